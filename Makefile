@@ -1,0 +1,68 @@
+# Every target is a few lines; the work is in the tools they call.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+
+.PHONY: setup lock demo test fmt lint type unit api e2e cluster-up cluster-down bench crds clean help
+
+$(VENV)/.ready: requirements/dev.lock pyproject.toml
+	@test -x $(BIN)/python || { $(PYTHON) -m venv $(VENV) 2>/dev/null || python3 -m venv $(VENV); }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements/dev.lock
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
+	@touch $@
+
+setup: $(VENV)/.ready ## Make .venv with everything that the other targets need
+
+lock: ## Compile requirements/*.lock again from pyproject.toml
+	@for group in operator planner agent worker; do \
+	  $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --extra $$group pyproject.toml -o requirements/$$group.lock; done
+	@$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
+	  $$(printf -- '--extra %s ' operator planner agent worker dev) pyproject.toml -o requirements/dev.lock
+
+crds: setup ## Write crds/ and the chart's copies from the Python types
+	@$(BIN)/python -m hyperscale.crd
+
+fmt: setup ## Format and sort imports
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --quiet .
+
+lint: setup ## ruff and the import contracts
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports --no-cache
+
+type: setup ## mypy, strict
+	@$(BIN)/mypy
+
+unit: setup ## Tests that need no server
+	@$(BIN)/pytest tests/unit tests/property
+
+api: setup ## Tests against a real kube-apiserver
+	@$(BIN)/pytest tests/api tests/fault
+
+e2e: setup ## Scenarios on the local cluster
+	@$(BIN)/pytest e2e
+
+test: setup ## Everything: lint, types, all tests
+	@$(MAKE) --no-print-directory lint type unit api e2e
+
+cluster-up: setup ## Start the local cluster and print the KUBECONFIG it wrote
+	@$(BIN)/python -m e2e.cluster up
+
+cluster-down: setup ## Stop the local cluster and leave nothing
+	@$(BIN)/python -m e2e.cluster down
+
+demo: setup ## Local cluster, operator, one job: the plan, its reasons, the pods
+	@$(BIN)/python -m e2e.demo
+
+bench: setup ## All benchmarks, quick
+	@for script in benchmarks/[a-z]*.py; do $(BIN)/python $$script --quick; done
+
+clean: ## Remove what the targets above made in this folder
+	@rm -rf $(VENV) .run build dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## This list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16

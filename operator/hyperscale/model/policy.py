@@ -1,0 +1,73 @@
+"""What an administrator tunes: the types behind `PlannerPolicy.spec`, and the one source of its CRD schema."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from hyperscale.model.job import LabelKey, PlannerChoice, Spec
+
+
+class GpuModel(Spec):
+    """Speed and price of one GPU product."""
+
+    product: Annotated[str, Meta(min_length=1, max_length=63, description="nvidia.com/gpu.product value or a prefix of it.")]
+    teraflops: Annotated[float, Meta(gt=0, le=100000, description="Sustained TFLOP/s on GNN training (not the data sheet's peak).")]
+    price_per_hour: Annotated[float, Meta(ge=0, le=100000, description="Price of one GPU hour, any currency.")] | None = None
+
+
+class MetricQueries(Spec):
+    """PromQL by figure; an empty string switches the figure off."""
+
+    gpu_utilization: Annotated[str, Meta(max_length=1024, description="Percent, 0..100.")] = "DCGM_FI_DEV_GPU_UTIL"
+    memory_used: Annotated[str, Meta(max_length=1024, description="MiB.")] = "DCGM_FI_DEV_FB_USED"
+    memory_free: Annotated[str, Meta(max_length=1024, description="MiB.")] = "DCGM_FI_DEV_FB_FREE"
+    memory_reserved: Annotated[str, Meta(max_length=1024, description="MiB.")] = "DCGM_FI_DEV_FB_RESERVED"
+    temperature: Annotated[str, Meta(max_length=1024, description="Degrees Celsius.")] = "DCGM_FI_DEV_GPU_TEMP"
+    power: Annotated[str, Meta(max_length=1024, description="Watts.")] = "DCGM_FI_DEV_POWER_USAGE"
+    xid: Annotated[str, Meta(max_length=1024, description="Number of the last XID error.")] = "DCGM_FI_DEV_XID_ERRORS"
+    link_latency: Annotated[str, Meta(max_length=1024, description="Seconds one way, labels source and destination.")] = (
+        "hyperscale_link_latency_seconds"
+    )
+    link_bandwidth: Annotated[str, Meta(max_length=1024, description="Bytes a second, labels source and destination.")] = (
+        "hyperscale_link_bandwidth_bytes_per_second"
+    )
+
+
+class QualityLimits(Spec):
+    """Beyond these a sample counts as unknown."""
+
+    max_age_seconds: Annotated[float, Meta(gt=0, le=86400, description="Older samples are stale.")] = 120.0
+    max_temperature_celsius: Annotated[float, Meta(gt=0, le=1000, description="Hotter is not plausible.")] = 150.0
+    max_latency_seconds: Annotated[float, Meta(gt=0, le=3600, description="Slower is not plausible.")] = 60.0
+    max_bandwidth_bytes_per_second: Annotated[float, Meta(gt=0, le=1e15, description="Faster is not plausible.")] = 1e13
+
+
+class Deadlines(Spec):
+    """Longest times; a stage that misses its own is answered by the next fallback."""
+
+    plan_seconds: Annotated[float, Meta(gt=0, le=600, description="One plan, all candidates together.")] = 5.0
+    metrics_seconds: Annotated[float, Meta(gt=0, le=60, description="One metrics query.")] = 5.0
+
+
+class PolicySpec(Spec):
+    """`PlannerPolicy.spec`: how plans are made and judged in this cluster."""
+
+    communication_weight: Annotated[float, Meta(ge=0, le=1000, description="λ: weight of communication seconds in the objective.")] = 0.1
+    planners: Annotated[tuple[PlannerChoice, ...], Meta(max_length=4, description="Planners that jobs may ask for.")] = (
+        PlannerChoice.AUTO,
+        PlannerChoice.LEARNED,
+        PlannerChoice.HEURISTIC,
+        PlannerChoice.NONE,
+    )
+    seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Seed of every planner; the same seed and snapshot give the same plan.")] = 0
+    deadlines: Deadlines = Deadlines()
+    queries: MetricQueries = MetricQueries()
+    limits: QualityLimits = QualityLimits()
+    topology_levels: Annotated[
+        tuple[LabelKey, ...], Meta(max_length=15, description="Node label keys, widest first, without hostname; empty detects them.")
+    ] = field(default_factory=tuple)
+    gpus: Annotated[tuple[GpuModel, ...], Meta(max_length=64, description="Speeds and prices that override the built-in table.")] = field(
+        default_factory=tuple
+    )

@@ -1,0 +1,49 @@
+"""Every constant key that leaves this process: API groups, labels, annotations, gates, field managers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "hyperscale.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+JOB_KIND: Final = "GNNTrainingJob"
+JOB_PLURAL: Final = "gnntrainingjobs"
+POLICY_KIND: Final = "PlannerPolicy"
+POLICY_PLURAL: Final = "plannerpolicies"
+TOPOLOGY_KIND: Final = "ClusterTopology"
+TOPOLOGY_PLURAL: Final = "clustertopologies"
+
+MPI_GROUP: Final = "kubeflow.org"
+MPI_VERSION: Final = "v2beta1"
+MPI_PLURAL: Final = "mpijobs"
+
+FIELD_MANAGER: Final = "hyperscale"
+"""Server-side apply manager of everything the operator writes."""
+
+LEASE_NAME: Final = "hyperscale-operator"
+
+PLACEMENT_GATE: Final = "hyperscale.dev/placement"
+"""Scheduling gate on worker pods; removed when the rank's node is written into the pod."""
+LAUNCHER_GATE: Final = "hyperscale.dev/launcher"
+"""Scheduling gate on the launcher; removed when every worker is Ready (mpi-operator#615)."""
+KUEUE_TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
+KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+KUEUE_PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
+
+JOB_NAME_LABEL: Final = "hyperscale.dev/job-name"
+PLAN_ID_LABEL: Final = "hyperscale.dev/plan-id"
+PLAN_ANNOTATION: Final = "hyperscale.dev/plan"
+"""The plan as JSON on the MPIJob it was made for, so that a crash between create and status loses nothing."""
+APPROVED_PLAN_ANNOTATION: Final = "hyperscale.dev/approved-plan"
+"""Set by a person on the GNNTrainingJob to the id of the plan that may run (approval: Manual)."""
+KOPF_PREFIX: Final = "kopf.hyperscale.dev"
+
+MPI_JOB_NAME_LABEL: Final = "training.kubeflow.org/job-name"
+MPI_JOB_ROLE_LABEL: Final = "training.kubeflow.org/job-role"
+MPI_REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
+OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"

@@ -1,0 +1,72 @@
+"""Settings of one operator process, read once from the environment at the border and passed down as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How this process runs. What concerns plans is in PlannerPolicy, not here."""
+
+    namespace: str = "hyperscale-system"
+    """Where the Lease lives."""
+
+    watch_namespaces: tuple[str, ...] = ()
+    """Namespaces to serve; empty serves all."""
+
+    prometheus_url: str = ""
+    """Base URL; empty plans from labels only, and says so."""
+
+    metrics_port: int = 9090
+    """Prometheus endpoint of the operator itself."""
+
+    health_port: int = 8080
+    """/healthz and /readyz."""
+
+    metrics_poll_seconds: float = 10.0
+    """Two thirds of the usual 15 s scrape: a plan sees a sample at most one scrape old."""
+
+    resync_seconds: float = 60.0
+    """Every job is passed over this often even when no event came: events can be lost (nolar/kopf#585)."""
+
+    lease_duration_seconds: float = 15.0
+    """client-go's default for leader election."""
+
+    lease_renew_seconds: float = 5.0
+    """Three chances to renew before the Lease runs out."""
+
+    request_timeout_seconds: float = 10.0
+    """One API request; a frozen load balancer must not stop the operator."""
+
+    concurrent_passes: int = 16
+    """Jobs passed over at once; bounds API load and memory."""
+
+    worker_image: str = "hyperscale/worker:0.1.0"
+    """Image of launcher and workers where the job's template names none."""
+
+    crash_at: str = ""
+    """Fault tests only: kill this process at the named point of a pass."""
+
+
+class SettingsError(ValueError):
+    """A variable cannot be read; the message names it and says what to write."""
+
+
+PREFIX = "HYPERSCALE_"
+
+
+def from_environment(environment: Mapping[str, str]) -> Settings:
+    """Settings from variables named HYPERSCALE_<FIELD>; raises SettingsError naming the variable."""
+    given: dict[str, object] = {}
+    for info in msgspec.structs.fields(Settings):
+        raw = environment.get(PREFIX + info.name.upper())
+        if raw is None:
+            continue
+        given[info.name] = tuple(part.strip() for part in raw.split(",") if part.strip()) if info.name == "watch_namespaces" else raw
+    try:
+        return msgspec.convert(given, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("$.")[2].rstrip("`")
+        raise SettingsError(f"{PREFIX}{field.upper()}: {str(error).partition(' - ')[0]}") from error
