@@ -35,7 +35,8 @@ class Rejection(msgspec.Struct, frozen=True, rename="camel"):
 
     node: str
     reason: str
-    """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, GpuFault, Unreachable, SlowerPlan."""
+    """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, GpuFault, Unreachable, SlowerPlan,
+    Constraint."""
     message: str = ""
 
 

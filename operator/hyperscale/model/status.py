@@ -1,0 +1,134 @@
+"""`GNNTrainingJob.status`: what the operator tells people and tools, and the source of the CRD's status schema."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hyperscale.model.plan import MAX_REJECTED
+
+MAX_CONDITIONS = 16
+
+
+class Phase(enum.StrEnum):
+    """One word for people; tools read the conditions."""
+
+    PENDING = "Pending"
+    """Waiting for a plan: no room, bad spec, or about to be planned."""
+    PLANNED = "Planned"
+    """A plan exists and nothing runs: planOnly, or waiting for approval."""
+    QUEUED = "Queued"
+    """An MPIJob exists and a queue or the user has suspended it."""
+    STARTING = "Starting"
+    """Pods are being placed or started."""
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Out(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of what is written to status: absent where empty, unknown fields of newer versions are passed over."""
+
+
+class Condition(Struct, frozen=True, rename="camel"):
+    """metav1.Condition."""
+
+    type: Annotated[str, Meta(max_length=64)]
+    status: Annotated[str, Meta(max_length=7)]
+    """True, False or Unknown."""
+    reason: Annotated[str, Meta(max_length=128)]
+    message: Annotated[str, Meta(max_length=2048)] = ""
+    observed_generation: int = 0
+    last_transition_time: Annotated[str, Meta(max_length=32)] = ""
+
+
+class StatusWorker(Out):
+    """One rank of the plan."""
+
+    rank: int
+    node: Annotated[str, Meta(max_length=253)]
+    gpus: int
+    share: float
+    product: Annotated[str, Meta(max_length=63)] | None = None
+
+
+class StatusPrediction(Out):
+    """Predicted figures of one epoch."""
+
+    epoch_seconds: float
+    communication_seconds: float
+    low: float | None = None
+    high: float | None = None
+    cost_per_epoch: float | None = None
+
+
+class StatusRejection(Out):
+    """A node not used, and why."""
+
+    node: Annotated[str, Meta(max_length=253)]
+    reason: Annotated[str, Meta(max_length=64)]
+    message: Annotated[str, Meta(max_length=256)] = ""
+
+
+class StatusPlan(Out):
+    """The plan in force."""
+
+    id: Annotated[str, Meta(max_length=64)]
+    planner: Annotated[str, Meta(max_length=32)]
+    partitions: int
+    workers: Annotated[tuple[StatusWorker, ...], Meta(max_length=1000)]
+    predicted: StatusPrediction
+    objective: float
+    seed: int = 0
+    rejected: Annotated[tuple[StatusRejection, ...], Meta(max_length=MAX_REJECTED)] = ()
+    reasons: Annotated[tuple[Annotated[str, Meta(max_length=512)], ...], Meta(max_length=16)] = ()
+    fallbacks: Annotated[tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=16)] = ()
+    snapshot: Annotated[str, Meta(max_length=64)] = ""
+
+
+class ObjectReference(Out):
+    """The MPIJob made for this job."""
+
+    name: Annotated[str, Meta(max_length=253)]
+    uid: Annotated[str, Meta(max_length=64)]
+
+
+class Ready(Out):
+    """Worker pods."""
+
+    planned: int = 0
+    placed: int = 0
+    """Bound to a node."""
+    ready: int = 0
+
+
+class JobStatus(Out):
+    """The whole status; written at most once a pass."""
+
+    observed_generation: int = 0
+    phase: Phase = Phase.PENDING
+    reason: Annotated[str, Meta(max_length=128)] = ""
+    """Reason of the last decision, for the Reason column."""
+    queue: Annotated[str, Meta(max_length=63)] = ""
+    """Queue that owns the MPIJob; empty without one."""
+    ready: Annotated[str, Meta(max_length=16)] = ""
+    """Ready workers of all, e.g. 3/4, for the Ready column."""
+    workers: Ready | None = None
+    conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
+    plan: StatusPlan | None = None
+    mpi_job_ref: ObjectReference | None = None
+    start_time: Annotated[str, Meta(max_length=32)] | None = None
+    completion_time: Annotated[str, Meta(max_length=32)] | None = None
+    restarts: int = 0
+    """Launcher restarts, as the MPIJob's Job counts them."""
+    replans: int = 0
+    """Times the plan changed after the job started."""
+
+
+def to_wire(status: JobStatus) -> dict[str, object]:
+    """The JSON object to write under `status`."""
+    wire: dict[str, object] = msgspec.to_builtins(status)
+    return wire
