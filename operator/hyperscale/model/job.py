@@ -117,7 +117,7 @@ class DatasetFormat(enum.StrEnum):
     CSV = "CSV"
 
 
-class ModelSpec(Spec):
+class ModelSpec(Spec, frozen=True):
     """The network that is trained; decides compute, gradient and halo volumes."""
 
     architecture: Annotated[Architecture, Meta(description="Kind of layers; Custom needs `parameters`.")]
@@ -134,13 +134,13 @@ class ModelSpec(Spec):
     script: Annotated[RelativePath | None, Meta(description="Training script, relative to the image's working directory.")] = None
 
 
-class PvcSource(Spec):
+class PvcSource(Spec, frozen=True):
     """A volume claim in the job's namespace."""
 
     claim_name: Annotated[Name253, Meta(description="PersistentVolumeClaim to mount read-only.")]
 
 
-class S3Source(Spec):
+class S3Source(Spec, frozen=True):
     """A bucket; credentials come from the pod's own service account or from secretName."""
 
     bucket: Annotated[Name63, Meta(description="Bucket name.")]
@@ -148,19 +148,19 @@ class S3Source(Spec):
     secret_name: Annotated[Name253 | None, Meta(description="Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.")] = None
 
 
-class ConfigMapSource(Spec):
+class ConfigMapSource(Spec, frozen=True):
     """A small graph in a ConfigMap."""
 
     name: Annotated[Name253, Meta(description="ConfigMap to mount.")]
 
 
-class BuiltinSource(Spec):
+class BuiltinSource(Spec, frozen=True):
     """A public graph that the worker image knows how to load; its size is known too."""
 
     name: Annotated[Literal["Cora", "CiteSeer", "PubMed"], Meta(description="Public citation graph.")]
 
 
-class DatasetSource(Spec):
+class DatasetSource(Spec, frozen=True):
     """Exactly one of the four."""
 
     pvc: PvcSource | None = None
@@ -169,7 +169,7 @@ class DatasetSource(Spec):
     builtin: BuiltinSource | None = None
 
 
-class DatasetSpec(Spec):
+class DatasetSpec(Spec, frozen=True):
     """The training graph; its size decides compute, memory and halo volumes."""
 
     source: Annotated[DatasetSource, Meta(description="Exactly one of pvc, s3, configMap, builtin.")]
@@ -181,7 +181,7 @@ class DatasetSpec(Spec):
     classes: Annotated[int, Meta(ge=1, le=10**6, description="Output classes; required unless builtin.")] | None = None
 
 
-class WorkersSpec(Spec):
+class WorkersSpec(Spec, frozen=True):
     """How many workers, and what each needs."""
 
     max: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Most workers that the planner may choose.")]
@@ -196,7 +196,7 @@ class WorkersSpec(Spec):
     ] = ()
 
 
-class PartitioningSpec(Spec):
+class PartitioningSpec(Spec, frozen=True):
     """How the training graph is cut into parts."""
 
     method: Annotated[PartitioningMethod, Meta(description="Partitioner; Auto lets the planner choose.")] = PartitioningMethod.AUTO
@@ -207,21 +207,21 @@ class PartitioningSpec(Spec):
     balance: Annotated[Balance, Meta(description="Capacity gives faster GPUs larger parts; Equal does not.")] = Balance.CAPACITY
 
 
-class AllreduceSpec(Spec):
+class AllreduceSpec(Spec, frozen=True):
     """How gradients travel."""
 
     schedule: Annotated[AllreduceSchedule, Meta(description="Order and fusion of gradients.")] = AllreduceSchedule.AUTO
     compression: Annotated[Compression, Meta(description="FP16 halves the gradient bytes.")] = Compression.NONE
 
 
-class TopologyConstraint(Spec):
+class TopologyConstraint(Spec, frozen=True):
     """Label keys of a topology level."""
 
     required: Annotated[LabelKey | None, Meta(description="All workers inside one domain of this label.")] = None
     preferred: Annotated[LabelKey | None, Meta(description="Inside one domain of this label where that costs nothing.")] = None
 
 
-class PlacementSpec(Spec):
+class PlacementSpec(Spec, frozen=True):
     """Where workers may run, and how binding the plan is."""
 
     mode: Annotated[PlacementMode, Meta(description="Strict pins each rank; Preferred asks the scheduler; Advisory only reports.")] = (
@@ -236,7 +236,7 @@ class PlacementSpec(Spec):
     topology: Annotated[TopologyConstraint, Meta(description="Topology constraints.")] = TopologyConstraint()
 
 
-class RecoverySpec(Spec):
+class RecoverySpec(Spec, frozen=True):
     """What happens when a rank or its node is lost."""
 
     max_replans: Annotated[int, Meta(ge=0, le=100, description="Times a plan may be changed after the job started.")] = 3
@@ -247,14 +247,14 @@ class RecoverySpec(Spec):
     ) = None
 
 
-class CheckpointSpec(Spec):
+class CheckpointSpec(Spec, frozen=True):
     """Where training state survives a restart."""
 
     volume_claim_name: Annotated[Name253, Meta(description="ReadWriteMany claim mounted at $CHECKPOINT_DIR.")]
     every_epochs: Annotated[int, Meta(ge=1, le=10**6, description="Epochs between two checkpoints.")] = 1
 
 
-class RunPolicy(Spec):
+class RunPolicy(Spec, frozen=True):
     """The MPIJob's own run policy."""
 
     suspend: Annotated[bool, Meta(description="True keeps or takes all pods away; the job counts as queued, not failed.")] = False
@@ -266,7 +266,7 @@ class RunPolicy(Spec):
     ) = None
 
 
-class ReplicaTemplate(Spec):
+class ReplicaTemplate(Spec, frozen=True):
     """A pod template, free-form here, checked by a server dry-run of the rendered pod."""
 
     template: Annotated[dict[str, Any], Meta(description="PodTemplateSpec; fields that the operator owns are overwritten.")] = field(
@@ -274,13 +274,13 @@ class ReplicaTemplate(Spec):
     )
 
 
-class PolicyReference(Spec):
+class PolicyReference(Spec, frozen=True):
     """A cluster-scoped PlannerPolicy."""
 
     name: Annotated[Name253, Meta(description="PlannerPolicy to plan by; absent takes `default`, else built-in figures.")]
 
 
-class JobSpec(Spec):
+class JobSpec(Spec, frozen=True):
     """`GNNTrainingJob.spec`: a GNN training run with Horovod on GPUs."""
 
     model: ModelSpec

@@ -9,7 +9,7 @@ from msgspec import Meta, field
 from hyperscale.model.job import LabelKey, PlannerChoice, Spec
 
 
-class GpuModel(Spec):
+class GpuModel(Spec, frozen=True):
     """Speed and price of one GPU product."""
 
     product: Annotated[str, Meta(min_length=1, max_length=63, description="nvidia.com/gpu.product value or a prefix of it.")]
@@ -17,7 +17,7 @@ class GpuModel(Spec):
     price_per_hour: Annotated[float, Meta(ge=0, le=100000, description="Price of one GPU hour, any currency.")] | None = None
 
 
-class MetricQueries(Spec):
+class MetricQueries(Spec, frozen=True):
     """PromQL by figure; an empty string switches the figure off."""
 
     gpu_utilization: Annotated[str, Meta(max_length=1024, description="Percent, 0..100.")] = "DCGM_FI_DEV_GPU_UTIL"
@@ -35,7 +35,7 @@ class MetricQueries(Spec):
     )
 
 
-class QualityLimits(Spec):
+class QualityLimits(Spec, frozen=True):
     """Beyond these a sample counts as unknown."""
 
     max_age_seconds: Annotated[float, Meta(gt=0, le=86400, description="Older samples are stale.")] = 120.0
@@ -44,14 +44,14 @@ class QualityLimits(Spec):
     max_bandwidth_bytes_per_second: Annotated[float, Meta(gt=0, le=1e15, description="Faster is not plausible.")] = 1e13
 
 
-class Deadlines(Spec):
+class Deadlines(Spec, frozen=True):
     """Longest times; a stage that misses its own is answered by the next fallback."""
 
     plan_seconds: Annotated[float, Meta(gt=0, le=600, description="One plan, all candidates together.")] = 5.0
     metrics_seconds: Annotated[float, Meta(gt=0, le=60, description="One metrics query.")] = 5.0
 
 
-class PolicySpec(Spec):
+class PolicySpec(Spec, frozen=True):
     """`PlannerPolicy.spec`: how plans are made and judged in this cluster."""
 
     communication_weight: Annotated[float, Meta(ge=0, le=1000, description="λ: weight of communication seconds in the objective.")] = 0.1

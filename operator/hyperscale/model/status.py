@@ -45,7 +45,7 @@ class Condition(Struct, frozen=True, rename="camel"):
     last_transition_time: Annotated[str, Meta(max_length=32)] = ""
 
 
-class StatusWorker(Out):
+class StatusWorker(Out, frozen=True):
     """One rank of the plan."""
 
     rank: int
@@ -55,7 +55,7 @@ class StatusWorker(Out):
     product: Annotated[str, Meta(max_length=63)] | None = None
 
 
-class StatusPrediction(Out):
+class StatusPrediction(Out, frozen=True):
     """Predicted figures of one epoch."""
 
     epoch_seconds: float
@@ -65,7 +65,7 @@ class StatusPrediction(Out):
     cost_per_epoch: float | None = None
 
 
-class StatusRejection(Out):
+class StatusRejection(Out, frozen=True):
     """A node not used, and why."""
 
     node: Annotated[str, Meta(max_length=253)]
@@ -73,7 +73,7 @@ class StatusRejection(Out):
     message: Annotated[str, Meta(max_length=256)] = ""
 
 
-class StatusPlan(Out):
+class StatusPlan(Out, frozen=True):
     """The plan in force."""
 
     id: Annotated[str, Meta(max_length=64)]
@@ -89,14 +89,14 @@ class StatusPlan(Out):
     snapshot: Annotated[str, Meta(max_length=64)] = ""
 
 
-class ObjectReference(Out):
+class ObjectReference(Out, frozen=True):
     """The MPIJob made for this job."""
 
     name: Annotated[str, Meta(max_length=253)]
     uid: Annotated[str, Meta(max_length=64)]
 
 
-class Ready(Out):
+class Ready(Out, frozen=True):
     """Worker pods."""
 
     planned: int = 0
@@ -105,7 +105,7 @@ class Ready(Out):
     ready: int = 0
 
 
-class JobStatus(Out):
+class JobStatus(Out, frozen=True):
     """The whole status; written at most once a pass."""
 
     observed_generation: int = 0
