@@ -35,8 +35,8 @@ class Rejection(msgspec.Struct, frozen=True, rename="camel"):
 
     node: str
     reason: str
-    """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, GpuFault, Unreachable, SlowerPlan,
-    Constraint."""
+    """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, GpuFault,
+    Unreachable, Constraint, SlowerPlan."""
     message: str = ""
 
 
