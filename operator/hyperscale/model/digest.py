@@ -1,0 +1,59 @@
+"""One name for what a plan may depend on: equal digests mean that planning again would give the same plan."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec.structs import replace
+
+from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Sample
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def snapshot_digest(snapshot: ClusterSnapshot) -> str:
+    """64 hex digits of the sha256 of the canonical JSON of `snapshot`, without what only tells its time.
+
+    Left out: `taken_at`, the age of every sample, and the wording of the metrics state. Values, qualities and faults count.
+    """
+    timeless = replace(
+        snapshot,
+        taken_at=0.0,
+        nodes=tuple(_timeless_node(node) for node in snapshot.nodes),
+        links=tuple(_timeless_link(link) for link in snapshot.links),
+        metrics=MetricsState(available=snapshot.metrics.available, reason=snapshot.metrics.reason),
+    )
+    return hashlib.sha256(_ENCODER.encode(timeless)).hexdigest()
+
+
+def _timeless_node(node: Node) -> Node:
+    """`node` with ages cleared; itself when there is nothing to clear."""
+    return replace(node, gpus=tuple(_timeless_gpu(gpu) for gpu in node.gpus)) if node.gpus else node
+
+
+def _timeless_gpu(gpu: Gpu) -> Gpu:
+    return Gpu(
+        uuid=gpu.uuid,
+        utilization_ratio=_timeless(gpu.utilization_ratio),
+        memory_used_bytes=_timeless(gpu.memory_used_bytes),
+        memory_total_bytes=_timeless(gpu.memory_total_bytes),
+        temperature_celsius=_timeless(gpu.temperature_celsius),
+        power_watts=_timeless(gpu.power_watts),
+        last_xid=_timeless(gpu.last_xid),
+    )
+
+
+def _timeless_link(link: Link) -> Link:
+    return Link(
+        source=link.source,
+        destination=link.destination,
+        latency_seconds=_timeless(link.latency_seconds),
+        bandwidth_bytes_per_second=_timeless(link.bandwidth_bytes_per_second),
+    )
+
+
+def _timeless(sample: Sample) -> Sample:
+    if sample.age_seconds is None:
+        return sample
+    return Sample(value=sample.value, age_seconds=None, quality=sample.quality, fault=sample.fault)
