@@ -1,0 +1,162 @@
+"""The cluster as a graph of GPU nodes and links, with costs for any subset of nodes as dense arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node
+
+if TYPE_CHECKING:
+    import networkx
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LinkCosts:
+    """Costs of every ordered pair of k chosen nodes; row = source, column = destination.
+
+    Where a node meets itself, the figures are those of the links inside a machine.
+    """
+
+    latency_seconds: FloatArray
+    """(k, k) one way; +inf where two nodes cannot talk."""
+
+    bandwidth_bytes_per_second: FloatArray
+    """(k, k) sustained one way; 0 where two nodes cannot talk."""
+
+    measured: BoolArray
+    """(k, k) True where both figures come from the pair's own samples."""
+
+    @property
+    def reachable(self) -> BoolArray:
+        """(k, k) True where both directions can talk; the diagonal is True."""
+        talks = np.isfinite(self.latency_seconds) & (self.bandwidth_bytes_per_second > 0)
+        both: BoolArray = talks & talks.T
+        return both
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Estimated link figures by what two nodes have in common, widest first."""
+
+    names: tuple[str, ...]
+    """"" for nothing in common, then the topology levels, then "node"."""
+
+    latency_seconds: FloatArray
+    """(levels + 2,) one way."""
+
+    bandwidth_bytes_per_second: FloatArray
+    """(levels + 2,) sustained one way."""
+
+
+@dataclass(frozen=True)
+class MeasuredLinks:
+    """Directed links of the snapshot in coordinate form, sorted by key; a figure nobody could use is NaN."""
+
+    key: IntArray
+    """(m,) source × n + destination."""
+
+    latency_seconds: FloatArray
+    """(m,)"""
+
+    bandwidth_bytes_per_second: FloatArray
+    """(m,)"""
+
+
+@dataclass(frozen=True)
+class ClusterGraph:
+    """Nodes and links of one snapshot, ready for arithmetic. Built by `hyperscale.graph.cluster.build`."""
+
+    snapshot: ClusterSnapshot
+    digest: str
+    """`snapshot_digest` of the snapshot."""
+
+    nodes: tuple[Node, ...]
+    """Sorted by name; every array below is aligned with it."""
+
+    index: dict[str, int]
+    """Position by node name."""
+
+    domains: IntArray
+    """(n, levels) code of each node's domain, -1 where it has no such label."""
+
+    tiers: Tiers
+    links: MeasuredLinks
+
+    @cached_property
+    def network(self) -> networkx.DiGraph[str]:
+        """Directed graph of the nodes (attribute `node`) and the links of the snapshot only.
+
+        Edge attributes: latency_seconds, bandwidth_bytes_per_second; an unusable figure is left out.
+        """
+        # Imported here: planning needs arrays only, and the import would double the start of `hyperscale plan`.
+        import networkx
+
+        network: networkx.DiGraph[str] = networkx.DiGraph()
+        network.add_nodes_from((node.name, {"node": node}) for node in self.nodes)
+        for link in self.snapshot.links:
+            if link.source in self.index and link.destination in self.index:
+                figures: dict[str, Any] = {
+                    "latency_seconds": link.latency_seconds.value,
+                    "bandwidth_bytes_per_second": link.bandwidth_bytes_per_second.value,
+                }
+                network.add_edge(link.source, link.destination, **{key: value for key, value in figures.items() if value is not None})
+        return network
+
+    def common_tier(self, indices: IntArray) -> IntArray:
+        """(k, k) tier of every pair of `indices`: 0 nothing in common, 1.. the narrowest common level, levels + 1 the same node."""
+        domains = self.domains[indices]
+        tier = np.zeros((len(indices), len(indices)), dtype=np.int64)
+        for level in range(domains.shape[1]):
+            codes = domains[:, level]
+            tier[(codes[:, None] == codes[None, :]) & (codes >= 0)[:, None]] = level + 1
+        tier[indices[:, None] == indices[None, :]] = domains.shape[1] + 1
+        return tier
+
+    def link_costs(self, indices: IntArray) -> LinkCosts:
+        """Costs among the nodes at `indices` (k,); a node may occur more than once.
+
+        A figure comes from the pair's own sample, else from the sample of the opposite direction, else from the narrowest topology level
+        that both share. A pair without a link is unreachable where the snapshot says that it lists every link.
+        """
+        indices = np.asarray(indices, dtype=np.int64)
+        tier = self.common_tier(indices)
+        latency, bandwidth, listed = self._samples(indices)
+        same = indices[:, None] == indices[None, :]
+        measured: BoolArray = np.isfinite(latency) & np.isfinite(bandwidth) & ~same
+        latency = _filled(latency, self.tiers.latency_seconds[tier], same)
+        bandwidth = _filled(bandwidth, self.tiers.bandwidth_bytes_per_second[tier], same)
+        if self.snapshot.absent_links is AbsentLink.UNREACHABLE:
+            absent = ~(listed | same)
+            latency[absent] = np.inf
+            bandwidth[absent] = 0.0
+        return LinkCosts(latency, bandwidth, measured)
+
+    def _samples(self, indices: IntArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """(k, k) latency and bandwidth samples, NaN where unusable, and whether the snapshot lists the pair at all."""
+        size = len(indices)
+        if not len(self.links.key):
+            nothing = np.full((size, size), np.nan)
+            return nothing, nothing.copy(), np.zeros((size, size), dtype=np.bool_)
+        wanted = indices[:, None] * len(self.nodes) + indices[None, :]
+        at = np.minimum(np.searchsorted(self.links.key, wanted), len(self.links.key) - 1)
+        listed: BoolArray = self.links.key[at] == wanted
+        latency = np.where(listed, self.links.latency_seconds[at], np.nan)
+        bandwidth = np.where(listed, self.links.bandwidth_bytes_per_second[at], np.nan)
+        return latency, bandwidth, listed
+
+
+def _filled(samples: FloatArray, estimates: FloatArray, same: BoolArray) -> FloatArray:
+    """`samples` (k, k) where usable, else the opposite direction, else `estimates`; always `estimates` where `same`."""
+    filled = np.where(np.isfinite(samples), samples, samples.T)
+    filled = np.where(np.isfinite(filled), filled, estimates)
+    chosen: FloatArray = np.where(same, estimates, filled)
+    return chosen

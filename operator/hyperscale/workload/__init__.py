@@ -1,0 +1,1 @@
+"""From a job to what one of its epochs costs, whatever it runs on."""
