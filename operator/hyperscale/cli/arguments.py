@@ -1,0 +1,150 @@
+"""What can be written on the command line; nothing heavy is imported, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import Final, NoReturn
+
+from hyperscale.cli.errors import InputError
+
+MAX_SEED: Final = 2**31 - 1
+MAX_WORKERS: Final = 1000
+"""The bound of spec.workers; model/job.py says why. Not imported: `--help` must stay fast."""
+
+PLANNERS: Final = ("Auto", "Learned", "Heuristic")
+
+EXIT_CODES: Final = "exit codes: 0 done, 1 no plan exists (the dominant reason is printed), 2 bad input (one line says what to write instead)"
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises InputError instead of printing the usage and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        """argparse's message with the way to more help."""
+        raise InputError(f"{message}; see `{self.prog} --help`")
+
+
+def build_parser(prog: str) -> Parser:
+    """The whole command line of `prog` (`hyperscale`, or `kubectl gnn` as a plugin)."""
+    parser = Parser(
+        prog=prog,
+        description="Plan where the ranks of a GNN training job run, see why, and look at the cluster as the planner sees it.",
+        epilog=f"{EXIT_CODES}\n\nexample: {prog} plan -f examples/cora-gcn.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    _add_plan(commands, prog)
+    _add_explain(commands, prog)
+    _add_snapshot(commands, prog)
+    _add_topology(commands, prog)
+    _command(commands, "version", "print the version", f"{prog} version")
+    return parser
+
+
+def _command(commands: argparse._SubParsersAction[Parser], name: str, summary: str, example: str) -> Parser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=f"{EXIT_CODES}\n\nexample:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _add_plan(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
+    example = f"{prog} plan -f job.yaml --snapshot cluster.json --seed 7 -o json\n  kubectl get gnntj cora -o yaml | {prog} plan -f -"
+    command = _command(commands, "plan", "plan a job without creating anything", example)
+    command.add_argument("-f", "--filename", required=True, metavar="JOB.yaml", help="GNNTrainingJob as YAML or JSON; - reads standard input")
+    command.add_argument("--policy", metavar="FILE", help="PlannerPolicy as YAML or JSON; without it the cluster's, or built-in figures offline")
+    command.add_argument("--planner", choices=PLANNERS, help="planner to ask instead of the job's spec.planner")
+    command.add_argument("--seed", type=_Whole(0, MAX_SEED), metavar="N", help="seed of the planners; same job, snapshot and seed give the same plan")
+    command.add_argument("--workers", type=_Whole(1, MAX_WORKERS), metavar="N", help="plan exactly so many workers")
+    command.add_argument("--deadline", type=_positive_seconds, metavar="SECONDS", help="longest time to plan (default: the policy's, 5)")
+    command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job where the file names none (default: default)")
+    _add_snapshot_source(command)
+    _add_output(command, ("table", "json", "yaml"))
+
+
+def _add_explain(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
+    example = f"{prog} explain cora -n team-a\n  kubectl get gnntj cora -o yaml | {prog} explain -f -"
+    command = _command(commands, "explain", "say what a job is doing, why, and what it waits for", example)
+    command.add_argument("job", nargs="?", metavar="JOB", help="name of the GNNTrainingJob")
+    command.add_argument("-f", "--filename", metavar="FILE", help="read the job with its status from a file instead of the cluster; - is standard input")
+    command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job (default: that of the kubeconfig context)")
+    _add_cluster(command, prometheus=False)
+    _add_output(command, ("table", "json"))
+
+
+def _add_snapshot(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
+    command = _command(commands, "snapshot", "write the cluster as the planner sees it to a file", f"{prog} snapshot -o cluster.json")
+    command.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write; - writes to standard output")
+    command.add_argument("--format", choices=("json",), default="json", help="form of the file (default: %(default)s)")
+    command.add_argument("--policy", metavar="FILE", help="PlannerPolicy with queries and limits; without it the cluster's")
+    _add_cluster(command)
+
+
+def _add_topology(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
+    example = f"{prog} topology --snapshot cluster.json --png cluster.png"
+    command = _command(commands, "topology", "show nodes, links and how well they are known", example)
+    command.add_argument("--png", metavar="FILE", help="draw the cluster into this file as well")
+    command.add_argument("--policy", metavar="FILE", help="PlannerPolicy; without it the cluster's, or built-in figures offline")
+    _add_snapshot_source(command)
+    _add_output(command, ("table", "json"))
+
+
+def _add_snapshot_source(command: Parser) -> None:
+    command.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        help="plan offline from a file of `snapshot`, a folder with Hulk's CSV pair, or a latency matrix (.npz, .json); without it reads the live cluster",
+    )
+    _add_cluster(command)
+
+
+def _add_cluster(command: Parser, prometheus: bool = True) -> None:
+    command.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig of the live cluster (default: $KUBECONFIG, ~/.kube/config)")
+    command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
+    if prometheus:
+        command.add_argument("--prometheus", metavar="URL", help="Prometheus of the live cluster (default: $HYPERSCALE_PROMETHEUS_URL)")
+
+
+def _add_output(command: Parser, forms: tuple[str, ...]) -> None:
+    command.add_argument("-o", "--output", choices=forms, default=forms[0], help="form of the answer (default: %(default)s)")
+
+
+class _Whole:
+    """A whole number within bounds, as an argparse type."""
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+
+    def __call__(self, text: str) -> int:
+        fault = argparse.ArgumentTypeError(f"{text!r} is no whole number from {self.least} to {self.most}; write for example {max(self.least, 4)}")
+        try:
+            value = int(text)
+        except ValueError:
+            raise fault from None
+        if not self.least <= value <= self.most:
+            raise fault
+        return value
+
+
+
+
+def _positive_seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 600:  # NaN fails as well
+        raise argparse.ArgumentTypeError(f"{text!r} is no time from 0 to 600 seconds; write for example 5")
+    return value
+
+
+def program_name(argv0: str) -> str:
+    """`kubectl gnn` when started by kubectl as a plugin, else `hyperscale`."""
+    return "kubectl gnn" if Path(argv0).name.startswith(("kubectl-gnn", "kubectl_gnn")) else "hyperscale"

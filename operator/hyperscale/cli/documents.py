@@ -1,0 +1,200 @@
+"""Untrusted YAML or JSON text to one plain mapping: bounded in size, nesting and expansion, without surprises of YAML 1.1.
+
+Refused with InputError, which names the file and the line or field: more than 1 MiB, more than one document, duplicate keys, keys that are no text,
+aliases that grow or refer to themselves, deep nesting, unknown tags, NaN and infinity. Dates stay text, as in Kubernetes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from hyperscale import names
+from hyperscale.cli.errors import InputError
+
+MAX_DOCUMENT_BYTES: Final = 1 << 20
+"""etcd refuses larger objects, so no manifest is larger."""
+MAX_DEPTH: Final = 64
+"""A pod template is about 15 deep; libyaml composes recursively and would exhaust the C stack."""
+MAX_VALUES: Final = 100_000
+"""Values after aliases are expanded; stops the billion-laughs file."""
+
+STDIN: Final = "-"
+
+
+class Loader(yaml.CSafeLoader):
+    """Safe YAML without dates: `2026-01-01` stays text."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_text(path: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:
+    """The UTF-8 text of a file, or of standard input for `-`; at most `max_bytes` are read."""
+    shown = display_name(path)
+    try:
+        raw = sys.stdin.buffer.read(max_bytes + 1) if path == STDIN else _read_file(path, max_bytes + 1)
+    except IsADirectoryError:
+        raise InputError(f"{shown}: is a directory; name one YAML or JSON file") from None
+    except FileNotFoundError:
+        raise InputError(f"{shown}: no such file; name a YAML or JSON file, or - for standard input") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{shown}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(raw) > max_bytes:
+        raise InputError(f"{shown}: is larger than {max_bytes >> 20} MiB; a manifest is smaller")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{shown}: is not UTF-8 text; name a YAML or JSON file") from None
+    if "\0" in text:
+        raise InputError(f"{shown}: is a binary file; name a YAML or JSON file")
+    return text
+
+
+def read_resource(path: str, kind: str) -> dict[str, Any]:
+    """The one object of `kind` in a file; apiVersion, kind and metadata.name are checked, the rest is left to the parser of the kind."""
+    shown = display_name(path)
+    resource = load_mapping(read_text(path), shown)
+    require_kind(resource, kind, shown)
+    metadata = resource.get("metadata")
+    if not isinstance(metadata, dict):
+        raise InputError(f"{shown}: metadata: is missing; write metadata with a name")
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise InputError(f"{shown}: metadata.name: is missing or no text; write the {kind}'s name")
+    return resource
+
+
+def require_kind(resource: dict[str, Any], kind: str, shown: str) -> None:
+    """InputError unless `resource` says that it is a `kind` of our API."""
+    if resource.get("kind") != kind:
+        raise InputError(f"{shown}: kind: is {resource.get('kind')!r}; write {kind}")
+    if resource.get("apiVersion") != names.API_VERSION:
+        raise InputError(f"{shown}: apiVersion: is {resource.get('apiVersion')!r}; write {names.API_VERSION}")
+
+
+def load_mapping(text: str, shown: str) -> dict[str, Any]:
+    """The single mapping in `text`."""
+    try:
+        _check_events(text, shown)
+        loader = Loader(text)
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                raise InputError(f"{shown}: is empty; write one object")
+            _check_nodes(root, shown)
+            document = loader.construct_document(root)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        raise InputError(_yaml_fault(error, shown)) from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{shown}: is not YAML: {error}") from None
+    except (ValueError, TypeError, OverflowError) as error:  # e.g. an integer of 5,000 digits
+        raise InputError(f"{shown}: holds a value that cannot be read: {error}") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{shown}: holds a {_kind_of(document)}; write one object with apiVersion, kind, metadata and spec")
+    _check_finite(document, "", shown)
+    return document
+
+
+def display_name(path: str) -> str:
+    """How a file is called in messages."""
+    return "standard input" if path == STDIN else path
+
+
+def _read_file(path: str, limit_bytes: int) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(limit_bytes)
+
+
+def _check_events(text: str, shown: str) -> None:
+    """Nesting and number of documents, from the flat stream of events (nothing recursive has run yet)."""
+    depth = documents = 0
+    for event in yaml.parse(text, Loader=Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise InputError(f"{shown}: line {event.start_mark.line + 1}: is nested deeper than {MAX_DEPTH} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                raise InputError(f"{shown}: line {event.start_mark.line + 1}: a second document starts; keep one object in the file")
+
+
+def _check_nodes(root: yaml.Node, shown: str) -> None:
+    """Size and depth after expansion, self-reference, duplicate and non-text keys."""
+    extents: dict[int, tuple[int, int]] = {}
+    open_nodes: set[int] = set()
+
+    def extent(node: yaml.Node) -> tuple[int, int]:
+        """(values, levels) of a node with its aliases written out; each node is visited once."""
+        if isinstance(node, yaml.ScalarNode):
+            return 1, 0
+        if id(node) in extents:
+            return extents[id(node)]
+        line = node.start_mark.line + 1
+        if id(node) in open_nodes:
+            raise InputError(f"{shown}: line {line}: an alias refers to what contains it; write the value out")
+        open_nodes.add(id(node))
+        inner = [extent(child) for child in _children(node, shown)]
+        open_nodes.discard(id(node))
+        values, levels = 1 + sum(size for size, _ in inner), 1 + max((depth for _, depth in inner), default=0)
+        if values > MAX_VALUES:
+            raise InputError(f"{shown}: line {line}: holds more than {MAX_VALUES:,} values once aliases are written out")
+        if levels > MAX_DEPTH:
+            raise InputError(f"{shown}: line {line}: is nested deeper than {MAX_DEPTH} levels once aliases are written out")
+        extents[id(node)] = values, levels
+        return values, levels
+
+    extent(root)
+
+
+def _children(node: yaml.Node, shown: str) -> list[yaml.Node]:
+    """Values of a mapping, whose keys are checked here, or items of a sequence."""
+    if isinstance(node, yaml.MappingNode):
+        _check_keys(node, shown)
+        return [value for _, value in node.value]
+    return list(node.value)
+
+
+def _check_keys(node: yaml.MappingNode, shown: str) -> None:
+    seen: set[str] = set()
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode) or key.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
+            text = key.value if isinstance(key, yaml.ScalarNode) else "?"
+            raise InputError(f"{shown}: line {line}: key {text!r} is no text in YAML; put it in quotes")
+        if key.value in seen:
+            raise InputError(f"{shown}: line {line}: key {key.value!r} is given twice; keep one")
+        seen.add(key.value)
+
+
+def _check_finite(value: object, path: str, shown: str) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_finite(inner, f"{path}.{key}" if path else str(key), shown)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _check_finite(inner, f"{path}[{index}]", shown)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{shown}: {path}: is {value}; write a finite number")
+
+
+def _yaml_fault(error: yaml.MarkedYAMLError, shown: str) -> str:
+    mark = error.problem_mark or error.context_mark
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+    return f"{shown}: {where}is not valid YAML: {error.problem or error.context or 'cannot be parsed'}"
+
+
+def _kind_of(value: object) -> str:
+    return {list: "list", str: "text", int: "number", float: "number", bool: "truth value", type(None): "null"}.get(type(value), "value")

@@ -1,0 +1,55 @@
+"""Plain text tables: columns padded to the widest cell, two spaces between, nothing after the last cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset(), indent: str = "") -> list[str]:
+    """Lines of a table; columns whose index is in `right` are right-aligned."""
+    cells = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    return [indent + _line(row, widths, right) for row in cells]
+
+
+def pairs(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines `Name    value` with the values in one column."""
+    known = [(name, value) for name, value in rows if value]
+    width = max((len(name) for name, _ in known), default=0)
+    return [f"{name:<{width}}  {value}" for name, value in known]
+
+
+def bullets(title: str, sentences: Iterable[str]) -> list[str]:
+    """A titled list after an empty line; nothing when there are no sentences."""
+    lines = [f"  - {sentence}" for sentence in sentences]
+    return ["", title, *lines] if lines else []
+
+
+def seconds_text(value_seconds: float | None) -> str:
+    """Seconds with three significant digits and the unit that reads best."""
+    if value_seconds is None:
+        return "unknown"
+    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):
+        if value_seconds < limit:
+            return f"{value_seconds * factor:.3g} {unit}"
+    return f"{value_seconds / 3600:.3g} h"
+
+
+def bytes_text(value_bytes: float | None) -> str:
+    """Bytes with three significant digits in decimal units."""
+    if value_bytes is None:
+        return "unknown"
+    for factor, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value_bytes >= factor:
+            return f"{value_bytes / factor:.3g} {unit}"
+    return f"{value_bytes:.3g} B"
+
+
+def rate_text(value_bytes_per_second: float | None) -> str:
+    """A rate, e.g. `1.25 GB/s`."""
+    return "unknown" if value_bytes_per_second is None else f"{bytes_text(value_bytes_per_second)}/s"
+
+
+def _line(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> str:
+    padded = [f"{cell:>{width}}" if at in right else f"{cell:<{width}}" for at, (cell, width) in enumerate(zip(row, widths, strict=True))]
+    return "  ".join(padded).rstrip()
