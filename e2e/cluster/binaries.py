@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,9 @@ class Tool:
 
     files: tuple[tuple[str, str, str], ...] = ()
     """(name in the output folder, module, path inside that module) of manifests that travel with the binaries."""
+
+    patches: tuple[tuple[str, str, str, str], ...] = field(default=(), repr=False)
+    """(module, path inside it, text, replacement): source changed in a copy of the module before the build."""
 
 
 _KUBERNETES_VERSION: Final = "v1.34.4"
@@ -60,6 +63,16 @@ TOOLS: Final = (
             ("kubeflow.org_mpijobs.yaml", "github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
             ("cluster-role.yaml", "github.com/kubeflow/mpi-operator", "manifests/base/cluster-role.yaml"),
         ),
+        # The health port is fixed at :8080 on every interface: it may be taken, and two clusters could not run side by side.
+        patches=(
+            (
+                "github.com/kubeflow/mpi-operator",
+                "cmd/mpi-operator/app/server.go",
+                'klog.Infof("Start listening to %d for health check", healthCheckPort)',
+                'if address := os.Getenv("MPI_OPERATOR_HEALTH_ADDRESS"); address != "" {\n\t\t\tserver.Addr = address\n\t\t}\n'
+                '\t\tklog.Infof("Start listening to %s for health check", server.Addr)',
+            ),
+        ),
     ),
     Tool("helm", (("helm", "helm.sh/helm/v3/cmd/helm"),)),
 )
@@ -81,6 +94,8 @@ def pin_of(tool: Tool) -> str:
     digest = hashlib.sha256(repr(tool).encode())
     for name in ("go.mod", "go.sum", "tools.go"):
         digest.update((TOOLS_DIRECTORY / tool.name / name).read_bytes())
+    if tool.patches:
+        digest.update(repr(tool.patches).encode())
     return digest.hexdigest()[:16]
 
 
@@ -103,11 +118,11 @@ def ensure(tool: Tool) -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{tool.name}-") as scratch:
         output = Path(scratch) / "out"
         output.mkdir()
+        flags = ("-trimpath", "-ldflags", f"-s -w {tool.linker_flags}".strip(), *_patched_modules(tool, Path(scratch)))
         for executable, package in tool.commands:
-            _go(tool, "build", "-trimpath", "-ldflags", f"-s -w {tool.linker_flags}".strip(), "-o", str(output / executable), package)
+            _go(tool, "build", *flags, "-o", str(output / executable), package)
         for name, module, path in tool.files:
-            module_directory = _go(tool, "list", "-m", "-f", "{{.Dir}}", module).strip()
-            shutil.copyfile(Path(module_directory) / path, output / name)
+            shutil.copyfile(_module_directory(tool, module) / path, output / name)
         try:
             output.rename(target)
         except OSError:  # another process finished the same build first: its result is as good as ours
@@ -119,6 +134,38 @@ def ensure(tool: Tool) -> Path:
 def ensure_all() -> dict[str, Path]:
     """Every executable and manifest by file name."""
     return {path.name: path for tool in TOOLS for path in sorted(ensure(tool).iterdir())}
+
+
+def _module_directory(tool: Tool, module: str) -> Path:
+    _go(tool, "mod", "download", module)
+    return Path(_go(tool, "list", "-m", "-f", "{{.Dir}}", module).strip())
+
+
+def _patched_modules(tool: Tool, scratch: Path) -> tuple[str, ...]:
+    """Flags that make the build use patched copies of modules; raises BuildError when a patch no longer fits its module.
+
+    A copy and a `replace` in a go.mod of its own, because `go build -overlay` refuses files of the module cache.
+    """
+    if not tool.patches:
+        return ()
+    pinned = TOOLS_DIRECTORY / tool.name
+    replacements: dict[str, Path] = {}
+    for module, path, text, replacement in tool.patches:
+        if module not in replacements:
+            replacements[module] = scratch / f"module-{len(replacements)}"
+            shutil.copytree(_module_directory(tool, module), replacements[module], copy_function=shutil.copyfile)
+            for folder in (replacements[module], *replacements[module].rglob("*/")):
+                folder.chmod(0o755)
+        file = replacements[module] / path
+        source = file.read_text()
+        if source.count(text) != 1:
+            raise BuildError(f"{tool.name}: the patch of {path} does not fit this version of {module}: adapt it in {Path(__file__).name}")
+        file.unlink()
+        file.write_text(source.replace(text, replacement))
+    lines = "".join(f"replace {module} => {folder}\n" for module, folder in replacements.items())
+    (scratch / "go.mod").write_text((pinned / "go.mod").read_text() + "\n" + lines)
+    shutil.copyfile(pinned / "go.sum", scratch / "go.sum")
+    return ("-modfile", str(scratch / "go.mod"))
 
 
 def _go(tool: Tool, *arguments: str) -> str:

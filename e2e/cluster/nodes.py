@@ -1,0 +1,89 @@
+"""GPU nodes for kwok: manifests from a topology, with the labels of GPU Feature Discovery, the cloud and topograph; created and awaited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from e2e.cluster.api import Api, ApiError, Object
+from e2e.cluster.control_plane import wait_until
+from e2e.cluster.topology import Machine, Topology
+
+GPU: Final = "nvidia.com/gpu"
+RACK_LABEL: Final = "fabric.topograph.run/tier-0"
+"""topograph's label of the closest switch."""
+MADE_BY_LABEL: Final = "hyperscale.dev/local-cluster"
+"""On every node of ours, so that `down` removes no other from an existing cluster."""
+_THREADS: Final = 8
+_READY_SECONDS_BASE: Final = 60.0
+_READY_SECONDS_PER_NODE: Final = 0.05
+
+
+def manifest(topology: Topology, machine: Machine) -> Object:
+    """The Node object."""
+    product, gpus = topology.product_of(machine), topology.gpus_of(machine)
+    resources = {"cpu": str(product.cpu_cores), "memory": f"{product.memory_gib}Gi", "pods": "110", GPU: str(gpus)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": machine.name,
+            "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
+            "labels": {
+                MADE_BY_LABEL: "true",
+                "kubernetes.io/hostname": machine.name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "node.kubernetes.io/instance-type": product.instance_type,
+                "topology.kubernetes.io/region": machine.region,
+                "topology.kubernetes.io/zone": machine.zone,
+                RACK_LABEL: machine.rack,
+                "nvidia.com/gpu.present": "true",
+                "nvidia.com/gpu.product": product.product,
+                "nvidia.com/gpu.memory": str(product.memory_mib),
+                "nvidia.com/gpu.count": str(gpus),
+                "nvidia.com/gpu.family": product.family,
+            },
+        },
+        "status": {"allocatable": resources, "capacity": resources},
+    }
+
+
+def create(api: Api, topology: Topology) -> None:
+    """Create every node that is not there yet; raises ApiError."""
+    make = _maker(api)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        list(pool.map(make, (manifest(topology, machine) for machine in topology.nodes)))
+
+
+def _maker(api: Api) -> Callable[[Object], None]:
+    def make(node: Object) -> None:
+        try:
+            api.create("/api/v1/nodes", node)
+        except ApiError as error:
+            if error.code != 409:
+                raise
+
+    return make
+
+
+def wait_ready(api: Api, count: int) -> None:
+    """Until `count` nodes of ours are Ready and the not-ready taint of their birth is gone."""
+
+    def ready() -> bool:
+        nodes = api.items("/api/v1/nodes", labelSelector=MADE_BY_LABEL, resourceVersion="0")
+        return sum(map(_is_ready, nodes)) >= count
+
+    wait_until(ready, _READY_SECONDS_BASE + count * _READY_SECONDS_PER_NODE, f"not all of {count} nodes became Ready")
+
+
+def _is_ready(node: Object) -> bool:
+    tainted = any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints", ()))
+    conditions = node["status"].get("conditions", ())
+    return not tainted and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def remove(api: Api) -> None:
+    """Delete our nodes (of a cluster that stays)."""
+    api.delete("/api/v1/nodes", labelSelector=MADE_BY_LABEL)
