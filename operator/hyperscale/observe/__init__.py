@@ -1,0 +1,1 @@
+"""Facts about the cluster, each figure with its age and quality: Kubernetes objects, Prometheus series, files."""

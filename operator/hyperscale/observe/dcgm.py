@@ -1,0 +1,107 @@
+"""DCGM exporter series to the GPUs of every node. Pure.
+
+`last_xid` is sticky: the exporter repeats the last XID number until it restarts, also long after the fault was dealt with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from hyperscale.model.cluster import Gpu, Quality, Sample
+from hyperscale.model.metrics import MetricsReading, Series
+from hyperscale.model.policy import QualityLimits
+from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.quality import MISSING, Point, judge, rules, unknown
+from hyperscale.observe.tally import Tally
+
+GPU_FIGURES: Final = ("gpu_utilization", "memory_used", "memory_free", "memory_reserved", "temperature", "power", "xid")
+UUID_LABELS: Final = ("UUID", "uuid", "gpu_uuid", "GPU_UUID")
+INDEX_LABELS: Final = ("gpu", "minor_number", "device")
+MIG_LABELS: Final = ("GPU_I_ID", "gpu_i_id")
+MIG_FAULT: Final = "split by MIG: the figures belong to its instances"
+
+GpuKey = tuple[str, str]
+"""Node name and GPU UUID."""
+
+
+def gpus_by_node(
+    reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float
+) -> tuple[dict[str, tuple[Gpu, ...]], tuple[str, ...]]:
+    """GPUs of every node that has series, sorted by UUID, and notes on series that belong to no GPU of ours."""
+    tally = Tally()
+    points: dict[GpuKey, dict[str, list[Point]]] = {}
+    split: set[GpuKey] = set()
+    for figure in GPU_FIGURES:
+        _collect(figure, reading.series.get(figure, ()), index, tally, points, split)
+    figure_rules = rules(limits)
+    by_node: dict[str, list[Gpu]] = {}
+    for node, uuid in sorted(points.keys() | split):
+        given = points.get((node, uuid), {})
+        samples = {name: judge(given.get(name, ()), figure_rules[name], now, limits.max_age_seconds) for name in GPU_FIGURES}
+        if not given:
+            samples = dict.fromkeys(GPU_FIGURES, unknown(MIG_FAULT))
+        by_node.setdefault(node, []).append(_gpu(uuid, samples))
+    return {node: tuple(gpus) for node, gpus in by_node.items()}, tally.notes()
+
+
+def _collect(
+    figure: str,
+    series: Iterable[Series],
+    index: NodeIndex,
+    tally: Tally,
+    points: dict[GpuKey, dict[str, list[Point]]],
+    split: set[GpuKey],
+) -> None:
+    """Sort the points of one figure by GPU; what cannot be sorted is counted."""
+    for one in series:
+        node = index.of_series(one.labels)
+        if node is None:
+            tally.add("GPU series name no node of this cluster", _called(one.labels))
+            continue
+        uuid = _uuid(one.labels)
+        if uuid is None:
+            tally.add("GPU series have neither a UUID nor a gpu label", node)
+        elif any(one.labels.get(label) for label in MIG_LABELS):
+            tally.add("series of MIG instances are left out", node)
+            split.add((node, uuid))
+        else:
+            points.setdefault((node, uuid), {}).setdefault(figure, []).append(Point(one.value, one.timestamp))
+
+
+def _gpu(uuid: str, samples: Mapping[str, Sample]) -> Gpu:
+    return Gpu(
+        uuid=uuid,
+        utilization_ratio=samples["gpu_utilization"],
+        memory_used_bytes=samples["memory_used"],
+        memory_total_bytes=_total(samples["memory_used"], samples["memory_free"], samples["memory_reserved"]),
+        temperature_celsius=samples["temperature"],
+        power_watts=samples["power"],
+        last_xid=samples["xid"],
+    )
+
+
+def _total(used: Sample, free: Sample, reserved: Sample) -> Sample:
+    """Framebuffer of the GPU: the exporter has no total by default, and older ones no reserved part (about 1 %) either."""
+    for part in (used, free):
+        if part.value is None:
+            return unknown(part.fault or MISSING, part.age_seconds)
+    parts = [used, free] if reserved.value is None else [used, free, reserved]
+    total = sum(part.value for part in parts if part.value is not None)
+    age = max(part.age_seconds for part in parts if part.age_seconds is not None)
+    if total <= 0:
+        return unknown("used and free memory are both 0", age)
+    return Sample(value=total, age_seconds=age, quality=Quality.ESTIMATED if reserved.value is None else Quality.MEASURED)
+
+
+def _uuid(labels: Mapping[str, str]) -> str | None:
+    """The GPU's UUID; for exporters without one, its index on the node."""
+    for label in UUID_LABELS:
+        if labels.get(label):
+            return labels[label]
+    return next((f"{label}-{labels[label]}" for label in INDEX_LABELS if labels.get(label)), None)
+
+
+def _called(labels: Mapping[str, str]) -> str:
+    """What the series calls its node, for people."""
+    return next((labels[key] for key in ("node", "Hostname", "hostname", "instance") if labels.get(key)), "unnamed")

@@ -1,0 +1,155 @@
+"""Snapshot files: our own JSON both ways, and the readers of other formats by what the file is."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, Node, Quality, Sample
+from hyperscale.observe import hulk, matrix
+from hyperscale.observe.bounded import SnapshotError, read_bounded, read_text
+
+SCHEMA_VERSION: Final = 1
+NPZ_MAGIC: Final = b"PK\x03\x04"
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+_DECODER = msgspec.json.Decoder(ClusterSnapshot)
+
+
+def read_snapshot(path: Path | str) -> ClusterSnapshot:
+    """The snapshot in a file: our JSON, a matrix (JSON or NPZ), or Hulk's pair (its directory or either of its files).
+
+    Raises SnapshotError, one line, for whatever cannot be used.
+    """
+    file = Path(path)
+    if file.is_dir() or file.name in hulk.FILE_NAMES:
+        directory = file if file.is_dir() else file.parent
+        if not all((directory / name).is_file() for name in hulk.FILE_NAMES):
+            raise SnapshotError(file, f"a directory is read as Hulk's pair and needs {' and '.join(hulk.FILE_NAMES)}")
+        return hulk.parse(read_text(directory / hulk.EDGES), read_text(directory / hulk.NODES), directory)
+    content = read_bounded(file)
+    if content.startswith(NPZ_MAGIC):
+        return matrix.parse_npz(content, file)
+    return _parse_json(content, file)
+
+
+def write_snapshot(path: Path | str, snapshot: ClusterSnapshot) -> None:
+    """Write `snapshot` as JSON, one node or link a line; equal snapshots give equal bytes. The file appears whole or not at all."""
+    file = Path(path)
+    partial = file.with_name(f".{file.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(encode_snapshot(snapshot))
+        partial.replace(file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise SnapshotError(file, f"cannot be written: {error.strerror}") from error
+
+
+def encode_snapshot(snapshot: ClusterSnapshot) -> bytes:
+    """Canonical JSON: keys sorted, nodes and links one a line so that two snapshots can be compared with diff."""
+    fields: dict[str, Any] = {name: getattr(snapshot, name) for name in snapshot.__struct_fields__}
+    names = dict(zip(snapshot.__struct_fields__, snapshot.__struct_encode_fields__, strict=True))
+    parts = []
+    for name in sorted(fields, key=lambda field: names[field]):
+        value = fields[name]
+        encoded = _lines(value) if name in {"nodes", "links"} and value else _ENCODER.encode(value)
+        parts.append(_ENCODER.encode(names[name]) + b": " + encoded)
+    return b"{\n" + b",\n".join(parts) + b"\n}\n"
+
+
+def _lines(entries: Iterable[Node | Link]) -> bytes:
+    return b"[\n" + b",\n".join(_ENCODER.encode(entry) for entry in entries) + b"\n]"
+
+
+def _parse_json(content: bytes, file: Path) -> ClusterSnapshot:
+    """Our own JSON, or a matrix in JSON."""
+    try:
+        outline = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SnapshotError(file, f"is no JSON object ({error}); give a snapshot, a matrix file or Hulk's directory") from error
+    if outline.keys() & matrix.MARKS:
+        return matrix.parse_json(content, file)
+    if not outline.keys() >= {"takenAt", "nodes"}:
+        raise SnapshotError(file, "has neither takenAt and nodes (a snapshot) nor delay_ms or latency_seconds (a matrix)")
+    if outline.get("schemaVersion", msgspec.Raw(b"1")) != msgspec.Raw(str(SCHEMA_VERSION).encode()):
+        raise SnapshotError(
+            file, f"schemaVersion: this version reads {SCHEMA_VERSION} only; write the snapshot again with `hyperscale snapshot`"
+        )
+    try:
+        snapshot = _DECODER.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SnapshotError(file, _where(error)) from error
+    problem = next(_problems(snapshot), None)
+    if problem is not None:
+        raise SnapshotError(file, problem)
+    return replace(
+        snapshot,
+        nodes=tuple(sorted(snapshot.nodes, key=lambda node: node.name)),
+        links=tuple(sorted(snapshot.links, key=lambda link: (link.source, link.destination))),
+    )
+
+
+def _where(error: Exception) -> str:
+    """Msgspec's "text - at `$.nodes[0].name`" as "nodes[0].name: text"."""
+    text, _, place = str(error).partition(" - at `$.")
+    return f"{place.rstrip('`')}: {text}" if place else text
+
+
+def _problems(snapshot: ClusterSnapshot) -> Iterator[str]:
+    """What types cannot say, in reading order."""
+    if not math.isfinite(snapshot.taken_at):
+        yield "takenAt: write Unix seconds"
+    names: set[str] = set()
+    for place, node in enumerate(snapshot.nodes):
+        yield from (f"nodes[{place}].{problem}" for problem in _node_problems(node, names, len(snapshot.levels)))
+        names.add(node.name)
+    pairs: set[tuple[str, str]] = set()
+    for place, link in enumerate(snapshot.links):
+        yield from (f"links[{place}].{problem}" for problem in _link_problems(link, names, pairs))
+        pairs.add((link.source, link.destination))
+
+
+def _node_problems(node: Node, names: set[str], levels: int) -> Iterator[str]:
+    if not node.name:
+        yield "name: must not be empty"
+    if node.name in names:
+        yield f"name: {node.name!r} occurs twice"
+    if len(node.domains) != levels:
+        yield f"domains: has {len(node.domains)} entries, levels has {levels}; write one per level"
+    counts = (node.allocatable_gpus, node.requested_gpus, node.requested_memory_bytes, node.gpu_memory_bytes or 0)
+    if min(counts) < 0 or node.requested_cpu_cores < 0:
+        yield "allocatableGpus, requestedGpus, gpuMemoryBytes and requests: must not be negative"
+    for place, gpu in enumerate(node.gpus):
+        yield from (f"gpus[{place}].{problem}" for problem in _gpu_problems(gpu))
+
+
+def _gpu_problems(gpu: Gpu) -> Iterator[str]:
+    names = gpu.__struct_encode_fields__[1:]
+    for name, field in zip(names, gpu.__struct_fields__[1:], strict=True):
+        yield from _sample_problems(name, getattr(gpu, field))
+
+
+def _link_problems(link: Link, names: set[str], pairs: set[tuple[str, str]]) -> Iterator[str]:
+    for field, name in (("source", link.source), ("destination", link.destination)):
+        if name not in names:
+            yield f"{field}: no node is called {name!r}"
+    if link.source == link.destination:
+        yield "destination: must differ from source"
+    if (link.source, link.destination) in pairs:
+        yield f"source: the pair {link.source!r}, {link.destination!r} occurs twice"
+    yield from _sample_problems("latencySeconds", link.latency_seconds)
+    yield from _sample_problems("bandwidthBytesPerSecond", link.bandwidth_bytes_per_second)
+
+
+def _sample_problems(field: str, sample: Sample) -> Iterator[str]:
+    if (sample.value is None) != (sample.quality is Quality.UNKNOWN):
+        yield f"{field}: value must be null exactly when quality is unknown"
+    elif sample.value is not None and not (math.isfinite(sample.value) and sample.value >= 0):
+        yield f"{field}.value: must be a finite number, 0 or more"
+    if sample.age_seconds is not None and not (math.isfinite(sample.age_seconds) and sample.age_seconds >= 0):
+        yield f"{field}.ageSeconds: must be a finite number, 0 or more"

@@ -1,0 +1,75 @@
+"""Which node a series speaks of: exporters name nodes in many ways. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from hyperscale.model.pods import PodView
+from hyperscale.names import HOSTNAME_LABEL
+
+# Labels that Prometheus relabelling writes come first: they are set per target, an exporter cannot get them wrong.
+# Hostname became hostname in dcgm-exporter#655 and may hold the exporter pod's name (dcgm-exporter#78).
+NODE_LABELS: Final = ("node", "kubernetes_node", "exported_node", "Hostname", "hostname", "nodename", "instance")
+POD_LABELS: Final = (("namespace", "pod"), ("exported_namespace", "exported_pod"))
+
+
+class NodeIndex:
+    """Every name by which a node of this cluster may be called."""
+
+    def __init__(self, nodes: Iterable[Mapping[str, Any]], pods: Iterable[PodView] = ()) -> None:
+        """Index raw v1 Node objects and bound pods; a name that two nodes share resolves to neither."""
+        self.names: set[str] = set()
+        self._aliases: dict[str, str] = {}
+        self._pods: dict[tuple[str, str], str] = {}
+        self._pod_names: dict[str, str] = {}
+        listed = list(nodes)
+        self.names.update(str(node["metadata"]["name"]) for node in listed)
+        for node in listed:
+            self._add_node(node)
+        for pod in pods:
+            if pod.holds_resources:
+                self._pods[pod.namespace, pod.name] = pod.node
+                _claim(self._pod_names, pod.name, pod.node)
+
+    def _add_node(self, node: Mapping[str, Any]) -> None:
+        metadata = node["metadata"]
+        name = str(metadata["name"])
+        addresses = [str(entry.get("address", "")) for entry in (node.get("status") or {}).get("addresses") or ()]
+        aliases = {name.partition(".")[0], str((metadata.get("labels") or {}).get(HOSTNAME_LABEL, "")), *addresses}
+        for alias in sorted(aliases):
+            if alias and alias not in self.names:
+                _claim(self._aliases, alias, name)
+
+    def node(self, text: str) -> str | None:
+        """The node called `text`: its name, hostname label, address (with or without a port), short name, or a bound pod's name."""
+        if text in self.names:
+            return text
+        host = _without_port(text)
+        found = next((table[key] for table in (self._aliases, self._pod_names) for key in (text, host) if table.get(key)), None)
+        return host if found is None and host in self.names else found
+
+    def of_series(self, labels: Mapping[str, str]) -> str | None:
+        """The node that a series with these labels was measured on; None when no label leads to one."""
+        for key in NODE_LABELS:
+            if (text := labels.get(key)) and (name := self.node(text)):
+                return name
+        for namespace_key, pod_key in POD_LABELS:
+            if pod := labels.get(pod_key):
+                node = self._pods.get((labels.get(namespace_key, ""), pod))
+                if node:
+                    return node
+        return None
+
+
+def _claim(table: dict[str, str], alias: str, name: str) -> None:
+    """Enter `alias`, or blank it when another node has it already."""
+    table[alias] = name if table.get(alias, name) == name else ""
+
+
+def _without_port(text: str) -> str:
+    """Host of host:port and [v6]:port; the text itself otherwise."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or (":" in host and not host.startswith("[")):
+        return text
+    return host.strip("[]")

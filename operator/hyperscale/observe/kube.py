@@ -1,0 +1,142 @@
+"""Raw Kubernetes JSON objects to the few fields that the operator reads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from hyperscale.model.cluster import Gpu, Node, Taint
+from hyperscale.model.pods import LAUNCHER, WORKER, PodView
+from hyperscale.names import (
+    GPU_RESOURCE,
+    JOB_NAME_LABEL,
+    KUEUE_QUEUE_LABEL,
+    MPI_JOB_NAME_LABEL,
+    MPI_JOB_ROLE_LABEL,
+    MPI_REPLICA_INDEX_LABEL,
+    PLAN_ID_LABEL,
+)
+from hyperscale.observe.demand import Amounts, mig_devices, pod_demand
+from hyperscale.observe.labels import domains, gpu_memory_bytes, gpu_product, has_gpu_labels
+from hyperscale.quantity import parse_bytes, parse_number
+
+KEPT_LABELS: Final = (
+    JOB_NAME_LABEL,
+    KUEUE_QUEUE_LABEL,
+    MPI_JOB_NAME_LABEL,
+    MPI_JOB_ROLE_LABEL,
+    MPI_REPLICA_INDEX_LABEL,
+    PLAN_ID_LABEL,
+)
+MAX_MESSAGE: Final = 1024
+
+
+def pod_view(pod: Mapping[str, Any]) -> PodView:
+    """What we read of a v1 Pod; raises ValueError for a resource quantity that is none."""
+    metadata, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
+    labels = metadata.get("labels") or {}
+    owner: Mapping[str, Any] = next((entry for entry in metadata.get("ownerReferences") or () if entry.get("controller")), {})
+    demand = pod_demand(spec)
+    role = labels.get(MPI_JOB_ROLE_LABEL, "")
+    return PodView(
+        namespace=metadata.get("namespace", ""),
+        name=metadata.get("name", ""),
+        uid=metadata.get("uid", ""),
+        node=spec.get("nodeName") or "",
+        phase=status.get("phase") or "Pending",
+        terminating=bool(metadata.get("deletionTimestamp")),
+        gpus=int(demand.get(GPU_RESOURCE, 0)),
+        cpu_cores=demand.get("cpu", 0.0),
+        memory_bytes=int(demand.get("memory", 0)),
+        mig_devices=mig_devices(demand),
+        labels={key: labels[key] for key in KEPT_LABELS if key in labels},
+        gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+        node_selector=dict(spec.get("nodeSelector") or {}),
+        tolerations=tuple(_toleration(entry) for entry in spec.get("tolerations") or ()),
+        ready=_condition(status, "Ready").get("status") == "True",
+        owner_uid=owner.get("uid", ""),
+        owner_name=owner.get("name", ""),
+        owner_kind=owner.get("kind", ""),
+        job_name=labels.get(MPI_JOB_NAME_LABEL, ""),
+        role=role if role in {LAUNCHER, WORKER} else "",
+        rank=_rank(labels.get(MPI_REPLICA_INDEX_LABEL)) if role == WORKER else None,
+        created=metadata.get("creationTimestamp") or "",
+        deletion=metadata.get("deletionTimestamp") or "",
+        reason=status.get("reason") or "",
+        unschedulable=_unschedulable(status),
+    )
+
+
+def node_view(node: Mapping[str, Any], requested: Amounts, gpus: tuple[Gpu, ...], levels: tuple[str, ...]) -> Node:
+    """What we read of a v1 Node.
+
+    requested: what pods hold on it, by resource name (see `requested_by_node`)
+    gpus:      its GPUs as DCGM sees them
+    levels:    topology label keys, widest first
+    Raises ValueError for a resource quantity that is none.
+    """
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    labels = {str(key): str(value) for key, value in sorted((metadata.get("labels") or {}).items())}
+    allocatable = status.get("allocatable") or {}
+    return Node(
+        name=metadata["name"],
+        gpu_product=gpu_product(labels),
+        gpu_memory_bytes=gpu_memory_bytes(labels),
+        allocatable_gpus=int(parse_number(str(allocatable.get(GPU_RESOURCE, "0")))),
+        requested_gpus=int(requested.get(GPU_RESOURCE, 0)),
+        ready=_condition(status, "Ready").get("status") == "True",
+        # A node being deleted takes no new pod that would live; the API has no field that says so.
+        schedulable=not spec.get("unschedulable") and not metadata.get("deletionTimestamp"),
+        taints=tuple(
+            sorted((_taint(entry) for entry in spec.get("taints") or ()), key=lambda taint: (taint.key, taint.effect, taint.value))
+        ),
+        labels=labels,
+        domains=domains(labels, levels),
+        gpus=gpus,
+        allocatable_cpu_cores=parse_number(str(allocatable["cpu"])) if "cpu" in allocatable else None,
+        allocatable_memory_bytes=parse_bytes(str(allocatable["memory"])) if "memory" in allocatable else None,
+        requested_cpu_cores=round(requested.get("cpu", 0.0), 6),
+        requested_memory_bytes=int(requested.get("memory", 0)),
+    )
+
+
+def is_gpu_node(node: Mapping[str, Any]) -> bool:
+    """True where the device plugin offers GPUs, or GPU Feature Discovery saw some."""
+    labels = (node["metadata"].get("labels")) or {}
+    status = node.get("status") or {}
+    offered = [(status.get(kind) or {}).get(GPU_RESOURCE, "0") for kind in ("allocatable", "capacity")]
+    return any(str(count) != "0" for count in offered) or has_gpu_labels(labels)
+
+
+def requested_by_node(pods: Iterable[PodView]) -> dict[str, Amounts]:
+    """What pods hold by node: all that are bound and neither Succeeded nor Failed, Terminating ones included."""
+    held: dict[str, Amounts] = {}
+    for pod in sorted((pod for pod in pods if pod.holds_resources), key=lambda pod: (pod.namespace, pod.name, pod.uid)):
+        amounts = held.setdefault(pod.node, {GPU_RESOURCE: 0.0, "cpu": 0.0, "memory": 0.0})
+        amounts[GPU_RESOURCE] += pod.gpus
+        amounts["cpu"] += pod.cpu_cores
+        amounts["memory"] += pod.memory_bytes
+    return held
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    return next((entry for entry in status.get("conditions") or () if entry.get("type") == kind), {})
+
+
+def _unschedulable(status: Mapping[str, Any]) -> str:
+    condition = _condition(status, "PodScheduled")
+    if condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
+        return str(condition.get("message", ""))[:MAX_MESSAGE]
+    return ""
+
+
+def _rank(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _taint(entry: Mapping[str, Any]) -> Taint:
+    return Taint(key=entry["key"], value=entry.get("value") or "", effect=entry.get("effect") or "")
+
+
+def _toleration(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {key: str(entry[key]) for key in ("key", "operator", "value", "effect") if entry.get(key)}

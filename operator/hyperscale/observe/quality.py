@@ -1,0 +1,109 @@
+"""From raw points of one figure to a `Sample` that can be trusted or says why not. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from hyperscale.model.cluster import Quality, Sample
+from hyperscale.model.policy import QualityLimits
+
+MIB: Final = 1024 * 1024
+FUTURE_SECONDS: Final = 60.0
+"""A sample may be this far ahead of our clock: NTP keeps machines closer, a scrape takes less."""
+
+MISSING: Final = "no sample"
+STALE: Final = "older than the limit"
+DISAGREE: Final = "duplicate series disagree"
+
+
+class Point(NamedTuple):
+    """One value of one series, unchecked."""
+
+    value: float
+    timestamp: float
+    """Unix seconds."""
+
+
+class Rule(NamedTuple):
+    """What is plausible for one figure."""
+
+    scale: float
+    """Multiplies the raw value into the unit of the `Sample`."""
+    maximum: float
+    """Largest plausible raw value."""
+    positive: bool = False
+    """True where 0 cannot be: a rate of 0 would mean that nothing was measured or nothing gets through."""
+    whole: bool = False
+    """True where the scaled value is a count (bytes, XID number)."""
+
+
+def rules(limits: QualityLimits) -> dict[str, Rule]:
+    """The rule of every figure, raw units as in the queries: percent, MiB, degrees Celsius, watts, seconds, bytes a second."""
+    memory = Rule(scale=MIB, maximum=16.0 * 1024 * 1024, whole=True)  # 16 TiB; DCGM's blank value is 2^63 - 16
+    return {
+        "gpu_utilization": Rule(scale=0.01, maximum=100.0),
+        "memory_used": memory,
+        "memory_free": memory,
+        "memory_reserved": memory,
+        "temperature": Rule(scale=1.0, maximum=limits.max_temperature_celsius),
+        "power": Rule(scale=1.0, maximum=10_000.0),  # DCGM's blank value is 1.4e14
+        "xid": Rule(scale=1.0, maximum=100_000.0, whole=True),
+        "link_latency": Rule(scale=1.0, maximum=limits.max_latency_seconds),
+        "link_bandwidth": Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second, positive=True),
+    }
+
+
+def unknown(fault: str, age_seconds: float | None = None) -> Sample:
+    """A sample without a value, and why."""
+    return Sample(value=None, age_seconds=age_seconds, quality=Quality.UNKNOWN, fault=fault)
+
+
+def judge(points: Sequence[Point], rule: Rule, now: float, max_age_seconds: float) -> Sample:
+    """The one sample that `points` of the same thing amount to.
+
+    Points that are out of date or out of range do not count when a sound one exists (an exporter that moved leaves old series
+    behind); sound ones that differ cancel each other. The age is that of the newest point. Never raises; never answers 0 for
+    something that was not measured.
+    """
+    if not points:
+        return unknown(MISSING)
+    judged = sorted(((_age(point, now), point.value, _fault(point, rule, now, max_age_seconds)) for point in points), key=_newest_first)
+    sound = [(age, value) for age, value, fault in judged if fault is None]
+    if not sound:
+        age, _, fault = judged[0]
+        return unknown(fault or MISSING, age)
+    age, value = sound[0]
+    if any(other != value for _, other in sound):
+        return unknown(DISAGREE, age)
+    scaled = value * rule.scale
+    return Sample(value=float(round(scaled)) if rule.whole else scaled, age_seconds=age, quality=Quality.MEASURED)
+
+
+def _newest_first(entry: tuple[float | None, float, str | None]) -> tuple[bool, float, str]:
+    """Sort key that does not depend on the order of series; an unreadable timestamp comes last."""
+    age, _, fault = entry
+    return age is None, age or 0.0, fault or ""
+
+
+def _age(point: Point, now: float) -> float | None:
+    """Seconds since the point was taken, not below 0; None when its timestamp is no time."""
+    age = now - point.timestamp
+    return max(0.0, age) if math.isfinite(age) else None
+
+
+def _fault(point: Point, rule: Rule, now: float, max_age_seconds: float) -> str | None:
+    """The first thing wrong with a point, or None. Texts carry limits, not ages: equal faults give equal digests."""
+    value, age = point.value, now - point.timestamp
+    checks = (
+        (math.isnan(value), "not a number"),
+        (math.isinf(value), "infinite"),
+        (value < 0, "negative"),
+        (rule.positive and value == 0, "zero"),
+        (value > rule.maximum, f"above {rule.maximum:g}, which is not plausible"),
+        (not math.isfinite(age), "no usable timestamp"),
+        (age > max_age_seconds, STALE),
+        (age < -FUTURE_SECONDS, f"more than {FUTURE_SECONDS:g} s in the future"),
+    )
+    return next((fault for wrong, fault in checks if wrong), None)
