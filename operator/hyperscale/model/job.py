@@ -269,9 +269,9 @@ class RunPolicy(Spec, frozen=True):
 class ReplicaTemplate(Spec, frozen=True):
     """A pod template, free-form here, checked by a server dry-run of the rendered pod."""
 
-    template: Annotated[dict[str, Any], Meta(description="PodTemplateSpec; fields that the operator owns are overwritten.")] = field(
-        default_factory=dict
-    )
+    template: Annotated[
+        dict[str, Any], Meta(max_length=16, description="PodTemplateSpec; fields that the operator owns are overwritten.")
+    ] = field(default_factory=dict)
 
 
 class PolicyReference(Spec, frozen=True):

@@ -1,0 +1,147 @@
+"""`ClusterTopology.status`: the cluster as last measured, for people and tools; the source of its CRD schema.
+
+It is a bounded projection of `ClusterSnapshot`: an object of etcd has at most 1.5 MiB.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, field
+
+from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Quality
+from hyperscale.model.status import Out
+
+MAX_NODES: Final = 5000
+MAX_LINKS: Final = 20000
+MAX_STATUS_BYTES: Final = 1_200_000
+"""JSON of nodes and links together; leaves room in etcd's 1.5 MiB for what the API server adds."""
+
+_Item = TypeVar("_Item", bound=msgspec.Struct)
+
+NodeName = Annotated[str, Meta(max_length=253)]
+
+
+class TopologyNode(Out, frozen=True):
+    """One node with GPUs."""
+
+    name: NodeName
+    gpus: int
+    """Allocatable GPUs."""
+    free_gpus: int
+    """GPUs that a new pod could get; 0 on a node that takes no pods."""
+    ready: bool = True
+    schedulable: bool = True
+    """False when cordoned."""
+    product: Annotated[str, Meta(max_length=63)] | None = None
+    """Product of its GPUs; absent when unlabelled."""
+    domains: Annotated[tuple[Annotated[str, Meta(max_length=63)], ...], Meta(max_length=15)] = ()
+    """Topology domains, aligned with `levels`."""
+
+
+class TopologyLink(Out, frozen=True):
+    """A directed network path that was measured."""
+
+    source: NodeName
+    destination: NodeName
+    quality: Quality
+    """The worse of the qualities of the two figures."""
+    latency_seconds: float | None = None
+    """One way; absent when unknown."""
+    bandwidth_bytes_per_second: float | None = None
+    """Sustained; absent when unknown."""
+    age_seconds: float | None = None
+    """Age of the older figure when the snapshot was taken."""
+
+
+class TopologyMetrics(Out, frozen=True):
+    """State of the metrics source."""
+
+    available: bool
+    reason: Annotated[str, Meta(max_length=64)]
+    """CamelCase, e.g. MetricsAvailable or PrometheusTimeout."""
+    message: Annotated[str, Meta(max_length=1024)] = ""
+    failed_queries: Annotated[tuple[Annotated[str, Meta(max_length=64)], ...], Meta(max_length=32)] = field(default_factory=tuple)
+    """Figures whose query failed."""
+
+
+class TopologyStatus(Out, frozen=True):
+    """What was seen, when, and how far it may be trusted."""
+
+    taken_at: Annotated[str, Meta(max_length=32)]
+    """RFC 3339, UTC."""
+    metrics: TopologyMetrics
+    node_count: int
+    """Nodes with GPUs, listed or not."""
+    link_count: int
+    """Measured links, listed or not."""
+    gpu_count: int
+    """Allocatable GPUs of all nodes."""
+    free_gpu_count: int
+    levels: Annotated[tuple[Annotated[str, Meta(max_length=317)], ...], Meta(max_length=15)] = ()
+    """Topology label keys, widest first."""
+    nodes: Annotated[tuple[TopologyNode, ...], Meta(max_length=MAX_NODES)] = ()
+    """Sorted by name; the first ones where not all fit."""
+    links: Annotated[tuple[TopologyLink, ...], Meta(max_length=MAX_LINKS)] = ()
+    """Sorted by source and destination; the first ones where not all fit."""
+
+
+def topology_status(snapshot: ClusterSnapshot, max_bytes: int = MAX_STATUS_BYTES) -> TopologyStatus:
+    """The snapshot as status: every node that fits, then every measured link that still fits into `max_bytes` of JSON."""
+    nodes, left = _fitting([_node(node) for node in snapshot.nodes[:MAX_NODES]], max_bytes)
+    links, _ = _fitting([_link(link) for link in snapshot.links[:MAX_LINKS]], left)
+    state = snapshot.metrics
+    return TopologyStatus(
+        taken_at=datetime.datetime.fromtimestamp(snapshot.taken_at, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        metrics=TopologyMetrics(
+            available=state.available,
+            reason=state.reason[:64],
+            message=state.message[:1024],
+            failed_queries=tuple(name[:64] for name in state.failed_queries[:32]),
+        ),
+        node_count=len(snapshot.nodes),
+        link_count=len(snapshot.links),
+        gpu_count=sum(node.allocatable_gpus for node in snapshot.nodes),
+        free_gpu_count=sum(node.free_gpus for node in snapshot.nodes),
+        levels=snapshot.levels,
+        nodes=tuple(nodes),
+        links=tuple(links),
+    )
+
+
+def _node(node: Node) -> TopologyNode:
+    return TopologyNode(
+        name=node.name,
+        gpus=node.allocatable_gpus,
+        free_gpus=node.free_gpus,
+        ready=node.ready,
+        schedulable=node.schedulable,
+        product=node.gpu_product[:63] if node.gpu_product is not None else None,
+        domains=node.domains,
+    )
+
+
+def _link(link: Link) -> TopologyLink:
+    figures = (link.latency_seconds, link.bandwidth_bytes_per_second)
+    ages = [figure.age_seconds for figure in figures if figure.age_seconds is not None]
+    worst_first = (Quality.UNKNOWN, Quality.ESTIMATED, Quality.MEASURED)
+    return TopologyLink(
+        source=link.source,
+        destination=link.destination,
+        quality=min((figure.quality for figure in figures), key=worst_first.index),
+        latency_seconds=link.latency_seconds.value,
+        bandwidth_bytes_per_second=link.bandwidth_bytes_per_second.value,
+        age_seconds=round(max(ages), 3) if ages else None,
+    )
+
+
+def _fitting(items: list[_Item], max_bytes: int) -> tuple[list[_Item], int]:
+    """The longest prefix of `items` within `max_bytes` of JSON, and what is left of those."""
+    for index, item in enumerate(items):
+        size = len(msgspec.json.encode(item)) + 1
+        if size > max_bytes:
+            return items[:index], max_bytes
+        max_bytes -= size
+    return items, max_bytes

@@ -1,0 +1,164 @@
+"""Untrusted custom resources to `JobSpec` and `PolicySpec`, or one SpecError that says which field and what to write.
+
+The API server has checked most of this already; the CLI's files, and resources stored under an older CRD, it has not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from hyperscale import names, typeinfo, wording
+from hyperscale.model.job import JobSpec
+from hyperscale.model.policy import PolicySpec
+from hyperscale.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN
+
+MAX_SPEC_BYTES: Final = 65_535
+"""JSON of one spec. kubectl repeats it in an annotation, and all annotations together may have 262,144 bytes."""
+MAX_DEPTH: Final = 64
+"""Levels of nesting; a pod template needs about 12."""
+MAX_VALUES: Final = 65_536
+"""Values of one spec, shared ones counted each time: stops YAML alias bombs."""
+GENERATED_SUFFIX: Final = "xxxxx"
+"""Stands for the five characters that the API server adds to generateName."""
+
+_FREE_FORM: Final = frozenset({"template", "queries"})
+"""Fields whose text may hold line breaks: pod templates and PromQL."""
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
+
+_Spec = TypeVar("_Spec", JobSpec, PolicySpec)
+
+
+class SpecError(Exception):
+    """A resource that cannot be used: `path` names the field, `message` says what is wrong and what to write instead."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+        self.message = message
+
+
+def parse_job(resource: Mapping[str, Any]) -> JobSpec:
+    """The spec of a whole GNNTrainingJob, checked with every rule that the CRD has; raises only SpecError."""
+    _check_kind(resource, names.JOB_KIND)
+    _check_name(resource)
+    job = _parse(resource, JobSpec)
+    for rule in JOB_RULES:
+        if not rule.holds(job):
+            detail = f"{rule.detail(job)}; " if rule.detail is not None else ""
+            raise SpecError(f"spec.{rule.path}", detail + rule.message)
+    return job
+
+
+def parse_policy(resource: Mapping[str, Any]) -> PolicySpec:
+    """The spec of a whole PlannerPolicy; raises only SpecError."""
+    _check_kind(resource, names.POLICY_KIND)
+    policy = _parse(resource, PolicySpec)
+    for path, values in (
+        ("planners", policy.planners),
+        ("topologyLevels", policy.topology_levels),
+        ("gpus", tuple(gpu.product for gpu in policy.gpus)),
+    ):
+        repeated = sorted({str(value) for value in values if values.count(value) > 1})
+        if repeated:
+            raise SpecError(f"spec.{path}", f"{repeated[0]} is given twice; write each once")
+    return policy
+
+
+def _check_kind(resource: object, kind: str) -> None:
+    """Refuse what is no object, or states another kind or version; files that state neither are taken at their word."""
+    if not isinstance(resource, Mapping):
+        raise SpecError("", f"{wording.shown(resource)} is no {kind}; write an object with apiVersion, kind, metadata and spec")
+    for field, wanted in (("apiVersion", names.API_VERSION), ("kind", kind)):
+        given = resource.get(field, wanted)
+        if given != wanted:
+            raise SpecError(field, f"{wording.shown(given)} is not supported; write {wanted}")
+
+
+def _check_name(resource: Mapping[str, Any]) -> None:
+    metadata = resource.get("metadata")
+    if not isinstance(metadata, Mapping):
+        raise SpecError("metadata", "required; write an object with a name")
+    path, name = "metadata.name", metadata.get("name")
+    if name is None and isinstance(metadata.get("generateName"), str):
+        path, name = "metadata.generateName", metadata["generateName"] + GENERATED_SUFFIX
+    if name is None:
+        raise SpecError(path, f"required; {NAME_HELP}")
+    if not isinstance(name, str) or len(name) > MAX_NAME_LENGTH or re.fullmatch(NAME_PATTERN, name) is None or name.endswith("\n"):
+        raise SpecError(path, f"{wording.shown(name)} is not allowed; {NAME_HELP}")
+
+
+def _parse(resource: Mapping[str, Any], wanted: type[_Spec]) -> _Spec:
+    """Types and bounds of `resource["spec"]`."""
+    plain = _Plain().copy(resource.get("spec"), "spec", 0)
+    shape = typeinfo.struct_of(wanted)
+    if not isinstance(plain, dict):
+        raise SpecError("spec", f"{wording.shown(plain)} is not allowed; write {typeinfo.words_for(shape)}")
+    if len(msgspec.json.encode(plain)) > MAX_SPEC_BYTES:
+        raise SpecError("spec", f"larger than {MAX_SPEC_BYTES} bytes of JSON; move what is long out of the templates, e.g. to a ConfigMap")
+    fault = wording.unknown_field(plain, shape)
+    if fault is None:
+        try:
+            return msgspec.convert(plain, wanted)
+        except msgspec.ValidationError as error:
+            fault = wording.explain(error, plain, shape)
+    raise SpecError(f"spec{fault[0]}", fault[1])
+
+
+class _Plain:
+    """Copies a value into plain JSON, counting what it meets; refuses everything that JSON or this operator cannot carry."""
+
+    def __init__(self) -> None:
+        self.met = 0
+
+    def copy(self, value: object, path: str, depth: int, free_form: bool = False) -> object:
+        """`value` with whole floats as ints outside free-form parts, as the API server reads them; raises SpecError."""
+        self.met += 1
+        if self.met > MAX_VALUES or depth > MAX_DEPTH:
+            limit = f"more than {MAX_VALUES} values" if depth <= MAX_DEPTH else f"more than {MAX_DEPTH} levels of nesting"
+            raise SpecError(path.split("[")[0][:120], f"{limit}; write a smaller spec")
+        if isinstance(value, Mapping):
+            return {
+                self._text(key, path, free_form): self.copy(
+                    entry, f"{path}.{wording.clean(str(key))}", depth + 1, free_form or key in _FREE_FORM
+                )
+                for key, entry in value.items()
+            }
+        if isinstance(value, (list, tuple)):
+            return [self.copy(entry, f"{path}[{index}]", depth + 1, free_form) for index, entry in enumerate(value)]
+        if isinstance(value, str):
+            return self._text(value, path, free_form)
+        return _number(value, path, free_form)
+
+    def _text(self, value: object, path: str, free_form: bool) -> str:
+        if not isinstance(value, str):
+            raise SpecError(path, f"the key {wording.shown(value)} is no text; put it in quotes")
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise SpecError(path, f"{wording.shown(value)} is no valid Unicode; write UTF-8 text") from None
+        if not free_form and _CONTROL.search(value):
+            raise SpecError(path, f"{wording.shown(value)} holds a control character; write it without")
+        return value
+
+
+def _number(value: object, path: str, free_form: bool) -> object:
+    """None, a truth value or a number as JSON has it."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise SpecError(path, "the number does not fit 64 bits; write a smaller one")
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise SpecError(path, f"{wording.shown(value)} is no number of JSON; write a finite one")
+        return int(value) if not free_form and value.is_integer() and abs(value) < 2**53 else value
+    raise SpecError(
+        path, f"a value of type {type(value).__name__} is not JSON; write a text (in quotes), a number, true, false, a list or an object"
+    )
