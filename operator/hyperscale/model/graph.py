@@ -111,42 +111,44 @@ class ClusterGraph:
                 network.add_edge(link.source, link.destination, **{key: value for key, value in figures.items() if value is not None})
         return network
 
-    def common_tier(self, indices: IntArray) -> IntArray:
-        """(k, k) tier of every pair of `indices`: 0 nothing in common, 1.. the narrowest common level, levels + 1 the same node."""
-        domains = self.domains[indices]
-        tier = np.zeros((len(indices), len(indices)), dtype=np.int64)
-        for level in range(domains.shape[1]):
-            codes = domains[:, level]
-            tier[(codes[:, None] == codes[None, :]) & (codes >= 0)[:, None]] = level + 1
-        tier[indices[:, None] == indices[None, :]] = domains.shape[1] + 1
+    def common_tier(self, rows: IntArray, columns: IntArray) -> IntArray:
+        """(r, c) tier of every pair: 0 nothing in common, 1.. the narrowest common level, levels + 1 the same node."""
+        tier = np.zeros((len(rows), len(columns)), dtype=np.int64)
+        for level in range(self.domains.shape[1]):
+            left, right = self.domains[rows, level], self.domains[columns, level]
+            tier[(left[:, None] == right[None, :]) & (left >= 0)[:, None]] = level + 1
+        tier[rows[:, None] == columns[None, :]] = self.domains.shape[1] + 1
         return tier
 
     def link_costs(self, indices: IntArray) -> LinkCosts:
-        """Costs among the nodes at `indices` (k,); a node may occur more than once.
+        """Costs among the nodes at `indices` (k,); a node may occur more than once."""
+        return self.link_costs_between(indices, indices)
 
-        A figure comes from the pair's own sample, else from the sample of the opposite direction, else from the narrowest topology level
-        that both share. A pair without a link is unreachable where the snapshot says that it lists every link.
+    def link_costs_between(self, rows: IntArray, columns: IntArray) -> LinkCosts:
+        """Costs from the nodes at `rows` (r,) to those at `columns` (c,), as (r, c) arrays.
+
+        A figure comes from the pair's own sample, else from the sample of the opposite direction, else from the narrowest topology
+        level that both share. A pair without a link is unreachable where the snapshot says that it lists every link.
         """
-        indices = np.asarray(indices, dtype=np.int64)
-        tier = self.common_tier(indices)
-        latency, bandwidth, listed = self._samples(indices)
-        same = indices[:, None] == indices[None, :]
-        measured: BoolArray = np.isfinite(latency) & np.isfinite(bandwidth) & ~same
-        latency = _filled(latency, self.tiers.latency_seconds[tier], same)
-        bandwidth = _filled(bandwidth, self.tiers.bandwidth_bytes_per_second[tier], same)
+        rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
+        tier = self.common_tier(rows, columns)
+        same = rows[:, None] == columns[None, :]
+        there, back = self._samples(rows, columns), self._samples(columns, rows)
+        measured: BoolArray = np.isfinite(there[0]) & np.isfinite(there[1]) & ~same
+        latency = _filled(there[0], back[0].T, self.tiers.latency_seconds[tier], same)
+        bandwidth = _filled(there[1], back[1].T, self.tiers.bandwidth_bytes_per_second[tier], same)
         if self.snapshot.absent_links is AbsentLink.UNREACHABLE:
-            absent = ~(listed | same)
+            absent = ~(there[2] | same)
             latency[absent] = np.inf
             bandwidth[absent] = 0.0
         return LinkCosts(latency, bandwidth, measured)
 
-    def _samples(self, indices: IntArray) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """(k, k) latency and bandwidth samples, NaN where unusable, and whether the snapshot lists the pair at all."""
-        size = len(indices)
+    def _samples(self, rows: IntArray, columns: IntArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """(r, c) latency and bandwidth samples, NaN where unusable, and whether the snapshot lists the pair at all."""
+        shape = (len(rows), len(columns))
         if not len(self.links.key):
-            nothing = np.full((size, size), np.nan)
-            return nothing, nothing.copy(), np.zeros((size, size), dtype=np.bool_)
-        wanted = indices[:, None] * len(self.nodes) + indices[None, :]
+            return np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=np.bool_)
+        wanted = rows[:, None] * len(self.nodes) + columns[None, :]
         at = np.minimum(np.searchsorted(self.links.key, wanted), len(self.links.key) - 1)
         listed: BoolArray = self.links.key[at] == wanted
         latency = np.where(listed, self.links.latency_seconds[at], np.nan)
@@ -154,9 +156,9 @@ class ClusterGraph:
         return latency, bandwidth, listed
 
 
-def _filled(samples: FloatArray, estimates: FloatArray, same: BoolArray) -> FloatArray:
-    """`samples` (k, k) where usable, else the opposite direction, else `estimates`; always `estimates` where `same`."""
-    filled = np.where(np.isfinite(samples), samples, samples.T)
+def _filled(samples: FloatArray, opposite: FloatArray, estimates: FloatArray, same: BoolArray) -> FloatArray:
+    """`samples` (r, c) where usable, else `opposite`, else `estimates`; always `estimates` where `same`."""
+    filled = np.where(np.isfinite(samples), samples, opposite)
     filled = np.where(np.isfinite(filled), filled, estimates)
     chosen: FloatArray = np.where(same, estimates, filled)
     return chosen

@@ -29,6 +29,9 @@ class WorkloadProfile:
     batch_size: int | None
     """Seed vertices per step and GPU; None trains the full graph in one step an epoch."""
 
+    exchanges_per_step: int
+    """Rounds in which a worker waits for data of the others in one step, the allreduce left out."""
+
     halo_bytes_per_copy: float
     """Full graph: bytes that one boundary copy of a vertex costs an epoch. Sampled: 0."""
 

@@ -1,0 +1,93 @@
+"""Link figures where nobody measured: constants per kind of topology level, moved to the median of what was measured there.
+
+The constants are the usual order of magnitude of each kind of network, chosen so that a wider level is never the better one.
+They only have to rank places; a plan made from them carries the fallback LinksEstimatedFromLabels.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray, Tiers
+
+
+class Network(NamedTuple):
+    """One-way figures of a kind of network."""
+
+    latency_seconds: float
+    bandwidth_bytes_per_second: float
+
+
+MACHINE: Final = Network(5e-6, 25e9)
+"""Two workers on one node: PCIe 4.0 ×16; NVLink is faster, but GPUs are handed out blindly."""
+FABRIC: Final = Network(8e-6, 25e9)
+"""One accelerator domain (NVLink or rail-optimised fabric)."""
+RACK: Final = Network(2e-5, 12.5e9)
+"""One switch, 100 Gbit/s."""
+ZONE: Final = Network(1e-4, 3.125e9)
+"""One datacentre, 25 Gbit/s."""
+REGION: Final = Network(1e-3, 1.25e9)
+"""Datacentres of one region, 10 Gbit/s."""
+WORLD: Final = Network(3e-2, 1.25e8)
+"""Different regions, 1 Gbit/s."""
+
+MIN_SAMPLES: Final = 8
+"""Fewer measured links of a tier say too little about the others."""
+
+_WIDE: Final = ("region", "city", "country", "continent", "site")
+_ZONAL: Final = ("zone", "datacenter", "datacentre")
+_FABRIC: Final = ("clique", "accelerator", "sub-domain", "nvlink")
+
+
+def constants(levels: tuple[str, ...]) -> Tiers:
+    """Tiers of `levels` (label keys, widest first) by the words in the keys; a key without one is a level inside a zone."""
+    scopes = [_scope(level) for level in levels]
+    networks = [_beyond(scopes[0] if scopes else "inner")]
+    inner_count = scopes.count("inner")
+    inner_seen = 0
+    for scope in scopes:
+        if scope == "inner":
+            inner_seen += 1
+            networks.append(_between(ZONE, RACK, inner_seen / inner_count))
+        else:
+            networks.append({"wide": REGION, "zonal": ZONE, "fabric": FABRIC}[scope])
+    networks.append(MACHINE)
+    latency = np.array([network.latency_seconds for network in networks])
+    bandwidth = np.array([network.bandwidth_bytes_per_second for network in networks])
+    # A narrower tier is never the worse one, in whatever order an administrator lists the levels.
+    return Tiers(("", *levels, "node"), np.minimum.accumulate(latency), np.maximum.accumulate(bandwidth))
+
+
+def calibrated(tiers: Tiers, tier_of_link: IntArray, latency: FloatArray, bandwidth: FloatArray) -> Tiers:
+    """`tiers` with the median of the measured links where a tier has at least MIN_SAMPLES of them.
+
+    tier_of_link, latency, bandwidth: (m,); NaN where a link has no usable figure.
+    """
+    latency_seconds, bandwidth_bytes = tiers.latency_seconds.copy(), tiers.bandwidth_bytes_per_second.copy()
+    for tier in range(len(tiers.names) - 1):
+        here: BoolArray = tier_of_link == tier
+        for figures, target in ((latency, latency_seconds), (bandwidth, bandwidth_bytes)):
+            usable = figures[here & np.isfinite(figures)]
+            if len(usable) >= MIN_SAMPLES:
+                target[tier] = float(np.median(usable))
+    return Tiers(tiers.names, latency_seconds, bandwidth_bytes)
+
+
+def _scope(level: str) -> str:
+    key = level.lower().rpartition("/")[2] if "accelerator" not in level else "accelerator"
+    for scope, words in (("wide", _WIDE), ("zonal", _ZONAL), ("fabric", _FABRIC)):
+        if any(word in key for word in words):
+            return scope
+    return "inner"
+
+
+def _beyond(widest_scope: str) -> Network:
+    """What lies between two domains of the widest level."""
+    return {"wide": WORLD, "zonal": REGION, "inner": ZONE, "fabric": RACK}[widest_scope]
+
+
+def _between(wide: Network, narrow: Network, fraction: float) -> Network:
+    """Geometric step from `wide` (fraction 0) to `narrow` (1)."""
+    return Network(*(w * (n / w) ** fraction for w, n in zip(wide, narrow, strict=True)))
