@@ -1,0 +1,124 @@
+"""An HTTP session that cannot be held up: every request ends in time, every body is cut off at a limit, no redirect is followed."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+MAX_BODY_BYTES: Final = 32 * 1024 * 1024
+"""One figure of 40,000 GPUs is about 20 MiB."""
+CHUNK_BYTES: Final = 64 * 1024
+
+
+class BodyTooLargeError(requests.RequestException):
+    """The answer was longer than the limit; what had come was thrown away."""
+
+
+class BoundedSession(requests.Session):
+    """A session whose adapters are bounded and whose redirects stay unfollowed: another host is not ours to ask."""
+
+    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        super().__init__()
+        # Proxies and .netrc of the surroundings must not decide where metrics come from.
+        self.trust_env = False
+        self.headers["Accept-Encoding"] = "identity"
+        self.adapter = BoundedAdapter(max_body_bytes)
+        self.mount("http://", self.adapter)
+        self.mount("https://", self.adapter)
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """None: a 3xx is an answer like any other that is not 200."""
+        return None
+
+
+class BoundedAdapter(HTTPAdapter):
+    """Reads the body itself, up to a limit, and shuts the sockets when a request's whole time is over.
+
+    requests' own timeout starts anew with every byte received, so a server that drips would hold a thread for ever.
+    """
+
+    def __init__(self, max_body_bytes: int) -> None:
+        self._max_body_bytes = max_body_bytes
+        self._connections: list[HTTPConnection] = []
+        super().__init__(pool_connections=1, pool_maxsize=1)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - urllib3's own signature
+        """Pools whose connections are known to this adapter, so that a timer can end them."""
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = _tracked_pools(self._connections)
+
+    def send(  # type: ignore[override]
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,
+        timeout: float = 5.0,
+        verify: bool | str = True,
+        cert: Any = None,  # noqa: ANN401 - as in requests
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        """Send, and read the whole body within `timeout` seconds; raises ReadTimeout or BodyTooLargeError."""
+        expired = threading.Event()
+        timer = threading.Timer(timeout, self._expire, (expired,))
+        timer.daemon = True
+        timer.start()
+        try:
+            response = super().send(request, stream=True, timeout=timeout, verify=verify, cert=cert, proxies=proxies)
+            response._content = self._read(response)
+            response._content_consumed = True  # type: ignore[attr-defined]
+        except (requests.RequestException, OSError, ValueError) as error:
+            if expired.is_set() or "timed out" in str(error):
+                raise requests.ReadTimeout(f"no whole answer within {timeout:g} s", request=request) from error
+            raise
+        finally:
+            timer.cancel()
+        if expired.is_set():
+            raise requests.ReadTimeout(f"no whole answer within {timeout:g} s", request=request)
+        return response
+
+    def _read(self, response: requests.Response) -> bytes:
+        body = bytearray()
+        try:
+            for chunk in response.iter_content(CHUNK_BYTES):
+                body += chunk
+                if len(body) > self._max_body_bytes:
+                    raise BodyTooLargeError(f"the answer is longer than {self._max_body_bytes // 1024} KiB")
+        finally:
+            response.close()
+        return bytes(body)
+
+    def _expire(self, expired: threading.Event) -> None:
+        expired.set()
+        for connection in self._connections:
+            if connection.sock is not None:
+                with contextlib.suppress(OSError):  # gone already, which is what we want
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+def _tracked_pools(connections: list[HTTPConnection]) -> dict[str, type[HTTPConnectionPool]]:
+    """Pool classes whose connections enter themselves into `connections` before they connect."""
+
+    class Plain(HTTPConnection):
+        def connect(self) -> None:
+            connections[:] = [self]
+            super().connect()
+
+    class Secure(HTTPSConnection):
+        def connect(self) -> None:
+            connections[:] = [self]
+            super().connect()
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}

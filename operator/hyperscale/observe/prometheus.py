@@ -1,0 +1,213 @@
+"""All figures from Prometheus, in bounded time and memory. Blocking: call it in a thread. Never raises: the state says what failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import requests
+
+from hyperscale.model.cluster import MetricsState
+from hyperscale.model.metrics import FIGURES, NOT_CONFIGURED, MetricsReading, Series
+from hyperscale.model.policy import MetricQueries, PolicySpec
+from hyperscale.observe.dcgm import INDEX_LABELS, MIG_LABELS, UUID_LABELS
+from hyperscale.observe.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession
+from hyperscale.observe.identity import NODE_LABELS, POD_LABELS
+
+if TYPE_CHECKING:
+    from prometheus_api_client import PrometheusConnect
+
+UNREACHABLE: Final = "PrometheusUnreachable"
+TIMEOUT: Final = "PrometheusTimeout"
+REFUSED: Final = "PrometheusRefused"
+TOO_LARGE: Final = "PrometheusBodyTooLarge"
+EMPTY: Final = "MetricsEmpty"
+
+READING_FACTOR: Final = 2.0
+"""All queries together may take this many times what one may."""
+PROBE: Final = "vector(1)"
+"""Costs Prometheus nothing: tells a slow query from a Prometheus that hangs."""
+PROBE_SECONDS: Final = 1.0
+MAX_MESSAGE: Final = 1024
+KEPT_LABELS: Final = frozenset({*NODE_LABELS, *UUID_LABELS, *INDEX_LABELS, *MIG_LABELS, "source", "destination", *sum(POD_LABELS, ())})
+"""Other labels (model, driver, container) are dropped at once: 5,000 nodes have a quarter of a million series."""
+
+
+class QueryError(Exception):
+    """One query failed."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        """reason: CamelCase; message: for people, one line."""
+        self.reason, self.message = reason, message
+        super().__init__(f"{reason}: {message}")
+
+
+class PrometheusReader:
+    """Reads the figures that a policy asks for; keeps nothing between two readings, so any thread may use it."""
+
+    def __init__(
+        self, url: str, *, headers: Mapping[str, str] | None = None, verify: bool | str = True, max_body_bytes: int = MAX_BODY_BYTES
+    ) -> None:
+        """url: base URL, empty for none; headers: e.g. Authorization; verify: False, or a CA bundle; limit of one answer in bytes."""
+        self._url = url.rstrip("/")
+        self._headers = dict(headers or {})
+        self._verify = verify
+        self._max_body_bytes = max_body_bytes
+
+    def read(self, policy: PolicySpec, now: float) -> MetricsReading:
+        """All figures at `now` (Unix seconds, the caller's clock)."""
+        queries = configured(policy.queries)
+        if not self._url or not queries:
+            return MetricsReading(taken_at=now, state=NOT_CONFIGURED)
+        if not is_url(self._url):
+            state = MetricsState(False, UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
+            return MetricsReading(taken_at=now, state=state)
+        with BoundedSession(self._max_body_bytes) as session:
+            return _Reading(self._connect(session), policy.deadlines.metrics_seconds, self._host()).run(queries, now)
+
+    def _connect(self, session: BoundedSession) -> PrometheusConnect:
+        # Imported here: it brings dateparser and more, and what only plans from files needs none of it.
+        from prometheus_api_client import PrometheusConnect
+
+        session.verify = self._verify
+        connection = PrometheusConnect(self._url, headers=self._headers, session=session)
+        # The constructor has just mounted an unbounded adapter with three retries over ours.
+        session.mount(self._url, session.adapter)
+        return connection
+
+    def _host(self) -> str:
+        """Host and port for messages; never the credentials that a URL may hold."""
+        return self._url.partition("://")[2].partition("/")[0].rpartition("@")[2] or self._url
+
+
+class _Reading:
+    """One run over all queries within one budget of time."""
+
+    def __init__(self, connection: PrometheusConnect, query_seconds: float, host: str) -> None:
+        self._connection = connection
+        self._query_seconds = query_seconds
+        self._host = host
+        self._end = time.monotonic() + query_seconds * READING_FACTOR
+
+    def run(self, queries: Mapping[str, str], now: float) -> MetricsReading:
+        """Ask for every figure; once Prometheus itself is gone the rest is not asked for."""
+        series: dict[str, tuple[Series, ...]] = {}
+        failures: dict[str, QueryError] = {}
+        gone: QueryError | None = None
+        for figure, query in queries.items():
+            try:
+                if gone is not None:
+                    raise gone
+                series[figure] = self._figure(query)
+            except QueryError as error:
+                failures[figure] = error
+                gone = gone or (error if self._is_gone(error) else None)
+        return MetricsReading(taken_at=now, state=_state(series, failures, self._host), series=series)
+
+    def _figure(self, query: str) -> tuple[Series, ...]:
+        """Series of one query, each with the time of its own scrape.
+
+        An instant query hides up to five minutes of age: it stamps every value with the moment of evaluation. `timestamp()` of a
+        plain selector tells the real one; of an expression it is the moment of evaluation, and the age is then not known.
+        """
+        found = self._ask(query)
+        if not found:
+            return ()
+        evaluated = found[0].timestamp
+        try:
+            scraped = {frozenset(one.labels.items()): one.value for one in self._ask(f"timestamp({query})", evaluated)}
+        except QueryError as error:
+            if error.reason != REFUSED:
+                raise
+            scraped = {}  # Prometheus answers, only not this: several metric names in one query have no common timestamp().
+        kept = []
+        for one in found:
+            labels = {key: value for key, value in one.labels.items() if key in KEPT_LABELS}
+            kept.append(Series(labels, one.value, scraped.get(frozenset(one.labels.items()), one.timestamp)))
+        return tuple(kept)
+
+    def _ask(self, query: str, evaluate_at: float | None = None, limit_seconds: float | None = None) -> list[Series]:
+        """One instant query within what time is left; raises QueryError."""
+        from prometheus_api_client.exceptions import PrometheusApiClientException
+
+        seconds = min(limit_seconds or self._query_seconds, self._end - time.monotonic())
+        if seconds <= 0.01:
+            raise QueryError(TIMEOUT, f"{self._host} was too slow: no time left")
+        params = {"timeout": f"{max(1, round(seconds * 1000))}ms"}
+        if evaluate_at is not None:
+            params["time"] = f"{evaluate_at:.3f}"
+        try:
+            return [_series(entry) for entry in self._connection.custom_query(query, params=params, timeout=seconds)]
+        except requests.Timeout as error:
+            raise QueryError(TIMEOUT, f"{self._host} did not answer within {seconds:.1f} s") from error
+        except BodyTooLargeError as error:
+            raise QueryError(TOO_LARGE, f"{self._host}: {error}") from error
+        except PrometheusApiClientException as error:
+            raise QueryError(REFUSED, f"{self._host} refused the query: {_line(error)}") from error
+        except requests.exceptions.JSONDecodeError as error:
+            raise QueryError(REFUSED, f"{self._host} answered with something that is not JSON: is this Prometheus?") from error
+        except requests.RequestException as error:
+            raise QueryError(UNREACHABLE, f"{self._host} cannot be reached: {_line(_cause(error))}") from error
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+            raise QueryError(REFUSED, f"{self._host} answered with something that is not a query result") from error
+
+    def _is_gone(self, error: QueryError) -> bool:
+        """Whether Prometheus itself does not answer, so that asking further would only wait."""
+        if error.reason != TIMEOUT:
+            return error.reason == UNREACHABLE
+        try:
+            self._ask(PROBE, limit_seconds=PROBE_SECONDS)
+        except QueryError as probe:
+            return probe.reason in {TIMEOUT, UNREACHABLE}
+        return False
+
+
+def configured(queries: MetricQueries) -> dict[str, str]:
+    """The queries that are not switched off, by figure, in reading order."""
+    return {figure: query for figure in FIGURES if (query := getattr(queries, figure).strip())}
+
+
+def is_url(text: str) -> bool:
+    """Whether `text` can be a Prometheus base URL."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+
+
+def _series(entry: Any) -> Series:  # noqa: ANN401 - untrusted JSON
+    """One element of an instant vector; the metric's name is dropped, timestamp() has none to compare with."""
+    metric, (stamp, text) = entry["metric"], entry["value"]
+    labels = {key: value for key, value in metric.items() if key != "__name__" and isinstance(value, str)}
+    if not isinstance(text, str):
+        raise TypeError("a sample value is text in Prometheus' API")
+    return Series(labels, float(text), float(stamp))
+
+
+def _state(series: Mapping[str, tuple[Series, ...]], failures: Mapping[str, QueryError], host: str) -> MetricsState:
+    """What the reading amounts to: usable as soon as one figure has one series."""
+    failed = tuple(failures)
+    first = next(iter(failures.values()), None)
+    if not any(series.values()):
+        if first is None:
+            return MetricsState(False, EMPTY, f"{host} has no series for any query: are exporters scraped, are the queries right?")
+        return MetricsState(False, first.reason, first.message[:MAX_MESSAGE], failed)
+    texts = [f"{figure}: {error.message}" for figure, error in failures.items()]
+    if silent := [figure for figure, found in series.items() if not found]:
+        texts.append(f"no series for {', '.join(silent)}")
+    return MetricsState(True, message="; ".join(texts)[:MAX_MESSAGE], failed_queries=failed)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The innermost reason: requests and urllib3 wrap "Connection refused" three times."""
+    inner = getattr(error, "reason", None) or next((arg for arg in error.args if isinstance(arg, BaseException)), None)
+    return _cause(inner) if isinstance(inner, BaseException) and inner is not error else error
+
+
+def _line(error: BaseException) -> str:
+    """The error's own words as one short line, without memory addresses."""
+    text = " ".join(str(error).split())
+    return text.rpartition(">: ")[2][:200] if "object at 0x" in text else text[:200]
