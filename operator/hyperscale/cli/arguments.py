@@ -15,14 +15,14 @@ MAX_WORKERS: Final = 1000
 
 PLANNERS: Final = ("Auto", "Learned", "Heuristic")
 
-EXIT_CODES: Final = "exit codes: 0 done, 1 no plan exists (the dominant reason is printed), 2 bad input (one line says what to write instead)"
+EXIT_CODES: Final = "exit codes: 0 done, 1 no plan exists (the reason is printed), 2 bad input (one line says what to write instead)"
 
 
 class Parser(argparse.ArgumentParser):
     """Raises InputError instead of printing the usage and leaving."""
 
     def error(self, message: str) -> NoReturn:
-        """argparse's message with the way to more help."""
+        """The parser's message with the way to more help."""
         raise InputError(f"{message}; see `{self.prog} --help`")
 
 
@@ -58,10 +58,14 @@ def _command(commands: argparse._SubParsersAction[Parser], name: str, summary: s
 def _add_plan(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     example = f"{prog} plan -f job.yaml --snapshot cluster.json --seed 7 -o json\n  kubectl get gnntj cora -o yaml | {prog} plan -f -"
     command = _command(commands, "plan", "plan a job without creating anything", example)
-    command.add_argument("-f", "--filename", required=True, metavar="JOB.yaml", help="GNNTrainingJob as YAML or JSON; - reads standard input")
-    command.add_argument("--policy", metavar="FILE", help="PlannerPolicy as YAML or JSON; without it the cluster's, or built-in figures offline")
+    command.add_argument(
+        "-f", "--filename", required=True, metavar="JOB.yaml", help="GNNTrainingJob as YAML or JSON; - reads standard input"
+    )
+    command.add_argument(
+        "--policy", metavar="FILE", help="PlannerPolicy as YAML or JSON; without it the cluster's, or built-in figures offline"
+    )
     command.add_argument("--planner", choices=PLANNERS, help="planner to ask instead of the job's spec.planner")
-    command.add_argument("--seed", type=_Whole(0, MAX_SEED), metavar="N", help="seed of the planners; same job, snapshot and seed give the same plan")
+    command.add_argument("--seed", type=_Whole(0, MAX_SEED), metavar="N", help="seed of the planners; the same seed gives the same plan")
     command.add_argument("--workers", type=_Whole(1, MAX_WORKERS), metavar="N", help="plan exactly so many workers")
     command.add_argument("--deadline", type=_positive_seconds, metavar="SECONDS", help="longest time to plan (default: the policy's, 5)")
     command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job where the file names none (default: default)")
@@ -73,7 +77,7 @@ def _add_explain(commands: argparse._SubParsersAction[Parser], prog: str) -> Non
     example = f"{prog} explain cora -n team-a\n  kubectl get gnntj cora -o yaml | {prog} explain -f -"
     command = _command(commands, "explain", "say what a job is doing, why, and what it waits for", example)
     command.add_argument("job", nargs="?", metavar="JOB", help="name of the GNNTrainingJob")
-    command.add_argument("-f", "--filename", metavar="FILE", help="read the job with its status from a file instead of the cluster; - is standard input")
+    command.add_argument("-f", "--filename", metavar="FILE", help="read the job with its status from a file; - reads standard input")
     command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job (default: that of the kubeconfig context)")
     _add_cluster(command, prometheus=False)
     _add_output(command, ("table", "json"))
@@ -100,7 +104,7 @@ def _add_snapshot_source(command: Parser) -> None:
     command.add_argument(
         "--snapshot",
         metavar="FILE",
-        help="plan offline from a file of `snapshot`, a folder with Hulk's CSV pair, or a latency matrix (.npz, .json); without it reads the live cluster",
+        help="work offline on a file of `snapshot`, a folder with Hulk's CSV pair, or a matrix (.npz, .json); without it: the live cluster",
     )
     _add_cluster(command)
 
@@ -123,7 +127,7 @@ class _Whole:
         self.least, self.most = least, most
 
     def __call__(self, text: str) -> int:
-        fault = argparse.ArgumentTypeError(f"{text!r} is no whole number from {self.least} to {self.most}; write for example {max(self.least, 4)}")
+        fault = argparse.ArgumentTypeError(f"{text!r} is no whole number from {self.least} to {self.most}; write for example 4")
         try:
             value = int(text)
         except ValueError:
@@ -131,8 +135,6 @@ class _Whole:
         if not self.least <= value <= self.most:
             raise fault
         return value
-
-
 
 
 def _positive_seconds(text: str) -> float:

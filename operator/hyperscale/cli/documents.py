@@ -1,7 +1,7 @@
 """Untrusted YAML or JSON text to one plain mapping: bounded in size, nesting and expansion, without surprises of YAML 1.1.
 
-Refused with InputError, which names the file and the line or field: more than 1 MiB, more than one document, duplicate keys, keys that are no text,
-aliases that grow or refer to themselves, deep nesting, unknown tags, NaN and infinity. Dates stay text, as in Kubernetes.
+Refused with InputError, which names the file and the line or field: more than 1 MiB, more than one document, duplicate keys, keys that
+are no text, aliases that grow or refer to themselves, deep nesting, unknown tags, NaN and infinity. Dates stay text, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import yaml
 
-from hyperscale import names
 from hyperscale.cli.errors import InputError
 
 MAX_DOCUMENT_BYTES: Final = 1 << 20
@@ -58,26 +57,9 @@ def read_text(path: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:
     return text
 
 
-def read_resource(path: str, kind: str) -> dict[str, Any]:
-    """The one object of `kind` in a file; apiVersion, kind and metadata.name are checked, the rest is left to the parser of the kind."""
-    shown = display_name(path)
-    resource = load_mapping(read_text(path), shown)
-    require_kind(resource, kind, shown)
-    metadata = resource.get("metadata")
-    if not isinstance(metadata, dict):
-        raise InputError(f"{shown}: metadata: is missing; write metadata with a name")
-    name = metadata.get("name")
-    if not isinstance(name, str) or not name:
-        raise InputError(f"{shown}: metadata.name: is missing or no text; write the {kind}'s name")
-    return resource
-
-
-def require_kind(resource: dict[str, Any], kind: str, shown: str) -> None:
-    """InputError unless `resource` says that it is a `kind` of our API."""
-    if resource.get("kind") != kind:
-        raise InputError(f"{shown}: kind: is {resource.get('kind')!r}; write {kind}")
-    if resource.get("apiVersion") != names.API_VERSION:
-        raise InputError(f"{shown}: apiVersion: is {resource.get('apiVersion')!r}; write {names.API_VERSION}")
+def read_object(path: str) -> dict[str, Any]:
+    """The one object in a file."""
+    return load_mapping(read_text(path), display_name(path))
 
 
 def load_mapping(text: str, shown: str) -> dict[str, Any]:
@@ -119,16 +101,17 @@ def _check_events(text: str, shown: str) -> None:
     """Nesting and number of documents, from the flat stream of events (nothing recursive has run yet)."""
     depth = documents = 0
     for event in yaml.parse(text, Loader=Loader):
+        line = event.start_mark.line + 1 if event.start_mark is not None else 0
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                raise InputError(f"{shown}: line {event.start_mark.line + 1}: is nested deeper than {MAX_DEPTH} levels")
+                raise InputError(f"{shown}: line {line}: is nested deeper than {MAX_DEPTH} levels")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
-                raise InputError(f"{shown}: line {event.start_mark.line + 1}: a second document starts; keep one object in the file")
+                raise InputError(f"{shown}: line {line}: a second document starts; keep one object in the file")
 
 
 def _check_nodes(root: yaml.Node, shown: str) -> None:

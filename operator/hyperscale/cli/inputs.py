@@ -1,0 +1,149 @@
+"""From arguments to what a plan is made from: job, policy and snapshot, out of files or out of the live cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hyperscale.cli.documents import display_name, read_object
+from hyperscale.cli.errors import InputError, one_line
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.job import JobSpec
+from hyperscale.model.policy import PolicySpec
+
+if TYPE_CHECKING:
+    from hyperscale.cli.live import LiveCluster
+    from hyperscale.spec import SpecError
+
+PROMETHEUS_VARIABLE: Final = "HYPERSCALE_PROMETHEUS_URL"
+DEFAULT_POLICY: Final = "default"
+"""PlannerPolicy that counts where a job names none."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as read from a file."""
+
+    spec: JobSpec
+    name: str
+    namespace: str
+    shown: str
+    """Name of the file, for messages."""
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
+def read_job(path: str, namespace: str | None) -> Job:
+    """The job in a file; `namespace` counts where the file names none."""
+    from hyperscale.spec import SpecError, parse_job
+
+    shown = display_name(path)
+    resource = read_object(path)
+    try:
+        spec = parse_job(resource)
+    except SpecError as error:
+        raise refusal(shown, error) from None
+    written = resource["metadata"].get("namespace")
+    if written is not None and not isinstance(written, str):
+        raise InputError(f"{shown}: metadata.namespace: is no text; write the namespace's name")
+    if written and namespace and written != namespace:
+        raise InputError(f"{shown}: metadata.namespace: is {written!r}, --namespace is {namespace!r}; make them equal or leave one out")
+    return Job(spec, resource["metadata"]["name"], written or namespace or "default", shown)
+
+
+def read_policy(path: str) -> PolicySpec:
+    """The policy in a file."""
+    return parse_policy(read_object(path), display_name(path))
+
+
+def parse_policy(resource: dict[str, Any], shown: str) -> PolicySpec:
+    """The spec of a PlannerPolicy; `shown` says in messages where it came from."""
+    from hyperscale import spec
+
+    try:
+        return spec.parse_policy(resource)
+    except spec.SpecError as error:
+        raise refusal(shown, error) from None
+
+
+def refusal(shown: str, error: SpecError) -> InputError:
+    """A fault of a spec as bad input; `shown` says where the object came from."""
+    return InputError(f"{shown}: {error.path}: {error.message}" if error.path else f"{shown}: {error.message}")
+
+
+def policy_and_snapshot(arguments: argparse.Namespace, job: Job | None = None) -> tuple[PolicySpec, ClusterSnapshot]:
+    """What to plan by and on: files where they are named, else the live cluster."""
+    policy = read_policy(arguments.policy) if arguments.policy else None
+    wanted = job.spec.policy_ref.name if job is not None and job.spec.policy_ref is not None else None
+    if getattr(arguments, "snapshot", None):
+        snapshot = read_snapshot_file(arguments.snapshot)
+        if policy is None and wanted is not None:
+            note(f"spec.policyRef names PlannerPolicy {wanted!r}, which a snapshot lacks: built-in figures are used; see --policy")
+        return policy or PolicySpec(), snapshot
+    cluster = connect(arguments)
+    if policy is None:
+        policy = cluster_policy(cluster, wanted)
+    return policy, live_snapshot(cluster, policy, prometheus_url(arguments))
+
+
+def connect(arguments: argparse.Namespace) -> LiveCluster:
+    """The live cluster that the arguments name."""
+    from hyperscale.cli.live import LiveCluster  # the kubernetes client takes half a second to import
+
+    return LiveCluster.connect(arguments.kubeconfig, arguments.context)
+
+
+def cluster_policy(cluster: LiveCluster, wanted: str | None) -> PolicySpec:
+    """The PlannerPolicy named `wanted`, else the one called default, else built-in figures."""
+    resource = cluster.policy(wanted or DEFAULT_POLICY)
+    if resource is None and wanted is not None:
+        raise InputError(f"spec.policyRef.name: PlannerPolicy {wanted!r} is not in the cluster; create it or name a file with --policy")
+    return PolicySpec() if resource is None else parse_policy(resource, f"PlannerPolicy {wanted or DEFAULT_POLICY!r}")
+
+
+def prometheus_url(arguments: argparse.Namespace) -> str:
+    """URL of the metrics source; "" where none is named."""
+    url: str = arguments.prometheus or os.environ.get(PROMETHEUS_VARIABLE, "")
+    if url and not url.startswith(("http://", "https://")):
+        option = "--prometheus" if arguments.prometheus else PROMETHEUS_VARIABLE
+        raise InputError(f"{option}: {url!r} is no http URL; write for example http://localhost:9090")
+    return url
+
+
+def live_snapshot(cluster: LiveCluster, policy: PolicySpec, url: str) -> ClusterSnapshot:
+    """The cluster as it is now, with metrics where a source is named; progress goes to standard error."""
+    from hyperscale.cli.metrics import read_metrics
+    from hyperscale.observe.snapshot import build_snapshot
+
+    now = time.time()
+    nodes, pods = cluster.nodes(), cluster.pods()
+    note(f"read {len(nodes)} nodes and {len(pods)} bound pods")
+    reading = read_metrics(url, policy, now)
+    note(reading.state.message or f"metrics: {sum(len(series) for series in reading.series.values())} series")
+    return build_snapshot(nodes, pods, reading, policy, now)
+
+
+def read_snapshot_file(path: str) -> ClusterSnapshot:
+    """A snapshot from any of the known file forms."""
+    from hyperscale.observe.snapshot import SnapshotError, read_snapshot
+
+    try:
+        snapshot = read_snapshot(Path(path))
+    except SnapshotError as error:
+        raise InputError(str(error)) from None
+    if not snapshot.nodes:
+        raise InputError(f"{path}: holds no nodes; write a snapshot of a cluster with GPU nodes")
+    return snapshot
+
+
+def note(message: str) -> None:
+    """One line of progress on standard error."""
+    print(one_line(message), file=sys.stderr)

@@ -1,0 +1,170 @@
+"""Reads of a live cluster for the command line: nodes, pods, jobs, events, policies; every request bounded in time, page and body."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+
+from hyperscale import names
+from hyperscale.cli.errors import InputError
+from hyperscale.model.pods import PodView
+
+CONNECT_SECONDS: Final = 5.0
+READ_SECONDS: Final = 30.0
+"""One page of 500 objects from a busy server."""
+PAGE_SIZE: Final = 500
+"""client-go's default chunk."""
+MAX_PAGES: Final = 400
+"""200,000 objects: ends a list whose server never stops handing out continuation tokens."""
+MAX_BODY_BYTES: Final = 64 << 20
+MAX_EVENTS: Final = 500
+
+Json = dict[str, Any]
+
+BOUND_AND_LIVE: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+"""Pods that hold devices; the others are not sent at all."""
+
+HINTS: Final = {
+    401: "log in again",
+    403: "ask for read access to nodes, pods, events and gnntrainingjobs",
+    404: "is the HyperScale API installed in this cluster?",
+}
+
+
+class LiveCluster:
+    """One API server, as named by a kubeconfig."""
+
+    def __init__(self, api: client.ApiClient, namespace: str) -> None:
+        self._api = api
+        self.namespace = namespace
+        """Namespace of the kubeconfig's context."""
+
+    @classmethod
+    def connect(cls, kubeconfig: str | None, context: str | None) -> LiveCluster:
+        """Client for a kubeconfig's context; raises InputError when it cannot be used. Sends nothing yet."""
+        where = f"kubeconfig {kubeconfig}" if kubeconfig else "kubeconfig"
+        try:
+            configuration = client.Configuration()
+            configuration.retries = False
+            config.load_kube_config(kubeconfig, context=context, client_configuration=configuration, persist_config=False)
+            _, current = config.list_kube_config_contexts(kubeconfig)
+            namespace = _context_namespace(kubeconfig, context, current)
+            return cls(client.ApiClient(configuration), namespace)
+        except config.ConfigException as error:
+            raise InputError(f"{where}: {error}; set KUBECONFIG or --kubeconfig, or plan offline with --snapshot") from None
+        except Exception as error:  # the loader lets errors of YAML, base64, files and its own lookups through
+            raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error}); name a valid file") from None
+
+    def nodes(self) -> list[Json]:
+        """All v1 Nodes."""
+        return list(self._list("/api/v1/nodes"))
+
+    def pods(self) -> list[PodView]:
+        """Pods that hold resources on some node."""
+        from hyperscale.observe.kube import pod_view
+
+        return [pod_view(pod) for pod in self._list("/api/v1/pods", {"fieldSelector": BOUND_AND_LIVE})]
+
+    def policy(self, name: str) -> Json | None:
+        """A PlannerPolicy; None when it, or its kind, does not exist."""
+        return self._get(f"/apis/{names.API_VERSION}/{names.POLICY_PLURAL}/{name}")
+
+    def job(self, namespace: str, name: str) -> Json | None:
+        """A GNNTrainingJob; None when it does not exist."""
+        return self._get(f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.JOB_PLURAL}/{name}")
+
+    def events(self, namespace: str, name: str) -> list[Json]:
+        """Events about a GNNTrainingJob of that name, at most MAX_EVENTS."""
+        selector = {"fieldSelector": f"involvedObject.kind={names.JOB_KIND},involvedObject.name={name}"}
+        found: list[Json] = []
+        for event in self._list(f"/api/v1/namespaces/{namespace}/events", selector):
+            found.append(event)
+            if len(found) == MAX_EVENTS:
+                break
+        return found
+
+    def _list(self, path: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
+        """All items of a list, page by page."""
+        token = ""
+        for _ in range(MAX_PAGES):
+            page = self._request(path, {"limit": str(PAGE_SIZE), **(query or {}), **({"continue": token} if token else {})})
+            items = page.get("items") or []
+            yield from (item for item in items if isinstance(item, dict))
+            token = str((page.get("metadata") or {}).get("continue") or "")
+            if not token:
+                return
+        raise InputError(f"{self._host}: {path} has more than {MAX_PAGES * PAGE_SIZE:,} objects; plan from a snapshot")
+
+    def _get(self, path: str) -> Json | None:
+        try:
+            return self._request(path, {})
+        except _NotFoundError:
+            return None
+
+    @property
+    def _host(self) -> str:
+        return str(self._api.configuration.host)
+
+    def _request(self, path: str, query: Mapping[str, str]) -> Json:
+        method, url, headers, body, form = self._api.param_serialize(
+            "GET", path, query_params=sorted(query.items()), header_params={"Accept": "application/json"}, auth_settings=["BearerToken"]
+        )
+        try:
+            response = self._api.call_api(method, url, headers, body, form, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
+            raw = response.response.read(MAX_BODY_BYTES + 1)
+        except ApiException as error:
+            raise self._refused(error.status, str(error.reason), path) from None
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise InputError(f"{self._host}: no answer ({_cause(error)}); check KUBECONFIG, or plan with --snapshot") from None
+        if response.status >= 300:
+            raise self._refused(response.status, _server_message(raw), path)
+        if len(raw) > MAX_BODY_BYTES:
+            raise InputError(f"{self._host}: the answer to {path} is larger than {MAX_BODY_BYTES >> 20} MiB")
+        answer = _json(raw)
+        if answer is None:
+            raise InputError(f"{self._host}: the answer to {path} is no JSON object; is this a Kubernetes API server?")
+        return answer
+
+    def _refused(self, status: int, message: str, path: str) -> InputError:
+        hint = HINTS.get(status, "try again")
+        fault = f"{self._host}: GET {path} was refused with {status}: {message or 'no reason given'}; {hint}"
+        return _NotFoundError(fault) if status == 404 else InputError(fault)
+
+
+class _NotFoundError(InputError):
+    """404, which for a single object is an answer."""
+
+
+def _context_namespace(kubeconfig: str | None, context: str | None, current: Json) -> str:
+    """Namespace of the context in use."""
+    chosen = current
+    if context is not None:
+        contexts, _ = config.list_kube_config_contexts(kubeconfig)
+        chosen = next((entry for entry in contexts if entry["name"] == context), current)
+    return str((chosen.get("context") or {}).get("namespace") or "default")
+
+
+def _json(raw: bytes) -> Json | None:
+    try:
+        answer = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _server_message(raw: bytes) -> str:
+    """The sentence of a v1 Status."""
+    return str((_json(raw) or {}).get("message") or "")
+
+
+def _cause(error: Exception) -> str:
+    """The innermost reason, without addresses of Python objects."""
+    inner = getattr(error, "reason", None)
+    named = inner if isinstance(inner, Exception) else error
+    text = str(named)
+    return text.rpartition(">: ")[2] or type(named).__name__

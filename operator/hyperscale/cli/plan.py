@@ -1,0 +1,117 @@
+"""`hyperscale plan`: one job on one snapshot to a plan, in this process and within a deadline; nothing is created."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from msgspec.structs import replace
+
+from hyperscale.cli import errors, inputs
+from hyperscale.cli.errors import InputError
+from hyperscale.cli.plan_view import PlanView, refused, show
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.job import JobSpec, PlannerChoice
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest, Toleration
+from hyperscale.model.policy import PolicySpec
+
+GRACE_SECONDS: Final = 5.0
+"""Planners keep the deadline themselves; so long after it the process stops waiting for them."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan and print; 0 with a plan, 1 without."""
+    job = inputs.read_job(arguments.filename, arguments.namespace)
+    spec = _asked(job, arguments)
+    policy, snapshot = inputs.policy_and_snapshot(arguments, job)
+    if spec.planner not in policy.planners:
+        allowed = ", ".join(planner.value for planner in policy.planners)
+        raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
+    request = PlanRequest(
+        job_key=job.key,
+        job=spec,
+        seed=policy.seed if arguments.seed is None else arguments.seed,
+        deadline_seconds=arguments.deadline or policy.deadlines.plan_seconds,
+        workers_fixed=arguments.workers,
+        tolerations=tolerations_of(spec),
+    )
+    answer = _plan(request, snapshot, policy, job.shown)
+    if isinstance(answer, Infeasible):
+        print(errors.one_line(f"no plan: {answer.message or answer.reason}"), file=sys.stderr)
+        print(refused(answer, arguments.output), end="")
+        return errors.INFEASIBLE
+    print(show(PlanView(answer, request, snapshot, policy), arguments.output), end="")
+    return errors.OK
+
+
+def tolerations_of(job: JobSpec) -> tuple[Toleration, ...]:
+    """Tolerations in the worker template; entries that are no mapping of text are passed over, the API server will refuse them."""
+    spec = job.worker.template.get("spec")
+    written = spec.get("tolerations") if isinstance(spec, dict) else None
+    entries = [entry for entry in written if isinstance(entry, dict)] if isinstance(written, list) else []
+    return tuple(
+        Toleration(
+            key=str(entry.get("key") or ""),
+            operator=str(entry.get("operator") or "Equal"),
+            value=str(entry.get("value") or ""),
+            effect=str(entry.get("effect") or ""),
+        )
+        for entry in entries
+    )
+
+
+def _asked(job: inputs.Job, arguments: argparse.Namespace) -> JobSpec:
+    """The job's spec with what the command line changes; InputError where the two cannot be combined."""
+    spec = job.spec
+    if arguments.planner is not None:
+        spec = replace(spec, planner=PlannerChoice(arguments.planner))
+    if spec.planner is PlannerChoice.NONE:
+        raise InputError(f"{job.shown}: spec.planner: None asks for no plan; see one with --planner Heuristic")
+    least, most = spec.workers.min, spec.workers.max
+    if arguments.workers is not None and not least <= arguments.workers <= most:
+        raise InputError(f"--workers: {arguments.workers} is outside spec.workers of {job.shown}; write {least} to {most}")
+    return spec
+
+
+def _plan(request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec, shown: str) -> Plan | Infeasible:
+    """Graph, workload and planners, one after the other."""
+    from hyperscale.graph.cluster import build
+    from hyperscale.plan.portfolio import make_plan
+    from hyperscale.workload.profile import profile
+
+    try:
+        workload = profile(request.job)
+    except ValueError as error:
+        raise InputError(f"{shown}: {error}") from None
+    try:
+        with _hard_stop(request.deadline_seconds + GRACE_SECONDS):
+            return make_plan(request, build(snapshot, policy), workload, policy)
+    except _DeadlineError:
+        message = f"no planner answered within {request.deadline_seconds:g} s; raise --deadline, or lower spec.workers.max"
+        return Infeasible(reason="PlannerFailed", message=message)
+
+
+class _DeadlineError(Exception):
+    """The alarm rang."""
+
+
+@contextmanager
+def _hard_stop(seconds: float) -> Iterator[None]:
+    """Raise _DeadlineError inside the block after so many seconds (main thread only: Python delivers signals nowhere else)."""
+
+    def ring(_signal: int, _frame: FrameType | None) -> None:
+        raise _DeadlineError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

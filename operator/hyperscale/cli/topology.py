@@ -1,0 +1,43 @@
+"""`hyperscale topology`: nodes, domains and links of a snapshot, how well each figure is known, and a picture."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from hyperscale.cli import errors, inputs
+from hyperscale.cli.errors import InputError
+from hyperscale.cli.snapshot import check_writable
+from hyperscale.cli.topology_summary import summarize
+from hyperscale.cli.topology_view import topology_table
+from hyperscale.model.graph import ClusterGraph
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Summarize, print, draw."""
+    from hyperscale.graph.cluster import build
+
+    if arguments.png is not None:
+        check_writable(arguments.png, "--png")
+    policy, snapshot = inputs.policy_and_snapshot(arguments)
+    graph = build(snapshot, policy)
+    if arguments.png is not None:
+        _draw(graph, arguments.png)
+    summary = summarize(graph)
+    if arguments.output == "json":
+        print(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+    else:
+        print("\n".join(topology_table(summary)))
+    return errors.OK
+
+
+def _draw(graph: ClusterGraph, path: str) -> None:
+    from hyperscale.graph.draw import png  # matplotlib takes a second to import
+
+    try:
+        Path(path).write_bytes(png(graph))
+    except OSError as error:
+        raise InputError(f"--png: {path}: cannot be written: {error.strerror}") from None
+    inputs.note(f"drew {len(graph.nodes)} nodes into {path}")
