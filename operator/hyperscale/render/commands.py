@@ -1,0 +1,66 @@
+"""Default commands of launcher and workers, as argument lists: no shell ever reads them, so nothing in them needs quoting.
+
+They work with any image that has OpenSSH, Open MPI 4 and Python, and a user of id 1000: sshd and ssh get their whole configuration here,
+because nobody but root may write /etc/ssh, and port 22 needs a capability that restricted pods do not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+SSH_PORT: Final = 2222
+SSH_PATH: Final = "/home/mpiuser/.ssh"
+"""Where mpi-operator mounts the job's key pair; must be readable by the pod's user (sshAuthMountPath)."""
+NETWORK_INTERFACE: Final = "eth0"
+"""Name of a pod's interface; Open MPI must be told, or it tries the loopback addresses of both ends."""
+SSH_ARGUMENTS: Final = (
+    *("-p", str(SSH_PORT), "-i", f"{SSH_PATH}/id_rsa"),
+    # The key pair is the job's own and new; the host key of every worker is that same key.
+    *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"),
+    # DNS names of headless services appear a moment after their pods (mpi-operator's own default).
+    *("-o", "ConnectionAttempts=10"),
+)
+"""Replaces mpi-operator's OMPI_MCA_plm_rsh_args: an argument beats the environment."""
+DEFAULT_ENTRY: Final = ("-m", "hyperscale.worker.train")
+
+
+def worker_command() -> list[str]:
+    """Sshd in the foreground as an ordinary user; its host key is the job's key, which the launcher alone knows."""
+    options = (
+        "PidFile=none",
+        "UsePAM=no",
+        "PasswordAuthentication=no",
+        "KbdInteractiveAuthentication=no",
+        f"AuthorizedKeysFile={SSH_PATH}/authorized_keys",
+        # The key files belong to root and are readable by the pod's group: a Secret volume cannot do better.
+        "StrictModes=no",
+    )
+    return [
+        "/usr/sbin/sshd",
+        *("-D", "-e", "-f", "/dev/null", "-p", str(SSH_PORT), "-h", f"{SSH_PATH}/id_rsa"),
+        *(part for option in options for part in ("-o", option)),
+    ]
+
+
+def launcher_command(processes: int, variables: Iterable[str], script: str | None) -> list[str]:
+    """Mpirun of `processes` ranks over mpi-operator's hostfile.
+
+    variables: names of environment variables that ranks get from the launcher: sshd hands down nothing of the container's environment
+    script:    Python file to run, relative to the image's working directory; None runs the worker package
+    """
+    parameters = (
+        ("pml", "ob1"),
+        ("btl", "tcp,self"),
+        ("btl_tcp_if_include", NETWORK_INTERFACE),
+        ("oob_tcp_if_include", NETWORK_INTERFACE),
+        ("plm_rsh_no_tree_spawn", "1"),
+        ("plm_rsh_args", " ".join(SSH_ARGUMENTS)),
+    )
+    return [
+        *("mpirun", "-np", str(processes), "--bind-to", "none", "--map-by", "slot"),
+        *(part for name, value in parameters for part in ("-mca", name, value)),
+        *(part for name in variables for part in ("-x", name)),
+        "python3",
+        *((script,) if script is not None else DEFAULT_ENTRY),
+    ]

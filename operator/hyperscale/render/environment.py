@@ -1,0 +1,118 @@
+"""What the training program is told: environment variables, the same in launcher and workers, forwarded to every rank by mpirun.
+
+Name, then meaning:
+
+- HYPERSCALE_JOB                    namespace/name
+- HYPERSCALE_PLAN_ID, _SEED         of the plan; absent without one
+- HYPERSCALE_WORKERS                worker pods; rank r of MPI runs in worker r // HYPERSCALE_GPUS_PER_WORKER
+- HYPERSCALE_GPUS_PER_WORKER        MPI processes in each worker
+- HYPERSCALE_PARTITIONS             parts of the training graph
+- HYPERSCALE_SHARES                 comma list, part of the training vertices per worker, in order of workers; sums to 1
+- HYPERSCALE_PARTITIONING_METHOD, HYPERSCALE_PARTITIONING_BALANCE
+- HYPERSCALE_ALLREDUCE_SCHEDULE, HYPERSCALE_COMPRESSION
+- HYPERSCALE_MODEL                  JSON of spec.model
+- HYPERSCALE_DATASET_SOURCE         pvc, s3, configMap or builtin
+- HYPERSCALE_DATASET_PATH           directory or file below /data, s3:// address, or name of the builtin graph
+- HYPERSCALE_DATASET_FORMAT, _VERTICES, _EDGES, _FEATURE_SIZE, _CLASSES, _ENDPOINT    where the job says so
+- CHECKPOINT_DIR, HYPERSCALE_CHECKPOINT_EVERY_EPOCHS                                  where checkpoints are wanted
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from hyperscale.model.job import DatasetSpec, JobSpec
+from hyperscale.model.meta import JobMetadata
+from hyperscale.model.plan import Plan
+from hyperscale.render.template import Json, mappings_at
+
+DATA_PATH: Final = "/data"
+CHECKPOINT_PATH: Final = "/checkpoints"
+AWS_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def contract(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> dict[str, str]:
+    """The variables above, sorted by name, values as the program shall see them."""
+    workers = len(plan.workers) if plan is not None else job.workers.max
+    values: dict[str, object] = {
+        "HYPERSCALE_JOB": metadata.key,
+        "HYPERSCALE_PLAN_ID": plan.plan_id if plan is not None else None,
+        "HYPERSCALE_SEED": plan.seed if plan is not None else None,
+        "HYPERSCALE_WORKERS": workers,
+        "HYPERSCALE_GPUS_PER_WORKER": job.workers.gpus_per_worker,
+        "HYPERSCALE_PARTITIONS": partitions(job, plan),
+        "HYPERSCALE_SHARES": ",".join(repr(share) for share in shares(workers, plan)),
+        "HYPERSCALE_PARTITIONING_METHOD": job.partitioning.method.value,
+        "HYPERSCALE_PARTITIONING_BALANCE": job.partitioning.balance.value,
+        "HYPERSCALE_ALLREDUCE_SCHEDULE": job.allreduce.schedule.value,
+        "HYPERSCALE_COMPRESSION": job.allreduce.compression.value,
+        "HYPERSCALE_MODEL": _ENCODER.encode(job.model).decode(),
+        **_dataset(job.dataset),
+    }
+    if job.checkpoint is not None:
+        values["CHECKPOINT_DIR"] = CHECKPOINT_PATH
+        values["HYPERSCALE_CHECKPOINT_EVERY_EPOCHS"] = job.checkpoint.every_epochs
+    return {name: str(values[name]) for name in sorted(values) if values[name] is not None}
+
+
+def partitions(job: JobSpec, plan: Plan | None) -> int:
+    """Parts of the training graph; without a plan one a worker, or as many as the job says."""
+    if plan is not None:
+        return plan.partitions
+    return job.workers.max if job.partitioning.count == "Auto" else job.partitioning.count
+
+
+def shares(workers: int, plan: Plan | None) -> tuple[float, ...]:
+    """Part of the training vertices of each worker; equal without a plan."""
+    if plan is None:
+        return (1.0 / workers,) * workers
+    return tuple(worker.share for worker in plan.workers)
+
+
+def _dataset(dataset: DatasetSpec) -> dict[str, object]:
+    kind, address = _location(dataset)
+    s3 = dataset.source.s3
+    return {
+        "HYPERSCALE_DATASET_SOURCE": kind,
+        "HYPERSCALE_DATASET_PATH": address,
+        "HYPERSCALE_DATASET_FORMAT": dataset.format.value,
+        "HYPERSCALE_DATASET_VERTICES": dataset.vertices,
+        "HYPERSCALE_DATASET_EDGES": dataset.edges,
+        "HYPERSCALE_DATASET_FEATURE_SIZE": dataset.feature_size,
+        "HYPERSCALE_DATASET_CLASSES": dataset.classes,
+        "HYPERSCALE_DATASET_ENDPOINT": s3.endpoint if s3 is not None else None,
+    }
+
+
+def _location(dataset: DatasetSpec) -> tuple[str, str]:
+    """Kind of the source, and where the program finds the graph."""
+    source, path = dataset.source, dataset.path or ""
+    if source.builtin is not None:
+        return "builtin", source.builtin.name
+    if source.s3 is not None:
+        return "s3", f"s3://{source.s3.bucket}/{path}".rstrip("/")
+    return "pvc" if source.pvc is not None else "configMap", f"{DATA_PATH}/{path}".rstrip("/")
+
+
+def put(container: Json, variables: dict[str, str], path: str) -> None:
+    """Write the contract into a container, over the user's variables of the same names; the others stay, behind, and may refer to ours."""
+    kept = [entry for entry in mappings_at(container, "env", path) if entry.get("name") not in variables]
+    container["env"] = [*({"name": name, "value": literal(value)} for name, value in variables.items()), *kept]
+
+
+def literal(value: str) -> str:
+    """The text that the kubelet hands to the program as `value`: it would expand $(NAME) otherwise."""
+    return value.replace("$(", "$$(")
+
+
+def forwarded(container: Json, path: str, has_credentials: bool) -> list[str]:
+    """Names of the variables that mpirun is to hand to every rank, sorted."""
+    entries: list[Any] = [entry.get("name") for entry in mappings_at(container, "env", path)]
+    names = {name for name in entries if isinstance(name, str) and IDENTIFIER.fullmatch(name)}
+    return sorted(names.union(AWS_CREDENTIALS) if has_credentials else names)

@@ -1,0 +1,140 @@
+"""The MPIJob (kubeflow.org/v2beta1, mpi-operator 0.8.2) of one job: everything is in it at creation, nothing needs to be written later."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from hyperscale import names
+from hyperscale.model.job import JobSpec
+from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.plan import Plan
+from hyperscale.model.pods import LAUNCHER, WORKER
+from hyperscale.render.commands import SSH_PATH
+from hyperscale.render.pod import common_labels, gated, launcher_template, worker_template
+from hyperscale.render.template import Json
+
+MAX_ANNOTATION_BYTES: Final = 200_000
+"""The API server takes 262,144 bytes for all annotations together."""
+WORKER_RESTART_POLICY: Final = "OnFailure"
+"""A worker is an sshd: when it ends, the kubelet starts it again in the same pod, on the planned node."""
+LAUNCHER_RESTART_POLICY: Final = "Never"
+"""A failed launcher comes back as a new pod, gated again: it waits for replaced workers and does not use up its retries meanwhile."""
+
+
+def render(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
+    """The whole MPIJob for `job`.
+
+    plan: None for `planner: None`: workers.max workers that kube-scheduler places
+    Raises RenderError, with the field's path, where the user's pod templates ask for what cannot be given.
+    The same arguments give the same object; pods are gated exactly in the modes Strict and Preferred.
+    """
+    held = gated(job, plan)
+    return {
+        "apiVersion": f"{names.MPI_GROUP}/{names.MPI_VERSION}",
+        "kind": "MPIJob",
+        "metadata": _metadata(metadata, plan),
+        "spec": {
+            "slotsPerWorker": job.workers.gpus_per_worker,
+            "runPolicy": _run_policy(metadata, job),
+            # WaitForWorkersReady starts the launcher too early after a suspend (kubeflow/mpi-operator#615); our gate does not.
+            "launcherCreationPolicy": "AtStartup" if held else "WaitForWorkersReady",
+            "sshAuthMountPath": SSH_PATH,
+            "mpiImplementation": "OpenMPI",
+            "mpiReplicaSpecs": {
+                "Launcher": {
+                    "replicas": 1,
+                    "restartPolicy": LAUNCHER_RESTART_POLICY,
+                    "template": launcher_template(metadata, job, plan, defaults),
+                },
+                "Worker": {
+                    "replicas": len(plan.workers) if plan is not None else job.workers.max,
+                    "restartPolicy": WORKER_RESTART_POLICY,
+                    "template": worker_template(metadata, job, plan, defaults),
+                },
+            },
+        },
+    }
+
+
+def worker_pod_for_dry_run(mpijob: Json) -> Json:
+    """The pod that mpi-operator would make for rank 0, for a server-side dry run: it tells the user what the API server will not take."""
+    return _pod(mpijob, "Worker", f"{mpijob['metadata']['name']}-worker-0", {names.MPI_REPLICA_INDEX_LABEL: "0"}, WORKER)
+
+
+def launcher_pod_for_dry_run(mpijob: Json) -> Json:
+    """The pod that the launcher's Job would make, under a fixed name, for a server-side dry run."""
+    return _pod(mpijob, "Launcher", f"{mpijob['metadata']['name']}-launcher", {}, LAUNCHER)
+
+
+def plan_annotation(plan: Plan) -> str:
+    """The plan as JSON; without its explanations where it would be too large for an annotation."""
+    whole = msgspec.json.encode(plan)
+    if len(whole) > MAX_ANNOTATION_BYTES:
+        whole = msgspec.json.encode(replace(plan, rejected=(), reasons=()))
+    return whole.decode()
+
+
+def plan_of(mpijob: Json) -> Plan | None:
+    """The plan that an MPIJob was made for; None where it has none or it cannot be read."""
+    text = (mpijob.get("metadata", {}).get("annotations") or {}).get(names.PLAN_ANNOTATION)
+    if not isinstance(text, str):
+        return None
+    try:
+        return msgspec.json.decode(text, type=Plan)
+    except msgspec.DecodeError:
+        return None
+
+
+def _metadata(metadata: JobMetadata, plan: Plan | None) -> Json:
+    labels = common_labels(metadata, plan, "training")
+    for key in (names.KUEUE_QUEUE_LABEL, names.KUEUE_PRIORITY_LABEL):
+        if metadata.labels.get(key):
+            labels[key] = metadata.labels[key]
+    rendered: Json = {
+        "namespace": metadata.namespace,
+        "name": metadata.name,
+        "labels": labels,
+        "ownerReferences": [
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.JOB_KIND,
+                "name": metadata.name,
+                "uid": metadata.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            },
+        ],
+    }
+    if plan is not None:
+        rendered["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(plan)}
+    return rendered
+
+
+def _run_policy(metadata: JobMetadata, job: JobSpec) -> Json:
+    policy = job.run_policy
+    rendered: Json = {
+        "cleanPodPolicy": policy.clean_pod_policy.value,
+        "backoffLimit": policy.backoff_limit,
+        # Suspended by ourselves where a queue will decide: without it pods exist until the queue's webhook or controller has seen the job.
+        "suspend": policy.suspend or bool(metadata.labels.get(names.KUEUE_QUEUE_LABEL)),
+    }
+    if policy.active_deadline_seconds is not None:
+        rendered["activeDeadlineSeconds"] = policy.active_deadline_seconds
+    if policy.ttl_seconds_after_finished is not None:
+        rendered["ttlSecondsAfterFinished"] = policy.ttl_seconds_after_finished
+    return rendered
+
+
+def _pod(mpijob: Json, replica: str, name: str, labels: dict[str, str], role: str) -> Json:
+    job_name = mpijob["metadata"]["name"]
+    spec = mpijob["spec"]["mpiReplicaSpecs"][replica]
+    pod: Json = deepcopy(spec["template"])
+    pod["apiVersion"], pod["kind"] = "v1", "Pod"
+    pod["metadata"] |= {"namespace": mpijob["metadata"]["namespace"], "name": name}
+    pod["metadata"]["labels"] |= {names.MPI_JOB_NAME_LABEL: job_name, names.MPI_JOB_ROLE_LABEL: role, **labels}
+    pod["spec"] |= {"restartPolicy": spec["restartPolicy"], "hostname": name, "subdomain": job_name}
+    return pod

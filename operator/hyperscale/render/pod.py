@@ -1,0 +1,198 @@
+"""Pod templates of launcher and workers: the user's own, under what the operator must decide."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperscale import names
+from hyperscale.model.job import JobSpec, PlacementMode, PlannerChoice
+from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.plan import Plan
+from hyperscale.model.pods import LAUNCHER, WORKER
+from hyperscale.render import commands, environment, template
+from hyperscale.render.security import harden
+from hyperscale.render.template import Json, RenderError, mapping_at, mappings_at, text_map_at
+
+PODSET_REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"
+PODSET_PREFERRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-preferred-topology"
+KAI_QUEUE_LABEL: Final = "kai.scheduler/queue"
+ANY_HOST: Final[Json] = {"weight": 1, "preference": {"matchExpressions": [{"key": names.HOSTNAME_LABEL, "operator": "Exists"}]}}
+"""Prefers every node alike. It is there so that the release patch can put the planned node before it without reading the pod's affinity."""
+
+
+def gated(job: JobSpec, plan: Plan | None) -> bool:
+    """Pods wait for the operator: there is a plan and it is to be carried out."""
+    return plan is not None and job.planner is not PlannerChoice.NONE and job.placement.mode is not PlacementMode.ADVISORY
+
+
+def common_labels(metadata: JobMetadata, plan: Plan | None, component: str) -> dict[str, str]:
+    """Labels of everything that belongs to the job."""
+    labels = {
+        "app.kubernetes.io/name": "gnn-training-job",
+        "app.kubernetes.io/instance": metadata.name,
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/part-of": "hyperscale",
+        "app.kubernetes.io/managed-by": "hyperscale",
+        names.JOB_NAME_LABEL: metadata.name,
+    }
+    if plan is not None:
+        labels[names.PLAN_ID_LABEL] = plan.plan_id
+    if KAI_QUEUE_LABEL in metadata.labels:
+        labels[KAI_QUEUE_LABEL] = metadata.labels[KAI_QUEUE_LABEL]
+    return labels
+
+
+def worker_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
+    """Pod template of all workers; raises RenderError where the user's own cannot be merged."""
+    path = "spec.worker.template"
+    pod, spec = _start(job.worker.template, metadata, plan, WORKER, path)
+    container = template.main_container(spec, WORKER, f"{path}.spec")
+    container_path = f"{path}.spec.containers[0]"
+    template.refuse_gpus([entry for entry in template.all_containers(spec, f"{path}.spec") if entry[1] is not container])
+    if _lacks_command(container):
+        container["command"] = commands.worker_command()
+        container.setdefault("ports", [{"name": "ssh", "containerPort": commands.SSH_PORT}])
+        container.setdefault("readinessProbe", {"tcpSocket": {"port": commands.SSH_PORT}, "periodSeconds": 1, "failureThreshold": 3})
+    _give_resources(container, job, container_path)
+    _give_image(container, defaults)
+    environment.put(container, environment.contract(metadata, job, plan), container_path)
+    _give_credentials(container, job, container_path)
+    _mount_all(spec, container, job, f"{path}.spec")
+    template.add_toleration(spec, f"{path}.spec")
+    _constrain_nodes(spec, job, f"{path}.spec")
+    if _queued(metadata) and job.placement.mode is PlacementMode.ADVISORY:
+        pod["metadata"]["annotations"].update(_topology_annotations(job))
+    if gated(job, plan):
+        _gate(spec, names.PLACEMENT_GATE, f"{path}.spec")
+        if job.placement.mode is PlacementMode.PREFERRED:
+            _anchor_preference(spec, f"{path}.spec")
+    harden(pod["metadata"], spec, path)
+    return pod
+
+
+def launcher_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
+    """Pod template of the launcher; raises RenderError where the user's own cannot be merged."""
+    path = "spec.launcher.template"
+    pod, spec = _start(job.launcher.template, metadata, plan, LAUNCHER, path)
+    container = template.main_container(spec, LAUNCHER, f"{path}.spec")
+    container_path = f"{path}.spec.containers[0]"
+    template.refuse_gpus(template.all_containers(spec, f"{path}.spec"))
+    variables = environment.contract(metadata, job, plan)
+    environment.put(container, variables, container_path)
+    _give_image(container, defaults)
+    _give_credentials(container, job, container_path)
+    if _lacks_command(container):
+        workers = len(plan.workers) if plan is not None else job.workers.max
+        forwarded = environment.forwarded(container, container_path, _secret_name(job) is not None)
+        container["command"] = commands.launcher_command(workers * job.workers.gpus_per_worker, forwarded, job.model.script)
+    if gated(job, plan):
+        _gate(spec, names.LAUNCHER_GATE, f"{path}.spec")
+    harden(pod["metadata"], spec, path)
+    return pod
+
+
+def _start(own: Json, metadata: JobMetadata, plan: Plan | None, component: str, path: str) -> tuple[Json, Json]:
+    """The user's template with the operator's labels, and its pod spec."""
+    pod = template.own_copy(own, path)
+    pod_metadata = mapping_at(pod, "metadata", path)
+    for key in sorted(pod_metadata):
+        if key not in {"labels", "annotations"}:
+            raise RenderError(f"{path}.metadata.{key}", "is set by mpi-operator; a template may have labels and annotations")
+    text_map_at(pod_metadata, "labels", f"{path}.metadata").update(common_labels(metadata, plan, component))
+    text_map_at(pod_metadata, "annotations", f"{path}.metadata")
+    spec = mapping_at(pod, "spec", path)
+    mappings_at(spec, "volumes", f"{path}.spec")
+    template.refuse_reserved(spec, f"{path}.spec")
+    return pod, spec
+
+
+def _lacks_command(container: Json) -> bool:
+    return not container.get("command") and not container.get("args")
+
+
+def _give_image(container: Json, defaults: RenderDefaults) -> None:
+    if not container.get("image"):
+        container["image"] = defaults.worker_image
+
+
+def _give_resources(container: Json, job: JobSpec, path: str) -> None:
+    """GPUs as a limit only, their request follows; memory as both, so that a worker is not the first to be evicted."""
+    resources = mapping_at(container, "resources", path)
+    limits = mapping_at(resources, "limits", f"{path}.resources")
+    requests = mapping_at(resources, "requests", f"{path}.resources")
+    requests.pop(names.GPU_RESOURCE, None)
+    limits[names.GPU_RESOURCE] = job.workers.gpus_per_worker
+    if job.workers.cpu is not None:
+        requests["cpu"] = job.workers.cpu
+    if job.workers.memory is not None:
+        requests["memory"] = limits["memory"] = job.workers.memory
+    if not requests:
+        del resources["requests"]
+
+
+def _secret_name(job: JobSpec) -> str | None:
+    s3 = job.dataset.source.s3
+    return s3.secret_name if s3 is not None else None
+
+
+def _give_credentials(container: Json, job: JobSpec, path: str) -> None:
+    """Keys of the bucket by reference: the operator never reads a Secret."""
+    if (name := _secret_name(job)) is not None:
+        mappings_at(container, "envFrom", path).append({"secretRef": {"name": name}})
+
+
+def _mount_all(spec: Json, container: Json, job: JobSpec, path: str) -> None:
+    """Shared memory for NCCL and DGL's loaders, the dataset, the checkpoints."""
+    source = job.dataset.source
+    _mount(spec, container, "hyperscale-shm", {"emptyDir": {"medium": "Memory"}}, "/dev/shm", path)  # noqa: S108 - a mount point, not a file
+    if source.pvc is not None:
+        claim = {"persistentVolumeClaim": {"claimName": source.pvc.claim_name, "readOnly": True}}
+        _mount(spec, container, "hyperscale-dataset", claim, environment.DATA_PATH, path, read_only=True)
+    if source.config_map is not None:
+        graph = {"configMap": {"name": source.config_map.name}}
+        _mount(spec, container, "hyperscale-dataset", graph, environment.DATA_PATH, path, read_only=True)
+    if job.checkpoint is not None:
+        claim = {"persistentVolumeClaim": {"claimName": job.checkpoint.volume_claim_name}}
+        _mount(spec, container, "hyperscale-checkpoints", claim, environment.CHECKPOINT_PATH, path)
+
+
+def _mount(spec: Json, container: Json, name: str, source: Json, at: str, path: str, *, read_only: bool = False) -> None:
+    """Mount a volume, unless the user's container has something there already."""
+    mounts = mappings_at(container, "volumeMounts", f"{path}.containers[0]")
+    if any(str(mount.get("mountPath")).rstrip("/") == at for mount in mounts):
+        return
+    mappings_at(spec, "volumes", path).append({"name": name, **source})
+    mounts.append({"name": name, "mountPath": at, **({"readOnly": True} if read_only else {})})
+
+
+def _constrain_nodes(spec: Json, job: JobSpec, path: str) -> None:
+    selector = text_map_at(spec, "nodeSelector", path)
+    selector.update(job.placement.node_selector)
+    if not selector:
+        del spec["nodeSelector"]
+
+
+def _queued(metadata: JobMetadata) -> bool:
+    return bool(metadata.labels.get(names.KUEUE_QUEUE_LABEL))
+
+
+def _topology_annotations(job: JobSpec) -> dict[str, str]:
+    """Kueue takes one of the two; the stronger wins."""
+    topology = job.placement.topology
+    if topology.required is not None:
+        return {PODSET_REQUIRED_TOPOLOGY: topology.required}
+    return {PODSET_PREFERRED_TOPOLOGY: topology.preferred} if topology.preferred is not None else {}
+
+
+def _gate(spec: Json, gate: str, path: str) -> None:
+    """Put our gate first; gates of others stay behind it."""
+    others = [entry for entry in mappings_at(spec, "schedulingGates", path) if entry.get("name") != gate]
+    spec["schedulingGates"] = [{"name": gate}, *others]
+
+
+def _anchor_preference(spec: Json, path: str) -> None:
+    affinity = mapping_at(spec, "affinity", path)
+    node = mapping_at(affinity, "nodeAffinity", f"{path}.affinity")
+    preferred = mappings_at(node, "preferredDuringSchedulingIgnoredDuringExecution", f"{path}.affinity.nodeAffinity")
+    if ANY_HOST not in preferred:
+        preferred.append(ANY_HOST)
