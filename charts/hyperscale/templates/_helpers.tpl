@@ -1,0 +1,117 @@
+{{/* Names, labels and images. Rendering is deterministic: no lookup, no random value, no clock, no hook. */}}
+
+{{- define "hyperscale.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Prefix of every object's name; 52 characters leave room for the longest suffix. */}}
+{{- define "hyperscale.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else -}}
+{{- $name := include "hyperscale.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Name of cluster-scoped objects: two releases in different namespaces must not share a ClusterRole. */}}
+{{- define "hyperscale.clusterName" -}}
+{{- $name := include "hyperscale.fullname" . -}}
+{{- if eq .Release.Namespace (printf "%s-system" $name) -}}
+{{- $name -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Namespace $name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "hyperscale.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- .Values.serviceAccount.name | default (include "hyperscale.fullname" .) -}}
+{{- else -}}
+{{- .Values.serviceAccount.name | default "default" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "hyperscale.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "hyperscale.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{/* The user's labels come first and ours win, so that a selector can never be broken by a label. */}}
+{{- define "hyperscale.labels" -}}
+{{- $own := dict
+  "app.kubernetes.io/part-of" "hyperscale"
+  "app.kubernetes.io/version" .Chart.AppVersion
+  "app.kubernetes.io/managed-by" .Release.Service
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_") -}}
+{{- toYaml (merge (include "hyperscale.selectorLabels" . | fromYaml) $own .Values.commonLabels) -}}
+{{- end -}}
+
+{{/* (dict "image" one of the image values "root" $) -> reference */}}
+{{- define "hyperscale.image" -}}
+{{- $path := .image.repository -}}
+{{- if .image.registry -}}
+{{- $path = printf "%s/%s" .image.registry .image.repository -}}
+{{- end -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" $path .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $path (.image.tag | default .root.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Ports of Prometheus as a JSON list: given, or the port of its URL. */}}
+{{- define "hyperscale.prometheusPorts" -}}
+{{- if .Values.networkPolicy.prometheus.ports -}}
+{{- .Values.networkPolicy.prometheus.ports | toJson -}}
+{{- else -}}
+{{- $url := urlParse .Values.prometheus.url -}}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) -}}
+{{- if $port -}}
+{{- list (int $port) | toJson -}}
+{{- else if eq $url.scheme "https" -}}
+{{- list 443 | toJson -}}
+{{- else -}}
+{{- list 80 | toJson -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a JSON schema cannot say. */}}
+{{- define "hyperscale.check" -}}
+{{- if ge (float64 .Values.settings.leaseRenewSeconds) (float64 .Values.settings.leaseDurationSeconds) -}}
+{{- fail (printf "settings.leaseRenewSeconds: %v is not below settings.leaseDurationSeconds: %v; write at most a third of it" .Values.settings.leaseRenewSeconds .Values.settings.leaseDurationSeconds) -}}
+{{- end -}}
+{{- range .Values.watchNamespaces -}}
+{{- if and (eq . $.Release.Namespace) $.Values.recovery.deletePods -}}
+{{- fail (printf "watchNamespaces: %q is the operator's own namespace; with recovery.deletePods jobs need one of their own" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Rules of the namespaces whose jobs are served; docs/rbac.md gives the reason for each. */}}
+{{- define "hyperscale.jobRules" -}}
+- apiGroups: [hyperscale.dev]
+  resources: [gnntrainingjobs]
+  verbs: [get, list, watch]
+- apiGroups: [hyperscale.dev]
+  resources: [gnntrainingjobs/status]
+  verbs: [get, patch]
+- apiGroups: [hyperscale.dev]
+  resources: [gnntrainingjobs/finalizers] # lets owner references block deletion where OwnerReferencesPermissionEnforcement is on
+  verbs: [update]
+- apiGroups: [kubeflow.org]
+  resources: [mpijobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods] # create: dry run of the rendered pod; patch: opening the gates
+  verbs: [get, list, watch, create, patch{{ if .Values.recovery.deletePods }}, delete{{ end }}]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}

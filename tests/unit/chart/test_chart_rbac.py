@@ -1,0 +1,127 @@
+"""The audit of what the operator may do: the tables here are the whole of it, and a change to the chart must change them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hyperscale import names
+
+Render = Any
+Rules = dict[str, str]
+
+CLUSTER_RULES: Rules = {
+    "nodes": "get list watch",
+    "hyperscale.dev/plannerpolicies": "get list watch",
+    "hyperscale.dev/clustertopologies": "get list watch create patch",
+    "hyperscale.dev/clustertopologies/status": "get patch",
+    "apiextensions.k8s.io/customresourcedefinitions": "list watch",
+}
+JOB_RULES: Rules = {
+    "hyperscale.dev/gnntrainingjobs": "get list watch",
+    "hyperscale.dev/gnntrainingjobs/status": "get patch",
+    "hyperscale.dev/gnntrainingjobs/finalizers": "update",
+    "kubeflow.org/mpijobs": "get list watch create patch delete",
+    "pods": "get list watch create patch",
+    "events": "create patch",
+}
+LEASE_RULES: Rules = {
+    "coordination.k8s.io/leases": "create",
+    f"coordination.k8s.io/leases/{names.LEASE_NAME}": "get update",
+}
+
+
+def rules_of(role: dict[str, Any]) -> Rules:
+    """`group/resource[/name]` -> verbs, one entry a rule and resource; an overlap is a failure."""
+    found: Rules = {}
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for name in rule.get("resourceNames", [""]):
+                    key = "/".join(part for part in (group, resource, name) if part)
+                    assert key not in found, f"{key} is granted twice"
+                    found[key] = " ".join(rule["verbs"])
+    return found
+
+
+def roles(resources: list[dict[str, Any]]) -> dict[str, Rules]:
+    """`kind namespace/name` -> rules."""
+    return {
+        f"{resource['kind']} {resource['metadata'].get('namespace', '')}/{resource['metadata']['name']}": rules_of(resource)
+        for resource in resources
+        if resource["kind"] in ("Role", "ClusterRole")
+    }
+
+
+def test_the_operators_rights_are_exactly_these(render: Render) -> None:
+    assert roles(render()) == {
+        "ClusterRole /hyperscale": CLUSTER_RULES | JOB_RULES,
+        "Role hyperscale-system/hyperscale-lease": LEASE_RULES,
+        "ClusterRole /hyperscale-job-editor": {
+            "hyperscale.dev/gnntrainingjobs": "get list watch create update patch delete deletecollection",
+            "hyperscale.dev/gnntrainingjobs/status": "get",
+        },
+        "ClusterRole /hyperscale-job-viewer": {
+            "hyperscale.dev/gnntrainingjobs": "get list watch",
+            "hyperscale.dev/gnntrainingjobs/status": "get",
+        },
+    }
+
+
+def test_with_namespaces_named_every_right_to_write_to_them_is_a_role(render: Render) -> None:
+    found = roles(render({"watchNamespaces": ["team-b", "team-a"]}))
+    assert found["ClusterRole /hyperscale"] == CLUSTER_RULES | {"pods": "get list watch"}
+    assert found["Role team-a/hyperscale-jobs"] == JOB_RULES
+    assert found["Role team-b/hyperscale-jobs"] == JOB_RULES
+
+
+def test_pods_can_be_deleted_only_where_recovery_may_delete_them(render: Render) -> None:
+    found = roles(render({"recovery": {"deletePods": True}}))
+    assert found["ClusterRole /hyperscale"]["pods"] == "get list watch create patch delete"
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"watchNamespaces": ["team-a"]}, {"recovery": {"deletePods": True}}], ids=["all", "named", "recovery"]
+)
+def test_no_role_has_a_wildcard_or_reaches_secrets_exec_or_a_jobs_spec(render: Render, values: dict[str, Any]) -> None:
+    for role, rules in roles(render(values)).items():
+        for resource, verbs in rules.items():
+            assert "*" not in resource + verbs
+            assert not {"secrets", "pods/exec", "pods/attach", "serviceaccounts/token", "nodes/proxy"} & {resource}
+            assert not {"escalate", "bind", "impersonate"} & set(verbs.split())
+            if resource == "hyperscale.dev/gnntrainingjobs" and "editor" not in role:
+                assert verbs == "get list watch"
+
+
+def test_every_binding_gives_an_existing_role_to_the_operators_account_only(render: Render) -> None:
+    resources = render({"watchNamespaces": ["team-a"]})
+    existing = {(resource["kind"], resource["metadata"].get("namespace"), resource["metadata"]["name"]) for resource in resources}
+    bindings = [resource for resource in resources if resource["kind"].endswith("RoleBinding")]
+    assert len(bindings) == 3
+    for binding in bindings:
+        role = binding["roleRef"]
+        assert (role["kind"], binding["metadata"].get("namespace"), role["name"]) in existing
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "hyperscale", "namespace": "hyperscale-system"}]
+
+
+def test_two_releases_share_no_cluster_role(render: Render) -> None:
+    first = {role for role in roles(render(namespace="blue")) if role.startswith("ClusterRole")}
+    second = {role for role in roles(render(namespace="green")) if role.startswith("ClusterRole")}
+    assert first
+    assert not first & second
+
+
+def test_without_rbac_no_role_and_no_binding_is_made(render: Render) -> None:
+    assert not [resource for resource in render({"rbac": {"create": False}}) if "Role" in resource["kind"]]
+
+
+def test_default_roles_of_the_cluster_gain_rights_only_when_asked_to(render: Render) -> None:
+    for wanted in (True, False):
+        labels = [
+            label
+            for resource in render({"rbac": {"aggregateToDefaultRoles": wanted}})
+            for label in resource["metadata"].get("labels", {})
+            if "aggregate-to" in label
+        ]
+        assert len(labels) == (3 if wanted else 0)
