@@ -87,11 +87,6 @@ app.kubernetes.io/component: operator
 {{- if ge (float64 .Values.settings.leaseRenewSeconds) (float64 .Values.settings.leaseDurationSeconds) -}}
 {{- fail (printf "settings.leaseRenewSeconds: %v is not below settings.leaseDurationSeconds: %v; write at most a third of it" .Values.settings.leaseRenewSeconds .Values.settings.leaseDurationSeconds) -}}
 {{- end -}}
-{{- range .Values.watchNamespaces -}}
-{{- if and (eq . $.Release.Namespace) $.Values.recovery.deletePods -}}
-{{- fail (printf "watchNamespaces: %q is the operator's own namespace; with recovery.deletePods jobs need one of their own" .) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 
 {{/* Rules of the namespaces whose jobs are served; docs/rbac.md gives the reason for each. */}}
