@@ -23,7 +23,7 @@ JOB_RULES: Rules = {
     "hyperscale.dev/gnntrainingjobs/status": "get patch",
     "hyperscale.dev/gnntrainingjobs/finalizers": "update",
     "kubeflow.org/mpijobs": "get list watch create patch delete",
-    "pods": "get list watch create patch",
+    "pods": "get list watch create patch delete",
     "events": "create patch",
 }
 LEASE_RULES: Rules = {
@@ -76,13 +76,13 @@ def test_with_namespaces_named_every_right_to_write_to_them_is_a_role(render: Re
     assert found["Role team-b/hyperscale-jobs"] == JOB_RULES
 
 
-def test_pods_can_be_deleted_only_where_recovery_may_delete_them(render: Render) -> None:
-    found = roles(render({"recovery": {"deletePods": True}}))
-    assert found["ClusterRole /hyperscale"]["pods"] == "get list watch create patch delete"
+def test_pods_cannot_be_deleted_where_recovery_may_not_delete_them(render: Render) -> None:
+    found = roles(render({"recovery": {"deletePods": False}}))
+    assert found["ClusterRole /hyperscale"]["pods"] == "get list watch create patch"
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"watchNamespaces": ["team-a"]}, {"recovery": {"deletePods": True}}], ids=["all", "named", "recovery"]
+    "values", [{}, {"watchNamespaces": ["team-a"]}, {"recovery": {"deletePods": False}}], ids=["all", "named", "no recovery"]
 )
 def test_no_role_has_a_wildcard_or_reaches_secrets_exec_or_a_jobs_spec(render: Render, values: dict[str, Any]) -> None:
     for role, rules in roles(render(values)).items():
