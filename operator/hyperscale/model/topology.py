@@ -119,7 +119,7 @@ def _node(node: Node) -> TopologyNode:
         ready=node.ready,
         schedulable=node.schedulable,
         product=node.gpu_product[:63] if node.gpu_product is not None else None,
-        domains=node.domains,
+        domains=tuple(domain.rpartition("/")[2][:63] for domain in node.domains),  # own label value; wider ones stand beside it
     )
 
 
