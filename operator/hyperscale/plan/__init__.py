@@ -1,0 +1,1 @@
+"""From a cluster graph and a workload to a checked, explained plan."""

@@ -1,0 +1,138 @@
+"""Greedy placement from many seeds at once: every step adds, for every seed, the node that costs least. Pure and deterministic."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.model.job import Balance
+from hyperscale.plan.objective import Costs, Volumes, volumes
+
+WORK_ELEMENTS: Final = 12_000_000
+"""Numbers touched by one greedy run, seeds × candidates × workers; fewer seeds are used where that would be more. About 0.1 s."""
+
+
+def seeds_for(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
+    """The most promising first nodes, best first, at most `limit` and what WORK_ELEMENTS allows.
+
+    Score of a seed: the objective as if all workers were like it and as near as its workers - 1 nearest candidates.
+    """
+    usable = np.flatnonzero(slots > 0)
+    size = len(slots)
+    limit = max(1, min(limit, WORK_ELEMENTS // max(1, size * workers)))
+    if len(usable) <= limit:
+        return usable
+    score = seed_scores(costs, slots, workers)
+    order = np.lexsort((usable, score[usable]))
+    chosen: IntArray = usable[order[:limit]]
+    return chosen
+
+
+def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
+    """(m,) rough objective of a placement around each candidate; +inf without a slot."""
+    volume = volumes(costs, workers)
+    compute = costs.workload.epoch_flops / (workers * costs.flops_per_second)
+    pair = _pair_seconds(costs, workers, volume)
+    np.fill_diagonal(pair, np.where(slots > 1, np.diag(pair), np.inf))
+    pair[:, slots <= 0] = np.inf
+    # The partners' own speed counts as well: a near but slow node is no good partner.
+    joint = pair + np.maximum(compute[None, :], compute[:, None]) / max(1, workers - 1)
+    nearest = (
+        np.partition(joint, min(workers - 1, len(slots)) - 1, axis=1)[:, : max(1, workers - 1)]
+        if workers > 1
+        else np.zeros((len(slots), 1))
+    )
+    return np.where(slots > 0, nearest.sum(axis=1) + (compute if workers == 1 else 0.0), np.inf)
+
+
+def greedy(costs: Costs, slots: IntArray, workers: int, seeds: IntArray, start: IntArray) -> IntArray:
+    """One placement per seed, (B, workers) candidates in the order in which they were added; seeds that got stuck are left out.
+
+    costs:  of m candidates
+    slots:  (m,) workers that each can take
+    seeds:  (B,) first candidates; ignored where `start` is not empty
+    start:  (p,) candidates that are taken already (their slots were not counted)
+    """
+    state = _State(costs, slots, workers, start if len(start) else seeds[:, None])
+    for _ in range(workers - state.chosen.shape[1]):
+        state.extend()
+    complete: IntArray = state.chosen[~state.stuck]
+    return complete
+
+
+class _State:
+    """Partial placements of all seeds; row = seed, column = candidate."""
+
+    def __init__(self, costs: Costs, slots: IntArray, workers: int, start: IntArray) -> None:
+        self.costs, self.workers = costs, workers
+        self.volume = volumes(costs, workers)
+        self.chosen: IntArray = start if start.ndim == 2 else start[None, :]
+        count = len(self.chosen)
+        self.rows = np.arange(count)
+        self.left: IntArray = np.repeat(slots[None, :], count, axis=0)
+        self.stuck: BoolArray = np.zeros(count, dtype=np.bool_)
+        self.halo_bytes_pair = self.volume.halo_bytes / max(1, workers * (workers - 1))
+        shape = (count, len(slots))
+        self.per_byte_sum: FloatArray = np.zeros(shape)
+        self.latency_max: FloatArray = np.zeros(shape)
+        self.hop_latency: FloatArray = np.full(shape, np.inf)
+        self.hop_per_byte: FloatArray = np.full(shape, np.inf)
+        self.blocked: BoolArray = np.zeros(shape, dtype=np.bool_)
+        self.speed_sum: FloatArray = np.zeros(count)
+        self.speed_min: FloatArray = np.full(count, np.inf)
+        self.ring_latency: FloatArray = np.zeros(count)
+        self.ring_per_byte: FloatArray = np.zeros(count)
+        self.halo_worst: FloatArray = np.zeros(count)
+        for column in range(self.chosen.shape[1]):
+            # A seed takes a slot; ranks that are pinned hold theirs already.
+            self._absorb(self.chosen[:, column], takes_slot=start.ndim == 2)
+
+    def extend(self) -> None:
+        """Add the cheapest candidate to every row that still finds one."""
+        objective = self._objective_with_each()
+        objective[(self.left <= 0) | self.blocked] = np.inf
+        best = np.argmin(objective, axis=1)
+        self.stuck |= ~np.isfinite(objective[self.rows, best])
+        self.ring_latency = np.maximum(self.ring_latency, self.hop_latency[self.rows, best])
+        self.ring_per_byte = np.maximum(self.ring_per_byte, self.hop_per_byte[self.rows, best])
+        self.chosen = np.concatenate((self.chosen, best[:, None]), axis=1)
+        self._absorb(best, takes_slot=True)
+
+    def _objective_with_each(self) -> FloatArray:
+        """(B, m) objective of the whole job as if the placement so far plus one candidate were its fair sample."""
+        costs, volume, now = self.costs, self.volume, self.chosen.shape[1] + 1
+        if costs.balance is Balance.EQUAL:
+            speed = np.minimum(self.speed_min[:, None], costs.flops_per_second[None, :]) * self.workers
+        else:
+            speed = (self.speed_sum[:, None] + costs.flops_per_second[None, :]) * (self.workers / now)
+        scale = (self.workers - 1) / (now - 1)
+        own = self.halo_bytes_pair * scale * self.per_byte_sum + volume.rounds * self.latency_max
+        halo = np.maximum(own, self.halo_worst[:, None])
+        ring = volume.ring_latency_factor * np.maximum(self.ring_latency[:, None], self.hop_latency)
+        ring += volume.ring_byte_factor * np.maximum(self.ring_per_byte[:, None], self.hop_per_byte)
+        return costs.workload.epoch_flops / speed + (1.0 + costs.communication_weight) * (halo + ring)
+
+    def _absorb(self, added: IntArray, takes_slot: bool) -> None:
+        """Account for one more member of every row."""
+        costs = self.costs
+        if takes_slot:
+            self.left[self.rows, added] -= 1
+        self.speed_sum += costs.flops_per_second[added]
+        self.speed_min = np.minimum(self.speed_min, costs.flops_per_second[added])
+        latency, per_byte = costs.latency_seconds[added], costs.seconds_per_byte[added]
+        own = self.halo_bytes_pair * self.per_byte_sum[self.rows, added] + self.volume.rounds * self.latency_max[self.rows, added]
+        self.halo_worst = np.maximum(self.halo_worst, own)
+        self.per_byte_sum += per_byte
+        np.maximum(self.latency_max, latency, out=self.latency_max)
+        np.minimum(self.hop_latency, latency, out=self.hop_latency)
+        np.minimum(self.hop_per_byte, per_byte, out=self.hop_per_byte)
+        self.blocked |= costs.blocked[added]
+
+
+def _pair_seconds(costs: Costs, workers: int, volume: Volumes) -> FloatArray:
+    """(m, m) share of the communication that one pair causes when all pairs are like it; +inf where blocked."""
+    halo = volume.halo_bytes / max(1, workers * max(1, workers - 1)) * costs.seconds_per_byte
+    ring = (volume.rounds + volume.ring_latency_factor) * costs.latency_seconds + volume.ring_byte_factor * costs.seconds_per_byte
+    return np.where(costs.blocked, np.inf, halo + ring / max(1, workers - 1))
