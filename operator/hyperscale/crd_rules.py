@@ -24,26 +24,33 @@ def root_rules() -> list[dict[str, Any]]:
     return [
         {
             "rule": f"self.metadata.name.size() <= {MAX_NAME_LENGTH} && self.metadata.name.matches({json.dumps(NAME_PATTERN)})",
-            "message": f"metadata.name: {NAME_HELP}",
+            "message": NAME_HELP,
             "fieldPath": ".metadata.name",
         },
         *(_fixed(field, f"self.spec.{field} == oldSelf.spec.{field}") for field in _FIXED_AFTER_START),
-        *(_fixed(field, f"self.spec.?{field} == oldSelf.spec.?{field}") for field in _OPTIONAL_FIXED_AFTER_START),
+        *(_fixed(field, _same_optional(field)) for field in _OPTIONAL_FIXED_AFTER_START),
     ]
 
 
 def _validation(rule: Rule) -> dict[str, Any]:
     made: dict[str, Any] = {"rule": rule.cel, "fieldPath": f".{rule.path}", "message": rule.message}
     if rule.detail_cel is not None:
-        made["messageExpression"] = f"{rule.detail_cel} + {json.dumps('; ' + rule.message)}"
+        text, values = rule.detail_cel
+        made["messageExpression"] = f"{json.dumps(f'{text}; {rule.message}')}.format([{values}])"
     if rule.required:
         made["reason"] = "FieldValueRequired"
     return made
 
 
+def _same_optional(field: str) -> str:
+    """CEL: absent before and after, or equal; comparing optionals (`.?`) is over CEL's cost budget."""
+    new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
+    return f"has({new}) == has({old}) && (!has({new}) || {new} == {old})"
+
+
 def _fixed(field: str, equal: str) -> dict[str, Any]:
     return {
-        "rule": f"!({_STARTED}) || {equal}",
+        "rule": f"!({_STARTED}) || ({equal})",
         "message": f"{field} cannot change once the MPIJob exists; delete the job and create it anew, or set it back",
         "fieldPath": f".spec.{field}",
         "reason": "FieldValueForbidden",

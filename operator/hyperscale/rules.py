@@ -33,8 +33,8 @@ class Rule:
     """True when the rule holds; `self` is the spec."""
     holds: Callable[[JobSpec], bool]
     """The same in Python."""
-    detail_cel: str | None = None
-    """Text with the values at hand, put before `message`."""
+    detail_cel: tuple[str, str] | None = None
+    """Format and arguments of a text with the values at hand, put before `message`; `string(x) + ...` would be over CEL's cost budget."""
     detail: Callable[[JobSpec], str] | None = None
     """The same in Python; given exactly when `detail_cel` is."""
     required: bool = False
@@ -67,7 +67,7 @@ def _positive(name: str, value_of: Callable[[JobSpec], str | None]) -> Rule:
     return Rule(
         path=f"workers.{name}",
         message=f"must be more than 0; write a quantity such as 8Gi or leave {name} out",
-        cel=f"!has(self.workers.{name}) || quantity(self.workers.{name}).isGreaterThan(quantity('0'))",
+        cel=f"!has(self.workers.{name}) || !isQuantity(self.workers.{name}) || quantity(self.workers.{name}).isGreaterThan(quantity('0'))",
         holds=lambda job: (text := value_of(job)) is None or parse_number(text) > 0,
     )
 
@@ -81,7 +81,7 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
         message="raise max or lower min",
         cel="self.workers.min <= self.workers.max",
         holds=lambda job: job.workers.min <= job.workers.max,
-        detail_cel="string(self.workers.max) + ' is below spec.workers.min: ' + string(self.workers.min)",
+        detail_cel=("%d is below spec.workers.min: %d", "self.workers.max, self.workers.min"),
         detail=lambda job: f"{job.workers.max} is below spec.workers.min: {job.workers.min}",
     ),
     Rule(
@@ -107,7 +107,7 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
         message="write one fanout for each layer, or none to train on whole neighbourhoods",
         cel="self.model.fanouts.size() == 0 || self.model.fanouts.size() == self.model.layers",
         holds=lambda job: len(job.model.fanouts) in (0, job.model.layers),
-        detail_cel="string(self.model.fanouts.size()) + ' fanouts for spec.model.layers: ' + string(self.model.layers)",
+        detail_cel=("%d fanouts for spec.model.layers: %d", "self.model.fanouts.size(), self.model.layers"),
         detail=lambda job: f"{len(job.model.fanouts)} fanouts for spec.model.layers: {job.model.layers}",
     ),
     Rule(
@@ -124,8 +124,10 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
         f"{_DIGITS}.exists(high, {_DIGITS}.exists(low, 32 * high + low >= self.workers.min && 32 * high + low <= self.workers.max "
         "&& int(self.partitioning.count) % (32 * high + low) == 0))",
         holds=_some_count_divides,
-        detail_cel="'no worker count from ' + string(self.workers.min) + ' to ' + string(self.workers.max) + ' divides ' "
-        "+ string(self.partitioning.count)",
+        detail_cel=(
+            "no worker count from %d to %d divides %d",
+            "self.workers.min, self.workers.max, int(self.partitioning.count)",
+        ),
         detail=lambda job: f"no worker count from {job.workers.min} to {job.workers.max} divides {job.partitioning.count}",
     ),
     Rule(

@@ -13,6 +13,10 @@ class Settings(msgspec.Struct, frozen=True):
     namespace: str = "hyperscale-system"
     """Where the Lease lives."""
 
+    identity: str = ""
+    """Holder written into the Lease; in a cluster the pod's name, so that a restarted container need not wait for its own Lease to run out.
+    Empty makes one up for each process."""
+
     watch_namespaces: tuple[str, ...] = ()
     """Namespaces to serve; empty serves all."""
 

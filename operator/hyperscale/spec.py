@@ -116,7 +116,7 @@ class _Plain:
         self.met = 0
 
     def copy(self, value: object, path: str, depth: int, free_form: bool = False) -> object:
-        """`value` with whole floats as ints outside free-form parts, as the API server reads them; raises SpecError."""
+        """`value` as dicts, lists and scalars; raises SpecError."""
         self.met += 1
         if self.met > MAX_VALUES or depth > MAX_DEPTH:
             limit = f"more than {MAX_VALUES} values" if depth <= MAX_DEPTH else f"more than {MAX_DEPTH} levels of nesting"
@@ -132,7 +132,7 @@ class _Plain:
             return [self.copy(entry, f"{path}[{index}]", depth + 1, free_form) for index, entry in enumerate(value)]
         if isinstance(value, str):
             return self._text(value, path, free_form)
-        return _number(value, path, free_form)
+        return _number(value, path)
 
     def _text(self, value: object, path: str, free_form: bool) -> str:
         if not isinstance(value, str):
@@ -147,7 +147,7 @@ class _Plain:
         return value
 
 
-def _number(value: object, path: str, free_form: bool) -> object:
+def _number(value: object, path: str) -> object:
     """None, a truth value or a number as JSON has it."""
     if value is None or isinstance(value, bool):
         return value
@@ -158,7 +158,7 @@ def _number(value: object, path: str, free_form: bool) -> object:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise SpecError(path, f"{wording.shown(value)} is no number of JSON; write a finite one")
-        return int(value) if not free_form and value.is_integer() and abs(value) < 2**53 else value
+        return value
     raise SpecError(
         path, f"a value of type {type(value).__name__} is not JSON; write a text (in quotes), a number, true, false, a list or an object"
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
-from hyperscale.model.plan import MAX_REJECTED
+from hyperscale.model.plan import MAX_REJECTED, Plan, Prediction, Rejection, WorkerPlacement
 
 MAX_CONDITIONS = 16
 
@@ -29,8 +30,8 @@ class Phase(enum.StrEnum):
     FAILED = "Failed"
 
 
-class Out(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of what is written to status: absent where empty, unknown fields of newer versions are passed over."""
+class Out(Struct, frozen=True, rename="camel"):
+    """Base of what is written to status; unknown fields of newer versions are passed over when read back."""
 
 
 class Condition(Struct, frozen=True, rename="camel"):
@@ -129,6 +130,65 @@ class JobStatus(Out, frozen=True):
 
 
 def to_wire(status: JobStatus) -> dict[str, object]:
-    """The JSON object to write under `status`."""
-    wire: dict[str, object] = msgspec.to_builtins(status)
+    """The JSON object to write under `status`; what is empty is left out, so that applying it takes the field away."""
+    wire: dict[str, object] = _filled(msgspec.to_builtins(status))
     return wire
+
+
+def _filled(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """`value` without null, empty text and empty lists; numbers and booleans stay, also 0 and false."""
+    if isinstance(value, dict):
+        return {key: _filled(entry) for key, entry in value.items() if entry is not None and entry != "" and entry != []}
+    return [_filled(entry) for entry in value] if isinstance(value, list) else value
+
+
+def read_status(wire: Mapping[str, Any]) -> JobStatus:
+    """The status as last written; empty where it cannot be read, so that a hand-made one is replaced, not feared."""
+    try:
+        return msgspec.convert(wire, JobStatus)
+    except msgspec.ValidationError:
+        return JobStatus()
+
+
+def to_plan(recorded: StatusPlan) -> Plan:
+    """The plan that a status records, whole."""
+    predicted = recorded.predicted
+    return Plan(
+        planner=recorded.planner,
+        seed=recorded.seed,
+        plan_id=recorded.id,
+        partitions=recorded.partitions,
+        workers=tuple(WorkerPlacement(w.rank, w.node, w.gpus, w.product, w.share) for w in recorded.workers),
+        predicted=Prediction(
+            predicted.epoch_seconds, predicted.communication_seconds, predicted.low, predicted.high, predicted.cost_per_epoch
+        ),
+        objective=recorded.objective,
+        rejected=tuple(Rejection(r.node, r.reason, r.message) for r in recorded.rejected),
+        snapshot=recorded.snapshot,
+        reasons=recorded.reasons,
+        fallbacks=recorded.fallbacks,
+    )
+
+
+def from_plan(plan: Plan) -> StatusPlan:
+    """The plan as a status records it; texts are cut to the schema's bounds."""
+    predicted = plan.predicted
+    return StatusPlan(
+        id=plan.plan_id,
+        planner=plan.planner,
+        seed=plan.seed,
+        partitions=plan.partitions,
+        workers=tuple(StatusWorker(w.rank, w.node, w.gpus, w.share, w.product) for w in plan.workers),
+        predicted=StatusPrediction(
+            predicted.epoch_seconds,
+            predicted.communication_seconds,
+            predicted.low_seconds,
+            predicted.high_seconds,
+            predicted.cost_per_epoch,
+        ),
+        objective=plan.objective,
+        rejected=tuple(StatusRejection(r.node, r.reason, r.message[:256]) for r in plan.rejected[:MAX_REJECTED]),
+        reasons=tuple(reason[:512] for reason in plan.reasons[:16]),
+        fallbacks=tuple(fallback[:128] for fallback in plan.fallbacks[:16]),
+        snapshot=plan.snapshot,
+    )

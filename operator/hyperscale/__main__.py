@@ -1,0 +1,94 @@
+"""`python -m hyperscale`: take the Lease, then watch; leave when told to, or when the Lease is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+
+import kopf
+
+from hyperscale.apply.client import ApiClient
+from hyperscale.apply.lease import Lease
+from hyperscale.handlers import register
+from hyperscale.operator import Operator
+from hyperscale.settings import Settings, SettingsError, from_environment
+from hyperscale.telemetry import Server, configure_logging
+
+_LOG = logging.getLogger("hyperscale")
+
+EXIT_LEASE_LOST = 3
+EXIT_BAD_SETTINGS = 2
+
+
+async def operate(settings: Settings) -> int:
+    """Run until a signal or until the Lease is lost; the exit code."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_passes * 2)
+    operator = Operator(client, settings)
+    server = Server(operator.telemetry, operator.liveness, operator.readiness)
+    await server.start(settings.health_port, settings.metrics_port)
+    identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+    lease = Lease(client, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
+    try:
+        return await _hold_and_work(operator, lease, stop)
+    finally:
+        await lease.release()
+        await server.stop()
+        await client.close()
+
+
+async def _hold_and_work(operator: Operator, lease: Lease, stop: asyncio.Event) -> int:
+    stopping = asyncio.create_task(stop.wait())
+    acquiring = asyncio.create_task(lease.acquire())
+    await asyncio.wait({stopping, acquiring}, return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set():
+        acquiring.cancel()
+        return 0
+    registry = kopf.OperatorRegistry()
+    register(registry)
+    namespaces = operator.settings.watch_namespaces
+    watching = asyncio.create_task(
+        kopf.operator(registry=registry, memo=operator, standalone=True, clusterwide=not namespaces, namespaces=namespaces, stop_flag=stop)
+    )
+    working = asyncio.create_task(operator.run())
+    holding = asyncio.create_task(lease.hold())
+    await asyncio.wait({stopping, watching, working, holding}, return_when=asyncio.FIRST_COMPLETED)
+    lost = holding.done() and not stop.is_set()
+    if lost:
+        _LOG.error("the Lease is lost: leaving at once, so that no two operators act")
+        os._exit(EXIT_LEASE_LOST)
+    stop.set()
+    for task in (working, holding):
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.wait({watching, working, holding}, timeout=8)
+    for task in (watching, working):
+        if task.done() and not task.cancelled() and task.exception() is not None:
+            _LOG.error("the operator failed", exc_info=task.exception())
+            return 1
+    return 0
+
+
+def main() -> int:
+    """Entry point; one line on stderr and exit code 2 for settings that cannot be read."""
+    try:
+        settings = from_environment(os.environ)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_BAD_SETTINGS
+    configure_logging()
+    return asyncio.run(operate(settings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Carrying a decision out: the few writes that the operator makes. Each may be repeated after a crash without doing harm twice."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from hyperscale import names
+from hyperscale.apply import paths
+from hyperscale.apply.client import ApiClient, ApiError, ConflictError
+from hyperscale.model.decision import DeletePods, OpenLauncher, ReleaseWorkers, Seen, SetSuspend
+from hyperscale.model.job import JobSpec
+from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.pods import PodView
+from hyperscale.model.status import JobStatus, to_wire
+from hyperscale.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
+from hyperscale.render.release import launcher_release_patch, release_patch
+from hyperscale.status import timestamp
+from hyperscale.world import Key, World
+
+_LOG = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+_CHECKED_TEMPLATES: Final = 1024
+"""Templates remembered as accepted by the API server."""
+
+
+_UNACCEPTABLE: Final = frozenset({400, 403, 422})
+"""Codes with which the API server says that this object will not do: malformed, against admission policy, invalid."""
+
+
+class RefusedError(Exception):
+    """The API server will not have what the job's templates amount to; the message names the template."""
+
+
+class Actions:
+    """Writes to the API on behalf of one pass at a time; every answer goes straight into the world."""
+
+    def __init__(
+        self, client: ApiClient, world: World, defaults: RenderDefaults, probe: Callable[[str], None], clock: Callable[[], float]
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._defaults = defaults
+        self._clock = clock
+        self.probe = probe
+        """Called with the name of each point of a pass; fault tests end the process there."""
+        self._accepted: dict[str, None] = {}
+
+    async def create_mpijob(self, key: Key, seen: Seen, job: JobSpec) -> None:
+        """Create the MPIJob unless the job moved meanwhile; raises RefusedError when the API server does not take it or its pods."""
+        current = await self._client.find(paths.job(*key))
+        if current is None or current["metadata"]["uid"] != seen.metadata.uid:
+            raise ConflictError(409, "the job was deleted during planning")
+        if current["metadata"].get("generation") != seen.metadata.generation or current["metadata"].get("deletionTimestamp"):
+            self._world.see_job(current)
+            raise ConflictError(409, "the job was changed during planning")
+        manifest = render(seen.metadata, job, seen.plan, self._defaults)
+        await self._check_templates(key, job, manifest)
+        self.probe("before-create")
+        try:
+            created = await self._client.create(paths.mpijobs(key.namespace), manifest, {"fieldManager": names.FIELD_MANAGER})
+        except ApiError as error:
+            if error.status in _UNACCEPTABLE:
+                raise RefusedError(f"the MPIJob was refused: {error.message}") from error
+            raise
+        self._world.see_mpijob(created)
+        self.probe("created")
+
+    async def release(self, seen: Seen, step: ReleaseWorkers, job: JobSpec) -> None:
+        """Open the gates of all ranks; each patch tests its gate, so that nobody's newer decision is overwritten."""
+        for count, pod in enumerate(pod for pod in seen.workers if pod.uid in step.nodes):
+            hostname = self._world.hostname(step.nodes[pod.uid])
+            await self._patch_pod(pod, release_patch(pod, hostname, job.placement.mode))
+            if count == 0:
+                self.probe("first-released")
+        self.probe("released")
+
+    async def open_launcher(self, seen: Seen, step: OpenLauncher) -> None:
+        """Open the launcher's gate."""
+        self.probe("before-launcher")
+        for pod in seen.launchers:
+            if pod.uid in step.pod_uids:
+                await self._patch_pod(pod, launcher_release_patch(pod))
+
+    async def delete_pods(self, seen: Seen, step: DeletePods) -> None:
+        """Delete exactly these pods, by uid; by force only where the job opted in."""
+        for pod in seen.pods:
+            if pod.uid in step.pod_uids:
+                await self._client.delete(paths.pod(pod.namespace, pod.name), pod.uid, grace_seconds=0 if step.force else None)
+
+    async def set_suspend(self, key: Key, seen: Seen, step: SetSuspend) -> None:
+        """Carry `suspend` to an MPIJob that no queue owns."""
+        if seen.mpijob is None:
+            return
+        body = {"metadata": {"uid": seen.mpijob.uid}, "spec": {"runPolicy": {"suspend": step.suspend}}}
+        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), body, names.FIELD_MANAGER))
+
+    async def write_status(self, key: Key, metadata: JobMetadata, status: JobStatus) -> None:
+        """Server-side apply of the whole status; the uid keeps it from a later job of the same name."""
+        self.probe("before-status")
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.JOB_KIND,
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": metadata.uid},
+            "status": to_wire(status),
+        }
+        self._world.see_job(await self._client.apply(f"{paths.job(*key)}/status", body, names.FIELD_MANAGER))
+        self.probe("after-status")
+
+    async def emit(self, metadata: JobMetadata, reason: str, message: str, warning: bool) -> None:
+        """A v1 Event on the job; losing one is logged and harms nothing."""
+        now = timestamp(self._clock())
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{metadata.name}.", "namespace": metadata.namespace},
+            "involvedObject": {
+                "apiVersion": names.API_VERSION,
+                "kind": names.JOB_KIND,
+                "name": metadata.name,
+                "namespace": metadata.namespace,
+                "uid": metadata.uid,
+            },
+            "reason": reason,
+            "message": message[:1024],
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": "hyperscale"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            await self._client.create(paths.events(metadata.namespace), body)
+        except ApiError as error:
+            _LOG.warning("an event was lost: %s", error, extra={"job": metadata.key, "reason": reason})
+
+    async def _patch_pod(self, pod: PodView, operations: list[Json]) -> None:
+        self._world.see_pod(await self._client.json_patch(paths.pod(pod.namespace, pod.name), operations, names.FIELD_MANAGER))
+
+    async def _check_templates(self, key: Key, job: JobSpec, manifest: Json) -> None:
+        """Dry-run the rendered pods where the job brings templates of its own: a bad one is told here, not in a pod controller's log."""
+        templates = {"launcher": job.launcher.template, "worker": job.worker.template}
+        if not any(templates.values()):
+            return
+        digest = hashlib.sha256(msgspec.json.encode([key.namespace, templates], order="deterministic")).hexdigest()
+        if digest in self._accepted:
+            return
+        for role, pod in (("worker", worker_pod_for_dry_run(manifest)), ("launcher", launcher_pod_for_dry_run(manifest))):
+            try:
+                await self._client.create(paths.pods(key.namespace), pod, {"dryRun": "All"})
+            except ApiError as error:
+                if error.status in _UNACCEPTABLE:
+                    raise RefusedError(f"spec.{role}.template: {error.message}") from error
+                raise
+        while len(self._accepted) >= _CHECKED_TEMPLATES:
+            del self._accepted[next(iter(self._accepted))]
+        self._accepted[digest] = None

@@ -1,0 +1,1 @@
+"""The border to the Kubernetes API: every request that the operator itself makes."""

@@ -1,0 +1,111 @@
+"""One active operator: a coordination.k8s.io Lease, taken before anything is watched and renewed while the process lives.
+
+Expiry is judged by this process's own monotonic clock since it last saw the record change, never by comparing wall clocks of two machines
+(as client-go does). A process that loses the Lease must exit: `Lease.hold` returns then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from hyperscale import names
+from hyperscale.apply import paths
+from hyperscale.apply.client import ApiClient, ApiError, ConflictError
+
+_LOG = logging.getLogger(__name__)
+
+
+class Lease:
+    """The operator's Lease in one namespace."""
+
+    def __init__(
+        self, client: ApiClient, namespace: str, identity: str, duration_seconds: float, renew_seconds: float, clock: Callable[[], float]
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._identity = identity
+        self._duration_seconds = duration_seconds
+        self._renew_seconds = renew_seconds
+        self._clock = clock
+        self._record: dict[str, Any] = {}
+        self._seen_at = 0.0
+
+    async def acquire(self) -> None:
+        """Return when this process holds the Lease. A record of the same identity is this process's own from before a restart."""
+        waiting = False
+        while not await self._try():
+            if not waiting:
+                _LOG.info("waiting for the Lease", extra={"holder": self._holder()})
+                waiting = True
+            await asyncio.sleep(min(1.0, self._renew_seconds))
+        _LOG.info("holding the Lease", extra={"identity": self._identity})
+
+    async def hold(self) -> None:
+        """Renew until the Lease is lost: taken by another, or not renewed within its duration."""
+        renewed_at = self._clock()
+        while self._clock() - renewed_at < self._duration_seconds:
+            await asyncio.sleep(self._renew_seconds)
+            asked_at = self._clock()
+            if await self._try():
+                renewed_at = asked_at
+            elif self._holder() not in ("", self._identity):
+                _LOG.error("the Lease was taken", extra={"holder": self._holder()})
+                return
+        _LOG.error("the Lease could not be renewed in time")
+
+    async def release(self) -> None:
+        """Give the Lease up so that a successor need not wait; best effort."""
+        if self._holder() == self._identity:
+            self._record["spec"]["holderIdentity"] = ""
+            try:
+                await self._client.replace(self._path(), self._record)
+            except ApiError as error:
+                _LOG.warning("the Lease was not released: %s", error)
+
+    async def _try(self) -> bool:
+        """Take or renew once; False when another holds it or the API did not answer."""
+        try:
+            found = await self._client.find(self._path())
+            if found is None:
+                self._remember(await self._client.create(paths.leases(self._namespace), self._renewed({})))
+                return True
+            if _version(found) != _version(self._record):
+                self._remember(found)
+            expired = self._clock() - self._seen_at >= self._duration_seconds
+            if self._holder() not in ("", self._identity) and not expired:
+                return False
+            self._remember(await self._client.replace(self._path(), self._renewed(found)))
+        except ConflictError:
+            return False
+        except ApiError as error:
+            _LOG.warning("the Lease could not be read or renewed: %s", error)
+            return False
+        return True
+
+    def _renewed(self, record: dict[str, Any]) -> dict[str, Any]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = dict(record.get("spec") or {})
+        if spec.get("holderIdentity") != self._identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if record else 0)
+        spec |= {"holderIdentity": self._identity, "renewTime": now, "leaseDurationSeconds": max(1, round(self._duration_seconds))}
+        metadata = record.get("metadata") or {"name": names.LEASE_NAME, "namespace": self._namespace}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    def _remember(self, record: dict[str, Any]) -> None:
+        self._record = record
+        self._seen_at = self._clock()
+
+    def _holder(self) -> str:
+        return (self._record.get("spec") or {}).get("holderIdentity") or ""
+
+    def _path(self) -> str:
+        return f"{paths.leases(self._namespace)}/{names.LEASE_NAME}"
+
+
+def _version(record: dict[str, Any]) -> str:
+    return (record.get("metadata") or {}).get("resourceVersion") or ""

@@ -1,0 +1,65 @@
+"""URL paths of the API objects that the operator reads and writes."""
+
+from __future__ import annotations
+
+from hyperscale import names
+
+
+def jobs(namespace: str = "") -> str:
+    """GNNTrainingJobs of a namespace, or of all."""
+    return _collection(names.GROUP, names.VERSION, names.JOB_PLURAL, namespace)
+
+
+def job(namespace: str, name: str) -> str:
+    """One GNNTrainingJob."""
+    return f"{jobs(namespace)}/{name}"
+
+
+def policies() -> str:
+    """All PlannerPolicies."""
+    return f"/apis/{names.GROUP}/{names.VERSION}/{names.POLICY_PLURAL}"
+
+
+def topology(name: str) -> str:
+    """One ClusterTopology."""
+    return f"/apis/{names.GROUP}/{names.VERSION}/{names.TOPOLOGY_PLURAL}/{name}"
+
+
+def mpijobs(namespace: str = "") -> str:
+    """MPIJobs of a namespace, or of all."""
+    return _collection(names.MPI_GROUP, names.MPI_VERSION, names.MPI_PLURAL, namespace)
+
+
+def mpijob(namespace: str, name: str) -> str:
+    """One MPIJob."""
+    return f"{mpijobs(namespace)}/{name}"
+
+
+def pods(namespace: str = "") -> str:
+    """Pods of a namespace, or of all."""
+    return f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+
+
+def pod(namespace: str, name: str) -> str:
+    """One pod."""
+    return f"{pods(namespace)}/{name}"
+
+
+def nodes() -> str:
+    """All nodes."""
+    return "/api/v1/nodes"
+
+
+def events(namespace: str) -> str:
+    """Events of a namespace."""
+    return f"/api/v1/namespaces/{namespace}/events"
+
+
+def leases(namespace: str) -> str:
+    """Leases of a namespace."""
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
+def _collection(group: str, version: str, plural: str, namespace: str) -> str:
+    scope = f"namespaces/{namespace}/" if namespace else ""
+    return f"/apis/{group}/{version}/{scope}{plural}"

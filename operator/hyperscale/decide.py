@@ -1,0 +1,325 @@
+"""The next step of one job: a chain of named, pure checks over one consistent look at the world.
+
+No clock, no API, no logging in here. The first check that has an opinion decides; the order is the meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from hyperscale import names
+from hyperscale.model.decision import (
+    CreateMpiJob,
+    Decision,
+    DeletePods,
+    MakePlan,
+    OpenLauncher,
+    Reason,
+    ReleaseWorkers,
+    Seen,
+    SetSuspend,
+    Stop,
+    Wait,
+)
+from hyperscale.model.job import Approval, JobSpec, PlacementMode, PlannerChoice
+from hyperscale.model.plan import Plan
+from hyperscale.model.pods import PodView
+from hyperscale.model.status import Phase
+
+REPLAN_AFTER_SECONDS: Final = 30.0
+"""How soon a job without room asks again when no event came; capacity events ask at once."""
+
+
+def decide(seen: Seen) -> Decision:
+    """The next step for one job, from one consistent look at the world."""
+    for check in CHAIN:
+        if (decision := check(seen)) is not None:
+            return decision
+    return _steady(seen)
+
+
+def deleted(seen: Seen) -> Decision | None:
+    """The owner reference takes the MPIJob along; nothing is created for what is going away."""
+    return Stop(Reason.DELETED) if seen.deleting else None
+
+
+def name_is_taken(seen: Seen) -> Decision | None:
+    """An MPIJob of that name that is not ours is never touched."""
+    if seen.mpijob is None or seen.mpijob.owner_uid == seen.metadata.uid:
+        return None
+    return Stop(
+        Reason.NAME_CONFLICT,
+        f'an MPIJob "{seen.metadata.name}" of another owner exists in namespace {seen.metadata.namespace}; delete it or rename this job',
+    )
+
+
+def spec_is_bad(seen: Seen) -> Decision | None:
+    """Nothing is created from a spec that cannot be read; what runs already goes on."""
+    if seen.fault is None:
+        return None
+    return Stop(Reason.INVALID_SPEC, f"{seen.fault.path}: {seen.fault.message}")
+
+
+def finished(seen: Seen) -> Decision | None:
+    """A run ends once: neither a restart nor the MPIJob's TTL starts it again."""
+    if seen.mpijob is not None:
+        for condition, reason in (("Succeeded", Reason.SUCCEEDED), ("Failed", Reason.FAILED)):
+            if seen.mpijob.is_true(condition):
+                return Stop(reason, seen.mpijob.conditions[condition][2])
+        return None
+    if seen.status.phase in (Phase.SUCCEEDED, Phase.FAILED) and seen.status.mpi_job_ref is not None:
+        return Stop(Reason(seen.status.phase.value), "the MPIJob is gone; this run has ended")
+    return None
+
+
+def leaving_mpijob(seen: Seen) -> Decision | None:
+    """An MPIJob that is being deleted holds its name and its GPUs until it is gone."""
+    if seen.mpijob is not None and seen.mpijob.deleting:
+        return Wait(Reason.CREATING, "the previous MPIJob of this name is still being deleted")
+    return None
+
+
+def suspended_before_start(seen: Seen) -> Decision | None:
+    """A suspended job that has no MPIJob yet is neither planned nor created."""
+    if seen.mpijob is None and _job(seen).run_policy.suspend:
+        return Wait(Reason.SUSPENDED, "spec.runPolicy.suspend is true; set it to false to plan and start the job")
+    return None
+
+
+def suspension_differs(seen: Seen) -> Decision | None:
+    """`suspend` is carried to the MPIJob unless a queue owns it (kueue.md, rule 1)."""
+    if seen.mpijob is None or seen.mpijob.queue or seen.mpijob.suspended == _job(seen).run_policy.suspend:
+        return None
+    wanted = _job(seen).run_policy.suspend
+    return SetSuspend(Reason.SUSPENDED if wanted else Reason.RESUMED, "as spec.runPolicy.suspend says", suspend=wanted)
+
+
+def queued(seen: Seen) -> Decision | None:
+    """Suspended means queued, not failed: the plan's reservations lapse, it is made anew on admission (kueue.md, rule 6)."""
+    if seen.mpijob is None or not seen.mpijob.suspended:
+        return None
+    if seen.mpijob.queue:
+        return Wait(Reason.QUEUED, f'waiting for queue "{seen.mpijob.queue}"')
+    return Wait(Reason.SUSPENDED, "spec.runPolicy.suspend is true; set it to false to go on")
+
+
+def lacks_plan(seen: Seen) -> Decision | None:
+    """Plan before anything exists; without room say what is missing and ask again."""
+    if _unplanned(seen) or seen.plan is not None or (seen.mpijob is not None and not seen.mpijob.gated):
+        return None
+    if seen.refusal is not None:
+        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
+    return MakePlan(Reason.PLANNING, workers_fixed=seen.mpijob.workers if seen.mpijob else None)
+
+
+def spec_changed_before_start(seen: Seen) -> Decision | None:
+    """A plan for another generation is void as long as nothing was created from it."""
+    if seen.mpijob is not None or seen.plan is None or not _planned_generation_differs(seen):
+        return None
+    if seen.refusal is not None:
+        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
+    return MakePlan(Reason.SPEC_CHANGED, "the spec changed since the plan was made")
+
+
+def plan_only(seen: Seen) -> Decision | None:
+    """The plan is the result."""
+    if seen.mpijob is None and _job(seen).plan_only:
+        return Wait(Reason.PLAN_ONLY, "spec.planOnly is true; set it to false to run this plan")
+    return None
+
+
+def plan_no_longer_fits(seen: Seen) -> Decision | None:
+    """A planned node went away, filled up or was cordoned before anything was created."""
+    if seen.mpijob is not None or not seen.misfits:
+        return None
+    if seen.refusal is not None:
+        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
+    return MakePlan(Reason.PLAN_STALE, _told(seen))
+
+
+def awaits_approval(seen: Seen) -> Decision | None:
+    """A person decides, and decides on one plan: a later plan needs its own approval."""
+    if seen.mpijob is not None or seen.plan is None or _job(seen).approval is not Approval.MANUAL:
+        return None
+    approved = seen.metadata.annotations.get(names.APPROVED_PLAN_ANNOTATION, "")
+    if approved == seen.plan.plan_id:
+        return None
+    command = (
+        f"kubectl annotate --overwrite gnntj {seen.metadata.name} -n {seen.metadata.namespace} "
+        f"{names.APPROVED_PLAN_ANNOTATION}={seen.plan.plan_id}"
+    )
+    was = f"plan {approved} was approved, but it is no longer the plan; " if approved else ""
+    return Wait(Reason.AWAITING_APPROVAL, f"{was}approve with: {command}")
+
+
+def lacks_mpijob(seen: Seen) -> Decision | None:
+    """Everything is decided: create it, with the plan written on it."""
+    return CreateMpiJob(Reason.CREATING) if seen.mpijob is None else None
+
+
+def resumed(seen: Seen) -> Decision | None:
+    """After a suspension the old plan is only a memory: the pods are new and the cluster has moved."""
+    was_suspended = any(condition.type == "Suspended" and condition.status == "True" for condition in seen.status.conditions)
+    if not was_suspended or seen.plan is None or any(pod.bound for pod in seen.workers) or not _gated(seen):
+        return None
+    if seen.metrics is not None:
+        return None  # planned anew in this very pass
+    if seen.refusal is not None:
+        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
+    assert seen.mpijob is not None
+    return MakePlan(Reason.RESUMED, "planned anew after a suspension", workers_fixed=seen.mpijob.workers)
+
+
+def stuck_on_lost_node(seen: Seen) -> Decision | None:
+    """Pods that can never end by themselves: pinned to a node that is gone, or Terminating on an unreachable one (opt-in)."""
+    recovery = _job(seen).recovery
+    if not recovery.replace_lost_workers:
+        return None
+    misfit_nodes = {misfit.node for misfit in seen.misfits}
+    strays = [pod.uid for pod in seen.workers if _pinned_unbound(pod, seen, misfit_nodes)]
+    if strays and seen.status.replans < recovery.max_replans:
+        return DeletePods(Reason.NODE_LOST, f"{_told(seen)}; their waiting pods are replaced", pod_uids=tuple(sorted(strays)))
+    limit_seconds = recovery.force_delete_after_seconds
+    if limit_seconds is None:
+        return None
+    stuck = [
+        pod.uid
+        for pod in seen.workers
+        if pod.terminating and pod.node in seen.unreachable_nodes and seen.now - _unix_seconds(pod.deletion) >= limit_seconds
+    ]
+    return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(stuck)), force=True) if stuck else None
+
+
+def gates_closed(seen: Seen) -> Decision | None:
+    """Open the gates once every rank's pod exists and its node still has room: all or none (faults.md, 12 and 13)."""
+    waiting = _gated(seen)
+    plan = seen.plan
+    if not waiting or plan is None:
+        return None
+    present = {pod.rank for pod in seen.workers if not pod.terminating}
+    if len(present) < len(plan.workers):
+        return Wait(Reason.PODS_MISSING, f"{len(present)} of {len(plan.workers)} worker pods exist")
+    if any(names.KUEUE_TOPOLOGY_GATE in pod.gates for pod in waiting):
+        return Wait(Reason.WAITING_FOR_QUEUE, "the queue has not assigned its topology domain yet")
+    if seen.misfits:
+        return _replan_waiting_ranks(seen, waiting)
+    if not seen.plan_recorded:
+        return Wait(Reason.PLAN_UNRECORDED, retry_after_seconds=0.0)
+    placed = [pod for pod in seen.workers if pod.bound]
+    if placed and not _job(seen).recovery.replace_lost_workers:
+        return Stop(Reason.WORKER_LOST, "spec.recovery.replaceLostWorkers is false: the replacement pods stay gated")
+    reason = Reason.REPLACING if placed else Reason.PLACING
+    return ReleaseWorkers(reason, nodes={pod.uid: plan.node_of(pod.rank) for pod in waiting if pod.rank is not None})
+
+
+def launcher_closed(seen: Seen) -> Decision | None:
+    """The launcher starts when every worker is Ready, also after a suspension (mpi-operator#615)."""
+    gated = [pod.uid for pod in seen.launchers if names.LAUNCHER_GATE in pod.gates and not pod.terminating]
+    if not gated or seen.mpijob is None:
+        return None
+    ready = sum(1 for pod in seen.workers if pod.ready and not pod.terminating)
+    if ready < seen.mpijob.workers:
+        return Wait(Reason.WORKERS_STARTING, f"{ready} of {seen.mpijob.workers} workers are ready")
+    return OpenLauncher(Reason.OPENING_LAUNCHER, pod_uids=tuple(sorted(gated)))
+
+
+CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
+    deleted,
+    name_is_taken,
+    finished,
+    spec_is_bad,
+    leaving_mpijob,
+    suspended_before_start,
+    suspension_differs,
+    queued,
+    lacks_plan,
+    spec_changed_before_start,
+    plan_only,
+    plan_no_longer_fits,
+    awaits_approval,
+    lacks_mpijob,
+    resumed,
+    stuck_on_lost_node,
+    gates_closed,
+    launcher_closed,
+)
+
+
+def _steady(seen: Seen) -> Decision:
+    """Nothing left to decide: say how far the pods are."""
+    assert seen.mpijob is not None
+    if seen.mpijob.is_true("Running"):
+        return Wait(Reason.RUNNING)
+    ready = sum(1 for pod in seen.workers if pod.ready)
+    unschedulable = next((pod.unschedulable for pod in seen.workers if pod.unschedulable), "")
+    return Wait(Reason.STARTING, f"{ready} of {seen.mpijob.workers} workers are ready{'; ' + unschedulable if unschedulable else ''}")
+
+
+def _replan_waiting_ranks(seen: Seen, waiting: list[PodView]) -> Decision:
+    """Only ranks that still wait are planned anew; the others keep node and data."""
+    assert seen.mpijob is not None
+    if seen.refusal is not None:
+        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
+    recovery = _job(seen).recovery
+    waiting_ranks = {pod.rank for pod in waiting}
+    pinned = {pod.rank: pod.node for pod in seen.workers if pod.bound and pod.rank is not None and pod.rank not in waiting_ranks}
+    if pinned and seen.status.replans >= recovery.max_replans:
+        return Stop(Reason.REPLANS_EXHAUSTED, f"{_told(seen)}, and spec.recovery.maxReplans ({recovery.max_replans}) is used up; raise it")
+    return MakePlan(
+        Reason.PLAN_STALE,
+        _told(seen),
+        workers_fixed=seen.mpijob.workers,
+        pinned=pinned,
+        excluded_nodes=tuple(sorted({misfit.node for misfit in seen.misfits} - set(pinned.values()))),
+        counts_as_replan=bool(pinned),
+    )
+
+
+def _job(seen: Seen) -> JobSpec:
+    """The parsed spec; `spec_is_bad` comes first in the chain for every caller."""
+    assert seen.job is not None
+    return seen.job
+
+
+def _unplanned(seen: Seen) -> bool:
+    return _job(seen).planner is PlannerChoice.NONE
+
+
+def _gated(seen: Seen) -> list[PodView]:
+    """Worker pods that wait for their node."""
+    return [pod for pod in seen.workers if names.PLACEMENT_GATE in pod.gates and not pod.terminating]
+
+
+def _pinned_unbound(pod: PodView, seen: Seen, misfit_nodes: set[str]) -> bool:
+    """The pod was sent to a node that cannot take it any more, before it got there."""
+    if pod.bound or pod.gates or pod.terminating or seen.plan is None or pod.rank is None or pod.rank >= len(seen.plan.workers):
+        return False
+    strict = _job(seen).placement.mode is PlacementMode.STRICT
+    return strict and seen.plan.node_of(pod.rank) in misfit_nodes
+
+
+def _planned_generation_differs(seen: Seen) -> bool:
+    """The recorded plan was made for another generation of the spec."""
+    planned = next((condition for condition in seen.status.conditions if condition.type == "Planned"), None)
+    return planned is not None and seen.metrics is None and planned.observed_generation != seen.metadata.generation
+
+
+def _told(seen: Seen) -> str:
+    """The misfits in words."""
+    return "; ".join(f"{misfit.node}: {misfit.message or misfit.reason}" for misfit in seen.misfits[:3])
+
+
+def _unix_seconds(timestamp: str) -> float:
+    """RFC 3339 to Unix seconds; +inf for an empty one, so that nothing counts as overdue."""
+    if not timestamp:
+        return float("inf")
+    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
+
+
+def describe(plan: Plan) -> str:
+    """One line about a plan, for events and logs."""
+    nodes = ", ".join(f"{worker.rank}→{worker.node}" for worker in plan.workers[:8])
+    more = f" and {len(plan.workers) - 8} more" if len(plan.workers) > 8 else ""
+    return f"plan {plan.plan_id} by {plan.planner}: {len(plan.workers)} workers, {plan.partitions} partitions ({nodes}{more})"

@@ -1,0 +1,62 @@
+"""kopf decorators and nothing else: every event goes into the world and asks for a pass; the pass reads the world itself.
+
+Only `on.event` handlers: they store nothing on the objects, need no finalizer, and are level-based (kopf's own docs, critiques).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+
+from hyperscale import names
+from hyperscale.operator import Operator
+
+
+def register(registry: kopf.OperatorRegistry) -> None:
+    """Put all handlers into `registry`."""
+
+    @kopf.on.startup(registry=registry)
+    async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 - kopf passes many kinds of things
+        configure_kopf(settings)
+
+    @kopf.on.event(names.GROUP, names.VERSION, names.JOB_PLURAL, registry=registry)
+    async def job_changed(memo: Operator, type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        memo.job_changed(_plain(body), deleted=type == "DELETED")
+
+    @kopf.on.event(names.GROUP, names.VERSION, names.POLICY_PLURAL, registry=registry)
+    async def policy_changed(memo: Operator, type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        memo.policy_changed(_plain(body), deleted=type == "DELETED")
+
+    @kopf.on.event(names.MPI_GROUP, names.MPI_VERSION, names.MPI_PLURAL, registry=registry)
+    async def mpijob_changed(memo: Operator, type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        memo.mpijob_changed(_plain(body), deleted=type == "DELETED")
+
+    @kopf.on.event("", "v1", "pods", registry=registry)
+    async def pod_changed(memo: Operator, type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        memo.pod_changed(_plain(body), deleted=type == "DELETED")
+
+    @kopf.on.event("", "v1", "nodes", registry=registry)
+    async def node_changed(memo: Operator, type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
+        memo.node_changed(_plain(body), deleted=type == "DELETED")
+
+
+def configure_kopf(settings: kopf.OperatorSettings) -> None:
+    """Bounds and storages; each deviation from kopf's default has bitten someone."""
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.KOPF_PREFIX)  # dask/dask-kubernetes#968
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.KOPF_PREFIX)
+    settings.persistence.finalizer = f"{names.KOPF_PREFIX}/finalizer"
+    settings.posting.enabled = False  # the operator emits its own events, after the status write
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 330  # a frozen stream ends by itself (nolar/kopf#585)
+    settings.watching.connect_timeout = 5
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 5
+    settings.networking.enforce_retry_after = True
+    settings.process.ultimate_exiting_timeout = 20
+    settings.peering.standalone = True  # the Lease decides who is active
+
+
+def _plain(body: kopf.Body) -> dict[str, Any]:
+    """The API object itself, without kopf's read-only views."""
+    return dict(body)

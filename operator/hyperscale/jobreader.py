@@ -1,0 +1,79 @@
+"""From watched resources to checked types: the job's spec and the policy that it is planned by, each parsed once a generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from hyperscale.model.decision import SpecFault
+from hyperscale.model.job import JobSpec
+from hyperscale.model.policy import PolicySpec
+from hyperscale.spec import SpecError, parse_job, parse_policy
+
+Json = dict[str, Any]
+Parsed = TypeVar("Parsed", JobSpec, PolicySpec)
+
+DEFAULT_POLICY_NAME: Final = "default"
+"""PlannerPolicy used by jobs without policyRef; where it does not exist the built-in figures hold."""
+
+_CACHED: Final = 4096
+"""Parsed specs kept; beyond that the oldest is parsed again when needed."""
+
+
+class JobReader:
+    """Parses jobs and policies; the same resource version is parsed once."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[str, int], JobSpec | SpecFault] = {}
+        self._policies: dict[tuple[str, int], PolicySpec | SpecFault] = {}
+
+    def read(self, resource: Json, policies: Mapping[str, Json]) -> tuple[JobSpec | None, SpecFault | None]:
+        """The job's spec, or what is wrong with it; a policy that is missing, broken or forbids the planner is the job's fault too."""
+        job = self._parsed(self._jobs, resource, parse_job)
+        if isinstance(job, SpecFault):
+            return None, job
+        policy = self._policy(resource, policies)
+        if isinstance(policy, SpecFault):
+            return None, policy
+        if job.planner not in policy.planners:
+            allowed = ", ".join(policy.planners) or "none"
+            return None, SpecFault("spec.planner", f"{job.planner} is not allowed by the PlannerPolicy; write one of: {allowed}")
+        return job, None
+
+    def policy_of(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec:
+        """The job's policy; the built-in one where `read` reports a fault."""
+        policy = self._policy(resource, policies)
+        return policy if isinstance(policy, PolicySpec) else PolicySpec()
+
+    def policy_named(self, name: str, policies: Mapping[str, Json]) -> PolicySpec:
+        """A policy by name; the built-in one where it is missing or broken."""
+        found = policies.get(name)
+        parsed = self._parsed(self._policies, found, parse_policy) if found is not None else None
+        return parsed if isinstance(parsed, PolicySpec) else PolicySpec()
+
+    def _policy(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec | SpecFault:
+        reference = (resource.get("spec") or {}).get("policyRef") or {}
+        name = reference.get("name") if isinstance(reference, dict) else None
+        found = policies.get(name or DEFAULT_POLICY_NAME)
+        if found is None:
+            if name:
+                return SpecFault("spec.policyRef.name", f'no PlannerPolicy "{name}" exists; create it or leave policyRef out')
+            return PolicySpec()
+        parsed = self._parsed(self._policies, found, parse_policy)
+        if isinstance(parsed, SpecFault):
+            return SpecFault("spec.policyRef.name", f'PlannerPolicy "{name or DEFAULT_POLICY_NAME}": {parsed.path}: {parsed.message}')
+        return parsed
+
+    def _parsed(
+        self, cache: dict[tuple[str, int], Parsed | SpecFault], resource: Json, parse: Callable[[Json], Parsed]
+    ) -> Parsed | SpecFault:
+        metadata = resource["metadata"]
+        key = (metadata["uid"], metadata.get("generation") or 0)
+        if key not in cache:
+            while len(cache) >= _CACHED:
+                del cache[next(iter(cache))]
+            try:
+                cache[key] = parse(resource)
+            except SpecError as error:
+                cache[key] = SpecFault(error.path, error.message)
+        return cache[key]

@@ -1,0 +1,179 @@
+"""What one pass over a job sees and what it may decide: the input and the outputs of `decide`."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from hyperscale.model.cluster import MetricsState
+from hyperscale.model.job import JobSpec
+from hyperscale.model.meta import JobMetadata
+from hyperscale.model.plan import Infeasible, Plan, Rejection
+from hyperscale.model.pods import PodView
+from hyperscale.model.status import JobStatus
+
+
+class Reason(enum.StrEnum):
+    """Why a pass ended as it did: the same word in condition, event, log and metric."""
+
+    INVALID_SPEC = "InvalidSpec"
+    INVALID_POD_TEMPLATE = "InvalidPodTemplate"
+    NAME_CONFLICT = "NameConflict"
+    DELETED = "Deleted"
+    SUSPENDED = "Suspended"
+    QUEUED = "Queued"
+    PLANNING = "Planning"
+    NO_PLAN = "NoPlan"
+    """Replaced by the planner's own reason (InsufficientGpus, ...) where it gave one."""
+    PLAN_ONLY = "PlanOnly"
+    AWAITING_APPROVAL = "AwaitingApproval"
+    PLAN_STALE = "PlanStale"
+    SPEC_CHANGED = "SpecChanged"
+    RESUMED = "Resumed"
+    CREATING = "CreatingMPIJob"
+    PLAN_UNRECORDED = "PlanUnrecorded"
+    PODS_MISSING = "PodsMissing"
+    WAITING_FOR_QUEUE = "WaitingForQueueTopology"
+    PLACING = "PlacingWorkers"
+    REPLACING = "ReplacingWorkers"
+    WORKER_LOST = "WorkerLost"
+    REPLANS_EXHAUSTED = "ReplansExhausted"
+    NODE_LOST = "NodeLost"
+    WORKERS_STARTING = "WorkersStarting"
+    OPENING_LAUNCHER = "OpeningLauncher"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class MpiJobView(msgspec.Struct, frozen=True):
+    """An MPIJob as far as the operator cares."""
+
+    name: str
+    uid: str
+    owner_uid: str
+    """uid of the controlling owner; "" without one."""
+    workers: int
+    suspended: bool
+    queue: str
+    """Queue label; "" when no queue owns it."""
+    gated: bool
+    """The worker template carries the placement gate."""
+    conditions: dict[str, tuple[bool, str, str]] = {}
+    """By type: (is true, reason, message)."""
+    plan: Plan | None = None
+    """From the plan annotation; None when absent or unreadable."""
+    start_time: str = ""
+    completion_time: str = ""
+    launcher_failures: int = 0
+    deleting: bool = False
+
+    def is_true(self, condition: str) -> bool:
+        """Whether a condition of that type is True."""
+        return self.conditions.get(condition, (False, "", ""))[0]
+
+
+class SpecFault(msgspec.Struct, frozen=True):
+    """Why the spec cannot be used, and where."""
+
+    path: str
+    message: str
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One consistent look at the world of one job; everything `decide` may know."""
+
+    metadata: JobMetadata
+    job: JobSpec | None
+    """None exactly when `fault` is set."""
+    status: JobStatus
+    """As last written."""
+    now: float
+    """Unix seconds."""
+    deleting: bool = False
+    fault: SpecFault | None = None
+    mpijob: MpiJobView | None = None
+    pods: tuple[PodView, ...] = ()
+    """The MPIJob's own pods, sorted by role and rank."""
+    plan: Plan | None = None
+    """In force: as recorded in status, else as annotated on the MPIJob, else as just made in this pass."""
+    plan_recorded: bool = False
+    """The plan in force can be read back after a crash (status or MPIJob annotation)."""
+    refusal: Infeasible | None = None
+    """The planners' answer in this pass when there is no plan."""
+    misfits: tuple[Rejection, ...] = ()
+    """Planned nodes of ranks not yet bound that no longer fit."""
+    unreachable_nodes: tuple[str, ...] = ()
+    """Nodes tainted unreachable or out-of-service."""
+    hostnames: dict[str, str] = {}
+    """Node name to kubernetes.io/hostname label, for the planned nodes."""
+    metrics: MetricsState | None = None
+    """State of the metrics that a plan made in this pass was based on; None when none was made."""
+
+    @property
+    def workers(self) -> tuple[PodView, ...]:
+        """Worker pods that are not finished, by rank."""
+        return tuple(pod for pod in self.pods if pod.role == "worker" and not pod.finished)
+
+    @property
+    def launchers(self) -> tuple[PodView, ...]:
+        """Launcher pods that are not finished."""
+        return tuple(pod for pod in self.pods if pod.role == "launcher" and not pod.finished)
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The next step of a job; subclasses are the possible steps."""
+
+    reason: str
+    message: str = ""
+
+
+class Wait(Decision, frozen=True):
+    """Nothing to do until something changes, or until the time is up."""
+
+    retry_after_seconds: float | None = None
+
+
+class Stop(Decision, frozen=True):
+    """Nothing to do until a person changes something."""
+
+
+class MakePlan(Decision, frozen=True):
+    """Ask the planners."""
+
+    workers_fixed: int | None = None
+    pinned: dict[int, str] = {}
+    excluded_nodes: tuple[str, ...] = ()
+    counts_as_replan: bool = False
+
+
+class CreateMpiJob(Decision, frozen=True):
+    """Render and create the MPIJob."""
+
+
+class SetSuspend(Decision, frozen=True):
+    """Suspend or resume an MPIJob that no queue owns."""
+
+    suspend: bool = False
+
+
+class ReleaseWorkers(Decision, frozen=True):
+    """Write each rank's node into its pod and open its gate."""
+
+    nodes: dict[str, str] = {}
+    """Pod uid to node name."""
+
+
+class OpenLauncher(Decision, frozen=True):
+    """Open the launcher's gate."""
+
+    pod_uids: tuple[str, ...] = ()
+
+
+class DeletePods(Decision, frozen=True):
+    """Delete pods that can never run where they are pinned."""
+
+    pod_uids: tuple[str, ...] = ()
+    force: bool = False

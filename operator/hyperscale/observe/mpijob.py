@@ -1,0 +1,50 @@
+"""Projection of an MPIJob (kubeflow.org/v2beta1) to what the operator decides by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hyperscale import names
+from hyperscale.model.decision import MpiJobView
+from hyperscale.model.plan import Plan
+
+
+def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
+    """The view of one MPIJob as the API server gives it; absent parts are empty."""
+    metadata = resource.get("metadata") or {}
+    spec = resource.get("spec") or {}
+    status = resource.get("status") or {}
+    worker = (spec.get("mpiReplicaSpecs") or {}).get("Worker") or {}
+    gates = ((worker.get("template") or {}).get("spec") or {}).get("schedulingGates") or []
+    controller = next((owner for owner in metadata.get("ownerReferences") or [] if owner.get("controller")), {})
+    return MpiJobView(
+        name=metadata.get("name", ""),
+        uid=metadata.get("uid", ""),
+        owner_uid=controller.get("uid", ""),
+        workers=int(worker.get("replicas") or 0),
+        suspended=bool((spec.get("runPolicy") or {}).get("suspend")),
+        queue=(metadata.get("labels") or {}).get(names.KUEUE_QUEUE_LABEL, ""),
+        gated=any(gate.get("name") == names.PLACEMENT_GATE for gate in gates),
+        conditions={
+            condition["type"]: (condition.get("status") == "True", condition.get("reason", ""), condition.get("message", ""))
+            for condition in status.get("conditions") or []
+        },
+        plan=_plan((metadata.get("annotations") or {}).get(names.PLAN_ANNOTATION)),
+        start_time=status.get("startTime") or "",
+        completion_time=status.get("completionTime") or "",
+        launcher_failures=int(((status.get("replicaStatuses") or {}).get("Launcher") or {}).get("failed") or 0),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def _plan(annotation: str | None) -> Plan | None:
+    """The annotated plan; None when there is none or a person broke it: the job is then planned anew."""
+    if not annotation:
+        return None
+    try:
+        return msgspec.json.decode(annotation, type=Plan)
+    except msgspec.DecodeError:
+        return None

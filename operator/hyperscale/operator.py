@@ -1,0 +1,198 @@
+"""The running operator: what ties world, planners, passes, probes and the Lease together in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from hyperscale.actions import Actions
+from hyperscale.apply import paths
+from hyperscale.apply.client import ApiClient, ApiError
+from hyperscale.jobreader import DEFAULT_POLICY_NAME
+from hyperscale.model.meta import RenderDefaults
+from hyperscale.observe.prometheus import PrometheusReader
+from hyperscale.plan.process import PlannerProcess
+from hyperscale.planning import Planning
+from hyperscale.reconcile import Reconciler
+from hyperscale.settings import Settings
+from hyperscale.telemetry import Telemetry
+from hyperscale.world import Key, World
+
+_LOG = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+SETTLE_SECONDS: Final = 0.2
+"""Capacity events come in bunches (a job ends: several pods go); waiting jobs are asked once for all of them."""
+
+HEARTBEAT_SECONDS: Final = 1.0
+STALLED_AFTER_SECONDS: Final = 180.0
+"""Without a heartbeat of the event loop or a successful resync for so long the process is no longer live."""
+
+
+class Operator:
+    """One operator process; kopf's memo."""
+
+    def __init__(self, client: ApiClient, settings: Settings) -> None:
+        self.settings = settings
+        self.telemetry = Telemetry()
+        self.world = World()
+        self.synced = False
+        self._client = client
+        self._planner = PlannerProcess()
+        self._reader = PrometheusReader(settings.prometheus_url)
+        actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
+        planning = Planning(self.world, self._planner, self.telemetry, time.time)
+        self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
+        self._asking: asyncio.TimerHandle | None = None
+        self._beat_at = time.monotonic()
+        self._resynced_at = time.monotonic()
+
+    async def run(self) -> None:
+        """Everything beside kopf's watches; until cancelled."""
+        await asyncio.gather(self._planner.start(), self._read_metrics(), self.resync())
+        self.synced = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.reconciler.queue.run())
+                group.create_task(self._poll_metrics())
+                group.create_task(self._resync_forever())
+                group.create_task(self._heartbeat())
+        finally:
+            await self._planner.stop()
+
+    def job_changed(self, resource: Json, deleted: bool) -> None:
+        """A GNNTrainingJob was added, changed or deleted."""
+        key = _key(resource)
+        if self.world.see_job(resource, deleted):
+            self.reconciler.queue.add(key)
+
+    def policy_changed(self, resource: Json, deleted: bool) -> None:
+        """A policy moves every job that has not started."""
+        self.world.see_policy(resource, deleted)
+        self._ask_waiting_jobs()
+
+    def mpijob_changed(self, resource: Json, deleted: bool) -> None:
+        """An MPIJob moved; its job has the same name."""
+        if self.world.see_mpijob(resource, deleted):
+            self.reconciler.queue.add(_key(resource))
+            if deleted:
+                self._ask_waiting_jobs()
+
+    def pod_changed(self, resource: Json, deleted: bool) -> None:
+        """A pod moved: its job may go on; where it set GPUs free, others may."""
+        before, after = self.world.see_pod(resource, deleted)
+        if before == after:
+            return
+        view = after or before
+        if view is not None and view.job_name:
+            self.reconciler.queue.add(Key(view.namespace, view.job_name))
+        if before is not None and before.gpus and before.holds_resources and (after is None or not after.holds_resources):
+            self._ask_waiting_jobs()
+
+    def node_changed(self, resource: Json, deleted: bool) -> None:
+        """A node came, went, or changed in a way that plans depend on."""
+        if self.world.see_node(resource, deleted):
+            self._ask_waiting_jobs()
+
+    def liveness(self) -> str:
+        """What is wrong; "" when the event loop turns and the API was read lately. Neither Prometheus nor planners count."""
+        now = time.monotonic()
+        if now - self._beat_at > STALLED_AFTER_SECONDS:
+            return "the event loop has not turned lately"
+        if now - self._resynced_at > self.settings.resync_seconds + STALLED_AFTER_SECONDS:
+            return "the API server has not answered a full listing lately"
+        return ""
+
+    def readiness(self) -> str:
+        """What is missing; "" when jobs are being passed over."""
+        return "" if self.synced else "the first listing is not done"
+
+    async def resync(self) -> None:
+        """List everything and make it the truth: mends whatever the watches lost."""
+        namespaces = self.settings.watch_namespaces or ("",)
+        await asyncio.gather(
+            self._list("node", [paths.nodes()]),
+            self._list("policy", [paths.policies()]),
+            self._list("pod", [paths.pods()]),
+            self._list("mpijob", [paths.mpijobs(namespace) for namespace in namespaces]),
+            self._list("job", [paths.jobs(namespace) for namespace in namespaces]),
+        )
+        self._resynced_at = time.monotonic()
+        for key in sorted(self.world.jobs, key=self._age):
+            self.reconciler.queue.add(key)
+
+    async def _list(self, kind: str, collection_paths: list[str]) -> None:
+        items = [item for path in collection_paths async for page in self._client.pages(path) for item in page]
+        self.world.replace(kind, items)
+
+    async def _resync_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.resync_seconds)
+            try:
+                await self.resync()
+            except ApiError as error:
+                _LOG.warning("a full listing failed: %s", error)
+
+    async def _poll_metrics(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.metrics_poll_seconds)
+            await self._read_metrics()
+
+    async def _read_metrics(self) -> None:
+        """Read all figures in a thread: a stalled Prometheus must not hold up the event loop."""
+        policy = self.reconciler.reader.policy_named(DEFAULT_POLICY_NAME, self.world.policies)
+        reading = await asyncio.to_thread(self._reader.read, policy, time.time())
+        if reading.state.reason != self.world.reading.state.reason:
+            _LOG.info("metrics: %s", reading.state.reason, extra={"detail": reading.state.message})
+        self.world.reading = reading
+        for query in reading.state.failed_queries:
+            self.telemetry.query_failures.labels(query=query).inc()
+
+    async def _heartbeat(self) -> None:
+        while True:
+            asked = time.monotonic()
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            self._beat_at = time.monotonic()
+            self.telemetry.loop_lag_seconds.set(max(0.0, self._beat_at - asked - HEARTBEAT_SECONDS))
+            self.telemetry.queue_length.set(len(self.reconciler.queue))
+            self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.world.reading.taken_at))
+            phases: dict[str, int] = {}
+            for record in self.world.jobs.values():
+                phases[str(record.status.phase)] = phases.get(str(record.status.phase), 0) + 1
+            self.telemetry.jobs.clear()
+            for phase, count in phases.items():
+                self.telemetry.jobs.labels(phase=phase).set(count)
+
+    def _ask_waiting_jobs(self) -> None:
+        """Soon pass over every job that has not all its ranks placed, oldest first."""
+        if self._asking is None:
+            self._asking = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._ask_now)
+
+    def _ask_now(self) -> None:
+        self._asking = None
+        for key in sorted(self.world.waiting_jobs(), key=self._age):
+            self.reconciler.queue.add(key)
+
+    def _age(self, key: Key) -> tuple[str, Key]:
+        record = self.world.jobs.get(key)
+        return (record.resource["metadata"].get("creationTimestamp") or "" if record else "", key)
+
+
+def _probe(crash_at: str) -> Callable[[str], None]:
+    """End the process without warning at the named point; fault tests ask for it, nothing else does."""
+
+    def reached(point: str) -> None:
+        if crash_at and point == crash_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return reached
+
+
+def _key(resource: Json) -> Key:
+    return Key(resource["metadata"]["namespace"], resource["metadata"]["name"])

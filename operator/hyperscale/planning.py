@@ -1,0 +1,108 @@
+"""Asking the planners: one question at a time, with what is decided and taken already; and asking whether a plan still fits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from hyperscale import names
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import MakePlan, Seen
+from hyperscale.model.job import JobSpec
+from hyperscale.model.plan import Infeasible, Plan, Rejection
+from hyperscale.model.planning import PlanRequest, Toleration
+from hyperscale.model.pods import PodView
+from hyperscale.model.policy import PolicySpec
+from hyperscale.plan.check import misfits
+from hyperscale.telemetry import Telemetry
+from hyperscale.world import Key, World
+
+
+class Planner(Protocol):
+    """Whoever answers requests; in the operator a process of its own."""
+
+    async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
+        """A checked plan, or why there is none; never raises, never takes longer than the request's deadline by much."""
+        ...
+
+
+class Planning:
+    """Plans for jobs, made one after the other so that no two get the same GPUs."""
+
+    def __init__(self, world: World, planner: Planner, telemetry: Telemetry, clock: Callable[[], float]) -> None:
+        self._world = world
+        self._planner = planner
+        self._telemetry = telemetry
+        self._clock = clock
+        self._lock = asyncio.Lock()
+
+    async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> tuple[Plan | Infeasible, ClusterSnapshot]:
+        """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen."""
+        async with self._lock:
+            snapshot = self._world.snapshot(policy, self._clock())
+            request = self._request(key, seen, policy, snapshot)
+            request = msgspec.structs.replace(
+                request, workers_fixed=step.workers_fixed, pinned=step.pinned, excluded_nodes=step.excluded_nodes
+            )
+            with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
+                answer = await self._planner.plan(request, snapshot, policy)
+            if isinstance(answer, Plan):
+                self._world.assumed[key] = answer
+        self._count(answer, snapshot)
+        return answer, snapshot
+
+    def misfits(self, key: Key, seen: Seen, policy: PolicySpec) -> tuple[Rejection, ...]:
+        """Planned nodes of ranks not yet bound that could not take them now."""
+        if seen.plan is None or seen.job is None or (seen.mpijob is not None and (seen.mpijob.suspended or not seen.mpijob.gated)):
+            return ()
+        bound = {pod.rank: pod.node for pod in seen.workers if pod.bound and pod.rank is not None}
+        if len(bound) >= len(seen.plan.workers):
+            return ()
+        waiting = {worker.node for worker in seen.plan.workers if worker.rank not in bound}
+        snapshot = self._world.snapshot(policy, self._clock())
+        request = msgspec.structs.replace(self._request(key, seen, policy, snapshot), pinned=bound)
+        return tuple(misfit for misfit in misfits(seen.plan, request, snapshot) if misfit.node in waiting)
+
+    def _request(self, key: Key, seen: Seen, policy: PolicySpec, snapshot: ClusterSnapshot) -> PlanRequest:
+        if seen.job is None:
+            raise ValueError("a job whose spec cannot be read is not planned")
+        example = next(iter(seen.workers), None)
+        return PlanRequest(
+            job_key=str(key),
+            job=seen.job,
+            seed=policy.seed,
+            deadline_seconds=policy.deadlines.plan_seconds,
+            free_gpus=self._world.free_gpus(snapshot, key),
+            required_labels=_queue_labels(example),
+            tolerations=_tolerations(seen.job, example),
+        )
+
+    def _count(self, answer: Plan | Infeasible, snapshot: ClusterSnapshot) -> None:
+        planner, outcome = (answer.planner, "planned") if isinstance(answer, Plan) else ("none", answer.reason)
+        self._telemetry.plans.labels(planner=planner, outcome=outcome).inc()
+        self._telemetry.topology_nodes.set(len(snapshot.nodes))
+        self._telemetry.topology_links.set(len(snapshot.links))
+
+
+def _queue_labels(pod: PodView | None) -> dict[str, str]:
+    """Node labels that a queue wrote into the pod at admission (its flavour); a hostname it chose is handled at release."""
+    return {key: value for key, value in pod.node_selector.items() if key != names.HOSTNAME_LABEL} if pod is not None else {}
+
+
+def _tolerations(job: JobSpec, pod: PodView | None) -> tuple[Toleration, ...]:
+    """The pod's tolerations where it exists, else those of the job's worker template."""
+    template: dict[str, Any] = job.worker.template.get("spec") or {}
+    given = pod.tolerations if pod is not None else template.get("tolerations") or ()
+    return tuple(
+        Toleration(
+            key=str(entry.get("key") or ""),
+            operator=str(entry.get("operator") or "Equal"),
+            value=str(entry.get("value") or ""),
+            effect=str(entry.get("effect") or ""),
+        )
+        for entry in given
+        if isinstance(entry, dict)
+    )

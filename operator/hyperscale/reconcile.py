@@ -1,0 +1,226 @@
+"""One pass over one job: look, decide, act, until there is nothing left to do; then one status write, then one event.
+
+The only place that knows the order of the stages. Every step may be cut off by a crash: what exists is found again by name and owner,
+the plan by the MPIJob's annotation or the status, so the next pass goes on where this one stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from hyperscale import names
+from hyperscale.actions import Actions, RefusedError
+from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, TransientError
+from hyperscale.decide import decide, describe
+from hyperscale.jobreader import JobReader
+from hyperscale.model.cluster import MetricsState
+from hyperscale.model.decision import (
+    CreateMpiJob,
+    Decision,
+    DeletePods,
+    MakePlan,
+    OpenLauncher,
+    Reason,
+    ReleaseWorkers,
+    Seen,
+    SetSuspend,
+    Stop,
+    Wait,
+)
+from hyperscale.model.meta import JobMetadata
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.status import JobStatus
+from hyperscale.planning import Planning
+from hyperscale.status import derive
+from hyperscale.telemetry import Telemetry
+from hyperscale.workqueue import RetryLaterError, WorkQueue
+from hyperscale.world import JobRecord, Key, World
+
+_LOG = logging.getLogger(__name__)
+
+MAX_STEPS: Final = 8
+"""Decisions acted on in one pass; more would mean that two checks undo each other."""
+
+PROGRESS_INTERVAL_SECONDS: Final = 1.0
+"""Counts of ready pods are written at most this often: a thousand workers must not mean a thousand writes."""
+
+_LOST_TAINTS: Final = frozenset({names.UNREACHABLE_TAINT, names.OUT_OF_SERVICE_TAINT})
+
+
+class Pass:
+    """What one pass has made so far."""
+
+    def __init__(self, key: Key, policy: PolicySpec) -> None:
+        self.key = key
+        self.policy = policy
+        self.plan: Plan | None = None
+        self.refusal: Infeasible | None = None
+        self.metrics: MetricsState | None = None
+        self.replans = 0
+
+
+class Reconciler:
+    """Passes over jobs, in order of arrival, each job by one worker at a time."""
+
+    def __init__(
+        self,
+        world: World,
+        planning: Planning,
+        actions: Actions,
+        telemetry: Telemetry,
+        concurrency: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self.world = world
+        self.reader = JobReader()
+        self.queue: WorkQueue[Key] = WorkQueue(self.pass_over, concurrency, self._count_error)
+        self._planning = planning
+        self._actions = actions
+        self._telemetry = telemetry
+        self._clock = clock
+        self._written_at: dict[Key, float] = {}
+
+    async def pass_over(self, key: Key) -> None:
+        """One pass; raises RetryLaterError for what may succeed later."""
+        record = self.world.jobs.get(key)
+        if record is None:
+            self.queue.forget(key)
+            self._written_at.pop(key, None)
+            return
+        with self._telemetry.reconcile_seconds.time():
+            try:
+                await self._pass(Pass(key, self.reader.policy_of(record.resource, self.world.policies)), record)
+            except (ConflictError, NotFoundError) as error:
+                raise RetryLaterError(str(error)) from error
+            except TransientError as error:
+                raise RetryLaterError(str(error), error.retry_after_seconds) from error
+            except ApiError as error:
+                raise RetryLaterError(str(error)) from error
+            finally:
+                self.world.assumed.pop(key, None)
+
+    async def _pass(self, run: Pass, record: JobRecord) -> None:
+        self._actions.probe("look")
+        for _ in range(MAX_STEPS):
+            seen = self._look(run, record)
+            decision = decide(seen)
+            try:
+                if not await self._act(run, seen, decision):
+                    break
+            except RefusedError as error:
+                decision = Stop(Reason.INVALID_POD_TEMPLATE, str(error))
+                break
+            record = self.world.jobs.get(run.key, record)
+        else:
+            raise RetryLaterError(f"{run.key}: no end of decisions, the last was {decision.reason}")
+        await self._report(run, seen, decision)
+        if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
+            self.queue.add_after(run.key, decision.retry_after_seconds)
+
+    def _look(self, run: Pass, record: JobRecord) -> Seen:
+        """Everything `decide` may know, from the world as it is now."""
+        job, fault = self.reader.read(record.resource, self.world.policies)
+        mpijob = self.world.mpijobs.get(run.key)
+        recorded = self.world.plan_in_force(run.key)
+        seen = Seen(
+            metadata=_metadata(record),
+            job=job,
+            fault=fault,
+            status=replace(record.status, replans=record.status.replans + run.replans),
+            now=self._clock(),
+            deleting=bool(record.resource["metadata"].get("deletionTimestamp")),
+            mpijob=mpijob,
+            pods=self.world.pods_of(run.key, mpijob.uid) if mpijob else (),
+            plan=run.plan or recorded,
+            plan_recorded=recorded is not None and (run.plan is None or run.plan.plan_id == recorded.plan_id),
+            refusal=run.refusal,
+            unreachable_nodes=self.world.unreachable_nodes(_LOST_TAINTS) if mpijob else (),
+            metrics=run.metrics,
+        )
+        return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
+
+    async def _act(self, run: Pass, seen: Seen, decision: Decision) -> bool:
+        """Carry one decision out; False when there is nothing more to decide in this pass."""
+        match decision:
+            case MakePlan():
+                await self._plan(run, seen, decision)
+            case CreateMpiJob() if seen.job is not None:
+                await self._actions.create_mpijob(run.key, seen, seen.job)
+            case ReleaseWorkers() if seen.job is not None:
+                await self._actions.release(seen, decision, seen.job)
+            case OpenLauncher():
+                await self._actions.open_launcher(seen, decision)
+            case SetSuspend():
+                await self._actions.set_suspend(run.key, seen, decision)
+            case DeletePods():
+                await self._actions.delete_pods(seen, decision)
+                return False
+            case _:
+                return False
+        return True
+
+    async def _plan(self, run: Pass, seen: Seen, step: MakePlan) -> None:
+        answer, snapshot = await self._planning.make(run.key, seen, step, run.policy)
+        if isinstance(answer, Infeasible):
+            run.refusal = answer
+            return
+        run.plan, run.refusal, run.metrics = answer, None, snapshot.metrics
+        run.replans += 1 if step.counts_as_replan else 0
+        self._actions.probe("planned")
+
+    async def _report(self, run: Pass, seen: Seen, decision: Decision) -> None:
+        """The pass's one status write, if anything differs, and its one event, after the write."""
+        if seen.deleting:
+            return
+        before = self.world.jobs[run.key].status if run.key in self.world.jobs else seen.status
+        status = derive(seen, decision)
+        if status == before:
+            return
+        if _is_progress(before, status) and run.plan is None:
+            due = self._written_at.get(run.key, 0.0) + PROGRESS_INTERVAL_SECONDS - self._clock()
+            if due > 0:
+                self.queue.add_after(run.key, due)
+                return
+        await self._actions.write_status(run.key, seen.metadata, status)
+        self._written_at[run.key] = self._clock()
+        if status.phase != before.phase:
+            self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
+        _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
+        if run.plan is not None:
+            await self._actions.emit(seen.metadata, "Planned", describe(run.plan), warning=False)
+        elif decision.reason != before.reason and not _is_progress(before, status):
+            await self._actions.emit(seen.metadata, str(decision.reason), decision.message, warning=_is_warning(seen, decision))
+
+    def _count_error(self, error: BaseException) -> None:
+        self._telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()
+
+
+def _is_progress(before: JobStatus, after: JobStatus) -> bool:
+    """Only counts and their wording moved."""
+    return (
+        before.phase == after.phase
+        and before.plan == after.plan
+        and before.observed_generation == after.observed_generation
+        and {(c.type, c.status) for c in before.conditions} == {(c.type, c.status) for c in after.conditions}
+    )
+
+
+def _is_warning(seen: Seen, decision: Decision) -> bool:
+    return (isinstance(decision, Stop) and decision.reason != "Succeeded") or seen.refusal is not None
+
+
+def _metadata(record: JobRecord) -> JobMetadata:
+    metadata = record.resource["metadata"]
+    return JobMetadata(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        generation=metadata.get("generation") or 0,
+    )

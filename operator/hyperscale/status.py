@@ -1,0 +1,148 @@
+"""What one pass tells people and tools: conditions with reasons, a phase, the plan. Pure; written once a pass, and only when it differs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from hyperscale import names
+from hyperscale.model.cluster import MetricsState
+from hyperscale.model.decision import Decision, MpiJobView, Reason, Seen, Stop
+from hyperscale.model.plan import Plan
+from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, Ready, from_plan
+
+_STALLED = frozenset(
+    {Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.NAME_CONFLICT, Reason.REPLANS_EXHAUSTED, Reason.WORKER_LOST, Reason.FAILED}
+)
+"""Reasons for which only a person can help (kstatus: Stalled)."""
+
+_AT_REST = _STALLED | {
+    Reason.RUNNING,
+    Reason.SUCCEEDED,
+    Reason.SUSPENDED,
+    Reason.QUEUED,
+    Reason.PLAN_ONLY,
+    Reason.AWAITING_APPROVAL,
+}
+"""Reasons in which the operator is not on its way to anything (kstatus: not Reconciling)."""
+
+
+def derive(seen: Seen, decision: Decision) -> JobStatus:
+    """The status after a pass that ended with `decision`; transition times move only where a condition changed."""
+    job = seen.mpijob if seen.mpijob is not None and seen.mpijob.owner_uid == seen.metadata.uid else None
+    workers = seen.workers
+    planned = job.workers if job else len(seen.plan.workers) if seen.plan else 0
+    ready = sum(1 for pod in workers if pod.ready)
+    return replace(
+        seen.status,
+        observed_generation=seen.metadata.generation,
+        phase=_phase(seen, decision, job),
+        reason=str(decision.reason),
+        queue=seen.metadata.labels.get(names.KUEUE_QUEUE_LABEL, ""),
+        ready=f"{ready}/{planned}" if planned else "",
+        workers=Ready(planned=planned, placed=sum(1 for pod in workers if pod.bound), ready=ready) if planned else None,
+        conditions=_conditions(seen, decision, job),
+        plan=from_plan(seen.plan) if seen.plan else None,
+        mpi_job_ref=ObjectReference(name=job.name, uid=job.uid) if job else seen.status.mpi_job_ref,
+        start_time=(job.start_time or None) if job else seen.status.start_time,
+        completion_time=(job.completion_time or None) if job else seen.status.completion_time,
+        restarts=job.launcher_failures if job else seen.status.restarts,
+    )
+
+
+def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
+    if decision.reason in (Reason.SUCCEEDED, Reason.FAILED):
+        return Phase(str(decision.reason))
+    if job is None:
+        return Phase.PLANNED if decision.reason in (Reason.PLAN_ONLY, Reason.AWAITING_APPROVAL) else Phase.PENDING
+    if job.suspended:
+        return Phase.QUEUED
+    return Phase.RUNNING if job.is_true("Running") else Phase.STARTING
+
+
+def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
+    """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
+    wanted = [_planned(seen, decision), _degraded(seen), _approved(decision), _placed(seen, job), _suspended(decision, job)]
+    if job is not None:
+        wanted.append(
+            _condition("Running", job.is_true("Running"), *job.conditions.get("Running", (False, "", ""))[1:], otherwise="Starting")
+        )
+        wanted += [_condition(kind, True, *job.conditions[kind][1:]) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
+    if decision.reason in _STALLED or (isinstance(decision, Stop) and decision.reason not in _AT_REST):
+        wanted.append(_condition("Stalled", True, str(decision.reason), decision.message))
+    elif decision.reason not in _AT_REST:
+        wanted.append(_condition("Reconciling", True, str(decision.reason), decision.message))
+    before = {condition.type: condition for condition in seen.status.conditions}
+    if job is None and seen.status.mpi_job_ref is not None:
+        wanted += [before[kind] for kind in ("Running", "Succeeded", "Failed", "Placed") if kind in before]
+    new = {condition.type: _dated(condition, before.get(condition.type), seen) for condition in wanted if condition is not None}
+    return tuple(new[kind] for kind in sorted(new))
+
+
+def _planned(seen: Seen, decision: Decision) -> Condition | None:
+    if seen.plan is not None and seen.refusal is None:
+        was = next((condition for condition in seen.status.conditions if condition.type == "Planned" and condition.status == "True"), None)
+        if was is not None and seen.metrics is None and seen.mpijob is None:
+            return was  # its observedGeneration tells which spec the plan was made for
+        message = f"{len(seen.plan.workers)} workers, {seen.plan.partitions} partitions by {seen.plan.planner}"
+        return _condition("Planned", True, "PlanAccepted", message)
+    if seen.refusal is not None:
+        return _condition("Planned", False, seen.refusal.reason, seen.refusal.message)
+    if decision.reason in (Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.SUSPENDED, Reason.NAME_CONFLICT):
+        return _condition("Planned", False, str(decision.reason), decision.message)
+    return None
+
+
+def _degraded(seen: Seen) -> Condition | None:
+    """Whether the plan had to do without something; kept from the pass that made the plan."""
+    if seen.metrics is None or seen.plan is None:
+        return next((condition for condition in seen.status.conditions if condition.type == "Degraded"), None)
+    return degraded(seen.metrics, seen.plan)
+
+
+def degraded(metrics: MetricsState, plan: Plan) -> Condition:
+    """The Degraded condition of a plan: the metrics' own fault first, then the first step down that the plan took."""
+    steps = ", ".join(plan.fallbacks)
+    if not metrics.available:
+        return _condition("Degraded", True, metrics.reason, f"{metrics.message}; {steps}" if steps else metrics.message)
+    if plan.fallbacks:
+        return _condition("Degraded", True, plan.fallbacks[0].partition(":")[0], f"planned with: {steps}")
+    return _condition("Degraded", False, "MetricsAvailable", "planned from fresh measurements")
+
+
+def _approved(decision: Decision) -> Condition | None:
+    return _condition("Approved", False, str(decision.reason), decision.message) if decision.reason == Reason.AWAITING_APPROVAL else None
+
+
+def _placed(seen: Seen, job: MpiJobView | None) -> Condition | None:
+    if job is None or not job.gated or job.suspended:
+        return None
+    placed = sum(1 for pod in seen.workers if pod.bound)
+    return _condition(
+        "Placed", placed == job.workers, "AllRanksBound" if placed == job.workers else "RanksWaiting", f"{placed} of {job.workers}"
+    )
+
+
+def _suspended(decision: Decision, job: MpiJobView | None) -> Condition | None:
+    if decision.reason in (Reason.SUSPENDED, Reason.QUEUED):
+        return _condition("Suspended", True, str(decision.reason), decision.message)
+    return _condition("Suspended", False, "NotSuspended") if job is not None and not job.suspended else None
+
+
+def _condition(kind: str, true: bool, reason: str = "", message: str = "", otherwise: str = "Unknown") -> Condition:
+    return Condition(type=kind, status="True" if true else "False", reason=reason or otherwise, message=message[:2048])
+
+
+def _dated(condition: Condition, before: Condition | None, seen: Seen) -> Condition:
+    """With generation and transition time; the time stays as long as the status does."""
+    if before is condition:
+        return condition
+    same = before is not None and before.status == condition.status
+    time = before.last_transition_time if before is not None and same else timestamp(seen.now)
+    return replace(condition, observed_generation=seen.metadata.generation, last_transition_time=time)
+
+
+def timestamp(unix_seconds: float) -> str:
+    """RFC 3339 in UTC, whole seconds, as the API server writes times."""
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

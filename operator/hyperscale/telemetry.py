@@ -1,0 +1,118 @@
+"""What the operator tells machines: JSON logs, Prometheus metrics, liveness and readiness."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from hyperscale import __version__
+
+_RESERVED: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, whatever the call passed as `extra`, and the traceback if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line for `record`."""
+        line: dict[str, object] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {key: value for key, value in vars(record).items() if key not in _RESERVED and not key.startswith(("k8s_", "settings"))}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """Send everything to stderr as JSON; kopf's own chatter only from warnings on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+class Telemetry:
+    """All metrics of one operator process, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.jobs = Gauge("hyperscale_jobs", "GNNTrainingJobs by phase.", ["phase"], registry=self.registry)
+        self.jobs_finished = Counter("hyperscale_jobs_total", "Jobs that reached a phase.", ["phase"], registry=self.registry)
+        self.reconcile_seconds = Histogram(
+            "hyperscale_reconcile_duration_seconds", "One pass over one job.", buckets=_SECONDS, registry=self.registry
+        )
+        self.reconcile_errors = Counter(
+            "hyperscale_reconcile_errors_total", "Passes that are tried again.", ["error"], registry=self.registry
+        )
+        self.plan_seconds = Histogram(
+            "hyperscale_plan_duration_seconds", "One question to the planners.", ["planner"], buckets=_SECONDS, registry=self.registry
+        )
+        self.plans = Counter("hyperscale_plans_total", "Answers of the planners.", ["planner", "outcome"], registry=self.registry)
+        self.topology_nodes = Gauge("hyperscale_topology_nodes", "GPU nodes in the last snapshot.", registry=self.registry)
+        self.topology_links = Gauge("hyperscale_topology_links", "Measured links in the last snapshot.", registry=self.registry)
+        self.topology_age_seconds = Gauge("hyperscale_topology_age_seconds", "Age of the last metrics reading.", registry=self.registry)
+        self.query_failures = Counter(
+            "hyperscale_prometheus_query_failures_total", "Failed metric queries.", ["query"], registry=self.registry
+        )
+        self.queue_length = Gauge("hyperscale_queue_length", "Jobs waiting for a pass.", registry=self.registry)
+        self.loop_lag_seconds = Gauge("hyperscale_event_loop_lag_seconds", "How late the event loop was last.", registry=self.registry)
+        build = Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry)
+        build.labels(version=__version__).set(1)
+
+
+class Server:
+    """HTTP for probes and metrics; nothing else is served and no request body is read."""
+
+    def __init__(self, telemetry: Telemetry, live: Callable[[], str], ready: Callable[[], str]) -> None:
+        self._telemetry = telemetry
+        self._live = live
+        self._ready = ready
+        self._runners: list[web.AppRunner] = []
+
+    async def start(self, health_port: int, metrics_port: int) -> None:
+        """Listen on both ports."""
+        await self._listen(health_port, {"/healthz": self._healthz, "/readyz": self._readyz})
+        await self._listen(metrics_port, {"/metrics": self._metrics})
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        for runner in self._runners:
+            await runner.cleanup()
+
+    async def _listen(self, port: int, routes: dict[str, Callable[[web.Request], web.Response]]) -> None:
+        application = web.Application(client_max_size=1024)
+        for path, respond in routes.items():
+
+            async def handler(request: web.Request, respond: Callable[[web.Request], web.Response] = respond) -> web.Response:
+                return respond(request)
+
+            application.router.add_get(path, handler)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, None, port).start()
+        self._runners.append(runner)
+
+    def _healthz(self, _: web.Request) -> web.Response:
+        return _probe(self._live())
+
+    def _readyz(self, _: web.Request) -> web.Response:
+        return _probe(self._ready())
+
+    def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._telemetry.registry), content_type="text/plain", charset="utf-8")
+
+
+def _probe(fault: str) -> web.Response:
+    return web.Response(status=503 if fault else 200, text=(fault or "ok") + "\n")

@@ -1,0 +1,268 @@
+"""The operator's picture of the cluster: narrow projections of watched objects, and what they add up to.
+
+Fed by watch events and by the operator's own writes; a full listing replaces it at start and at every resync, so that a lost event
+is mended. Nothing here talks to the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import MpiJobView
+from hyperscale.model.metrics import MetricsReading
+from hyperscale.model.plan import Plan
+from hyperscale.model.pods import PodView
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.status import JobStatus, read_status, to_plan
+from hyperscale.observe.kube import pod_view
+from hyperscale.observe.mpijob import mpijob_view
+from hyperscale.observe.snapshot import build_snapshot
+
+Json = dict[str, Any]
+
+
+class Key(NamedTuple):
+    """A namespaced object."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class JobRecord(NamedTuple):
+    """A GNNTrainingJob as last seen."""
+
+    resource: Json
+    status: JobStatus
+    plan: Plan | None
+    """The plan in `status`."""
+
+
+class World:
+    """Last known state of jobs, MPIJobs, pods, nodes, policies and metrics."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[Key, JobRecord] = {}
+        self.mpijobs: dict[Key, MpiJobView] = {}
+        self.policies: dict[str, Json] = {}
+        self.reading = MetricsReading(taken_at=0.0)
+        self.assumed: dict[Key, Plan] = {}
+        """Plans made in passes that are not over yet: their GPUs are taken."""
+        self._versions: dict[tuple[str, Key], int] = {}
+        self._nodes: dict[str, Json] = {}
+        self._pods: dict[Key, PodView] = {}
+        self._pods_of: dict[Key, set[Key]] = {}
+        self._snapshot: tuple[tuple[float, PolicySpec], ClusterSnapshot] | None = None
+
+    def see_job(self, resource: Json, deleted: bool = False) -> bool:
+        """Take in a GNNTrainingJob; False when it is older than what is known."""
+        return self._see("job", self.jobs, resource, _record(resource), deleted)
+
+    def see_mpijob(self, resource: Json, deleted: bool = False) -> bool:
+        """Take in an MPIJob."""
+        return self._see("mpijob", self.mpijobs, resource, mpijob_view(resource), deleted)
+
+    def see_policy(self, resource: Json, deleted: bool = False) -> None:
+        """Take in a PlannerPolicy."""
+        name = resource["metadata"]["name"]
+        if deleted:
+            self.policies.pop(name, None)
+        else:
+            self.policies[name] = _narrow(resource)
+
+    def see_node(self, resource: Json, deleted: bool = False) -> bool:
+        """Take in a node; True when something that plans depend on changed."""
+        name = resource["metadata"]["name"]
+        before = self._nodes.get(name)
+        if deleted:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = _narrow_node(resource)
+        changed = before != self._nodes.get(name)
+        if changed:
+            self._snapshot = None
+        return changed
+
+    def see_pod(self, resource: Json, deleted: bool = False) -> tuple[PodView | None, PodView | None]:
+        """Take in a pod; the view before and after. Pods that hold no GPU and belong to no MPIJob are not kept."""
+        view = pod_view(resource)
+        key = Key(view.namespace, view.name)
+        before = self._pods.get(key)
+        if self._older("pod", key, resource):
+            return before, before
+        after = None if deleted or not (view.gpus or view.job_name or view.bound) else view
+        self._put_pod(key, before, after)
+        return before, after
+
+    def replace(self, kind: str, resources: Iterable[Json]) -> None:
+        """Make a full listing of one kind the truth: what is not in it is gone."""
+        if kind == "node":
+            self._nodes = {item["metadata"]["name"]: _narrow_node(item) for item in resources}
+            self._snapshot = None
+        elif kind == "policy":
+            self.policies = {item["metadata"]["name"]: _narrow(item) for item in resources}
+        elif kind == "pod":
+            listed = {Key(view.namespace, view.name): view for view in map(pod_view, resources)}
+            for key in self._pods.keys() - listed.keys():
+                self._put_pod(key, self._pods[key], None)
+            for key, view in listed.items():
+                self._put_pod(key, self._pods.get(key), view if view.gpus or view.job_name or view.bound else None)
+        else:
+            store: dict[Key, Any] = self.jobs if kind == "job" else self.mpijobs
+            see = self.see_job if kind == "job" else self.see_mpijob
+            kept = {_key(item) for item in resources if see(item) or True}
+            for key in store.keys() - kept:
+                del store[key]
+
+    def pods_of(self, key: Key, uid: str) -> tuple[PodView, ...]:
+        """Pods of one MPIJob, launcher first, then by rank; pods of an earlier MPIJob of that name are left out."""
+        pods = (self._pods[pod] for pod in self._pods_of.get(key, ()))
+        return tuple(sorted((pod for pod in pods if _belongs(pod, uid)), key=lambda pod: (pod.role, pod.rank or 0, pod.name)))
+
+    def gpu_holders(self) -> Iterable[PodView]:
+        """Pods that hold GPUs."""
+        return (pod for pod in self._pods.values() if pod.gpus)
+
+    def snapshot(self, policy: PolicySpec, now: float) -> ClusterSnapshot:
+        """The cluster now; the same object as long as neither nodes, pods nor metrics changed."""
+        basis = (self.reading.taken_at, policy)
+        if self._snapshot is None or self._snapshot[0] != basis:
+            built = build_snapshot(self._nodes.values(), self._pods.values(), self.reading, policy, now)
+            self._snapshot = (basis, built)
+        return self._snapshot[1]
+
+    def free_gpus(self, snapshot: ClusterSnapshot, asking: Key) -> dict[str, int]:
+        """Free GPUs of the nodes on which plans of other jobs hold some that no bound pod shows yet."""
+        held: dict[str, int] = {}
+        for key, plan in self._standing_plans():
+            if key == asking:
+                continue
+            view = self.mpijobs.get(key)
+            bound = {pod.rank for pod in self.pods_of(key, view.uid) if pod.bound and pod.role == "worker"} if view else set()
+            for worker in plan.workers:
+                if worker.rank not in bound:
+                    held[worker.node] = held.get(worker.node, 0) + worker.gpus
+        return {node.name: max(0, node.free_gpus - held[node.name]) for node in snapshot.nodes if node.name in held}
+
+    def plan_in_force(self, key: Key) -> Plan | None:
+        """The plan recorded for a job: in its status, else on its MPIJob."""
+        record = self.jobs.get(key)
+        view = self.mpijobs.get(key)
+        return (record.plan if record else None) or (view.plan if view else None)
+
+    def waiting_jobs(self) -> Iterable[Key]:
+        """Jobs whose ranks are not all bound: more room may help them, a lost node concerns them."""
+        for key in self.jobs:
+            view = self.mpijobs.get(key)
+            if view is None or not (view.is_true("Succeeded") or view.is_true("Failed")):
+                bound = sum(1 for pod in self.pods_of(key, view.uid) if pod.bound and pod.role == "worker") if view else 0
+                if view is None or bound < view.workers:
+                    yield key
+
+    def unreachable_nodes(self, taints: frozenset[str]) -> tuple[str, ...]:
+        """Nodes with one of these taints."""
+        return tuple(
+            sorted(
+                name
+                for name, node in self._nodes.items()
+                if any(taint.get("key") in taints for taint in (node.get("spec") or {}).get("taints") or [])
+            )
+        )
+
+    def hostname(self, node: str) -> str:
+        """The node's kubernetes.io/hostname label, which may differ from its name."""
+        labels = ((self._nodes.get(node) or {}).get("metadata") or {}).get("labels") or {}
+        return str(labels.get("kubernetes.io/hostname", node))
+
+    def _standing_plans(self) -> Iterable[tuple[Key, Plan]]:
+        """Plans whose GPUs are spoken for: of unfinished, unsuspended, gated MPIJobs, and of passes under way."""
+        for key, view in self.mpijobs.items():
+            over = view.is_true("Succeeded") or view.is_true("Failed")
+            if key not in self.assumed and view.gated and not view.suspended and not over:
+                plan = self.plan_in_force(key)
+                if plan is not None:
+                    yield key, plan
+        yield from self.assumed.items()
+
+    def _see(self, kind: str, store: dict[Key, Any], resource: Json, view: object, deleted: bool) -> bool:
+        key = _key(resource)
+        if self._older(kind, key, resource):
+            return False
+        if deleted:
+            store.pop(key, None)
+        else:
+            store[key] = view
+        return True
+
+    def _older(self, kind: str, key: Key, resource: Json) -> bool:
+        """Whether a newer version is known already: watch events may trail the operator's own writes.
+
+        Resource versions of one resource are ordered numbers (kubernetes/enhancements#5504).
+        """
+        version = int(resource["metadata"].get("resourceVersion") or 0)
+        if version < self._versions.get((kind, key), 0):
+            return True
+        self._versions[(kind, key)] = version
+        return False
+
+    def _put_pod(self, key: Key, before: PodView | None, after: PodView | None) -> None:
+        if before is not None and before.job_name:
+            self._pods_of.get(Key(before.namespace, before.job_name), set()).discard(key)
+        if after is None:
+            self._pods.pop(key, None)
+            self._versions.pop(("pod", key), None)
+        else:
+            self._pods[key] = after
+            if after.job_name:
+                self._pods_of.setdefault(Key(after.namespace, after.job_name), set()).add(key)
+        if _claim(before) != _claim(after):
+            self._snapshot = None
+
+
+def _claim(pod: PodView | None) -> tuple[str, int, float, int] | None:
+    """What a pod takes from its node; None when nothing."""
+    return (pod.node, pod.gpus, pod.cpu_cores, pod.memory_bytes) if pod is not None and pod.holds_resources else None
+
+
+def _belongs(pod: PodView, mpijob_uid: str) -> bool:
+    """Workers are controlled by the MPIJob; the launcher by its Job, whose uid differs: there the label decides."""
+    return pod.owner_uid == mpijob_uid or pod.owner_kind == "Job"
+
+
+def _key(resource: Mapping[str, Any]) -> Key:
+    return Key(resource["metadata"]["namespace"], resource["metadata"]["name"])
+
+
+def _record(resource: Json) -> JobRecord:
+    status = read_status(resource.get("status") or {})
+    return JobRecord(_narrow(resource), status, to_plan(status.plan) if status.plan else None)
+
+
+def _narrow(resource: Json) -> Json:
+    """The resource without managedFields, which are most of its bytes."""
+    metadata = {name: value for name, value in resource["metadata"].items() if name != "managedFields"}
+    return {**resource, "metadata": metadata}
+
+
+def _narrow_node(resource: Json) -> Json:
+    """What plans depend on; heartbeats and images are left out, so that they count as no change."""
+    metadata = resource["metadata"]
+    status = resource.get("status") or {}
+    return {
+        "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}},
+        "spec": {name: value for name, value in (resource.get("spec") or {}).items() if name in ("taints", "unschedulable")},
+        "status": {
+            "allocatable": {
+                name: value for name, value in (status.get("allocatable") or {}).items() if name in ("cpu", "memory") or "/" in name
+            },
+            "conditions": [
+                {"type": "Ready", "status": condition.get("status")}
+                for condition in status.get("conditions") or []
+                if condition.get("type") == "Ready"
+            ],
+        },
+    }
