@@ -51,7 +51,9 @@ def access_from(kubeconfig: Path) -> Access:
     cluster = _named(config, "clusters", context["cluster"])["cluster"]
     user = _named(config, "users", context["user"])["user"]
     if "exec" in user or "auth-provider" in user:
-        raise ApiError(0, f"{kubeconfig}: users.{context['user']} uses a credential plugin: write a kubeconfig with a token or a certificate")
+        raise ApiError(
+            0, f"{kubeconfig}: users.{context['user']} uses a credential plugin: write a kubeconfig with a token or a certificate"
+        )
     address = urlsplit(cluster["server"])
     token = user.get("token") or (Path(user["tokenFile"]).read_text().strip() if "tokenFile" in user else "")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -135,9 +137,11 @@ class Api:
             if error.code != 404:
                 raise
 
-    def request(self, method: str, path: str, body: Object | list[Object] | None = None, content_type: str = "application/json") -> Object:
+    def request(
+        self, method: str, path: str, body: Object | list[Object] | bytes | None = None, content_type: str = "application/json"
+    ) -> Object:
         """The decoded answer; raises ApiError. A kept connection that the server closed meanwhile is opened again once."""
-        data = None if body is None else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = self._headers if data is None else {**self._headers, "Content-Type": content_type}
         for attempt in (1, 2):
             kept = getattr(self._local, "connection", None)

@@ -1,0 +1,298 @@
+"""One cluster in one directory: up, down, status, and what tests do with it.
+
+The directory holds everything: cluster.json (what was asked for and where things listen), kubeconfig, pki/, logs/, run/, audit.log,
+topology.json, the data of etcd and Prometheus. A lock on the directory itself lets one `up` or `down` work on it at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from e2e.cluster import components, nodes, prometheus, providers
+from e2e.cluster.api import Api, ApiError, access_from
+from e2e.cluster.binaries import ensure_all
+from e2e.cluster.control_plane import audit_path, kubeconfig_path, wait_until
+from e2e.cluster.ports import LOOPBACK, free_ports
+from e2e.cluster.processes import ProcessTable
+from e2e.cluster.topology import Topology, measured_pairs
+
+DEFAULT_DIRECTORY: Final = Path(__file__).resolve().parents[2] / ".cluster" / "default"
+_STATE_FILE: Final = "cluster.json"
+_CONTROL_SECONDS: Final = 5.0
+_FIRST_SCRAPE_SECONDS: Final = 30.0
+_LINES_PER_GPU: Final = 7
+_LINES_PER_LINK: Final = 2
+
+
+class ClusterError(Exception):
+    """The command cannot be done; the message says what to do instead."""
+
+
+class State(msgspec.Struct, frozen=True):
+    """What cluster.json holds."""
+
+    provider: str
+    parts: str
+    """all or control-plane."""
+    topology_digest: str
+    ready: bool = False
+    exporter_port: int = 0
+    prometheus_port: int = 0
+    nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster."""
+
+    directory: Path
+    state: State
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return kubeconfig_path(self.directory, "admin")
+
+    @property
+    def audit_log(self) -> Path:
+        """One JSON object a line; only the local provider writes it."""
+        return audit_path(self.directory)
+
+    @property
+    def exporter_url(self) -> str:
+        """Base address of the exporter."""
+        return f"http://{LOOPBACK}:{self.state.exporter_port}"
+
+    @property
+    def prometheus_url(self) -> str:
+        """Base address of Prometheus."""
+        return f"http://{LOOPBACK}:{self.state.prometheus_port}"
+
+    @property
+    def processes(self) -> ProcessTable:
+        """Everything that runs for this cluster."""
+        return ProcessTable(self.directory)
+
+    def api(self, agent: str = "hyperscale-e2e") -> Api:
+        """A client as administrator."""
+        return Api(access_from(self.kubeconfig), agent)
+
+    def set_load(self, node: str, utilization_percent: float) -> None:
+        """Somebody else's work on every GPU of a node."""
+        self._control("POST", "/load", {"node": node, "utilization": utilization_percent})
+
+    def slow_link(self, source: str, destination: str, factor: float) -> None:
+        """Make both directions of a link `factor` times slower."""
+        self._control("POST", "/links", {"source": source, "destination": destination, "factor": factor, "bothWays": True})
+
+    def set_fault(self, node: str, **fault: Any) -> None:
+        """A fault in a node's figures: fault="nan"|"infinite"|"negative"|"absent" with metric=, or xid=."""
+        self._control("POST", "/faults", {"node": node, **fault})
+
+    def reset_exporter(self) -> None:
+        """Take back all wishes."""
+        self._control("DELETE", "/", None)
+
+    def _control(self, method: str, path: str, body: dict[str, Any] | None) -> None:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.exporter_url + path, data, method=method)  # noqa: S310 (a loopback address of ours)
+        try:
+            with urllib.request.urlopen(request, timeout=_CONTROL_SECONDS):  # noqa: S310
+                return
+        except urllib.error.HTTPError as error:
+            with error:
+                raise ClusterError(f"{method} {path}: {error.read().decode(errors='replace')}") from error
+
+    def stop_prometheus(self) -> None:
+        """End Prometheus; its data stays."""
+        self.processes.stop(prometheus.NAME)
+
+    def start_prometheus(self) -> None:
+        """Start it again on the same port and wait for figures."""
+        if self.processes.identity(prometheus.NAME) is None:
+            prometheus.start(self.directory, self.state.prometheus_port)
+        self.wait_scraped()
+
+    def wait_scraped(self) -> None:
+        """Until Prometheus has the exporter's figures."""
+        seconds = _FIRST_SCRAPE_SECONDS + 2 * prometheus.scrape_seconds(_lines(self.state.nodes))
+        wait_until(lambda: prometheus.has_scraped(self.prometheus_url), seconds, "Prometheus has no figures of the exporter")
+
+    def faults(self) -> list[str]:
+        """What is wrong with the cluster, one line each; empty when it is healthy."""
+        if not self.state.ready:
+            return ["`up` did not finish"]
+        table = self.processes
+        wrong = [f"{name} is not running" for name in table.names() if table.identity(name) is None and name != "operator"]
+        try:
+            answers = self.api().healthy()
+        except (ApiError, OSError) as error:
+            return [*wrong, str(error)]
+        return wrong if answers else [*wrong, "the API server does not answer /readyz"]
+
+
+def up(directory: Path, provider: str = "auto", parts: str = "all", topology: Topology | None = None) -> Cluster:
+    """A healthy cluster in `directory`: the one that runs there, else a new one. `topology` is needed for parts "all".
+
+    Raises ClusterError when a healthy cluster of another kind runs there; ProviderError, ProcessError, NotReadyError,
+    PrometheusMissingError and BuildError when a part cannot be had.
+    """
+    directory = directory.resolve()
+    digest = _digest(topology) if topology and parts == "all" else ""
+    with _locked(directory):
+        found = _read(directory)
+        if found is not None and not found.faults():
+            if found.state.parts == parts and (not digest or found.state.topology_digest == digest):
+                return found
+            raise ClusterError(f"another kind of cluster runs in {directory}: run `down` first, or name another --directory")
+        if found is not None or any(directory.iterdir()):
+            _clear(directory)
+        state = State(providers.choose(provider, os.environ), parts, digest, nodes=len(topology.nodes) if topology else 0)
+        _write(directory, state)
+        return _start(directory, state, topology if parts == "all" else None)
+
+
+def down(directory: Path) -> bool:
+    """End everything that runs for the directory and remove it; False when there is nothing. Raises ClusterError for a foreign directory."""
+    directory = directory.resolve()
+    if not directory.is_dir():
+        ProcessTable(directory).stop_all()
+        return False
+    with _locked(directory):
+        _clear(directory)
+        shutil.rmtree(directory)
+    if directory.parent.name == ".cluster":
+        with contextlib.suppress(OSError):
+            directory.parent.rmdir()
+    return True
+
+
+def find(directory: Path) -> Cluster | None:
+    """The cluster recorded in a directory, healthy or not."""
+    return _read(directory.resolve())
+
+
+def say(message: str) -> None:
+    """One line of progress on stderr."""
+    print(f"{time.strftime('%H:%M:%S')} {message}", file=sys.stderr, flush=True)
+
+
+def _start(directory: Path, state: State, topology: Topology | None) -> Cluster:
+    binaries = ensure_all()
+    if topology is not None:
+        prometheus.executable()
+        exporter_port, prometheus_port = free_ports(2)
+        state = msgspec.structs.replace(state, exporter_port=exporter_port, prometheus_port=prometheus_port)
+        _write(directory, state)
+    say(f"starting the control plane ({state.provider})")
+    provided = providers.start(state.provider, directory, binaries, controllers=topology is not None)
+    if topology is not None:
+        _start_components(Cluster(directory, state), provided, binaries, topology)
+    state = msgspec.structs.replace(state, ready=True)
+    _write(directory, state)
+    return Cluster(directory, state)
+
+
+def _start_components(cluster: Cluster, provided: providers.Provided, binaries: dict[str, Path], topology: Topology) -> None:
+    directory, table, api = cluster.directory, cluster.processes, cluster.api()
+    say(f"starting {len(topology.nodes)} nodes, the MPI Operator, the exporter and Prometheus")
+    topology_file = directory / "topology.json"
+    topology_file.write_bytes(msgspec.json.encode(topology))
+    components.start_exporter(table, topology_file, provided.component_kubeconfig("exporter"), cluster.state.exporter_port)
+    components.start_kwok(table, binaries["kwok"], provided.component_kubeconfig("kwok"))
+    components.install_mpi_operator(api, binaries)
+    (health_port,) = free_ports(1)
+    components.start_mpi_operator(table, binaries["mpi-operator"], provided.component_kubeconfig("mpi-operator"), health_port)
+    lines = sum(map(topology.gpus_of, topology.nodes)) * _LINES_PER_GPU + len(measured_pairs(topology)) * _LINES_PER_LINK
+    prometheus.write_configuration(directory, cluster.state.exporter_port, prometheus.scrape_seconds(lines))
+    prometheus.start(directory, cluster.state.prometheus_port)
+    nodes.create(api, topology)
+    components.wait_http(table, "exporter", cluster.exporter_url + "/healthz")
+    nodes.wait_ready(api, len(topology.nodes))
+    components.wait_mpi_operator(table, api)
+    cluster.wait_scraped()
+
+
+def _lines(node_count: int) -> int:
+    """A rough count of exposition lines, for patience only."""
+    return node_count * 8 * _LINES_PER_GPU
+
+
+def _clear(directory: Path) -> None:
+    """End the processes of a directory and empty it; refuses a directory that is not ours."""
+    found = _read(directory)
+    foreign = found is None and any(directory.iterdir()) and not (directory / "run").is_dir()
+    if foreign:
+        raise ClusterError(f"{directory} holds other files: name an empty or new --directory")
+    table = ProcessTable(directory)
+    for name in ("operator", prometheus.NAME, "exporter"):
+        table.stop(name)
+    if found is not None and found.state.provider == "existing":
+        with contextlib.suppress(ApiError, OSError):
+            nodes.remove(found.api())
+    table.stop_all()
+    if found is not None:
+        providers.stop(found.state.provider, directory)
+    for entry in directory.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _digest(topology: Topology) -> str:
+    return hashlib.sha256(msgspec.json.encode(topology, order="deterministic")).hexdigest()[:16]
+
+
+def _read(directory: Path) -> Cluster | None:
+    try:
+        return Cluster(directory, msgspec.json.decode((directory / _STATE_FILE).read_bytes(), type=State))
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _write(directory: Path, state: State) -> None:
+    unfinished = directory / f".{_STATE_FILE}"
+    unfinished.write_bytes(msgspec.json.encode(state))
+    unfinished.rename(directory / _STATE_FILE)
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the directory for one command; makes it. The lock is on the directory itself, so nothing is left beside it."""
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(directory, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            same = os.stat(directory).st_ino == os.fstat(handle).st_ino
+        except FileNotFoundError:
+            same = False
+        if same:
+            break
+        os.close(handle)  # the holder before us was `down` and removed it
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def interrupted_cleanly() -> None:
+    """Let SIGTERM end `up` like Ctrl-C, so that it can say how to clean up."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
