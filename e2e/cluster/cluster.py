@@ -101,7 +101,7 @@ class Cluster:
         """Make both directions of a link `factor` times slower."""
         self._control("POST", "/links", {"source": source, "destination": destination, "factor": factor, "bothWays": True})
 
-    def set_fault(self, node: str, **fault: Any) -> None:
+    def set_fault(self, node: str, **fault: str | int) -> None:
         """A fault in a node's figures: fault="nan"|"infinite"|"negative"|"absent" with metric=, or xid=."""
         self._control("POST", "/faults", {"node": node, **fault})
 
@@ -169,7 +169,7 @@ def up(directory: Path, provider: str = "auto", parts: str = "all", topology: To
 
 
 def down(directory: Path) -> bool:
-    """End everything that runs for the directory and remove it; False when there is nothing. Raises ClusterError for a foreign directory."""
+    """End everything that runs for the directory and remove it; False when there is none. Raises ClusterError for a foreign directory."""
     directory = directory.resolve()
     if not directory.is_dir():
         ProcessTable(directory).stop_all()
@@ -196,10 +196,7 @@ def say(message: str) -> None:
 def _start(directory: Path, state: State, topology: Topology | None) -> Cluster:
     binaries = ensure_all()
     if topology is not None:
-        prometheus.executable()
-        exporter_port, prometheus_port = free_ports(2)
-        state = msgspec.structs.replace(state, exporter_port=exporter_port, prometheus_port=prometheus_port)
-        _write(directory, state)
+        state = _start_prometheus(directory, state, topology)
     say(f"starting the control plane ({state.provider})")
     provided = providers.start(state.provider, directory, binaries, controllers=topology is not None)
     if topology is not None:
@@ -207,6 +204,18 @@ def _start(directory: Path, state: State, topology: Topology | None) -> Cluster:
     state = msgspec.structs.replace(state, ready=True)
     _write(directory, state)
     return Cluster(directory, state)
+
+
+def _start_prometheus(directory: Path, state: State, topology: Topology) -> State:
+    """First of all, because it takes its targets up only five seconds after its start."""
+    prometheus.executable()
+    exporter_port, prometheus_port = free_ports(2)
+    state = msgspec.structs.replace(state, exporter_port=exporter_port, prometheus_port=prometheus_port)
+    _write(directory, state)
+    lines = sum(map(topology.gpus_of, topology.nodes)) * _LINES_PER_GPU + len(measured_pairs(topology)) * _LINES_PER_LINK
+    prometheus.write_configuration(directory, exporter_port, prometheus.scrape_seconds(lines))
+    prometheus.start(directory, prometheus_port)
+    return state
 
 
 def _start_components(cluster: Cluster, provided: providers.Provided, binaries: dict[str, Path], topology: Topology) -> None:
@@ -219,9 +228,6 @@ def _start_components(cluster: Cluster, provided: providers.Provided, binaries: 
     components.install_mpi_operator(api, binaries)
     (health_port,) = free_ports(1)
     components.start_mpi_operator(table, binaries["mpi-operator"], provided.component_kubeconfig("mpi-operator"), health_port)
-    lines = sum(map(topology.gpus_of, topology.nodes)) * _LINES_PER_GPU + len(measured_pairs(topology)) * _LINES_PER_LINK
-    prometheus.write_configuration(directory, cluster.state.exporter_port, prometheus.scrape_seconds(lines))
-    prometheus.start(directory, cluster.state.prometheus_port)
     nodes.create(api, topology)
     components.wait_http(table, "exporter", cluster.exporter_url + "/healthz")
     nodes.wait_ready(api, len(topology.nodes))

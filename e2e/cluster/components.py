@@ -24,11 +24,12 @@ _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
 def start_kwok(table: ProcessTable, binary: Path, kubeconfig: Path) -> None:
-    """kwok for the nodes that carry its annotation; it renews their Leases, else they go NotReady every minute."""
+    """Run kwok for the nodes that carry its annotation; it renews their Leases, else they go NotReady every minute."""
     # fmt: off
     table.start("kwok", [
         str(binary), "--kubeconfig", str(kubeconfig), "--config", str(STAGES_FILE), "--manage-all-nodes=false",
-        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--node-lease-duration-seconds=40", "--cidr=10.244.0.0/14", "-v=WARN",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--node-lease-duration-seconds=40", "--cidr=10.244.0.0/14",
+        "-v=WARN",
     ], {"HOME": str(kubeconfig.parent)})
     # fmt: on
 

@@ -1,4 +1,4 @@
-"""Certificates and kubeconfigs of one cluster, made with the openssl command: P-256 keys, valid for ten years, readable by the owner only."""
+"""Certificates and kubeconfigs of one cluster, made with openssl: P-256 keys, valid for ten years, readable by the owner only."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class Pki:
         extensions.write_text(f"basicConstraints=CA:FALSE\n{extension}\n")
         _openssl("req", "-new", "-key", self._path(f"{stem}.key"), "-out", str(request), "-subj", subject_name)
         # fmt: off
-        _openssl("x509", "-req", "-in", str(request), "-CA", str(self.authority), "-CAkey", self._path("ca.key"), "-set_serial", str(serial),
-                 "-days", DAYS_VALID, "-out", self._path(f"{stem}.crt"), "-extfile", str(extensions))
+        _openssl("x509", "-req", "-in", str(request), "-CA", str(self.authority), "-CAkey", self._path("ca.key"),
+                 "-set_serial", str(serial), "-days", DAYS_VALID, "-out", self._path(f"{stem}.crt"), "-extfile", str(extensions))
         # fmt: on
         extensions.unlink()
         request.unlink()

@@ -204,7 +204,7 @@ def _sparse_pairs(topology: Topology) -> Iterator[tuple[str, str]]:
 
 
 def generate(size: int, seed: int = 0) -> Topology:
-    """A topology of `size` nodes (1..5000): regions on a ring, up to three zones each, racks of eight of one product. Same arguments, same result."""
+    """`size` nodes (1..5000): regions on a ring, up to three zones each, racks of eight of one product. Same arguments, same result."""
     if not 1 <= size <= MAX_GENERATED_NODES:
         raise TopologyError(f"--size: {size} is not between 1 and {MAX_GENERATED_NODES}")
     source = random.Random(seed)  # noqa: S311 (a picture of a cluster, not a secret)
