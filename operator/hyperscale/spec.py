@@ -122,17 +122,21 @@ class _Plain:
             limit = f"more than {MAX_VALUES} values" if depth <= MAX_DEPTH else f"more than {MAX_DEPTH} levels of nesting"
             raise SpecError(path.split("[")[0][:120], f"{limit}; write a smaller spec")
         if isinstance(value, Mapping):
-            return {
-                self._text(key, path, free_form): self.copy(
-                    entry, f"{path}.{wording.clean(str(key))}", depth + 1, free_form or key in _FREE_FORM
-                )
-                for key, entry in value.items()
-            }
+            return self._object(value, path, depth, free_form)
         if isinstance(value, (list, tuple)):
             return [self.copy(entry, f"{path}[{index}]", depth + 1, free_form) for index, entry in enumerate(value)]
         if isinstance(value, str):
             return self._text(value, path, free_form)
         return _number(value, path)
+
+    def _object(self, value: Mapping[Any, object], path: str, depth: int, free_form: bool) -> dict[str, object]:
+        """Entries of an object; a null outside free-form parts is an absent field, as the API server reads it."""
+        made: dict[str, object] = {}
+        for key, entry in value.items():
+            name = self._text(key, path, free_form)
+            if entry is not None or free_form:
+                made[name] = self.copy(entry, f"{path}.{wording.clean(name)}", depth + 1, free_form or name in _FREE_FORM)
+        return made
 
     def _text(self, value: object, path: str, free_form: bool) -> str:
         if not isinstance(value, str):

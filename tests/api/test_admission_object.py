@@ -1,0 +1,263 @@
+"""What the API server makes of a whole job: defaults, sizes, what may change, and how it is shown."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.api import Api, ApiError, Object
+from e2e.cluster.control_plane import ControlPlane
+from hyperscale.crd import REPOSITORY
+from hyperscale.spec import SpecError, parse_job
+from tests.corpus.jobs import STORED, job
+
+JOBS = "/apis/hyperscale.dev/v1alpha1/namespaces/default/gnntrainingjobs"
+STRICT = f"{JOBS}?fieldValidation=Strict"
+STARTED = {"mpiJobRef": {"name": "any", "uid": "3b1f0f2e"}, "phase": "Running"}
+
+
+def kubectl(binaries: dict[str, Path], plane: ControlPlane, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """kubectl as the administrator, with `text` on its standard input."""
+    command = [str(binaries["kubectl"]), f"--kubeconfig={plane.kubeconfig}", *arguments]
+    return subprocess.run(command, input=text, text=True, capture_output=True, check=False, timeout=60)
+
+
+def started(api: Api, name: str, changes: dict[str, object] | None = None) -> str:
+    """Path of a new job whose MPIJob exists."""
+    api.create(STRICT, job({"metadata.name": name, **(changes or {})}))
+    api.patch(f"{JOBS}/{name}/status", {"status": STARTED})
+    return f"{JOBS}/{name}"
+
+
+def test_every_default_is_filled_in(api: Api) -> None:
+    spec = api.create(f"{STRICT}&dryRun=All", job())["spec"]
+    assert spec == {
+        "model": {"architecture": "GCN", "layers": 2, "hiddenSize": 256, "heads": 1, "fanouts": [], "epochs": 100},
+        "dataset": {"source": {"builtin": {"name": "Cora"}}, "format": "DGL"},
+        "workers": {"min": 2, "max": 4, "gpusPerWorker": 1, "gpuProducts": []},
+        "partitioning": {"method": "Auto", "count": "Auto", "balance": "Capacity"},
+        "allreduce": {"schedule": "Auto", "compression": "None"},
+        "placement": {"mode": "Strict", "nodeSelector": {}, "topology": {}},
+        "planner": "Auto",
+        "approval": "Automatic",
+        "planOnly": False,
+        "recovery": {"maxReplans": 3, "replaceLostWorkers": True},
+        "runPolicy": {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 2},
+        "launcher": {"template": {}},
+        "worker": {"template": {}},
+    }
+
+
+def largest_job() -> Object:
+    """Every list and text as long as the schema allows, as far as 64 KiB go."""
+    return job(
+        {
+            "metadata.name": "a" * 50,
+            "spec.model": {"architecture": "GraphSAGE", "layers": 64, "fanouts": [10000] * 64, "batchSize": 10**8, "script": "s" * 1024},
+            "spec.dataset": {**STORED, "path": "p" * 1024, "vertices": 10**12, "edges": 10**12},
+            "spec.workers": {"min": 1, "max": 1000, "gpuProducts": [f"{index:063}" for index in range(32)], "gpuMemory": "9" * 30 + "Pi"},
+            "spec.partitioning.count": 997,
+            "spec.placement.nodeSelector": {f"{'d' * 250}.{index}/{'k' * 60}": "v" * 63 for index in range(32)},
+            "spec.worker.template": {"spec": {"containers": [{"name": "worker", "env": [{"name": "LONG", "value": "x" * 45_000}]}]}},
+        }
+    )
+
+
+def test_the_largest_legal_job_is_admitted_within_a_second_and_parsed(api: Api) -> None:
+    resource = largest_job()
+    began = time.perf_counter()
+    stored = api.create(STRICT, resource)
+    assert time.perf_counter() - began < 1.0
+    assert parse_job(stored).partitioning.count == 997
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model", {"architecture": "GAT"}),
+        ("dataset", {"source": {"builtin": {"name": "PubMed"}}}),
+        ("workers", {"max": 3}),
+        ("partitioning", {"count": 4}),
+        ("allreduce", {"compression": "FP16"}),
+        ("placement", {"nodeSelector": {"zone": "a"}}),
+        ("planner", "Heuristic"),
+        ("launcher", {"template": {"metadata": {"labels": {"team": "b"}}}}),
+        ("worker", {"template": {"metadata": {"labels": {"team": "b"}}}}),
+        ("checkpoint", {"volumeClaimName": "other"}),
+        ("checkpoint", None),
+        ("policyRef", {"name": "other"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_decides_placement_is_fixed_once_the_mpijob_exists(
+    api: Api, field: str, value: object, request: pytest.FixtureRequest
+) -> None:
+    template = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [{"name": "worker"}]}}
+    name = f"fixed-{abs(hash(request.node.name)) % 10**8}"
+    path = started(
+        api, name, {"spec.worker.template": template, "spec.launcher.template": template, "spec.checkpoint.volumeClaimName": "shared"}
+    )
+    with pytest.raises(ApiError) as refused:
+        api.patch(path, {"spec": {field: value}})
+    assert f"spec.{field}: Forbidden: {field} cannot change once the MPIJob exists" in str(refused.value)
+
+
+def test_everything_may_change_before_the_mpijob_exists(api: Api) -> None:
+    api.create(STRICT, job({"metadata.name": "still-open"}))
+    changed = api.patch(
+        f"{JOBS}/still-open", {"spec": {"workers": {"max": 8}, "worker": {"template": {"metadata": {"labels": {"a": "b"}}}}}}
+    )
+    assert changed["spec"]["workers"]["max"] == 8
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"runPolicy": {"suspend": True}}, {"approval": "Manual"}, {"recovery": {"maxReplans": 9}}, {"planOnly": True}],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_steers_a_running_job_may_change(api: Api, change: Object) -> None:
+    path = started(api, f"steered-{next(iter(change)).lower()}")
+    assert api.patch(path, {"spec": change})["spec"].items() >= {}.items()
+
+
+def test_reordered_template_keys_are_no_change(api: Api) -> None:
+    template = {"metadata": {"labels": {"a": "1", "b": "2"}}, "spec": {"containers": [{"name": "worker", "image": "x"}]}}
+    path = started(api, "reordered", {"spec.worker.template": template})
+    current = api.get(path)
+    body = copy.deepcopy(current)
+    body["spec"]["worker"]["template"] = {
+        "spec": {"containers": [{"image": "x", "name": "worker"}]},
+        "metadata": {"labels": {"b": "2", "a": "1"}},
+    }
+    assert api.request("PUT", path, body)["metadata"]["generation"] == current["metadata"]["generation"]
+
+
+def test_status_is_written_through_its_subresource_only(api: Api) -> None:
+    api.create(STRICT, job({"metadata.name": "no-status", "status": {"phase": "Running"}}))
+    assert "status" not in api.get(f"{JOBS}/no-status")
+
+
+def test_unknown_status_fields_are_pruned_and_conditions_merge_by_type(api: Api) -> None:
+    path = started(api, "conditions")
+    for kind in ("Planned", "Running"):
+        condition = {"type": kind, "status": "True", "reason": "Tested"}
+        body = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "GNNTrainingJob", "status": {"conditions": [condition]}}
+        api.request("PATCH", f"{path}/status?fieldManager={kind}&force=true", body, "application/apply-patch+yaml")
+    api.patch(f"{path}/status", {"status": {"invented": 1}})
+    status = api.get(path)["status"]
+    assert sorted(condition["type"] for condition in status["conditions"]) == ["Planned", "Running"]
+    assert "invented" not in status
+
+
+def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
+    api: Api, binaries: dict[str, Path], plane: ControlPlane
+) -> None:
+    path = started(api, "shown")
+    status = {
+        "phase": "Running",
+        "reason": "AllPlaced",
+        "queue": "team-a",
+        "ready": "3/4",
+        "workers": {"planned": 4, "placed": 4, "ready": 3},
+        "plan": {
+            "id": "0123456789abcdef",
+            "planner": "Heuristic",
+            "partitions": 4,
+            "workers": [],
+            "predicted": {"epochSeconds": 1.5, "communicationSeconds": 0.5},
+            "objective": 1.55,
+        },
+    }
+    api.patch(f"{path}/status", {"status": status})
+    narrow = kubectl(binaries, plane, "get", "gnntj", "shown").stdout.splitlines()
+    assert narrow[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "PLANNER", "AGE"]
+    assert narrow[1].split()[:6] == ["shown", "Running", "4", "4", "3/4", "Heuristic"]
+    wide = kubectl(binaries, plane, "get", "gnntj", "shown", "-o", "wide").stdout.splitlines()
+    assert wide[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "PLANNER", "QUEUE", "REASON", "AGE"]
+    assert wide[1].split()[6:8] == ["team-a", "AllPlaced"]
+    assert "gnntrainingjob.hyperscale.dev/shown" in kubectl(binaries, plane, "get", "gnn", "-o", "name").stdout
+
+
+def test_a_generated_name_that_fits_is_admitted(api: Api) -> None:
+    resource = job({"metadata": {"generateName": "a" * 45, "namespace": "default"}})
+    assert len(api.create(STRICT, resource)["metadata"]["name"]) == 50
+    assert parse_job(resource).workers.max == 4
+
+
+def nested(levels: int) -> Object:
+    made: Object = {}
+    for _ in range(levels):
+        made = {"a": made}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "words"),
+    [
+        ({"spec": {"long": "x" * 1_400_000}}, "spec", "larger than 65535 bytes"),
+        ({"spec": [0] * 70_000}, "spec.worker.template.spec", "more than 65536 values"),
+        (nested(900), "spec.worker.template.a.a.a", "more than 64 levels of nesting"),
+    ],
+    ids=["1.4 MB", "70,000 values", "900 levels"],
+)
+def test_a_template_that_no_schema_can_bound_is_refused_by_the_parser(api: Api, template: Object, path: str, words: str) -> None:
+    resource = job()
+    resource["spec"]["worker"] = {"template": template}
+    stored = api.create(f"{STRICT}&dryRun=All", resource)
+    with pytest.raises(SpecError) as refused:
+        parse_job(stored)
+    assert refused.value.path.startswith(path)
+    assert words in refused.value.message
+
+
+def test_a_job_of_four_megabytes_is_refused_by_the_server(api: Api) -> None:
+    resource = job({"spec.worker.template": {"spec": {"long": "x" * 4_000_000}}})
+    with pytest.raises(ApiError) as refused:
+        api.create(STRICT, resource)
+    assert refused.value.code == 413
+
+
+GOOD_YAML = """
+apiVersion: hyperscale.dev/v1alpha1
+kind: GNNTrainingJob
+metadata: {name: odd}
+spec:
+  model: {architecture: GCN}
+  dataset: {source: {builtin: {name: Cora}}}
+  workers: {min: 1, max: MAX}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (GOOD_YAML.replace("MAX", "0x0"), "spec.workers.max"),
+        (GOOD_YAML.replace("MAX", ".nan"), ""),
+        (GOOD_YAML.replace("MAX", ".inf"), ""),
+        (GOOD_YAML.replace("MAX", "yes"), "spec.workers.max"),
+        (GOOD_YAML.replace("MAX", "2026-01-01"), "spec.workers.max"),
+        (GOOD_YAML.replace("MAX", "!!binary AAAA"), "spec.workers.max"),
+        (GOOD_YAML.replace("MAX", "\x00"), "control characters"),
+        (
+            "".join(f"x{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'lol'}]\n" for i in range(12)) + GOOD_YAML.replace("MAX", "4"),
+            "excessive aliasing",
+        ),
+    ],
+    ids=["hexadecimal zero", "nan", "inf", "yes", "a date", "binary", "a null byte", "alias bomb"],
+)
+def test_odd_yaml_is_refused_by_kubectl_apply(api: Api, binaries: dict[str, Path], plane: ControlPlane, text: str, words: str) -> None:
+    finished = kubectl(binaries, plane, "apply", "-f", "-", text=text)
+    assert finished.returncode != 0
+    assert words in finished.stderr
+    assert "goroutine" not in finished.stderr
+    assert api.find(f"{JOBS}/odd") is None
+
+
+def test_every_crd_is_below_the_size_that_kubectl_apply_can_annotate() -> None:
+    sizes = {path.name: path.stat().st_size for path in (REPOSITORY / "crds").glob("*.yaml")}
+    assert len(sizes) == 3
+    assert max(sizes.values()) < 262_144

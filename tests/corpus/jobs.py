@@ -1,0 +1,302 @@
+"""GNNTrainingJobs that every check must accept, and ones that every check must refuse, for the API server and spec.py alike."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Resource = dict[str, Any]
+
+ABSENT: Final = object()
+"""Given as a value, removes the field."""
+
+
+def job(changes: Mapping[str, object] | None = None) -> Resource:
+    """A small good job with fields replaced; a key is a dotted path from the root."""
+    made: Resource = {
+        "apiVersion": "hyperscale.dev/v1alpha1",
+        "kind": "GNNTrainingJob",
+        "metadata": {"name": "cora", "namespace": "default"},
+        "spec": {
+            "model": {"architecture": "GCN"},
+            "dataset": {"source": {"builtin": {"name": "Cora"}}},
+            "workers": {"min": 2, "max": 4},
+        },
+    }
+    for path, value in (changes or {}).items():
+        *parents, last = path.split(".")
+        holder = made
+        for parent in parents:
+            holder = holder.setdefault(parent, {})
+        if value is ABSENT:
+            holder.pop(last, None)
+        else:
+            holder[last] = copy.deepcopy(value)
+    return made
+
+
+STORED: Final[Resource] = {
+    "source": {"s3": {"bucket": "graphs"}},
+    "path": "arxiv/graph.bin",
+    "vertices": 169343,
+    "edges": 2332486,
+    "featureSize": 128,
+    "classes": 40,
+}
+"""A dataset that is not builtin, complete."""
+
+
+def stored_without(name: str) -> Resource:
+    return {key: value for key, value in STORED.items() if key != name}
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A job that is refused, and what the refusal must say."""
+
+    name: str
+    changes: Mapping[str, object]
+    path: str
+    """Stands in the API server's message and is SpecError.path."""
+    words: str = ""
+    """Stand in both messages; for a rule of the CRD's own (CEL) they are the same."""
+    spec_words: str = ""
+    """Stand in SpecError.message only: the API server has its own wording for types and bounds."""
+    spec_path: str = field(default="")
+    """SpecError.path where the API server names the same field differently."""
+
+
+def _typed() -> tuple[Bad, ...]:
+    """Types, bounds and words of single fields."""
+    return (
+        Bad("worker counts with a fraction", {"spec.workers": {"max": 4.0}}, "spec", spec_words="4.0", spec_path="spec.workers.max"),
+        Bad("no spec", {"spec": ABSENT}, "spec", spec_words="write an object with the fields model"),
+        Bad("no model", {"spec.model": ABSENT}, "spec.model", spec_words="required"),
+        Bad("no architecture", {"spec.model": {}}, "spec.model.architecture", spec_words="one of GCN, GraphSAGE"),
+        Bad("no dataset", {"spec.dataset": ABSENT}, "spec.dataset", spec_words="required"),
+        Bad("no dataset source", {"spec.dataset": {}}, "spec.dataset.source", spec_words="pvc"),
+        Bad("no workers", {"spec.workers": ABSENT}, "spec.workers", spec_words="required"),
+        Bad("no workers.max", {"spec.workers": {"min": 1}}, "spec.workers.max", spec_words="from 1 to 1000"),
+        Bad(
+            "unknown architecture",
+            {"spec.model.architecture": "GraphSage"},
+            "spec.model.architecture",
+            spec_words="did you mean GraphSAGE?",
+        ),
+        Bad("architecture of another case", {"spec.model.architecture": "gcn"}, "spec.model.architecture", spec_words="GCN"),
+        Bad("zero layers", {"spec.model.layers": 0}, "spec.model.layers", spec_words="0 is too small; write a whole number from 1 to 64"),
+        Bad("too many layers", {"spec.model.layers": 65}, "spec.model.layers", spec_words="too large"),
+        Bad("negative hidden size", {"spec.model.hiddenSize": -256}, "spec.model.hiddenSize", spec_words="-256 is too small"),
+        Bad("half an epoch", {"spec.model.epochs": 0.5}, "spec.model.epochs", spec_words="whole number"),
+        Bad("epochs as text", {"spec.model.epochs": "100"}, "spec.model.epochs", spec_words="'100' is not allowed; write a whole number"),
+        Bad("a fanout of zero", {"spec.model.fanouts": [10, 0]}, "spec.model.fanouts[1]", spec_words="0 is too small"),
+        Bad("script above its folder", {"spec.model.script": "../train.py"}, "spec.model.script", spec_words="relative path without .."),
+        Bad("script by absolute path", {"spec.model.script": "/bin/sh"}, "spec.model.script", spec_words="relative path"),
+        Bad("script with an argument", {"spec.model.script": "train.py --x $(id)"}, "spec.model.script", spec_words="relative path"),
+        Bad("dataset path above its volume", {"spec.dataset.path": "a/../../etc"}, "spec.dataset.path", spec_words="without .."),
+        Bad("dataset path with a line break", {"spec.dataset.path": "graph.bin\n"}, "spec.dataset.path", spec_words="control character"),
+        Bad("dataset path of 1025 characters", {"spec.dataset.path": "a" * 1025}, "spec.dataset.path", spec_words="1025 characters"),
+        Bad("unknown builtin graph", {"spec.dataset.source.builtin.name": "cora"}, "spec.dataset.source.builtin.name", spec_words="Cora"),
+        Bad(
+            "endpoint that is no URL",
+            {"spec.dataset": {**STORED, "source": {"s3": {"bucket": "graphs", "endpoint": "file:///etc/passwd"}}}},
+            "spec.dataset.source.s3.endpoint",
+            spec_words="not allowed",
+        ),
+        Bad("more vertices than int64", {"spec.dataset": {**STORED, "vertices": 2**63}}, "spec.dataset.vertices", spec_words="64 bits"),
+        Bad(
+            "zero workers",
+            {"spec.workers": {"max": 0}},
+            "spec.workers.max",
+            spec_words="0 is too small; write a whole number from 1 to 1000",
+        ),
+        Bad("a million workers", {"spec.workers": {"max": 10**6}}, "spec.workers.max", spec_words="too large"),
+        Bad("zero GPUs a worker", {"spec.workers.gpusPerWorker": 0}, "spec.workers.gpusPerWorker", spec_words="from 1 to 16"),
+        Bad("GPU memory without digits", {"spec.workers.gpuMemory": "lots"}, "spec.workers.gpuMemory", spec_words="quantity such as 24Gi"),
+        Bad("GPU memory as number", {"spec.workers.gpuMemory": 24}, "spec.workers.gpuMemory", spec_words="24 is not allowed"),
+        Bad("negative CPU", {"spec.workers.cpu": "-1"}, "spec.workers.cpu", spec_words="quantity"),
+        Bad("GPU product with a space", {"spec.workers.gpuProducts": ["A 100"]}, "spec.workers.gpuProducts[0]", spec_words="label value"),
+        Bad("one product as text", {"spec.workers.gpuProducts": "A100"}, "spec.workers.gpuProducts", spec_words="a list of at most 32"),
+        Bad("33 products", {"spec.workers.gpuProducts": [f"p{i}" for i in range(33)]}, "spec.workers.gpuProducts", spec_words="at most 32"),
+        Bad("unknown partitioner", {"spec.partitioning.method": "Metis"}, "spec.partitioning.method", spec_words="METIS"),
+        Bad("zero partitions", {"spec.partitioning.count": 0}, "spec.partitioning.count", spec_words="whole number from 1 to 1000 or Auto"),
+        Bad("partition count in words", {"spec.partitioning.count": "four"}, "spec.partitioning.count", spec_words="or Auto"),
+        Bad("partition count as text", {"spec.partitioning.count": "4"}, "spec.partitioning.count", spec_words="or Auto"),
+        Bad(
+            "negative weight", {"spec.placement.communicationWeight": -1}, "spec.placement.communicationWeight", spec_words="from 0 to 1000"
+        ),
+        Bad("unknown placement mode", {"spec.placement.mode": "Hard"}, "spec.placement.mode", spec_words="Strict, Preferred, Advisory"),
+        Bad(
+            "selector value that is no text",
+            {"spec.placement.nodeSelector": {"zone": 4}},
+            "spec.placement.nodeSelector.zone",
+            spec_words="4",
+        ),
+        Bad(
+            "selector value with a space",
+            {"spec.placement.nodeSelector": {"zone": "eu west"}},
+            "spec.placement.nodeSelector.zone",
+            spec_words="label value",
+        ),
+        Bad(
+            "selector key with a space",
+            {"spec.placement.nodeSelector": {"my zone": "a"}},
+            "spec.placement.nodeSelector",
+            spec_words="label key",
+            spec_path="spec.placement.nodeSelector.my zone",
+        ),
+        Bad("planner by its technique", {"spec.planner": "GNN"}, "spec.planner", spec_words="one of Auto, Learned, Heuristic, None"),
+        Bad("approval by a truth value", {"spec.approval": True}, "spec.approval", spec_words="true is not allowed"),
+        Bad("planOnly as text", {"spec.planOnly": "yes"}, "spec.planOnly", spec_words="true or false"),
+        Bad(
+            "impatient force delete", {"spec.recovery.forceDeleteAfterSeconds": 1}, "spec.recovery.forceDeleteAfterSeconds", spec_words="30"
+        ),
+        Bad("checkpoint without a claim", {"spec.checkpoint": {}}, "spec.checkpoint.volumeClaimName", spec_words="required"),
+        Bad("claim in capitals", {"spec.checkpoint.volumeClaimName": "Shared"}, "spec.checkpoint.volumeClaimName", spec_words="a-z"),
+        Bad("negative retries", {"spec.runPolicy.backoffLimit": -1}, "spec.runPolicy.backoffLimit", spec_words="from 0 to 100"),
+        Bad(
+            "unknown clean-up", {"spec.runPolicy.cleanPodPolicy": "Never"}, "spec.runPolicy.cleanPodPolicy", spec_words="None, Running, All"
+        ),
+        Bad("template as text", {"spec.worker.template": "pod"}, "spec.worker.template", spec_words="an object"),
+        Bad("policy without a name", {"spec.policyRef": {}}, "spec.policyRef.name", spec_words="required"),
+        Bad("misspelt field", {"spec.workers.maxx": 4}, "spec.workers.maxx", spec_words="did you mean max?"),
+        Bad("field of the wrong case", {"spec.runpolicy": {}}, "spec.runpolicy", spec_words="did you mean runPolicy?"),
+        Bad("field of nothing", {"spec.replicas": 3}, "spec.replicas", spec_words="known are model, dataset"),
+    )
+
+
+def _crossing() -> tuple[Bad, ...]:
+    """Rules between fields: CEL in the CRD, `rules.py` in Python, the same words."""
+    return (
+        Bad(
+            "max below min",
+            {"spec.workers": {"min": 4, "max": 2}},
+            "spec.workers.max",
+            "2 is below spec.workers.min: 4; raise max or lower min",
+        ),
+        Bad("no source", {"spec.dataset.source": {}}, "spec.dataset.source", "give exactly one of pvc, s3, configMap, builtin"),
+        Bad(
+            "two sources",
+            {"spec.dataset.source.pvc": {"claimName": "graphs"}},
+            "spec.dataset.source",
+            "give exactly one of pvc, s3, configMap, builtin",
+        ),
+        Bad(
+            "stored graph without vertices",
+            {"spec.dataset": stored_without("vertices")},
+            "spec.dataset.vertices",
+            "the graph's own vertices",
+        ),
+        Bad("stored graph without edges", {"spec.dataset": stored_without("edges")}, "spec.dataset.edges", "the graph's own edges"),
+        Bad(
+            "stored graph without features", {"spec.dataset": stored_without("featureSize")}, "spec.dataset.featureSize", "own featureSize"
+        ),
+        Bad("stored graph without classes", {"spec.dataset": stored_without("classes")}, "spec.dataset.classes", "the graph's own classes"),
+        Bad(
+            "custom model without a size",
+            {"spec.model.architecture": "Custom"},
+            "spec.model.parameters",
+            "required for architecture Custom",
+        ),
+        Bad(
+            "three fanouts for two layers",
+            {"spec.model.fanouts": [5, 5, 5], "spec.model.batchSize": 64},
+            "spec.model.fanouts",
+            "3 fanouts for spec.model.layers: 2; write one fanout for each layer",
+        ),
+        Bad("fanouts without a batch", {"spec.model.fanouts": [10, 5]}, "spec.model.batchSize", "required with fanouts"),
+        Bad(
+            "seven parts for two to four workers",
+            {"spec.partitioning.count": 7},
+            "spec.partitioning.count",
+            "no worker count from 2 to 4 divides 7; write Auto or a multiple",
+        ),
+        Bad("fewer parts than workers", {"spec.partitioning.count": 1}, "spec.partitioning.count", "divides 1; write Auto or a multiple"),
+        Bad(
+            "997 parts for up to 996 workers",
+            {"spec.workers": {"min": 2, "max": 996}, "spec.partitioning.count": 997},
+            "spec.partitioning.count",
+            "divides 997",
+        ),
+        Bad("approval of no plan", {"spec.planner": "None", "spec.approval": "Manual"}, "spec.planner", "makes no plan to approve"),
+        Bad("only a plan from no planner", {"spec.planner": "None", "spec.planOnly": True}, "spec.planner", "makes no plan to approve"),
+        Bad(
+            "one label required and preferred",
+            {"spec.placement.topology": {"required": "topology.kubernetes.io/zone", "preferred": "topology.kubernetes.io/zone"}},
+            "spec.placement.topology.preferred",
+            "write a narrower label or leave preferred out",
+        ),
+        Bad("GPUs with no memory", {"spec.workers.gpuMemory": "0Gi"}, "spec.workers.gpuMemory", "must be more than 0"),
+        Bad("no CPU", {"spec.workers.cpu": "0.0"}, "spec.workers.cpu", "must be more than 0"),
+        Bad("no memory", {"spec.workers.memory": "0"}, "spec.workers.memory", "must be more than 0"),
+        Bad("name of 51 characters", {"metadata.name": "a" * 51}, "metadata.name", "write at most 50 characters of a-z, 0-9 and -"),
+        Bad("name that begins with a digit", {"metadata.name": "2-layers"}, "metadata.name", "first a letter"),
+        Bad("name with a dot", {"metadata.name": "cora.v2"}, "metadata.name", "of a-z, 0-9 and -"),
+        Bad(
+            "generated name that gets too long",
+            {"metadata.name": ABSENT, "metadata.generateName": "a" * 46},
+            "metadata.name",
+            "write at most 50 characters",
+            spec_path="metadata.generateName",
+        ),
+    )
+
+
+CROSSING_JOBS: Final = _crossing()
+BAD_JOBS: Final = _typed() + CROSSING_JOBS
+
+GOOD_JOBS: Final[dict[str, Resource]] = {
+    "the least": job(),
+    "one worker": job({"spec.workers": {"max": 1}}),
+    "sampled GraphSAGE from S3": job(
+        {
+            "spec.model": {"architecture": "GraphSAGE", "layers": 3, "fanouts": [15, 10, 5], "batchSize": 1024},
+            "spec.dataset": STORED,
+            "spec.workers": {"min": 2, "max": 8, "gpuMemory": "24Gi", "cpu": "3500m", "memory": "1.5Ti"},
+        }
+    ),
+    "GAT from a claim, approved by hand": job(
+        {
+            "spec.model": {"architecture": "GAT", "heads": 8},
+            "spec.dataset": {**STORED, "source": {"pvc": {"claimName": "graphs"}}},
+            "spec.approval": "Manual",
+        }
+    ),
+    "custom model from a ConfigMap": job(
+        {
+            "spec.model": {"architecture": "Custom", "parameters": 1_000_000, "script": "train/mine.py"},
+            "spec.dataset": {**STORED, "source": {"configMap": {"name": "small-graph"}}},
+        }
+    ),
+    "parts that four workers share": job({"spec.partitioning": {"method": "METIS", "count": 8, "balance": "Equal"}}),
+    "1000 workers, 1000 parts": job({"spec.workers": {"min": 1000, "max": 1000}, "spec.partitioning.count": 1000}),
+    "a plan only": job({"spec.planOnly": True, "spec.planner": "Heuristic"}),
+    "no planner": job({"spec.planner": "None"}),
+    "required and preferred levels": job(
+        {
+            "spec.placement": {
+                "mode": "Preferred",
+                "communicationWeight": 0.5,
+                "nodeSelector": {"example.com/pool": "gnn", "spot": ""},
+                "topology": {"required": "topology.kubernetes.io/region", "preferred": "topology.kubernetes.io/zone"},
+            }
+        }
+    ),
+    "pod templates of any form": job(
+        {
+            "spec.worker.template": {"spec": {"containers": [{"name": "worker", "args": ["a\nb"], "resources": {"limits": {"cpu": 1.5}}}]}},
+            "spec.launcher.template": {"metadata": {"annotations": {"note": "größer"}}},
+        }
+    ),
+    "name of 50 characters": job({"metadata.name": "a" * 50}),
+    "everything about its end": job(
+        {
+            "spec.checkpoint": {"volumeClaimName": "shared", "everyEpochs": 5},
+            "spec.recovery": {"maxReplans": 0, "replaceLostWorkers": False, "forceDeleteAfterSeconds": 300},
+            "spec.runPolicy": {"suspend": True, "cleanPodPolicy": "All", "backoffLimit": 0, "ttlSecondsAfterFinished": 0},
+            "spec.policyRef": {"name": "default"},
+        }
+    ),
+}
