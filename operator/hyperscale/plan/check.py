@@ -11,7 +11,6 @@ from typing import Final
 
 from hyperscale import names
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Taint
-from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import MAX_REJECTED, Plan, Rejection, WorkerPlacement
 from hyperscale.model.planning import PlanRequest, Toleration
 from hyperscale.quantity import parse_bytes, parse_number

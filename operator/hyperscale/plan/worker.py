@@ -1,0 +1,122 @@
+"""The planner process: `python -m hyperscale.plan.worker` answers questions on stdin with plans on stdout, one at a time.
+
+It exists so that a planner that hangs, crashes or eats memory can be killed while the operator lives on (plan/process.py). It is the one
+place where the graph, workload and plan stages meet outside the operator. Whatever libraries print goes to stderr: stdout carries frames only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import BinaryIO, Final
+
+from hyperscale.graph.cluster import build
+from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.plan.frames import Answer, Ask, FrameError, NotPlanned, Planned, Ready, Trouble, World, pack, read_question
+from hyperscale.plan.portfolio import make_plan
+from hyperscale.workload.profile import profile
+
+KEPT_WORLDS: Final = 2
+"""The newest snapshot, and the one before it for questions that were asked a moment ago."""
+PARENT_CHECK_SECONDS: Final = 0.5
+DEADLINE_FRACTION: Final = 0.8
+"""Part of the deadline for the search itself; the rest is for building the graph and for the way back."""
+MAX_MESSAGE_LENGTH: Final = 500
+
+
+class Planner:
+    """Answers questions; builds the graph of each world once, when it is first asked about."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._worlds: OrderedDict[str, World] = OrderedDict()
+        self._graphs: dict[str, ClusterGraph] = {}
+
+    def learn(self, world: World) -> None:
+        """Keep a world to plan in, and forget the oldest."""
+        self._worlds[world.name] = world
+        self._worlds.move_to_end(world.name)
+        while len(self._worlds) > KEPT_WORLDS:
+            name, _ = self._worlds.popitem(last=False)
+            self._graphs.pop(name, None)
+
+    def answer(self, ask: Ask) -> Answer:
+        """A plan, the reason why there is none, or the trouble that the planners had."""
+        started = self._clock()
+        try:
+            found = self._plan(ask, started)
+        except MemoryError:
+            return Trouble(ask.number, "MemoryError: the plan needs more memory than the planner may use")
+        except Exception as error:  # any error of a planner is answered, none ends the process
+            return Trouble(ask.number, f"{type(error).__name__}: {error}".replace("\n", " ")[:MAX_MESSAGE_LENGTH])
+        return Planned(ask.number, found) if isinstance(found, Plan) else NotPlanned(ask.number, found)
+
+    def _plan(self, ask: Ask, started: float) -> Plan | Infeasible:
+        world, request = self._worlds[ask.world], ask.request
+        graph = self._graphs.get(world.name)
+        if graph is None:
+            graph = self._graphs[world.name] = build(world.snapshot, world.policy)
+        return make_plan(request, graph, profile(request.job), world.policy, expired=self._alarm(request, started))
+
+    def _alarm(self, request: PlanRequest, started: float) -> Callable[[], bool]:
+        """Tells a planner that it should come to an end with what it has."""
+        ends = started + request.deadline_seconds * DEADLINE_FRACTION
+        return lambda: self._clock() >= ends
+
+
+def serve(source: BinaryIO, sink: BinaryIO, planner: Planner) -> None:
+    """Answer every question of `source` until it ends; raises FrameError when it cannot be read."""
+    _send(sink, Ready())
+    while (question := read_question(source)) is not None:
+        if isinstance(question, World):
+            planner.learn(question)
+        else:
+            _send(sink, planner.answer(question))
+
+
+def main() -> int:
+    """Serve on the standard streams; 0 at the end of input, 1 when the input cannot be read."""
+    options = _options()
+    os.nice(options.nice)
+    if options.memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (options.memory_bytes, options.memory_bytes))
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        serve(sys.stdin.buffer, sink, Planner(time.monotonic))
+    except (FrameError, BrokenPipeError) as error:
+        sys.stderr.write(f"planner: {error}\n")
+        return 1
+    return 0
+
+
+def _send(sink: BinaryIO, answer: Answer) -> None:
+    sink.write(pack(answer))
+    sink.flush()
+
+
+def _end_with_parent(parent: int) -> None:
+    """End at once when the operator is gone: a killed operator cannot tell us, and a search may look at its input much later."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_SECONDS)
+    os._exit(1)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Planner process of the HyperScale operator.")
+    parser.add_argument("--nice", type=int, default=0, help="added to the niceness, so that planning never starves the operator")
+    parser.add_argument("--memory-bytes", type=int, default=0, help="limit of the address space; 0 sets none")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
