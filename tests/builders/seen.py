@@ -1,0 +1,109 @@
+"""A world as one pass sees it, built by saying only what matters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hyperscale import names
+from hyperscale.model.cluster import MetricsState
+from hyperscale.model.decision import MpiJobView, Seen
+from hyperscale.model.job import JobSpec
+from hyperscale.model.meta import JobMetadata
+from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement
+from hyperscale.model.pods import PodView
+from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase
+
+UID = "job-uid"
+MPIJOB_UID = "mpijob-uid"
+
+
+def job_spec(**changes: Any) -> JobSpec:
+    """A small GCN job on Cora with 2 to 4 workers; `changes` are camelCase spec fields."""
+    spec = {
+        "model": {"architecture": "GCN"},
+        "dataset": {"source": {"builtin": {"name": "Cora"}}},
+        "workers": {"min": 2, "max": 4},
+    }
+    return msgspec.convert({**spec, **changes}, JobSpec)
+
+
+def plan(*nodes: str, plan_id: str = "0123456789abcdef", planner: str = "Heuristic") -> Plan:
+    """A plan with one single-GPU rank on each of `nodes`."""
+    share = 1 / max(1, len(nodes))
+    return Plan(
+        planner=planner,
+        seed=0,
+        plan_id=plan_id,
+        partitions=len(nodes),
+        workers=tuple(WorkerPlacement(rank=rank, node=node, gpus=1, product="A100", share=share) for rank, node in enumerate(nodes)),
+        predicted=Prediction(epoch_seconds=1.0, communication_seconds=0.1),
+        objective=1.01,
+    )
+
+
+def worker(rank: int, *, gated: bool = False, node: str = "", ready: bool = False, **changes: Any) -> PodView:
+    """A worker pod of the job `cora`."""
+    view = PodView(
+        namespace="team",
+        name=f"cora-worker-{rank}",
+        uid=f"worker-{rank}",
+        node=node,
+        gpus=1,
+        gates=(names.PLACEMENT_GATE,) if gated else (),
+        ready=ready,
+        owner_uid=MPIJOB_UID,
+        owner_kind="MPIJob",
+        job_name="cora",
+        role="worker",
+        rank=rank,
+    )
+    return msgspec.structs.replace(view, **changes)
+
+
+def launcher(*, gated: bool = False, **changes: Any) -> PodView:
+    """The launcher pod of the job `cora`."""
+    view = PodView(
+        namespace="team",
+        name="cora-launcher",
+        uid="launcher",
+        gates=(names.LAUNCHER_GATE,) if gated else (),
+        owner_uid="job-of-launcher",
+        owner_kind="Job",
+        job_name="cora",
+        role="launcher",
+    )
+    return msgspec.structs.replace(view, **changes)
+
+
+def mpijob(**changes: Any) -> MpiJobView:
+    """The MPIJob of the job `cora`: two workers, gated, not suspended."""
+    view = MpiJobView(name="cora", uid=MPIJOB_UID, owner_uid=UID, workers=2, suspended=False, queue="", gated=True)
+    return msgspec.structs.replace(view, **changes)
+
+
+def status(phase: Phase = Phase.PENDING, *conditions: Condition, **changes: Any) -> JobStatus:
+    """A status as last written."""
+    return msgspec.structs.replace(JobStatus(phase=phase, conditions=conditions), **changes)
+
+
+def condition(kind: str, value: str = "True", generation: int = 1) -> Condition:
+    """A condition of the status."""
+    return Condition(type=kind, status=value, reason="Test", observed_generation=generation, last_transition_time="2026-01-01T00:00:00Z")
+
+
+def seen(job: JobSpec | None = None, **changes: Any) -> Seen:
+    """What a pass over the job `cora` sees: nothing but the job, unless `changes` say more."""
+    look = Seen(
+        metadata=JobMetadata(namespace="team", name="cora", uid=UID, generation=1),
+        job=job if job is not None else job_spec(),
+        status=JobStatus(),
+        now=1_000_000.0,
+    )
+    return msgspec.structs.replace(look, **changes)
+
+
+MEASURED = MetricsState(available=True)
+GONE = Rejection(node="node-b", reason="NotReady", message="node-b is gone")
+STARTED = ObjectReference(name="cora", uid=MPIJOB_UID)

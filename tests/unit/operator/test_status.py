@@ -1,0 +1,109 @@
+"""What a pass tells people."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperscale.decide import decide
+from hyperscale.model.cluster import MetricsState
+from hyperscale.model.decision import Reason, Seen, Stop, Wait
+from hyperscale.model.plan import Infeasible
+from hyperscale.model.status import JobStatus, Phase, from_plan, read_status, to_plan, to_wire
+from hyperscale.status import derive
+from tests.builders.seen import MEASURED, launcher, mpijob, plan, seen, worker
+
+TWO = plan("node-a", "node-b")
+
+
+def conditions(status: JobStatus) -> dict[str, tuple[str, str]]:
+    return {condition.type: (condition.status, condition.reason) for condition in status.conditions}
+
+
+def after(look: Seen) -> JobStatus:
+    return derive(look, decide(look))
+
+
+def test_a_plan_from_fresh_measurements_is_not_degraded() -> None:
+    status = derive(seen(plan=TWO, metrics=MEASURED), Wait(Reason.STARTING))
+    assert conditions(status)["Planned"] == ("True", "PlanAccepted")
+    assert conditions(status)["Degraded"] == ("False", "MetricsAvailable")
+
+
+def test_a_plan_without_prometheus_is_degraded_with_the_reason() -> None:
+    metrics = MetricsState(available=False, reason="PrometheusUnreachable", message="connection refused")
+    planned = msgspec.structs.replace(TWO, fallbacks=("LinksEstimatedFromLabels",))
+    status = derive(seen(plan=planned, metrics=metrics), Wait(Reason.STARTING))
+    degraded = next(condition for condition in status.conditions if condition.type == "Degraded")
+    assert (degraded.status, degraded.reason) == ("True", "PrometheusUnreachable")
+    assert "LinksEstimatedFromLabels" in degraded.message
+
+
+def test_what_the_planning_pass_said_of_degradation_stays_in_later_passes() -> None:
+    metrics = MetricsState(available=False, reason="MetricsStale", message="10 minutes old")
+    first = derive(seen(plan=TWO, metrics=metrics), Wait(Reason.STARTING))
+    later = derive(seen(plan=TWO, plan_recorded=True, status=first, mpijob=mpijob()), Wait(Reason.STARTING))
+    assert conditions(later)["Degraded"] == ("True", "MetricsStale")
+
+
+def test_without_room_the_job_is_pending_and_says_why() -> None:
+    status = after(seen(refusal=Infeasible(reason="InsufficientGpus", message="needs 8, 6 are free. Try workers.max: 6.")))
+    assert status.phase is Phase.PENDING
+    assert conditions(status)["Planned"] == ("False", "InsufficientGpus")
+    assert status.reason == "InsufficientGpus"
+
+
+@pytest.mark.parametrize("reason", [Reason.INVALID_SPEC, Reason.NAME_CONFLICT, Reason.INVALID_POD_TEMPLATE, Reason.REPLANS_EXHAUSTED])
+def test_what_only_a_person_can_mend_is_stalled_not_reconciling(reason: Reason) -> None:
+    status = derive(seen(), Stop(reason, "see here"))
+    assert conditions(status)["Stalled"] == ("True", str(reason))
+    assert "Reconciling" not in conditions(status)
+
+
+def test_a_running_job_is_neither_stalled_nor_reconciling() -> None:
+    look = seen(
+        plan=TWO,
+        plan_recorded=True,
+        mpijob=mpijob(conditions={"Running": (True, "MPIJobRunning", "")}),
+        pods=(launcher(), worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True)),
+    )
+    status = after(look)
+    assert status.phase is Phase.RUNNING
+    assert status.ready == "2/2"
+    assert not {"Stalled", "Reconciling"} & conditions(status).keys()
+    assert conditions(status)["Placed"] == ("True", "AllRanksBound")
+
+
+def test_a_second_pass_over_an_unchanged_world_gives_the_same_status_so_that_nothing_is_written() -> None:
+    look = seen(plan=TWO, plan_recorded=True, mpijob=mpijob(), pods=(worker(0, node="node-a"), worker(1, node="node-b")))
+    first = after(look)
+    assert after(msgspec.structs.replace(look, status=first, now=look.now + 3600)) == first
+
+
+def test_transition_times_move_only_with_the_status_of_a_condition() -> None:
+    first = derive(seen(plan=TWO, metrics=MEASURED, mpijob=mpijob()), Wait(Reason.STARTING))
+    running = mpijob(conditions={"Running": (True, "MPIJobRunning", "")})
+    second = derive(seen(plan=TWO, plan_recorded=True, status=first, mpijob=running, now=2_000_000.0), Wait(Reason.RUNNING))
+    times = {
+        c.type: (c.last_transition_time, d.last_transition_time) for c in first.conditions for d in second.conditions if c.type == d.type
+    }
+    assert times["Planned"][0] == times["Planned"][1]
+    assert times["Running"][0] != times["Running"][1]
+
+
+def test_the_status_written_is_the_status_read_back() -> None:
+    status = derive(seen(plan=TWO, metrics=MEASURED, mpijob=mpijob(), pods=(worker(0, node="node-a"),)), Wait(Reason.STARTING))
+    assert read_status(msgspec.json.decode(msgspec.json.encode(to_wire(status)))) == status
+
+
+@given(st.lists(st.text(alphabet="abcdefgh-", min_size=1, max_size=12), min_size=1, max_size=20))
+@settings(max_examples=50, deadline=None)
+def test_a_plan_recorded_in_status_comes_back_whole(nodes: list[str]) -> None:
+    original = plan(*nodes)
+    assert to_plan(from_plan(original)) == original
+
+
+def test_a_status_broken_by_hand_is_replaced_not_feared() -> None:
+    assert read_status({"phase": "Nonsense", "conditions": 7}) == JobStatus()

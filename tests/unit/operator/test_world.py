@@ -1,0 +1,158 @@
+"""The operator's picture of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hyperscale import names
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.status import JobStatus, from_plan, to_wire
+from hyperscale.render.mpijob import plan_annotation
+from hyperscale.world import Key, World
+from tests.builders.seen import MPIJOB_UID, UID, plan
+
+CORA = Key("team", "cora")
+OTHER = Key("team", "other")
+TWO = plan("node-a", "node-b")
+
+
+def node(name: str, gpus: int = 2, version: int = 1) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "resourceVersion": str(version), "labels": {"kubernetes.io/hostname": name}},
+        "status": {
+            "allocatable": {"cpu": "32", "memory": "256Gi", names.GPU_RESOURCE: str(gpus)},
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:00:{version:02d}Z"}],
+        },
+    }
+
+
+def pod(name: str, *, on: str = "", gpus: int = 1, version: int = 1, rank: int = 0, job: str = "cora") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "team",
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": str(version),
+            "labels": {
+                names.MPI_JOB_NAME_LABEL: job,
+                names.MPI_JOB_ROLE_LABEL: "worker",
+                names.MPI_REPLICA_INDEX_LABEL: str(rank),
+            },
+            "ownerReferences": [{"kind": "MPIJob", "name": job, "uid": MPIJOB_UID, "controller": True}],
+        },
+        "spec": {"nodeName": on, "containers": [{"name": "w", "resources": {"limits": {names.GPU_RESOURCE: str(gpus)}}}]},
+        "status": {"phase": "Running" if on else "Pending"},
+    }
+
+
+def mpijob(name: str = "cora", *, version: int = 1, suspended: bool = False, ended: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "team",
+            "name": name,
+            "uid": MPIJOB_UID,
+            "resourceVersion": str(version),
+            "annotations": {names.PLAN_ANNOTATION: plan_annotation(TWO)},
+            "ownerReferences": [{"uid": UID, "controller": True}],
+        },
+        "spec": {
+            "runPolicy": {"suspend": suspended},
+            "mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"schedulingGates": [{"name": names.PLACEMENT_GATE}]}}}},
+        },
+        "status": {"conditions": [{"type": ended, "status": "True"}] if ended else []},
+    }
+
+
+def world() -> World:
+    """Two nodes of two GPUs each."""
+    made = World()
+    made.replace("node", [node("node-a"), node("node-b")])
+    return made
+
+
+def free(seen: World, asking: Key) -> dict[str, int]:
+    snapshot = seen.snapshot(PolicySpec(), 0.0)
+    overlay = seen.free_gpus(snapshot, asking)
+    return {n.name: overlay.get(n.name, n.free_gpus) for n in snapshot.nodes}
+
+
+def test_gpus_of_a_planned_rank_are_taken_before_its_pod_is_bound_and_counted_once_afterwards() -> None:
+    seen = world()
+    seen.see_mpijob(mpijob())
+    assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
+    seen.see_pod(pod("cora-worker-0", on="node-a"))
+    assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
+
+
+def test_a_job_does_not_stand_in_its_own_way() -> None:
+    seen = world()
+    seen.see_mpijob(mpijob())
+    assert free(seen, CORA) == {"node-a": 2, "node-b": 2}
+
+
+def test_a_suspended_or_finished_job_holds_nothing() -> None:
+    for resource in (mpijob(suspended=True), mpijob(ended="Succeeded"), mpijob(ended="Failed")):
+        seen = world()
+        seen.see_mpijob(resource)
+        assert free(seen, OTHER) == {"node-a": 2, "node-b": 2}
+
+
+def test_a_plan_made_in_a_pass_that_is_not_over_is_taken_into_account() -> None:
+    seen = world()
+    seen.assumed[CORA] = TWO
+    assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
+
+
+def test_terminating_pods_still_hold_their_gpus() -> None:
+    seen = world()
+    leaving = pod("cora-worker-0", on="node-a")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    seen.see_pod(leaving)
+    assert free(seen, OTHER)["node-a"] == 1
+    seen.see_pod({**leaving, "metadata": {**leaving["metadata"], "resourceVersion": "2"}}, deleted=True)
+    assert free(seen, OTHER)["node-a"] == 2
+
+
+def test_an_event_older_than_the_operators_own_write_changes_nothing() -> None:
+    seen = world()
+    seen.see_mpijob(mpijob(version=7))
+    assert not seen.see_mpijob(mpijob(version=5, suspended=True))
+    assert not seen.mpijobs[CORA].suspended
+
+
+def test_a_full_listing_takes_away_what_the_watch_forgot_to_report() -> None:
+    seen = world()
+    seen.see_mpijob(mpijob())
+    seen.see_pod(pod("cora-worker-0", on="node-a"))
+    seen.replace("pod", [])
+    seen.replace("mpijob", [])
+    assert not seen.mpijobs
+    assert free(seen, OTHER) == {"node-a": 2, "node-b": 2}
+
+
+def test_a_nodes_heartbeat_is_no_change() -> None:
+    seen = world()
+    before = seen.snapshot(PolicySpec(), 0.0)
+    assert not seen.see_node(node("node-a", version=9))
+    assert seen.snapshot(PolicySpec(), 1.0) is before
+    assert seen.see_node(node("node-a", gpus=1, version=10))
+    assert seen.snapshot(PolicySpec(), 1.0) is not before
+
+
+def test_pods_of_an_earlier_mpijob_of_the_same_name_are_not_this_ones() -> None:
+    seen = world()
+    seen.see_pod(pod("cora-worker-0"))
+    assert len(seen.pods_of(CORA, MPIJOB_UID)) == 1
+    assert not seen.pods_of(CORA, "a-later-uid")
+
+
+def test_the_plan_in_status_counts_before_the_one_on_the_mpijob() -> None:
+    seen = world()
+    seen.see_mpijob(mpijob())
+    assert seen.plan_in_force(CORA) == TWO
+    replanned = plan("node-b", "node-a", plan_id="feedfeedfeedfeed")
+    status = to_wire(msgspec.structs.replace(JobStatus(), plan=from_plan(replanned)))
+    seen.see_job({"metadata": {"namespace": "team", "name": "cora", "uid": UID, "resourceVersion": "3"}, "spec": {}, "status": status})
+    assert seen.plan_in_force(CORA) == replanned
