@@ -45,6 +45,11 @@ def bytes_text(value_bytes: float | None) -> str:
     return f"{value_bytes:.3g} B"
 
 
+def memory_text(value_bytes: float | None) -> str:
+    """Memory in GiB, as GPUs are sold, e.g. `80 GiB`."""
+    return "unknown" if value_bytes is None else f"{value_bytes / 2**30:.3g} GiB"
+
+
 def rate_text(value_bytes_per_second: float | None) -> str:
     """A rate, e.g. `1.25 GB/s`."""
     return "unknown" if value_bytes_per_second is None else f"{bytes_text(value_bytes_per_second)}/s"

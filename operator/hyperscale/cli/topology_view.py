@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from hyperscale.cli.tables import bytes_text, pairs, rate_text, seconds_text, table
+from hyperscale.cli.tables import memory_text, pairs, rate_text, seconds_text, table
 from hyperscale.cli.topology_summary import DomainPair, LinkRow, NodeRow, Summary
 
 SHOWN_NODES: Final = 60
@@ -61,7 +61,7 @@ def _node_cells(row: NodeRow) -> tuple[str, ...]:
     return (
         row.name,
         row.product or "unknown",
-        bytes_text(row.gpu_memory_bytes),
+        memory_text(row.gpu_memory_bytes),
         str(row.free_gpus),
         str(row.allocatable_gpus),
         "unknown" if row.utilization_ratio is None else f"{row.utilization_ratio:.0%}",

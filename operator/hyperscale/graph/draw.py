@@ -35,8 +35,14 @@ INK: Final = "#1f2937"
 FAINT: Final = "#6b7280"
 ISLAND_FACE: Final = "#f5f6f8"
 ISLAND_EDGE: Final = "#cfd4da"
-MAX_LABELLED_ROUTES: Final = 10
-"""All pairs of five islands; beyond that the labels would hide the lines."""
+MAX_LABELLED_ROUTES: Final = 6
+"""All pairs of four islands; beyond that the labels would hide the lines."""
+LABEL_PLACE: Final = 0.42
+"""Part of the way at which a route is labelled; in the middle two diagonals would meet."""
+LEAST_FONT_POINTS: Final = 4.8
+LETTER_EMS: Final = 0.56
+"""Width of a letter of the default font in font sizes, on average."""
+KEY: Final = "dot area: free GPUs   line colour: latency   line width: bandwidth"
 LEAST_LATENCY_SECONDS: Final = 1e-7
 """Floor for the colour scale: some sources print 0."""
 
@@ -79,6 +85,7 @@ def draw(graph: ClusterGraph) -> Figure:
     _draw_colour_bar(figure, look)
     _draw_legend(figure, scene, look)
     figure.text(0.02, 0.965, scene.title, fontsize=14, color=INK, fontweight="bold", va="center")
+    figure.text(0.985, 0.965, KEY, fontsize=9, color=FAINT, ha="right", va="center")
     return figure
 
 
@@ -86,11 +93,12 @@ def _frame(axes: Axes, scene: Scene) -> float:
     """Limits with equal scales and room for the islands' names; returns points per unit."""
     axes.axis("off")
     axes.set_aspect("equal")
-    half_width, half_height = scene.half_width + 0.4, scene.half_height + 0.9
-    axes.set_xlim(-half_width, half_width)
-    axes.set_ylim(-half_height, half_height)
+    left, bottom, right, top = scene.bounds
+    margin = 0.05 * max(right - left, top - bottom) + 0.35
+    axes.set_xlim(left - 0.3, right + 0.3)
+    axes.set_ylim(bottom - margin, top + margin)
     box = axes.get_position()
-    return 72.0 * min(WIDTH_INCHES * box.width / (2 * half_width), HEIGHT_INCHES * box.height / (2 * half_height))
+    return 72.0 * min(WIDTH_INCHES * box.width / (right - left + 0.6), HEIGHT_INCHES * box.height / (top - bottom + 2 * margin))
 
 
 def _look(scene: Scene, points_per_unit: float) -> Look:
@@ -104,7 +112,7 @@ def _look(scene: Scene, points_per_unit: float) -> Look:
     norm = None
     if milliseconds:
         low, high = min(milliseconds), max(milliseconds)
-        norm = LogNorm(low, high if high > low * 1.01 else low * 10)
+        norm = LogNorm(low, high) if high > low * 1.01 else LogNorm(low / 2, high * 2)
     # The light end of the map would vanish on white.
     colours = ListedColormap(colormaps["viridis_r"]([0.12 + 0.88 * step / 255 for step in range(256)]))
     return Look(
@@ -117,16 +125,20 @@ def _look(scene: Scene, points_per_unit: float) -> Look:
 
 
 def _draw_islands(axes: Axes, scene: Scene, look: Look) -> None:
-    size = min(11.0, max(6.5, look.points_per_unit * 0.28))
+    """Discs with their names, outside: above the middle on top, else below, so that routes do not cross them."""
+    size = min(11.0, max(8.0, look.points_per_unit * 0.28))
+    middle = (scene.bounds[1] + scene.bounds[3]) / 2.0
     for island in scene.islands:
         axes.add_patch(Circle((island.x, island.y), island.radius, facecolor=ISLAND_FACE, edgecolor=ISLAND_EDGE, linewidth=1.0, zorder=1))
-        top = (island.x, island.y + island.radius)
+        above = island.y >= middle - 1e-9
+        rim = (island.x, island.y + (island.radius if above else -island.radius))
         axes.annotate(
             _shortened(island.name, 28),
-            top,
-            xytext=(0, size * 1.15 + 2),
+            rim,
+            xytext=(0, size * 1.15 + 2 if above else -2.5),
             textcoords="offset points",
             ha="center",
+            va="bottom" if above else "top",
             fontsize=size,
             color=INK,
             fontweight="bold",
@@ -134,7 +146,17 @@ def _draw_islands(axes: Axes, scene: Scene, look: Look) -> None:
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
         )
         text = f"{island.free_gpus} of {island.gpus} GPUs free"
-        axes.annotate(text, top, xytext=(0, 2.5), textcoords="offset points", ha="center", fontsize=size * 0.8, color=FAINT, zorder=7)
+        axes.annotate(
+            text,
+            rim,
+            xytext=(0, 2.5 if above else -size * 1.3 - 2.5),
+            textcoords="offset points",
+            ha="center",
+            va="bottom" if above else "top",
+            fontsize=size * 0.8,
+            color=FAINT,
+            zorder=7,
+        )
 
 
 def _draw_routes(axes: Axes, scene: Scene, look: Look) -> None:
@@ -146,7 +168,7 @@ def _draw_routes(axes: Axes, scene: Scene, look: Look) -> None:
         (x1, y1), (x2, y2) = edge.ends
         axes.annotate(
             _figures(edge),
-            ((x1 + x2) / 2, (y1 + y2) / 2),
+            (x1 + (x2 - x1) * LABEL_PLACE, y1 + (y2 - y1) * LABEL_PLACE),
             ha="center",
             va="center",
             fontsize=8.5,
@@ -184,7 +206,7 @@ def _draw_outliers(axes: Axes, scene: Scene) -> None:
 
 def _draw_items(axes: Axes, scene: Scene, look: Look) -> None:
     most = max((item.free_gpus for item in scene.items), default=1) or 1
-    named = look.points_per_unit >= 17
+    label, font_points = _item_labels(scene, look.points_per_unit)
     for item in scene.items:
         diameter = _diameter(item.free_gpus, most, look.points_per_unit)
         colour = look.palette[item.product]
@@ -192,20 +214,30 @@ def _draw_items(axes: Axes, scene: Scene, look: Look) -> None:
         axes.plot(item.x, item.y, "o", markersize=diameter, markerfacecolor=face, markeredgecolor=colour, markeredgewidth=1.4, zorder=5)
         if not item.usable:
             axes.plot(item.x, item.y, "x", markersize=diameter * 0.75, markeredgecolor=ALARM, markeredgewidth=1.6, zorder=6)
-        if named:
-            _name_item(axes, item, diameter, look.points_per_unit)
+        if font_points >= LEAST_FONT_POINTS:
+            _name_item(axes, item, label.format(_shortened(item.label, 18), item.free_gpus, item.gpus), diameter, font_points)
 
 
-def _name_item(axes: Axes, item: Item, diameter: float, points_per_unit: float) -> None:
-    size = min(8.5, max(5.0, points_per_unit * 0.19))
+def _item_labels(scene: Scene, points_per_unit: float) -> tuple[str, float]:
+    """The fullest label of which two neighbours fit side by side, and its font size; a size that is too small means none."""
+    size = 0.0
+    for label in ("{0}  {1}/{2}", "{0}"):
+        letters = max(len(label.format(_shortened(item.label, 18), item.free_gpus, item.gpus)) for item in scene.items)
+        size = min(8.5, 1.15 * points_per_unit / (LETTER_EMS * letters))
+        if size >= LEAST_FONT_POINTS:
+            return label, size
+    return "{0}", size
+
+
+def _name_item(axes: Axes, item: Item, text: str, diameter: float, font_points: float) -> None:
     axes.annotate(
-        f"{_shortened(item.label, 18)}  {item.free_gpus}/{item.gpus}",
+        text,
         (item.x, item.y),
         xytext=(0, -diameter / 2 - 1.5),
         textcoords="offset points",
         ha="center",
         va="top",
-        fontsize=size,
+        fontsize=font_points,
         color=INK,
         zorder=7,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.65, "pad": 0.4},

@@ -81,8 +81,8 @@ class Scene:
     """Medians between islands."""
     outliers: tuple[Edge, ...]
     """Links that are much slower than their island's route."""
-    half_width: float
-    half_height: float
+    bounds: tuple[float, float, float, float]
+    """Left, bottom, right, top of all islands."""
 
 
 def arrange(graph: ClusterGraph) -> Scene:
@@ -109,8 +109,12 @@ def arrange(graph: ClusterGraph) -> Scene:
         inside=inside[:MAX_INSIDE_EDGES],
         routes=tuple(_route(islands[link.first], islands[link.second], link) for link in routes if link.first != link.second),
         outliers=_outliers(graph, routes, items, by_node, island_of),
-        half_width=max((abs(island.x) + island.radius for island in islands), default=1.0),
-        half_height=max((abs(island.y) + island.radius for island in islands), default=1.0),
+        bounds=(
+            min(island.x - island.radius for island in islands),
+            min(island.y - island.radius for island in islands),
+            max(island.x + island.radius for island in islands),
+            max(island.y + island.radius for island in islands),
+        ),
     )
 
 
@@ -130,11 +134,12 @@ def _placed(graph: ClusterGraph, groups: tuple[Group, ...], domains: tuple[Group
         held[owner[group.members[0]]].append(at)
     radii = [_extent(len(mine)) for mine in held]
     centres = _ring(radii)
-    labels = _labels([group.name for group in groups])
+    names = _labels([group.name for group in groups])
     items: dict[int, Item] = {}
     for mine, (x, y) in zip(held, centres, strict=True):
-        for at, (dx, dy) in zip(mine, _offsets(len(mine)), strict=True):
-            items[at] = _item(graph, groups[at], labels[at], (x + dx, y + dy))
+        labels = _labels([names[at] for at in mine])
+        for at, label, (dx, dy) in zip(mine, labels, _offsets(len(mine)), strict=True):
+            items[at] = _item(graph, groups[at], label, (x + dx, y + dy))
     islands = [_island(graph, domain, centre, radius) for domain, centre, radius in zip(domains, centres, radii, strict=True)]
     return tuple(islands), tuple(items[at] for at in range(len(groups)))
 
