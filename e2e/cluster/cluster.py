@@ -139,7 +139,7 @@ class Cluster:
         if not self.state.ready:
             return ["`up` did not finish"]
         table = self.processes
-        wrong = [f"{name} is not running" for name in table.names() if table.identity(name) is None and name != "operator"]
+        wrong = [f"{name} is not running" for name in table.names() if table.identity(name) is None and not name.startswith("operator")]
         try:
             answers = self.api().healthy()
         except (ApiError, OSError) as error:
@@ -247,7 +247,7 @@ def _clear(directory: Path) -> None:
     if foreign:
         raise ClusterError(f"{directory} holds other files: name an empty or new --directory")
     table = ProcessTable(directory)
-    for name in ("operator", prometheus.NAME, "exporter"):
+    for name in (*(name for name in table.names() if name.startswith("operator")), prometheus.NAME, "exporter"):
         table.stop(name)
     if found is not None and found.state.provider == "existing":
         with contextlib.suppress(ApiError, OSError):
