@@ -96,17 +96,17 @@ app.kubernetes.io/component: operator
   verbs: [get, list, watch]
 - apiGroups: [hyperscale.dev]
   resources: [gnntrainingjobs/status]
-  verbs: [get, patch]
+  verbs: [patch]
 - apiGroups: [hyperscale.dev]
   resources: [gnntrainingjobs/finalizers] # lets owner references block deletion where OwnerReferencesPermissionEnforcement is on
   verbs: [update]
 - apiGroups: [kubeflow.org]
   resources: [mpijobs]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch] # no delete: owner references take them along
 - apiGroups: [""]
   resources: [pods] # create: dry run of the rendered pod; patch: opening the gates
   verbs: [get, list, watch, create, patch{{ if .Values.recovery.deletePods }}, delete{{ end }}]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end -}}

@@ -20,11 +20,11 @@ CLUSTER_RULES: Rules = {
 }
 JOB_RULES: Rules = {
     "hyperscale.dev/gnntrainingjobs": "get list watch",
-    "hyperscale.dev/gnntrainingjobs/status": "get patch",
+    "hyperscale.dev/gnntrainingjobs/status": "patch",
     "hyperscale.dev/gnntrainingjobs/finalizers": "update",
-    "kubeflow.org/mpijobs": "get list watch create patch delete",
+    "kubeflow.org/mpijobs": "get list watch create patch",
     "pods": "get list watch create patch delete",
-    "events": "create patch",
+    "events": "create",
 }
 LEASE_RULES: Rules = {
     "coordination.k8s.io/leases": "create",

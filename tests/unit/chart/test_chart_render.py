@@ -110,8 +110,13 @@ def test_the_rendered_environment_is_what_the_operator_reads(render: Render) -> 
 
 
 def test_the_charts_defaults_are_the_operators_defaults(render: Render) -> None:
-    environment = {entry["name"]: entry.get("value", "hyperscale-system") for entry in container(render())["env"]}
+    environment = {entry["name"]: entry["value"] for entry in container(render())["env"] if "value" in entry}
     assert settings.from_environment(environment) == settings.Settings()
+
+
+def test_namespace_and_identity_come_from_the_pod_itself(render: Render) -> None:
+    fields = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in container(render())["env"] if "valueFrom" in entry}
+    assert fields == {"HYPERSCALE_NAMESPACE": "metadata.namespace", "HYPERSCALE_IDENTITY": "metadata.name"}
 
 
 def test_probes_ask_the_port_that_the_operator_opens(render: Render) -> None:
