@@ -1,0 +1,167 @@
+"""`make demo`: local cluster, operator, one job; prints the plan, why it was chosen, and each pod on the node that the plan names.
+
+Exit codes: 0 every rank is on its planned node, 1 it is not, or something did not get ready. The cluster and the operator stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from e2e.cluster import cluster, operator
+from e2e.cluster.__main__ import EXPECTED
+from e2e.cluster.api import Api, Object
+from e2e.cluster.control_plane import wait_until
+from e2e.cluster.topology import DEFAULT_FILE, load
+
+EXAMPLE: Final = Path(__file__).resolve().parents[1] / "examples" / "cora-gcn.yaml"
+JOBS: Final = "/apis/hyperscale.dev/v1alpha1"
+_BOUND_SECONDS: Final = 60.0
+_GONE_SECONDS: Final = 30.0
+_RUNNING_SECONDS: Final = 20.0
+_LOG_LINES: Final = 5
+_MANAGER: Final = "kubectl"
+
+
+class DemoError(Exception):
+    """The demo did not show what it should; the message says what was seen."""
+
+
+class Demo:
+    """One job on one cluster."""
+
+    def __init__(self, api: Api, job: Object) -> None:
+        self._api = api
+        self._job = job
+        self.name = job["metadata"]["name"]
+        self.namespace = job["metadata"].get("namespace", "default")
+        self._path = f"{JOBS}/namespaces/{self.namespace}/gnntrainingjobs/{self.name}"
+
+    def remove_old(self) -> None:
+        """Take away what an earlier demo left, and wait until it is gone."""
+        if self._api.find(self._path) is None:
+            return
+        self._api.delete(self._path, propagationPolicy="Foreground")
+        wait_until(lambda: self._api.find(self._path) is None and not self.pods(), _GONE_SECONDS, "the job of an earlier demo does not go")
+
+    def apply(self) -> None:
+        """Like `kubectl apply --server-side`."""
+        if self.namespace != "default":
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+            self._api.apply(f"/api/v1/namespaces/{self.namespace}", namespace)
+        self._api.apply(self._path, self._job, _MANAGER)
+
+    def status(self) -> Object:
+        """The job's status; empty before the operator wrote one."""
+        found: Object = self._api.get(self._path).get("status") or {}
+        return found
+
+    def pods(self) -> dict[int, Object]:
+        """Worker pods by rank."""
+        selector = f"training.kubeflow.org/job-name={self.name},training.kubeflow.org/job-role=worker"
+        pods = self._api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=selector)
+        return {int(pod["metadata"]["labels"]["training.kubeflow.org/replica-index"]): pod for pod in pods}
+
+    def wait_bound(self) -> None:
+        """Until every planned rank has a pod on a node; raises NotReadyError with the conditions seen."""
+
+        def bound() -> bool:
+            planned = len((self.status().get("plan") or {}).get("workers", ()))
+            pods = self.pods()
+            return planned > 0 and len(pods) == planned and all(pod["spec"].get("nodeName") for pod in pods.values())
+
+        wait_until(bound, _BOUND_SECONDS, f"not every worker of {self.namespace}/{self.name} is bound")
+
+    def misplaced(self) -> list[str]:
+        """One line for each rank that is not on its planned node."""
+        pods = self.pods()
+        return [
+            f"rank {worker['rank']}: planned {worker['node']}, pod on {pods[worker['rank']]['spec'].get('nodeName')}"
+            for worker in self.status()["plan"]["workers"]
+            if worker["rank"] not in pods or pods[worker["rank"]]["spec"].get("nodeName") != worker["node"]
+        ]
+
+
+def print_plan(status: Object) -> None:
+    """The plan and its reasons."""
+    plan = status["plan"]
+    predicted = plan["predicted"]
+    print(f"\nPlan {plan['id']} by the {plan['planner']} planner: {len(plan['workers'])} workers, {plan['partitions']} partitions")
+    print(f"predicted epoch {predicted['epochSeconds']:.4g} s, of it communication {predicted['communicationSeconds']:.4g} s\n")
+    print(f"{'RANK':<6}{'NODE':<16}{'GPUS':<6}{'SHARE':<9}PRODUCT")
+    for worker in plan["workers"]:
+        print(f"{worker['rank']:<6}{worker['node']:<16}{worker['gpus']:<6}{worker['share']:<9.4f}{worker.get('product', '')}")
+    for title, lines in (("Why", plan.get("reasons", ())), ("Fallbacks", plan.get("fallbacks", ()))):
+        if lines:
+            print(f"\n{title}")
+            print("\n".join(f"  - {line}" for line in lines))
+    if plan.get("rejected"):
+        print("\nNot used")
+        print("\n".join(f"  - {one['node']}: {one['reason']}. {one.get('message', '')}".rstrip() for one in plan["rejected"]))
+
+
+def print_pods(pods: dict[int, Object]) -> None:
+    """Rank, pod, node and phase."""
+    print(f"\n{'RANK':<6}{'POD':<28}{'NODE':<16}PHASE")
+    for rank, pod in sorted(pods.items()):
+        print(f"{rank:<6}{pod['metadata']['name']:<28}{pod['spec'].get('nodeName', '-'):<16}{pod['status'].get('phase', '')}")
+
+
+def run(directory: Path) -> None:
+    """The whole demo; raises DemoError or one of EXPECTED."""
+    if not EXAMPLE.is_file():
+        raise DemoError(f"{EXAMPLE} is missing")
+    found = cluster.find(directory)
+    running = found is not None and not found.faults()
+    here = cluster.up(directory, topology=None if running else load(DEFAULT_FILE))
+    operator.install(here)
+    process = operator.start_operator(here)
+    cluster.say(f"operator ready (pid {process.pid}), acting as {operator.USER}")
+    demo = Demo(here.api(), yaml.safe_load(EXAMPLE.read_text()))
+    demo.remove_old()
+    started = time.monotonic()
+    demo.apply()
+    cluster.say(f"applied {EXAMPLE.relative_to(EXAMPLE.parents[1])}")
+    try:
+        demo.wait_bound()
+    except EXPECTED as error:
+        conditions = [f"{one['type']}={one['status']} {one['reason']}: {one['message']}" for one in demo.status().get("conditions", ())]
+        raise DemoError(
+            "\n".join([str(error), *conditions, f"the end of {process.log}:", process.table.tail("operator", _LOG_LINES)])
+        ) from error
+    seconds = time.monotonic() - started
+    wait_until(lambda: _all_running(demo.pods()), _RUNNING_SECONDS, "the workers do not start")
+    print_plan(demo.status())
+    print_pods(demo.pods())
+    misplaced = demo.misplaced()
+    if misplaced:
+        raise DemoError("\n".join(["pods are not where the plan says:", *misplaced]))
+    print(f"\nEvery rank is on its planned node. From apply to all workers bound: {seconds:.2f} s")
+    print(f"\nLook around:   export KUBECONFIG={here.kubeconfig}\n               kubectl get gnntj,mpijobs,pods -A -o wide")
+    print(f"Prometheus:    {here.prometheus_url}\nOperator log:  {process.log}\nClean up:      make cluster-down")
+
+
+def _all_running(pods: dict[int, Object]) -> bool:
+    return all(pod["status"].get("phase") == "Running" for pod in pods.values())
+
+
+def main() -> int:
+    """Run the demo; one line for what went wrong."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.demo", description="One job on the local cluster.")
+    parser.add_argument("--directory", type=Path, default=cluster.DEFAULT_DIRECTORY, help="of the cluster (%(default)s)")
+    arguments = parser.parse_args()
+    try:
+        run(arguments.directory)
+    except (DemoError, *EXPECTED) as error:
+        cluster.say(f"error: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
