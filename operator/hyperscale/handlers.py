@@ -20,6 +20,10 @@ def register(registry: kopf.OperatorRegistry) -> None:
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 - kopf passes many kinds of things
         configure_kopf(settings)
 
+    @kopf.on.login(registry=registry)
+    def login(**given: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 - kopf passes many kinds of things
+        return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
+
     @kopf.on.event(names.GROUP, names.VERSION, names.JOB_PLURAL, registry=registry)
     async def job_changed(memo: Operator, type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002, ANN401 - kopf's names
         memo.job_changed(_plain(body), deleted=type == "DELETED")

@@ -48,7 +48,7 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.jobs = Gauge("hyperscale_jobs", "GNNTrainingJobs by phase.", ["phase"], registry=self.registry)
+        self.jobs = Gauge("hyperscale_jobs_in_phase", "GNNTrainingJobs by phase.", ["phase"], registry=self.registry)
         self.jobs_finished = Counter("hyperscale_jobs_total", "Jobs that reached a phase.", ["phase"], registry=self.registry)
         self.reconcile_seconds = Histogram(
             "hyperscale_reconcile_duration_seconds", "One pass over one job.", buckets=_SECONDS, registry=self.registry
