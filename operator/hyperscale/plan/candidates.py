@@ -28,10 +28,13 @@ class Demand(NamedTuple):
     gpus: int
     gpu_memory_bytes: int
     """Memory of each GPU: what the job asks for, or what the model needs at least."""
+    gpu_memory_asked: bool
+    """True where the job asks for it: then a node that does not say what it has is no candidate."""
     cpu_cores: float
     memory_bytes: int
     products: frozenset[str]
-    labels: dict[str, str]
+    labels: tuple[tuple[str, str], ...]
+    """Sorted; a key asked for with two values fits no node."""
     required_key: str | None
     tolerations: tuple[Toleration, ...]
     excluded: frozenset[str]
@@ -55,10 +58,11 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> Demand:
     return Demand(
         gpus=workers.gpus_per_worker,
         gpu_memory_bytes=max(asked, math.ceil(least_gpu_bytes)),
+        gpu_memory_asked=asked > 0,
         cpu_cores=parse_number(workers.cpu) if workers.cpu else 0.0,
         memory_bytes=parse_bytes(workers.memory) if workers.memory else 0,
         products=frozenset(workers.gpu_products),
-        labels={**job.placement.node_selector, **request.required_labels},
+        labels=tuple(sorted({*job.placement.node_selector.items(), *request.required_labels.items()})),
         required_key=job.placement.topology.required,
         tolerations=(GPU_TOLERATION, *request.tolerations),
         excluded=frozenset(request.excluded_nodes),
@@ -93,7 +97,7 @@ def first_failure(node: Node, demand: Demand) -> Failure | None:
 
 def free_gpus(node: Node, demand: Demand) -> int:
     """GPUs that a new pod could get, with what is planned but not yet bound taken away."""
-    return max(0, demand.free_gpus.get(node.name, node.free_gpus))
+    return max(0, min(demand.free_gpus.get(node.name, node.free_gpus), node.allocatable_gpus))
 
 
 def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
@@ -136,7 +140,7 @@ def _taints(node: Node, demand: Demand) -> Failure | None:
 
 
 def _labels(node: Node, demand: Demand) -> Failure | None:
-    for key, value in sorted(demand.labels.items()):
+    for key, value in demand.labels:
         if node.labels.get(key) != value:
             return "NodeSelector", f"label {key} is {node.labels.get(key, 'absent')}, needs {value}"
     return None
@@ -149,6 +153,8 @@ def _product(node: Node, demand: Demand) -> Failure | None:
 
 
 def _memory_of_gpu(node: Node, demand: Demand) -> Failure | None:
+    if demand.gpu_memory_asked and node.gpu_memory_bytes is None:
+        return "GpuMemory", "has no label nvidia.com/gpu.memory, which workers.gpuMemory needs"
     memory = gpu_memory_bytes(node)
     if not demand.gpu_memory_bytes or memory is None or memory >= demand.gpu_memory_bytes:
         return None
@@ -182,7 +188,7 @@ def _room_for_memory(node: Node, demand: Demand) -> Failure | None:
 
 
 def _has_required_level(node: Node, demand: Demand) -> Failure | None:
-    if demand.required_key is None or node.labels.get(demand.required_key):
+    if demand.required_key in (None, names.HOSTNAME_LABEL) or node.labels.get(demand.required_key or ""):
         return None
     return "Constraint", f"has no label {demand.required_key}, which placement.topology.required names"
 

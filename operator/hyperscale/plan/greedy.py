@@ -55,7 +55,7 @@ def greedy(costs: Costs, slots: IntArray, workers: int, seeds: IntArray, start: 
     seeds:  (B,) first candidates; ignored where `start` is not empty
     start:  (p,) candidates that are taken already (their slots were not counted)
     """
-    state = _State(costs, slots, workers, start if len(start) else seeds[:, None])
+    state = _State(costs, slots, workers, start[None, :] if len(start) else seeds[:, None], takes_slot=not len(start))
     for _ in range(workers - state.chosen.shape[1]):
         state.extend()
     complete: IntArray = state.chosen[~state.stuck]
@@ -65,10 +65,10 @@ def greedy(costs: Costs, slots: IntArray, workers: int, seeds: IntArray, start: 
 class _State:
     """Partial placements of all seeds; row = seed, column = candidate."""
 
-    def __init__(self, costs: Costs, slots: IntArray, workers: int, start: IntArray) -> None:
+    def __init__(self, costs: Costs, slots: IntArray, workers: int, start: IntArray, takes_slot: bool) -> None:
         self.costs, self.workers = costs, workers
         self.volume = volumes(costs, workers)
-        self.chosen: IntArray = start if start.ndim == 2 else start[None, :]
+        self.chosen: IntArray = start
         count = len(self.chosen)
         self.rows = np.arange(count)
         self.left: IntArray = np.repeat(slots[None, :], count, axis=0)
@@ -86,8 +86,7 @@ class _State:
         self.ring_per_byte: FloatArray = np.zeros(count)
         self.halo_worst: FloatArray = np.zeros(count)
         for column in range(self.chosen.shape[1]):
-            # A seed takes a slot; ranks that are pinned hold theirs already.
-            self._absorb(self.chosen[:, column], takes_slot=start.ndim == 2)
+            self._absorb(self.chosen[:, column], takes_slot=takes_slot)
 
     def extend(self) -> None:
         """Add the cheapest candidate to every row that still finds one."""
@@ -112,7 +111,8 @@ class _State:
         halo = np.maximum(own, self.halo_worst[:, None])
         ring = volume.ring_latency_factor * np.maximum(self.ring_latency[:, None], self.hop_latency)
         ring += volume.ring_byte_factor * np.maximum(self.ring_per_byte[:, None], self.hop_per_byte)
-        return costs.workload.epoch_flops / speed + (1.0 + costs.communication_weight) * (halo + ring)
+        objective: FloatArray = costs.workload.epoch_flops / speed + (1.0 + costs.communication_weight) * (halo + ring)
+        return objective
 
     def _absorb(self, added: IntArray, takes_slot: bool) -> None:
         """Account for one more member of every row."""

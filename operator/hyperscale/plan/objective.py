@@ -144,7 +144,7 @@ def shares(costs: Costs, orders: IntArray) -> tuple[FloatArray, BoolArray]:
         total = open_weight.sum(axis=1, keepdims=True)
         rest = 1.0 - fixed.sum(axis=1, keepdims=True)
         share = np.where(full, fixed, np.divide(open_weight * rest, total, out=np.zeros_like(weight), where=total > 0))
-    fits = np.all((share <= limit + 1e-12) & (share >= 0.0), axis=1) & (np.abs(share.sum(axis=1) - 1.0) < 1e-9)
+    fits = np.all((share <= limit + 1e-12) & (share > 1e-6), axis=1) & (np.abs(share.sum(axis=1) - 1.0) < 1e-9)
     return share, fits
 
 

@@ -68,7 +68,8 @@ def replacement_estimates(costs: Costs, order: IntArray, position: int) -> Float
     compute_rate = costs.workload.epoch_flops / total
     slowest = np.maximum((weight / costs.flops_per_second)[others].max(initial=0.0), weight / costs.flops_per_second)
     if workers == 1:
-        return compute_rate * slowest
+        alone: FloatArray = compute_rate * slowest
+        return alone
     halo = _halo_with_each(costs, others, weight, total, volume)
     ring = _ring_with_each(costs, order, position, volume)
     ranks = halo + compute_rate * np.concatenate(

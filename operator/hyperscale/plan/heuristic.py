@@ -1,0 +1,166 @@
+"""The heuristic planner: every worker count, greedy from many seeds, polish of the best. Pure and deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, IntArray
+from hyperscale.plan.greedy import greedy, seeds_for
+from hyperscale.plan.objective import Costs, objectives
+from hyperscale.plan.polish import polish
+from hyperscale.plan.pools import Pools
+from hyperscale.plan.problem import Problem
+from hyperscale.plan.regions import regions
+
+DENSE_COUNTS: Final = 16
+"""Every worker count up to here is tried."""
+COUNT_GROWTH: Final = 1.3
+"""Step between larger counts, refined around the best."""
+FIRST_SEEDS, FIRST_STARTS = 12, 1
+"""Seeds and polished starts of the first look at a worker count."""
+CLOSE_SEEDS, CLOSE_STARTS = 128, 8
+"""Seeds and polished starts of the close look at the best counts."""
+CLOSE_COUNTS: Final = 3
+"""Worker counts that get a close look."""
+
+Expired = Callable[[], bool]
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """One placement: candidates of the problem in ring order. Compares by objective, then fewer workers, then names."""
+
+    objective: float
+    workers: int
+    names: tuple[str, ...]
+    order: tuple[int, ...] = field(compare=False)
+
+
+class Heuristic:
+    """Greedy and polish; never fails, misses the optimum by little (docs/planner.md)."""
+
+    name = "Heuristic"
+
+    def candidates(self, problem: Problem, expired: Expired) -> Iterable[Candidate]:
+        """Placements found, the best of every region and worker count."""
+        found: list[Candidate] = []
+        for region in regions(problem):
+            found += _Search(problem, region, expired).run()
+            if expired() and found:
+                break
+        return found
+
+
+class _Search:
+    """Search of one region over the worker counts."""
+
+    def __init__(self, problem: Problem, region: IntArray, expired: Expired) -> None:
+        self.problem, self.expired = problem, expired
+        self.capacity = int(problem.slots[region].sum()) + len(problem.pinned)
+        self.pools = Pools(problem, region)
+        self.costs: dict[bytes, Costs] = {}
+        self.best: dict[int, Candidate] = {}
+        self.others: list[Candidate] = []
+
+    def run(self) -> list[Candidate]:
+        """All worker counts roughly, those around the best more finely, the best few closely."""
+        counts = [count for count in self.problem.counts() if count <= self.capacity]
+        for count in ladder(counts):
+            self._look(count, FIRST_SEEDS, FIRST_STARTS)
+        for _ in range(2):
+            for count in self._between(counts):
+                self._look(count, FIRST_SEEDS, FIRST_STARTS)
+        for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
+            self._look(candidate.workers, CLOSE_SEEDS, CLOSE_STARTS)
+        return sorted({*self.best.values(), *self.others})
+
+    def _between(self, counts: list[int]) -> list[int]:
+        """Untried counts half-way between the best one and its tried neighbours."""
+        if not self.best:
+            return []
+        tried = sorted(self.best)
+        at = tried.index(min(self.best.values()).workers)
+        ends = [tried[max(0, at - 1)], tried[at], tried[min(len(tried) - 1, at + 1)]]
+        halves = {(low + high) // 2 for low, high in pairwise(ends)}
+        return sorted(halves & set(counts) - set(tried))
+
+    def _look(self, workers: int, seed_limit: int, starts: int) -> None:
+        """Search one worker count; past the deadline only while nothing has been found."""
+        if self.expired() and self.best:
+            return
+        problem = self.problem
+        pool = self.pools.pool(workers)
+        costs = self._costs_of(pool)
+        slots = problem.slots[pool]
+        ranks, start = self._pinned_in(pool)
+        sets = greedy(costs, slots, workers, seeds_for(costs, slots, workers, seed_limit), start)
+        if not len(sets):
+            return
+        orders = _seated(sets, ranks, workers)
+        ranking = np.argsort(objectives(costs, orders), kind="stable")
+        distinct = _distinct(orders[ranking], starts)
+        fixed: BoolArray = np.isin(np.arange(workers), ranks)
+        for order in distinct:
+            polished, seconds = polish(costs, slots, order, fixed)
+            if np.isfinite(seconds):
+                self._keep(pool[polished], seconds)
+
+    def _keep(self, order: IntArray, seconds: float) -> None:
+        names = tuple(self.problem.names[candidate] for candidate in order)
+        candidate = Candidate(float(seconds), len(order), names, tuple(int(position) for position in order))
+        held = self.best.get(candidate.workers)
+        if held is None or candidate < held:
+            self.best[candidate.workers] = candidate
+        if held is not None and held.names != candidate.names:
+            self.others.append(max(held, candidate))
+
+    def _costs_of(self, pool: IntArray) -> Costs:
+        key = pool.tobytes()
+        if key not in self.costs:
+            self.costs[key] = self.problem.costs(pool)
+        return self.costs[key]
+
+    def _pinned_in(self, pool: IntArray) -> tuple[IntArray, IntArray]:
+        """Ranks that stay, and their positions in the pool."""
+        ranks = np.array([rank for rank, _ in self.problem.pinned], dtype=np.int64)
+        start = np.searchsorted(pool, np.array([candidate for _, candidate in self.problem.pinned], dtype=np.int64))
+        return ranks, start
+
+
+def ladder(counts: list[int]) -> list[int]:
+    """Counts for the first look: all small ones, then growing steps, always the last."""
+    chosen = [count for position, count in enumerate(counts) if position < DENSE_COUNTS]
+    for count in counts[DENSE_COUNTS:]:
+        if count >= chosen[-1] * COUNT_GROWTH or count == counts[-1]:
+            chosen.append(count)
+    return chosen
+
+
+def _seated(sets: IntArray, ranks: IntArray, workers: int) -> IntArray:
+    """(B, k) members by rank: pinned ones (first in `sets`) at their ranks, the others at the free ranks in order."""
+    if not len(ranks):
+        return sets
+    free = np.setdiff1d(np.arange(workers), ranks)
+    orders = np.empty_like(sets)
+    orders[:, ranks] = sets[:, : len(ranks)]
+    orders[:, free] = sets[:, len(ranks) :]
+    return orders
+
+
+def _distinct(orders: IntArray, limit: int) -> list[IntArray]:
+    """The first `limit` rows that are different sets."""
+    seen: set[bytes] = set()
+    chosen: list[IntArray] = []
+    for order in orders:
+        key = np.sort(order).tobytes()
+        if key not in seen:
+            seen.add(key)
+            chosen.append(order)
+        if len(chosen) == limit:
+            break
+    return chosen

@@ -1,0 +1,151 @@
+"""From a request to a plan: candidates of every planner, one objective, an independent check, reasons. Pure and deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from hyperscale.model.graph import ClusterGraph, IntArray
+from hyperscale.model.job import PlannerChoice
+from hyperscale.model.plan import Infeasible, Plan, Prediction, WorkerPlacement
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.workload import WorkloadProfile
+from hyperscale.plan import explain, refusal, trust
+from hyperscale.plan.artifact import plan_id, rounded, rounded_shares
+from hyperscale.plan.check import violations
+from hyperscale.plan.heuristic import Candidate, Expired, Heuristic
+from hyperscale.plan.objective import Breakdown, predict, shares
+from hyperscale.plan.problem import Problem, pose
+from hyperscale.plan.regions import domains_of
+
+LEARNED_UNAVAILABLE: Final = "LearnedUnavailable"
+PREFERENCE_TOLERANCE: Final = 0.01
+"""A preferred topology domain may cost so much of the objective: less than any prediction is worth."""
+MAX_CHECKED: Final = 8
+"""Candidates shown to the checker before giving up; a second one means that planner and checker disagree."""
+
+
+class Planner(Protocol):
+    """A source of placements; what it proposes is scored and checked like everyone's."""
+
+    @property
+    def name(self) -> str:
+        """As Plan.planner has it: Heuristic or Learned."""
+
+    def candidates(self, problem: Problem, expired: Expired) -> Iterable[Candidate]:
+        """Placements of `problem`, in any order; soon after `expired` turns true it must stop."""
+
+
+def make_plan(
+    request: PlanRequest,
+    graph: ClusterGraph,
+    workload: WorkloadProfile,
+    policy: PolicySpec,
+    *,
+    expired: Callable[[], bool] = lambda: False,
+    planners: Sequence[Planner] = (Heuristic(),),
+) -> Plan | Infeasible:
+    """The best checked plan for `request`, or the one reason why there is none.
+
+    expired:  turns true when time is up; the best found so far is used then. Without it the answer depends on the other arguments only.
+    planners: those that exist in this process, by falling preference; ties go to the first.
+    Raises ValueError when the job wants no plan (planner None) or pins a rank to a node that the graph does not have.
+    """
+    if request.job.planner is PlannerChoice.NONE:
+        raise ValueError("spec.planner: None means that no plan is made; use Auto, Heuristic or Learned")
+    problem = pose(request, graph, workload, policy)
+    chosen, steps = _allowed(request.job.planner, policy, planners)
+    found = (
+        [(candidate, planner.name) for planner in chosen for candidate in planner.candidates(problem, expired)]
+        if len(problem.nodes)
+        else []
+    )
+    found = _by_preference(problem, found)
+    refused: tuple[str, ...] = ()
+    for candidate, name in found[:MAX_CHECKED]:
+        plan = _plan(problem, candidate, name, [other for other, _ in found if other is not candidate], steps)
+        refused = violations(plan, request, graph.snapshot)
+        if not refused:
+            return plan
+    if refused:
+        return Infeasible(reason="PlannerFailed", message=f"every plan failed its check, e.g.: {refused[0]}")
+    return refusal.refuse(problem, lambda changed: any(True for _ in Heuristic().candidates(changed, lambda: True)))
+
+
+def _allowed(choice: PlannerChoice, policy: PolicySpec, planners: Sequence[Planner]) -> tuple[list[Planner], tuple[str, ...]]:
+    """Planners to run and the steps down that were taken; the heuristic always runs, it is what the others are measured against."""
+    heuristic = [planner for planner in planners if planner.name == Heuristic.name] or [Heuristic()]
+    if choice is PlannerChoice.HEURISTIC:
+        return heuristic, ()
+    learned = [planner for planner in planners if planner.name != Heuristic.name]
+    permitted = PlannerChoice.LEARNED in policy.planners
+    steps = (LEARNED_UNAVAILABLE,) if choice is PlannerChoice.LEARNED and not (learned and permitted) else ()
+    return [*(learned if permitted else ()), *heuristic], steps
+
+
+def _by_preference(problem: Problem, found: list[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
+    """Best first; under a preferred topology level, placements inside one domain come first where they cost next to nothing."""
+    ranked = sorted(found, key=lambda entry: entry[0])
+    key = problem.job.placement.topology.preferred
+    if key is None or not ranked:
+        return ranked
+    domains = domains_of(problem, key)
+    limit = ranked[0][0].objective * (1.0 + PREFERENCE_TOLERANCE)
+
+    def outside(entry: tuple[Candidate, str]) -> bool:
+        inside = {domains[member] for member in entry[0].order}
+        return entry[0].objective > limit or len(inside) > 1 or "" in inside
+
+    return sorted(ranked, key=outside)
+
+
+def _plan(problem: Problem, candidate: Candidate, planner: str, others: list[Candidate], steps: tuple[str, ...]) -> Plan:
+    """The plan behind a candidate, with figures of the reference objective."""
+    order = np.array(candidate.order, dtype=np.int64)
+    members, positions = np.unique(order, return_inverse=True)
+    costs = problem.costs(members)
+    figures = predict(costs, positions)
+    share, _ = shares(costs, positions[None, :])
+    workers = tuple(
+        WorkerPlacement(rank, problem.names[member], problem.demand.gpus, problem.graph.nodes[problem.nodes[member]].gpu_product, part)
+        for rank, (member, part) in enumerate(zip(candidate.order, rounded_shares(share[0].tolist()), strict=True))
+    )
+    predicted = _prediction(problem, order, figures)
+    return Plan(
+        planner=planner,
+        seed=problem.request.seed,
+        plan_id=plan_id(problem.request, problem.graph.digest, planner, workers),
+        partitions=costs.partitions(len(order)),
+        workers=workers,
+        predicted=predicted,
+        objective=rounded(predicted.epoch_seconds + costs.communication_weight * predicted.communication_seconds),
+        rejected=explain.rejections(problem, candidate),
+        snapshot=problem.graph.digest,
+        reasons=explain.reasons(problem, candidate, figures, others),
+        fallbacks=(*steps, *trust.fallbacks(problem, order)),
+    )
+
+
+def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Prediction:
+    low, high = trust.prediction_range(problem, order, figures)
+    return Prediction(
+        epoch_seconds=rounded(figures.epoch_seconds),
+        communication_seconds=rounded(figures.communication_seconds),
+        low_seconds=rounded(low),
+        high_seconds=rounded(high),
+        cost_per_epoch=_cost(problem, order, figures.epoch_seconds),
+    )
+
+
+def _cost(problem: Problem, order: IntArray, epoch_seconds: float) -> float | None:
+    """Price of all GPUs for one epoch; None where the policy lacks a price."""
+    hourly = 0.0
+    for member in order:
+        price = problem.speeds[member].price_per_hour
+        if price is None:
+            return None
+        hourly += price * problem.demand.gpus
+    return rounded(hourly * epoch_seconds / 3600.0)

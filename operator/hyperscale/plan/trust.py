@@ -1,0 +1,63 @@
+"""How far a prediction may be trusted: the fallbacks behind its figures and the range that follows. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import IntArray
+from hyperscale.plan.objective import Breakdown
+from hyperscale.plan.problem import Problem
+
+LINKS_ESTIMATED: Final = "LinksEstimatedFromLabels"
+UTILIZATION_UNKNOWN: Final = "UtilizationUnknown"
+SPEED_ASSUMED: Final = "GpuSpeedAssumed"
+TOPOLOGY_UNKNOWN: Final = "TopologyUnknown"
+
+COMPUTE_RANGE: Final = (0.75, 1.35)
+"""Of compute time with every figure known: the cost model's own error on published epoch times (docs/planner.md)."""
+UTILIZATION_RANGE: Final = (0.8, 2.0)
+"""More where the GPUs may be busy and nobody knows."""
+SPEED_RANGE: Final = (0.33, 2.0)
+"""More where the card is in no table."""
+MEASURED_LINK_RANGE: Final = (0.8, 1.5)
+"""Of communication time over measured links: others use them as well."""
+ESTIMATED_LINK_RANGE: Final = (0.3, 3.0)
+"""Of communication time over links estimated from labels: networks of one tier differ by so much."""
+
+
+def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:
+    """Steps down behind the plan on the candidates `order` (k,), in a fixed order; those of nodes not planned do not count."""
+    steps: list[str] = []
+    members = np.unique(order)
+    if not _links_measured(problem, members):
+        steps.append(LINKS_ESTIMATED)
+        if not problem.graph.snapshot.levels:
+            steps.append(TOPOLOGY_UNKNOWN)
+    if not problem.utilization_known[members].all():
+        steps.append(UTILIZATION_UNKNOWN)
+    assumed = {
+        problem.graph.nodes[problem.nodes[member]].gpu_product or "unlabelled" for member in members if problem.speeds[member].assumed
+    }
+    steps += [f"{SPEED_ASSUMED}:{product}" for product in sorted(assumed)]
+    return tuple(steps)
+
+
+def prediction_range(problem: Problem, order: IntArray, figures: Breakdown) -> tuple[float, float]:
+    """Low and high epoch seconds: each part of the prediction stretched by what is not known about its figures."""
+    low, high = COMPUTE_RANGE
+    if not problem.utilization_known[order].all():
+        low, high = low * UTILIZATION_RANGE[0], high * UTILIZATION_RANGE[1]
+    if any(problem.speeds[member].assumed for member in order):
+        low, high = low * SPEED_RANGE[0], high * SPEED_RANGE[1]
+    link_low, link_high = MEASURED_LINK_RANGE if _links_measured(problem, np.unique(order)) else ESTIMATED_LINK_RANGE
+    network = figures.communication_seconds
+    rest = max(0.0, figures.epoch_seconds - network)
+    return rest * low + network * link_low, rest * high + network * link_high
+
+
+def _links_measured(problem: Problem, members: IntArray) -> bool:
+    """True where every pair of different planned nodes has samples of both figures."""
+    measured = problem.graph.link_costs(problem.nodes[members]).measured
+    return bool((measured | np.eye(len(members), dtype=np.bool_)).all())
