@@ -130,7 +130,7 @@ def test_with_namespaces_named_the_account_may_write_in_no_other(helm: Helm, api
             _until(api, (verb, group, resource, "", "team-a", ""), True)
         assert may(api, ("list", "", "pods", "", "", ""))
     finally:
-        helm("upgrade", "hyperscale", str(CHART))
+        helm("upgrade", "hyperscale", str(CHART), "--reset-values")
         _until(api, ("patch", "", "pods", "", "team-b", ""), True)
 
 
