@@ -13,6 +13,7 @@ import time
 import uuid
 
 import kopf
+from kubernetes.aio.config import ConfigException
 
 from hyperscale.apply.client import ApiClient
 from hyperscale.apply.lease import Lease
@@ -87,7 +88,11 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return EXIT_BAD_SETTINGS
     configure_logging()
-    return asyncio.run(operate(settings))
+    try:
+        return asyncio.run(operate(settings))
+    except (OSError, ConfigException) as error:  # a port that is taken, no API server to be found
+        sys.stderr.write(f"hyperscale: {error}\n")
+        return EXIT_BAD_SETTINGS
 
 
 if __name__ == "__main__":

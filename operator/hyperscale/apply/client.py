@@ -17,11 +17,15 @@ import msgspec
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 
+from hyperscale import __version__
+
 MAX_BODY_BYTES: Final = 64 * 2**20
 """Largest response read; a list page is far smaller, and an endless body must not end the process."""
 
 PAGE_SIZE: Final = 500
 """Objects a list request asks for at once (client-go's default chunk)."""
+
+USER_AGENT: Final = f"hyperscale/{__version__}"
 
 Json = dict[str, Any]
 
@@ -135,7 +139,7 @@ class ApiClient:
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, content_type: str = "application/json"
     ) -> Json:
         configuration = self._api.configuration
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": USER_AGENT}
         token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         if token:
             headers["Authorization"] = token
