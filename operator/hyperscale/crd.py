@@ -173,8 +173,13 @@ def _default(field: inspect.Field) -> object:
         return None
     value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
     if isinstance(value, msgspec.Struct):
-        return msgspec.to_builtins(value) if value != type(value)() else {}
-    return msgspec.to_builtins(value)
+        return _plain(value) if value != type(value)() else {}
+    return _plain(value)
+
+
+def _plain(value: object) -> object:
+    """As JSON has it: lists for tuples, texts for enums."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _scalar(bare: inspect.Type, path: str) -> Schema:

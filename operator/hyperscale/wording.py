@@ -29,6 +29,8 @@ def shown(value: object) -> str:
         return "an object"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}"
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a number beyond 64 bits"  # Python refuses to print the longest ones
     text = ascii(value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
 

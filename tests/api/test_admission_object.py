@@ -97,7 +97,7 @@ def test_what_decides_placement_is_fixed_once_the_mpijob_exists(
     api: Api, field: str, value: object, request: pytest.FixtureRequest
 ) -> None:
     template = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [{"name": "worker"}]}}
-    name = f"fixed-{abs(hash(request.node.name)) % 10**8}"
+    name = f"fixed-{field.lower()}-{'set' if value else 'unset'}"
     path = started(
         api, name, {"spec.worker.template": template, "spec.launcher.template": template, "spec.checkpoint.volumeClaimName": "shared"}
     )
