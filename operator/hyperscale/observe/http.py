@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Mapping
@@ -20,6 +21,10 @@ CHUNK_BYTES: Final = 64 * 1024
 
 class BodyTooLargeError(requests.RequestException):
     """The answer was longer than the limit; what had come was thrown away."""
+
+
+class RefusedError(requests.RequestException):
+    """The answer has another status than 200; in the server's own words where it has some."""
 
 
 class BoundedSession(requests.Session):
@@ -73,6 +78,8 @@ class BoundedAdapter(HTTPAdapter):
             response = super().send(request, stream=True, timeout=timeout, verify=verify, cert=cert, proxies=proxies)
             response._content = self._read(response)
             response._content_consumed = True  # type: ignore[attr-defined]
+            if response.status_code != 200:
+                raise RefusedError(f"HTTP {response.status_code}{_complaint(response)}")
         except (requests.RequestException, OSError, ValueError) as error:
             if expired.is_set() or "timed out" in str(error):
                 raise requests.ReadTimeout(f"no whole answer within {timeout:g} s", request=request) from error
@@ -122,3 +129,13 @@ def _tracked_pools(connections: list[HTTPConnection]) -> dict[str, type[HTTPConn
         ConnectionCls = Secure
 
     return {"http": PlainPool, "https": SecurePool}
+
+
+def _complaint(response: requests.Response) -> str:
+    """ ": text" from Prometheus' JSON error or from a short plain body; empty where there is neither."""
+    try:
+        text = str(json.loads(response.content)["error"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        text = response.content[:200].decode("utf-8", "replace") if len(response.content) <= 200 else ""
+    text = " ".join(text.split())[:200]
+    return f": {text}" if text else ""

@@ -13,7 +13,7 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.metrics import FIGURES, NOT_CONFIGURED, MetricsReading, Series
 from hyperscale.model.policy import MetricQueries, PolicySpec
 from hyperscale.observe.dcgm import INDEX_LABELS, MIG_LABELS, UUID_LABELS
-from hyperscale.observe.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession
+from hyperscale.observe.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession, RefusedError
 from hyperscale.observe.identity import NODE_LABELS, POD_LABELS
 
 if TYPE_CHECKING:
@@ -130,8 +130,6 @@ class _Reading:
 
     def _ask(self, query: str, evaluate_at: float | None = None, limit_seconds: float | None = None) -> list[Series]:
         """One instant query within what time is left; raises QueryError."""
-        from prometheus_api_client.exceptions import PrometheusApiClientException
-
         seconds = min(limit_seconds or self._query_seconds, self._end - time.monotonic())
         if seconds <= 0.01:
             raise QueryError(TIMEOUT, f"{self._host} was too slow: no time left")
@@ -144,8 +142,8 @@ class _Reading:
             raise QueryError(TIMEOUT, f"{self._host} did not answer within {seconds:.1f} s") from error
         except BodyTooLargeError as error:
             raise QueryError(TOO_LARGE, f"{self._host}: {error}") from error
-        except PrometheusApiClientException as error:
-            raise QueryError(REFUSED, f"{self._host} refused the query: {_line(error)}") from error
+        except RefusedError as error:
+            raise QueryError(REFUSED, f"{self._host} refused the query: {error}") from error
         except requests.exceptions.JSONDecodeError as error:
             raise QueryError(REFUSED, f"{self._host} answered with something that is not JSON: is this Prometheus?") from error
         except requests.RequestException as error:

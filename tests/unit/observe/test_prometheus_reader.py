@@ -101,6 +101,23 @@ def test_a_bad_answer_is_a_reason_and_never_an_error(body: bytes, status: int, r
     assert "\n" not in reading.state.message
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (
+            b'{"status": "error", "error": "1:5: parse error: unexpected identifier"}',
+            400,
+            "HTTP 400: 1:5: parse error: unexpected identifier",
+        ),
+        (b"not for you\n", 403, "HTTP 403: not for you"),
+        (b"<html>" + b"x" * 5000, 502, "refused the query: HTTP 502"),
+    ],
+)
+def test_a_refusal_is_told_in_prometheus_own_words(body: bytes, status: int, words: str) -> None:
+    reading, _ = read(lambda handler, _query: handler.reply(body, status))
+    assert reading.state.message.endswith(words)
+
+
 def test_one_failed_figure_does_not_take_the_others_with_it() -> None:
     def answer(handler: Handler, query: str) -> None:
         if "GPU_TEMP" in query:
