@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import urllib3
-from kubernetes import client, config
+from kubernetes import client
+from kubernetes import config as untyped_config
 from kubernetes.client.exceptions import ApiException
 
 from hyperscale import names
@@ -25,6 +26,9 @@ MAX_BODY_BYTES: Final = 64 << 20
 MAX_EVENTS: Final = 500
 
 Json = dict[str, Any]
+
+config: Any = untyped_config
+"""The client's loader of kubeconfigs has no annotations."""
 
 BOUND_AND_LIVE: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 """Pods that hold devices; the others are not sent at all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -89,9 +90,10 @@ def _plan(request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec, s
         workload = profile(request.job)
     except ValueError as error:
         raise InputError(f"{shown}: {error}") from None
+    ends = time.monotonic() + request.deadline_seconds
     try:
         with _hard_stop(request.deadline_seconds + GRACE_SECONDS):
-            return make_plan(request, build(snapshot, policy), workload, policy)
+            return make_plan(request, build(snapshot, policy), workload, policy, expired=lambda: time.monotonic() >= ends)
     except _DeadlineError:
         message = f"no planner answered within {request.deadline_seconds:g} s; raise --deadline, or lower spec.workers.max"
         return Infeasible(reason="PlannerFailed", message=message)

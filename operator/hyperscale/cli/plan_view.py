@@ -9,11 +9,12 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from hyperscale.cli.tables import bullets, pairs, seconds_text, table
+from hyperscale.cli.tables import bullets, counted, pairs, seconds_text, table
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Infeasible, Plan, Prediction, Rejection
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
+from hyperscale.plan.artifact import to_json
 
 SHOWN_REJECTIONS: Final = 5
 
@@ -37,22 +38,24 @@ def refused(answer: Infeasible, form: str) -> str:
     """The refusal in the same forms; as a table only the nodes that were turned down, because the reason is on standard error."""
     if form != "table":
         return _data(answer, form)
-    lines = _rejections(answer.rejected)
+    lines = _rejections(answer.rejected, len(answer.rejected))
     return "\n".join(lines[1:]) + "\n" if lines else ""
 
 
 def _data(value: Plan | Infeasible, form: str) -> str:
-    """Canonical JSON on indented lines, or the same data as YAML."""
+    """Canonical JSON as plan/artifact.py writes it, or the same data as YAML."""
     if form == "yaml":
         text: str = yaml.dump(msgspec.to_builtins(value), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
         return text
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
+    if isinstance(value, Plan):
+        return to_json(value).decode()
+    return msgspec.json.format(msgspec.json.encode(value, order="deterministic"), indent=2).decode() + "\n"
 
 
 def _plan_table(view: PlanView) -> str:
     plan = view.plan
     lines = [*_header(view), "", *_workers(plan), *bullets("Why", plan.reasons), *bullets("Fallbacks", plan.fallbacks)]
-    return "\n".join([*lines, *_rejections(plan.rejected)]) + "\n"
+    return "\n".join([*lines, *_rejections(plan.rejected, len(view.snapshot.nodes) - len(plan.gpus_by_node()))]) + "\n"
 
 
 def _header(view: PlanView) -> list[str]:
@@ -66,7 +69,7 @@ def _header(view: PlanView) -> list[str]:
             ("Job", view.request.job_key),
             ("Planner", f"{plan.planner}, seed {plan.seed}"),
             ("Plan id", plan.plan_id),
-            ("Workers", f"{len(plan.workers)}{allowed}, {sum(held.values())} GPUs on {len(held)} nodes"),
+            ("Workers", f"{len(plan.workers)}{allowed}, {counted(sum(held.values()), 'GPU')} on {counted(len(held), 'node')}"),
             ("Partitions", str(plan.partitions)),
             ("Predicted", _predicted(plan.predicted)),
             ("Communication", f"{seconds_text(plan.predicted.communication_seconds)} an epoch"),
@@ -90,11 +93,12 @@ def _workers(plan: Plan) -> list[str]:
     return table(("RANK", "NODE", "PRODUCT", "GPUS", "SHARE"), rows, right=frozenset({0, 3, 4}))
 
 
-def _rejections(rejected: tuple[Rejection, ...]) -> list[str]:
-    """The first few nodes that were turned down, and how many for which reason."""
+def _rejections(rejected: tuple[Rejection, ...], unused: int) -> list[str]:
+    """The first few of `unused` nodes that were turned down, and how many for which reason; a plan lists only some."""
     if not rejected:
         return []
-    counted = sorted(Counter(rejection.reason for rejection in rejected).items(), key=lambda item: (-item[1], item[0]))
-    title = f"Not used: {len(rejected)} ({', '.join(f'{count} {reason}' for reason, count in counted)})"
+    by_reason = sorted(Counter(rejection.reason for rejection in rejected).items(), key=lambda item: (-item[1], item[0]))
+    listed = f"of {len(rejected)} listed: " if unused > len(rejected) else ""
+    title = f"Not used: {counted(unused, 'node')} ({listed}{', '.join(f'{count} {reason}' for reason, count in by_reason)})"
     rows: list[Any] = [(rejection.node, rejection.reason, rejection.message) for rejection in rejected[:SHOWN_REJECTIONS]]
     return ["", title, *table(("NODE", "REASON", "WHY"), rows, indent="  ")]

@@ -1,4 +1,7 @@
-"""Plain text tables: columns padded to the widest cell, two spaces between, nothing after the last cell."""
+"""Plain text tables: columns padded to the widest cell, two spaces between, nothing after the last cell.
+
+Names and messages come from files and clusters: what does not print (it could move a terminal's cursor) becomes `?`.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,32 @@ from collections.abc import Iterable, Sequence
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset(), indent: str = "") -> list[str]:
     """Lines of a table; columns whose index is in `right` are right-aligned."""
-    cells = [list(header), *(list(row) for row in rows)]
+    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     return [indent + _line(row, widths, right) for row in cells]
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> list[str]:
     """Lines `Name    value` with the values in one column."""
-    known = [(name, value) for name, value in rows if value]
+    known = [(name, printable(value)) for name, value in rows if value]
     width = max((len(name) for name, _ in known), default=0)
     return [f"{name:<{width}}  {value}" for name, value in known]
 
 
 def bullets(title: str, sentences: Iterable[str]) -> list[str]:
     """A titled list after an empty line; nothing when there are no sentences."""
-    lines = [f"  - {sentence}" for sentence in sentences]
+    lines = [f"  - {printable(sentence)}" for sentence in sentences]
     return ["", title, *lines] if lines else []
+
+
+def counted(count: int, thing: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def printable(text: str) -> str:
+    """`text` with `?` for every character that does not print."""
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def seconds_text(value_seconds: float | None) -> str:

@@ -1,0 +1,235 @@
+"""A job's status in sentences: the schema of `hyperscale explain -o json`. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from hyperscale.cli.tables import counted, seconds_text
+from hyperscale.model.decision import Reason
+from hyperscale.model.status import Condition, JobStatus, Phase, StatusPlan
+
+SHOWN_EVENTS: Final = 8
+
+
+class RecordedEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """One event about the job."""
+
+    type: str
+    reason: str
+    message: str
+    count: int
+    last_seen: str
+    """RFC 3339; "" when the event does not tell."""
+
+
+class JobRecord(msgspec.Struct, frozen=True):
+    """What is known of a job."""
+
+    name: str
+    namespace: str
+    generation: int
+    deleting: bool
+    status: JobStatus | None
+    """None when the operator has not written one yet."""
+    events: tuple[RecordedEvent, ...]
+    """Oldest first."""
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
+    """What happens, why, and what to do."""
+
+    job: str
+    phase: str
+    reason: str
+    """The operator's own word for its last decision."""
+    summary: tuple[str, ...]
+    """Sentences, the most important first."""
+    waits_for: str
+    """"" when it waits for nothing."""
+    advice: tuple[str, ...]
+    """What a person can do; empty when nothing is needed."""
+    plan: StatusPlan | None
+    conditions: tuple[Condition, ...]
+    events: tuple[RecordedEvent, ...]
+    """The newest, oldest first."""
+
+
+class Meaning(msgspec.Struct, frozen=True):
+    """What a reason means for people; {name} and {namespace} are filled in."""
+
+    happens: str
+    waits_for: str = ""
+    advice: str = ""
+
+
+_AGAIN: Final = "It is planned again by itself when GPUs or nodes come free."
+_NO_ROOM: Final = "a cluster in which it fits"
+
+MEANINGS: Final[dict[str, Meaning]] = {
+    Reason.INVALID_SPEC: Meaning("The spec cannot be used, nothing is created from it.", "", "Correct the field that the message names."),
+    Reason.INVALID_POD_TEMPLATE: Meaning(
+        "The API server refuses the pods that the templates amount to.", "", "Correct spec.worker.template or spec.launcher.template."
+    ),
+    Reason.NAME_CONFLICT: Meaning(
+        "An MPIJob of this name belongs to someone else and is left alone.",
+        "the name",
+        "Delete the MPIJob (`kubectl delete mpijob {name} -n {namespace}`) or give this job another name.",
+    ),
+    Reason.DELETED: Meaning("The job is being deleted; its MPIJob goes with it."),
+    Reason.SUSPENDED: Meaning("The job is suspended.", "spec.runPolicy.suspend: false", "Set spec.runPolicy.suspend to false to start it."),
+    Reason.QUEUED: Meaning(
+        "The MPIJob is in a queue, which has not admitted it.", "quota", "See the queue: `kubectl get workloads -n {namespace}`."
+    ),
+    Reason.PLANNING: Meaning("The planners are at work.", "a plan"),
+    Reason.NO_PLAN: Meaning("No plan fits the cluster as it is.", _NO_ROOM, _AGAIN),
+    "InsufficientGpus": Meaning("There are not enough free GPUs that suit the job.", "free GPUs", f"Lower spec.workers. {_AGAIN}"),
+    "GpuMemoryTooSmall": Meaning("No free GPU has enough memory.", _NO_ROOM, f"Lower spec.workers.gpuMemory or raise workers. {_AGAIN}"),
+    "NoMatchingNodes": Meaning(
+        "No node matches what the job asks for.", _NO_ROOM, "Check spec.placement.nodeSelector, spec.workers.gpuProducts and tolerations."
+    ),
+    "NodesCannotReachEachOther": Meaning(
+        "The nodes that suit cannot all reach each other.", _NO_ROOM, "Lower spec.workers, or see the links: `hyperscale topology`."
+    ),
+    "MemoryTooSmall": Meaning("No node has enough free memory for a worker.", _NO_ROOM, f"Lower spec.workers.memory. {_AGAIN}"),
+    "PlannerFailed": Meaning(
+        "Every planner failed or ran out of time.", "the next try", "See the operator's log; planning is tried again."
+    ),
+    Reason.PLAN_ONLY: Meaning("The plan is ready and nothing runs: spec.planOnly is true.", "", "Set spec.planOnly to false to run it."),
+    Reason.AWAITING_APPROVAL: Meaning("The plan waits for a person to approve it.", "approval"),
+    Reason.PLAN_STALE: Meaning("The cluster moved under the plan, a new one is being made.", "a plan"),
+    Reason.SPEC_CHANGED: Meaning("The spec was changed, a new plan is being made.", "a plan"),
+    Reason.RESUMED: Meaning("The job was suspended and goes on with a new plan.", "its pods"),
+    Reason.CREATING: Meaning("The MPIJob is being created.", "the MPIJob"),
+    Reason.PLAN_UNRECORDED: Meaning("The plan is being recorded before any pod is released.", "the next pass"),
+    Reason.PODS_MISSING: Meaning(
+        "The ranks start together, and not all worker pods exist yet.",
+        "the MPI operator to create the pods",
+        "If it stays so, look at quotas and at the MPI operator: `kubectl describe mpijob {name} -n {namespace}`.",
+    ),
+    Reason.WAITING_FOR_QUEUE: Meaning("The queue has admitted the job but not assigned its topology yet.", "the queue"),
+    Reason.PLACING: Meaning("Every rank is being sent to its planned node.", "the scheduler to bind the pods"),
+    Reason.REPLACING: Meaning("A lost rank is being placed anew, the others stay.", "the replacement to start"),
+    Reason.WORKER_LOST: Meaning(
+        "A worker was lost and spec.recovery.replaceLostWorkers is false.", "a person", "Delete the job and create it again."
+    ),
+    Reason.REPLANS_EXHAUSTED: Meaning(
+        "The plan may not be changed any more.", "a person", "Raise spec.recovery.maxReplans, or delete the job and create it again."
+    ),
+    Reason.NODE_LOST: Meaning("A planned node was lost.", "replacement pods"),
+    Reason.WORKERS_STARTING: Meaning("The workers are starting; the launcher follows when all are ready.", "all workers to be ready"),
+    Reason.OPENING_LAUNCHER: Meaning("All workers are ready, the launcher is released.", "the launcher"),
+    Reason.STARTING: Meaning(
+        "The pods are starting.", "the pods", "If it stays so: `kubectl get pods -n {namespace} -l training.kubeflow.org/job-name={name}`."
+    ),
+    Reason.RUNNING: Meaning("The job is training."),
+    Reason.SUCCEEDED: Meaning("The job has finished."),
+    Reason.FAILED: Meaning(
+        "The job has failed.",
+        "",
+        "See the launcher's log: `kubectl logs -n {namespace} -l training.kubeflow.org/job-name={name} --tail=50`.",
+    ),
+}
+
+
+def explain(record: JobRecord) -> Explanation:
+    """The status in sentences; also for a job that nobody has looked at."""
+    status = record.status
+    if status is None or not status.observed_generation:
+        return _unseen(record)
+    meaning = _meaning(record, status)
+    message = _message(status)
+    advice = [meaning.advice.format(name=record.name, namespace=record.namespace)] if meaning.advice else []
+    if status.reason == Reason.AWAITING_APPROVAL and message:
+        advice.append(f"{message[0].upper()}{message[1:]}")
+        message = ""
+    summary = [meaning.happens, _sentence(message), *_progress(status), *_stale(record, status), *_degraded(status)]
+    return Explanation(
+        job=f"{record.namespace}/{record.name}",
+        phase=status.phase.value,
+        reason=status.reason,
+        summary=tuple(sentence for sentence in summary if sentence),
+        waits_for=meaning.waits_for,
+        advice=tuple(advice),
+        plan=status.plan,
+        conditions=status.conditions,
+        events=record.events[-SHOWN_EVENTS:],
+    )
+
+
+def plan_sentence(plan: StatusPlan) -> str:
+    """One sentence about a plan."""
+    nodes = len({worker.node for worker in plan.workers})
+    gpus = sum(worker.gpus for worker in plan.workers)
+    predicted = plan.predicted
+    bounds = ""
+    if predicted.low is not None and predicted.high is not None:
+        bounds = f" ({seconds_text(predicted.low)} to {seconds_text(predicted.high)})"
+    return (
+        f"Plan {plan.id} by {plan.planner}: {counted(len(plan.workers), 'worker')} with {counted(gpus, 'GPU')} on {counted(nodes, 'node')}, "
+        f"{counted(plan.partitions, 'partition')}; "
+        f"an epoch should take {seconds_text(predicted.epoch_seconds)}{bounds}, "
+        f"of which {seconds_text(predicted.communication_seconds)} is communication."
+    )
+
+
+def _unseen(record: JobRecord) -> Explanation:
+    return Explanation(
+        job=f"{record.namespace}/{record.name}",
+        phase=Phase.PENDING.value,
+        reason="",
+        summary=("The operator has not looked at this job yet.",),
+        waits_for="the operator",
+        advice=("See that it runs and watches this namespace: `kubectl get deployments -A -l app.kubernetes.io/name=hyperscale`.",),
+        plan=None,
+        conditions=(),
+        events=record.events[-SHOWN_EVENTS:],
+    )
+
+
+def _meaning(record: JobRecord, status: JobStatus) -> Meaning:
+    if record.deleting:
+        return MEANINGS[Reason.DELETED]
+    return MEANINGS.get(status.reason, Meaning(f"The job is {status.phase.value.lower()} ({status.reason or 'no reason given'})."))
+
+
+def _message(status: JobStatus) -> str:
+    """The operator's message with its last reason: the condition that carries it, those that speak of trouble first."""
+    order = ("Stalled", "Reconciling", "Approved", "Suspended", "Failed", "Planned", "Succeeded", "Running")
+    carrying = {condition.type: condition.message for condition in status.conditions if condition.reason == status.reason}
+    ended = {condition.type: condition.message for condition in status.conditions if condition.type in (status.phase.value, "Stalled")}
+    return next((text for known in (carrying, ended) for kind in order if (text := known.get(kind))), "")
+
+
+def _progress(status: JobStatus) -> list[str]:
+    sentences = []
+    if status.workers is not None and status.phase in (Phase.STARTING, Phase.RUNNING):
+        workers = status.workers
+        sentences.append(f"{workers.placed} of {workers.planned} ranks are bound to a node, {workers.ready} are ready.")
+    if status.queue and status.phase is Phase.QUEUED:
+        sentences.append(f"Its queue is {status.queue}.")
+    if status.restarts or status.replans:
+        sentences.append(
+            f"Since the start: {counted(status.restarts, 'launcher restart')}, {counted(status.replans, 'change')} of the plan."
+        )
+    return sentences
+
+
+def _stale(record: JobRecord, status: JobStatus) -> list[str]:
+    if record.generation <= status.observed_generation:
+        return []
+    return [f"The spec is newer (generation {record.generation}) than what the operator has answered to ({status.observed_generation})."]
+
+
+def _degraded(status: JobStatus) -> list[str]:
+    degraded = next((condition for condition in status.conditions if condition.type == "Degraded" and condition.status == "True"), None)
+    return [] if degraded is None else [_sentence(f"Planned with less than everything ({degraded.reason}): {degraded.message}")]
+
+
+def _sentence(text: str) -> str:
+    """Upper case at the start, a full stop at the end, unless it is empty."""
+    if not text:
+        return ""
+    whole = text[0].upper() + text[1:]
+    return whole if whole.endswith((".", "!", "?")) else f"{whole}."
