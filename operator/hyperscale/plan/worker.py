@@ -1,7 +1,7 @@
 """The planner process: `python -m hyperscale.plan.worker` answers questions on stdin with plans on stdout, one at a time.
 
 It exists so that a planner that hangs, crashes or eats memory can be killed while the operator lives on (plan/process.py). It is the one
-place where the graph, workload and plan stages meet outside the operator. Whatever libraries print goes to stderr: stdout carries frames only.
+place where the graph, workload and plan stages meet outside the operator. Whatever libraries print goes to stderr: stdout has frames only.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ def put(container: Json, variables: dict[str, str], path: str) -> None:
 
 
 def literal(value: str) -> str:
-    """The text that the kubelet hands to the program as `value`: it would expand $(NAME) otherwise."""
-    return value.replace("$(", "$$(")
+    """The text that the kubelet hands to the program as `value`: it would replace $(NAME), and $$ by $."""
+    return value.replace("$", "$$")
 
 
 def forwarded(container: Json, path: str, has_credentials: bool) -> list[str]:

@@ -66,8 +66,7 @@ def worker_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defa
         _gate(spec, names.PLACEMENT_GATE, f"{path}.spec")
         if job.placement.mode is PlacementMode.PREFERRED:
             _anchor_preference(spec, f"{path}.spec")
-    harden(pod["metadata"], spec, path)
-    return pod
+    return _finish(pod, path)
 
 
 def launcher_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
@@ -87,8 +86,7 @@ def launcher_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, de
         container["command"] = commands.launcher_command(workers * job.workers.gpus_per_worker, forwarded, job.model.script)
     if gated(job, plan):
         _gate(spec, names.LAUNCHER_GATE, f"{path}.spec")
-    harden(pod["metadata"], spec, path)
-    return pod
+    return _finish(pod, path)
 
 
 def _start(own: Json, metadata: JobMetadata, plan: Plan | None, component: str, path: str) -> tuple[Json, Json]:
@@ -104,6 +102,15 @@ def _start(own: Json, metadata: JobMetadata, plan: Plan | None, component: str, 
     mappings_at(spec, "volumes", f"{path}.spec")
     template.refuse_reserved(spec, f"{path}.spec")
     return pod, spec
+
+
+def _finish(pod: Json, path: str) -> Json:
+    """The hardened template, without the empty maps and lists that were needed on the way."""
+    harden(pod["metadata"], pod["spec"], path)
+    for part, key in ((pod["metadata"], "annotations"), (pod["spec"], "volumes")):
+        if not part[key]:
+            del part[key]
+    return pod
 
 
 def _lacks_command(container: Json) -> bool:
