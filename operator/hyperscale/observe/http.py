@@ -132,7 +132,7 @@ def _tracked_pools(connections: list[HTTPConnection]) -> dict[str, type[HTTPConn
 
 
 def _complaint(response: requests.Response) -> str:
-    """ ": text" from Prometheus' JSON error or from a short plain body; empty where there is neither."""
+    """A colon and text from Prometheus' JSON error or from a short plain body; empty where there is neither."""
     try:
         text = str(json.loads(response.content)["error"])
     except (ValueError, KeyError, TypeError, RecursionError):
