@@ -206,7 +206,8 @@ def _container(bare: inspect.DictType | inspect.VarTupleType, path: str, default
     if bare.max_length is None:
         raise TypeError(f"{path}: needs Meta(max_length=...)")
     if isinstance(bare, inspect.VarTupleType):
-        return {"type": "array", "maxItems": bare.max_length, "items": schema_of(bare.item_type, f"{path}[]", defaults)}
+        least = {"minItems": bare.min_length} if bare.min_length else {}
+        return {"type": "array", **least, "maxItems": bare.max_length, "items": schema_of(bare.item_type, f"{path}[]", defaults)}
     if isinstance(bare.value_type, inspect.AnyType):
         return {"type": "object", "maxProperties": bare.max_length, "x-kubernetes-preserve-unknown-fields": True}
     made: Schema = {"type": "object", "maxProperties": bare.max_length, "additionalProperties": schema_of(bare.value_type, path, defaults)}

@@ -100,6 +100,6 @@ def _container_words(bare: inspect.Type) -> str:
         return "true or false"
     if isinstance(bare, inspect.StructType):
         return "an object with the fields " + ", ".join(field.encode_name for field in bare.fields)
-    most = getattr(bare, "max_length", None)
-    limit = f" of at most {most} entries" if most is not None else ""
+    fewest, most = getattr(bare, "min_length", None), getattr(bare, "max_length", None)
+    limit = f" of {f'{fewest} to' if fewest else 'at most'} {most} entries" if most is not None else ""
     return ("an object" if isinstance(bare, inspect.DictType) else "a list") + limit

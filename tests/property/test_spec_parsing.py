@@ -39,7 +39,7 @@ def values(wrapped: inspect.Type) -> st.SearchStrategy[Any]:
     if isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
         return st.sampled_from(choices_of(bare))
     if isinstance(bare, inspect.VarTupleType):
-        return st.lists(values(bare.item_type), max_size=min(3, bare.max_length or 3))
+        return st.lists(values(bare.item_type), min_size=bare.min_length or 0, max_size=min(3, bare.max_length or 3))
     if isinstance(bare, inspect.DictType):
         anything = isinstance(bare.value_type, inspect.AnyType)
         entries = st.integers(-5, 5) | st.text(st.characters(codec="utf-8"), max_size=5) if anything else values(bare.value_type)

@@ -55,7 +55,7 @@ class PolicySpec(Spec, frozen=True):
     """`PlannerPolicy.spec`: how plans are made and judged in this cluster."""
 
     communication_weight: Annotated[float, Meta(ge=0, le=1000, description="λ: weight of communication seconds in the objective.")] = 0.1
-    planners: Annotated[tuple[PlannerChoice, ...], Meta(max_length=4, description="Planners that jobs may ask for.")] = (
+    planners: Annotated[tuple[PlannerChoice, ...], Meta(min_length=1, max_length=4, description="Planners that jobs may ask for.")] = (
         PlannerChoice.AUTO,
         PlannerChoice.LEARNED,
         PlannerChoice.HEURISTIC,

@@ -1,0 +1,103 @@
+"""Examples, policies and topologies as the API server takes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from e2e.cluster.api import Api, ApiError, Object
+from hyperscale.crd import REPOSITORY
+from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample
+from hyperscale.model.topology import topology_status
+from hyperscale.spec import SpecError, parse_job, parse_policy
+
+GROUP = "/apis/hyperscale.dev/v1alpha1"
+JOBS = f"{GROUP}/namespaces/default/gnntrainingjobs"
+POLICIES = f"{GROUP}/plannerpolicies"
+TOPOLOGIES = f"{GROUP}/clustertopologies"
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_admitted_and_parses_to_the_same_after_defaults(api: Api, path: Path) -> None:
+    resource = yaml.safe_load(path.read_text(encoding="utf-8"))
+    is_policy = resource["kind"] == "PlannerPolicy"
+    stored = api.create(f"{POLICIES if is_policy else JOBS}?fieldValidation=Strict&dryRun=All", resource)
+    parse = parse_policy if is_policy else parse_job
+    assert parse(stored) == parse(resource)
+
+
+def policy(spec: Object) -> Object:
+    return {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "tried"}, "spec": spec}
+
+
+def test_an_empty_policy_gets_every_figure(api: Api) -> None:
+    spec = api.create(f"{POLICIES}?dryRun=All", policy({}))["spec"]
+    assert spec["communicationWeight"] == 0.1
+    assert spec["deadlines"] == {"planSeconds": 5.0, "metricsSeconds": 5.0}
+    assert spec["queries"]["gpuUtilization"] == "DCGM_FI_DEV_GPU_UTIL"
+    assert spec["limits"]["maxAgeSeconds"] == 120.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"communicationWeight": -0.1}, "spec.communicationWeight"),
+        ({"seed": 2**31}, "spec.seed"),
+        ({"planners": ["Auto", "Magic"]}, "spec.planners[1]"),
+        ({"planners": ["Auto", "Auto"]}, "spec.planners"),
+        ({"planners": []}, "spec.planners"),
+        ({"deadlines": {"planSeconds": 0}}, "spec.deadlines.planSeconds"),
+        ({"deadlines": {"planSeconds": 3600}}, "spec.deadlines.planSeconds"),
+        ({"queries": {"xid": "x" * 1025}}, "spec.queries.xid"),
+        ({"queries": {"latency": "x"}}, "spec.queries.latency"),
+        ({"limits": {"maxAgeSeconds": "2m"}}, "spec.limits.maxAgeSeconds"),
+        ({"topologyLevels": ["a zone"]}, "spec.topologyLevels[0]"),
+        ({"gpus": [{"product": "T4"}]}, "spec.gpus[0].teraflops"),
+        ({"gpus": [{"product": "T4", "teraflops": 0}]}, "spec.gpus[0].teraflops"),
+        ({"gpus": [{"product": "T4", "teraflops": 8}, {"product": "T4", "teraflops": 9}]}, "spec.gpus"),
+    ],
+    ids=str,
+)
+def test_a_bad_policy_is_refused_by_both_with_its_path(api: Api, spec: Object, path: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        parse_policy(policy(spec))
+    assert refused.value.path == path
+    with pytest.raises(ApiError) as refusal:
+        api.create(f"{POLICIES}?fieldValidation=Strict", policy(spec))
+    assert path in str(refusal.value)
+
+
+def figure(value: float) -> Sample:
+    return Sample(value, 1.5, Quality.MEASURED)
+
+
+def cluster(node_count: int, neighbours: int) -> ClusterSnapshot:
+    names = [f"gpu-node-{index:05}.eu-west-1.compute.internal" for index in range(node_count)]
+    nodes = tuple(
+        Node(name, "NVIDIA-A100-SXM4-80GB", 80 * 2**30, 8, 3, domains=("eu-west-1", "eu-west-1a"), gpus=(Gpu("u"),)) for name in names
+    )
+    links = sorted((names[i], names[(i + step) % node_count]) for i in range(node_count) for step in range(1, neighbours + 1))
+    return ClusterSnapshot(
+        taken_at=1_800_000_000.0,
+        nodes=nodes,
+        links=tuple(Link(source, destination, figure(0.00123456), figure(1.25e9)) for source, destination in links),
+        levels=("topology.kubernetes.io/region", "topology.kubernetes.io/zone"),
+        metrics=MetricsState(True, "MetricsAvailable", "x" * 5000, tuple(f"figure-{index}" for index in range(50))),
+    )
+
+
+@pytest.mark.parametrize(("nodes", "neighbours"), [(12, 11), (5000, 4), (6000, 10)], ids=["12 nodes", "5,000 nodes", "6,000 nodes"])
+def test_a_topology_of_any_size_is_stored(api: Api, nodes: int, neighbours: int) -> None:
+    status = topology_status(cluster(nodes, neighbours))
+    name = f"of-{nodes}"
+    api.create(TOPOLOGIES, {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "ClusterTopology", "metadata": {"name": name}})
+    stored = api.patch(f"{TOPOLOGIES}/{name}/status", {"status": msgspec.to_builtins(status)})["status"]
+    assert stored["nodeCount"] == nodes
+    assert stored["linkCount"] == nodes * neighbours
+    assert len(stored["nodes"]) == min(nodes, 5000)
+    assert len(stored["links"]) == min(nodes * neighbours, len(status.links)) > 0
+    assert stored["takenAt"] == "2027-01-15T08:00:00Z"
