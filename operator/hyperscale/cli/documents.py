@@ -38,6 +38,8 @@ Loader.yaml_implicit_resolvers = {
 def read_text(path: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:
     """The UTF-8 text of a file, or of standard input for `-`; at most `max_bytes` are read."""
     shown = display_name(path)
+    if not path:
+        raise InputError("-f: the file name is empty; name a YAML or JSON file, or - for standard input")
     try:
         raw = sys.stdin.buffer.read(max_bytes + 1) if path == STDIN else _read_file(path, max_bytes + 1)
     except IsADirectoryError:
@@ -89,7 +91,7 @@ def load_mapping(text: str, shown: str) -> dict[str, Any]:
 
 def display_name(path: str) -> str:
     """How a file is called in messages."""
-    return "standard input" if path == STDIN else path
+    return "standard input" if path == STDIN else path or "-f"
 
 
 def _read_file(path: str, limit_bytes: int) -> bytes:

@@ -166,9 +166,9 @@ def plan_sentence(plan: StatusPlan) -> str:
     bounds = ""
     if predicted.low is not None and predicted.high is not None:
         bounds = f" ({seconds_text(predicted.low)} to {seconds_text(predicted.high)})"
+    size = f"{counted(len(plan.workers), 'worker')} with {counted(gpus, 'GPU')} on {counted(nodes, 'node')}"
     return (
-        f"Plan {plan.id} by {plan.planner}: {counted(len(plan.workers), 'worker')} with {counted(gpus, 'GPU')} on {counted(nodes, 'node')}, "
-        f"{counted(plan.partitions, 'partition')}; "
+        f"Plan {plan.id} by {plan.planner}: {size}, {counted(plan.partitions, 'partition')}; "
         f"an epoch should take {seconds_text(predicted.epoch_seconds)}{bounds}, "
         f"of which {seconds_text(predicted.communication_seconds)} is communication."
     )
