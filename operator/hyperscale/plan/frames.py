@@ -19,6 +19,9 @@ HEADER_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 64 * 2**20
 """A snapshot of 5,000 nodes with all GPUs and links is below 40 MiB; a longer frame is a mistake or an attack."""
 
+KEPT_WORLDS: Final = 4
+"""Worlds that a planner keeps, oldest forgotten first; both sides count alike. One for each policy in use is enough."""
+
 
 class FrameError(Exception):
     """A frame is too long, cut off, or not what was expected; the connection cannot be used any more."""

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Final
 
@@ -25,6 +26,7 @@ from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.check import violations
 from hyperscale.plan.frames import (
     HEADER_BYTES,
+    KEPT_WORLDS,
     Answer,
     Ask,
     FrameError,
@@ -188,9 +190,7 @@ class _Child:
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
         self._log = bytearray()
         self._draining = asyncio.ensure_future(self._drain(process.stderr))
-        self._snapshot: ClusterSnapshot | None = None
-        self._policy: PolicySpec | None = None
-        self._world = ""
+        self._worlds: deque[World] = deque(maxlen=KEPT_WORLDS)
 
     @property
     def pid(self) -> int:
@@ -232,19 +232,21 @@ class _Child:
         self._draining.cancel()
 
     async def _exchange(self, number: int, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Answer:
-        await self._introduce(snapshot, policy)
-        await self._send(pack(Ask(number=number, world=self._world, request=request)))
+        world = await self._introduce(snapshot, policy)
+        await self._send(pack(Ask(number=number, world=world, request=request)))
         return await self._receive()
 
-    async def _introduce(self, snapshot: ClusterSnapshot, policy: PolicySpec) -> None:
-        """Send the world, unless it is the one that was sent last: hundreds of jobs are planned on one snapshot."""
-        if snapshot is self._snapshot and policy == self._policy:
-            return
-        world = World(name="", snapshot=snapshot, policy=policy)
-        name = hashlib.sha256(msgspec.json.encode(world)).hexdigest()
-        if name != self._world:
-            await self._send(pack(replace(world, name=name)))
-        self._snapshot, self._policy, self._world = snapshot, policy, name
+    async def _introduce(self, snapshot: ClusterSnapshot, policy: PolicySpec) -> str:
+        """Name of the world; sent first, unless the planner has it: hundreds of jobs are planned on one snapshot."""
+        for known in self._worlds:
+            if known.snapshot is snapshot and known.policy == policy:
+                return known.name
+        nameless = World(name="", snapshot=snapshot, policy=policy)
+        world = replace(nameless, name=hashlib.sha256(msgspec.json.encode(nameless)).hexdigest())
+        if not any(known.name == world.name for known in self._worlds):
+            await self._send(pack(world))
+            self._worlds.append(world)
+        return world.name
 
     async def _send(self, frame: bytes) -> None:
         self._stdin.write(frame)

@@ -12,7 +12,6 @@ import resource
 import sys
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import BinaryIO, Final
 
@@ -20,12 +19,10 @@ from hyperscale.graph.cluster import build
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.plan.frames import Answer, Ask, FrameError, NotPlanned, Planned, Ready, Trouble, World, pack, read_question
+from hyperscale.plan.frames import KEPT_WORLDS, Answer, Ask, FrameError, NotPlanned, Planned, Ready, Trouble, World, pack, read_question
 from hyperscale.plan.portfolio import make_plan
 from hyperscale.workload.profile import profile
 
-KEPT_WORLDS: Final = 2
-"""The newest snapshot, and the one before it for questions that were asked a moment ago."""
 PARENT_CHECK_SECONDS: Final = 0.5
 DEADLINE_FRACTION: Final = 0.8
 """Part of the deadline for the search itself; the rest is for building the graph and for the way back."""
@@ -37,16 +34,16 @@ class Planner:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._worlds: OrderedDict[str, World] = OrderedDict()
+        self._worlds: dict[str, World] = {}
         self._graphs: dict[str, ClusterGraph] = {}
 
     def learn(self, world: World) -> None:
         """Keep a world to plan in, and forget the oldest."""
         self._worlds[world.name] = world
-        self._worlds.move_to_end(world.name)
         while len(self._worlds) > KEPT_WORLDS:
-            name, _ = self._worlds.popitem(last=False)
-            self._graphs.pop(name, None)
+            oldest = next(iter(self._worlds))
+            del self._worlds[oldest]
+            self._graphs.pop(oldest, None)
 
     def answer(self, ask: Ask) -> Answer:
         """A plan, the reason why there is none, or the trouble that the planners had."""
