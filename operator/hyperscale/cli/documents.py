@@ -82,7 +82,8 @@ def load_mapping(text: str, shown: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise InputError(f"{shown}: is not YAML: {error}") from None
     except (ValueError, TypeError, OverflowError) as error:  # e.g. an integer of 5,000 digits
-        raise InputError(f"{shown}: holds a value that cannot be read: {error}") from None
+        told = "an integer of thousands of digits; write a smaller one" if "digits" in str(error) else str(error)
+        raise InputError(f"{shown}: holds a value that cannot be read: {told}") from None
     if not isinstance(document, dict):
         raise InputError(f"{shown}: holds a {_kind_of(document)}; write one object with apiVersion, kind, metadata and spec")
     _check_finite(document, "", shown)

@@ -62,7 +62,7 @@ def _from_file(path: str, name: str | None) -> tuple[Json, list[Json]]:
     items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     jobs = [item for item in items if item.get("kind") == names.JOB_KIND]
     if not jobs:
-        raise InputError(f"{shown}: kind: is {document.get('kind')!r}; give a {names.JOB_KIND}, or a List with one")
+        raise InputError(f"{shown}: kind: holds no {names.JOB_KIND}; give one with its status, or a List with one")
     found = [job for job in jobs if name is None or _name(job) == name]
     if len(found) != 1:
         known = ", ".join(sorted(_name(job) for job in jobs)[:5])

@@ -60,7 +60,9 @@ class LiveCluster:
             namespace = _context_namespace(kubeconfig, context, current)
             return cls(client.ApiClient(configuration), namespace)
         except config.ConfigException as error:
-            raise InputError(f"{where}: {error}; set KUBECONFIG or --kubeconfig, or plan offline with --snapshot") from None
+            raise InputError(
+                f"{where}: {str(error).rstrip('.')}; set KUBECONFIG or --kubeconfig, or plan offline with --snapshot"
+            ) from None
         except Exception as error:  # the loader lets errors of YAML, base64, files and its own lookups through
             raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error}); name a valid file") from None
 
