@@ -23,6 +23,8 @@ MAX_DEPTH: Final = 64
 """Levels of nesting; a pod template needs about 12."""
 MAX_VALUES: Final = 65_536
 """Values of one spec, shared ones counted each time: stops YAML alias bombs."""
+MAX_PATH_CHARACTERS: Final = 256
+"""Of a SpecError; keys inside templates may be long."""
 GENERATED_SUFFIX: Final = "xxxxx"
 """Stands for the five characters that the API server adds to generateName."""
 
@@ -37,8 +39,8 @@ class SpecError(Exception):
     """A resource that cannot be used: `path` names the field, `message` says what is wrong and what to write instead."""
 
     def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}" if path else message)
-        self.path = path
+        self.path = path[:MAX_PATH_CHARACTERS]
+        super().__init__(f"{self.path}: {message}" if path else message)
         self.message = message
 
 
@@ -120,7 +122,7 @@ class _Plain:
         self.met += 1
         if self.met > MAX_VALUES or depth > MAX_DEPTH:
             limit = f"more than {MAX_VALUES} values" if depth <= MAX_DEPTH else f"more than {MAX_DEPTH} levels of nesting"
-            raise SpecError(path.split("[")[0][:120], f"{limit}; write a smaller spec")
+            raise SpecError(path, f"{limit}; write a smaller spec")
         if isinstance(value, Mapping):
             return self._object(value, path, depth, free_form)
         if isinstance(value, (list, tuple)):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from hypothesis import given, settings
 
 from e2e.cluster.api import Api, ApiError, Object
+from hyperscale.model.job import JobSpec
 from hyperscale.spec import SpecError, parse_job
 from tests.corpus.jobs import BAD_JOBS, CROSSING_JOBS, GOOD_JOBS, Bad, Resource, job
+from tests.corpus.strategies import JOBS, WIRES
 
-JOBS = "/apis/hyperscale.dev/v1alpha1/namespaces/default/gnntrainingjobs"
-STRICT = f"{JOBS}?fieldValidation=Strict"
+COLLECTION = "/apis/hyperscale.dev/v1alpha1/namespaces/default/gnntrainingjobs"
+STRICT = f"{COLLECTION}?fieldValidation=Strict"
 """What kubectl asks for: unknown fields are errors."""
 
 
@@ -39,6 +43,34 @@ def test_a_rule_between_fields_reads_the_same_from_both_sides(api: Api, bad: Bad
 def test_a_good_job_is_admitted_and_what_is_stored_parses_to_the_same_spec(api: Api, resource: Resource) -> None:
     stored = api.create(f"{STRICT}&dryRun=All", resource)
     assert parse_job(stored) == parse_job(resource)
+
+
+def outcome(api: Api, resource: Object) -> str:
+    """ "" when the server admits the object, else its refusal."""
+    try:
+        api.create(f"{STRICT}&dryRun=All", resource)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+@settings(max_examples=50, deadline=None)
+@given(JOBS)
+def test_every_job_that_keeps_the_rules_is_admitted(api: Api, spec: JobSpec) -> None:
+    assert outcome(api, job({"spec": msgspec.to_builtins(spec)})) == ""
+
+
+@settings(max_examples=50, deadline=None)
+@given(WIRES)
+def test_the_server_and_the_parser_never_disagree_about_rules(api: Api, wire: Object) -> None:
+    refused = outcome(api, job({"spec": wire}))
+    try:
+        parse_job(job({"spec": wire}))
+        path = ""
+    except SpecError as error:
+        path = error.path
+    assert bool(refused) == bool(path), (refused, path)
+    assert path in refused
 
 
 def test_the_corpus_is_large_enough() -> None:

@@ -9,10 +9,9 @@ import datetime
 from typing import Annotated, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, field
+from msgspec import Meta, Struct, field
 
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Quality
-from hyperscale.model.status import Out
 
 MAX_NODES: Final = 5000
 MAX_LINKS: Final = 20000
@@ -24,7 +23,11 @@ _Item = TypeVar("_Item", bound=msgspec.Struct)
 NodeName = Annotated[str, Meta(max_length=253)]
 
 
-class TopologyNode(Out, frozen=True):
+class Figures(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of what stands in the status: what is unknown is absent, which keeps thousands of entries small."""
+
+
+class TopologyNode(Figures, frozen=True):
     """One node with GPUs."""
 
     name: NodeName
@@ -41,7 +44,7 @@ class TopologyNode(Out, frozen=True):
     """Topology domains, aligned with `levels`."""
 
 
-class TopologyLink(Out, frozen=True):
+class TopologyLink(Figures, frozen=True):
     """A directed network path that was measured."""
 
     source: NodeName
@@ -56,7 +59,7 @@ class TopologyLink(Out, frozen=True):
     """Age of the older figure when the snapshot was taken."""
 
 
-class TopologyMetrics(Out, frozen=True):
+class TopologyMetrics(Figures, frozen=True):
     """State of the metrics source."""
 
     available: bool
@@ -67,7 +70,7 @@ class TopologyMetrics(Out, frozen=True):
     """Figures whose query failed."""
 
 
-class TopologyStatus(Out, frozen=True):
+class TopologyStatus(Figures, frozen=True):
     """What was seen, when, and how far it may be trusted."""
 
     taken_at: Annotated[str, Meta(max_length=32)]

@@ -1,0 +1,48 @@
+"""The projection of a snapshot into ClusterTopology.status."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Quality, Sample
+from hyperscale.model.topology import TopologyStatus, topology_status
+
+
+def cluster(count: int) -> ClusterSnapshot:
+    names = [f"node-{index:02}" for index in range(count)]
+    return ClusterSnapshot(
+        taken_at=0.0,
+        nodes=tuple(Node(name, None, None, allocatable_gpus=4, requested_gpus=1, schedulable=name != "node-00") for name in names),
+        links=tuple(
+            Link(a, b, Sample(0.001, 3.0, Quality.MEASURED), Sample(None, 9.0, Quality.UNKNOWN, "stale"))
+            for a in names
+            for b in names
+            if a != b
+        ),
+    )
+
+
+def test_counts_cover_everything_and_a_cordoned_node_has_no_free_gpus() -> None:
+    status = topology_status(cluster(3))
+    assert (status.node_count, status.link_count, status.gpu_count, status.free_gpu_count) == (3, 6, 12, 6)
+    assert [node.free_gpus for node in status.nodes] == [0, 3, 3]
+
+
+def test_a_link_is_as_good_as_its_worse_figure_and_as_old_as_its_older() -> None:
+    link = topology_status(cluster(2)).links[0]
+    assert (link.quality, link.age_seconds, link.latency_seconds, link.bandwidth_bytes_per_second) == (Quality.UNKNOWN, 9.0, 0.001, None)
+
+
+@pytest.mark.parametrize("max_bytes", [0, 100, 1000, 5000, 10**6])
+def test_what_is_listed_fits_and_nodes_come_before_links(max_bytes: int) -> None:
+    status = topology_status(cluster(10), max_bytes)
+    assert len(msgspec.json.encode(status.nodes)) + len(msgspec.json.encode(status.links)) <= max_bytes + 4
+    assert len(status.nodes) == 10 or status.links == ()
+    assert (status.node_count, status.link_count) == (10, 90)
+
+
+def test_absent_figures_are_absent_on_the_wire_and_come_back_as_none() -> None:
+    wire = msgspec.to_builtins(topology_status(cluster(2)))
+    assert "bandwidthBytesPerSecond" not in wire["links"][0]
+    assert msgspec.convert(wire, TopologyStatus) == topology_status(cluster(2))
