@@ -62,7 +62,7 @@ def _collect(
         uuid = _uuid(one.labels)
         if uuid is None:
             tally.add("GPU series have neither a UUID nor a gpu label", node)
-        elif any(one.labels.get(label) for label in MIG_LABELS):
+        elif one.labels.get(MIG_LABELS[0]) or one.labels.get(MIG_LABELS[1]):
             tally.add("series of MIG instances are left out", node)
             split.add((node, uuid))
         else:

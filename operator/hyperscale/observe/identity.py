@@ -23,6 +23,9 @@ class NodeIndex:
         self._aliases: dict[str, str] = {}
         self._pods: dict[tuple[str, str], str] = {}
         self._pod_names: dict[str, str] = {}
+        self._found: dict[str, str | None] = {}
+        self._asked_names: dict[str, str] = {}
+        self._asked_pods: dict[tuple[str, str], str] = {}
         listed = list(nodes)
         self.names.update(str(node["metadata"]["name"]) for node in listed)
         for node in listed:
@@ -45,9 +48,19 @@ class NodeIndex:
         """The node called `text`: its name, hostname label, address (with or without a port), short name, or a bound pod's name."""
         if text in self.names:
             return text
+        if text not in self._found:
+            self._found[text] = self._look_up(text)
+        return self._found[text]
+
+    def _look_up(self, text: str) -> str | None:
         host = _without_port(text)
-        found = next((table[key] for table in (self._aliases, self._pod_names) for key in (text, host) if table.get(key)), None)
-        return host if found is None and host in self.names else found
+        for key in (text, host):
+            if found := self._aliases.get(key):
+                return found
+        if host in self.names:
+            return host
+        self._asked_names[text] = self._pod_names.get(text) or self._pod_names.get(host) or ""
+        return self._asked_names[text] or None
 
     def of_series(self, labels: Mapping[str, str]) -> str | None:
         """The node that a series with these labels was measured on; None when no label leads to one."""
@@ -56,10 +69,23 @@ class NodeIndex:
                 return name
         for namespace_key, pod_key in POD_LABELS:
             if pod := labels.get(pod_key):
-                node = self._pods.get((labels.get(namespace_key, ""), pod))
-                if node:
-                    return node
+                place = labels.get(namespace_key, ""), pod
+                self._asked_pods[place] = self._pods.get(place, "")
+                if self._asked_pods[place]:
+                    return self._asked_pods[place]
         return None
+
+    def agrees_with(self, later: NodeIndex) -> bool:
+        """True when `later` would have given every answer that this index has given so far."""
+        return (
+            self.names == later.names
+            and self._aliases == later._aliases
+            and all(
+                (later._pod_names.get(text) or later._pod_names.get(_without_port(text)) or "") == node
+                for text, node in self._asked_names.items()
+            )
+            and all(later._pods.get(place, "") == node for place, node in self._asked_pods.items())
+        )
 
 
 def _claim(table: dict[str, str], alias: str, name: str) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Sample
+from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Sample
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.pods import PodView
-from hyperscale.model.policy import PolicySpec
+from hyperscale.model.policy import PolicySpec, QualityLimits
 from hyperscale.observe import dcgm, labels, links
 from hyperscale.observe.bounded import SnapshotError
 from hyperscale.observe.files import read_snapshot, write_snapshot
@@ -38,30 +38,67 @@ def build_snapshot(
     seen_pods = tuple(pods)
     index = NodeIndex(gpu_nodes, seen_pods)
     levels = policy.topology_levels or labels.detect_levels(node["metadata"].get("labels") or {} for node in gpu_nodes)
-    gpus, gpu_notes = dcgm.gpus_by_node(reading, index, policy.limits, now)
-    found_links, link_notes = links.links(reading, index, policy.limits, now)
+    figures = judged(reading, index, policy.limits, now)
     held = requested_by_node(seen_pods)
     views = tuple(
-        node_view(node, held.get(node["metadata"]["name"], {}), gpus.get(node["metadata"]["name"], ()), levels) for node in gpu_nodes
+        node_view(node, held.get(node["metadata"]["name"], {}), figures.gpus.get(node["metadata"]["name"], ()), levels)
+        for node in gpu_nodes
     )
     return ClusterSnapshot(
         taken_at=now,
         nodes=views,
-        links=found_links,
+        links=figures.links,
         levels=levels,
-        metrics=metrics_state(reading, views, found_links, (*gpu_notes, *link_notes)),
+        metrics=figures.state,
     )
 
 
-def metrics_state(reading: MetricsReading, nodes: Iterable[Node], found: Iterable[Link], notes: tuple[str, ...]) -> MetricsState:
+class Figures(NamedTuple):
+    """All figures of one reading, judged."""
+
+    reading: MetricsReading
+    limits: QualityLimits
+    names: NodeIndex
+    """The names by which series were assigned to nodes."""
+    gpus: dict[str, tuple[Gpu, ...]]
+    links: tuple[Link, ...]
+    state: MetricsState
+
+
+_last: list[Figures] = []
+"""Memory of `judged`, one entry: nodes and pods change many times between two readings, and change no figure."""
+
+
+def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float) -> Figures:
+    """Every series of `reading` as a sample of a node's GPU or of a link, judged at the moment of the reading.
+
+    A reading that is itself older than the limit at `now` counts as stale as a whole: whoever reads has stopped.
+    """
+    moment = now if now - reading.taken_at > limits.max_age_seconds else reading.taken_at
+    known = _last[0] if _last else None
+    if (
+        known is not None
+        and moment == reading.taken_at
+        and known.reading is reading
+        and known.limits == limits
+        and known.names.agrees_with(index)
+    ):
+        return known
+    gpus, gpu_notes = dcgm.gpus_by_node(reading, index, limits, moment)
+    found, link_notes = links.links(reading, index, limits, moment)
+    figures = Figures(reading, limits, index, gpus, found, _state(reading, gpus, found, (*gpu_notes, *link_notes)))
+    if moment == reading.taken_at:
+        _last[:] = [figures]
+    return figures
+
+
+def _state(reading: MetricsReading, gpus: Mapping[str, tuple[Gpu, ...]], found: Iterable[Link], notes: tuple[str, ...]) -> MetricsState:
     """The reading's own state, completed by what judging it showed: nothing but stale figures is as good as none."""
     state = reading.state
     if not state.available:
         return state
-    samples = [
-        *(sample for node in nodes for gpu in node.gpus for sample in gpu_samples(gpu)),
-        *(s for link in found for s in link_samples(link)),
-    ]
+    samples = [sample for several in gpus.values() for gpu in several for sample in gpu_samples(gpu)]
+    samples += [sample for link in found for sample in link_samples(link)]
     if not any(sample.value is not None for sample in samples):
         if any(sample.fault == STALE for sample in samples):
             return _with(

@@ -110,3 +110,26 @@ def test_the_digest_sees_values_and_not_the_clock() -> None:
     assert digest(300, 5, NOW) == digest(300, 7, NOW + 1)
     assert digest(300, 5, NOW) != digest(301, 5, NOW)
     assert digest(300, 5, NOW) != digest(300, 500, NOW)
+
+
+def test_one_reading_serves_many_snapshots_while_nodes_and_pods_change() -> None:
+    figures = reading(power=(series(300, Hostname="exporter-1", UUID="GPU-1"), series(200, node="b", UUID="GPU-2")))
+
+    def seen(nodes: str, exporter_on: str, now: float = NOW) -> dict[str, list[str]]:
+        pods = [pod_view(raw_pod("exporter-1", node=exporter_on))]
+        snapshot = build_snapshot([raw_node(name) for name in nodes], pods, figures, POLICY, now)
+        return {node.name: [gpu.uuid for gpu in node.gpus if gpu.power_watts.value is not None] for node in snapshot.nodes}
+
+    assert seen("ab", "a") == {"a": ["GPU-1"], "b": ["GPU-2"]}
+    assert seen("ab", "a", NOW + 9) == {"a": ["GPU-1"], "b": ["GPU-2"]}
+    assert seen("ab", "b") == {"a": [], "b": ["GPU-1", "GPU-2"]}
+    assert seen("a", "a") == {"a": ["GPU-1"]}
+    assert seen("abc", "c") == {"a": [], "b": ["GPU-2"], "c": ["GPU-1"]}
+
+
+def test_ages_are_those_at_the_reading_until_the_reading_itself_is_too_old() -> None:
+    figures = reading(power=(series(300, 5, node="a", UUID="GPU-1"),))
+    soon, late = (build_snapshot([raw_node("a")], [], figures, POLICY, NOW + later) for later in (100, 121))
+    assert soon.nodes[0].gpus[0].power_watts.age_seconds == 5.0
+    assert (late.metrics.reason, late.nodes[0].gpus[0].power_watts.value) == ("MetricsStale", None)
+    assert build_snapshot([raw_node("a")], [], figures, POLICY, NOW).metrics.available
