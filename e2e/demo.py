@@ -6,6 +6,7 @@ Exit codes: 0 every rank is on its planned node, 1 it is not, or something did n
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ import yaml
 from e2e.cluster import cluster, operator
 from e2e.cluster.__main__ import EXPECTED
 from e2e.cluster.api import Api, Object
+from e2e.cluster.binaries import ensure_all
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.topology import DEFAULT_FILE, load
 
@@ -142,8 +144,13 @@ def run(directory: Path) -> None:
     if misplaced:
         raise DemoError("\n".join(["pods are not where the plan says:", *misplaced]))
     print(f"\nEvery rank is on its planned node. From apply to all workers bound: {seconds:.2f} s")
-    print(f"\nLook around:   export KUBECONFIG={here.kubeconfig}\n               kubectl get gnntj,mpijobs,pods -A -o wide")
+    print(f"\nLook around:   export KUBECONFIG={here.kubeconfig}\n               {_kubectl()} get gnntj,mpijobs,pods -A -o wide")
     print(f"Prometheus:    {here.prometheus_url}\nOperator log:  {process.log}\nClean up:      make cluster-down")
+
+
+def _kubectl() -> str:
+    """The machine's kubectl, else the one that was built for the cluster."""
+    return "kubectl" if shutil.which("kubectl") else str(ensure_all()["kubectl"])
 
 
 def _all_running(pods: dict[int, Object]) -> bool:

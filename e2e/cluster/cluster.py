@@ -198,7 +198,7 @@ def _start(directory: Path, state: State, topology: Topology | None) -> Cluster:
     if topology is not None:
         state = _start_prometheus(directory, state, topology)
     say(f"starting the control plane ({state.provider})")
-    provided = providers.start(state.provider, directory, binaries, controllers=topology is not None)
+    provided = providers.start(state.provider, directory, binaries, len(topology.nodes) if topology else None)
     if topology is not None:
         _start_components(Cluster(directory, state), provided, binaries, topology)
     state = msgspec.structs.replace(state, ready=True)
@@ -224,7 +224,7 @@ def _start_components(cluster: Cluster, provided: providers.Provided, binaries: 
     topology_file = directory / "topology.json"
     topology_file.write_bytes(msgspec.json.encode(topology))
     components.start_exporter(table, topology_file, provided.component_kubeconfig("exporter"), cluster.state.exporter_port)
-    components.start_kwok(table, binaries["kwok"], provided.component_kubeconfig("kwok"))
+    components.start_kwok(table, binaries["kwok"], provided.component_kubeconfig("kwok"), len(topology.nodes))
     components.install_mpi_operator(api, binaries)
     (health_port,) = free_ports(1)
     components.start_mpi_operator(table, binaries["mpi-operator"], provided.component_kubeconfig("mpi-operator"), health_port)

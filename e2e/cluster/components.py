@@ -11,7 +11,7 @@ from typing import Final
 import yaml
 
 from e2e.cluster.api import APPLY_PATCH, Api, Object
-from e2e.cluster.control_plane import wait_until
+from e2e.cluster.control_plane import lease_seconds, wait_until
 from e2e.cluster.ports import LOOPBACK
 from e2e.cluster.processes import ProcessTable
 
@@ -23,13 +23,13 @@ _HTTP_SECONDS: Final = 2.0
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
-def start_kwok(table: ProcessTable, binary: Path, kubeconfig: Path) -> None:
+def start_kwok(table: ProcessTable, binary: Path, kubeconfig: Path, node_count: int) -> None:
     """Run kwok for the nodes that carry its annotation; it renews their Leases, else they go NotReady every minute."""
     # fmt: off
     table.start("kwok", [
         str(binary), "--kubeconfig", str(kubeconfig), "--config", str(STAGES_FILE), "--manage-all-nodes=false",
-        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--node-lease-duration-seconds=40", "--cidr=10.244.0.0/14",
-        "-v=WARN",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--cidr=10.244.0.0/14",
+        f"--node-lease-duration-seconds={lease_seconds(node_count)}", "-v=WARN",
     ], {"HOME": str(kubeconfig.parent)})
     # fmt: on
 

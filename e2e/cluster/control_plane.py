@@ -94,13 +94,18 @@ def start_control_plane(directory: Path, binaries: Mapping[str, Path]) -> Contro
     return plane
 
 
-def wait_until(condition: Callable[[], bool], seconds: float, message: str) -> None:
+def lease_seconds(node_count: int) -> int:
+    """How long a node's Lease lasts. kwok renews it four times in that time: on a large cluster that alone would fill two cores."""
+    return max(40, node_count // 10)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, message: str, poll_seconds: float = _POLL_SECONDS) -> None:
     """Poll until the condition holds; raises NotReadyError(message) when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:
             raise NotReadyError(f"{message} (waited {seconds:.0f} s)")
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds)
 
 
 def _write_kubeconfigs(directory: Path, pki: Pki, server: str) -> None:
@@ -141,7 +146,7 @@ def _start_apiserver(table: ProcessTable, binary: Path, directory: Path, pki: Pk
     # fmt: on
 
 
-def start_controllers(plane: ControlPlane, binaries: Mapping[str, Path]) -> None:
+def start_controllers(plane: ControlPlane, binaries: Mapping[str, Path], node_count: int = 0) -> None:
     """Start controller manager and scheduler. Only after the server is ready: before its RBAC rules exist they are refused and back off."""
     directory, table, pki = plane.directory, ProcessTable(plane.directory), Pki(plane.directory / "pki")
     # fmt: off
@@ -149,6 +154,7 @@ def start_controllers(plane: ControlPlane, binaries: Mapping[str, Path]) -> None
         str(binaries["kube-controller-manager"]), f"--kubeconfig={kubeconfig_path(directory, 'controller-manager')}",
         "--leader-elect=false", "--secure-port=0", f"--service-account-private-key-file={pki.service_account_key}",
         f"--root-ca-file={pki.authority}", "--use-service-account-credentials", "--kube-api-qps=500", "--kube-api-burst=1000",
+        f"--node-monitor-grace-period={lease_seconds(node_count) + 10}s",
     ])
     table.start("kube-scheduler", [
         str(binaries["kube-scheduler"]), f"--kubeconfig={kubeconfig_path(directory, 'scheduler')}", "--leader-elect=false",

@@ -18,6 +18,7 @@ MADE_BY_LABEL: Final = "hyperscale.dev/local-cluster"
 _THREADS: Final = 8
 _READY_SECONDS_BASE: Final = 60.0
 _READY_SECONDS_PER_NODE: Final = 0.05
+_POLL_SECONDS_PER_NODE: Final = 0.0005
 
 
 def manifest(topology: Topology, machine: Machine) -> Object:
@@ -75,7 +76,8 @@ def wait_ready(api: Api, count: int) -> None:
         nodes = api.items("/api/v1/nodes", labelSelector=MADE_BY_LABEL, resourceVersion="0")
         return sum(map(_is_ready, nodes)) >= count
 
-    wait_until(ready, _READY_SECONDS_BASE + count * _READY_SECONDS_PER_NODE, f"not all of {count} nodes became Ready")
+    patience = _READY_SECONDS_BASE + count * _READY_SECONDS_PER_NODE
+    wait_until(ready, patience, f"not all of {count} nodes became Ready", 0.05 + count * _POLL_SECONDS_PER_NODE)
 
 
 def _is_ready(node: Object) -> bool:

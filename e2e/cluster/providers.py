@@ -57,15 +57,18 @@ def _docker_answers() -> bool:
         return False
 
 
-def start(name: str, directory: Path, binaries: Mapping[str, Path], controllers: bool) -> Provided:
-    """Bring up the control plane of a provider; raises ProviderError, ProcessError or NotReadyError."""
+def start(name: str, directory: Path, binaries: Mapping[str, Path], node_count: int | None) -> Provided:
+    """Bring up the control plane of a provider, the bare API server when `node_count` is None.
+
+    Raises ProviderError, ProcessError or NotReadyError.
+    """
     if name == "existing":
         return _existing(directory)
     if name == "kind":
         return _kind(directory)
     plane = start_control_plane(directory, binaries)
-    if controllers:
-        start_controllers(plane, binaries)
+    if node_count is not None:
+        start_controllers(plane, binaries, node_count)
     return Provided(plane.kubeconfig, lambda user: kubeconfig_path(directory, user), plane.audit_log)
 
 
