@@ -1,0 +1,80 @@
+"""Documents that list things list all of them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hyperscale.model import status
+from hyperscale.model.decision import Reason
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def words(name: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z0-9_.-]+", (ROOT / "docs" / name).read_text()))
+
+
+def direct_dependencies() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = [
+        project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"].values(),
+        project["build-system"]["requires"],
+    ]
+    return sorted({re.split(r"[<>=!~\[ ]", requirement)[0] for group in groups for requirement in group})
+
+
+@pytest.mark.parametrize("package", direct_dependencies())
+def test_every_direct_dependency_has_its_reason(package: str) -> None:
+    assert package in words("dependencies.md")
+
+
+def test_every_go_tool_has_its_reason() -> None:
+    tools = {folder.name for folder in (ROOT / "e2e/cluster/tools").iterdir()}
+    assert tools <= words("dependencies.md")
+
+
+@pytest.mark.parametrize("reason", sorted(Reason))
+def test_every_reason_is_explained(reason: Reason) -> None:
+    assert str(reason) in words("conditions.md")
+
+
+@pytest.mark.parametrize("phase", sorted(status.Phase))
+def test_every_phase_is_explained(phase: status.Phase) -> None:
+    assert str(phase) in words("conditions.md")
+
+
+def test_every_reason_of_planners_and_metrics_is_explained() -> None:
+    """Found in the source: constants and literals that stand where a reason stands."""
+    package = ROOT / "operator/hyperscale"
+    found: set[str] = set()
+    for path in [*(package / "plan").glob("*.py"), *(package / "observe").glob("*.py"), *(package / "model").glob("m*.py")]:
+        text = path.read_text()
+        found |= set(re.findall(r'reason="([A-Z][A-Za-z]+)"', text))
+        found |= set(re.findall(r'return "([A-Z][A-Za-z]+)", f?"', text))
+        if path.name in {"trust.py", "process.py", "prometheus.py", "portfolio.py"}:
+            found |= set(re.findall(r'^[A-Z_]+: Final = "([A-Z][A-Za-z]+)"', text, re.MULTILINE))
+    assert {"InsufficientGpus", "PlannerTimeout", "PrometheusTimeout", "LinksEstimatedFromLabels"} <= found
+    assert not found - words("conditions.md")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_to_a_file_finds_it(document: Path) -> None:
+    for target in LINK.findall(document.read_text()):
+        if "://" not in target and not target.startswith("mailto:"):
+            assert (document.parent / target).exists(), target
+
+
+def test_the_rights_of_the_chart_are_all_explained() -> None:
+    text = (ROOT / "docs/rbac.md").read_text()
+    template = "".join((ROOT / "charts/hyperscale/templates" / name).read_text() for name in ("_helpers.tpl", "rbac.yaml"))
+    resources = {resource.strip() for line in re.findall(r"resources: \[([^\]]+)\]", template) for resource in line.split(",")}
+    assert resources
+    for resource in sorted(resources):
+        assert resource.split("/")[0] in text, resource
