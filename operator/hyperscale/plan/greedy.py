@@ -34,7 +34,7 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
     """(m,) rough objective of a placement around each candidate; +inf without a slot."""
     volume = volumes(costs, workers)
     compute = costs.workload.epoch_flops / (workers * costs.flops_per_second)
-    pair = _pair_seconds(costs, workers, volume)
+    pair = pair_seconds(costs, workers, volume)
     np.fill_diagonal(pair, np.where(slots > 1, np.diag(pair), np.inf))
     pair[:, slots <= 0] = np.inf
     # The partners' own speed counts as well: a near but slow node is no good partner.
@@ -131,7 +131,7 @@ class _State:
         self.blocked |= costs.blocked[added]
 
 
-def _pair_seconds(costs: Costs, workers: int, volume: Volumes) -> FloatArray:
+def pair_seconds(costs: Costs, workers: int, volume: Volumes) -> FloatArray:
     """(m, m) share of the communication that one pair causes when all pairs are like it; +inf where blocked."""
     halo = volume.halo_bytes / max(1, workers * max(1, workers - 1)) * costs.seconds_per_byte
     ring = (volume.rounds + volume.ring_latency_factor) * costs.latency_seconds + volume.ring_byte_factor * costs.seconds_per_byte

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,29 @@ from hyperscale.plan.polish import polish
 from hyperscale.plan.pools import Pools
 from hyperscale.plan.problem import Problem
 from hyperscale.plan.regions import regions
+from hyperscale.plan.starts import exact, fastest_sets, nearest_sets
 
 DENSE_COUNTS: Final = 16
 """Every worker count up to here is tried."""
 COUNT_GROWTH: Final = 1.3
 """Step between larger counts, refined around the best."""
-FIRST_SEEDS, FIRST_STARTS = 12, 1
-"""Seeds and polished starts of the first look at a worker count."""
-CLOSE_SEEDS, CLOSE_STARTS = 128, 8
-"""Seeds and polished starts of the close look at the best counts."""
+
+
+class Effort(NamedTuple):
+    """How closely one worker count is looked at."""
+
+    seeds: int
+    """First nodes of greedy."""
+    starts: int
+    """Polished starts of each source."""
+    elements: int
+    """Numbers that polish may touch, starts × workers² × candidates; at least one start is polished."""
+    sweeps: int
+    """Passes of polish."""
+
+
+FIRST_LOOK: Final = Effort(seeds=12, starts=1, elements=2_000_000, sweeps=2)
+CLOSE_LOOK: Final = Effort(seeds=128, starts=8, elements=12_000_000, sweeps=6)
 CLOSE_COUNTS: Final = 3
 """Worker counts that get a close look."""
 
@@ -71,12 +85,12 @@ class _Search:
         """All worker counts roughly, those around the best more finely, the best few closely."""
         counts = [count for count in self.problem.counts() if count <= self.capacity]
         for count in ladder(counts):
-            self._look(count, FIRST_SEEDS, FIRST_STARTS)
+            self._look(count, FIRST_LOOK)
         for _ in range(2):
             for count in self._between(counts):
-                self._look(count, FIRST_SEEDS, FIRST_STARTS)
+                self._look(count, FIRST_LOOK)
         for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
-            self._look(candidate.workers, CLOSE_SEEDS, CLOSE_STARTS)
+            self._look(candidate.workers, CLOSE_LOOK)
         return sorted({*self.best.values(), *self.others})
 
     def _between(self, counts: list[int]) -> list[int]:
@@ -89,7 +103,7 @@ class _Search:
         halves = {(low + high) // 2 for low, high in pairwise(ends)}
         return sorted(halves & set(counts) - set(tried))
 
-    def _look(self, workers: int, seed_limit: int, starts: int) -> None:
+    def _look(self, workers: int, effort: Effort) -> None:
         """Search one worker count; past the deadline only while nothing has been found."""
         if self.expired() and self.best:
             return
@@ -98,15 +112,22 @@ class _Search:
         costs = self._costs_of(pool)
         slots = problem.slots[pool]
         ranks, start = self._pinned_in(pool)
-        sets = greedy(costs, slots, workers, seeds_for(costs, slots, workers, seed_limit), start)
-        if not len(sets):
-            return
-        orders = _seated(sets, ranks, workers)
-        ranking = np.argsort(objectives(costs, orders), kind="stable")
-        distinct = _distinct(orders[ranking], starts)
         fixed: BoolArray = np.isin(np.arange(workers), ranks)
-        for order in distinct:
-            polished, seconds = polish(costs, slots, order, fixed)
+        if not len(ranks) and (best := exact(costs, slots, workers)) is not None:
+            seconds = float(objectives(costs, best[None, :])[0])
+            if np.isfinite(seconds):
+                self._keep(pool[best], seconds)
+            return
+        seeds = seeds_for(costs, slots, workers, effort.seeds)
+        sources = [_seated(greedy(costs, slots, workers, seeds, start), ranks, workers)]
+        if not len(ranks):
+            sources += [
+                nearest_sets(costs, slots, workers, seeds),
+                fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]]),
+            ]
+        affordable = max(1, effort.elements // (workers * workers * len(pool)))
+        for order in _promising(costs, sources, effort.starts)[:affordable]:
+            polished, seconds = polish(costs, slots, order, fixed, effort.sweeps)
             if np.isfinite(seconds):
                 self._keep(pool[polished], seconds)
 
@@ -150,6 +171,18 @@ def _seated(sets: IntArray, ranks: IntArray, workers: int) -> IntArray:
     orders[:, ranks] = sets[:, : len(ranks)]
     orders[:, free] = sets[:, len(ranks) :]
     return orders
+
+
+def _promising(costs: Costs, sources: list[IntArray], starts: int) -> list[IntArray]:
+    """The `starts` best different sets of every source (B, k), best first: one source alone may sit in the wrong part of the cluster."""
+    chosen: list[IntArray] = []
+    for orders in sources:
+        if len(orders):
+            chosen += _distinct(orders[np.argsort(objectives(costs, orders), kind="stable")], starts)
+    if not chosen:
+        return []
+    together = np.array(chosen)
+    return _distinct(together[np.argsort(objectives(costs, together), kind="stable")], len(chosen))
 
 
 def _distinct(orders: IntArray, limit: int) -> list[IntArray]:

@@ -150,32 +150,48 @@ def shares(costs: Costs, orders: IntArray) -> tuple[FloatArray, BoolArray]:
 
 def objectives(costs: Costs, orders: IntArray) -> FloatArray:
     """(B,) objective of each row of `orders` (B, k), candidates in ring order; +inf where a placement cannot work."""
-    step = max(1, BATCH_ELEMENTS // max(1, orders.shape[1] ** 2))
-    parts = [_objectives(costs, orders[start : start + step]) for start in range(0, len(orders), step)]
+    if not len(orders):
+        return np.zeros(0)
+    volume = volumes(costs, orders.shape[1])
+    seconds: FloatArray = set_objectives(costs, orders) + (1.0 + costs.communication_weight) * ring_costs(costs, orders, volume)
+    return seconds
+
+
+def set_objectives(costs: Costs, sets: IntArray) -> FloatArray:
+    """(B,) the part of the objective that does not depend on the ring's order; +inf where a set (B, k) cannot work."""
+    step = max(1, BATCH_ELEMENTS // max(1, sets.shape[1] ** 2))
+    parts = [_set_objectives(costs, sets[start : start + step]) for start in range(0, len(sets), step)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _objectives(costs: Costs, orders: IntArray) -> FloatArray:
-    workers = orders.shape[1]
+def ring_costs(costs: Costs, orders: IntArray, volume: Volumes) -> FloatArray:
+    """(B,) allreduce seconds of an epoch over each row of `orders` (B, k)."""
+    if orders.shape[1] == 1:
+        return np.zeros(len(orders))
+    following = np.roll(orders, -1, axis=1)
+    latency = costs.latency_seconds[orders, following].max(axis=1)
+    per_byte = costs.seconds_per_byte[orders, following].max(axis=1)
+    seconds: FloatArray = volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte
+    return seconds
+
+
+def _set_objectives(costs: Costs, sets: IntArray) -> FloatArray:
+    workers = sets.shape[1]
     volume = volumes(costs, workers)
-    share, fits = shares(costs, orders)
-    rank_seconds = share * costs.workload.epoch_flops / costs.flops_per_second[orders]
+    share, fits = shares(costs, sets)
+    rank_seconds = share * costs.workload.epoch_flops / costs.flops_per_second[sets]
     overhead = volume.steps * costs.workload.step_overhead_seconds
     if workers == 1:
         return np.where(fits, rank_seconds[:, 0] + overhead, np.inf)
-    rows, columns = orders[:, :, None], orders[:, None, :]
+    rows, columns = sets[:, :, None], sets[:, None, :]
     own = np.eye(workers, dtype=np.bool_)
     latency = np.where(own, 0.0, costs.latency_seconds[rows, columns])
     per_byte = np.where(own, 0.0, costs.seconds_per_byte[rows, columns])
     fits &= ~np.any(costs.blocked[rows, columns] & ~own, axis=(1, 2))
     pairs = 1.0 - (share * share).sum(axis=1, keepdims=True)
-    traffic = volume.halo_bytes * share * np.einsum("bij,bj->bi", per_byte, share) / np.maximum(pairs, 1e-12)
+    traffic = volume.halo_bytes * share * (per_byte @ share[:, :, None])[:, :, 0] / np.maximum(pairs, 1e-12)
     halo = volume.rounds * latency.max(axis=2) + traffic
-    following = np.roll(orders, -1, axis=1)
-    ring = volume.ring_latency_factor * costs.latency_seconds[orders, following].max(axis=1)
-    ring = ring + volume.ring_byte_factor * costs.seconds_per_byte[orders, following].max(axis=1)
-    epoch = (rank_seconds + halo).max(axis=1) + ring + overhead
-    return np.where(fits, epoch + costs.communication_weight * (halo.max(axis=1) + ring), np.inf)
+    return np.where(fits, (rank_seconds + halo).max(axis=1) + overhead + costs.communication_weight * halo.max(axis=1), np.inf)
 
 
 def predict(costs: Costs, order: IntArray) -> Breakdown:
@@ -186,7 +202,7 @@ def predict(costs: Costs, order: IntArray) -> Breakdown:
     compute = [float(share[0, rank] * costs.workload.epoch_flops / costs.flops_per_second[node]) for rank, node in enumerate(order)]
     halo = [_halo_seconds(costs, order, share[0], rank, volume) for rank in range(workers)]
     slowest = max(range(workers), key=lambda rank: (compute[rank] + halo[rank], -rank))
-    ring = ring_seconds(costs, order, volume)
+    ring = _ring_seconds(costs, order, volume)
     epoch = compute[slowest] + halo[slowest] + ring + volume.steps * costs.workload.step_overhead_seconds
     communication = max(halo) + ring
     reason = _reason(costs, order, bool(fits[0]))
@@ -194,13 +210,13 @@ def predict(costs: Costs, order: IntArray) -> Breakdown:
     return Breakdown(epoch, communication, max(compute), max(halo), ring, float(objective), slowest, reason)
 
 
-def ring_seconds(costs: Costs, order: IntArray, volume: Volumes) -> float:
+def _ring_seconds(costs: Costs, order: IntArray, volume: Volumes) -> float:
     """All allreduces of an epoch over `order` (k,): the slowest hop sets the pace (Patarasuk & Yuan 2009); 0 for k = 1."""
     if len(order) == 1:
         return 0.0
-    following = np.roll(order, -1)
-    latency = float(costs.latency_seconds[order, following].max())
-    per_byte = float(costs.seconds_per_byte[order, following].max())
+    hops = [(order[rank - 1], node) for rank, node in enumerate(order)]
+    latency = max(float(costs.latency_seconds[hop]) for hop in hops)
+    per_byte = max(float(costs.seconds_per_byte[hop]) for hop in hops)
     return volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte
 
 

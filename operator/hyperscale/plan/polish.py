@@ -19,14 +19,14 @@ CHECKED_MOVES: Final = 3
 """Best estimates per position that are evaluated exactly."""
 
 
-def polish(costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray) -> tuple[IntArray, float]:
+def polish(costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray, sweeps: int = SWEEPS) -> tuple[IntArray, float]:
     """A placement that no single replacement improves, in ring order, and its objective.
 
     costs: of m candidates · slots: (m,) of each, pinned ranks not counted · order: (k,) start · fixed: (k,) positions that stay
     """
     order = ring_order(costs, order, fixed)
     best = float(objectives(costs, order[None, :])[0])
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         before = best
         for position in np.flatnonzero(~fixed):
             order, best = _replace(costs, slots, order, int(position), fixed, best)
@@ -48,7 +48,7 @@ def _replace(costs: Costs, slots: IntArray, order: IntArray, position: int, fixe
         return order, best
     estimates = np.where(allowed, replacement_estimates(costs, order, position), np.inf)
     tried = np.argsort(estimates, kind="stable")[:CHECKED_MOVES]
-    tried = tried[np.isfinite(estimates[tried])]
+    tried = tried[estimates[tried] < best * IMPROVES]
     if not len(tried):
         return order, best
     moves = np.repeat(order[None, :], len(tried), axis=0)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.plan.objective import Costs, Volumes, volumes
+from hyperscale.plan.objective import Costs, Volumes, ring_costs, volumes
 
 MAX_STARTS: Final = 16
 """Nearest-neighbour tours tried."""
@@ -30,16 +30,6 @@ def ring_order(costs: Costs, members: IntArray, fixed: BoolArray) -> IntArray:
     start = int(np.argmin(order))
     order = np.roll(order, -start)
     return order if order[1] <= order[-1] else np.concatenate((order[:1], order[:0:-1]))
-
-
-def ring_costs(costs: Costs, orders: IntArray, volume: Volumes) -> FloatArray:
-    """(B,) allreduce seconds of each row of `orders` (B, k)."""
-    following = np.roll(orders, -1, axis=1)
-    latency = costs.latency_seconds[orders, following].max(axis=1)
-    per_byte = costs.seconds_per_byte[orders, following].max(axis=1)
-    blocked = costs.blocked[orders, following].any(axis=1)
-    seconds: FloatArray = np.where(blocked, np.inf, volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte)
-    return seconds
 
 
 def _hop_seconds(costs: Costs, volume: Volumes) -> FloatArray:

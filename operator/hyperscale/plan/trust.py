@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
 from hyperscale.plan.objective import Breakdown
 from hyperscale.plan.problem import Problem
@@ -55,6 +56,13 @@ def prediction_range(problem: Problem, order: IntArray, figures: Breakdown) -> t
     network = figures.communication_seconds
     rest = max(0.0, figures.epoch_seconds - network)
     return rest * low + network * link_low, rest * high + network * link_high
+
+
+def _kind(node: Node) -> str:
+    """Product, else compute capability, of a GPU whose speed is in no table."""
+    major = node.labels.get("nvidia.com/gpu.compute.major")
+    capability = f"compute-{major}.{node.labels.get('nvidia.com/gpu.compute.minor', '0')}" if major else "unlabelled"
+    return node.gpu_product or capability
 
 
 def _links_measured(problem: Problem, members: IntArray) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 
 def frontier(batch_size: int, fanouts: tuple[float, ...], vertices: int) -> tuple[float, ...]:
     """Vertices at each depth of the expansion, from the seeds (depth 0) to the inputs; len(fanouts) + 1 figures.
 
     batch_size: seeds of the step
     fanouts:    sampled neighbours per vertex, from the output layer inwards
-    vertices:   of the graph; no frontier is larger, which is where overlapping neighbourhoods end
+    vertices:   of the graph; neighbourhoods overlap, so n draws reach vertices × (1 − exp(−n / vertices)) different ones
     """
     sizes = [float(min(batch_size, vertices))]
     for fanout in fanouts:
-        sizes.append(min(float(vertices), sizes[-1] * (1.0 + fanout)))
+        drawn = sizes[-1] * (1.0 + fanout)
+        sizes.append(max(sizes[-1], -vertices * math.expm1(-drawn / vertices)))
     return tuple(sizes)
 
 
