@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from hyperscale.model.cluster import Gpu, Node, Taint
@@ -29,6 +30,9 @@ KEPT_LABELS: Final = (
     PLAN_ID_LABEL,
 )
 MAX_MESSAGE: Final = 1024
+_number = lru_cache(maxsize=4096)(parse_number)
+_bytes = lru_cache(maxsize=4096)(parse_bytes)
+"""Thousands of nodes share a few quantities, and are viewed anew with every change."""
 
 
 def pod_view(pod: Mapping[str, Any]) -> PodView:
@@ -82,7 +86,7 @@ def node_view(node: Mapping[str, Any], requested: Amounts, gpus: tuple[Gpu, ...]
         name=metadata["name"],
         gpu_product=gpu_product(labels),
         gpu_memory_bytes=gpu_memory_bytes(labels),
-        allocatable_gpus=int(parse_number(str(allocatable.get(GPU_RESOURCE, "0")))),
+        allocatable_gpus=int(_number(str(allocatable.get(GPU_RESOURCE, "0")))),
         requested_gpus=int(requested.get(GPU_RESOURCE, 0)),
         ready=_condition(status, "Ready").get("status") == "True",
         # A node being deleted takes no new pod that would live; the API has no field that says so.
@@ -93,8 +97,8 @@ def node_view(node: Mapping[str, Any], requested: Amounts, gpus: tuple[Gpu, ...]
         labels=labels,
         domains=domains(labels, levels),
         gpus=gpus,
-        allocatable_cpu_cores=parse_number(str(allocatable["cpu"])) if "cpu" in allocatable else None,
-        allocatable_memory_bytes=parse_bytes(str(allocatable["memory"])) if "memory" in allocatable else None,
+        allocatable_cpu_cores=_number(str(allocatable["cpu"])) if "cpu" in allocatable else None,
+        allocatable_memory_bytes=_bytes(str(allocatable["memory"])) if "memory" in allocatable else None,
         requested_cpu_cores=round(requested.get("cpu", 0.0), 6),
         requested_memory_bytes=int(requested.get("memory", 0)),
     )
