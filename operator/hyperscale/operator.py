@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hyperscale.actions import Actions
 from hyperscale.apply import paths
-from hyperscale.apply.client import ApiClient, ApiError
+from hyperscale.apply.client import ApiClient, ApiError, NotFoundError, TransientError
 from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.observe.prometheus import PrometheusReader
@@ -55,7 +55,7 @@ class Operator:
 
     async def run(self) -> None:
         """Everything beside kopf's watches; until cancelled."""
-        await asyncio.gather(self._planner.start(), self._read_metrics(), self.resync())
+        await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
         self.synced = True
         try:
             async with asyncio.TaskGroup() as group:
@@ -126,6 +126,15 @@ class Operator:
         self._resynced_at = time.monotonic()
         for key in sorted(self.world.jobs, key=self._age):
             self.reconciler.queue.add(key)
+
+    async def _first_listing(self) -> None:
+        """Until the API server answers: a CRD that was just installed, or a server that just started, says 429 or 503 for a while."""
+        while True:
+            try:
+                return await self.resync()
+            except (TransientError, NotFoundError) as error:
+                _LOG.warning("waiting for the API server: %s", error)
+                await asyncio.sleep(1.0)
 
     async def _list(self, kind: str, collection_paths: list[str]) -> None:
         items = [item for path in collection_paths async for page in self._client.pages(path) for item in page]

@@ -1,0 +1,35 @@
+"""The least that a kopf operator can do: one handler that creates one fixed MPIJob for every GNNTrainingJob. It plans nothing.
+
+Run as `kopf run --standalone --namespace NAMESPACE benchmarks/peers/bare_kopf.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+from kubernetes import client, config
+
+TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
+
+
+@kopf.on.startup()
+def connect(**_: Any) -> None:  # noqa: ANN401 - kopf passes many kinds of things
+    """Credentials for the client used below."""
+    config.load_kube_config()
+
+
+@kopf.on.create("hyperscale.dev", "v1alpha1", "gnntrainingjobs")
+def create(name: str, namespace: str, body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf passes many kinds of things
+    """One MPIJob of a fixed shape, owned by the job."""
+    manifest: dict[str, Any] = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name},
+        "spec": {
+            "slotsPerWorker": 1,
+            "mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": TEMPLATE}, "Worker": {"replicas": 2, "template": TEMPLATE}},
+        },
+    }
+    kopf.adopt(manifest, owner=body)
+    client.CustomObjectsApi().create_namespaced_custom_object("kubeflow.org", "v2beta1", namespace, "mpijobs", manifest)
