@@ -111,7 +111,7 @@ def rendered_or_refused(meta: JobMetadata, job: JobSpec, chosen: Plan | None) ->
         return refused
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(METADATA, jobs(), PLANS)
 def test_whatever_is_asked_the_pods_are_restricted_or_a_field_is_named(meta: JobMetadata, job: JobSpec, chosen: Plan | None) -> None:
     found = rendered_or_refused(meta, job, chosen)
@@ -131,7 +131,7 @@ def test_every_job_without_templates_can_be_rendered(meta: JobMetadata, job: Job
         assert len(template["spec"]["containers"]) == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(METADATA, jobs(), PLANS)
 def test_gates_and_gpus_do_not_depend_on_the_users_template(meta: JobMetadata, job: JobSpec, chosen: Plan | None) -> None:
     found = rendered_or_refused(meta, job, chosen)
