@@ -120,15 +120,23 @@ def prometheus_url(arguments: argparse.Namespace) -> str:
 
 def live_snapshot(cluster: LiveCluster, policy: PolicySpec, url: str) -> ClusterSnapshot:
     """The cluster as it is now, with metrics where a source is named; progress goes to standard error."""
-    from hyperscale.cli.metrics import read_metrics
+    from hyperscale.observe.prometheus import PrometheusReader
     from hyperscale.observe.snapshot import build_snapshot
 
     now = time.time()
     nodes, pods = cluster.nodes(), cluster.pods()
     note(f"read {len(nodes)} nodes and {len(pods)} bound pods")
-    reading = read_metrics(url, policy, now)
+    reading = PrometheusReader(url).read(policy, now)
     note(reading.state.message or f"metrics: {sum(len(series) for series in reading.series.values())} series")
-    return build_snapshot(nodes, pods, reading, policy, now)
+    try:
+        snapshot = build_snapshot(nodes, pods, reading, policy, now)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"the cluster's nodes cannot be read ({type(error).__name__}: {error}); is this a Kubernetes API server?"
+        ) from None
+    if not snapshot.nodes:
+        raise InputError("the cluster has no GPU nodes: none offers nvidia.com/gpu; is the device plugin installed?")
+    return snapshot
 
 
 def read_snapshot_file(path: str) -> ClusterSnapshot:

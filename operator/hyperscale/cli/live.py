@@ -74,7 +74,13 @@ class LiveCluster:
         """Pods that hold resources on some node."""
         from hyperscale.observe.kube import pod_view
 
-        return [pod_view(pod) for pod in self._list("/api/v1/pods", {"fieldSelector": BOUND_AND_LIVE})]
+        listed = list(self._list("/api/v1/pods", {"fieldSelector": BOUND_AND_LIVE}))
+        try:
+            return [pod_view(pod) for pod in listed]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{self._host}: a pod cannot be read ({type(error).__name__}: {error}); is this a Kubernetes API server?"
+            ) from None
 
     def policy(self, name: str) -> Json | None:
         """A PlannerPolicy; None when it, or its kind, does not exist."""
