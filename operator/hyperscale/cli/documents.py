@@ -24,6 +24,10 @@ MAX_VALUES: Final = 100_000
 
 STDIN: Final = "-"
 
+TAG_PREFIX: Final = "tag:yaml.org,2002:"
+TAGS: Final = frozenset({f"{TAG_PREFIX}{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq", "merge")})
+"""What JSON knows, and the merge key; sets, binaries and dates have no place in an API object."""
+
 
 class Loader(yaml.CSafeLoader):
     """Safe YAML without dates: `2026-01-01` stays text."""
@@ -81,7 +85,7 @@ def load_mapping(text: str, shown: str) -> dict[str, Any]:
         raise InputError(_yaml_fault(error, shown)) from None
     except yaml.YAMLError as error:
         raise InputError(f"{shown}: is not YAML: {error}") from None
-    except (ValueError, TypeError, OverflowError) as error:  # e.g. an integer of 5,000 digits
+    except (ValueError, TypeError, OverflowError, LookupError) as error:  # an integer of 5,000 digits, `!!bool maybe`
         told = "an integer of thousands of digits; write a smaller one" if "digits" in str(error) else str(error)
         raise InputError(f"{shown}: holds a value that cannot be read: {told}") from None
     if not isinstance(document, dict):
@@ -124,11 +128,13 @@ def _check_nodes(root: yaml.Node, shown: str) -> None:
 
     def extent(node: yaml.Node) -> tuple[int, int]:
         """(values, levels) of a node with its aliases written out; each node is visited once."""
+        line = node.start_mark.line + 1
+        if node.tag not in TAGS:
+            raise InputError(f"{shown}: line {line}: the tag {node.tag.replace(TAG_PREFIX, '!!')!r} is not known here; write a plain value")
         if isinstance(node, yaml.ScalarNode):
             return 1, 0
         if id(node) in extents:
             return extents[id(node)]
-        line = node.start_mark.line + 1
         if id(node) in open_nodes:
             raise InputError(f"{shown}: line {line}: an alias refers to what contains it; write the value out")
         open_nodes.add(id(node))
@@ -157,7 +163,7 @@ def _check_keys(node: yaml.MappingNode, shown: str) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         line = key.start_mark.line + 1
-        if not isinstance(key, yaml.ScalarNode) or key.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
+        if not isinstance(key, yaml.ScalarNode) or key.tag not in (f"{TAG_PREFIX}str", f"{TAG_PREFIX}merge"):
             text = key.value if isinstance(key, yaml.ScalarNode) else "?"
             raise InputError(f"{shown}: line {line}: key {text!r} is no text in YAML; put it in quotes")
         if key.value in seen:
