@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +32,7 @@ PROBE: Final = "vector(1)"
 """Costs Prometheus nothing: tells a slow query from a Prometheus that hangs."""
 PROBE_SECONDS: Final = 1.0
 MAX_MESSAGE: Final = 1024
+_CONNECTION = re.compile(r"^(<[^>]*>|\w+\([^)]*\)): ")
 KEPT_LABELS: Final = frozenset({*NODE_LABELS, *UUID_LABELS, *INDEX_LABELS, *MIG_LABELS, "source", "destination", *sum(POD_LABELS, ())})
 """Other labels (model, driver, container) are dropped at once: 5,000 nodes have a quarter of a million series."""
 
@@ -206,6 +208,5 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _line(error: BaseException) -> str:
-    """The error's own words as one short line, without memory addresses."""
-    text = " ".join(str(error).split())
-    return text.rpartition(">: ")[2][:200] if "object at 0x" in text else text[:200]
+    """The error's own words as one short line, without urllib3's name of the connection object."""
+    return _CONNECTION.sub("", " ".join(str(error).split()))[:200]
