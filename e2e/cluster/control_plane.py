@@ -154,7 +154,8 @@ def start_controllers(plane: ControlPlane, binaries: Mapping[str, Path], node_co
         str(binaries["kube-controller-manager"]), f"--kubeconfig={kubeconfig_path(directory, 'controller-manager')}",
         "--leader-elect=false", "--secure-port=0", f"--service-account-private-key-file={pki.service_account_key}",
         f"--root-ca-file={pki.authority}", "--use-service-account-credentials", "--kube-api-qps=500", "--kube-api-burst=1000",
-        f"--node-monitor-grace-period={lease_seconds(node_count) + 10}s",
+        f"--node-monitor-grace-period={lease_seconds(node_count) + 10}s", f"--node-startup-grace-period={60 + lease_seconds(node_count)}s",
+        "--controllers=*,-ttl-controller",  # it would write an annotation on each node, for kubelets that do not exist
     ])
     table.start("kube-scheduler", [
         str(binaries["kube-scheduler"]), f"--kubeconfig={kubeconfig_path(directory, 'scheduler')}", "--leader-elect=false",

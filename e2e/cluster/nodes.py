@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -15,14 +16,32 @@ RACK_LABEL: Final = "fabric.topograph.run/tier-0"
 """topograph's label of the closest switch."""
 MADE_BY_LABEL: Final = "hyperscale.dev/local-cluster"
 """On every node of ours, so that `down` removes no other from an existing cluster."""
+_CONDITIONS: Final = (
+    ("Ready", "True", "KubeletReady"),
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID"),
+)
+_NODE_INFO: Final = {
+    "architecture": "amd64",
+    "bootID": "",
+    "containerRuntimeVersion": "kwok",
+    "kernelVersion": "kwok",
+    "kubeProxyVersion": "kwok",
+    "kubeletVersion": "kwok",
+    "machineID": "",
+    "operatingSystem": "linux",
+    "osImage": "",
+    "systemUUID": "",
+}
 _THREADS: Final = 8
 _READY_SECONDS_BASE: Final = 60.0
 _READY_SECONDS_PER_NODE: Final = 0.05
 _POLL_SECONDS_PER_NODE: Final = 0.0005
 
 
-def manifest(topology: Topology, machine: Machine) -> Object:
-    """The Node object."""
+def manifest(topology: Topology, machine: Machine, born: str) -> Object:
+    """The Node object as a kubelet would have reported it at `born` (RFC 3339); kwok has nothing to add, which counts with thousands."""
     product, gpus = topology.product_of(machine), topology.gpus_of(machine)
     resources = {"cpu": str(product.cpu_cores), "memory": f"{product.memory_gib}Gi", "pods": "110", GPU: str(gpus)}
     return {
@@ -47,15 +66,27 @@ def manifest(topology: Topology, machine: Machine) -> Object:
                 "nvidia.com/gpu.family": product.family,
             },
         },
-        "status": {"allocatable": resources, "capacity": resources},
+        "status": {
+            "allocatable": resources,
+            "capacity": resources,
+            "phase": "Running",
+            "addresses": [{"type": "Hostname", "address": machine.name}],
+            "conditions": [_condition(kind, status, reason, born) for kind, status, reason in _CONDITIONS],
+            "nodeInfo": _NODE_INFO,
+        },
     }
+
+
+def _condition(kind: str, status: str, reason: str, born: str) -> Object:
+    return {"type": kind, "status": status, "reason": reason, "message": "", "lastHeartbeatTime": born, "lastTransitionTime": born}
 
 
 def create(api: Api, topology: Topology) -> None:
     """Create every node that is not there yet; raises ApiError."""
     make = _maker(api)
+    born = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(make, (manifest(topology, machine) for machine in topology.nodes)))
+        list(pool.map(make, (manifest(topology, machine, born) for machine in topology.nodes)))
 
 
 def _maker(api: Api) -> Callable[[Object], None]:

@@ -48,7 +48,7 @@ def test_an_override_of_one_link_is_taken_as_it_stands() -> None:
 
 def test_a_manifest_carries_the_labels_of_feature_discovery_and_topology() -> None:
     topology = load(DEFAULT_FILE)
-    node = manifest(topology, next(one for one in topology.nodes if one.name == "us-a100-0"))
+    node = manifest(topology, next(one for one in topology.nodes if one.name == "us-a100-0"), "2026-01-01T00:00:00Z")
     labels = node["metadata"]["labels"]
     assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-80GB"
     assert labels["nvidia.com/gpu.memory"] == "81920"

@@ -1,0 +1,137 @@
+"""One GNNTrainingJob in a scenario: made, looked at, waited for, gone without a trace."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from e2e.cluster.api import Api, Object
+from e2e.cluster.components import ensure_namespace
+from e2e.cluster.control_plane import wait_until
+
+PATIENCE_SECONDS: Final = 30.0
+GATE: Final = "hyperscale.dev/placement"
+
+SPEC: Final[Object] = {
+    "model": {"architecture": "GCN"},
+    "dataset": {"source": {"builtin": {"name": "Cora"}}},
+    "workers": {"min": 2, "max": 2},
+}
+
+
+class Job:
+    """A GNNTrainingJob of a namespace, by name."""
+
+    def __init__(self, api: Api, namespace: str, name: str) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.name = name
+        self.path = f"/apis/hyperscale.dev/v1alpha1/namespaces/{namespace}/gnntrainingjobs/{name}"
+        self.mpijob_path = f"/apis/kubeflow.org/v2beta1/namespaces/{namespace}/mpijobs/{name}"
+
+    def create(self, metadata: Object | None = None, **spec: Any) -> None:  # noqa: ANN401 - any JSON
+        """Create it; `spec` adds to or replaces SPEC's fields."""
+        body = {
+            "apiVersion": "hyperscale.dev/v1alpha1",
+            "kind": "GNNTrainingJob",
+            "metadata": {"name": self.name, **(metadata or {})},
+            "spec": {**copy.deepcopy(SPEC), **spec},
+        }
+        self.api.create(self.path.rpartition("/")[0], body)
+
+    def patch(self, **body: Any) -> None:  # noqa: ANN401 - any JSON
+        """Merge patch."""
+        self.api.patch(self.path, body)
+
+    def delete(self) -> None:
+        """Delete it and, by owner references, all that came of it."""
+        self.api.delete(self.path)
+
+    def resource(self) -> Object:
+        """The whole object."""
+        return self.api.get(self.path)
+
+    def status(self) -> Object:
+        """Its status; empty before the first write."""
+        found: Object = (self.api.find(self.path) or {}).get("status") or {}
+        return found
+
+    def plan(self) -> Object:
+        """status.plan; empty without one."""
+        plan: Object = self.status().get("plan") or {}
+        return plan
+
+    def nodes(self) -> list[str]:
+        """Planned nodes by rank."""
+        return [worker["node"] for worker in self.plan().get("workers", ())]
+
+    def condition(self, kind: str) -> Object:
+        """One condition; empty without it."""
+        return next((one for one in self.status().get("conditions", ()) if one["type"] == kind), {})
+
+    def mpijob(self) -> Object | None:
+        """Its MPIJob."""
+        return self.api.find(self.mpijob_path)
+
+    def pods(self, role: str = "worker") -> list[Object]:
+        """Its pods of a role, by rank."""
+        selector = f"training.kubeflow.org/job-name={self.name},training.kubeflow.org/job-role={role}"
+        pods = self.api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=selector)
+        return sorted(pods, key=lambda pod: int(pod["metadata"]["labels"].get("training.kubeflow.org/replica-index", 0)))
+
+    def pod_nodes(self) -> list[str]:
+        """Nodes of its worker pods by rank; "" where not bound."""
+        return [pod["spec"].get("nodeName", "") for pod in self.pods()]
+
+    def events(self) -> list[Object]:
+        """Its events."""
+        return [
+            event
+            for event in self.api.items(f"/api/v1/namespaces/{self.namespace}/events")
+            if event["involvedObject"]["name"] == self.name and event["involvedObject"]["kind"] == "GNNTrainingJob"
+        ]
+
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Until `condition`; raises NotReadyError with the status seen."""
+        try:
+            wait_until(condition, seconds, what)
+        except Exception as error:
+            raise AssertionError(f"{self.namespace}/{self.name}: {what}; status: {self.status()}") from error
+
+    def wait_reason(self, reason: str) -> None:
+        """Until status.reason is `reason`."""
+        self.wait(lambda: self.status().get("reason") == reason, f"reason {reason} did not come")
+
+    def wait_phase(self, phase: str) -> None:
+        """Until status.phase is `phase`."""
+        self.wait(lambda: self.status().get("phase") == phase, f"phase {phase} did not come")
+
+    def wait_bound(self) -> None:
+        """Until every planned rank has its pod on a node."""
+
+        def bound() -> bool:
+            nodes = self.pod_nodes()
+            return bool(nodes) and all(nodes) and len(nodes) == len(self.plan().get("workers", nodes))
+
+        self.wait(bound, "not every worker is bound")
+
+    def wait_gone(self) -> None:
+        """Until neither it nor its MPIJob nor a pod of it is left."""
+        self.wait(lambda: not (self.api.find(self.path) or self.mpijob() or self.pods() or self.pods("launcher")), "something is left")
+
+
+@contextmanager
+def namespace(api: Api, name: str) -> Iterator[str]:
+    """A namespace for one test; at the end its jobs are deleted and their pods are waited for, so that the GPUs are free again."""
+    ensure_namespace(api, name)
+    yield name
+    for resource in api.items(f"/apis/hyperscale.dev/v1alpha1/namespaces/{name}/gnntrainingjobs"):
+        job = Job(api, name, resource["metadata"]["name"])
+        job.delete()
+        for pod in job.pods() + job.pods("launcher"):
+            api.delete(f"/api/v1/namespaces/{name}/pods/{pod['metadata']['name']}", gracePeriodSeconds="0")
+        job.wait_gone()
+    for resource in api.items(f"/apis/kubeflow.org/v2beta1/namespaces/{name}/mpijobs"):
+        api.delete(f"/apis/kubeflow.org/v2beta1/namespaces/{name}/mpijobs/{resource['metadata']['name']}")

@@ -1,0 +1,176 @@
+"""The main job: apply a GNNTrainingJob, get every rank on its planned node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster import audit
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.operator import USER, OperatorProcess
+from e2e.jobs import GATE, Job, namespace
+
+
+@pytest.fixture
+def space(calm: Cluster, operator: OperatorProcess, request: pytest.FixtureRequest) -> Iterator[str]:
+    with namespace(calm.api(), "main-" + str(abs(hash(request.node.name)))[:8]) as name:
+        yield name
+
+
+def job_in(calm: Cluster, space: str, name: str = "cora") -> Job:
+    return Job(calm.api(), space, name)
+
+
+def test_every_rank_of_a_job_gets_to_its_planned_node_within_ten_seconds(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    started = time.monotonic()
+    job.create(workers={"min": 3, "max": 6, "gpusPerWorker": 2})
+    job.wait_bound()
+    assert time.monotonic() - started < 10
+    assert job.pod_nodes() == job.nodes()
+    assert 3 <= len(job.nodes()) <= 6
+    job.wait_phase("Running")
+    status = job.status()
+    assert status["ready"] == f"{len(job.nodes())}/{len(job.nodes())}"
+    assert status["plan"]["reasons"]
+    assert "Planned" in {event["reason"] for event in job.events()}
+
+
+def test_the_launcher_starts_only_when_every_worker_is_ready(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    template = {"template": {"metadata": {"annotations": {"hyperscale.dev/simulated-start": "3s"}}}}
+    job.create(worker=template)
+    job.wait(lambda: all(job.pod_nodes()) and len(job.pod_nodes()) == 2 and bool(job.pods("launcher")), "workers are not bound")
+    (launcher,) = job.pods("launcher")
+    assert [gate["name"] for gate in launcher["spec"]["schedulingGates"]] == ["hyperscale.dev/launcher"]
+    job.wait_phase("Running")
+    ready = [next(c for c in pod["status"]["conditions"] if c["type"] == "Ready") for pod in job.pods()]
+    (launcher,) = job.pods("launcher")
+    scheduled = next(c for c in launcher["status"]["conditions"] if c["type"] == "PodScheduled")
+    assert all(one["status"] == "True" and one["lastTransitionTime"] <= scheduled["lastTransitionTime"] for one in ready)
+
+
+def test_a_finished_run_says_so_and_keeps_its_plan(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create(launcher={"template": {"metadata": {"annotations": {"hyperscale.dev/simulated-runtime": "1s"}}}})
+    job.wait_phase("Succeeded")
+    status = job.status()
+    assert status["completionTime"]
+    assert len(status["plan"]["workers"]) == 2
+
+
+def test_deleting_a_job_takes_everything_along(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create()
+    job.wait_phase("Running")
+    job.delete()
+    job.wait_gone()
+
+
+def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) -> None:
+    since = audit.position(calm.audit_log)
+    job = job_in(calm, space)
+    job.create()
+    job.wait_phase("Running")
+    time.sleep(3)
+    writes = [entry for entry in audit.entries(calm.audit_log, since) if entry.user == USER and entry.verb in audit.WRITES]
+    writes = [entry for entry in writes if entry.resource != "leases"]
+    gates = [entry for entry in writes if entry.resource == "pods"]
+    assert len(gates) == 3, "one patch for each of two workers and one launcher"
+    assert len([entry for entry in writes if entry.resource == "mpijobs"]) == 1
+    assert len([entry for entry in writes if entry.resource == "gnntrainingjobs/status"]) <= 4
+    since = audit.position(calm.audit_log)
+    time.sleep(5)
+    idle = [entry for entry in audit.entries(calm.audit_log, since) if entry.user == USER and entry.verb in audit.WRITES]
+    assert {entry.resource for entry in idle} <= {"leases"}
+
+
+@pytest.mark.parametrize("mode", ["Preferred", "Advisory"])
+def test_softer_modes_run_without_pinning(calm: Cluster, space: str, mode: str) -> None:
+    job = job_in(calm, space)
+    job.create(placement={"mode": mode})
+    job.wait_phase("Running")
+    assert len(job.nodes()) == 2
+    for pod in job.pods():
+        assert "kubernetes.io/hostname" not in pod["spec"].get("nodeSelector", {})
+    if mode == "Preferred":
+        assert job.pod_nodes() == job.nodes(), "nothing speaks against the preferred nodes on an empty cluster"
+
+
+def test_without_a_planner_it_is_a_plain_mpijob(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create(planner="None", workers={"min": 1, "max": 3})
+    job.wait_phase("Running")
+    assert "plan" not in job.status()
+    assert len(job.pods()) == 3
+    assert not any(gate["name"] == GATE for pod in job.pods() for gate in pod["spec"].get("schedulingGates", ()))
+
+
+def test_plan_only_reports_and_creates_nothing_until_it_may(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create(planOnly=True)
+    job.wait_reason("PlanOnly")
+    planned = job.plan()["id"]
+    assert job.mpijob() is None
+    job.patch(spec={"planOnly": False})
+    job.wait_bound()
+    assert job.status()["phase"] in ("Starting", "Running")
+    assert planned
+
+
+def test_manual_approval_waits_for_the_annotation_with_the_plans_id(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create(approval="Manual")
+    job.wait_reason("AwaitingApproval")
+    assert job.plan()["id"] in job.condition("Approved")["message"]
+    job.patch(metadata={"annotations": {"hyperscale.dev/approved-plan": "0000000000000000"}})
+    assert job.mpijob() is None
+    planned = job.plan()["id"]
+    job.patch(metadata={"annotations": {"hyperscale.dev/approved-plan": planned}})
+    job.wait_bound()
+    assert job.plan()["id"] == planned
+    assert job.pod_nodes() == job.nodes()
+
+
+def test_suspend_takes_the_pods_away_and_resume_plans_anew(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create()
+    job.wait_phase("Running")
+    job.patch(spec={"runPolicy": {"suspend": True}})
+    job.wait_phase("Queued")
+    job.wait(lambda: not job.pods(), "the pods stay")
+    job.patch(spec={"runPolicy": {"suspend": False}})
+    job.wait_phase("Running")
+    job.wait_bound()
+    assert job.pod_nodes() == job.nodes()
+    assert job.condition("Failed") == {}
+
+
+def test_a_job_suspended_from_the_start_is_planned_only_when_resumed(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create(runPolicy={"suspend": True})
+    job.wait_reason("Suspended")
+    assert job.mpijob() is None
+    job.patch(spec={"runPolicy": {"suspend": False}})
+    job.wait_bound()
+
+
+def test_a_queues_label_goes_to_the_mpijob_which_is_created_suspended(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create(metadata={"labels": {"kueue.x-k8s.io/queue-name": "gpu", "kueue.x-k8s.io/priority-class": "high"}})
+    job.wait_phase("Queued")
+    mpijob = job.mpijob()
+    assert mpijob is not None
+    assert mpijob["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpu"
+    assert mpijob["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "high"
+    assert mpijob["spec"]["runPolicy"]["suspend"] is True
+    assert job.status()["queue"] == "gpu"
+    job.api.patch(job.mpijob_path, {"spec": {"runPolicy": {"suspend": False}}})  # what the queue does on admission
+    job.wait_bound()
+    assert job.pod_nodes() == job.nodes()
+    generation = (job.mpijob() or {})["metadata"]["generation"]
+    job.api.patch(job.mpijob_path, {"spec": {"runPolicy": {"suspend": True}}})  # and on eviction
+    job.wait_phase("Queued")
+    assert (job.mpijob() or {})["metadata"]["generation"] == generation + 1, "the operator must not write a queue's MPIJob"
