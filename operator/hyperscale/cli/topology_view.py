@@ -66,7 +66,7 @@ def _node_cells(row: NodeRow) -> tuple[str, ...]:
         str(row.allocatable_gpus),
         "unknown" if row.utilization_ratio is None else f"{row.utilization_ratio:.0%}",
         "unknown" if row.hottest_celsius is None else f"{row.hottest_celsius:.0f} °C",
-        "/".join(domain or "-" for domain in row.domains) or "-",
+        next((domain for domain in reversed(row.domains) if domain), "-"),
         row.state,
     )
 

@@ -186,7 +186,7 @@ def _ring(radii: Sequence[float]) -> list[tuple[float, float]]:
 
 def _labels(names: Sequence[str]) -> list[str]:
     """Names without the words that all of them start with."""
-    words = [name.replace(".", "-").split("-") for name in names]
+    words = [name.replace(".", "-").replace("/", "-").split("-") for name in names]
     common = 0
     while len(names) > 1 and all(len(parts) > common + 1 for parts in words) and len({parts[common] for parts in words}) == 1:
         common += 1
