@@ -27,7 +27,9 @@ def measured(value: float) -> Sample:
     return Sample(value=value, age_seconds=3.0, quality=Quality.MEASURED)
 
 
-def gpu_node(name: str, *, free: int = 1, load: float | None = 0.0, product: str | None = PRODUCTS[0], domain: str = "eu/a", **fields: Any) -> Node:
+def gpu_node(
+    name: str, *, free: int = 1, load: float | None = 0.0, product: str | None = PRODUCTS[0], domain: str = "eu/a", **fields: Any
+) -> Node:
     """A node with `free` GPUs, all at `load`; `domain` is region/zone."""
     region = domain.partition("/")[0]
     gpus = tuple(Gpu(uuid=f"GPU-{name}-{index}", utilization_ratio=measured(load)) for index in range(free)) if load is not None else ()

@@ -85,10 +85,10 @@ class _Search:
         """All worker counts roughly, those around the best more finely, the best few closely."""
         counts = [count for count in self.problem.counts() if count <= self.capacity]
         for count in ladder(counts):
-            self._look(count, FIRST_LOOK)
+            self._look(count, _first_look(count))
         for _ in range(2):
             for count in self._between(counts):
-                self._look(count, FIRST_LOOK)
+                self._look(count, _first_look(count))
         for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
             self._look(candidate.workers, CLOSE_LOOK)
         return sorted({*self.best.values(), *self.others})
@@ -151,6 +151,11 @@ class _Search:
         ranks = np.array([rank for rank, _ in self.problem.pinned], dtype=np.int64)
         start = np.searchsorted(pool, np.array([candidate for _, candidate in self.problem.pinned], dtype=np.int64))
         return ranks, start
+
+
+def _first_look(workers: int) -> Effort:
+    """Large counts are compared by greedy alone: there are many of them, and polish moves them all by much the same."""
+    return FIRST_LOOK if workers <= DENSE_COUNTS else FIRST_LOOK._replace(sweeps=0)
 
 
 def ladder(counts: list[int]) -> list[int]:

@@ -67,16 +67,19 @@ def replacement_estimates(costs: Costs, order: IntArray, position: int) -> Float
     total = weight[others].sum() + weight
     compute_rate = costs.workload.epoch_flops / total
     slowest = np.maximum((weight / costs.flops_per_second)[others].max(initial=0.0), weight / costs.flops_per_second)
+    overhead = volume.steps * costs.workload.step_overhead_seconds
     if workers == 1:
-        alone: FloatArray = compute_rate * slowest
+        alone: FloatArray = compute_rate * slowest + overhead
         return alone
     halo = _halo_with_each(costs, others, weight, total, volume)
     ring = _ring_with_each(costs, order, position, volume)
     ranks = halo + compute_rate * np.concatenate(
         (np.repeat((weight / costs.flops_per_second)[others][:, None], len(weight), axis=1), (weight / costs.flops_per_second)[None, :])
     )
-    seconds = ranks.max(axis=0) + ring + costs.communication_weight * (halo.max(axis=0) + ring)
-    return np.where(costs.blocked[others].any(axis=0), np.inf, seconds)
+    seconds = ranks.max(axis=0) + ring + overhead + costs.communication_weight * (halo.max(axis=0) + ring)
+    # The diagonal of `blocked` is False, so that the others are not held against themselves.
+    broken = costs.blocked[others].any(axis=0) | costs.blocked[np.ix_(others, others)].any()
+    return np.where(broken, np.inf, seconds)
 
 
 def _halo_with_each(costs: Costs, others: IntArray, weight: FloatArray, total: FloatArray, volume: Volumes) -> FloatArray:

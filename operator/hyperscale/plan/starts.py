@@ -31,7 +31,8 @@ def exact(costs: Costs, slots: IntArray, workers: int) -> IntArray | None:
     floor = set_objectives(costs, sets)
     ranking = np.argsort(floor, kind="stable")
     rings, volume, weight = _rings(workers), volumes(costs, workers), 1.0 + costs.communication_weight
-    best, best_seconds = sets[ranking[0]], np.inf
+    best: IntArray = sets[ranking[0]]
+    best_seconds = np.inf
     for start in range(0, len(ranking), CHUNK_SETS):
         rows = ranking[start : start + CHUNK_SETS]
         if not floor[rows[0]] < best_seconds:
