@@ -22,6 +22,7 @@ from tests.unit.cli.cli_samples import Files, files_fixture, job, run, snapshot
 
 __all__ = ["files_fixture"]
 
+EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.yaml"))
 HULK = Path(__file__).resolve().parents[3] / "../shared/data/hulk"
 
 DOCUMENTED_KEYS = {
@@ -223,3 +224,16 @@ def test_hulks_47_machines_hold_8_workers(files: Files) -> None:
     ran = run("plan", "-f", path, "--snapshot", str(HULK), "-o", "json")
     assert ran.code == 0, ran
     assert len(json.loads(ran.out)["workers"]) == 8
+
+
+@pytest.mark.parametrize("example", [path.name for path in EXAMPLES if "kind: GNNTrainingJob" in path.read_text()])
+def test_every_example_is_read_and_answered(example: str, files: Files) -> None:
+    ran = files.plan(job=str(EXAMPLES[0].parent / example))
+    assert ran.code in (0, 1), ran
+
+
+def test_an_object_as_the_api_server_returns_it_can_be_piped_in(files: Files) -> None:
+    resource = job()
+    resource["metadata"] |= {"uid": "1-2-3", "resourceVersion": "7", "managedFields": [{"manager": "kubectl"}], "generation": 1}
+    resource["status"] = {"phase": "Running", "observedGeneration": 1}
+    assert json.loads(files.plan("-o", "json", job=files.write("got.yaml", resource)).out) == json.loads(files.plan("-o", "json").out)
