@@ -131,7 +131,7 @@ def gated_pod(
     pod = worker_pod_for_dry_run(mpijob) if role == "worker" else launcher_pod_for_dry_run(mpijob)
     if selector:
         pod["spec"].setdefault("nodeSelector", {}).update(selector)
-    name = pod["metadata"]["name"]
+    name = pod["metadata"]["name"] = pod["spec"]["hostname"]
     team.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
     return team.create(PODS, pod)
 

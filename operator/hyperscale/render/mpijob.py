@@ -61,12 +61,15 @@ def render(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: Ren
 
 
 def worker_pod_for_dry_run(mpijob: Json) -> Json:
-    """The pod that mpi-operator would make for rank 0, for a server-side dry run: it tells the user what the API server will not take."""
+    """The pod that mpi-operator would make for rank 0, for a server-side dry run: it tells the user what the API server will not take.
+
+    Its name is not the rank's own: that one may still be ending from an earlier run, which says nothing about the template.
+    """
     return _pod(mpijob, "Worker", f"{mpijob['metadata']['name']}-worker-0", {names.MPI_REPLICA_INDEX_LABEL: "0"}, WORKER)
 
 
 def launcher_pod_for_dry_run(mpijob: Json) -> Json:
-    """The pod that the launcher's Job would make, under a fixed name, for a server-side dry run."""
+    """The pod that the launcher's Job would make, for a server-side dry run."""
     return _pod(mpijob, "Launcher", f"{mpijob['metadata']['name']}-launcher", {}, LAUNCHER)
 
 
@@ -129,12 +132,12 @@ def _run_policy(metadata: JobMetadata, job: JobSpec) -> Json:
     return rendered
 
 
-def _pod(mpijob: Json, replica: str, name: str, labels: dict[str, str], role: str) -> Json:
+def _pod(mpijob: Json, replica: str, hostname: str, labels: dict[str, str], role: str) -> Json:
     job_name = mpijob["metadata"]["name"]
     spec = mpijob["spec"]["mpiReplicaSpecs"][replica]
     pod: Json = deepcopy(spec["template"])
     pod["apiVersion"], pod["kind"] = "v1", "Pod"
-    pod["metadata"] |= {"namespace": mpijob["metadata"]["namespace"], "name": name}
+    pod["metadata"] |= {"namespace": mpijob["metadata"]["namespace"], "name": f"{hostname}-dry-run"}
     pod["metadata"]["labels"] |= {names.MPI_JOB_NAME_LABEL: job_name, names.MPI_JOB_ROLE_LABEL: role, **labels}
-    pod["spec"] |= {"restartPolicy": spec["restartPolicy"], "hostname": name, "subdomain": job_name}
+    pod["spec"] |= {"restartPolicy": spec["restartPolicy"], "hostname": hostname, "subdomain": job_name}
     return pod

@@ -213,7 +213,8 @@ def test_the_pods_for_a_dry_run_are_the_ones_that_mpi_operator_would_make() -> N
     mpijob = rendered()
     before = msgspec.json.encode(mpijob)
     worker, launcher = worker_pod_for_dry_run(mpijob), launcher_pod_for_dry_run(mpijob)
-    assert (worker["metadata"]["name"], worker["metadata"]["namespace"]) == ("cora-worker-0", "team-a")
+    assert (worker["metadata"]["name"], worker["metadata"]["namespace"]) == ("cora-worker-0-dry-run", "team-a")
+    assert (worker["spec"]["hostname"], worker["spec"]["subdomain"]) == ("cora-worker-0", "cora")
     assert worker["metadata"]["labels"]["training.kubeflow.org/replica-index"] == "0"
     assert worker["spec"]["schedulingGates"] == [{"name": names.PLACEMENT_GATE}]
     assert launcher["metadata"]["labels"]["training.kubeflow.org/job-role"] == "launcher"
