@@ -15,7 +15,8 @@ from e2e.cluster.topology import DEFAULT_FILE, load
 
 KEEP_VARIABLE = "HYPERSCALE_E2E_KEEP"
 """Set to anything: the cluster stays after the run, to look at it."""
-DIRECTORY = Path(__file__).resolve().parents[1] / ".cluster" / "e2e"
+DIRECTORY = Path(os.environ.get("HYPERSCALE_E2E_DIRECTORY") or Path(__file__).resolve().parents[1] / ".cluster" / "e2e")
+"""Where the cluster of the run lives; two runs side by side need two."""
 
 
 @pytest.fixture(scope="session")

@@ -91,6 +91,16 @@ def _material(section: Object, key: str, folder: Path) -> bytes | None:
     return (folder / section[key]).read_bytes() if key in section else None
 
 
+class _Closing:
+    """A kept connection that is closed when its thread, or the client, is gone."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        self.connection.close()
+
+
 class Api:
     """Requests to one API server; one kept connection per thread."""
 
@@ -144,9 +154,10 @@ class Api:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = self._headers if data is None else {**self._headers, "Content-Type": content_type}
         for attempt in (1, 2):
-            kept = getattr(self._local, "connection", None)
-            connection = kept or self._connect(TIMEOUT_SECONDS)
-            self._local.connection = connection
+            kept: _Closing | None = getattr(self._local, "kept", None)
+            if kept is None:
+                self._local.kept = _Closing(self._connect(TIMEOUT_SECONDS))
+            connection = self._local.kept.connection
             try:
                 connection.request(method, path, data, headers)
                 response = connection.getresponse()
@@ -190,10 +201,7 @@ class Api:
 
     def close(self) -> None:
         """Close this thread's connection."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+        self._local.kept = None
 
     def _connect(self, timeout_seconds: float) -> http.client.HTTPConnection:
         host, port = self._access.host, self._access.port

@@ -13,6 +13,7 @@ import time
 import uuid
 
 import kopf
+from kopf._core.engines.peering import Identity
 from kubernetes.aio.config import ConfigException
 
 from hyperscale.apply.client import ApiClient
@@ -41,14 +42,14 @@ async def operate(settings: Settings) -> int:
     identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     lease = Lease(client, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
     try:
-        return await _hold_and_work(operator, lease, stop)
+        return await _hold_and_work(operator, lease, identity, stop)
     finally:
         await lease.release()
         await server.stop()
         await client.close()
 
 
-async def _hold_and_work(operator: Operator, lease: Lease, stop: asyncio.Event) -> int:
+async def _hold_and_work(operator: Operator, lease: Lease, identity: str, stop: asyncio.Event) -> int:
     stopping = asyncio.create_task(stop.wait())
     acquiring = asyncio.create_task(lease.acquire())
     await asyncio.wait({stopping, acquiring}, return_when=asyncio.FIRST_COMPLETED)
@@ -59,7 +60,15 @@ async def _hold_and_work(operator: Operator, lease: Lease, stop: asyncio.Event) 
     register(registry)
     namespaces = operator.settings.watch_namespaces
     watching = asyncio.create_task(
-        kopf.operator(registry=registry, memo=operator, standalone=True, clusterwide=not namespaces, namespaces=namespaces, stop_flag=stop)
+        kopf.operator(
+            registry=registry,
+            memo=operator,
+            identity=Identity(identity),  # kopf's own guess asks for a user name, which a bare uid does not have
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            stop_flag=stop,
+        )
     )
     working = asyncio.create_task(operator.run())
     holding = asyncio.create_task(lease.hold())

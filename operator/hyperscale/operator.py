@@ -56,6 +56,7 @@ class Operator:
     async def run(self) -> None:
         """Everything beside kopf's watches; until cancelled."""
         await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
+        self._beat_at = time.monotonic()
         self.synced = True
         try:
             async with asyncio.TaskGroup() as group:
@@ -101,7 +102,12 @@ class Operator:
             self._ask_waiting_jobs()
 
     def liveness(self) -> str:
-        """What is wrong; "" when the event loop turns and the API was read lately. Neither Prometheus nor planners count."""
+        """What is wrong; "" when the event loop turns and the API was read lately. Neither Prometheus nor planners count.
+
+        A standby that waits for the Lease is live: that it answers here shows that its event loop turns.
+        """
+        if not self.synced:
+            return ""
         now = time.monotonic()
         if now - self._beat_at > STALLED_AFTER_SECONDS:
             return "the event loop has not turned lately"

@@ -19,7 +19,7 @@ def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
     status = resource.get("status") or {}
     worker = (spec.get("mpiReplicaSpecs") or {}).get("Worker") or {}
     gates = ((worker.get("template") or {}).get("spec") or {}).get("schedulingGates") or []
-    controller = next((owner for owner in metadata.get("ownerReferences") or [] if owner.get("controller")), {})
+    controller: Mapping[str, Any] = next((owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")), {})
     return MpiJobView(
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),
