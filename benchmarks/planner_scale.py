@@ -1,0 +1,287 @@
+"""How long a plan takes from 50 to 5,000 nodes and on Hulk's 47 machines, and how good it is against what schedulers do.
+
+Run: python benchmarks/planner_scale.py [--quick] [--json FILE]
+
+Peers are scored by the same objective in the same run; a ratio above 1 is a peer's objective over ours, below 1 is our loss:
+  random          nodes in random order
+  fastest         the fastest free GPUs, wherever they are
+  pack            the fewest nodes: most free GPUs first
+  label tiers     the smallest topology domain that has room, fullest nodes first inside it (topology-aware schedulers)
+  label + speed   the same, among equal domains the one with the fastest GPUs, fastest nodes first inside it
+  long search     the best of 40 polished random starts, up to 200 nodes: not a scheduler, but what more time would find
+All placements get the same repair of their ring.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import common, generate  # noqa: E402 - a script's own folder, not the repository, is on the path
+from hyperscale.graph.cluster import build  # noqa: E402
+from hyperscale.model.cluster import ClusterSnapshot  # noqa: E402
+from hyperscale.model.graph import IntArray  # noqa: E402
+from hyperscale.model.job import JobSpec  # noqa: E402
+from hyperscale.model.plan import Plan  # noqa: E402
+from hyperscale.model.planning import PlanRequest  # noqa: E402
+from hyperscale.model.policy import PolicySpec  # noqa: E402
+from hyperscale.observe.snapshot import read_snapshot, write_snapshot  # noqa: E402
+from hyperscale.plan.objective import objectives  # noqa: E402
+from hyperscale.plan.polish import polish  # noqa: E402
+from hyperscale.plan.portfolio import make_plan  # noqa: E402
+from hyperscale.plan.problem import Problem, pose  # noqa: E402
+from hyperscale.plan.ring import ring_order  # noqa: E402
+from hyperscale.workload.profile import profile  # noqa: E402
+
+BENCHMARK: Final = "planner_scale"
+OURS: Final = "hyperscale"
+HULK: Final = ROOT.parent / "shared" / "data" / "hulk"
+SIZES: Final = (50, 100, 200, 500, 1000, 2000, 5000)
+HULK_LIMIT_SECONDS: Final = 1.0
+LARGEST_LIMIT_SECONDS: Final = 5.0
+LONG_SEARCH: Final = "long search"
+LONG_SEARCH_NODES: Final = 200
+LONG_SEARCH_STARTS: Final = 40
+POLICY: Final = PolicySpec()
+MODELS: Final[dict[str, dict[str, Any]]] = {
+    "full graph": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256},
+    "sampled": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256, "fanouts": [5, 10, 15], "batchSize": 1024},
+}
+
+
+def main() -> int:
+    """Measure, print, and fail where a goal is missed."""
+    arguments = common.parser(__doc__ or "").parse_args()
+    seeds = (0, 1) if arguments.quick else (0, 1, 2, 3, 4)
+    rows = hulk_rows()
+    medians: dict[int, float] = {}
+    for size in SIZES:
+        seconds: list[float] = []
+        for seed in seeds if size < max(SIZES) else seeds[:2]:
+            snapshot = generate.cluster(size, seed)
+            for kind in MODELS:
+                found, took = size_rows(snapshot, size, seed, kind)
+                rows += found
+                seconds.append(took)
+        medians[size] = common.median(seconds)
+        rows.append(common.Row(BENCHMARK, f"{size} nodes", OURS, "plan, in process, median", medians[size], "s"))
+    rows += growth_rows(medians)
+    rows += ratio_rows(rows)
+    rows.append(common.goal(BENCHMARK, f"{SIZES[-1]} nodes, in process", OURS, medians[SIZES[-1]], LARGEST_LIMIT_SECONDS, "s"))
+    rows += command_rows(f"{SIZES[-1]} nodes", generate.cluster(SIZES[-1], 0), LARGEST_LIMIT_SECONDS)
+    common.report([row for row in rows if not row.metric.startswith("objective")], None)
+    if arguments.json is not None:
+        with contextlib.redirect_stdout(None):
+            common.report(rows, arguments.json)
+    return 0 if all(row.holds is not False for row in rows) else 1
+
+
+def job(kind: str, gpus_per_worker: int = 4, workers: int = 8) -> JobSpec:
+    """A GraphSAGE job on ogbn-products; 4 GPUs a worker keep it from hiding inside one machine."""
+    return msgspec.convert(spec_of(kind, gpus_per_worker, workers), JobSpec)
+
+
+def spec_of(kind: str, gpus_per_worker: int, workers: int) -> dict[str, Any]:
+    """The same as a user writes it."""
+    return {
+        "model": MODELS[kind],
+        "dataset": {
+            "source": {"pvc": {"claimName": "graphs"}},
+            "vertices": 2_449_029,
+            "edges": 123_718_280,
+            "featureSize": 100,
+            "classes": 47,
+        },
+        "workers": {"min": workers, "max": workers, "gpusPerWorker": gpus_per_worker},
+    }
+
+
+def size_rows(snapshot: ClusterSnapshot, size: int, seed: int, kind: str) -> tuple[list[common.Row], float]:
+    """Objective of ours and of every peer on one cluster, and the seconds that ours took."""
+    asked = job(kind)
+    case, request = f"{size} nodes, {kind}", PlanRequest(job_key="bench/gnn", job=asked, seed=seed)
+    started = time.perf_counter()
+    graph, workload = build(snapshot, POLICY), profile(asked)
+    plan = make_plan(request, graph, workload, POLICY)
+    took = time.perf_counter() - started
+    if not isinstance(plan, Plan):
+        return [common.Row(BENCHMARK, case, OURS, "no plan", 1.0, plan.reason, seed)], took
+    rows = [common.Row(BENCHMARK, case, OURS, "objective", plan.objective, "s", seed)]
+    problem = pose(request, graph, workload, POLICY)
+    for name, peer in PEERS.items():
+        seconds = scored(problem, peer(problem, asked.workers.max, np.random.default_rng(seed)))
+        rows.append(common.Row(BENCHMARK, case, name, "objective", seconds, "s", seed))
+    if size <= LONG_SEARCH_NODES:
+        rows.append(common.Row(BENCHMARK, case, LONG_SEARCH, "objective", long_search(problem, asked.workers.max, seed), "s", seed))
+    return rows, took
+
+
+def scored(problem: Problem, order: IntArray) -> float:
+    """Objective of a placement, with the same ring repair that ours gets."""
+    members, positions = np.unique(order, return_inverse=True)
+    costs = problem.costs(members)
+    repaired = ring_order(costs, positions, np.zeros(len(positions), dtype=np.bool_))
+    return float(objectives(costs, repaired[None, :])[0])
+
+
+def long_search(problem: Problem, workers: int, seed: int) -> float:
+    """The best of many polished random starts: what more time would find."""
+    rng = np.random.default_rng(seed)
+    costs = problem.costs(np.arange(len(problem.nodes)))
+    free = np.zeros(workers, dtype=np.bool_)
+    return min(polish(costs, problem.slots, random_nodes(problem, workers, rng), free)[1] for _ in range(LONG_SEARCH_STARTS))
+
+
+def growth_rows(medians: dict[int, float]) -> list[common.Row]:
+    """Exponent of the growth between neighbouring sizes and over all."""
+    sizes = sorted(medians)
+    pairs = [*pairwise(sizes), (sizes[0], sizes[-1])]
+    return [
+        common.Row(
+            BENCHMARK,
+            f"{low} to {high} nodes",
+            OURS,
+            "growth, exponent of n",
+            math.log(medians[high] / medians[low]) / math.log(high / low),
+            "",
+        )
+        for low, high in pairs
+    ]
+
+
+def ratio_rows(rows: list[common.Row]) -> list[common.Row]:
+    """Peers' objective over ours: geometric mean, worst for us, and how often we lost."""
+    ours = {(row.case, row.seed): row.value for row in rows if row.metric == "objective" and row.method == OURS}
+    made: list[common.Row] = []
+    for kind in MODELS:
+        for name in (*PEERS, LONG_SEARCH):
+            ratios = [
+                row.value / ours[row.case, row.seed]
+                for row in rows
+                if row.metric == "objective" and row.method == name and row.case.endswith(kind) and math.isfinite(row.value)
+            ]
+            if ratios:
+                mean = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
+                made.append(common.Row(BENCHMARK, kind, name, "peer / ours, geometric mean", mean, "ratio"))
+                made.append(common.Row(BENCHMARK, kind, name, "peer / ours, lowest", min(ratios), "ratio"))
+                lost = float(sum(ratio < 1 - 1e-9 for ratio in ratios))
+                made.append(common.Row(BENCHMARK, kind, name, f"our losses of {len(ratios)}", lost, "cases"))
+    return made
+
+
+def hulk_rows() -> list[common.Row]:
+    """Hulk's graph with 8 workers, in process and as a command; a row that says so where the data are absent."""
+    if not HULK.is_dir():
+        return [common.Row(BENCHMARK, "Hulk, 47 machines", OURS, "skipped: ../shared/data/hulk is absent", 0.0, "")]
+    asked = job("full graph", gpus_per_worker=1)
+    started = time.perf_counter()
+    snapshot = read_snapshot(HULK)
+    plan = make_plan(PlanRequest(job_key="bench/gnn", job=asked), build(snapshot, POLICY), profile(asked), POLICY)
+    took = time.perf_counter() - started
+    assert isinstance(plan, Plan), plan  # noqa: S101 - a benchmark without a plan measures nothing
+    rows = [common.goal(BENCHMARK, "Hulk, 47 machines, 8 workers, in process", OURS, took, HULK_LIMIT_SECONDS, "s")]
+    return rows + command_rows("Hulk, 47 machines, 8 workers", snapshot, HULK_LIMIT_SECONDS, gpus_per_worker=1)
+
+
+def command_rows(case: str, snapshot: ClusterSnapshot, limit: float, gpus_per_worker: int = 4) -> list[common.Row]:
+    """`hyperscale plan` as a user runs it: start of Python, reading of the file and printing included; the median of three."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, manifest = Path(folder) / "snapshot.json", Path(folder) / "job.yaml"
+        write_snapshot(file, snapshot)
+        resource = {
+            "apiVersion": "hyperscale.dev/v1alpha1",
+            "kind": "GNNTrainingJob",
+            "metadata": {"name": "bench"},
+            "spec": spec_of("full graph", gpus_per_worker, 8),
+        }
+        manifest.write_bytes(msgspec.json.encode(resource))
+        command = [sys.executable, "-m", "hyperscale.cli.main", "plan", "-f", str(manifest), "--snapshot", str(file), "-o", "json"]
+        seconds = [_timed(command) for _ in range(3)]
+    return [common.goal(BENCHMARK, f"{case}, as `hyperscale plan`", OURS, common.median(seconds), limit, "s")]
+
+
+def _timed(command: list[str]) -> float:
+    started = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    return time.perf_counter() - started
+
+
+Peer = Callable[[Problem, int, np.random.Generator], IntArray]
+
+
+def random_nodes(problem: Problem, workers: int, rng: np.random.Generator) -> IntArray:
+    """Slots in random order."""
+    return _first(problem, rng.permutation(len(problem.nodes)), workers)
+
+
+def fastest(problem: Problem, workers: int, _: np.random.Generator) -> IntArray:
+    """The fastest free GPUs."""
+    return _first(problem, np.argsort(-problem.flops_per_second, kind="stable"), workers)
+
+
+def pack(problem: Problem, workers: int, _: np.random.Generator) -> IntArray:
+    """The fewest nodes."""
+    return _first(problem, np.argsort(-problem.slots, kind="stable"), workers)
+
+
+def label_tiers(problem: Problem, workers: int, _: np.random.Generator) -> IntArray:
+    """The smallest domain with room, least room to spare first."""
+    return _in_domain(problem, workers, -problem.slots.astype(np.float64), by_speed=False)
+
+
+def label_tiers_and_speed(problem: Problem, workers: int, _: np.random.Generator) -> IntArray:
+    """The smallest domain with room, fastest first."""
+    return _in_domain(problem, workers, -problem.flops_per_second, by_speed=True)
+
+
+PEERS: Final[dict[str, Peer]] = {
+    "random": random_nodes,
+    "fastest": fastest,
+    "pack": pack,
+    "label tiers": label_tiers,
+    "label + speed": label_tiers_and_speed,
+}
+
+
+def _in_domain(problem: Problem, workers: int, key: np.ndarray[Any, np.dtype[np.float64]], by_speed: bool) -> IntArray:
+    for members in _domains_with_room(problem, workers, by_speed):
+        return _first(problem, members[np.argsort(key[members], kind="stable")], workers)
+    return _first(problem, np.argsort(key, kind="stable"), workers)
+
+
+def _domains_with_room(problem: Problem, workers: int, by_speed: bool) -> Iterator[IntArray]:
+    """Domains that can host all workers, narrowest level first; inside a level the best fit, or the fastest."""
+    domains = problem.graph.domains[problem.nodes]
+    for level in reversed(range(domains.shape[1])):
+        fitting: list[tuple[float, int]] = []
+        for code in np.unique(domains[:, level]):
+            members = np.flatnonzero(domains[:, level] == code)
+            room = int(problem.slots[members].sum())
+            if room >= workers:
+                speed = float(np.sort(problem.flops_per_second[members])[::-1][:workers].sum())
+                fitting.append((-speed if by_speed else float(room), int(code)))
+        for _, code in sorted(fitting):
+            yield np.flatnonzero(domains[:, level] == code)
+
+
+def _first(problem: Problem, ranking: IntArray, workers: int) -> IntArray:
+    """The first slots in order of `ranking`, ring in that order."""
+    return np.repeat(ranking, problem.slots[ranking])[:workers]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
