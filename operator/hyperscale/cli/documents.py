@@ -105,9 +105,11 @@ def _read_file(path: str, limit_bytes: int) -> bytes:
 
 
 def _check_events(text: str, shown: str) -> None:
-    """Nesting and number of documents, from the flat stream of events (nothing recursive has run yet)."""
+    """Nesting, size and number of documents, from the flat stream of events (nothing recursive has run yet)."""
     depth = documents = 0
-    for event in yaml.parse(text, Loader=Loader):
+    for count, event in enumerate(yaml.parse(text, Loader=Loader)):
+        if count > 2 * MAX_VALUES:
+            raise InputError(f"{shown}: holds more than {MAX_VALUES:,} values; write a smaller object")
         line = event.start_mark.line + 1 if event.start_mark is not None else 0
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1

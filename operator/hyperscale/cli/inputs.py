@@ -83,7 +83,10 @@ def policy_and_snapshot(arguments: argparse.Namespace, job: Job | None = None) -
     """What to plan by and on: files where they are named, else the live cluster."""
     policy = read_policy(arguments.policy) if arguments.policy else None
     wanted = job.spec.policy_ref.name if job is not None and job.spec.policy_ref is not None else None
-    if getattr(arguments, "snapshot", None):
+    if getattr(arguments, "snapshot", None) is not None:
+        for option in ("kubeconfig", "context", "prometheus"):
+            if getattr(arguments, option) is not None:
+                raise InputError(f"--{option}: is of no use with --snapshot, which reads no live cluster; leave one out")
         snapshot = read_snapshot_file(arguments.snapshot)
         if policy is None and wanted is not None:
             note(f"spec.policyRef names PlannerPolicy {wanted!r}, which a snapshot lacks: built-in figures are used; see --policy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -27,6 +28,9 @@ DEBUG_VARIABLE: Final = "HYPERSCALE_DEBUG"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name, the process's own where None. Returns the exit code, never raises on input."""
     program = program_name(sys.argv[0] if sys.argv else "")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no µ gets a ? instead of a failure
+            stream.reconfigure(errors="replace")
     try:
         return _run(program, argv)
     except errors.InputError as error:

@@ -16,7 +16,8 @@ def run(arguments: argparse.Namespace) -> int:
     from hyperscale.observe.files import encode_snapshot
     from hyperscale.observe.snapshot import SnapshotError, write_snapshot
 
-    check_writable(arguments.output, "-o")
+    if arguments.output != STDIN:
+        check_writable(arguments.output, "-o")
     _, snapshot = inputs.policy_and_snapshot(arguments)
     if arguments.output == STDIN:
         sys.stdout.write(encode_snapshot(snapshot).decode())
@@ -31,10 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def check_writable(path: str, option: str) -> None:
     """InputError where a file could not be written there, before any time is spent on its content."""
-    if path == STDIN:
-        return
     file = Path(path)
-    if not path or "\0" in path or file.is_dir():
+    if path in ("", STDIN) or "\0" in path or file.is_dir():
         raise InputError(f"{option}: {path!r} is no file name; name a file to write")
     if not file.parent.is_dir():
         raise InputError(f"{option}: folder {str(file.parent)!r} does not exist; create it or name another")

@@ -116,6 +116,7 @@ BAD_TEXTS: dict[str, tuple[str | bytes, str]] = {
     "an alias of itself": ("spec: &a [*a]\n", "refers to what contains it"),
     "deep nesting": ("[" * 5000 + "]" * 5000, "nested deeper"),
     "deep nesting of maps": ("{a: " * 3000, "nested deeper"),
+    "half a million values": ("[" + "a," * 500_000 + "]", "more than 100,000 values"),
     "more than a mebibyte": ("# " + "x" * (1 << 20), "1 MiB"),
     "an integer of 6,000 digits": (f"spec: {'9' * 6000}\n", "cannot be read"),
     "not a number": ("spec: .nan\n", "spec: is nan"),
@@ -165,6 +166,9 @@ BAD_ARGUMENTS: dict[str, tuple[list[str], str]] = {
     "a file without a job": (["explain", "-f", "SNAPSHOT"], "GNNTrainingJob"),
     "a snapshot into a folder": (["snapshot", "-o", "FOLDER"], "-o"),
     "a snapshot into a folder that is not there": (["snapshot", "-o", "/nowhere/at/all.json"], "/nowhere/at"),
+    "a picture on standard output": (["topology", "--snapshot", "SNAPSHOT", "--png", "-"], "--png"),
+    "a live source beside a snapshot": (["topology", "--snapshot", "SNAPSHOT", "--prometheus", "http://p"], "--prometheus"),
+    "an empty snapshot name": (["topology", "--snapshot", ""], "director"),
     "a picture into a folder that is not there": (["topology", "--snapshot", "SNAPSHOT", "--png", "/nowhere/at/all.png"], "--png"),
 }
 

@@ -188,6 +188,13 @@ def test_missing_metrics_are_told(files: Files) -> None:
     assert "Metrics        none (refused)" in files.plan().out
 
 
+def test_a_terminal_without_greek_letters_gets_question_marks(files: Files) -> None:
+    command = [sys.executable, "-m", "hyperscale.cli.main", "topology", "--snapshot", files.snapshot]
+    ran = subprocess.run(command, capture_output=True, check=True, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert ran.stderr == b""
+    assert b"210 ?s" in ran.stdout
+
+
 @pytest.fixture(name="fresh")
 def fresh_python() -> Any:
     """Run code in a new interpreter and return its lines."""

@@ -84,7 +84,7 @@ CLUSTERS: dict[str, ClusterSnapshot] = {
     ),
     "an unlabelled node": replace(snapshot(), nodes=(*snapshot().nodes[:11], node(11, domains=("", ""), gpu_product=None))),
     "no free GPU": replace(snapshot(), nodes=tuple(replace(each, schedulable=False) for each in snapshot().nodes)),
-    "5,000 nodes": large(5000),
+    "1,500 nodes": large(1500),
     "300 nodes that nothing groups": replace(large(300), levels=(), nodes=tuple(replace(each, domains=()) for each in large(300).nodes)),
 }
 
