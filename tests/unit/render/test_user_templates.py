@@ -130,6 +130,7 @@ def one_container(**fields: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "main", **fields}]}}
 
 
+CAPABILITIES = "spec.containers[0].securityContext.capabilities"
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("an unknown field", {"spce": {}}, "spce"),
     ("a spec that is a list", {"spec": []}, "spec"),
@@ -162,6 +163,19 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         one_container(livenessProbe={"httpGet": {"host": "10.0.0.1", "port": 1}}),
         "spec.containers[0].livenessProbe.httpGet.host",
     ),
+    (
+        "a hook that calls another host",
+        one_container(lifecycle={"preStop": {"httpGet": {"host": "10.0.0.1", "port": 1}}}),
+        "spec.containers[0].lifecycle.preStop.httpGet.host",
+    ),
+    (
+        "a Windows host process",
+        one_container(securityContext={"windowsOptions": {"hostProcess": True}}),
+        "spec.containers[0].securityContext.windowsOptions.hostProcess",
+    ),
+    ("a foreign SELinux type", {"spec": {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}}, "spec.securityContext.seLinuxOptions"),
+    ("capabilities in words", one_container(securityContext={"capabilities": {"drop": "ALL"}}), CAPABILITIES + ".drop"),
+    ("an ephemeral container", {"spec": {"ephemeralContainers": [{"name": "debug"}]}}, "spec.ephemeralContainers"),
     (
         "GPUs for a side container",
         {"spec": {"containers": [{"name": "worker"}, {"name": "x", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}},
