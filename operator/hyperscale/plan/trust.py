@@ -38,9 +38,7 @@ def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:
             steps.append(TOPOLOGY_UNKNOWN)
     if not problem.utilization_known[members].all():
         steps.append(UTILIZATION_UNKNOWN)
-    assumed = {
-        problem.graph.nodes[problem.nodes[member]].gpu_product or "unlabelled" for member in members if problem.speeds[member].assumed
-    }
+    assumed = {_kind(problem.graph.nodes[problem.nodes[member]]) for member in members if problem.speeds[member].assumed}
     steps += [f"{SPEED_ASSUMED}:{product}" for product in sorted(assumed)]
     return tuple(steps)
 
