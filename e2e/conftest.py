@@ -45,9 +45,9 @@ def calm(cluster: Cluster) -> Iterator[Cluster]:
     cluster.start_prometheus()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def operator(installed: Cluster) -> Iterator[OperatorProcess]:
-    """A ready operator; ended after the test."""
+    """A ready operator for all tests of a module."""
     process = start_operator(installed)
     yield process
     process.stop()
