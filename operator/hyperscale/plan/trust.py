@@ -8,6 +8,7 @@ import numpy as np
 
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
+from hyperscale.model.job import Architecture
 from hyperscale.plan.objective import Breakdown
 from hyperscale.plan.problem import Problem
 
@@ -18,6 +19,8 @@ TOPOLOGY_UNKNOWN: Final = "TopologyUnknown"
 
 COMPUTE_RANGE: Final = (0.75, 1.35)
 """Of compute time with every figure known: the cost model's own error on published epoch times (docs/planner.md)."""
+UNSURE_COMPUTE_RANGE: Final = (0.4, 2.6)
+"""The same for GAT, whose published times the model misses by so much, and for Custom, which it cannot see."""
 UTILIZATION_RANGE: Final = (0.8, 2.0)
 """More where the GPUs may be busy and nobody knows."""
 SPEED_RANGE: Final = (0.33, 2.0)
@@ -45,7 +48,8 @@ def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:
 
 def prediction_range(problem: Problem, order: IntArray, figures: Breakdown) -> tuple[float, float]:
     """Low and high epoch seconds: each part of the prediction stretched by what is not known about its figures."""
-    low, high = COMPUTE_RANGE
+    unsure = problem.job.model.architecture in (Architecture.GAT, Architecture.CUSTOM)
+    low, high = UNSURE_COMPUTE_RANGE if unsure else COMPUTE_RANGE
     if not problem.utilization_known[order].all():
         low, high = low * UTILIZATION_RANGE[0], high * UTILIZATION_RANGE[1]
     if any(problem.speeds[member].assumed for member in order):
