@@ -80,6 +80,7 @@ class _Search:
         self.costs: dict[bytes, Costs] = {}
         self.best: dict[int, Candidate] = {}
         self.others: list[Candidate] = []
+        self.solved: set[int] = set()
 
     def run(self) -> list[Candidate]:
         """All worker counts roughly, those around the best more finely, the best few closely."""
@@ -105,7 +106,7 @@ class _Search:
 
     def _look(self, workers: int, effort: Effort) -> None:
         """Search one worker count; past the deadline only while nothing has been found."""
-        if self.expired() and self.best:
+        if workers in self.solved or (self.expired() and self.best):
             return
         problem = self.problem
         pool = self.pools.pool(workers)
@@ -114,6 +115,7 @@ class _Search:
         ranks, start = self._pinned_in(pool)
         fixed: BoolArray = np.isin(np.arange(workers), ranks)
         if not len(ranks) and (best := exact(costs, slots, workers)) is not None:
+            self.solved.add(workers)
             seconds = float(objectives(costs, best[None, :])[0])
             if np.isfinite(seconds):
                 self._keep(pool[best], seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, permutations
+from itertools import combinations, combinations_with_replacement, permutations
 from typing import Final
 
 import numpy as np
@@ -24,10 +24,9 @@ def exact(costs: Costs, slots: IntArray, workers: int) -> IntArray | None:
 
     Sets come in the order of their cost without the ring; once that alone is above the best whole cost, the rest cannot win.
     """
-    places = np.repeat(np.arange(len(slots)), np.minimum(slots, workers))
-    if workers > EXACT_WORKERS or workers > len(places) or math.comb(len(places), workers) > EXACT_SETS:
+    sets = _all_sets(slots, workers) if workers <= EXACT_WORKERS else None
+    if sets is None:
         return None
-    sets = np.unique(np.array(list(combinations(places.tolist(), workers)), dtype=np.int64), axis=0)
     floor = set_objectives(costs, sets)
     ranking = np.argsort(floor, kind="stable")
     rings, volume, weight = _rings(workers), volumes(costs, workers), 1.0 + costs.communication_weight
@@ -43,6 +42,22 @@ def exact(costs: Costs, slots: IntArray, workers: int) -> IntArray | None:
         if seconds[choice] < best_seconds:
             best, best_seconds = orders[choice], float(seconds[choice])
     return best
+
+
+def _all_sets(slots: IntArray, workers: int) -> IntArray | None:
+    """(B, k) every set of slots, members rising, sets in rising order; None where there are too many to list, or none."""
+    usable = np.flatnonzero(slots > 0)
+    single = bool((slots <= 1).all())
+    size = len(usable)
+    if (math.comb(size, workers) if single else math.comb(size + workers - 1, workers)) > EXACT_SETS:
+        return None
+    chosen = (combinations if single else combinations_with_replacement)(usable.tolist(), workers)
+    sets = np.array(list(chosen), dtype=np.int64).reshape(-1, workers)
+    for times in range(1, workers):
+        # A member that comes again `times` places later needs more than so many slots.
+        again = (sets[:, times:] == sets[:, :-times]) & (slots[sets[:, times:]] <= times)
+        sets = sets[~again.any(axis=1)]
+    return sets if len(sets) else None
 
 
 def _rings(workers: int) -> IntArray:

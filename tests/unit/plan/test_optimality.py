@@ -50,6 +50,19 @@ def test_small_problems_are_solved_exactly(fields: dict[str, Any]) -> None:
         assert plan.objective == pytest.approx(best_of_all(problem_of(seed, 7, fields)), rel=1e-7)
 
 
+def test_workers_that_may_share_nodes_are_placed_exactly_too() -> None:
+    fields: dict[str, Any] = {"workers": {"min": 4, "max": 4}}
+    for seed in range(8):
+        job, seen = training(**fields), random_cluster(seed, 4, free_max=3)
+        problem = pose(PlanRequest(job_key="team-a/gnn", job=job), build(seen, POLICY), profile(job), POLICY)
+        places = np.repeat(np.arange(4), problem.slots)
+        if len(places) < 4:
+            continue
+        orders = [(first, *turn) for first, *rest in combinations(places.tolist(), 4) for turn in permutations(rest)]
+        best = float(objectives(problem.costs(np.arange(4)), np.array(orders)).min())
+        assert planned(seen, job).objective == pytest.approx(best, rel=1e-7)
+
+
 def test_greedy_and_polish_alone_stay_near_the_best_of_all(capsys: pytest.CaptureFixture[str]) -> None:
     """The search that larger problems get, measured where the truth is known."""
     gaps: list[float] = []
