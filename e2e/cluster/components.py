@@ -23,6 +23,10 @@ _HTTP_SECONDS: Final = 2.0
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
+_RESUME_RULE: Final = {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update"]}
+"""Missing in the role that 0.8.2 ships: without it a suspended MPIJob never resumes (kubeflow/mpi-operator#830)."""
+
+
 def start_kwok(table: ProcessTable, binary: Path, kubeconfig: Path, node_count: int) -> None:
     """Run kwok for the nodes that carry its annotation; it renews their Leases, else they go NotReady every minute."""
     # fmt: off
@@ -41,6 +45,7 @@ def install_mpi_operator(api: Api, binaries: Mapping[str, Path]) -> None:
     roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     for role in yaml.safe_load_all(binaries["cluster-role.yaml"].read_text()):
         if role["metadata"]["name"] == "mpi-operator":
+            role["rules"].append(_RESUME_RULE)
             api.apply(f"{roles}/mpi-operator", role)
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -7,7 +7,10 @@ from typing import Any, Final, TypeVar
 
 from hyperscale.model.decision import SpecFault
 from hyperscale.model.job import JobSpec
+from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.policy import PolicySpec
+from hyperscale.render.mpijob import render
+from hyperscale.render.template import RenderError
 from hyperscale.spec import SpecError, parse_job, parse_policy
 
 Json = dict[str, Any]
@@ -29,7 +32,7 @@ class JobReader:
 
     def read(self, resource: Json, policies: Mapping[str, Json]) -> tuple[JobSpec | None, SpecFault | None]:
         """The job's spec, or what is wrong with it; a policy that is missing, broken or forbids the planner is the job's fault too."""
-        job = self._parsed(self._jobs, resource, parse_job)
+        job = self._parsed(self._jobs, resource, _renderable_job)
         if isinstance(job, SpecFault):
             return None, job
         policy = self._policy(resource, policies)
@@ -77,3 +80,14 @@ class JobReader:
             except SpecError as error:
                 cache[key] = SpecFault(error.path, error.message)
         return cache[key]
+
+
+def _renderable_job(resource: Json) -> JobSpec:
+    """The parsed job, tried with the renderer too: a template that will not do is told before anybody is asked for a plan."""
+    job = parse_job(resource)
+    metadata = resource["metadata"]
+    try:
+        render(JobMetadata(metadata["namespace"], metadata["name"], metadata["uid"]), job, None, RenderDefaults(worker_image="any"))
+    except RenderError as error:
+        raise SpecError(error.path, error.message) from error
+    return job

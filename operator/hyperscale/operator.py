@@ -44,7 +44,7 @@ class Operator:
         self.world = World()
         self.synced = False
         self._client = client
-        self._planner = PlannerProcess()
+        self._planner = PlannerProcess(memory_bytes=settings.planner_memory_bytes, on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url)
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
         planning = Planning(self.world, self._planner, self.telemetry, time.time)
@@ -66,6 +66,9 @@ class Operator:
                 group.create_task(self._heartbeat())
         finally:
             await self._planner.stop()
+
+    def _planner_failed(self, step: str) -> None:
+        self.telemetry.planner_failures.labels(step=step).inc()
 
     def job_changed(self, resource: Json, deleted: bool) -> None:
         """A GNNTrainingJob was added, changed or deleted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -17,6 +17,7 @@ from hyperscale.model.planning import PlanRequest, Toleration
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.check import misfits
+from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.telemetry import Telemetry
 from hyperscale.world import Key, World
 
@@ -76,7 +77,7 @@ class Planning:
             seed=policy.seed,
             deadline_seconds=policy.deadlines.plan_seconds,
             free_gpus=self._world.free_gpus(snapshot, key),
-            required_labels=_queue_labels(example),
+            required_labels=_node_labels(seen.job, example),
             tolerations=_tolerations(seen.job, example),
         )
 
@@ -87,22 +88,26 @@ class Planning:
         self._telemetry.topology_links.set(len(snapshot.links))
 
 
-def _queue_labels(pod: PodView | None) -> dict[str, str]:
-    """Node labels that a queue wrote into the pod at admission (its flavour); a hostname it chose is handled at release."""
-    return {key: value for key, value in pod.node_selector.items() if key != names.HOSTNAME_LABEL} if pod is not None else {}
+def _node_labels(job: JobSpec, pod: PodView | None) -> dict[str, str]:
+    """Node labels that the pods ask for: the template's, or once pods exist theirs, with what a queue wrote in at admission.
+
+    A hostname that a queue chose is dealt with at release.
+    """
+    if pod is None:
+        return worker_node_labels(job)
+    return {key: value for key, value in pod.node_selector.items() if key != names.HOSTNAME_LABEL}
 
 
 def _tolerations(job: JobSpec, pod: PodView | None) -> tuple[Toleration, ...]:
-    """The pod's tolerations where it exists, else those of the job's worker template."""
-    template: dict[str, Any] = job.worker.template.get("spec") or {}
-    given = pod.tolerations if pod is not None else template.get("tolerations") or ()
+    """The pod's tolerations where it exists, else those that its template will render to."""
+    if pod is None:
+        return worker_tolerations(job)
     return tuple(
         Toleration(
-            key=str(entry.get("key") or ""),
-            operator=str(entry.get("operator") or "Equal"),
-            value=str(entry.get("value") or ""),
-            effect=str(entry.get("effect") or ""),
+            key=entry.get("key", ""),
+            operator=entry.get("operator") or "Equal",
+            value=entry.get("value", ""),
+            effect=entry.get("effect", ""),
         )
-        for entry in given
-        if isinstance(entry, dict)
+        for entry in pod.tolerations
     )

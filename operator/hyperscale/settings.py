@@ -47,6 +47,9 @@ class Settings(msgspec.Struct, frozen=True):
     concurrent_passes: int = 16
     """Jobs passed over at once; bounds API load and memory."""
 
+    planner_memory_bytes: int = 2 * 2**30
+    """Address space of the planner process; beyond it the plan fails and the operator lives on. 5,000 nodes need a tenth of it."""
+
     worker_image: str = "hyperscale/worker:0.1.0"
     """Image of launcher and workers where the job's template names none."""
 

@@ -60,6 +60,9 @@ class Telemetry:
             "hyperscale_plan_duration_seconds", "One question to the planners.", ["planner"], buckets=_SECONDS, registry=self.registry
         )
         self.plans = Counter("hyperscale_plans_total", "Answers of the planners.", ["planner", "outcome"], registry=self.registry)
+        self.planner_failures = Counter(
+            "hyperscale_planner_failures_total", "Steps down because the planner process failed.", ["step"], registry=self.registry
+        )
         self.topology_nodes = Gauge("hyperscale_topology_nodes", "GPU nodes in the last snapshot.", registry=self.registry)
         self.topology_links = Gauge("hyperscale_topology_links", "Measured links in the last snapshot.", registry=self.registry)
         self.topology_age_seconds = Gauge("hyperscale_topology_age_seconds", "Age of the last metrics reading.", registry=self.registry)
