@@ -11,23 +11,30 @@ import pytest
 from e2e.cluster import cluster as clusters
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess, install, start_operator
+from e2e.cluster.processes import identity_of
 from e2e.cluster.topology import DEFAULT_FILE, load
 
 KEEP_VARIABLE = "HYPERSCALE_E2E_KEEP"
-"""Set to anything: the cluster stays after the run, to look at it."""
-DIRECTORY = Path(os.environ.get("HYPERSCALE_E2E_DIRECTORY") or Path(__file__).resolve().parents[1] / ".cluster" / "e2e")
-"""Where the cluster of the run lives; two runs side by side need two."""
+"""Set to anything: the cluster stays after the run, to look at it, and the next such run takes it up again."""
+DIRECTORY_VARIABLE = "HYPERSCALE_E2E_DIRECTORY"
+"""Where the run's cluster lives, instead of a directory named after the run's process."""
+CLUSTERS = Path(__file__).resolve().parents[1] / ".cluster"
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """The 12-node cluster, brought up once; taken down at the end of the run."""
-    if not os.environ.get(KEEP_VARIABLE):
-        clusters.down(DIRECTORY)  # a run that was killed may have left jobs behind
-    found = clusters.up(DIRECTORY, topology=load(DEFAULT_FILE))
-    yield found
-    if not os.environ.get(KEEP_VARIABLE):
-        clusters.down(DIRECTORY)
+    """The 12-node cluster, brought up once, in a directory of this very run: another run beside it has its own."""
+    for left in CLUSTERS.glob("e2e-[0-9]*"):  # by runs that were killed
+        if identity_of(int(left.name.rpartition("-")[2])) is None:
+            clusters.down(left)
+    keep = bool(os.environ.get(KEEP_VARIABLE))
+    given = os.environ.get(DIRECTORY_VARIABLE)
+    directory = Path(given) if given else CLUSTERS / ("e2e-kept" if keep else f"e2e-{os.getpid()}")
+    try:
+        yield clusters.up(directory, topology=load(DEFAULT_FILE))
+    finally:
+        if not keep:
+            clusters.down(directory)
 
 
 @pytest.fixture(scope="session")

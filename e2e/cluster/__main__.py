@@ -19,7 +19,7 @@ from e2e.cluster.control_plane import NotReadyError
 from e2e.cluster.pki import PkiError
 from e2e.cluster.processes import ProcessError
 from e2e.cluster.prometheus import PrometheusMissingError
-from e2e.cluster.topology import DEFAULT_FILE, Topology, TopologyError, generate, load
+from e2e.cluster.topology import Topology, TopologyError, generate, load
 
 EXPECTED: Final = (
     ApiError,
@@ -44,14 +44,10 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _topology(arguments: argparse.Namespace) -> Topology | None:
-    """The asked-for nodes; None (whatever runs there is fine) only when a cluster runs and nothing was asked for."""
+    """The asked-for nodes; None for whatever runs there."""
     if arguments.size is not None:
         return generate(arguments.size)
-    if arguments.nodes is not None:
-        return load(arguments.nodes)
-    found = cluster.find(arguments.directory)
-    running = found is not None and not found.faults()
-    return None if running else load(DEFAULT_FILE)
+    return None if arguments.nodes is None else load(arguments.nodes)
 
 
 def _down(arguments: argparse.Namespace) -> int:

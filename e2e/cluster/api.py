@@ -108,6 +108,11 @@ class Api:
         self._access = access
         self._headers = {"User-Agent": agent, "Accept": "application/json", **access.headers}
         self._local = threading.local()
+        self._open: set[http.client.HTTPConnection] = set()
+
+    def __del__(self) -> None:
+        for connection in self.__dict__.get("_open", ()):
+            connection.close()
 
     def get(self, path: str, **query: str) -> Object:
         """One object or list."""

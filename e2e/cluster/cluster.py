@@ -30,7 +30,7 @@ from e2e.cluster.binaries import ensure_all
 from e2e.cluster.control_plane import audit_path, kubeconfig_path, wait_until
 from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.processes import ProcessTable
-from e2e.cluster.topology import Topology, measured_pairs
+from e2e.cluster.topology import DEFAULT_FILE, Topology, load, measured_pairs
 
 DEFAULT_DIRECTORY: Final = Path(__file__).resolve().parents[2] / ".cluster" / "default"
 _STATE_FILE: Final = "cluster.json"
@@ -93,6 +93,10 @@ class Cluster:
         """A client as administrator."""
         return Api(access_from(self.kubeconfig), agent)
 
+    def api_as(self, user: str) -> Api:
+        """A client with the kubeconfig of a component, or of "operator" once that is installed."""
+        return Api(access_from(kubeconfig_path(self.directory, user)), user)
+
     def set_load(self, node: str, utilization_percent: float) -> None:
         """Somebody else's work on every GPU of a node."""
         self._control("POST", "/load", {"node": node, "utilization": utilization_percent})
@@ -148,7 +152,7 @@ class Cluster:
 
 
 def up(directory: Path, provider: str = "auto", parts: str = "all", topology: Topology | None = None) -> Cluster:
-    """A healthy cluster in `directory`: the one that runs there, else a new one. `topology` is needed for parts "all".
+    """A healthy cluster in `directory`: the one that runs there, else a new one, of the default topology when none is given.
 
     Raises ClusterError when a healthy cluster of another kind runs there; ProviderError, ProcessError, NotReadyError,
     PrometheusMissingError and BuildError when a part cannot be had.
@@ -163,6 +167,9 @@ def up(directory: Path, provider: str = "auto", parts: str = "all", topology: To
             raise ClusterError(f"another kind of cluster runs in {directory}: run `down` first, or name another --directory")
         if found is not None or any(directory.iterdir()):
             _clear(directory)
+        if parts == "all":
+            topology = topology or load(DEFAULT_FILE)
+            digest = _digest(topology)
         state = State(providers.choose(provider, os.environ), parts, digest, nodes=len(topology.nodes) if topology else 0)
         _write(directory, state)
         return _start(directory, state, topology if parts == "all" else None)

@@ -118,6 +118,7 @@ def start_operator(
     variables = {
         "KUBECONFIG": str(operator_kubeconfig(cluster)),
         "HYPERSCALE_NAMESPACE": NAMESPACE,
+        "HYPERSCALE_IDENTITY": name,  # as the chart gives the pod's name: a restart takes its own Lease up again at once
         "HYPERSCALE_PROMETHEUS_URL": cluster.prometheus_url,
         "HYPERSCALE_HEALTH_PORT": str(health_port),
         "HYPERSCALE_METRICS_PORT": str(metrics_port),
