@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from e2e.cluster.api import Api, Object
 from e2e.cluster.components import ensure_namespace
@@ -36,7 +36,7 @@ class Job:
         self.path = f"/apis/hyperscale.dev/v1alpha1/namespaces/{namespace}/gnntrainingjobs/{name}"
         self.mpijob_path = f"/apis/kubeflow.org/v2beta1/namespaces/{namespace}/mpijobs/{name}"
 
-    def create(self, metadata: Object | None = None, **spec: Any) -> None:  # noqa: ANN401 - any JSON
+    def create(self, metadata: Object | None = None, **spec: object) -> None:
         """Create it; `spec` adds to or replaces SPEC's fields."""
         body = {
             "apiVersion": "hyperscale.dev/v1alpha1",
@@ -46,7 +46,7 @@ class Job:
         }
         self.api.create(self.path.rpartition("/")[0], body)
 
-    def patch(self, **body: Any) -> None:  # noqa: ANN401 - any JSON
+    def patch(self, **body: object) -> None:
         """Merge patch."""
         self.api.patch(self.path, body)
 

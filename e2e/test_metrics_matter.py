@@ -1,0 +1,105 @@
+"""What is measured decides: load and slow links are avoided; without measurements the plan comes from labels, and says so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.operator import OperatorProcess
+from e2e.jobs import Job, namespace
+
+SEEN_SECONDS = 12.0
+"""Two scrapes, one poll of the operator, and some patience."""
+
+
+@pytest.fixture
+def space(calm: Cluster, operator: OperatorProcess, request: pytest.FixtureRequest) -> Iterator[str]:
+    calm.reset_exporter()
+    with namespace(calm.api(), "metrics") as name:
+        yield name
+
+
+def planned(calm: Cluster, space: str, name: str, **spec: object) -> Job:
+    """A job that is only planned, so that nothing it runs changes the next plan."""
+    job = Job(calm.api(), space, name)
+    job.create(planOnly=True, **spec)
+    job.wait_reason("PlanOnly")
+    return job
+
+
+def planned_elsewhere(calm: Cluster, space: str, avoided: set[str], **spec: object) -> Job:
+    """Plan again and again until the metrics have arrived and the plan keeps off `avoided`."""
+    deadline = time.monotonic() + SEEN_SECONDS
+    attempt = 0
+    while True:
+        attempt += 1
+        job = planned(calm, space, f"again-{attempt}", **spec)
+        if not avoided & set(job.nodes()) or time.monotonic() > deadline:
+            return job
+        time.sleep(1.0)
+
+
+def test_load_on_the_planned_nodes_moves_the_next_identical_job_elsewhere(calm: Cluster, space: str) -> None:
+    first = planned(calm, space, "first")
+    assert first.condition("Degraded")["status"] == "False"
+    loaded = set(first.nodes())
+    for node in loaded:
+        calm.set_load(node, 97)
+    again = planned_elsewhere(calm, space, loaded)
+    assert not loaded & set(again.nodes())
+
+
+def test_a_link_made_ten_times_slower_is_avoided(calm: Cluster, space: str) -> None:
+    spread: dict[str, object] = {"workers": {"min": 2, "max": 2, "gpusPerWorker": 8}}
+    first = planned(calm, space, "first", **spread)
+    one, other = first.nodes()
+    assert one != other, "eight GPUs a worker fill a node each"
+    for source, destination in ((one, other), (other, one)):
+        calm.slow_link(source, destination, 10)
+    deadline = time.monotonic() + SEEN_SECONDS
+    attempt = 0
+    while True:
+        attempt += 1
+        again = planned(calm, space, f"again-{attempt}", **spread)
+        if set(again.nodes()) != {one, other} or time.monotonic() > deadline:
+            break
+        time.sleep(1.0)
+    assert set(again.nodes()) != {one, other}
+
+
+def test_without_prometheus_the_job_still_gets_a_plan_from_labels_and_says_that_it_is_degraded(calm: Cluster, space: str) -> None:
+    calm.stop_prometheus()
+    deadline = time.monotonic() + SEEN_SECONDS
+    attempt = 0
+    while True:
+        attempt += 1
+        job = planned(calm, space, f"blind-{attempt}", workers={"min": 2, "max": 2, "gpusPerWorker": 8})
+        degraded = job.condition("Degraded")
+        if degraded["status"] == "True" or time.monotonic() > deadline:
+            break
+        time.sleep(1.0)
+    assert degraded["status"] == "True"
+    assert degraded["reason"] in ("PrometheusUnreachable", "PrometheusTimeout")
+    assert "LinksEstimatedFromLabels" in job.plan()["fallbacks"]
+    assert len(job.nodes()) == 2
+    job.patch(spec={"planOnly": False})
+    job.wait_bound()
+    assert job.pod_nodes() == job.nodes()
+
+
+def test_a_node_whose_metrics_are_nonsense_is_not_taken_for_an_idle_one(calm: Cluster, space: str) -> None:
+    first = planned(calm, space, "first")
+    (node, *_) = first.nodes()
+    calm.set_fault(node, metric="DCGM_FI_DEV_GPU_UTIL", fault="nan")
+    deadline = time.monotonic() + SEEN_SECONDS
+    attempt = 0
+    while True:
+        attempt += 1
+        job = planned(calm, space, f"nan-{attempt}")
+        if "UtilizationUnknown" in job.plan()["fallbacks"] or node not in job.nodes() or time.monotonic() > deadline:
+            break
+        time.sleep(1.0)
+    assert "UtilizationUnknown" in job.plan()["fallbacks"] or node not in job.nodes()
