@@ -143,7 +143,11 @@ def run(directory: Path) -> None:
         raise DemoError("\n".join(["pods are not where the plan says:", *misplaced]))
     print(f"\nEvery rank is on its planned node. From apply to all workers bound: {seconds:.2f} s")
     print(f"\nLook around:   export KUBECONFIG={here.kubeconfig}\n               {_kubectl()} get gnntj,mpijobs,pods -A -o wide")
-    print(f"Prometheus:    {here.prometheus_url}\nOperator log:  {process.log}\nClean up:      make cluster-down")
+    print(f"Prometheus:    {here.prometheus_url}\nOperator log:  {process.log}\nClean up:      {_clean_up(directory)}")
+
+
+def _clean_up(directory: Path) -> str:
+    return "make cluster-down" if directory == cluster.DEFAULT_DIRECTORY else f"python -m e2e.cluster down --directory {directory}"
 
 
 def _kubectl() -> str:

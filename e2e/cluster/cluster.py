@@ -7,7 +7,6 @@ topology.json, the data of etcd and Prometheus. A lock on the directory itself l
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +16,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +26,7 @@ from e2e.cluster import components, nodes, prometheus, providers
 from e2e.cluster.api import Api, ApiError, access_from
 from e2e.cluster.binaries import ensure_all
 from e2e.cluster.control_plane import audit_path, kubeconfig_path, wait_until
+from e2e.cluster.lock import locked
 from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.processes import ProcessTable
 from e2e.cluster.topology import DEFAULT_FILE, Topology, load, measured_pairs
@@ -159,7 +158,7 @@ def up(directory: Path, provider: str = "auto", parts: str = "all", topology: To
     """
     directory = directory.resolve()
     digest = _digest(topology) if topology and parts == "all" else ""
-    with _locked(directory):
+    with locked(directory):
         found = _read(directory)
         if found is not None and not found.faults():
             if found.state.parts == parts and (not digest or found.state.topology_digest == digest):
@@ -181,7 +180,7 @@ def down(directory: Path) -> bool:
     if not directory.is_dir():
         ProcessTable(directory).stop_all()
         return False
-    with _locked(directory):
+    with locked(directory):
         _clear(directory)
         shutil.rmtree(directory)
     if directory.parent.name == ".cluster":
@@ -284,26 +283,6 @@ def _write(directory: Path, state: State) -> None:
     unfinished = directory / f".{_STATE_FILE}"
     unfinished.write_bytes(msgspec.json.encode(state))
     unfinished.rename(directory / _STATE_FILE)
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory for one command; makes it. The lock is on the directory itself, so nothing is left beside it."""
-    while True:
-        directory.mkdir(parents=True, exist_ok=True)
-        handle = os.open(directory, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            same = os.stat(directory).st_ino == os.fstat(handle).st_ino
-        except FileNotFoundError:
-            same = False
-        if same:
-            break
-        os.close(handle)  # the holder before us was `down` and removed it
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 def interrupted_cleanly() -> None:
