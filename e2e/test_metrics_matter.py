@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 
+from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess
 from e2e.jobs import Job, namespace
+
+SPREAD: Final[Object] = {"workers": {"min": 2, "max": 2, "gpusPerWorker": 8}}
+"""Eight GPUs a worker fill a node each."""
 
 SEEN_SECONDS = 12.0
 """Two scrapes, one poll of the operator, and some patience."""
@@ -22,7 +27,7 @@ def space(calm: Cluster, operator: OperatorProcess, request: pytest.FixtureReque
         yield name
 
 
-def planned(calm: Cluster, space: str, name: str, **spec: object) -> Job:
+def planned(calm: Cluster, space: str, name: str, **spec: Any) -> Job:  # noqa: ANN401 - any JSON
     """A job that is only planned, so that nothing it runs changes the next plan."""
     job = Job(calm.api(), space, name)
     job.create(planOnly=True, **spec)
@@ -30,13 +35,13 @@ def planned(calm: Cluster, space: str, name: str, **spec: object) -> Job:
     return job
 
 
-def planned_elsewhere(calm: Cluster, space: str, avoided: set[str], **spec: object) -> Job:
+def planned_elsewhere(calm: Cluster, space: str, avoided: set[str]) -> Job:
     """Plan again and again until the metrics have arrived and the plan keeps off `avoided`."""
     deadline = time.monotonic() + SEEN_SECONDS
     attempt = 0
     while True:
         attempt += 1
-        job = planned(calm, space, f"again-{attempt}", **spec)
+        job = planned(calm, space, f"again-{attempt}")
         if not avoided & set(job.nodes()) or time.monotonic() > deadline:
             return job
         time.sleep(1.0)
@@ -53,8 +58,7 @@ def test_load_on_the_planned_nodes_moves_the_next_identical_job_elsewhere(calm: 
 
 
 def test_a_link_made_ten_times_slower_is_avoided(calm: Cluster, space: str) -> None:
-    spread: dict[str, object] = {"workers": {"min": 2, "max": 2, "gpusPerWorker": 8}}
-    first = planned(calm, space, "first", **spread)
+    first = planned(calm, space, "first", **SPREAD)
     one, other = first.nodes()
     assert one != other, "eight GPUs a worker fill a node each"
     for source, destination in ((one, other), (other, one)):
@@ -63,7 +67,7 @@ def test_a_link_made_ten_times_slower_is_avoided(calm: Cluster, space: str) -> N
     attempt = 0
     while True:
         attempt += 1
-        again = planned(calm, space, f"again-{attempt}", **spread)
+        again = planned(calm, space, f"again-{attempt}", **SPREAD)
         if set(again.nodes()) != {one, other} or time.monotonic() > deadline:
             break
         time.sleep(1.0)
@@ -76,7 +80,7 @@ def test_without_prometheus_the_job_still_gets_a_plan_from_labels_and_says_that_
     attempt = 0
     while True:
         attempt += 1
-        job = planned(calm, space, f"blind-{attempt}", workers={"min": 2, "max": 2, "gpusPerWorker": 8})
+        job = planned(calm, space, f"blind-{attempt}", **SPREAD)
         degraded = job.condition("Degraded")
         if degraded["status"] == "True" or time.monotonic() > deadline:
             break

@@ -138,8 +138,8 @@ def to_wire(status: JobStatus) -> dict[str, object]:
 def _filled(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     """`value` without null, empty text and empty lists; numbers and booleans stay, also 0 and false."""
     if isinstance(value, dict):
-        return {key: _filled(entry) for key, entry in value.items() if entry is not None and entry != "" and entry != []}
-    return [_filled(entry) for entry in value] if isinstance(value, list) else value
+        return {key: _filled(entry) for key, entry in value.items() if entry not in (None, "", [], ())}
+    return [_filled(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def read_status(wire: Mapping[str, Any]) -> JobStatus:

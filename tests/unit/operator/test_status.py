@@ -98,6 +98,12 @@ def test_the_status_written_is_the_status_read_back() -> None:
     assert read_status(msgspec.json.decode(msgspec.json.encode(to_wire(status)))) == status
 
 
+def test_what_is_unknown_of_a_rank_is_left_out_of_the_written_status_not_null() -> None:
+    unlabelled = msgspec.structs.replace(TWO, workers=tuple(msgspec.structs.replace(one, product=None) for one in TWO.workers))
+    wire = msgspec.json.encode(to_wire(derive(seen(plan=unlabelled, metrics=MEASURED), Wait(Reason.STARTING))))
+    assert b"null" not in wire
+
+
 @given(st.lists(st.text(alphabet="abcdefgh-", min_size=1, max_size=12), min_size=1, max_size=20))
 @settings(max_examples=50, deadline=None)
 def test_a_plan_recorded_in_status_comes_back_whole(nodes: list[str]) -> None:
