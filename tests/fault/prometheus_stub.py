@@ -1,0 +1,128 @@
+"""Something that listens where Prometheus should, and behaves as it is told."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+LOOPBACK: Final = "127.0.0.1"
+STALL_SECONDS: Final = 30.0
+_CHUNK: Final = b'{"metric":{"Hostname":"x"},"value":[0,"1"]},' * 2000
+
+Figures = Callable[[str, float], list[tuple[dict[str, str], str]]]
+"""(PromQL, time) to the labels and value of each series."""
+
+
+class PrometheusStub:
+    """Refuses connections until told otherwise; use as a context manager."""
+
+    def __init__(self) -> None:
+        self._figures: Figures = lambda query, now: []
+        self._behave: Callable[[_Handler], None] | None = None
+        self._over = threading.Event()
+        self._server: ThreadingHTTPServer | None = None
+        self._thread: threading.Thread | None = None
+        self.asked = 0
+        with socket.socket() as free:
+            free.bind((LOOPBACK, 0))
+            self.port: int = free.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def __enter__(self) -> PrometheusStub:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Listen no more."""
+        self._over.set()
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+        self._server = self._thread = None
+
+    def stall(self) -> None:
+        """Accept, and answer nothing for half a minute."""
+        self._serve(lambda handler: handler.stall())
+
+    def drown(self) -> None:
+        """Answer every query with a body that never ends."""
+        self._serve(lambda handler: handler.drown())
+
+    def answer(self, figures: Figures) -> None:
+        """Answer queries as Prometheus does."""
+        self._figures = figures
+        self._serve(lambda handler: handler.answer())
+
+    def _serve(self, behave: Callable[[_Handler], None]) -> None:
+        self.refuse()
+        self._over = threading.Event()
+        stub, over = self, self._over
+
+        class Handler(_Handler):
+            def do_GET(self) -> None:
+                stub.asked += 1
+                self.over, self.figures = over, stub._figures
+                behave(self)
+
+            do_POST = do_GET
+
+        self._server = _Server((LOOPBACK, self.port), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that gives up is what these tests are about."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    over: threading.Event
+    figures: Figures
+
+    def stall(self) -> None:
+        self.over.wait(STALL_SECONDS)
+        self.close_connection = True
+
+    def drown(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(b'{"status":"success","data":{"resultType":"vector","result":[')
+        while not self.over.is_set():
+            self.wfile.write(_CHUNK)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+
+    def answer(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)["query"][0]
+        now = time.time()
+        result = [{"metric": labels, "value": [now, value]} for labels, value in self.figures(query, now)]
+        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass

@@ -1,0 +1,62 @@
+"""Watches that break or are told 410: nothing is lost and nothing is done twice ."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.cluster.control_plane import wait_until
+from e2e.jobs import PATIENCE_SECONDS, Job
+from tests.fault.conftest import Stage
+from tests.fault.process import OperatorProcess
+from tests.fault.proxy import FaultProxy
+from tests.fault.watching import WATCHED, creates, wait_created, wait_watching
+
+GONE = {
+    "type": "ERROR",
+    "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "message": "too old", "code": 410},
+}
+@pytest.mark.parametrize("last", [GONE, None], ids=["410 Gone", "broken connections"])
+def test_what_happens_between_two_watches_is_neither_lost_nor_done_twice(
+    operator: OperatorProcess, proxy: FaultProxy, job: Job, last: dict[str, object] | None
+) -> None:
+    job.create()
+    wait_created(job)
+    since = len(proxy.asked)
+    late = Job(job.api, job.namespace, "late")
+    with proxy.holding(lambda asked: asked.path.endswith("/gnntrainingjobs")) as held:
+        assert proxy.cut_watches(last) >= len(WATCHED)
+        wait_until(lambda: bool(held.caught), PATIENCE_SECONDS, "jobs are not watched again")
+        late.create()
+    wait_watching(proxy, since)
+    wait_created(late)
+    job.patch(spec={"runPolicy": {"suspend": True}})
+    job.wait_phase("Queued")
+    assert len(creates(proxy, late, since)) == 1
+
+
+def test_a_job_deleted_while_nobody_watched_is_not_brought_back(operator: OperatorProcess, proxy: FaultProxy, job: Job) -> None:
+    job.create(planOnly=True)
+    job.wait_reason("PlanOnly")
+    since = len(proxy.asked)
+    with proxy.holding(lambda asked: asked.path.endswith("/gnntrainingjobs")) as held:
+        proxy.cut_watches(GONE)
+        wait_until(lambda: bool(held.caught), PATIENCE_SECONDS, "jobs are not watched again")
+        job.delete()
+    wait_watching(proxy, since)
+    after = Job(job.api, job.namespace, "after")
+    after.create()
+    wait_created(after)
+    assert job.api.find(job.path) is None
+    assert job.mpijob() is None
+    assert operator.probe("/healthz") == 200
+
+
+def test_watches_that_break_again_and_again_do_not_stop_the_work(operator: OperatorProcess, proxy: FaultProxy, space: str, stage: Stage) -> None:
+    since = len(proxy.asked)
+    jobs = [Job(stage.api, space, f"job-{number}") for number in range(4)]
+    for number, each in enumerate(jobs):
+        proxy.cut_watches(GONE if number % 2 else None)
+        each.create()
+    for each in jobs:
+        wait_created(each)
+    assert len(creates(proxy, jobs[0], since)) == len(jobs)
