@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample
 
@@ -38,6 +39,22 @@ def cluster(nodes: int, seed: int) -> ClusterSnapshot:
         metrics=MetricsState(available=True),
         source="generated",
     )
+
+
+def wild(nodes: int, seed: int) -> ClusterSnapshot:
+    """Nodes without labels whose links follow no structure: every pair measured, log-normal over two orders of magnitude.
+
+    The hardest kind for a planner that grows neighbourhoods; real clusters are not like it.
+    """
+    rng = np.random.default_rng(seed)
+    members = [replace(_node(rng, index, int(rng.integers(len(PRODUCTS)))), domains=(), labels={}) for index in range(nodes)]
+    links = [
+        Link(a.name, b.name, _measured(1e-4 * float(rng.lognormal(0.0, 1.0))), _measured(3e9 * float(rng.lognormal(0.0, 1.0))))
+        for a in members
+        for b in members
+        if a is not b
+    ]
+    return ClusterSnapshot(taken_at=0.0, nodes=tuple(members), links=tuple(links), metrics=MetricsState(available=True), source="generated")
 
 
 def _node(rng: np.random.Generator, index: int, product: int) -> Node:

@@ -16,7 +16,7 @@ from hyperscale.plan.polish import polish
 from hyperscale.plan.pools import Pools
 from hyperscale.plan.problem import Problem
 from hyperscale.plan.regions import regions
-from hyperscale.plan.starts import exact, fastest_sets, nearest_sets
+from hyperscale.plan.starts import exact, fastest_sets, nearest_sets, scattered_sets
 
 DENSE_COUNTS: Final = 16
 """Every worker count up to here is tried."""
@@ -32,13 +32,15 @@ class Effort(NamedTuple):
     starts: int
     """Polished starts of each source."""
     elements: int
-    """Numbers that polish may touch, starts × workers² × candidates; at least one start is polished."""
+    """Numbers that polish may touch, starts × workers² × candidates; beyond it one start is only put in ring order."""
     sweeps: int
     """Passes of polish."""
+    scattered: int
+    """Starts drawn by the request's seed."""
 
 
-FIRST_LOOK: Final = Effort(seeds=12, starts=1, elements=2_000_000, sweeps=2)
-CLOSE_LOOK: Final = Effort(seeds=128, starts=8, elements=12_000_000, sweeps=6)
+FIRST_LOOK: Final = Effort(seeds=12, starts=1, elements=2_000_000, sweeps=2, scattered=0)
+CLOSE_LOOK: Final = Effort(seeds=128, starts=8, elements=12_000_000, sweeps=6, scattered=24)
 CLOSE_COUNTS: Final = 3
 """Worker counts that get a close look."""
 
@@ -120,18 +122,26 @@ class _Search:
             if np.isfinite(seconds):
                 self._keep(pool[best], seconds)
             return
-        seeds = seeds_for(costs, slots, workers, effort.seeds)
-        sources = [_seated(greedy(costs, slots, workers, seeds, start), ranks, workers)]
-        if not len(ranks):
-            sources += [
-                nearest_sets(costs, slots, workers, seeds),
-                fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]]),
-            ]
-        affordable = max(1, effort.elements // (workers * workers * len(pool)))
-        for order in _promising(costs, sources, effort.starts)[:affordable]:
-            polished, seconds = polish(costs, slots, order, fixed, effort.sweeps)
+        affordable = effort.elements // (workers * workers * len(pool))
+        sweeps = min(effort.sweeps, affordable)
+        for order in self._starts(pool, costs, workers, effort, ranks, start)[: max(1, affordable)]:
+            if self.expired() and self.best:
+                return
+            polished, seconds = polish(costs, slots, order, fixed, sweeps)
             if np.isfinite(seconds):
                 self._keep(pool[polished], seconds)
+
+    def _starts(self, pool: IntArray, costs: Costs, workers: int, effort: Effort, ranks: IntArray, start: IntArray) -> list[IntArray]:
+        """Placements (k,) to polish, the most promising first, scattered ones last."""
+        problem, slots = self.problem, self.problem.slots[pool]
+        seeds = seeds_for(costs, slots, workers, effort.seeds)
+        grown = _seated(greedy(costs, slots, workers, seeds, start), ranks, workers)
+        if len(ranks):
+            return _promising(costs, [grown], effort.starts)
+        near = nearest_sets(costs, slots, workers, seeds)
+        fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
+        scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
+        return [*_promising(costs, [grown, near, fast], effort.starts), *scattered]
 
     def _keep(self, order: IntArray, seconds: float) -> None:
         names = tuple(self.problem.names[candidate] for candidate in order)

@@ -13,6 +13,8 @@ MAX_STARTS: Final = 16
 """Nearest-neighbour tours tried."""
 MAX_REPAIRS: Final = 64
 """Improving 2-opt moves in one repair."""
+REPAIR_ELEMENTS: Final = 4_000_000
+"""Numbers that one repair may touch, moves × workers²: rings of hundreds of workers get fewer moves."""
 
 
 def ring_order(costs: Costs, members: IntArray, fixed: BoolArray) -> IntArray:
@@ -62,7 +64,7 @@ def _nearest_neighbour(costs: Costs, members: IntArray, hops: FloatArray, volume
 def _repair(costs: Costs, order: IntArray, volume: Volumes) -> IntArray:
     """2-opt on the slowest hops until none improves: only a move that takes out the slowest hop can help."""
     best = float(ring_costs(costs, order[None, :], volume)[0])
-    for _ in range(MAX_REPAIRS):
+    for _ in range(min(MAX_REPAIRS, REPAIR_ELEMENTS // len(order) ** 2)):
         moves = np.concatenate([_reversals(order, hop) for hop in _slowest_hops(costs, order)])
         seconds = ring_costs(costs, moves, volume)
         choice = int(np.argmin(seconds))
@@ -97,7 +99,7 @@ def _swap_free(costs: Costs, order: IntArray, fixed: BoolArray, volume: Volumes)
     if not len(left):
         return order
     best = float(ring_costs(costs, order[None, :], volume)[0])
-    for _ in range(MAX_REPAIRS):
+    for _ in range(min(MAX_REPAIRS, REPAIR_ELEMENTS // (len(left) * len(order)))):
         moves = np.repeat(order[None, :], len(left), axis=0)
         rows = np.arange(len(left))
         moves[rows, free[left]], moves[rows, free[right]] = order[free[right]], order[free[left]]
