@@ -34,7 +34,7 @@ def plan_id(request: PlanRequest, snapshot_digest: str, planner: str, workers: S
 
 
 def to_json(plan: Plan) -> bytes:
-    """`plan` as canonical JSON: keys in the order of the type, two blanks of indent, one newline at the end; equal plans give equal bytes."""
+    """`plan` as canonical JSON: keys in the order of the type, indented by two, one newline at the end; equal plans, equal bytes."""
     return msgspec.json.format(_ENCODER.encode(plan), indent=2) + b"\n"
 
 
