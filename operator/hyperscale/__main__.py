@@ -32,9 +32,7 @@ EXIT_BAD_SETTINGS = 2
 async def operate(settings: Settings) -> int:
     """Run until a signal or until the Lease is lost; the exit code."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    _leave_on_signals(stop)
     client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_passes * 2)
     operator = Operator(client, settings)
     server = Server(operator.telemetry, operator.liveness, operator.readiness)
@@ -59,6 +57,7 @@ async def _hold_and_work(operator: Operator, lease: Lease, identity: str, stop: 
     registry = kopf.OperatorRegistry()
     register(registry)
     namespaces = operator.settings.watch_namespaces
+    started = asyncio.Event()
     watching = asyncio.create_task(
         kopf.operator(
             registry=registry,
@@ -68,8 +67,10 @@ async def _hold_and_work(operator: Operator, lease: Lease, identity: str, stop: 
             clusterwide=not namespaces,
             namespaces=namespaces,
             stop_flag=stop,
+            ready_flag=started,
         )
     )
+    signals = asyncio.create_task(_take_signals_back(started, stop))
     working = asyncio.create_task(operator.run())
     holding = asyncio.create_task(lease.hold())
     await asyncio.wait({stopping, watching, working, holding}, return_when=asyncio.FIRST_COMPLETED)
@@ -78,7 +79,7 @@ async def _hold_and_work(operator: Operator, lease: Lease, identity: str, stop: 
         _LOG.error("the Lease is lost: leaving at once, so that no two operators act")
         os._exit(EXIT_LEASE_LOST)
     stop.set()
-    for task in (working, holding):
+    for task in (signals, working, holding):
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.wait({watching, working, holding}, timeout=8)
@@ -87,6 +88,18 @@ async def _hold_and_work(operator: Operator, lease: Lease, identity: str, stop: 
             _LOG.error("the operator failed", exc_info=task.exception())
             return 1
     return 0
+
+
+def _leave_on_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+
+async def _take_signals_back(started: asyncio.Event, stop: asyncio.Event) -> None:
+    """Once kopf has put its own handlers in place of ours: they would end its watches at once, but our passes only five seconds later."""
+    await started.wait()
+    _leave_on_signals(stop)
 
 
 def main() -> int:
