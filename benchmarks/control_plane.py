@@ -150,10 +150,9 @@ def _one_round(bench: Bench, method: str, jobs: int) -> list[float]:
 
 
 def _settle(bench: Bench, namespace: str) -> None:
-    """Wait until nobody has written in the namespace for a second, so that all writes of the round are counted."""
+    """Wait until nobody has written in the namespace for a while, so that all writes of the round are counted."""
     while True:
         since = audit.position(bench.audit_log)
-        time.sleep(1.0)
         if not bench.writes(namespace, since):
             return
 
@@ -170,8 +169,7 @@ def _clean(bench: Bench, method: str, jobs: int) -> None:
         list(pool.map(remove, range(jobs)))
     for path in (JOBS_PATH, MPIJOBS_PATH):
         while bench.api.items(path.format(namespace)):
-            time.sleep(0.1)
-    _settle(bench, namespace)
+            time.sleep(0.05)
 
 
 def _memory(bench: Bench, jobs: int) -> list[common.Row]:
