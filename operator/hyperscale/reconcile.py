@@ -115,12 +115,20 @@ class Reconciler:
             except RefusedError as error:
                 decision = Stop(Reason.INVALID_POD_TEMPLATE, str(error))
                 break
-            record = self.world.jobs.get(run.key, record)
+            record = self._refreshed(run, record)
         else:
             raise RetryLaterError(f"{run.key}: no end of decisions, the last was {decision.reason}")
         await self._report(run, seen, decision)
         if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
             self.queue.add_after(run.key, decision.retry_after_seconds)
+
+    def _refreshed(self, run: Pass, record: JobRecord) -> JobRecord:
+        """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
+        latest = self.world.jobs.get(run.key, record)
+        if _edition(latest) != _edition(record) and run.key not in self.world.mpijobs:
+            run.plan = run.refusal = run.metrics = None
+            self.world.assumed.pop(run.key, None)
+        return latest
 
     def _look(self, run: Pass, record: JobRecord) -> Seen:
         """Everything `decide` may know, from the world as it is now."""
@@ -212,6 +220,12 @@ def _is_progress(before: JobStatus, after: JobStatus) -> bool:
 
 def _is_warning(seen: Seen, decision: Decision) -> bool:
     return (isinstance(decision, Stop) and decision.reason != "Succeeded") or seen.refusal is not None
+
+
+def _edition(record: JobRecord) -> tuple[str, int]:
+    """Differs where the spec does."""
+    metadata = record.resource["metadata"]
+    return metadata["uid"], metadata.get("generation") or 0
 
 
 def _metadata(record: JobRecord) -> JobMetadata:
