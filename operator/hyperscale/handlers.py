@@ -5,9 +5,11 @@ Only `on.event` handlers: they store nothing on the objects, need no finalizer, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import kopf
+from kopf._cogs.structs import dicts
 
 from hyperscale import names
 from hyperscale.operator import Operator
@@ -48,7 +50,7 @@ def register(registry: kopf.OperatorRegistry) -> None:
 def configure_kopf(settings: kopf.OperatorSettings) -> None:
     """Bounds and storages; each deviation from kopf's default has bitten someone."""
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.KOPF_PREFIX)  # dask/dask-kubernetes#968
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=names.KOPF_PREFIX)
+    settings.persistence.diffbase_storage = _NoDiffs(prefix=names.KOPF_PREFIX)
     settings.persistence.finalizer = f"{names.KOPF_PREFIX}/finalizer"
     settings.posting.enabled = False  # the operator emits its own events, after the status write
     settings.watching.server_timeout = 300
@@ -59,6 +61,14 @@ def configure_kopf(settings: kopf.OperatorSettings) -> None:
     settings.networking.enforce_retry_after = True
     settings.process.ultimate_exiting_timeout = 20
     settings.peering.standalone = True  # the Lease decides who is active
+
+
+class _NoDiffs(kopf.AnnotationsDiffBaseStorage):
+    """Nothing to compare: kopf copies each object deeply on every event for handlers of changes, and here are none."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[dicts.FieldSpec] | None = None) -> kopf.BodyEssence:
+        """No essence at all."""
+        return kopf.BodyEssence({})
 
 
 def _plain(body: kopf.Body) -> dict[str, Any]:

@@ -146,8 +146,13 @@ class Operator:
                 await asyncio.sleep(1.0)
 
     async def _list(self, kind: str, collection_paths: list[str]) -> None:
-        items = [item for path in collection_paths async for page in self._client.pages(path) for item in page]
-        self.world.replace(kind, items)
+        items: list[Json] = []
+        versions: list[int] = []
+        for path in collection_paths:
+            async for version, page in self._client.pages(path):
+                items += page
+                versions.append(version)
+        self.world.replace(kind, items, min(versions))
 
     async def _resync_forever(self) -> None:
         while True:

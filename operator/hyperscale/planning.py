@@ -51,7 +51,7 @@ class Planning:
             with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
                 answer = await self._planner.plan(request, snapshot, policy)
             if isinstance(answer, Plan):
-                self._world.assumed[key] = answer
+                self._world.assume(key, answer)
         self._count(answer, snapshot)
         return answer, snapshot
 
@@ -60,7 +60,7 @@ class Planning:
         if seen.plan is None or seen.job is None or (seen.mpijob is not None and (seen.mpijob.suspended or not seen.mpijob.gated)):
             return ()
         bound = {pod.rank: pod.node for pod in seen.workers if pod.bound and pod.rank is not None}
-        if len(bound) >= len(seen.plan.workers):
+        if len(bound) >= len(seen.plan.workers) or (seen.mpijob is not None and not seen.workers):
             return ()
         waiting = {worker.node for worker in seen.plan.workers if worker.rank not in bound}
         snapshot = self._world.snapshot(policy, self._clock())

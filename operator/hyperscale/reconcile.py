@@ -84,6 +84,8 @@ class Reconciler:
         self._telemetry = telemetry
         self._clock = clock
         self._written_at: dict[Key, float] = {}
+        self._unreported: dict[Key, Pass] = {}
+        """Passes that created an MPIJob while other jobs waited: their report comes after those."""
 
     async def pass_over(self, key: Key) -> None:
         """One pass; raises RetryLaterError for what may succeed later."""
@@ -91,10 +93,12 @@ class Reconciler:
         if record is None:
             self.queue.forget(key)
             self._written_at.pop(key, None)
+            self._unreported.pop(key, None)
             return
         with self._telemetry.reconcile_seconds.time():
             try:
-                await self._pass(Pass(key, self.reader.policy_of(record.resource, self.world.policies)), record)
+                run = self._unreported.pop(key, None) or Pass(key, self.reader.policy_of(record.resource, self.world.policies))
+                await self._pass(run, record)
             except (ConflictError, NotFoundError) as error:
                 raise RetryLaterError(str(error)) from error
             except TransientError as error:
@@ -102,7 +106,7 @@ class Reconciler:
             except ApiError as error:
                 raise RetryLaterError(str(error)) from error
             finally:
-                self.world.assumed.pop(key, None)
+                self.world.assume(key, None)
 
     async def _pass(self, run: Pass, record: JobRecord) -> None:
         self._actions.probe("look")
@@ -112,6 +116,10 @@ class Reconciler:
             try:
                 if not await self._act(run, seen, decision):
                     break
+                if isinstance(decision, CreateMpiJob) and len(self.queue) > 0:
+                    self._unreported[run.key] = run
+                    self.queue.add(run.key)
+                    return
             except RefusedError as error:
                 decision = Stop(Reason.INVALID_POD_TEMPLATE, str(error))
                 break
@@ -127,7 +135,7 @@ class Reconciler:
         latest = self.world.jobs.get(run.key, record)
         if _edition(latest) != _edition(record) and run.key not in self.world.mpijobs:
             run.plan = run.refusal = run.metrics = None
-            self.world.assumed.pop(run.key, None)
+            self.world.assume(run.key, None)
         return latest
 
     def _look(self, run: Pass, record: JobRecord) -> Seen:

@@ -97,7 +97,9 @@ def _planned(seen: Seen, decision: Decision) -> Condition | None:
 def _degraded(seen: Seen) -> Condition | None:
     """Whether the plan had to do without something; kept from the pass that made the plan."""
     if seen.metrics is None or seen.plan is None:
-        return next((condition for condition in seen.status.conditions if condition.type == "Degraded"), None)
+        kept = next((condition for condition in seen.status.conditions if condition.type == "Degraded"), None)
+        lost = kept is None and seen.plan is not None and bool(seen.plan.fallbacks)  # the operator died between create and report
+        return degraded(MetricsState(available=True), seen.plan) if lost and seen.plan is not None else kept
     return degraded(seen.metrics, seen.plan)
 
 

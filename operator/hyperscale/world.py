@@ -6,9 +6,10 @@ is mended. Nothing here talks to the API.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from hyperscale.ledger import Ledger
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MpiJobView
 from hyperscale.model.metrics import MetricsReading
@@ -50,8 +51,8 @@ class World:
         self.mpijobs: dict[Key, MpiJobView] = {}
         self.policies: dict[str, Json] = {}
         self.reading = MetricsReading(taken_at=0.0)
-        self.assumed: dict[Key, Plan] = {}
-        """Plans made in passes that are not over yet: their GPUs are taken."""
+        self._assumed: dict[Key, Plan] = {}
+        self._ledger: Ledger[Key] = Ledger()
         self._versions: dict[tuple[str, Key], int] = {}
         self._nodes: dict[str, Json] = {}
         self._pods: dict[Key, PodView] = {}
@@ -98,8 +99,8 @@ class World:
         self._put_pod(key, before, after)
         return before, after
 
-    def replace(self, kind: str, resources: Iterable[Json]) -> None:
-        """Make a full listing of one kind the truth: what is not in it is gone."""
+    def replace(self, kind: str, resources: Iterable[Json], version: int = 0) -> None:
+        """Make a full listing of one kind the truth: what is not in it is gone, unless it is newer than the listing's `version`."""
         if kind == "node":
             self._nodes = {item["metadata"]["name"]: _narrow_node(item) for item in resources}
             self._snapshot = None
@@ -107,7 +108,7 @@ class World:
             self.policies = {item["metadata"]["name"]: _narrow(item) for item in resources}
         elif kind == "pod":
             listed = {Key(view.namespace, view.name): view for view in map(pod_view, resources)}
-            for key in self._pods.keys() - listed.keys():
+            for key in self._gone(kind, self._pods, listed.keys(), version):
                 self._put_pod(key, self._pods[key], None)
             for key, view in listed.items():
                 self._put_pod(key, self._pods.get(key), view if view.gpus or view.job_name or view.bound else None)
@@ -115,17 +116,22 @@ class World:
             store: dict[Key, Any] = self.jobs if kind == "job" else self.mpijobs
             see = self.see_job if kind == "job" else self.see_mpijob
             kept = {_key(item) for item in resources if see(item) or True}
-            for key in store.keys() - kept:
+            for key in self._gone(kind, store, kept, version):
                 del store[key]
+                self._recount(key)
+
+    def _gone(self, kind: str, store: Mapping[Key, object], listed: Collection[Key], version: int) -> list[Key]:
+        """Known keys that a listing does not have; forgets tombstones older than it."""
+        gone = [key for key in store if key not in listed and self._versions.get((kind, key), 0) <= version]
+        for of_kind, key in [entry for entry in self._versions if entry[0] == kind and entry[1] not in listed]:
+            if key not in store or key in gone:
+                del self._versions[(of_kind, key)]
+        return gone
 
     def pods_of(self, key: Key, uid: str) -> tuple[PodView, ...]:
         """Pods of one MPIJob, launcher first, then by rank; pods of an earlier MPIJob of that name are left out."""
         pods = (self._pods[pod] for pod in self._pods_of.get(key, ()))
         return tuple(sorted((pod for pod in pods if _belongs(pod, uid)), key=lambda pod: (pod.role, pod.rank or 0, pod.name)))
-
-    def gpu_holders(self) -> Iterable[PodView]:
-        """Pods that hold GPUs."""
-        return (pod for pod in self._pods.values() if pod.gpus)
 
     def snapshot(self, policy: PolicySpec, now: float) -> ClusterSnapshot:
         """The cluster now; the same object as long as neither nodes, pods nor metrics changed."""
@@ -137,16 +143,16 @@ class World:
 
     def free_gpus(self, snapshot: ClusterSnapshot, asking: Key) -> dict[str, int]:
         """Free GPUs of the nodes on which plans of other jobs hold some that no bound pod shows yet."""
-        held: dict[str, int] = {}
-        for key, plan in self._standing_plans():
-            if key == asking:
-                continue
-            view = self.mpijobs.get(key)
-            bound = {pod.rank for pod in self.pods_of(key, view.uid) if pod.bound and pod.role == "worker"} if view else set()
-            for worker in plan.workers:
-                if worker.rank not in bound:
-                    held[worker.node] = held.get(worker.node, 0) + worker.gpus
-        return {node.name: max(0, node.free_gpus - held[node.name]) for node in snapshot.nodes if node.name in held}
+        held = self._ledger.held_by_others(asking)
+        return {node.name: max(0, node.free_gpus - held[node.name]) for node in snapshot.nodes if node.name in held} if held else {}
+
+    def assume(self, key: Key, plan: Plan | None) -> None:
+        """A pass has made this plan: its GPUs are taken until the MPIJob is seen; None when the pass is over."""
+        if plan is None:
+            self._assumed.pop(key, None)
+        else:
+            self._assumed[key] = plan
+        self._recount(key)
 
     def plan_in_force(self, key: Key) -> Plan | None:
         """The plan recorded for a job: in its status, else on its MPIJob."""
@@ -178,15 +184,25 @@ class World:
         labels = ((self._nodes.get(node) or {}).get("metadata") or {}).get("labels") or {}
         return str(labels.get("kubernetes.io/hostname", node))
 
-    def _standing_plans(self) -> Iterable[tuple[Key, Plan]]:
-        """Plans whose GPUs are spoken for: of unfinished, unsuspended, gated MPIJobs, and of passes under way."""
-        for key, view in self.mpijobs.items():
-            over = view.is_true("Succeeded") or view.is_true("Failed")
-            if key not in self.assumed and view.gated and not view.suspended and not over:
-                plan = self.plan_in_force(key)
-                if plan is not None:
-                    yield key, plan
-        yield from self.assumed.items()
+    def _recount(self, key: Key) -> None:
+        """Set what a job's plan holds beside bound pods: while a pass is under way, or its MPIJob is gated, unsuspended and unfinished."""
+        view = self.mpijobs.get(key)
+        plan = self._assumed.get(key)
+        if (
+            plan is None
+            and view is not None
+            and view.gated
+            and not view.suspended
+            and not (view.is_true("Succeeded") or view.is_true("Failed"))
+        ):
+            plan = self.plan_in_force(key)
+        held: dict[str, int] = {}
+        if plan is not None:
+            bound = {pod.rank for pod in self.pods_of(key, view.uid) if pod.bound and pod.role == "worker"} if view else set()
+            for worker in plan.workers:
+                if worker.rank not in bound:
+                    held[worker.node] = held.get(worker.node, 0) + worker.gpus
+        self._ledger.set(key, held)
 
     def _see(self, kind: str, store: dict[Key, Any], resource: Json, view: object, deleted: bool) -> bool:
         key = _key(resource)
@@ -196,6 +212,7 @@ class World:
             store.pop(key, None)
         else:
             store[key] = view
+        self._recount(key)
         return True
 
     def _older(self, kind: str, key: Key, resource: Json) -> bool:
@@ -221,6 +238,9 @@ class World:
                 self._pods_of.setdefault(Key(after.namespace, after.job_name), set()).add(key)
         if _claim(before) != _claim(after):
             self._snapshot = None
+        for view in (before, after):
+            if view is not None and view.job_name:
+                self._recount(Key(view.namespace, view.job_name))
 
 
 def _claim(pod: PodView | None) -> tuple[str, int, float, int] | None:

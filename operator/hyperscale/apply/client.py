@@ -56,6 +56,10 @@ class TransientError(ApiError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class TooLargeError(ApiError):
+    """The answer is longer than MAX_BODY_BYTES."""
+
+
 class ApiClient:
     """Requests to one API server."""
 
@@ -89,13 +93,20 @@ class ApiClient:
         except NotFoundError:
             return None
 
-    async def pages(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[list[Json]]:
-        """Items of a list, one page after the other."""
-        token = ""
+    async def pages(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[tuple[int, list[Json]]]:
+        """Resource version and items of a list, one page after the other; of fewer items each where they are so large that a page is longer than it may be."""
+        token, limit = "", PAGE_SIZE
         while True:
-            page = await self.get(path, {**(query or {}), "limit": str(PAGE_SIZE), **({"continue": token} if token else {})})
-            yield page.get("items") or []
-            token = (page.get("metadata") or {}).get("continue") or ""
+            try:
+                page = await self.get(path, {**(query or {}), "limit": str(limit), **({"continue": token} if token else {})})
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 8)  # one object has at most 1.5 MiB (etcd's limit)
+                continue
+            metadata = page.get("metadata") or {}
+            yield int(metadata.get("resourceVersion") or 0), page.get("items") or []
+            token = metadata.get("continue") or ""
             if not token:
                 return
 
@@ -164,7 +175,7 @@ async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
         size += len(chunk)
         if size > MAX_BODY_BYTES:
             response.close()
-            raise ApiError(response.status, f"response larger than {MAX_BODY_BYTES} bytes")
+            raise TooLargeError(response.status, f"response larger than {MAX_BODY_BYTES} bytes")
         chunks.append(chunk)
     return b"".join(chunks)
 

@@ -101,8 +101,10 @@ def test_a_suspended_or_finished_job_holds_nothing() -> None:
 
 def test_a_plan_made_in_a_pass_that_is_not_over_is_taken_into_account() -> None:
     seen = world()
-    seen.assumed[CORA] = TWO
+    seen.assume(CORA, TWO)
     assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
+    seen.assume(CORA, None)
+    assert free(seen, OTHER) == {"node-a": 2, "node-b": 2}
 
 
 def test_terminating_pods_still_hold_their_gpus() -> None:
@@ -126,9 +128,25 @@ def test_a_full_listing_takes_away_what_the_watch_forgot_to_report() -> None:
     seen = world()
     seen.see_mpijob(mpijob())
     seen.see_pod(pod("cora-worker-0", on="node-a"))
-    seen.replace("pod", [])
-    seen.replace("mpijob", [])
+    seen.replace("pod", [], version=9)
+    seen.replace("mpijob", [], version=9)
     assert not seen.mpijobs
+    assert free(seen, OTHER) == {"node-a": 2, "node-b": 2}
+
+
+def test_a_listing_does_not_take_away_what_was_made_after_it() -> None:
+    seen = world()
+    seen.see_mpijob(mpijob(version=12))
+    seen.replace("mpijob", [], version=9)
+    assert CORA in seen.mpijobs
+
+
+def test_a_late_answer_does_not_bring_a_deleted_job_back() -> None:
+    seen = world()
+    seen.see_mpijob(mpijob(version=3))
+    seen.see_mpijob(mpijob(version=5), deleted=True)
+    assert not seen.see_mpijob(mpijob(version=4))
+    assert CORA not in seen.mpijobs
     assert free(seen, OTHER) == {"node-a": 2, "node-b": 2}
 
 
