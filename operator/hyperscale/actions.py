@@ -30,6 +30,9 @@ _CHECKED_TEMPLATES: Final = 1024
 """Templates remembered as accepted by the API server."""
 
 
+LOOK_HOLDS_SECONDS: Final = 0.25
+"""How long after its beginning a pass may create without asking the API server again; watches deliver within milliseconds."""
+
 _UNACCEPTABLE: Final = frozenset({400, 403, 422})
 """Codes with which the API server says that this object will not do: malformed, against admission policy, invalid."""
 
@@ -52,14 +55,13 @@ class Actions:
         """Called with the name of each point of a pass; fault tests end the process there."""
         self._accepted: dict[str, None] = {}
 
-    async def create_mpijob(self, key: Key, seen: Seen, job: JobSpec) -> None:
-        """Create the MPIJob unless the job moved meanwhile; raises RefusedError when the API server does not take it or its pods."""
-        current = await self._client.find(paths.job(*key))
-        if current is None or current["metadata"]["uid"] != seen.metadata.uid:
-            raise ConflictError(409, "the job was deleted during planning")
-        if current["metadata"].get("generation") != seen.metadata.generation or current["metadata"].get("deletionTimestamp"):
-            self._world.see_job(current)
-            raise ConflictError(409, "the job was changed during planning")
+    async def create_mpijob(self, key: Key, seen: Seen, job: JobSpec, began: float) -> None:
+        """Create the MPIJob unless the job moved meanwhile; raises RefusedError when the API server does not take it or its pods.
+
+        Watches have told of changes up to moments ago; where the pass that `began` then took long, the API server itself is asked.
+        """
+        if self._clock() - began > LOOK_HOLDS_SECONDS:
+            await self._confirm(key, seen)
         manifest = render(seen.metadata, job, seen.plan, self._defaults)
         await self._check_templates(key, job, manifest)
         self.probe("before-create")
@@ -71,6 +73,15 @@ class Actions:
             raise
         self._world.see_mpijob(created)
         self.probe("created")
+
+    async def _confirm(self, key: Key, seen: Seen) -> None:
+        """Raise ConflictError when the job is not what the pass saw."""
+        current = await self._client.find(paths.job(*key))
+        if current is None or current["metadata"]["uid"] != seen.metadata.uid:
+            raise ConflictError(409, "the job was deleted during the pass")
+        if current["metadata"].get("generation") != seen.metadata.generation or current["metadata"].get("deletionTimestamp"):
+            self._world.see_job(current)
+            raise ConflictError(409, "the job was changed during the pass")
 
     async def release(self, seen: Seen, step: ReleaseWorkers, job: JobSpec) -> None:
         """Open the gates of all ranks; each patch tests its gate, so that nobody's newer decision is overwritten."""

@@ -55,8 +55,9 @@ _LOST_TAINTS: Final = frozenset({names.UNREACHABLE_TAINT, names.OUT_OF_SERVICE_T
 class Pass:
     """What one pass has made so far."""
 
-    def __init__(self, key: Key, policy: PolicySpec) -> None:
+    def __init__(self, key: Key, policy: PolicySpec, began: float) -> None:
         self.key = key
+        self.began = began
         self.policy = policy
         self.plan: Plan | None = None
         self.refusal: Infeasible | None = None
@@ -97,7 +98,9 @@ class Reconciler:
             return
         with self._telemetry.reconcile_seconds.time():
             try:
-                run = self._unreported.pop(key, None) or Pass(key, self.reader.policy_of(record.resource, self.world.policies))
+                run = self._unreported.pop(key, None) or Pass(
+                    key, self.reader.policy_of(record.resource, self.world.policies), self._clock()
+                )
                 await self._pass(run, record)
             except (ConflictError, NotFoundError) as error:
                 raise RetryLaterError(str(error)) from error
@@ -123,6 +126,8 @@ class Reconciler:
             except RefusedError as error:
                 decision = Stop(Reason.INVALID_POD_TEMPLATE, str(error))
                 break
+            if run.key not in self.world.jobs:
+                return  # deleted meanwhile
             record = self._refreshed(run, record)
         else:
             raise RetryLaterError(f"{run.key}: no end of decisions, the last was {decision.reason}")
@@ -166,7 +171,7 @@ class Reconciler:
             case MakePlan():
                 await self._plan(run, seen, decision)
             case CreateMpiJob() if seen.job is not None:
-                await self._actions.create_mpijob(run.key, seen, seen.job)
+                await self._actions.create_mpijob(run.key, seen, seen.job, run.began)
             case ReleaseWorkers() if seen.job is not None:
                 await self._actions.release(seen, decision, seen.job)
             case OpenLauncher():
