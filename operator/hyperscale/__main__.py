@@ -14,9 +14,8 @@ import uuid
 
 import kopf
 from kopf._core.engines.peering import Identity
-from kubernetes.aio.config import ConfigException
 
-from hyperscale.apply.client import ApiClient
+from hyperscale.apply.client import ApiClient, ConfigException
 from hyperscale.apply.lease import Lease
 from hyperscale.handlers import register
 from hyperscale.operator import Operator

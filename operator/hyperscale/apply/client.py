@@ -27,6 +27,9 @@ PAGE_SIZE: Final = 500
 
 USER_AGENT: Final = f"hyperscale/{__version__}"
 
+ConfigException = kubernetes_config.ConfigException
+"""Neither a service account nor a kubeconfig is there."""
+
 Json = dict[str, Any]
 
 
@@ -94,7 +97,7 @@ class ApiClient:
             return None
 
     async def pages(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[tuple[int, list[Json]]]:
-        """Resource version and items of a list, one page after the other; of fewer items each where they are so large that a page is longer than it may be."""
+        """Resource version and items of a list, page by page: of fewer items each where they are so large that a page would be too long."""
         token, limit = "", PAGE_SIZE
         while True:
             try:
