@@ -6,7 +6,7 @@ Neither scheduler nor garbage collector nor MPI Operator runs here: tests play t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import install
 from e2e.cluster.topology import DEFAULT_FILE, load
 from e2e.jobs import Job, namespace
-from tests.fault.process import OperatorProcess, running
+from tests.fault.process import LEASE, OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub
 from tests.fault.proxy import FaultProxy
 
@@ -41,10 +41,20 @@ class Stage:
     kubeconfig: Path
     """The operator's, through the proxy."""
 
-    def operator(self, **settings: object) -> OperatorProcess:
+    def operator(self, wrapper: Sequence[str] = (), **settings: object) -> OperatorProcess:
         """A new operator process; `settings` are fields of Settings."""
         environment = {f"HYPERSCALE_{name.upper()}": str(value) for name, value in settings.items()}
-        return OperatorProcess(self.directory, self.kubeconfig, environment, name=str(next(_numbers)))
+        return OperatorProcess(self.directory, self.kubeconfig, environment, wrapper, name=str(next(_numbers)))
+
+    def write_policy(self, **spec: object) -> None:
+        """The default PlannerPolicy."""
+        body = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": spec}
+        self.api.apply(POLICY, body)
+
+    def lease_holder(self) -> str:
+        """Who holds the Lease; "" for nobody."""
+        found = self.api.find(LEASE)
+        return str((found or {}).get("spec", {}).get("holderIdentity") or "")
 
 
 @pytest.fixture(scope="session")
@@ -101,12 +111,7 @@ def operator(stage: Stage) -> Iterator[OperatorProcess]:
 @pytest.fixture
 def policy(stage: Stage) -> Iterator[Callable[..., None]]:
     """Writes the default PlannerPolicy; it is gone after the test."""
-
-    def write(**spec: object) -> None:
-        body = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": spec}
-        stage.api.apply(POLICY, body)
-
-    yield write
+    yield stage.write_policy
     stage.api.delete(POLICY)
 
 

@@ -30,7 +30,12 @@ class OperatorProcess:
     """One running `python -m hyperscale`."""
 
     def __init__(
-        self, directory: Path, kubeconfig: Path, environment: Mapping[str, str] | None = None, wrapper: Sequence[str] = (), name: str = "one"
+        self,
+        directory: Path,
+        kubeconfig: Path,
+        environment: Mapping[str, str] | None = None,
+        wrapper: Sequence[str] = (),
+        name: str = "one",
     ) -> None:
         """wrapper: arguments of a command that runs the operator, e.g. under another user."""
         self.health_port, self.metrics_port = free_ports(2)
@@ -95,6 +100,12 @@ class OperatorProcess:
             text = answer.read().decode()
         found = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", text, re.MULTILINE)
         return sum(float(value) for given, value in found if all(f'{key}="{wanted}"' in given for key, wanted in labels.items()))
+
+    def peak_memory_bytes(self) -> int:
+        """Most memory that it ever held."""
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
+        assert found is not None
+        return int(found.group(1)) * 1024
 
     def planner_pids(self) -> list[int]:
         """Process ids of its planners; there is one at a time."""

@@ -77,8 +77,6 @@ class PrometheusStub:
                 self.over, self.figures = over, stub._figures
                 behave(self)
 
-            do_POST = do_GET
-
         self._server = _Server((LOOPBACK, self.port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()

@@ -26,6 +26,8 @@ from e2e.cluster.api import Access
 LOOPBACK: Final = "127.0.0.1"
 _HOP_BY_HOP: Final = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host"})
 _START_SECONDS: Final = 10.0
+_TLS_CLOSE_SECONDS: Final = 0.25
+"""aiohttp does not wait for the end of TLS connections."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,12 @@ class FaultProxy:
     async def _stop(self) -> None:
         await self._cut(None)
         await self._runner.cleanup()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         await self._session.close()
-        await asyncio.sleep(0)
+        await asyncio.sleep(_TLS_CLOSE_SECONDS)
 
     async def _freeze(self) -> int:
         for stream in self._streams:

@@ -15,6 +15,8 @@ GONE = {
     "type": "ERROR",
     "object": {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "message": "too old", "code": 410},
 }
+
+
 @pytest.mark.parametrize("last", [GONE, None], ids=["410 Gone", "broken connections"])
 def test_what_happens_between_two_watches_is_neither_lost_nor_done_twice(
     operator: OperatorProcess, proxy: FaultProxy, job: Job, last: dict[str, object] | None
@@ -51,7 +53,9 @@ def test_a_job_deleted_while_nobody_watched_is_not_brought_back(operator: Operat
     assert operator.probe("/healthz") == 200
 
 
-def test_watches_that_break_again_and_again_do_not_stop_the_work(operator: OperatorProcess, proxy: FaultProxy, space: str, stage: Stage) -> None:
+def test_watches_that_break_again_and_again_do_not_stop_the_work(
+    operator: OperatorProcess, proxy: FaultProxy, space: str, stage: Stage
+) -> None:
     since = len(proxy.asked)
     jobs = [Job(stage.api, space, f"job-{number}") for number in range(4)]
     for number, each in enumerate(jobs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from e2e.cluster.control_plane import wait_until
@@ -16,12 +17,12 @@ def creates(proxy: FaultProxy, job: Job, since: int) -> list[Asked]:
     return proxy.asked_since(since, lambda asked: asked.method == "POST" and asked.path == job.mpijob_path.rpartition("/")[0])
 
 
-def wait_watching(proxy: FaultProxy, since: int) -> None:
-    """Until every kind is watched (again)."""
+def wait_watching(proxy: FaultProxy, since: int, kinds: Collection[str] = WATCHED) -> None:
+    """Until all these kinds are watched (again)."""
 
     def watched() -> bool:
         lines = {asked.path.rpartition("/")[2] for asked in proxy.asked_since(since, lambda asked: asked.is_watch)}
-        return lines.issuperset(WATCHED)
+        return lines.issuperset(kinds)
 
     wait_until(watched, PATIENCE_SECONDS, "not everything is watched")
 

@@ -1,0 +1,86 @@
+"""Jobs that pass the API server and still cannot be used: each is told the field, and none stops the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from e2e.jobs import Job
+from tests.fault.process import OperatorProcess
+from tests.fault.watching import wait_created
+
+NEARLY_ETCDS_LIMIT = 1_400_000
+
+
+def template(**spec: Any) -> dict[str, Any]:
+    """A worker template with this pod spec."""
+    return {"worker": {"template": {"spec": spec}}}
+
+
+def nested(levels: int) -> object:
+    """Lists in lists."""
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "1.4 MB of annotation": ({"worker": {"template": {"metadata": {"annotations": {"note": "x" * NEARLY_ETCDS_LIMIT}}}}}, "spec"),
+    "70,000 values": (template(containers=[{"name": "worker", "args": [""] * 70_000}]), "spec.worker.template.spec.containers"),
+    "100 levels": (template(containers=[{"name": "worker", "args": nested(100)}]), "spec.worker.template.spec.containers"),
+    "a number beyond 64 bits": (template(priority=2**63), "spec.worker.template.spec.priority"),
+    "text for containers": (template(containers="worker"), "spec.worker.template.spec.containers"),
+    "null for a container": (template(containers=[None]), "spec.worker.template.spec.containers[0]"),
+    "privileged": (
+        template(containers=[{"name": "worker", "securityContext": {"privileged": True}}]),
+        "spec.worker.template.spec.containers[0].securityContext.privileged",
+    ),
+    "a path of the host": (template(volumes=[{"name": "root", "hostPath": {"path": "/"}}]), "spec.worker.template.spec.volumes[0]"),
+    "the host's network": (template(hostNetwork=True), "spec.worker.template.spec.hostNetwork"),
+    "a node by name": (template(nodeName="eu-h100-0"), "spec.worker.template.spec.nodeName"),
+    "a field that no template has": ({"worker": {"template": {"status": {}}}}, "spec.worker.template.status"),
+    "a launcher of lists": ({"launcher": {"template": {"spec": ["a", "b"]}}}, "spec.launcher.template.spec"),
+    "a policy that does not exist": ({"policyRef": {"name": "nowhere"}}, "spec.policyRef"),
+}
+
+
+def check_told(job: Job, path: str) -> None:
+    """The job must name the field, and nothing may have come of it."""
+    job.wait_reason("InvalidSpec")
+    stalled = job.condition("Stalled")
+    assert (stalled["status"], stalled["reason"]) == ("True", "InvalidSpec")
+    assert stalled["message"].startswith(path)
+    assert len(stalled["message"]) < 1024
+    assert job.status()["phase"] == "Pending"
+    assert job.mpijob() is None
+
+
+@pytest.mark.parametrize(("spec", "path"), BAD.values(), ids=BAD.keys())
+def test_a_job_that_cannot_be_used_says_which_field(operator: OperatorProcess, job: Job, spec: dict[str, Any], path: str) -> None:
+    job.create(**spec)
+    check_told(job, path)
+    job.wait(lambda: [event["reason"] for event in job.events()] == ["InvalidSpec"], "no event")
+    assert operator.probe("/healthz") == 200
+
+
+def test_a_repaired_job_goes_on(operator: OperatorProcess, job: Job) -> None:
+    job.create(**template(hostNetwork=True))
+    job.wait_reason("InvalidSpec")
+    job.patch(spec={"worker": None})
+    wait_created(job)
+    assert not job.condition("Stalled")
+
+
+def test_a_template_that_only_the_api_server_can_judge_is_refused_by_its_dry_run(operator: OperatorProcess, job: Job) -> None:
+    job.create(**template(containers=[{"name": "worker", "ports": [{"containerPort": 70_000}]}]))
+    job.wait_reason("InvalidPodTemplate")
+    assert job.condition("Stalled")["message"].startswith("spec.worker.template: ")
+    assert job.mpijob() is None
+
+
+def test_fields_that_the_api_server_prunes_do_no_harm(operator: OperatorProcess, job: Job) -> None:
+    job.create(wrokers={"max": 9}, model={"architecture": "GCN", "colour": "red"})
+    wait_created(job)
+    assert "wrokers" not in job.resource()["spec"]

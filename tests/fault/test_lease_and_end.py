@@ -1,0 +1,120 @@
+"""One operator at a time, and an orderly end: the Lease, SIGTERM, SIGKILL, and a standby that takes over."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from e2e.cluster.control_plane import wait_until
+from e2e.cluster.processes import identity_of
+from e2e.jobs import PATIENCE_SECONDS, Job
+from tests.fault.conftest import Stage
+from tests.fault.process import LEASE, OperatorProcess, running
+from tests.fault.proxy import Answer, FaultProxy
+from tests.fault.watching import WATCHED, creates, wait_created, wait_watching
+
+EXIT_LEASE_LOST = 3
+
+
+def start(stage: Stage, identity: str) -> OperatorProcess:
+    """An operator with a short Lease."""
+    return stage.operator(identity=identity, lease_duration_seconds=3, lease_renew_seconds=1, request_timeout_seconds=2)
+
+
+def test_a_standby_takes_over_when_the_holder_is_killed_and_keeps_its_plan(stage: Stage, proxy: FaultProxy, job: Job) -> None:
+    since = len(proxy.asked)
+    with running(start(stage, "first"), stage.api) as first:
+        first.wait_ready()
+        with running(start(stage, "second"), stage.api) as second:
+            second.wait_standby()
+            assert second.probe("/readyz") == 503
+            job.create()
+            wait_created(job)
+            assert stage.lease_holder() == "first"
+            plan, mpijob, planner = job.plan(), (job.mpijob() or {})["metadata"], first.planner_pid()
+            first.kill()
+            late = Job(job.api, job.namespace, "late")
+            late.create()
+            second.wait_ready()
+            wait_created(late)
+            assert stage.lease_holder() == "second"
+            wait_until(lambda: identity_of(planner) is None, PATIENCE_SECONDS, "the planner of a killed operator lives on")
+            assert job.plan() == plan
+            assert (job.mpijob() or {})["metadata"]["resourceVersion"] == mpijob["resourceVersion"]
+            assert len(creates(proxy, job, since)) == 2
+            assert second.terminate() == 0
+            assert stage.lease_holder() == ""
+
+
+def test_a_holder_whose_lease_is_taken_leaves_at_once(stage: Stage, proxy: FaultProxy) -> None:
+    with running(start(stage, "first"), stage.api) as first:
+        first.wait_ready()
+        planner = first.planner_pid()
+        stage.api.patch(LEASE, {"spec": {"holderIdentity": "thief"}})
+        assert first.wait_ended() == EXIT_LEASE_LOST
+        assert stage.lease_holder() == "thief"
+        assert "the Lease was taken" in first.log
+        wait_until(lambda: identity_of(planner) is None, PATIENCE_SECONDS, "its planner lives on")
+
+
+@pytest.mark.parametrize("answer", [Answer(500), None], ids=["errors", "silence"])
+def test_a_holder_that_cannot_renew_leaves_before_another_may_begin(stage: Stage, proxy: FaultProxy, answer: Answer | None) -> None:
+    with running(start(stage, "first"), stage.api) as first:
+        first.wait_ready()
+        meanwhile = proxy.answering(lambda asked: True, answer) if answer else proxy.holding(lambda asked: True)
+        with meanwhile:
+            assert first.wait_ended() == EXIT_LEASE_LOST
+        assert "the Lease could not be renewed in time" in first.log
+
+
+def test_sigterm_ends_the_operator_in_time_and_frees_the_lease(stage: Stage, proxy: FaultProxy, job: Job) -> None:
+    with running(start(stage, "first"), stage.api) as first:
+        first.wait_ready()
+        job.create()
+        wait_created(job)
+        planner = first.planner_pid()
+        assert stage.lease_holder() == "first"
+        assert first.terminate() == 0
+        assert stage.lease_holder() == ""
+        assert identity_of(planner) is None
+
+
+def test_sigterm_ends_a_standby_and_leaves_the_lease_alone(stage: Stage, proxy: FaultProxy) -> None:
+    with running(start(stage, "first"), stage.api) as first:
+        first.wait_ready()
+        with running(start(stage, "second"), stage.api) as second:
+            second.wait_standby()
+            assert second.terminate() == 0
+            assert stage.lease_holder() == "first"
+
+
+def test_sigterm_ends_an_operator_that_waits_for_a_planner(stage: Stage, proxy: FaultProxy, job: Job, policy: Callable[..., None]) -> None:
+    policy(deadlines={"planSeconds": 60})
+    with running(stage.operator(concurrent_passes=1), stage.api) as first:
+        first.wait_ready()
+        planner = first.planner_pid()
+        os.kill(planner, signal.SIGSTOP)
+        job.create()
+        Job(job.api, job.namespace, "waiting").create()
+        wait_until(lambda: first.metric("hyperscale_queue_length") == 1, PATIENCE_SECONDS, "nothing is being planned")
+        assert first.terminate() == 0
+        assert identity_of(planner) is None
+        assert job.mpijob() is None
+        assert stage.lease_holder() == ""
+
+
+def test_sigterm_ends_an_operator_that_waits_for_its_first_listing(stage: Stage, proxy: FaultProxy) -> None:
+    since = len(proxy.asked)
+    with (
+        proxy.answering(lambda asked: asked.path.endswith("/gnntrainingjobs"), Answer(503)),
+        running(start(stage, "first"), stage.api) as first,
+    ):
+        wait_until(lambda: "waiting for the API server" in first.log, PATIENCE_SECONDS, "it does not wait")
+        wait_watching(proxy, since, set(WATCHED) - {"gnntrainingjobs"})  # kopf leaves slowly while it lists
+        assert first.probe("/readyz") == 503
+        assert first.probe("/healthz") == 200
+        assert first.terminate() == 0
+        assert stage.lease_holder() == ""

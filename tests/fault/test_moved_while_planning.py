@@ -1,0 +1,116 @@
+"""A job that is edited or deleted while its plan is made: the old plan is thrown away, nothing is created."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from e2e.cluster.control_plane import wait_until
+from e2e.jobs import PATIENCE_SECONDS, Job
+from tests.fault.conftest import Stage
+from tests.fault.process import OperatorProcess, running
+from tests.fault.proxy import FaultProxy
+from tests.fault.watching import creates, wait_created, wait_watching
+
+
+@pytest.fixture(scope="module")
+def operator(stage: Stage) -> Iterator[OperatorProcess]:
+    """It passes over one job at a time: while a second one waits, the first is being planned."""
+    stage.proxy.reset()
+    since = len(stage.proxy.asked)
+    with running(stage.operator(concurrent_passes=1), stage.api) as process:
+        process.wait_ready()
+        wait_watching(stage.proxy, since)
+        yield process
+
+
+@contextmanager
+def planning(operator: OperatorProcess, job: Job) -> Iterator[None]:
+    """Create the job; in the block its plan is asked for and not answered."""
+    planner = operator.planner_pid()
+    os.kill(planner, signal.SIGSTOP)
+    try:
+        job.create()
+        other = Job(job.api, job.namespace, "other")
+        other.create(planOnly=True)
+        wait_until(lambda: operator.metric("hyperscale_queue_length") == 1, PATIENCE_SECONDS, "nothing is being planned")
+        yield
+    finally:
+        os.kill(planner, signal.SIGCONT)
+    other.wait_reason("PlanOnly")
+
+
+@pytest.fixture
+def patient(policy: Callable[..., None], operator: OperatorProcess) -> None:
+    """Planners may take a minute."""
+    policy(deadlines={"planSeconds": 60})
+
+
+def told(proxy: FaultProxy, kind: str, name: str) -> bool:
+    """Whether the operator was told of such an event of a job."""
+    return (kind, "GNNTrainingJob", name) in proxy.events
+
+
+def test_a_job_edited_while_its_plan_is_made_gets_a_plan_for_the_edit(
+    operator: OperatorProcess, proxy: FaultProxy, patient: None, job: Job
+) -> None:
+    job = Job(job.api, job.namespace, "edited")
+    since, planned = len(proxy.asked), operator.metric("hyperscale_plans_total")
+    with planning(operator, job):
+        job.patch(spec={"workers": {"min": 3, "max": 3}})
+        wait_until(lambda: told(proxy, "MODIFIED", job.name), PATIENCE_SECONDS, "the operator was not told")
+    wait_created(job)
+    assert operator.metric("hyperscale_plans_total") - planned == 3, "one void plan, its successor, and the other job's"
+    assert len(creates(proxy, job, since)) == 1
+    assert (job.mpijob() or {})["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 3
+    assert len(job.nodes()) == 3
+    assert job.condition("Planned")["observedGeneration"] == 2
+    assert operator.planner_pids()
+
+
+def test_a_job_deleted_while_its_plan_is_made_leaves_nothing(operator: OperatorProcess, proxy: FaultProxy, patient: None, job: Job) -> None:
+    job = Job(job.api, job.namespace, "deleted")
+    since = len(proxy.asked)
+    with planning(operator, job):
+        assert "finalizers" not in job.resource()["metadata"]
+        job.delete()
+        wait_until(lambda: told(proxy, "DELETED", job.name), PATIENCE_SECONDS, "the operator was not told")
+        assert job.api.find(job.path) is None
+    assert not creates(proxy, job, since)
+    assert job.mpijob() is None
+
+
+def test_a_job_replaced_while_its_plan_is_made_gets_a_child_of_its_own(
+    operator: OperatorProcess, proxy: FaultProxy, patient: None, job: Job
+) -> None:
+    job = Job(job.api, job.namespace, "replaced")
+    with planning(operator, job):
+        job.delete()
+        job.create(workers={"min": 1, "max": 1})
+    wait_created(job)
+    mpijob = job.mpijob() or {}
+    assert mpijob["metadata"]["ownerReferences"][0]["uid"] == job.resource()["metadata"]["uid"]
+    assert mpijob["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 1
+
+
+def test_a_job_edited_just_before_the_create_is_planned_again(operator: OperatorProcess, proxy: FaultProxy, job: Job) -> None:
+    since = len(proxy.asked)
+    with proxy.holding(lambda asked: asked.method == "GET" and asked.path == job.path) as held:
+        job.create()
+        job.wait(lambda: bool(held.caught), "the job is not read again before the create")
+        job.patch(spec={"workers": {"min": 1, "max": 1}})
+    wait_created(job)
+    assert len(job.nodes()) == 1
+    assert len(creates(proxy, job, since)) == 1
+
+
+def test_no_job_ever_carries_a_finalizer_or_an_annotation_of_the_operator(operator: OperatorProcess, job: Job) -> None:
+    job.create()
+    wait_created(job)
+    metadata = job.resource()["metadata"]
+    assert "finalizers" not in metadata
+    assert "annotations" not in metadata
