@@ -58,7 +58,7 @@ class Bench:
         """Resident memory of an operator and its child processes."""
         pid = self.processes[method].pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return sum(_resident_bytes(int(one)) for one in [pid, *children])
+        return sum(_resident_bytes(one) for one in (pid, *map(int, children)))
 
     def writes(self, namespace: str, since: int) -> list[audit.Entry]:
         """Successful writes in a namespace by operators, not by this program; dry runs are none."""
@@ -111,7 +111,7 @@ def _latency(bench: Bench, jobs: int, repeats: int) -> list[common.Row]:
 
 
 def _is_ours(entry: audit.Entry) -> bool:
-    """This program's own creation and deletion of jobs."""
+    """Whether it is the creation or deletion of a job by the benchmark itself."""
     return entry.verb == "delete" or (entry.resource == "gnntrainingjobs" and entry.verb == "create")
 
 
@@ -126,12 +126,11 @@ def _one_round(bench: Bench, method: str, jobs: int) -> list[float]:
     def watch() -> None:
         version = bench.api.get(MPIJOBS_PATH.format(namespace))["metadata"]["resourceVersion"]
         watching.set()
-        with contextlib.closing(bench.api.watch(MPIJOBS_PATH.format(namespace), PATIENCE_SECONDS, resourceVersion=version)) as events:
-            for event in events:
-                if event["type"] == "ADDED":
-                    appeared[event["object"]["metadata"]["name"]] = time.monotonic()
-                if len(appeared) == jobs:
-                    break
+        for event in bench.api.watch(MPIJOBS_PATH.format(namespace), PATIENCE_SECONDS, resourceVersion=version):
+            if event["type"] == "ADDED":
+                appeared[event["object"]["metadata"]["name"]] = time.monotonic()
+            if len(appeared) == jobs:
+                break
         done.set()
 
     watcher = threading.Thread(target=watch, daemon=True)

@@ -16,11 +16,11 @@ TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "main", "image": "b
 @kopf.on.startup()
 def connect(**_: Any) -> None:  # noqa: ANN401 - kopf passes many kinds of things
     """Credentials for the client used below."""
-    config.load_kube_config()
+    config.load_kube_config()  # type: ignore[no-untyped-call] # the client ships no types here
 
 
 @kopf.on.create("hyperscale.dev", "v1alpha1", "gnntrainingjobs")
-def create(name: str, namespace: str, body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf passes many kinds of things
+def create(name: str, namespace: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf passes many kinds of things
     """One MPIJob of a fixed shape, owned by the job."""
     manifest: dict[str, Any] = {
         "apiVersion": "kubeflow.org/v2beta1",
@@ -32,4 +32,4 @@ def create(name: str, namespace: str, body: kopf.Body, **_: Any) -> None:  # noq
         },
     }
     kopf.adopt(manifest, owner=body)
-    client.CustomObjectsApi().create_namespaced_custom_object("kubeflow.org", "v2beta1", namespace, "mpijobs", manifest)
+    client.CustomObjectsApi().create_namespaced_custom_object("kubeflow.org", "v2beta1", namespace or "default", "mpijobs", manifest)
