@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -47,16 +48,21 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
     return np.where(slots > 0, nearest.sum(axis=1) + (compute if workers == 1 else 0.0), np.inf)
 
 
-def greedy(costs: Costs, slots: IntArray, workers: int, seeds: IntArray, start: IntArray) -> IntArray:
+def greedy(
+    costs: Costs, slots: IntArray, workers: int, seeds: IntArray, start: IntArray, stop: Callable[[], bool] = lambda: False
+) -> IntArray:
     """One placement per seed, (B, workers) candidates in the order in which they were added; seeds that got stuck are left out.
 
     costs:  of m candidates
     slots:  (m,) workers that each can take
     seeds:  (B,) first candidates; ignored where `start` is not empty
     start:  (p,) candidates that are taken already (their slots were not counted)
+    stop:   ends the search; nothing is found then
     """
     state = _State(costs, slots, workers, start[None, :] if len(start) else seeds[:, None], takes_slot=not len(start))
     for _ in range(workers - state.chosen.shape[1]):
+        if stop():
+            return np.zeros((0, workers), dtype=np.int64)
         state.extend()
     complete: IntArray = state.chosen[~state.stuck]
     return complete

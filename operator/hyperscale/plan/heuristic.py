@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from hyperscale.model.graph import BoolArray, IntArray
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.plan.bounds import lower_bound
 from hyperscale.plan.greedy import greedy, seeds_for
 from hyperscale.plan.objective import Costs, objectives
-from hyperscale.plan.polish import polish
+from hyperscale.plan.polish import polish_all
 from hyperscale.plan.pools import Pools
 from hyperscale.plan.problem import Problem
 from hyperscale.plan.regions import regions
@@ -37,12 +38,21 @@ class Effort(NamedTuple):
     """Passes of polish."""
     scattered: int
     """Starts drawn by the request's seed."""
+    sets: int
+    """Where there are no more sets of nodes, all are evaluated."""
 
 
-FIRST_LOOK: Final = Effort(seeds=12, starts=1, elements=2_000_000, sweeps=2, scattered=0)
-CLOSE_LOOK: Final = Effort(seeds=128, starts=8, elements=12_000_000, sweeps=6, scattered=24)
+FIRST_LOOK: Final = Effort(seeds=12, starts=1, elements=2_000_000, sweeps=1, scattered=0, sets=200)
+CLOSE_LOOK: Final = Effort(seeds=128, starts=8, elements=12_000_000, sweeps=6, scattered=24, sets=12_000)
 CLOSE_COUNTS: Final = 3
 """Worker counts that get a close look."""
+CLOSE_RATIO: Final = 1.1
+"""Nor do those whose first look was so much above the best: a close look seldom gains more."""
+REACHED: Final = 1.0 + 1e-9
+"""A placement this near to what none can beat is as good as any."""
+
+KEPT: Final = 8
+"""Placements of one look that are remembered."""
 
 Expired = Callable[[], bool]
 
@@ -79,6 +89,7 @@ class _Search:
         self.problem, self.expired = problem, expired
         self.capacity = int(problem.slots[region].sum()) + len(problem.pinned)
         self.pools = Pools(problem, region)
+        self.room = problem.slots + np.bincount([candidate for _, candidate in problem.pinned], minlength=len(problem.slots))
         self.costs: dict[bytes, Costs] = {}
         self.best: dict[int, Candidate] = {}
         self.others: list[Candidate] = []
@@ -87,13 +98,16 @@ class _Search:
     def run(self) -> list[Candidate]:
         """All worker counts roughly, those around the best more finely, the best few closely."""
         counts = [count for count in self.problem.counts() if count <= self.capacity]
-        for count in ladder(counts):
-            self._look(count, _first_look(count))
+        steps = ladder(counts)
+        for count in steps:
+            if not self.expired() or self.best or count in (steps[0], steps[-1]):
+                self._look(count, _first_look(count))
         for _ in range(2):
             for count in self._between(counts):
                 self._look(count, _first_look(count))
         for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
-            self._look(candidate.workers, CLOSE_LOOK)
+            if candidate.objective <= min(self.best.values()).objective * CLOSE_RATIO:
+                self._look(candidate.workers, CLOSE_LOOK)
         return sorted({*self.best.values(), *self.others})
 
     def _between(self, counts: list[int]) -> list[int]:
@@ -106,51 +120,59 @@ class _Search:
         halves = {(low + high) // 2 for low, high in pairwise(ends)}
         return sorted(halves & set(counts) - set(tried))
 
+    def _done(self) -> bool:
+        """Time is up and something was found."""
+        return bool(self.best) and self.expired()
+
     def _look(self, workers: int, effort: Effort) -> None:
         """Search one worker count; past the deadline only while nothing has been found."""
-        if workers in self.solved or (self.expired() and self.best):
+        if workers in self.solved or self._done():
             return
-        problem = self.problem
         pool = self.pools.pool(workers)
-        costs = self._costs_of(pool)
-        slots = problem.slots[pool]
-        ranks, start = self._pinned_in(pool)
-        fixed: BoolArray = np.isin(np.arange(workers), ranks)
-        if not len(ranks) and (best := exact(costs, slots, workers)) is not None:
-            self.solved.add(workers)
-            seconds = float(objectives(costs, best[None, :])[0])
-            if np.isfinite(seconds):
-                self._keep(pool[best], seconds)
+        costs, slots = self._costs_of(pool), self.problem.slots[pool]
+        bound = lower_bound(costs, self.room[pool], workers)
+        if effort is CLOSE_LOOK and bound > min(self.best.values()).objective:
             return
-        affordable = effort.elements // (workers * workers * len(pool))
-        sweeps = min(effort.sweeps, affordable)
-        for order in self._starts(pool, costs, workers, effort, ranks, start)[: max(1, affordable)]:
-            if self.expired() and self.best:
-                return
-            polished, seconds = polish(costs, slots, order, fixed, sweeps)
-            if np.isfinite(seconds):
-                self._keep(pool[polished], seconds)
+        ranks, start = self._pinned_in(pool)
+        if not len(ranks) and (best := exact(costs, slots, workers, effort.sets)) is not None:
+            self.solved.add(workers)
+            self._keep(pool, best[None, :], objectives(costs, best[None, :]))
+            return
+        orders = self._starts(pool, costs, workers, effort, ranks, start)
+        seconds = objectives(costs, orders)
+        fixed: BoolArray = np.isin(np.arange(workers), ranks)
+        if not (seconds <= bound * REACHED).any():
+            affordable = effort.elements // (workers * workers * len(pool))
+            sweeps = 0 if self.expired() else min(effort.sweeps, affordable)
+            orders, seconds = polish_all(costs, slots, orders[: max(1, affordable)], fixed, sweeps, self._done)
+        self._keep(pool, orders, seconds)
+        if (seconds <= bound * REACHED).any():
+            self.solved.add(workers)
 
-    def _starts(self, pool: IntArray, costs: Costs, workers: int, effort: Effort, ranks: IntArray, start: IntArray) -> list[IntArray]:
-        """Placements (k,) to polish, the most promising first, scattered ones last."""
+    def _starts(self, pool: IntArray, costs: Costs, workers: int, effort: Effort, ranks: IntArray, start: IntArray) -> IntArray:
+        """(B, k) placements to polish, in ring order, the most promising first, scattered ones last."""
         problem, slots = self.problem, self.problem.slots[pool]
         seeds = seeds_for(costs, slots, workers, effort.seeds)
-        grown = _seated(greedy(costs, slots, workers, seeds, start), ranks, workers)
+        grown = _seated(greedy(costs, slots, workers, seeds, start, self._done), ranks, workers)
         if len(ranks):
             return _promising(costs, [grown], effort.starts)
         near = nearest_sets(costs, slots, workers, seeds)
         fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
         scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
-        return [*_promising(costs, [grown, near, fast], effort.starts), *scattered]
+        return np.concatenate((_promising(costs, [grown, near, fast], effort.starts), scattered))
 
-    def _keep(self, order: IntArray, seconds: float) -> None:
-        names = tuple(self.problem.names[candidate] for candidate in order)
-        candidate = Candidate(float(seconds), len(order), names, tuple(int(position) for position in order))
-        held = self.best.get(candidate.workers)
-        if held is None or candidate < held:
-            self.best[candidate.workers] = candidate
-        if held is not None and held.names != candidate.names:
-            self.others.append(max(held, candidate))
+    def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> None:
+        """Remember the best two different sets among `orders` (B, k) of the pool, and all that reach the best."""
+        ranking = np.argsort(seconds, kind="stable")
+        ranking = ranking[np.isfinite(seconds[ranking])]
+        for order, cost in zip(pool[orders[ranking[:KEPT]]], seconds[ranking[:KEPT]], strict=True):
+            names = tuple(self.problem.names[candidate] for candidate in order)
+            candidate = Candidate(float(cost), len(order), names, tuple(int(position) for position in order))
+            held = self.best.get(candidate.workers)
+            if held is None or candidate < held:
+                self.best[candidate.workers] = candidate
+            if held is not None and held.names != candidate.names:
+                self.others.append(max(held, candidate))
 
     def _costs_of(self, pool: IntArray) -> Costs:
         key = pool.tobytes()
@@ -190,27 +212,35 @@ def _seated(sets: IntArray, ranks: IntArray, workers: int) -> IntArray:
     return orders
 
 
-def _promising(costs: Costs, sources: list[IntArray], starts: int) -> list[IntArray]:
-    """The `starts` best different sets of every source (B, k), best first: one source alone may sit in the wrong part of the cluster."""
+def _promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
+    """(B, k) the `starts` best different sets of every source, best first: one source alone may sit in the wrong part of the cluster."""
+    found = [orders for orders in sources if len(orders)]
+    if not found:
+        return sources[0][:0]
+    seconds = objectives(costs, np.concatenate(found))
     chosen: list[IntArray] = []
-    for orders in sources:
-        if len(orders):
-            chosen += _distinct(orders[np.argsort(objectives(costs, orders), kind="stable")], starts)
-    if not chosen:
-        return []
-    together = np.array(chosen)
-    return _distinct(together[np.argsort(objectives(costs, together), kind="stable")], len(chosen))
+    scores: list[FloatArray] = []
+    at = 0
+    for orders in found:
+        own = seconds[at : at + len(orders)]
+        best = _distinct(orders, np.argsort(own, kind="stable"), starts)
+        chosen.append(orders[best])
+        scores.append(own[best])
+        at += len(orders)
+    together = np.concatenate(chosen)
+    return together[_distinct(together, np.argsort(np.concatenate(scores), kind="stable"), len(together))]
 
 
-def _distinct(orders: IntArray, limit: int) -> list[IntArray]:
-    """The first `limit` rows that are different sets."""
+def _distinct(orders: IntArray, ranking: IntArray, limit: int) -> list[int]:
+    """The first `limit` positions of `ranking` whose rows are different sets."""
+    sets = np.sort(orders, axis=1)
     seen: set[bytes] = set()
-    chosen: list[IntArray] = []
-    for order in orders:
-        key = np.sort(order).tobytes()
+    chosen: list[int] = []
+    for position in ranking:
+        key = sets[position].tobytes()
         if key not in seen:
             seen.add(key)
-            chosen.append(order)
+            chosen.append(int(position))
         if len(chosen) == limit:
             break
     return chosen

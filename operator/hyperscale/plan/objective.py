@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -41,6 +42,16 @@ class Costs:
     partition_count: int | None
     """None: one partition a worker."""
     communication_weight: float
+
+    @cached_property
+    def any_blocked(self) -> bool:
+        """True where some two nodes cannot talk."""
+        return bool(self.blocked.any())
+
+    @cached_property
+    def volumes_by_workers(self) -> dict[int, Volumes]:
+        """Those asked for so far; see `volumes`."""
+        return {}
 
     def partitions(self, workers: int) -> int:
         """Partitions of the training graph for so many workers."""
@@ -97,6 +108,13 @@ class Breakdown:
 
 def volumes(costs: Costs, workers: int) -> Volumes:
     """Steps, rounds and bytes of an epoch with `workers` workers."""
+    known = costs.volumes_by_workers.get(workers)
+    if known is None:
+        known = costs.volumes_by_workers[workers] = _volumes(costs, workers)
+    return known
+
+
+def _volumes(costs: Costs, workers: int) -> Volumes:
     workload, gpus = costs.workload, costs.gpus_per_worker
     steps = workload.steps(workers, gpus)
     if workers == 1:

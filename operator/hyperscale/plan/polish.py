@@ -1,22 +1,28 @@
-"""Local improvement of a placement: replace one worker's node at a time, then put the ring in order. Pure and deterministic."""
+"""Local improvement of many placements in lockstep: replace one worker's node at a time, then order the rings. Pure and deterministic."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.model.job import Balance
+from hyperscale.plan.bounds import memory_may_limit
 from hyperscale.plan.objective import Costs, Volumes, objectives, volumes
-from hyperscale.plan.ring import ring_order
+from hyperscale.plan.ring import ring_order, ring_orders
 
 SWEEPS: Final = 6
 """Passes over all positions; nearly every start is at its optimum after three."""
 IMPROVES: Final = 1.0 - 1e-9
 """A move must win by more than rounding."""
 CHECKED_MOVES: Final = 3
-"""Best estimates per position that are evaluated exactly."""
+"""Best estimates per position that are evaluated exactly where memory may limit shares."""
+BATCH_ELEMENTS: Final = 400_000
+"""Numbers of one intermediate, starts × workers × candidates; more starts go in several batches."""
+RACE_LEAST: Final = 4
+"""After every pass the worse half of the starts drops out, down to so many."""
 
 
 def polish(costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray, sweeps: int = SWEEPS) -> tuple[IntArray, float]:
@@ -24,88 +30,168 @@ def polish(costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray, swe
 
     costs: of m candidates · slots: (m,) of each, pinned ranks not counted · order: (k,) start · fixed: (k,) positions that stay
     """
-    order = ring_order(costs, order, fixed)
-    best = float(objectives(costs, order[None, :])[0])
+    orders, seconds = polish_all(costs, slots, order[None, :], fixed, sweeps)
+    return ring_order(costs, orders[0], fixed), float(seconds[0])
+
+
+def polish_all(
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, sweeps: int = SWEEPS, stop: Callable[[], bool] = lambda: False
+) -> tuple[IntArray, FloatArray]:
+    """The same for every row of `orders` (B, k): placements (B, k) and objectives (B,); what drops out of the race stays as it then is.
+
+    stop: ends the search between two moves.
+    """
+    best_orders = ring_orders(costs, orders, fixed)
+    best = objectives(costs, best_orders)
+    if not sweeps or not len(orders):
+        return best_orders, best
+    workers = orders.shape[1]
+    certain = not memory_may_limit(costs, np.unique(np.concatenate((np.flatnonzero(slots > 0), orders.ravel()))), workers)
+    racing = _distinct_rows(best_orders)
+    step = max(1, BATCH_ELEMENTS // (workers * len(slots)))
     for _ in range(sweeps):
-        before = best
-        for position in np.flatnonzero(~fixed):
-            order, best = _replace(costs, slots, order, int(position), fixed, best)
-        turned = ring_order(costs, order, fixed)
-        seconds = float(objectives(costs, turned[None, :])[0])
-        if seconds < best * IMPROVES or not np.isfinite(best):
-            order, best = turned, seconds
-        if not best < before * IMPROVES:
+        before = best[racing]
+        for start in range(0, len(racing), step):
+            rows = racing[start : start + step]
+            best_orders[rows], best[rows] = _sweep(costs, slots, best_orders[rows], best[rows], fixed, certain, stop)
+        racing = _still_racing(best_orders, best, before, racing)
+        if not len(racing) or stop():
             break
-    return ring_order(costs, order, fixed), best
+    return best_orders, best
 
 
-def _replace(costs: Costs, slots: IntArray, order: IntArray, position: int, fixed: BoolArray, best: float) -> tuple[IntArray, float]:
-    """The best other node for one position, where one is better."""
-    used = np.bincount(order[~fixed], minlength=len(slots))
-    allowed = used < slots
-    allowed[order[position]] = False
-    if not allowed.any():
-        return order, best
-    estimates = np.where(allowed, replacement_estimates(costs, order, position), np.inf)
-    tried = np.argsort(estimates, kind="stable")[:CHECKED_MOVES]
-    tried = tried[estimates[tried] < best * IMPROVES]
-    if not len(tried):
-        return order, best
-    moves = np.repeat(order[None, :], len(tried), axis=0)
-    moves[:, position] = tried
-    seconds = objectives(costs, moves)
-    choice = int(np.argmin(seconds))
-    return (moves[choice], float(seconds[choice])) if seconds[choice] < best * IMPROVES else (order, best)
+def _distinct_rows(orders: IntArray) -> IntArray:
+    """Positions of the first of every group of rows that are the same set, rising."""
+    _, first = np.unique(np.sort(orders, axis=1), axis=0, return_index=True)
+    return np.sort(first)
+
+
+def _still_racing(orders: IntArray, best: FloatArray, before: FloatArray, racing: IntArray) -> IntArray:
+    """Rows worth another pass: still improving, different, and in the better half."""
+    improved = racing[best[racing] < before * IMPROVES]
+    if not len(improved):
+        return improved
+    different = improved[_distinct_rows(orders[improved])]
+    ranking = different[np.argsort(best[different], kind="stable")]
+    kept: IntArray = np.sort(ranking[: max(RACE_LEAST, len(racing) // 2)])
+    return kept
+
+
+def _sweep(
+    costs: Costs, slots: IntArray, orders: IntArray, best: FloatArray, fixed: BoolArray, certain: bool, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """One pass over all free positions of all rows, then the rings."""
+    orders, best = orders.copy(), best.copy()
+    rows = np.arange(len(orders))
+    free = np.flatnonzero(~fixed)
+    used = np.zeros((len(orders), len(slots)), dtype=np.int64)
+    np.add.at(used, (np.repeat(rows, len(free)), orders[:, free].ravel()), 1)
+    for position in free:
+        if stop():
+            break
+        held = orders[:, position].copy()
+        used[rows, held] -= 1
+        chosen, seconds = _best_move(costs, orders, int(position), used >= slots, best, certain)
+        better = seconds < best * IMPROVES
+        orders[better, position] = chosen[better]
+        best = np.where(better, seconds, best)
+        used[rows, orders[:, position]] += 1
+    turned = ring_orders(costs, orders, fixed)
+    seconds = objectives(costs, turned)
+    better = (seconds < best * IMPROVES) | ~np.isfinite(best)
+    return np.where(better[:, None], turned, orders), np.where(better, seconds, best)
+
+
+def _best_move(
+    costs: Costs, orders: IntArray, position: int, forbidden: BoolArray, best: FloatArray, certain: bool
+) -> tuple[IntArray, FloatArray]:
+    """(B,) candidate for one position of every row and the objective with it."""
+    estimates = replacements(costs, orders, position)
+    estimates[forbidden] = np.inf
+    rows = np.arange(len(orders))
+    if certain:
+        choice: IntArray = np.argmin(estimates, axis=1)
+        return choice, estimates[rows, choice]
+    tried = np.argsort(estimates, axis=1, kind="stable")[:, :CHECKED_MOVES]
+    promising = np.take_along_axis(estimates, tried, axis=1) < best[:, None] * IMPROVES
+    seconds = np.full(tried.shape, np.inf)
+    row, column = np.nonzero(promising)
+    moves = orders[row]
+    moves[:, position] = tried[row, column]
+    seconds[row, column] = objectives(costs, moves)
+    first = np.argmin(seconds, axis=1)
+    return tried[rows, first], seconds[rows, first]
 
 
 def replacement_estimates(costs: Costs, order: IntArray, position: int) -> FloatArray:
-    """(m,) objective with each candidate at `position`; exact where memory limits no share."""
-    workers = len(order)
+    """(m,) objective with each candidate at `position` of `order` (k,); exact where memory limits no share."""
+    estimates: FloatArray = replacements(costs, order[None, :], position)[0]
+    return estimates
+
+
+def replacements(costs: Costs, orders: IntArray, position: int) -> FloatArray:
+    """(B, m) the same for every row of `orders` (B, k)."""
+    workers = orders.shape[1]
     volume = volumes(costs, workers)
-    weight = np.ones(len(costs.flops_per_second)) if costs.balance is Balance.EQUAL else costs.flops_per_second
-    others = np.delete(order, position)
-    total = weight[others].sum() + weight
-    compute_rate = costs.workload.epoch_flops / total
-    slowest = np.maximum((weight / costs.flops_per_second)[others].max(initial=0.0), weight / costs.flops_per_second)
+    equal = costs.balance is Balance.EQUAL
+    weight = np.ones(len(costs.flops_per_second)) if equal else costs.flops_per_second
+    others = np.delete(orders, position, axis=1)
+    theirs = weight[others]
+    total = theirs.sum(axis=1)[:, None] + weight
+    rate = costs.workload.epoch_flops / total
     overhead = volume.steps * costs.workload.step_overhead_seconds
     if workers == 1:
-        alone: FloatArray = compute_rate * slowest + overhead
+        alone: FloatArray = rate * (weight / costs.flops_per_second) + overhead
         return alone
-    halo = _halo_with_each(costs, others, weight, total, volume)
-    ring = _ring_with_each(costs, order, position, volume)
-    ranks = halo + compute_rate * np.concatenate(
-        (np.repeat((weight / costs.flops_per_second)[others][:, None], len(weight), axis=1), (weight / costs.flops_per_second)[None, :])
-    )
-    seconds = ranks.max(axis=0) + ring + overhead + costs.communication_weight * (halo.max(axis=0) + ring)
-    # The diagonal of `blocked` is False, so that the others are not held against themselves.
-    broken = costs.blocked[others].any(axis=0) | costs.blocked[np.ix_(others, others)].any()
-    return np.where(broken, np.inf, seconds)
-
-
-def _halo_with_each(costs: Costs, others: IntArray, weight: FloatArray, total: FloatArray, volume: Volumes) -> FloatArray:
-    """(k, m) halo seconds of every rank with each candidate as the last rank; the others first."""
-    inner = costs.seconds_per_byte[np.ix_(others, others)].copy()
-    np.fill_diagonal(inner, 0.0)
-    latency = costs.latency_seconds[np.ix_(others, others)].copy()
-    np.fill_diagonal(latency, 0.0)
-    outer, outer_latency = costs.seconds_per_byte[others], costs.latency_seconds[others]
-    squares = total**2 - (weight[others] ** 2).sum() - weight**2
+    squares = total**2 - (theirs**2).sum(axis=1)[:, None] - weight**2
     scale = volume.halo_bytes / np.maximum(squares, 1e-300)
-    stay = weight[others][:, None] * ((inner @ weight[others])[:, None] + outer * weight[None, :]) * scale
-    stay += volume.rounds * np.maximum(latency.max(axis=1)[:, None], outer_latency)
-    come = weight * (weight[others] @ outer) * scale + volume.rounds * outer_latency.max(axis=0)
-    return np.concatenate((stay, come[None, :]))
+    stay, come = _halo_with_each(costs, others, weight, scale, volume)
+    halo = np.maximum(stay.max(axis=1), come)
+    slowest = rate + halo
+    if equal:
+        idle = 1.0 / costs.flops_per_second
+        slowest = np.maximum((stay + rate[:, None, :] * idle[others][:, :, None]).max(axis=1), come + rate * idle)
+    ring = _ring_with_each(costs, orders, position, volume)
+    seconds: FloatArray = slowest + ring + overhead + costs.communication_weight * (halo + ring)
+    if costs.any_blocked:
+        # The diagonal of `blocked` is False, so that the others are not held against themselves.
+        apart = costs.blocked[others[:, :, None], others[:, None, :]].any(axis=(1, 2))
+        return np.where(np.any(costs.blocked[others], axis=1) | apart[:, None], np.inf, seconds)
+    return seconds
 
 
-def _ring_with_each(costs: Costs, order: IntArray, position: int, volume: Volumes) -> FloatArray:
-    """(m,) allreduce seconds with each candidate at `position` of the ring."""
-    before, after = order[position - 1], order[(position + 1) % len(order)]
-    following = np.roll(order, -1)
-    kept = np.ones(len(order), dtype=np.bool_)
-    kept[[position - 1, position]] = False
+def _halo_with_each(
+    costs: Costs, others: IntArray, weight: FloatArray, scale: FloatArray, volume: Volumes
+) -> tuple[FloatArray, FloatArray]:
+    """Halo seconds with each candidate as the last rank: of the others (B, k - 1, m), and of the candidate (B, m)."""
+    theirs = weight[others]
+    pairs = (others[:, :, None], others[:, None, :])
+    own = np.arange(others.shape[1])
+    inner, latency = costs.seconds_per_byte[pairs], costs.latency_seconds[pairs]
+    inner[:, own, own] = 0.0
+    latency[:, own, own] = 0.0
+    stay, waits = costs.seconds_per_byte[others], costs.latency_seconds[others]
+    come = weight * np.einsum("br,brm->bm", theirs, stay) * scale + volume.rounds * waits.max(axis=1)
+    stay *= weight
+    stay += (inner * theirs[:, None, :]).sum(axis=2)[:, :, None]
+    stay *= theirs[:, :, None]
+    stay *= scale[:, None, :]
+    np.maximum(waits, latency.max(axis=2)[:, :, None], out=waits)
+    waits *= volume.rounds
+    stay += waits
+    return stay, come
+
+
+def _ring_with_each(costs: Costs, orders: IntArray, position: int, volume: Volumes) -> FloatArray:
+    """(B, m) allreduce seconds with each candidate at `position` of the ring."""
+    workers = orders.shape[1]
+    before, after = orders[:, position - 1], orders[:, (position + 1) % workers]
+    # Neighbours along the ring that do not touch the position.
+    turn = (position + np.arange(1, workers)) % workers
+    source, target = orders[:, turn[:-1]], orders[:, turn[1:]]
     latency, per_byte = costs.latency_seconds, costs.seconds_per_byte
-    worst_latency = latency[order, following][kept].max(initial=0.0)
-    worst_per_byte = per_byte[order, following][kept].max(initial=0.0)
+    worst_latency = latency[source, target].max(axis=1, initial=0.0)[:, None]
+    worst_per_byte = per_byte[source, target].max(axis=1, initial=0.0)[:, None]
     latency_each = np.maximum(worst_latency, np.maximum(latency[before], latency[after]))
     per_byte_each = np.maximum(worst_per_byte, np.maximum(per_byte[before], per_byte[after]))
     seconds: FloatArray = volume.ring_latency_factor * latency_each + volume.ring_byte_factor * per_byte_each

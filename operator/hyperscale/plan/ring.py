@@ -1,7 +1,9 @@
-"""Order of the ranks: the ring whose slowest hop is fastest. Pure and deterministic."""
+"""Order of the ranks: the ring whose slowest hop is fastest, for many sets of members at once. Pure and deterministic."""
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import permutations
 from typing import Final
 
 import numpy as np
@@ -9,8 +11,12 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan.objective import Costs, Volumes, ring_costs, volumes
 
+EXACT_WORKERS: Final = 7
+"""Workers whose rings are all tried: 360 of them."""
 MAX_STARTS: Final = 16
-"""Nearest-neighbour tours tried."""
+"""Nearest-neighbour tours tried for a set."""
+BATCH_TOURS: Final = 64
+"""Tours of all sets together, where that leaves each at least two."""
 MAX_REPAIRS: Final = 64
 """Improving 2-opt moves in one repair."""
 REPAIR_ELEMENTS: Final = 4_000_000
@@ -22,73 +28,111 @@ def ring_order(costs: Costs, members: IntArray, fixed: BoolArray) -> IntArray:
 
     Without fixed positions the ring starts at the lowest candidate and runs towards its lower neighbour, so that equal rings look equal.
     """
-    if len(members) <= 2:
-        return members if fixed.any() else np.sort(members)
-    volume = volumes(costs, len(members))
-    if fixed.any():
-        return _swap_free(costs, members, fixed, volume)
-    hops = _hop_seconds(costs, volume)
-    order = _repair(costs, _nearest_neighbour(costs, np.sort(members), hops, volume), volume)
-    start = int(np.argmin(order))
-    order = np.roll(order, -start)
-    return order if order[1] <= order[-1] else np.concatenate((order[:1], order[:0:-1]))
-
-
-def _hop_seconds(costs: Costs, volume: Volumes) -> FloatArray:
-    """(m, m) allreduce seconds if this hop were the slowest."""
-    seconds = volume.ring_latency_factor * costs.latency_seconds + volume.ring_byte_factor * costs.seconds_per_byte
-    return np.where(costs.blocked, np.inf, seconds)
-
-
-def _nearest_neighbour(costs: Costs, members: IntArray, hops: FloatArray, volume: Volumes) -> IntArray:
-    """The best of some nearest-neighbour tours, all built at once."""
-    count = len(members)
-    starts = np.unique(np.linspace(0, count - 1, min(count, MAX_STARTS)).astype(np.int64))
-    between = hops[np.ix_(members, members)]
-    tours = np.zeros((len(starts), count), dtype=np.int64)
-    tours[:, 0] = starts
-    visited = np.zeros((len(starts), count), dtype=np.bool_)
-    rows = np.arange(len(starts))
-    visited[rows, starts] = True
-    for position in range(1, count):
-        distance = np.where(visited, np.inf, between[tours[:, position - 1]])
-        # Unreachable but unvisited members must still come before visited ones.
-        distance = np.where(~visited & ~np.isfinite(distance), np.finfo(np.float64).max, distance)
-        tours[:, position] = np.argmin(distance, axis=1)
-        visited[rows, tours[:, position]] = True
-    orders = members[tours]
-    best: IntArray = orders[int(np.argmin(ring_costs(costs, orders, volume)))]
-    return best
-
-
-def _repair(costs: Costs, order: IntArray, volume: Volumes) -> IntArray:
-    """2-opt on the slowest hops until none improves: only a move that takes out the slowest hop can help."""
-    best = float(ring_costs(costs, order[None, :], volume)[0])
-    for _ in range(min(MAX_REPAIRS, REPAIR_ELEMENTS // len(order) ** 2)):
-        moves = np.concatenate([_reversals(order, hop) for hop in _slowest_hops(costs, order)])
-        seconds = ring_costs(costs, moves, volume)
-        choice = int(np.argmin(seconds))
-        if not seconds[choice] < best * (1.0 - 1e-12):
-            break
-        best, order = float(seconds[choice]), moves[choice]
+    order: IntArray = ring_orders(costs, members[None, :], fixed)[0]
     return order
 
 
-def _slowest_hops(costs: Costs, order: IntArray) -> list[int]:
-    """Positions of the hops that bound latency and bandwidth."""
-    following = np.roll(order, -1)
-    bounds = (costs.blocked, costs.latency_seconds, costs.seconds_per_byte)
-    return sorted({int(np.argmax(bound[order, following])) for bound in bounds})
+def ring_orders(costs: Costs, orders: IntArray, fixed: BoolArray) -> IntArray:
+    """The same for every row of `orders` (B, k)."""
+    workers = orders.shape[1]
+    if not len(orders):
+        return orders
+    if workers <= 2:
+        return orders.copy() if fixed.any() else np.sort(orders, axis=1)
+    volume = volumes(costs, workers)
+    if fixed.any():
+        return np.array([_swap_free(costs, order, fixed, volume) for order in orders])
+    members = np.sort(orders, axis=1)
+    if workers <= EXACT_WORKERS:
+        return _best_of(costs, members[:, all_rings(workers)], volume)
+    step = max(1, REPAIR_ELEMENTS // (3 * workers * workers))
+    parts = [_repair(costs, _nearest_neighbour(costs, members[at : at + step], volume), volume) for at in range(0, len(members), step)]
+    return _canonical(np.concatenate(parts))
 
 
-def _reversals(order: IntArray, hop: int) -> IntArray:
-    """(k - 1, k) every 2-opt move that removes the hop after position `hop`."""
-    count = len(order)
-    turned = np.roll(order, -(hop + 1))
-    positions = np.arange(count)[None, :]
+@cache
+def all_rings(workers: int) -> IntArray:
+    """(r, k) positions in every ring that is different when neither start nor direction counts."""
+    turns = [turn for turn in permutations(range(1, workers)) if len(turn) < 2 or turn[0] < turn[-1]]
+    rings: IntArray = np.array([(0, *turn) for turn in turns], dtype=np.int64)
+    return rings
+
+
+def _best_of(costs: Costs, rings: IntArray, volume: Volumes) -> IntArray:
+    """(B, k) the fastest ring of every row of `rings` (B, r, k), the first of equals."""
+    count, tried, workers = rings.shape
+    if tried == 1:
+        return rings[:, 0].copy()
+    seconds = ring_costs(costs, rings.reshape(-1, workers), volume).reshape(count, tried)
+    best: IntArray = rings[np.arange(count), np.argmin(seconds, axis=1)]
+    return best
+
+
+def _canonical(orders: IntArray) -> IntArray:
+    """(B, k) the same rings from their lowest member towards its lower neighbour."""
+    workers = orders.shape[1]
+    turned = np.take_along_axis(orders, (np.argmin(orders, axis=1)[:, None] + np.arange(workers)) % workers, axis=1)
+    backwards = np.concatenate((turned[:, :1], turned[:, :0:-1]), axis=1)
+    return np.where((turned[:, 1] <= turned[:, -1])[:, None], turned, backwards)
+
+
+def _nearest_neighbour(costs: Costs, members: IntArray, volume: Volumes) -> IntArray:
+    """(B, k) the best of some nearest-neighbour tours of every row, all built at once."""
+    rows, count = members.shape
+    tries = min(count, MAX_STARTS, max(2, BATCH_TOURS // rows))
+    starts = np.unique(np.linspace(0, count - 1, tries).astype(np.int64))
+    pairs = (members[:, :, None], members[:, None, :])
+    between = volume.ring_latency_factor * costs.latency_seconds[pairs] + volume.ring_byte_factor * costs.seconds_per_byte[pairs]
+    # Unreachable but unvisited members must still come before visited ones.
+    between = np.where(costs.blocked[pairs], np.finfo(np.float64).max, between)
+    owner = np.repeat(np.arange(rows), len(starts))
+    tours = np.zeros((len(owner), count), dtype=np.int64)
+    tours[:, 0] = np.tile(starts, rows)
+    visited = np.zeros((len(owner), count), dtype=np.bool_)
+    every = np.arange(len(owner))
+    visited[every, tours[:, 0]] = True
+    for position in range(1, count):
+        distance: FloatArray = between[owner, tours[:, position - 1]]
+        distance[visited] = np.inf
+        tours[:, position] = np.argmin(distance, axis=1)
+        visited[every, tours[:, position]] = True
+    return _best_of(costs, np.take_along_axis(members[owner], tours, axis=1).reshape(rows, len(starts), count), volume)
+
+
+def _repair(costs: Costs, orders: IntArray, volume: Volumes) -> IntArray:
+    """2-opt on the slowest hops of every row until none improves: only a move that takes out a slowest hop can help."""
+    orders = orders.copy()
+    workers = orders.shape[1]
+    best = ring_costs(costs, orders, volume)
+    active = np.arange(len(orders))
+    for _ in range(min(MAX_REPAIRS, REPAIR_ELEMENTS // workers**2)):
+        moves = _reversals(orders[active], _slowest_hops(costs, orders[active]))
+        seconds = ring_costs(costs, moves.reshape(-1, workers), volume).reshape(len(active), -1)
+        choice = np.argmin(seconds, axis=1)
+        rows = np.arange(len(active))
+        better = seconds[rows, choice] < best[active] * (1.0 - 1e-12)
+        active, choice, rows = active[better], choice[better], rows[better]
+        if not len(active):
+            break
+        best[active], orders[active] = seconds[rows, choice], moves[rows, choice]
+    return orders
+
+
+def _slowest_hops(costs: Costs, orders: IntArray) -> IntArray:
+    """(B, h) positions of the hops that bound latency, bandwidth and, where any pair is blocked, reachability."""
+    following = np.roll(orders, -1, axis=1)
+    bounds = (costs.latency_seconds, costs.seconds_per_byte, *((costs.blocked,) if costs.any_blocked else ()))
+    return np.stack([np.argmax(bound[orders, following], axis=1) for bound in bounds], axis=1)
+
+
+def _reversals(orders: IntArray, hops: IntArray) -> IntArray:
+    """(B, h (k - 1), k) every 2-opt move that removes one of the hops after positions `hops` (B, h)."""
+    rows, count = orders.shape
+    positions = np.arange(count)
+    turned = orders[np.arange(rows)[:, None, None], (hops[:, :, None] + 1 + positions) % count]
     last = np.arange(1, count)[:, None]
-    reversed_positions = np.where(positions <= last, last - positions, positions)
-    moves: IntArray = turned[reversed_positions]
+    reversed_positions = np.where(positions[None, :] <= last, last - positions[None, :], positions[None, :])
+    moves: IntArray = turned[:, :, reversed_positions].reshape(rows, -1, count)
     return moves
 
 

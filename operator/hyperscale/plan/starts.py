@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, combinations_with_replacement, permutations
+from itertools import combinations, combinations_with_replacement
 from typing import Final
 
 import numpy as np
@@ -11,25 +11,22 @@ import numpy as np
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.plan.greedy import pair_seconds
 from hyperscale.plan.objective import Costs, ring_costs, set_objectives, volumes
+from hyperscale.plan.ring import EXACT_WORKERS, all_rings
 
-EXACT_SETS: Final = 12_000
-"""Sets of nodes that are simply all evaluated; some tens of milliseconds."""
-EXACT_WORKERS: Final = 7
-"""Workers whose rings are all tried: 360 of them."""
 CHUNK_SETS: Final = 64
 
 
-def exact(costs: Costs, slots: IntArray, workers: int) -> IntArray | None:
-    """The best placement (k,) of all, the first of equals; None where there are too many (EXACT_SETS) or too few slots.
+def exact(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray | None:
+    """The best placement (k,) of all, the first of equals; None where there are more than `limit` sets, or too few slots.
 
     Sets come in the order of their cost without the ring; once that alone is above the best whole cost, the rest cannot win.
     """
-    sets = _all_sets(slots, workers) if workers <= EXACT_WORKERS else None
+    sets = _all_sets(slots, workers, limit) if workers <= EXACT_WORKERS else None
     if sets is None:
         return None
     floor = set_objectives(costs, sets)
     ranking = np.argsort(floor, kind="stable")
-    rings, volume, weight = _rings(workers), volumes(costs, workers), 1.0 + costs.communication_weight
+    rings, volume, weight = all_rings(workers), volumes(costs, workers), 1.0 + costs.communication_weight
     best: IntArray = sets[ranking[0]]
     best_seconds = np.inf
     for start in range(0, len(ranking), CHUNK_SETS):
@@ -44,12 +41,12 @@ def exact(costs: Costs, slots: IntArray, workers: int) -> IntArray | None:
     return best
 
 
-def _all_sets(slots: IntArray, workers: int) -> IntArray | None:
+def _all_sets(slots: IntArray, workers: int, limit: int) -> IntArray | None:
     """(B, k) every set of slots, members rising, sets in rising order; None where there are too many to list, or none."""
     usable = np.flatnonzero(slots > 0)
     single = bool((slots <= 1).all())
     size = len(usable)
-    if (math.comb(size, workers) if single else math.comb(size + workers - 1, workers)) > EXACT_SETS:
+    if (math.comb(size, workers) if single else math.comb(size + workers - 1, workers)) > limit:
         return None
     chosen = (combinations if single else combinations_with_replacement)(usable.tolist(), workers)
     sets = np.array(list(chosen), dtype=np.int64).reshape(-1, workers)
@@ -58,13 +55,6 @@ def _all_sets(slots: IntArray, workers: int) -> IntArray | None:
         again = (sets[:, times:] == sets[:, :-times]) & (slots[sets[:, times:]] <= times)
         sets = sets[~again.any(axis=1)]
     return sets if len(sets) else None
-
-
-def _rings(workers: int) -> IntArray:
-    """(r, k) positions in every ring that is different when neither start nor direction counts."""
-    turns = [turn for turn in permutations(range(1, workers)) if len(turn) < 2 or turn[0] < turn[-1]]
-    rings: IntArray = np.array([(0, *turn) for turn in turns], dtype=np.int64)
-    return rings
 
 
 def nearest_sets(costs: Costs, slots: IntArray, workers: int, seeds: IntArray) -> IntArray:

@@ -1,0 +1,52 @@
+"""What no placement of so many workers can beat; a search that reaches it is over. Pure and deterministic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hyperscale.model.graph import IntArray
+from hyperscale.model.job import Balance
+from hyperscale.plan.objective import Costs, largest_shares, volumes
+
+
+def lower_bound(costs: Costs, slots: IntArray, workers: int) -> float:
+    """Seconds of the objective that every placement has at least: the fastest slots, all pairs over the best link.
+
+    slots: (m,) of each candidate, pinned ranks counted. +inf where there are too few.
+    """
+    usable = np.flatnonzero(slots > 0)
+    fast = usable[np.argsort(-costs.flops_per_second[usable], kind="stable")][:workers]
+    chosen = np.repeat(fast, np.minimum(slots[fast], workers))[:workers]
+    if len(chosen) < workers:
+        return float("inf")
+    volume, flops = volumes(costs, workers), costs.workload.epoch_flops
+    speeds = costs.flops_per_second[chosen]
+    compute = flops / (workers * speeds[-1]) if costs.balance is Balance.EQUAL else flops / speeds.sum()
+    overhead = volume.steps * costs.workload.step_overhead_seconds
+    if workers == 1:
+        return float(compute + overhead)
+    latency, per_byte = _best_link(costs, slots, usable)
+    wait = volume.rounds * latency
+    # The mean rank sends its part of the boundary data; where memory shifts shares, the slowest rank may send less.
+    traffic = volume.halo_bytes * per_byte / workers
+    ring = volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte
+    slowest = compute + wait + (0.0 if memory_may_limit(costs, usable, workers) else traffic)
+    return float(slowest + ring + overhead + costs.communication_weight * (wait + traffic + ring))
+
+
+def memory_may_limit(costs: Costs, usable: IntArray, workers: int) -> bool:
+    """False where no worker's share can exceed what its GPUs hold, whatever the placement; `usable` (u,) candidates."""
+    limits = largest_shares(costs, workers)[usable]
+    speeds = costs.flops_per_second[usable]
+    if costs.balance is Balance.EQUAL:
+        return bool((limits < 1.0 / workers).any())
+    return bool((limits < speeds / (speeds + (workers - 1) * speeds.min())).any())
+
+
+def _best_link(costs: Costs, slots: IntArray, usable: IntArray) -> tuple[float, float]:
+    """Lowest latency and seconds per byte of any pair that two workers may form."""
+    pairs = np.ix_(usable, usable)
+    closed = costs.blocked[pairs] | np.diag(slots[usable] < 2)
+    if closed.all():
+        return float("inf"), float("inf")
+    return float(costs.latency_seconds[pairs][~closed].min()), float(costs.seconds_per_byte[pairs][~closed].min())
