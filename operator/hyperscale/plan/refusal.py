@@ -52,7 +52,7 @@ def _try_fewer(problem: Problem, found: int) -> str:
         return "Wait until GPUs are free, or delete the MPIJob to plan with fewer workers."
     if found > 0:
         maximum = "" if problem.job.workers.max >= found else f" and spec.workers.max: {found}"
-        return f"Try spec.workers.min: {found}{maximum}."
+        return f"Wait until GPUs are free, or try spec.workers.min: {found}{maximum}."
     return "Wait until GPUs are free."
 
 
@@ -66,6 +66,10 @@ def _too_few(problem: Problem, lowest: int) -> tuple[str, str]:
         example.setdefault(rejection.reason, rejection)
     found = problem.capacity
     head = f"{_needs(problem, lowest)}; {found * problem.demand.gpus} found"
+    if (busy := _busy(problem, lowest)) is not None:
+        gpus, nodes = busy
+        where = f"free among the {gpus} of the {nodes} matching nodes, the others are in use"
+        return "InsufficientGpus", f"{head}, {where}. {_try_fewer(problem, found)}"
     if not weight:
         return "InsufficientGpus", f"{head} on {len(problem.graph.nodes)} GPU nodes. {_try_fewer(problem, found)}"
     dominant = max(sorted(weight), key=lambda reason: weight[reason])
@@ -73,6 +77,14 @@ def _too_few(problem: Problem, lowest: int) -> tuple[str, str]:
     shown = example[dominant]
     clause = f"{count} of {len(problem.graph.nodes)} nodes are ruled out by {dominant}, e.g. {shown.node}: {shown.message}"
     return KIND.get(dominant, "NoMatchingNodes"), f"{head}; {clause}. {_advice(problem, dominant, found)}"
+
+
+def _busy(problem: Problem, lowest: int) -> tuple[int, int] | None:
+    """GPUs and number of the nodes that match, where these would do if nothing else held them; else None."""
+    full = {rejection.node for rejection in problem.vetting.rejected if rejection.reason == "NoFreeGpus"}
+    matching = [problem.graph.nodes[problem.graph.index[name]] for name in sorted({*full, *problem.names})]
+    room = sum(node.allocatable_gpus // problem.demand.gpus for node in matching)
+    return (sum(node.allocatable_gpus for node in matching), len(matching)) if room >= lowest else None
 
 
 def _advice(problem: Problem, dominant: str, found: int) -> str:

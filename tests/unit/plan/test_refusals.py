@@ -28,7 +28,18 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         flat(4, requested_gpus=1),
         need(2),
         "InsufficientGpus",
-        ("NoFreeGpus", "0 of 1 GPUs free", "Wait until GPUs are free"),
+        ("0 found, free among the 4 of the 4 matching nodes, the others are in use", "Wait until GPUs are free"),
+    ),
+    (
+        "the few nodes that match busy, the many others out of the question",
+        snapshot(
+            *(gpu_node(f"n{index}") for index in range(6)),
+            gpu_node("h0", gpu_product="H", requested_gpus=1),
+            gpu_node("h1", gpu_product="H"),
+        ),
+        need(2, gpuProducts=["H"]),
+        "InsufficientGpus",
+        ("needs 2 GPUs", "1 found", "2 matching nodes", "Wait until GPUs are free, or try spec.workers.min: 1"),
     ),
     (
         "GPU memory too small",
