@@ -34,8 +34,8 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         "the few nodes that match busy, the many others out of the question",
         snapshot(
             *(gpu_node(f"n{index}") for index in range(6)),
-            gpu_node("h0", gpu_product="H", requested_gpus=1),
-            gpu_node("h1", gpu_product="H"),
+            gpu_node("h0", product="H", requested_gpus=1),
+            gpu_node("h1", product="H"),
         ),
         need(2, gpuProducts=["H"]),
         "InsufficientGpus",
