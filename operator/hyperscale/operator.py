@@ -55,10 +55,10 @@ class Operator:
 
     async def run(self) -> None:
         """Everything beside kopf's watches; until cancelled."""
-        await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
-        self._beat_at = time.monotonic()
-        self.synced = True
         try:
+            await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
+            self._beat_at = time.monotonic()
+            self.synced = True
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.reconciler.queue.run())
                 group.create_task(self._poll_metrics())
