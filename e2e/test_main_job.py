@@ -87,6 +87,19 @@ def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) 
     assert {entry.resource for entry in idle} <= {"leases"}
 
 
+def test_the_cluster_as_the_last_plan_saw_it_can_be_looked_up(calm: Cluster, space: str) -> None:
+    job = job_in(calm, space)
+    job.create(planOnly=True)
+    job.wait_reason("PlanOnly")
+    path = "/apis/hyperscale.dev/v1alpha1/clustertopologies/cluster"
+    job.wait(lambda: bool((calm.api().find(path) or {}).get("status")), "no ClusterTopology was written")
+    seen = calm.api().get(path)["status"]
+    assert seen["nodeCount"] == 12
+    assert seen["linkCount"] == 132
+    assert seen["metrics"]["reason"] == "MetricsAvailable"
+    assert {link["quality"] for link in seen["links"]} == {"measured"}
+
+
 @pytest.mark.parametrize("mode", ["Preferred", "Advisory"])
 def test_softer_modes_run_without_pinning(calm: Cluster, space: str, mode: str) -> None:
     job = job_in(calm, space)

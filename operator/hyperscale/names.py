@@ -12,6 +12,8 @@ JOB_PLURAL: Final = "gnntrainingjobs"
 POLICY_KIND: Final = "PlannerPolicy"
 POLICY_PLURAL: Final = "plannerpolicies"
 TOPOLOGY_KIND: Final = "ClusterTopology"
+TOPOLOGY_NAME: Final = "cluster"
+"""The one ClusterTopology that the operator writes."""
 TOPOLOGY_PLURAL: Final = "clustertopologies"
 
 MPI_GROUP: Final = "kubeflow.org"

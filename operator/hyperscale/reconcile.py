@@ -6,6 +6,7 @@ the plan by the MPIJob's annotation or the status, so the next pass goes on wher
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -17,7 +18,7 @@ from hyperscale.actions import Actions, RefusedError
 from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, TransientError
 from hyperscale.decide import decide, describe
 from hyperscale.jobreader import JobReader
-from hyperscale.model.cluster import MetricsState
+from hyperscale.model.cluster import ClusterSnapshot, MetricsState
 from hyperscale.model.decision import (
     CreateMpiJob,
     Decision,
@@ -48,6 +49,9 @@ MAX_STEPS: Final = 8
 
 PROGRESS_INTERVAL_SECONDS: Final = 1.0
 """Counts of ready pods are written at most this often: a thousand workers must not mean a thousand writes."""
+
+PUBLISH_INTERVAL_SECONDS: Final = 60.0
+"""A ClusterTopology of 5,000 nodes costs the API server a second or two."""
 
 _LOST_TAINTS: Final = frozenset({names.UNREACHABLE_TAINT, names.OUT_OF_SERVICE_TAINT})
 
@@ -85,6 +89,9 @@ class Reconciler:
         self._telemetry = telemetry
         self._clock = clock
         self._written_at: dict[Key, float] = {}
+        self._published_at = 0.0
+        self._publishing: set[asyncio.Task[None]] = set()
+        """Keeps the tasks from the garbage collector."""
         self._unreported: dict[Key, Pass] = {}
         """Passes that created an MPIJob while other jobs waited: their report comes after those."""
 
@@ -193,6 +200,16 @@ class Reconciler:
         run.plan, run.refusal, run.metrics = answer, None, snapshot.metrics
         run.replans += 1 if step.counts_as_replan else 0
         self._actions.probe("planned")
+        self._publish(snapshot)
+
+    def _publish(self, snapshot: ClusterSnapshot) -> None:
+        """Write what the plan saw, beside the pass and rarely: at most once a minute, and never without a plan."""
+        if self._clock() - self._published_at < PUBLISH_INTERVAL_SECONDS:
+            return
+        self._published_at = self._clock()
+        task = asyncio.create_task(self._actions.write_topology(snapshot))
+        self._publishing.add(task)
+        task.add_done_callback(self._publishing.discard)
 
     async def _report(self, run: Pass, seen: Seen, decision: Decision) -> None:
         """The pass's one status write, if anything differs, and its one event, after the write."""
