@@ -8,11 +8,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from hyperscale.actions import Actions
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, NotFoundError, TransientError
+from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.observe.prometheus import PrometheusReader
@@ -170,7 +172,7 @@ class Operator:
     async def _read_metrics(self) -> None:
         """Read all figures in a thread: a stalled Prometheus must not hold up the event loop."""
         policy = self.reconciler.reader.policy_named(DEFAULT_POLICY_NAME, self.world.policies)
-        reading = await asyncio.to_thread(self._reader.read, policy, time.time())
+        reading = await in_daemon_thread(partial(self._reader.read, policy, time.time()))
         if reading.state.reason != self.world.reading.state.reason:
             _LOG.info("metrics: %s", reading.state.reason, extra={"detail": reading.state.message})
         self.world.reading = reading
