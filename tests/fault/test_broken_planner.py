@@ -16,6 +16,7 @@ from e2e.cluster.processes import identity_of
 from e2e.jobs import PATIENCE_SECONDS, Job
 from tests.fault.conftest import Stage
 from tests.fault.process import OperatorProcess, running
+from tests.fault.stopping import planning
 from tests.fault.watching import wait_created
 
 
@@ -45,14 +46,9 @@ def test_a_planner_that_was_killed_idle_is_replaced_before_the_next_plan(operato
 
 def test_a_planner_killed_while_it_plans_costs_one_step_down(operator: OperatorProcess, job: Job, policy: Callable[..., None]) -> None:
     policy(deadlines={"planSeconds": 60})
-    planner = operator.planner_pid()
-    os.kill(planner, signal.SIGSTOP)
-    job.create()
-    waiting = Job(job.api, job.namespace, "waiting")
-    waiting.create(planOnly=True)
-    wait_until(lambda: operator.metric("hyperscale_queue_length") >= 1, PATIENCE_SECONDS, "nothing is being planned")
-    assert operator.probe("/healthz") == 200
-    os.kill(planner, signal.SIGKILL)
+    with planning(operator, job) as waiting:
+        assert operator.probe("/healthz") == 200
+        os.kill(operator.planner_pid(), signal.SIGKILL)
     wait_created(job)
     assert steps_down(job)[0] == "PlannerCrashed"
     assert job.condition("Degraded")["status"] == "True"

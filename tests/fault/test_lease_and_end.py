@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +11,9 @@ from e2e.cluster.processes import identity_of
 from e2e.jobs import PATIENCE_SECONDS, Job
 from tests.fault.conftest import Stage
 from tests.fault.process import LEASE, OperatorProcess, running
+from tests.fault.prometheus_stub import PrometheusStub
 from tests.fault.proxy import Answer, FaultProxy
+from tests.fault.stopping import planning
 from tests.fault.watching import WATCHED, creates, wait_created, wait_watching
 
 EXIT_LEASE_LOST = 3
@@ -96,11 +96,8 @@ def test_sigterm_ends_an_operator_that_waits_for_a_planner(stage: Stage, proxy: 
     with running(stage.operator(concurrent_passes=1), stage.api) as first:
         first.wait_ready()
         planner = first.planner_pid()
-        os.kill(planner, signal.SIGSTOP)
-        job.create()
-        Job(job.api, job.namespace, "waiting").create()
-        wait_until(lambda: first.metric("hyperscale_queue_length") == 1, PATIENCE_SECONDS, "nothing is being planned")
-        assert first.terminate() == 0
+        with planning(first, job):
+            assert first.terminate() == 0
         assert identity_of(planner) is None
         assert job.mpijob() is None
         assert stage.lease_holder() == ""
@@ -116,5 +113,19 @@ def test_sigterm_ends_an_operator_that_waits_for_its_first_listing(stage: Stage,
         wait_watching(proxy, since, set(WATCHED) - {"gnntrainingjobs"})  # kopf leaves slowly while it lists
         assert first.probe("/readyz") == 503
         assert first.probe("/healthz") == 200
+        planner = first.planner_pid()
+        assert first.terminate() == 0
+        assert stage.lease_holder() == ""
+        assert identity_of(planner) is None
+
+
+def test_sigterm_ends_an_operator_that_waits_for_prometheus(
+    stage: Stage, proxy: FaultProxy, prometheus: PrometheusStub, policy: Callable[..., None]
+) -> None:
+    policy(deadlines={"metricsSeconds": 60})
+    with running(stage.operator(prometheus_url=prometheus.url, metrics_poll_seconds=0.2), stage.api) as first:
+        first.wait_ready()
+        prometheus.stall()
+        wait_until(lambda: prometheus.asked > 0, PATIENCE_SECONDS, "Prometheus is not asked")
         assert first.terminate() == 0
         assert stage.lease_holder() == ""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -14,6 +11,7 @@ from e2e.jobs import PATIENCE_SECONDS, Job
 from tests.fault.conftest import Stage
 from tests.fault.process import OperatorProcess, running
 from tests.fault.proxy import FaultProxy
+from tests.fault.stopping import planning
 from tests.fault.watching import creates, wait_created, wait_watching
 
 
@@ -26,22 +24,6 @@ def operator(stage: Stage) -> Iterator[OperatorProcess]:
         process.wait_ready()
         wait_watching(stage.proxy, since)
         yield process
-
-
-@contextmanager
-def planning(operator: OperatorProcess, job: Job) -> Iterator[None]:
-    """Create the job; in the block its plan is asked for and not answered."""
-    planner = operator.planner_pid()
-    os.kill(planner, signal.SIGSTOP)
-    try:
-        job.create()
-        other = Job(job.api, job.namespace, "other")
-        other.create(planOnly=True)
-        wait_until(lambda: operator.metric("hyperscale_queue_length") == 1, PATIENCE_SECONDS, "nothing is being planned")
-        yield
-    finally:
-        os.kill(planner, signal.SIGCONT)
-    other.wait_reason("PlanOnly")
 
 
 @pytest.fixture
@@ -60,10 +42,11 @@ def test_a_job_edited_while_its_plan_is_made_gets_a_plan_for_the_edit(
 ) -> None:
     job = Job(job.api, job.namespace, "edited")
     since, planned = len(proxy.asked), operator.metric("hyperscale_plans_total")
-    with planning(operator, job):
+    with planning(operator, job) as other:
         job.patch(spec={"workers": {"min": 3, "max": 3}})
         wait_until(lambda: told(proxy, "MODIFIED", job.name), PATIENCE_SECONDS, "the operator was not told")
     wait_created(job)
+    other.wait_reason("PlanOnly")
     assert operator.metric("hyperscale_plans_total") - planned == 3, "one void plan, its successor, and the other job's"
     assert len(creates(proxy, job, since)) == 1
     assert (job.mpijob() or {})["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 3
@@ -75,11 +58,12 @@ def test_a_job_edited_while_its_plan_is_made_gets_a_plan_for_the_edit(
 def test_a_job_deleted_while_its_plan_is_made_leaves_nothing(operator: OperatorProcess, proxy: FaultProxy, patient: None, job: Job) -> None:
     job = Job(job.api, job.namespace, "deleted")
     since = len(proxy.asked)
-    with planning(operator, job):
+    with planning(operator, job) as other:
         assert "finalizers" not in job.resource()["metadata"]
         job.delete()
         wait_until(lambda: told(proxy, "DELETED", job.name), PATIENCE_SECONDS, "the operator was not told")
         assert job.api.find(job.path) is None
+    other.wait_reason("PlanOnly")
     assert not creates(proxy, job, since)
     assert job.mpijob() is None
 
@@ -97,10 +81,13 @@ def test_a_job_replaced_while_its_plan_is_made_gets_a_child_of_its_own(
     assert mpijob["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 1
 
 
-def test_a_job_edited_just_before_the_create_is_planned_again(operator: OperatorProcess, proxy: FaultProxy, job: Job) -> None:
+def test_a_job_edited_just_before_the_create_is_planned_again(
+    operator: OperatorProcess, proxy: FaultProxy, patient: None, job: Job
+) -> None:
     since = len(proxy.asked)
     with proxy.holding(lambda asked: asked.method == "GET" and asked.path == job.path) as held:
-        job.create()
+        with planning(operator, job):
+            pass  # long enough for the operator not to trust its first look any more
         job.wait(lambda: bool(held.caught), "the job is not read again before the create")
         job.patch(spec={"workers": {"min": 1, "max": 1}})
     wait_created(job)

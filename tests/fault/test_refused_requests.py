@@ -16,7 +16,7 @@ from tests.fault.proxy import Answer, Asked, FaultProxy
 from tests.fault.watching import creates, wait_created, wait_watching
 
 RETRY_AFTER_SECONDS = 2
-OBSERVED_SECONDS = 5.0
+OBSERVED_SECONDS = 4.0
 
 
 @pytest.fixture(scope="module")
