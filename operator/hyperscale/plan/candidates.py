@@ -6,10 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from hyperscale import names
 from hyperscale.model.cluster import Node, Quality, Taint
+from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
 from hyperscale.model.plan import Rejection
 from hyperscale.model.planning import PlanRequest, Toleration
+from hyperscale.plan.figures import figures_of, gpu_memory_bytes
+from hyperscale.plan.memo import Memo
 from hyperscale.quantity import parse_bytes, parse_number
 
 HARDWARE_XIDS: Final = frozenset({48, 63, 64, 74, 79, 92, 94, 95})
@@ -20,6 +25,7 @@ GPU_TOLERATION: Final = Toleration(key=names.GPU_RESOURCE, operator="Exists")
 """The renderer gives every worker this one."""
 
 GIB: Final = 1024**3
+UNLIMITED: Final = 2**31
 
 
 class Demand(NamedTuple):
@@ -39,6 +45,7 @@ class Demand(NamedTuple):
     tolerations: tuple[Toleration, ...]
     excluded: frozenset[str]
     free_gpus: dict[str, int]
+    """The last two change from request to request; see `Lasting`."""
 
 
 class Vetting(NamedTuple):
@@ -70,34 +77,75 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> Demand:
     )
 
 
-def vet(nodes: Sequence[Node], demand: Demand) -> Vetting:
+class Lasting(NamedTuple):
+    """What vetting finds of a snapshot's nodes whoever is excluded and whatever is free."""
+
+    early: tuple[Rejection | None, ...]
+    """First failed check before GPUs are counted."""
+    late: tuple[Rejection | None, ...]
+    """First failed check after that."""
+    refused: BoolArray
+    """(n,) either."""
+    room: IntArray
+    """(n,) workers by cores and memory."""
+
+
+KEPT_DEMANDS: Final = 16
+_LASTING: Final[Memo[Lasting]] = Memo(KEPT_DEMANDS)
+
+
+def vet(graph: ClusterGraph, demand: Demand) -> Vetting:
     """Slots of every suitable node, and the first failed check of every other one."""
-    slots: dict[str, int] = {}
+    figures = figures_of(graph)
+    lasting = _LASTING.get((graph.digest, demand[: len(demand) - 2]), lambda: _lasting(graph.nodes, demand))
+    free = free_gpus(graph, demand)
+    excluded = np.zeros(len(free), dtype=np.bool_)
+    excluded[[graph.index[name] for name in demand.excluded if name in graph.index]] = True
+    suitable = ~(excluded | lasting.refused) & (free >= demand.gpus)
+    slots = np.minimum(free // demand.gpus, lasting.room)
     rejected: list[Rejection] = []
-    for node in nodes:
-        failure = first_failure(node, demand)
-        if failure is None:
-            slots[node.name] = _slots(node, demand)
+    for position in np.flatnonzero(~suitable).tolist():
+        if excluded[position]:
+            found = Rejection(figures.names[position], "Constraint", "excluded: it lost a rank of this job")
+        elif free[position] < demand.gpus and lasting.early[position] is None:
+            message = f"{free[position]} of {figures.allocatable_gpus[position]} GPUs free, a worker needs {demand.gpus}"
+            found = Rejection(figures.names[position], "NoFreeGpus", message)
         else:
-            rejected.append(Rejection(node=node.name, reason=failure[0], message=failure[1]))
-    return Vetting(slots, tuple(rejected))
+            found = lasting.early[position] or lasting.late[position] or Rejection(figures.names[position], "Constraint")
+        rejected.append(found)
+    positions = np.flatnonzero(suitable)
+    fitting = dict(zip((figures.names[position] for position in positions), slots[positions].tolist(), strict=True))
+    return Vetting(fitting, tuple(rejected))
+
+
+def free_gpus(graph: ClusterGraph, demand: Demand) -> IntArray:
+    """(n,) GPUs that a new pod could get on each node, with what is planned but not yet bound taken away."""
+    figures = figures_of(graph)
+    free = figures.free_gpus.copy()
+    for name, left in demand.free_gpus.items():
+        if name in graph.index:
+            free[graph.index[name]] = left
+    return np.clip(free, 0, np.maximum(figures.allocatable_gpus, 0))
+
+
+def _lasting(nodes: Sequence[Node], demand: Demand) -> Lasting:
+    early = tuple(_first_failure(node, demand, EARLY_CHECKS) for node in nodes)
+    late = tuple(_first_failure(node, demand, LATE_CHECKS) for node in nodes)
+    refused = np.array([first is not None or then is not None for first, then in zip(early, late, strict=True)], dtype=np.bool_)
+    return Lasting(early, late, refused, np.array([_room(node, demand) for node in nodes], dtype=np.int64))
 
 
 Failure = tuple[str, str]
 """Reason and message."""
+Check = Callable[[Node, "Demand"], Failure | None]
 
 
-def first_failure(node: Node, demand: Demand) -> Failure | None:
-    """The first check that `node` fails; None where it can host a worker."""
-    for check in CHECKS:
+def _first_failure(node: Node, demand: Demand, checks: Sequence[Check]) -> Rejection | None:
+    """The first of `checks` that `node` fails; None where it passes all."""
+    for check in checks:
         if (failure := check(node, demand)) is not None:
-            return failure
+            return Rejection(node=node.name, reason=failure[0], message=failure[1])
     return None
-
-
-def free_gpus(node: Node, demand: Demand) -> int:
-    """GPUs that a new pod could get, with what is planned but not yet bound taken away."""
-    return max(0, min(demand.free_gpus.get(node.name, node.free_gpus), node.allocatable_gpus))
 
 
 def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
@@ -110,18 +158,6 @@ def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
         if toleration.operator != "Exists" and (toleration.key, toleration.value) == (taint.key, taint.value):
             return True
     return False
-
-
-def gpu_memory_bytes(node: Node) -> int | None:
-    """Memory of one GPU: the label, else the smallest figure sampled; None when neither is known."""
-    if node.gpu_memory_bytes is not None:
-        return node.gpu_memory_bytes
-    sampled = [gpu.memory_total_bytes.value for gpu in node.gpus if gpu.memory_total_bytes.value is not None]
-    return int(min(sampled)) if sampled else None
-
-
-def _excluded(node: Node, demand: Demand) -> Failure | None:
-    return ("Constraint", "excluded: it lost a rank of this job") if node.name in demand.excluded else None
 
 
 def _ready(node: Node, demand: Demand) -> Failure | None:
@@ -168,13 +204,6 @@ def _fault(node: Node, demand: Demand) -> Failure | None:
     return None
 
 
-def _room_for_gpus(node: Node, demand: Demand) -> Failure | None:
-    free = free_gpus(node, demand)
-    if free >= demand.gpus:
-        return None
-    return "NoFreeGpus", f"{free} of {node.allocatable_gpus} GPUs free, a worker needs {demand.gpus}"
-
-
 def _room_for_cpu(node: Node, demand: Demand) -> Failure | None:
     free = _free_cpu(node)
     return None if free >= demand.cpu_cores else ("Cpu", f"{free:.1f} cores free, a worker needs {demand.cpu_cores:g}")
@@ -193,8 +222,7 @@ def _has_required_level(node: Node, demand: Demand) -> Failure | None:
     return "Constraint", f"has no label {demand.required_key}, which placement.topology.required names"
 
 
-CHECKS: Final[tuple[Callable[[Node, Demand], Failure | None], ...]] = (
-    _excluded,
+EARLY_CHECKS: Final[tuple[Check, ...]] = (
     _ready,
     _schedulable,
     _taints,
@@ -203,16 +231,17 @@ CHECKS: Final[tuple[Callable[[Node, Demand], Failure | None], ...]] = (
     _memory_of_gpu,
     _has_required_level,
     _fault,
-    _room_for_gpus,
-    _room_for_cpu,
-    _room_for_memory,
 )
-"""From what an administrator decided to what is merely busy now: the first one that fails is the reason given."""
+LATE_CHECKS: Final[tuple[Check, ...]] = (_room_for_cpu, _room_for_memory)
+"""From what an administrator decided to what is merely busy now: the first one that fails is the reason given.
+
+Before all of them comes what the request excludes; between early and late ones, free GPUs.
+"""
 
 
-def _slots(node: Node, demand: Demand) -> int:
-    """Workers that fit on `node` at once."""
-    fits = [free_gpus(node, demand) // demand.gpus]
+def _room(node: Node, demand: Demand) -> int:
+    """Workers that fit on `node` at once by cores and memory; very many where those are unknown or not asked for."""
+    fits = [UNLIMITED]
     if demand.cpu_cores > 0 and node.allocatable_cpu_cores is not None:
         fits.append(int(_free_cpu(node) / demand.cpu_cores + 1e-9))
     if demand.memory_bytes > 0 and node.allocatable_memory_bytes is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan.bounds import lower_bound
 from hyperscale.plan.greedy import greedy, seeds_for
+from hyperscale.plan.memo import Memo
 from hyperscale.plan.objective import Costs, objectives
 from hyperscale.plan.polish import polish_all
 from hyperscale.plan.pools import Pools
@@ -51,6 +52,10 @@ CLOSE_RATIO: Final = 1.1
 REACHED: Final = 1.0 + 1e-9
 """A placement this near to what none can beat is as good as any."""
 
+KEPT_PROBLEMS: Final = 128
+"""Problems whose outcome is kept for the next job like it."""
+KEPT_WORKERS: Final = 20_000
+"""Workers of all placements of such an outcome; a larger one, a megabyte, is found anew."""
 KEPT: Final = 8
 """Placements of one look that are remembered."""
 
@@ -73,13 +78,27 @@ class Heuristic:
     name = "Heuristic"
 
     def candidates(self, problem: Problem, expired: Expired) -> Iterable[Candidate]:
-        """Placements found, the best of every region and worker count."""
-        found: list[Candidate] = []
-        for region in regions(problem):
-            found += _Search(problem, region, expired).run()
-            if expired() and found:
-                break
-        return found
+        """Placements found, the best of every region and worker count.
+
+        Jobs that are alike come by the hundred: what was found without the deadline's help is kept for the next one.
+        """
+        return _FOUND.get(problem.identity, lambda: _search(problem, expired), lambda found: not expired() and _small(found))
+
+
+_FOUND: Final[Memo[tuple[Candidate, ...]]] = Memo(KEPT_PROBLEMS)
+
+
+def _search(problem: Problem, expired: Expired) -> tuple[Candidate, ...]:
+    found: list[Candidate] = []
+    for region in regions(problem):
+        found += _Search(problem, region, expired).run()
+        if expired() and found:
+            break
+    return tuple(found)
+
+
+def _small(found: tuple[Candidate, ...]) -> bool:
+    return sum(candidate.workers for candidate in found) <= KEPT_WORKERS
 
 
 class _Search:

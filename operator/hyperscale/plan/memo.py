@@ -10,19 +10,19 @@ Kept = TypeVar("Kept")
 
 
 class Memo(Generic[Kept]):
-    """The most recently used results, at most `limit` of them. One thread at a time."""
+    """The most recently used results, at most `limit` of them. For one thread at a time."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._kept: OrderedDict[Hashable, Kept] = OrderedDict()
 
-    def get(self, key: Hashable, make: Callable[[], Kept], keep: Callable[[], bool] = lambda: True) -> Kept:
-        """What is kept under `key`, else what `make` returns, kept from then on if `keep` says so afterwards."""
+    def get(self, key: Hashable, make: Callable[[], Kept], keep: Callable[[Kept], bool] = lambda made: True) -> Kept:
+        """What is kept under `key`, else what `make` returns, kept from then on if `keep` says so."""
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
         made = make()
-        if keep():
+        if keep(made):
             self._kept[key] = made
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)

@@ -155,8 +155,8 @@ def replacements(costs: Costs, orders: IntArray, position: int) -> FloatArray:
     seconds: FloatArray = slowest + ring + overhead + costs.communication_weight * (halo + ring)
     if costs.any_blocked:
         # The diagonal of `blocked` is False, so that the others are not held against themselves.
-        apart = costs.blocked[others[:, :, None], others[:, None, :]].any(axis=(1, 2))
-        return np.where(np.any(costs.blocked[others], axis=1) | apart[:, None], np.inf, seconds)
+        apart: BoolArray = np.any(costs.blocked[others[:, :, None], others[:, None, :]], axis=(1, 2), keepdims=True)[:, :, 0]
+        return np.where(np.any(costs.blocked[others], axis=1) | apart, np.inf, seconds)
     return seconds
 
 

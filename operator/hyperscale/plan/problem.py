@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+import msgspec
 import numpy as np
 
-from hyperscale.model.cluster import Node, Quality
 from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
 from hyperscale.model.job import JobSpec
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
-from hyperscale.plan.candidates import Demand, Vetting, demand_of, free_gpus, gpu_memory_bytes, vet
+from hyperscale.plan.candidates import Demand, Vetting, demand_of, free_gpus, vet
+from hyperscale.plan.figures import figures_of
 from hyperscale.plan.objective import Costs
-from hyperscale.plan.speeds import Speed, gpu_speed
+from hyperscale.plan.speeds import Speed, gpu_speeds
 
 USABLE_MEMORY_RATIO: Final = 0.92
 """The driver, the CUDA context and fragmentation take the rest of a GPU."""
 LEAST_IDLE_RATIO: Final = 0.02
 """A GPU that reports full use still gets a turn now and then; keeps figures finite."""
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,11 @@ class Problem:
     nodes: IntArray
     """(m,) positions in graph.nodes."""
     slots: IntArray
-    """(m,) further workers that each candidate can host, pinned ranks not counted."""
+    """(m,) further workers that each candidate can host, pinned ranks not counted, no more than the job may have."""
     speeds: tuple[Speed, ...]
     """(m,) of one GPU, before utilisation."""
     utilization: FloatArray
-    """(m,) 0..1 of the free GPUs; the median of the known where nobody measured it, 0 where nobody measured any."""
+    """(m,) 0..1 of the free GPUs in whole percents; the median of the known where nobody measured it, 0 where nobody measured any."""
     utilization_known: BoolArray
     """(m,)"""
     pinned: tuple[tuple[int, int], ...]
@@ -67,13 +72,27 @@ class Problem:
     @cached_property
     def memory_bytes(self) -> FloatArray:
         """(m,) usable memory of one GPU; +inf where unknown."""
-        figures = [gpu_memory_bytes(self.graph.nodes[position]) for position in self.nodes]
-        return np.array([np.inf if figure is None else figure * USABLE_MEMORY_RATIO for figure in figures])
+        return figures_of(self.graph).memory_bytes[self.nodes] * USABLE_MEMORY_RATIO
 
     @property
     def capacity(self) -> int:
-        """Workers that the candidates can host at once."""
-        return int(self.slots.sum()) + len(self.pinned)
+        """Workers that the candidates can host at once, also beyond what the job may have."""
+        return sum(self.vetting.slots.values()) + len(self.pinned)
+
+    @cached_property
+    def identity(self) -> tuple[Hashable, ...]:
+        """Everything that a search may depend on; problems with the same identity have the same solutions."""
+        arrays = (self.nodes, self.slots, self.flops_per_second, self.memory_bytes)
+        job = self.job
+        return (
+            self.graph.digest,
+            _ENCODER.encode((self.policy, job.placement, job.partitioning, self.counts())),
+            self.workload,
+            self.demand.gpus,
+            self.request.seed,
+            self.pinned,
+            *(array.tobytes() for array in arrays),
+        )
 
     def costs(self, members: IntArray) -> Costs:
         """Costs among some candidates (p,), which become 0..p-1."""
@@ -110,17 +129,17 @@ class Problem:
 def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, policy: PolicySpec) -> Problem:
     """The problem behind `request`. Raises ValueError when a rank is pinned to a node that the graph does not have."""
     demand = demand_of(request, (workload.parameter_bytes + workload.step_bytes) / USABLE_MEMORY_RATIO)
-    vetting = vet(graph.nodes, demand)
+    vetting = vet(graph, demand)
     for rank, name in sorted(request.pinned.items()):
         if name not in graph.index:
             raise ValueError(f"rank {rank} is pinned to node {name}, which is not in the snapshot")
     chosen = sorted({*vetting.slots, *request.pinned.values()})
     nodes = np.array([graph.index[name] for name in chosen], dtype=np.int64)
     place = {name: position for position, name in enumerate(chosen)}
-    speeds = tuple(gpu_speed(graph.nodes[position], policy) for position in nodes)
-    measured = [_utilization(graph.nodes[position], free_gpus(graph.nodes[position], demand)) for position in nodes]
-    known = np.array([figure is not None for figure in measured], dtype=np.bool_)
-    typical = float(np.median([figure for figure in measured if figure is not None])) if known.any() else 0.0
+    speeds = gpu_speeds([graph.nodes[position] for position in nodes], policy)
+    use, known = figures_of(graph).utilization(nodes, free_gpus(graph, demand)[nodes])
+    typical = float(np.median(use[known])) if known.any() else 0.0
+    most = request.workers_fixed or request.job.workers.max
     return Problem(
         request=request,
         graph=graph,
@@ -129,25 +148,9 @@ def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, p
         demand=demand,
         vetting=vetting,
         nodes=nodes,
-        slots=np.array([vetting.slots.get(name, 0) for name in chosen], dtype=np.int64),
+        slots=np.array([min(most, vetting.slots.get(name, 0)) for name in chosen], dtype=np.int64),
         speeds=speeds,
-        utilization=np.array([typical if figure is None else figure for figure in measured]),
+        utilization=np.where(known, use, typical),
         utilization_known=known,
         pinned=tuple((rank, place[name]) for rank, name in sorted(request.pinned.items())),
     )
-
-
-def _utilization(node: Node, free: int) -> float | None:
-    """Mean use of the `free` least busy GPUs of `node`: a new worker gets those, the busy ones belong to pods that hold them.
-
-    None where no GPU of the node has a usable sample; 0 where none is free (only our own pinned rank is there).
-    """
-    usable = sorted(
-        gpu.utilization_ratio.value
-        for gpu in node.gpus
-        if gpu.utilization_ratio.value is not None and gpu.utilization_ratio.quality is not Quality.UNKNOWN
-    )
-    if not usable:
-        return None
-    idlest = usable[:free]
-    return min(1.0, sum(idlest) / len(idlest)) if idlest else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hyperscale.model.cluster import Node
@@ -76,7 +77,21 @@ CAPABILITY_TERAFLOPS: Final[tuple[tuple[float, float], ...]] = (
 )
 """Typical card of each compute capability and above."""
 
+CAPABILITY_LABELS: Final = ("nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor")
+
 _VENDOR: Final = re.compile(r"^nvidia[- ]", re.IGNORECASE)
+
+
+def gpu_speeds(nodes: Sequence[Node], policy: PolicySpec) -> tuple[Speed, ...]:
+    """`gpu_speed` of every node; alike nodes are looked up once."""
+    known: dict[tuple[str | None, ...], Speed] = {}
+    speeds: list[Speed] = []
+    for node in nodes:
+        kind = (node.gpu_product, *(node.labels.get(label) for label in CAPABILITY_LABELS))
+        if kind not in known:
+            known[kind] = gpu_speed(node, policy)
+        speeds.append(known[kind])
+    return tuple(speeds)
 
 
 def gpu_speed(node: Node, policy: PolicySpec) -> Speed:
