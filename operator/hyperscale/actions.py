@@ -13,6 +13,7 @@ import msgspec
 from hyperscale import names
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, ConflictError
+from hyperscale.instants import timestamp
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import DeletePods, OpenLauncher, ReleaseWorkers, Seen, SetSuspend
 from hyperscale.model.job import JobSpec
@@ -22,7 +23,6 @@ from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.model.topology import topology_status
 from hyperscale.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
 from hyperscale.render.release import launcher_release_patch, release_patch
-from hyperscale.status import timestamp
 from hyperscale.world import Key, World
 
 _LOG = logging.getLogger(__name__)

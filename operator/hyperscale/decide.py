@@ -1,15 +1,16 @@
 """The next step of one job: a chain of named, pure checks over one consistent look at the world.
 
-No clock, no API, no logging in here. The first check that has an opinion decides; the order is the meaning.
+No clock, no API, no logging in here. The first check that has an opinion decides; the order is the meaning. The module is longer than
+others because the chain is read as one text, from top to bottom.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
 from hyperscale import names
+from hyperscale.instants import unix_seconds
 from hyperscale.model.decision import (
     CreateMpiJob,
     Decision,
@@ -24,7 +25,6 @@ from hyperscale.model.decision import (
     Wait,
 )
 from hyperscale.model.job import Approval, JobSpec, PlacementMode, PlannerChoice
-from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Phase
 
@@ -109,18 +109,14 @@ def lacks_plan(seen: Seen) -> Decision | None:
     """Plan before anything exists; without room say what is missing and ask again."""
     if _unplanned(seen) or seen.plan is not None or (seen.mpijob is not None and not seen.mpijob.gated):
         return None
-    if seen.refusal is not None:
-        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
-    return MakePlan(Reason.PLANNING, workers_fixed=seen.mpijob.workers if seen.mpijob else None)
+    return _ask(seen, MakePlan(Reason.PLANNING, workers_fixed=seen.mpijob.workers if seen.mpijob else None))
 
 
 def spec_changed_before_start(seen: Seen) -> Decision | None:
     """A plan for another generation is void as long as nothing was created from it."""
     if seen.mpijob is not None or seen.plan is None or not _planned_generation_differs(seen):
         return None
-    if seen.refusal is not None:
-        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
-    return MakePlan(Reason.SPEC_CHANGED, "the spec changed since the plan was made")
+    return _ask(seen, MakePlan(Reason.SPEC_CHANGED, "the spec changed since the plan was made"))
 
 
 def plan_only(seen: Seen) -> Decision | None:
@@ -134,9 +130,7 @@ def plan_no_longer_fits(seen: Seen) -> Decision | None:
     """A planned node went away, filled up or was cordoned before anything was created."""
     if seen.mpijob is not None or not seen.misfits:
         return None
-    if seen.refusal is not None:
-        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
-    return MakePlan(Reason.PLAN_STALE, _told(seen))
+    return _ask(seen, MakePlan(Reason.PLAN_STALE, _told(seen)))
 
 
 def awaits_approval(seen: Seen) -> Decision | None:
@@ -166,10 +160,8 @@ def resumed(seen: Seen) -> Decision | None:
         return None
     if seen.metrics is not None:
         return None  # planned anew in this very pass
-    if seen.refusal is not None:
-        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
     assert seen.mpijob is not None
-    return MakePlan(Reason.RESUMED, "planned anew after a suspension", workers_fixed=seen.mpijob.workers)
+    return _ask(seen, MakePlan(Reason.RESUMED, "planned anew after a suspension", workers_fixed=seen.mpijob.workers))
 
 
 def stuck_on_lost_node(seen: Seen) -> Decision | None:
@@ -187,7 +179,7 @@ def stuck_on_lost_node(seen: Seen) -> Decision | None:
     stuck = [
         pod.uid
         for pod in seen.workers
-        if pod.terminating and pod.node in seen.unreachable_nodes and seen.now - _unix_seconds(pod.deletion) >= limit_seconds
+        if pod.terminating and pod.node in seen.unreachable_nodes and seen.now - unix_seconds(pod.deletion) >= limit_seconds
     ]
     return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(stuck)), force=True) if stuck else None
 
@@ -260,14 +252,12 @@ def _steady(seen: Seen) -> Decision:
 def _replan_waiting_ranks(seen: Seen, waiting: list[PodView]) -> Decision:
     """Only ranks that still wait are planned anew; the others keep node and data."""
     assert seen.mpijob is not None
-    if seen.refusal is not None:
-        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
     recovery = _job(seen).recovery
     waiting_ranks = {pod.rank for pod in waiting}
     pinned = {pod.rank: pod.node for pod in seen.workers if pod.bound and pod.rank is not None and pod.rank not in waiting_ranks}
     if pinned and seen.status.replans >= recovery.max_replans:
         return Stop(Reason.REPLANS_EXHAUSTED, f"{_told(seen)}, and spec.recovery.maxReplans ({recovery.max_replans}) is used up; raise it")
-    return MakePlan(
+    step = MakePlan(
         Reason.PLAN_STALE,
         _told(seen),
         workers_fixed=seen.mpijob.workers,
@@ -275,6 +265,14 @@ def _replan_waiting_ranks(seen: Seen, waiting: list[PodView]) -> Decision:
         excluded_nodes=tuple(sorted({misfit.node for misfit in seen.misfits} - set(pinned.values()))),
         counts_as_replan=bool(pinned),
     )
+    return _ask(seen, step)
+
+
+def _ask(seen: Seen, step: MakePlan) -> Decision:
+    """Ask for a plan; where this pass has asked already and been refused, say why and ask again later."""
+    if seen.refusal is None:
+        return step
+    return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
 
 
 def _job(seen: Seen) -> JobSpec:
@@ -309,17 +307,3 @@ def _planned_generation_differs(seen: Seen) -> bool:
 def _told(seen: Seen) -> str:
     """The misfits in words."""
     return "; ".join(f"{misfit.node}: {misfit.message or misfit.reason}" for misfit in seen.misfits[:3])
-
-
-def _unix_seconds(timestamp: str) -> float:
-    """RFC 3339 to Unix seconds; +inf for an empty one, so that nothing counts as overdue."""
-    if not timestamp:
-        return float("inf")
-    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
-
-
-def describe(plan: Plan) -> str:
-    """One line about a plan, for events and logs."""
-    nodes = ", ".join(f"{worker.rank}→{worker.node}" for worker in plan.workers[:8])
-    more = f" and {len(plan.workers) - 8} more" if len(plan.workers) > 8 else ""
-    return f"plan {plan.plan_id} by {plan.planner}: {len(plan.workers)} workers, {plan.partitions} partitions ({nodes}{more})"

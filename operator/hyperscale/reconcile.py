@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hyperscale import names
 from hyperscale.actions import Actions, RefusedError
 from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, TransientError
-from hyperscale.decide import decide, describe
+from hyperscale.decide import decide
 from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState
 from hyperscale.model.decision import (
@@ -230,7 +230,7 @@ class Reconciler:
             self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
         _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
         if run.plan is not None:
-            await self._actions.emit(seen.metadata, "Planned", describe(run.plan), warning=False)
+            await self._actions.emit(seen.metadata, "Planned", run.plan.summary(), warning=False)
         elif decision.reason != before.reason and not _is_progress(before, status):
             await self._actions.emit(seen.metadata, str(decision.reason), decision.message, warning=_is_warning(seen, decision))
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from msgspec.structs import replace
 
 from hyperscale import names
+from hyperscale.instants import timestamp
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Decision, MpiJobView, Reason, Seen, Stop
 from hyperscale.model.plan import Plan
@@ -143,8 +142,3 @@ def _dated(condition: Condition, before: Condition | None, seen: Seen) -> Condit
     same = before is not None and before.status == condition.status
     time = before.last_transition_time if before is not None and same else timestamp(seen.now)
     return replace(condition, observed_generation=seen.metadata.generation, last_transition_time=time)
-
-
-def timestamp(unix_seconds: float) -> str:
-    """RFC 3339 in UTC, whole seconds, as the API server writes times."""
-    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -77,6 +77,12 @@ class Plan(msgspec.Struct, frozen=True, rename="camel"):
         """The planned node of a rank; raises IndexError for a rank the plan does not have."""
         return self.workers[rank].node
 
+    def summary(self) -> str:
+        """One line, for events and logs."""
+        nodes = ", ".join(f"{worker.rank}→{worker.node}" for worker in self.workers[:8])
+        more = f" and {len(self.workers) - 8} more" if len(self.workers) > 8 else ""
+        return f"plan {self.plan_id} by {self.planner}: {len(self.workers)} workers, {self.partitions} partitions ({nodes}{more})"
+
     def gpus_by_node(self) -> dict[str, int]:
         """GPUs that the plan takes on each node."""
         taken: dict[str, int] = {}
