@@ -142,7 +142,8 @@ def run(directory: Path) -> None:
     if misplaced:
         raise DemoError("\n".join(["pods are not where the plan says:", *misplaced]))
     print(f"\nEvery rank is on its planned node. From apply to all workers bound: {seconds:.2f} s")
-    print(f"\nLook around:   export KUBECONFIG={here.kubeconfig}\n               {_kubectl()} get gnntj,mpijobs,pods -A -o wide")
+    print(f"\nLook around:   export KUBECONFIG={here.kubeconfig} HYPERSCALE_PROMETHEUS_URL={here.prometheus_url}")
+    print(f"               {_kubectl()} get gnntj,mpijobs,pods -A -o wide")
     print(f"Prometheus:    {here.prometheus_url}\nOperator log:  {process.log}\nClean up:      {_clean_up(directory)}")
 
 
