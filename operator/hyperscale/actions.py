@@ -61,9 +61,10 @@ class Actions:
     async def create_mpijob(self, key: Key, seen: Seen, job: JobSpec, began: float) -> None:
         """Create the MPIJob unless the job moved meanwhile; raises RefusedError when the API server does not take it or its pods.
 
-        Watches have told of changes up to moments ago; where the pass that `began` then took long, the API server itself is asked.
+        Of a new job the watch has told just now. Where the job was passed over before, or the pass that `began` then took long, the API
+        server itself is asked: what a watch that broke did not tell must not come back to life.
         """
-        if self._clock() - began > LOOK_HOLDS_SECONDS:
+        if seen.status.observed_generation or self._clock() - began > LOOK_HOLDS_SECONDS:
             await self._confirm(key, seen)
         manifest = render(seen.metadata, job, seen.plan, self._defaults)
         await self._check_templates(key, job, manifest)
