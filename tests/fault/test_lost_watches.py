@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from e2e.cluster.control_plane import wait_until
-from e2e.jobs import PATIENCE_SECONDS, Job
+from e2e.jobs import GATE, PATIENCE_SECONDS, Job
 from tests.fault.conftest import Stage
+from tests.fault.players import create_workers, gates, resize_node
 from tests.fault.process import OperatorProcess
 from tests.fault.proxy import FaultProxy
 from tests.fault.watching import WATCHED, creates, wait_created, wait_watching
@@ -64,3 +67,46 @@ def test_watches_that_break_again_and_again_do_not_stop_the_work(
     for each in jobs:
         wait_created(each)
     assert len(creates(proxy, jobs[0], since)) == len(jobs)
+
+
+def test_gates_are_opened_once_though_watches_break(operator: OperatorProcess, proxy: FaultProxy, job: Job) -> None:
+    job.create()
+    wait_created(job)
+    since = len(proxy.asked)
+    proxy.cut_watches(GONE)
+    pods = create_workers(job)
+    proxy.cut_watches()
+    assert all(GATE in gates(pod) for pod in pods)
+    job.wait(lambda: not any(GATE in gates(pod) for pod in job.pods()), "the gates stay closed")
+    assert [pod["spec"]["nodeSelector"]["kubernetes.io/hostname"] for pod in job.pods()] == job.nodes()
+    assert len(proxy.asked_since(since, lambda asked: asked.method == "PATCH" and "/pods/" in asked.path)) == len(pods)
+
+
+def test_room_that_comes_after_an_unseen_deletion_brings_nothing_back(
+    operator: OperatorProcess, proxy: FaultProxy, job: Job, small_node: str
+) -> None:
+    job.create(placement={"nodeSelector": {"kubernetes.io/hostname": small_node}})
+    job.wait(lambda: job.condition("Planned").get("status") == "False", "it is not refused")
+    since = len(proxy.asked)
+    with proxy.holding(lambda asked: asked.path.endswith("/gnntrainingjobs")) as held:
+        proxy.cut_watches(GONE)
+        wait_until(lambda: bool(held.caught), PATIENCE_SECONDS, "jobs are not watched again")
+        job.delete()
+        asked, planned = len(proxy.asked), operator.metric("hyperscale_plans_total", outcome="planned")
+        resize_node(job.api, small_node, 8)
+        wait_until(
+            lambda: operator.metric("hyperscale_plans_total", outcome="planned") > planned, PATIENCE_SECONDS, "nothing is planned anew"
+        )
+        job.wait(lambda: bool(proxy.asked_since(asked, lambda one: one.path == job.path)) or job.mpijob() is not None, "nothing came of it")
+    wait_watching(proxy, since)
+    assert job.mpijob() is None
+    assert not creates(proxy, job, since)
+
+
+@pytest.fixture
+def small_node(stage: Stage) -> Iterator[str]:
+    """A node whose GPUs are not there yet."""
+    name = "eu-h100-1"
+    resize_node(stage.api, name, 0)
+    yield name
+    resize_node(stage.api, name, 8)
