@@ -7,12 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import IntArray
+from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
+from hyperscale.plan.bounds import memory_may_limit
 from hyperscale.plan.heuristic import Candidate
-from hyperscale.plan.objective import Breakdown, Costs
+from hyperscale.plan.objective import Breakdown, Costs, objectives
 from hyperscale.plan.polish import replacement_estimates
 from hyperscale.plan.problem import Problem
+from hyperscale.plan.regions import domains_of
 
 REASON_ORDER: Final = (
     "GpuFault",
@@ -34,6 +36,14 @@ REASON_ORDER: Final = (
 
 MAX_COMPARED: Final = 128
 """Unused nodes compared with the planned ones, fastest first."""
+MAX_POSITIONS: Final = 32
+"""Ranks tried for each of them."""
+COMPARED_ELEMENTS: Final = 8_000_000
+"""Numbers that this may touch, ranks tried × workers × candidates; very large jobs get fewer ranks."""
+LARGEST_PERCENTAGE: Final = 2.0
+"""Beyond twice as much, a factor says more than a percentage."""
+MANY_TIMES: Final = 1000.0
+SAME: Final = "+0.0 %"
 
 
 def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Sequence[Candidate]) -> tuple[str, ...]:
@@ -121,7 +131,8 @@ def _runner_up(chosen: Candidate, others: Sequence[Candidate]) -> str:
     without, instead = sorted({*chosen.names} - {*same[0].names}), sorted({*same[0].names} - {*chosen.names})
     if not without or not instead:
         return ""
-    return f"Next best set takes {_listed(instead)} for {_listed(without)} and costs {_percent(same[0].objective, chosen.objective)}."
+    difference = _percent(same[0].objective, chosen.objective)
+    return f"Next best set takes {_listed(instead)} for {_listed(without)} and costs {'the same' if difference == SAME else difference}."
 
 
 def _topology(problem: Problem, chosen: Candidate) -> str:
@@ -137,38 +148,68 @@ def _topology(problem: Problem, chosen: Candidate) -> str:
 
 def _slower(problem: Problem, chosen: Candidate) -> list[Rejection]:
     """Suitable nodes that were not used, the nearest miss first, with what the plan would cost with them instead of one of its own."""
-    used = set(chosen.order)
-    unused = [member for member in range(len(problem.nodes)) if member not in used and problem.slots[member] > 0]
-    unused = sorted(sorted(unused, key=lambda member: -problem.flops_per_second[member])[:MAX_COMPARED])
-    if not unused:
+    used = np.unique(np.array(chosen.order, dtype=np.int64))
+    free = np.setdiff1d(np.flatnonzero(problem.slots > 0), used)
+    unused = np.sort(free[np.argsort(-problem.flops_per_second[free], kind="stable")[:MAX_COMPARED]])
+    if not len(unused):
         return []
-    members = np.array([*sorted(used), *unused], dtype=np.int64)
-    costs = problem.costs(members)
-    order = np.searchsorted(members[: len(used)], np.array(chosen.order, dtype=np.int64))
-    best = _best_replacement(costs, order)
+    costs = problem.costs(np.concatenate((used, unused)))
+    order = np.searchsorted(used, np.array(chosen.order, dtype=np.int64))
+    seconds = _best_replacement(costs, order, np.arange(len(used), len(used) + len(unused)))
+    apart = _outside(problem, chosen, unused)
     found: list[tuple[float, Rejection]] = []
-    for position, member in enumerate(unused, start=len(used)):
-        name, seconds = problem.names[member], float(best[position])
-        if np.isfinite(seconds):
-            message = f"instead of the planned node it replaces best: {_percent(seconds, chosen.objective)}"
-            found.append((seconds, Rejection(name, "SlowerPlan", message)))
-        else:
-            found.append((seconds, Rejection(name, "Unreachable", "cannot reach the planned nodes")))
+    for member, cost, outside in zip(unused.tolist(), seconds.tolist(), apart, strict=True):
+        found.append((cost, _why_not(problem, chosen, problem.names[member], cost, outside)))
     return [rejection for _, rejection in sorted(found, key=lambda entry: (entry[0], entry[1].node))]
 
 
-def _best_replacement(costs: Costs, order: IntArray) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """(m,) lowest objective with each candidate in one of the first 32 positions."""
-    estimates = [replacement_estimates(costs, order, position) for position in range(min(len(order), 32))]
-    lowest: np.ndarray[tuple[int], np.dtype[np.float64]] = np.min(estimates, axis=0)
-    return lowest
+def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, outside: bool) -> Rejection:
+    """Why a suitable node is not used that would make the objective `seconds`."""
+    if outside:
+        return Rejection(name, "Constraint", f"outside the domain of {problem.job.placement.topology.required} that was chosen")
+    if np.isnan(seconds):
+        return Rejection(name, "GpuMemory", "its GPUs do not hold their part of the training graph")
+    if not np.isfinite(seconds):
+        return Rejection(name, "Unreachable", "cannot reach the planned nodes")
+    # Below the plan's own only where a preferred domain was worth that much, or time was up.
+    return Rejection(
+        name, "SlowerPlan", f"instead of the planned node it replaces best: {_percent(max(seconds, chosen.objective), chosen.objective)}"
+    )
+
+
+def _outside(problem: Problem, chosen: Candidate, members: IntArray) -> list[bool]:
+    """Whether each candidate lies outside the required domain of the plan."""
+    key = problem.job.placement.topology.required
+    if key is None:
+        return [False] * len(members)
+    domains = domains_of(problem, key)
+    return [domains[member] != domains[chosen.order[0]] for member in members]
+
+
+def _best_replacement(costs: Costs, order: IntArray, members: IntArray) -> FloatArray:
+    """(p,) objective with each of `members` in the best of the first 32 positions; +inf out of reach, NaN where memory is too small."""
+    affordable = max(1, COMPARED_ELEMENTS // (len(order) * len(costs.flops_per_second)))
+    tried = range(min(len(order), MAX_POSITIONS, affordable))
+    estimates = np.array([replacement_estimates(costs, order, position) for position in tried])[:, members]
+    seconds: FloatArray = estimates.min(axis=0)
+    if len(order) > MAX_POSITIONS or not memory_may_limit(costs, np.arange(len(costs.flops_per_second)), len(order)):
+        return seconds
+    # The estimates do not know that a full GPU shifts work to the others: say what the best of them really costs.
+    moves = np.repeat(order[None, :], len(members), axis=0)
+    moves[np.arange(len(members)), np.argmin(estimates, axis=0)] = members
+    exact = objectives(costs, moves)
+    return np.where(np.isfinite(seconds), np.where(np.isfinite(exact), exact, np.nan), seconds)
 
 
 def _percent(other: float, chosen: float) -> str:
+    """How much more `other` is: in percent up to twice as much, else as a factor."""
     if not np.isfinite(other):
         return "impossible"
-    ratio = (other / chosen - 1.0) * 100.0
-    return f"{ratio:+.1f} %"
+    ratio = other / chosen
+    if ratio > LARGEST_PERCENTAGE:
+        return f"{ratio:.3g} times as much" if ratio < MANY_TIMES else f"over {MANY_TIMES:g} times as much"
+    # A difference below the last digit is none: never "-0.0 %".
+    return f"{(ratio - 1.0) * 100.0:+.1f} %".replace("-0.0 %", SAME)
 
 
 def _listed(names: list[str]) -> str:

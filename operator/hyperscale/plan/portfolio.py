@@ -72,7 +72,7 @@ def make_plan(
             return plan
     if refused:
         return Infeasible(reason="PlannerFailed", message=f"every plan failed its check, e.g.: {refused[0]}")
-    return refusal.refuse(problem, lambda changed: any(True for _ in Heuristic().candidates(changed, lambda: True)))
+    return refusal.refuse(problem, lambda changed: any(True for _ in Heuristic().candidates(changed, lambda: True)), expired)
 
 
 def _allowed(choice: PlannerChoice, policy: PolicySpec, planners: Sequence[Planner]) -> tuple[list[Planner], tuple[str, ...]]:

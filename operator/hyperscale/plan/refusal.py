@@ -23,8 +23,8 @@ MAX_TRIES: Final = 12
 Solvable = Callable[[Problem], bool]
 
 
-def refuse(problem: Problem, solvable: Solvable) -> Infeasible:
-    """The refusal for a problem without a plan. `solvable` says whether a changed problem has one."""
+def refuse(problem: Problem, solvable: Solvable, expired: Callable[[], bool] = lambda: False) -> Infeasible:
+    """The refusal for a problem without a plan. `solvable` says whether a changed problem has one; none is asked for once `expired`."""
     lowest = _lowest(problem)
     if problem.capacity < lowest:
         reason, message = _too_few(problem, lowest)
@@ -33,7 +33,7 @@ def refuse(problem: Problem, solvable: Solvable) -> Infeasible:
     elif problem.job.placement.topology.required is not None and _largest_domain(problem)[1] < problem.counts()[0]:
         reason, message = _no_domain(problem)
     else:
-        reason, message = _cannot_work(problem, solvable)
+        reason, message = _cannot_work(problem, solvable, expired)
     return Infeasible(reason=reason, message=message, rejected=_rejected(problem))
 
 
@@ -137,7 +137,7 @@ def _no_domain(problem: Problem) -> tuple[str, str]:
     )
 
 
-def _cannot_work(problem: Problem, solvable: Solvable) -> tuple[str, str]:
+def _cannot_work(problem: Problem, solvable: Solvable, expired: Callable[[], bool]) -> tuple[str, str]:
     """Enough slots and still nothing: memory for the training graph, or links."""
     counts = problem.counts()
     if solvable(replace(problem, workload=replace(problem.workload, full_graph_bytes=0.0))):
@@ -147,7 +147,14 @@ def _cannot_work(problem: Problem, solvable: Solvable) -> tuple[str, str]:
             f"each of {counts[-1]} workers' GPUs would hold {needed / GIB:.3g} GiB of the training graph, more than the free GPUs have. "
             "Try a larger spec.workers.max or spec.model.batchSize to train on samples.",
         )
-    found = next((count for count in _smaller(counts[0]) if solvable(_with_workers(problem, count))), 0)
+    found = 0
+    for count in _smaller(counts[0]):
+        if expired():
+            wanted = f"{_needs(problem, counts[0])} that can reach each other"
+            return "NodesCannotReachEachOther", f"{wanted}; time was up before a smaller number was found. Try a smaller spec.workers.min."
+        if solvable(_with_workers(problem, count)):
+            found = count
+            break
     head = f"{_needs(problem, counts[0])} that can reach each other; {found * problem.demand.gpus} found"
     return "NodesCannotReachEachOther", f"{head} among {problem.capacity * problem.demand.gpus} free ones. {_try_fewer(problem, found)}"
 

@@ -1,0 +1,75 @@
+"""Figures in the sentences beside a plan."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.plan.explain import _percent
+from tests.builders.clusters import GIB, PRODUCTS, answer, gpu_node, planned, snapshot, training
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (1.0, "+0.0 %"),
+        (1.0 - 1e-9, "+0.0 %"),
+        (1.056, "+5.6 %"),
+        (2.0, "+100.0 %"),
+        (2.5, "2.5 times as much"),
+        (135.673, "136 times as much"),
+        (1e9, "over 1000 times as much"),
+        (np.inf, "impossible"),
+    ],
+)
+def test_a_difference_is_a_percentage_up_to_twice_as_much_and_a_factor_beyond(other: float, text: str) -> None:
+    assert _percent(other, 1.0) == text
+
+
+def labelled(seed: int) -> ClusterSnapshot:
+    """Twelve nodes of which only labels are known, some with little GPU memory."""
+    rng = np.random.default_rng(seed)
+    return snapshot(
+        *(
+            gpu_node(
+                f"n{index:02d}",
+                free=int(rng.choice([1, 2, 8])),
+                load=None,
+                product=PRODUCTS[int(rng.integers(4))],
+                domain=("eu/a", "eu/b", "us/a")[int(rng.integers(3))],
+                gpu_memory_bytes=int(rng.choice([6, 16, 80])) * GIB,
+            )
+            for index in range(12)
+        )
+    )
+
+
+@pytest.mark.parametrize("topology", [{}, {"preferred": ZONE}, {"required": ZONE}], ids=["free", "preferred", "required"])
+@pytest.mark.parametrize("most", [1, 3, 6])
+def test_no_node_is_called_slower_with_a_negative_figure(topology: dict[str, str], most: int) -> None:
+    job = training(workers={"min": 1, "max": most}, placement={"topology": topology})
+    for seed in range(12):
+        for rejection in getattr(answer(labelled(seed), job), "rejected", ()):
+            assert not re.search(r"-\d|nan|inf", rejection.message), rejection
+
+
+def test_a_node_that_cannot_hold_its_part_is_not_called_slower() -> None:
+    """With equal parts nobody can take over what a small GPU does not hold."""
+    big = {"vertices": 10_000_000, "edges": 20_000_000, "featureSize": 128, "classes": 2}
+    job = training(dataset={"source": {"pvc": {"claimName": "g"}}, **big}, workers={"min": 2, "max": 2}, partitioning={"balance": "Equal"})
+    plan = planned(snapshot(gpu_node("n0"), gpu_node("n1"), gpu_node("n2", gpu_memory_bytes=GIB // 64)), job)
+    assert [(entry.node, entry.reason) for entry in plan.rejected] == [("n2", "GpuMemory")]
+
+
+def test_nodes_outside_a_required_domain_are_named_as_such() -> None:
+    members = (gpu_node("n0", domain="eu/a"), gpu_node("n1", domain="eu/a"), gpu_node("n2", domain="us/a"))
+    job = training(workers={"min": 2, "max": 2}, placement={"topology": {"required": ZONE}})
+    plan = planned(snapshot(*members), job)
+    assert [(entry.node, entry.reason, entry.message) for entry in plan.rejected] == [
+        ("n2", "Constraint", f"outside the domain of {ZONE} that was chosen")
+    ]
