@@ -89,6 +89,8 @@ class Reconciler:
         self._telemetry = telemetry
         self._clock = clock
         self._written_at: dict[Key, float] = {}
+        self._drifted: dict[Key, frozenset[str]] = {}
+        """Uids of pods already counted as drifted."""
         self._published_at = 0.0
         self._publishing: set[asyncio.Task[None]] = set()
         """Keeps the tasks from the garbage collector."""
@@ -102,6 +104,8 @@ class Reconciler:
             self.queue.forget(key)
             self._written_at.pop(key, None)
             self._unreported.pop(key, None)
+            self._drifted.pop(key, None)
+            self._telemetry.forget(*key)
             return
         with self._telemetry.reconcile_seconds.time():
             try:
@@ -199,6 +203,7 @@ class Reconciler:
             return
         run.plan, run.refusal, run.metrics = answer, None, snapshot.metrics
         run.replans += 1 if step.counts_as_replan else 0
+        self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
         self._actions.probe("planned")
         self._publish(snapshot)
 
@@ -215,6 +220,7 @@ class Reconciler:
         """The pass's one status write, if anything differs, and its one event, after the write."""
         if seen.deleting:
             return
+        self._count_drift(run.key, seen)
         before = self.world.jobs[run.key].status if run.key in self.world.jobs else seen.status
         status = derive(seen, decision)
         if status == before:
@@ -233,6 +239,15 @@ class Reconciler:
             await self._actions.emit(seen.metadata, "Planned", run.plan.summary(), warning=False)
         elif decision.reason != before.reason and not _is_progress(before, status):
             await self._actions.emit(seen.metadata, str(decision.reason), decision.message, warning=_is_warning(seen, decision))
+
+    def _count_drift(self, key: Key, seen: Seen) -> None:
+        """Count each pod once that runs elsewhere than planned: the scheduler's doing where a placement only asks or advises."""
+        planned = {worker.rank: worker.node for worker in seen.plan.workers} if seen.plan is not None else {}
+        away = {pod.uid for pod in seen.workers if pod.bound and pod.rank in planned and pod.node != planned[pod.rank]}
+        new = away - self._drifted.get(key, frozenset())
+        if new:
+            self._telemetry.drift.inc(len(new))
+            self._drifted[key] = self._drifted.get(key, frozenset()) | new
 
     def _count_error(self, error: BaseException) -> None:
         self._telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()

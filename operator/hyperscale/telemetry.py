@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -60,6 +61,12 @@ class Telemetry:
             "hyperscale_plan_duration_seconds", "One question to the planners.", ["planner"], buckets=_SECONDS, registry=self.registry
         )
         self.plans = Counter("hyperscale_plans_total", "Answers of the planners.", ["planner", "outcome"], registry=self.registry)
+        self.predicted_seconds = Gauge(
+            "hyperscale_plan_predicted_epoch_seconds", "Predicted epoch of the plan in force.", ["namespace", "job"], registry=self.registry
+        )
+        self.drift = Counter(
+            "hyperscale_placement_drift_total", "Ranks that were bound to another node than planned.", registry=self.registry
+        )
         self.planner_failures = Counter(
             "hyperscale_planner_failures_total", "Steps down because the planner process failed.", ["step"], registry=self.registry
         )
@@ -73,6 +80,11 @@ class Telemetry:
         self.loop_lag_seconds = Gauge("hyperscale_event_loop_lag_seconds", "How late the event loop was last.", registry=self.registry)
         build = Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry)
         build.labels(version=__version__).set(1)
+
+    def forget(self, namespace: str, job: str) -> None:
+        """Drop what is told of one job; jobs come and go, series must not pile up."""
+        with contextlib.suppress(KeyError):
+            self.predicted_seconds.remove(namespace, job)
 
 
 class Server:

@@ -81,17 +81,6 @@ def plan_annotation(plan: Plan) -> str:
     return whole.decode()
 
 
-def plan_of(mpijob: Json) -> Plan | None:
-    """The plan that an MPIJob was made for; None where it has none or it cannot be read."""
-    text = (mpijob.get("metadata", {}).get("annotations") or {}).get(names.PLAN_ANNOTATION)
-    if not isinstance(text, str):
-        return None
-    try:
-        return msgspec.json.decode(text, type=Plan)
-    except msgspec.DecodeError:
-        return None
-
-
 def _metadata(metadata: JobMetadata, plan: Plan | None) -> Json:
     labels = common_labels(metadata, plan, "training")
     for key in (names.KUEUE_QUEUE_LABEL, names.KUEUE_PRIORITY_LABEL):

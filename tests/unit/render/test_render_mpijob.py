@@ -7,7 +7,8 @@ import pytest
 
 from hyperscale import names
 from hyperscale.model.plan import Plan, Rejection
-from hyperscale.render.mpijob import launcher_pod_for_dry_run, plan_annotation, plan_of, render, worker_pod_for_dry_run
+from hyperscale.observe.mpijob import mpijob_view
+from hyperscale.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, worker_pod_for_dry_run
 from tests.builders.placement import DEFAULTS, job, metadata, plan
 
 PLAN = plan("node-b", "node-a")
@@ -123,9 +124,9 @@ def test_the_run_policy_is_the_jobs_own() -> None:
 
 
 def test_the_plan_can_be_read_back_from_the_mpijob() -> None:
-    assert plan_of(rendered()) == PLAN
-    assert plan_of({"metadata": {}}) is None
-    assert plan_of({"metadata": {"annotations": {names.PLAN_ANNOTATION: "{"}}}) is None
+    assert mpijob_view(rendered()).plan == PLAN
+    assert mpijob_view({"metadata": {}}).plan is None
+    assert mpijob_view({"metadata": {"annotations": {names.PLAN_ANNOTATION: "{"}}}).plan is None
 
 
 def test_a_plan_too_large_for_an_annotation_loses_its_explanations_only() -> None:
