@@ -129,3 +129,21 @@ def test_sigterm_ends_an_operator_that_waits_for_prometheus(
         wait_until(lambda: prometheus.asked > 0, PATIENCE_SECONDS, "Prometheus is not asked")
         assert first.terminate() == 0
         assert stage.lease_holder() == ""
+
+
+def test_a_watch_error_that_kopf_cannot_mend_ends_the_process_and_its_successor_goes_on(stage: Stage, proxy: FaultProxy, job: Job) -> None:
+    since = len(proxy.asked)
+    with running(stage.operator(), stage.api, may_fail=True) as first:
+        first.wait_ready()
+        wait_watching(proxy, since)
+        job.create()
+        wait_created(job)
+        proxy.cut_watches({"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "reason": "InternalError", "code": 500}})
+        assert first.wait_ended() == 1
+        assert stage.lease_holder() == ""
+    late = Job(job.api, job.namespace, "late")
+    late.create()
+    with running(stage.operator(), stage.api) as second:
+        second.wait_ready()
+        wait_created(late)
+    assert len(creates(proxy, job, since)) == 2
