@@ -39,19 +39,38 @@ class Planning:
         self._telemetry = telemetry
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._asking = 0
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when the last of the questions under way is answered."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether jobs wait for their plan."""
+        return self._asking > 0
 
     async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> tuple[Plan | Infeasible, ClusterSnapshot]:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen."""
-        async with self._lock:
-            snapshot = self._world.snapshot(policy, self._clock())
-            request = self._request(key, seen, policy, snapshot)
-            request = msgspec.structs.replace(
-                request, workers_fixed=step.workers_fixed, pinned=step.pinned, excluded_nodes=step.excluded_nodes
-            )
-            with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
-                answer = await self._planner.plan(request, snapshot, policy)
-            if isinstance(answer, Plan):
-                self._world.assume(key, answer)
+        self._asking += 1
+        try:
+            async with self._lock:
+                return await self._ask(key, seen, step, policy)
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self.on_idle()
+
+    async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> tuple[Plan | Infeasible, ClusterSnapshot]:
+        snapshot = self._world.snapshot(policy, self._clock())
+        request = msgspec.structs.replace(
+            self._request(key, seen, policy, snapshot),
+            workers_fixed=step.workers_fixed,
+            pinned=step.pinned,
+            excluded_nodes=step.excluded_nodes,
+        )
+        with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
+            answer = await self._planner.plan(request, snapshot, policy)
+        if isinstance(answer, Plan):
+            self._world.assume(key, answer)
         self._count(answer, snapshot)
         return answer, snapshot
 

@@ -50,6 +50,9 @@ MAX_STEPS: Final = 8
 PROGRESS_INTERVAL_SECONDS: Final = 1.0
 """Counts of ready pods are written at most this often: a thousand workers must not mean a thousand writes."""
 
+LATEST_REPORT_SECONDS: Final = 5.0
+"""A report waits no longer for other jobs to be planned."""
+
 PUBLISH_INTERVAL_SECONDS: Final = 60.0
 """A ClusterTopology of 5,000 nodes costs the API server a second or two."""
 
@@ -95,7 +98,8 @@ class Reconciler:
         self._publishing: set[asyncio.Task[None]] = set()
         """Keeps the tasks from the garbage collector."""
         self._unreported: dict[Key, Pass] = {}
-        """Passes that created an MPIJob while other jobs waited: their report comes after those."""
+        """Passes that created an MPIJob while other jobs waited for their plan: their report comes after those."""
+        planning.on_idle = self._report_now
 
     async def pass_over(self, key: Key) -> None:
         """One pass; raises RetryLaterError for what may succeed later."""
@@ -130,10 +134,6 @@ class Reconciler:
             try:
                 if not await self._act(run, seen, decision):
                     break
-                if isinstance(decision, CreateMpiJob) and len(self.queue) > 0:
-                    self._unreported[run.key] = run
-                    self.queue.add(run.key)
-                    return
             except RefusedError as error:
                 decision = Stop(Reason.INVALID_POD_TEMPLATE, str(error))
                 break
@@ -142,9 +142,23 @@ class Reconciler:
             record = self._refreshed(run, record)
         else:
             raise RetryLaterError(f"{run.key}: no end of decisions, the last was {decision.reason}")
+        if self._may_report_later(run, seen):
+            self._unreported[run.key] = run
+            return
         await self._report(run, seen, decision)
         if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
             self.queue.add_after(run.key, decision.retry_after_seconds)
+
+    def _may_report_later(self, run: Pass, seen: Seen) -> bool:
+        """While other jobs wait for their plan, the report of one whose MPIJob exists can wait: that says it all, plan included."""
+        return (
+            run.plan is not None and seen.mpijob is not None and self._planning.busy and self._clock() - run.began < LATEST_REPORT_SECONDS
+        )
+
+    def _report_now(self) -> None:
+        """No job waits for its plan any more."""
+        for key in sorted(self._unreported):
+            self.queue.add(key)
 
     def _refreshed(self, run: Pass, record: JobRecord) -> JobRecord:
         """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
