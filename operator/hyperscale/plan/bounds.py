@@ -9,10 +9,10 @@ from hyperscale.model.job import Balance
 from hyperscale.plan.objective import Costs, largest_shares, volumes
 
 
-def lower_bound(costs: Costs, slots: IntArray, workers: int) -> float:
+def lower_bound(costs: Costs, slots: IntArray, workers: int, link: tuple[float, float]) -> float:
     """Seconds of the objective that every placement has at least: the fastest slots, all pairs over the best link.
 
-    slots: (m,) of each candidate, pinned ranks counted. +inf where there are too few.
+    slots: (m,) of each candidate, pinned ranks counted · link: as `best_link` has it. +inf where there are too few slots.
     """
     usable = np.flatnonzero(slots > 0)
     fast = usable[np.argsort(-costs.flops_per_second[usable], kind="stable")][:workers]
@@ -25,7 +25,7 @@ def lower_bound(costs: Costs, slots: IntArray, workers: int) -> float:
     overhead = volume.steps * costs.workload.step_overhead_seconds
     if workers == 1:
         return float(compute + overhead)
-    latency, per_byte = _best_link(costs, slots, usable)
+    latency, per_byte = link
     wait = volume.rounds * latency
     # The mean rank sends its part of the boundary data; where memory shifts shares, the slowest rank may send less.
     traffic = volume.halo_bytes * per_byte / workers
@@ -43,10 +43,10 @@ def memory_may_limit(costs: Costs, usable: IntArray, workers: int) -> bool:
     return bool((limits < speeds / (speeds + (workers - 1) * speeds.min())).any())
 
 
-def _best_link(costs: Costs, slots: IntArray, usable: IntArray) -> tuple[float, float]:
-    """Lowest latency and seconds per byte of any pair that two workers may form."""
-    pairs = np.ix_(usable, usable)
-    closed = costs.blocked[pairs] | np.diag(slots[usable] < 2)
-    if closed.all():
-        return float("inf"), float("inf")
-    return float(costs.latency_seconds[pairs][~closed].min()), float(costs.seconds_per_byte[pairs][~closed].min())
+def best_link(costs: Costs, slots: IntArray) -> tuple[float, float]:
+    """Lowest latency and seconds per byte of any pair that two workers may form; `slots` (m,) with pinned ranks."""
+    usable = slots > 0
+    open_pairs = ~costs.blocked & usable[:, None] & usable[None, :]
+    np.fill_diagonal(open_pairs, slots > 1)
+    latency = costs.latency_seconds.min(where=open_pairs, initial=np.inf)
+    return float(latency), float(costs.seconds_per_byte.min(where=open_pairs, initial=np.inf))

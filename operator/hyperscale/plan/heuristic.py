@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.plan.bounds import lower_bound
+from hyperscale.plan.bounds import best_link, lower_bound
 from hyperscale.plan.greedy import greedy, seeds_for
 from hyperscale.plan.memo import Memo
 from hyperscale.plan.objective import Costs, objectives
@@ -43,12 +43,17 @@ class Effort(NamedTuple):
     """Where there are no more sets of nodes, all are evaluated."""
 
 
-FIRST_LOOK: Final = Effort(seeds=12, starts=1, elements=2_000_000, sweeps=1, scattered=0, sets=200)
+FIRST_LOOK: Final = Effort(seeds=12, starts=1, elements=2_000_000, sweeps=0, scattered=0, sets=200)
+SECOND_LOOK: Final = FIRST_LOOK._replace(sweeps=1)
+"""For worker counts whose first look was near the best, and that need not be compared by greedy alone."""
 CLOSE_LOOK: Final = Effort(seeds=128, starts=8, elements=12_000_000, sweeps=6, scattered=24, sets=12_000)
 CLOSE_COUNTS: Final = 3
 """Worker counts that get a close look."""
+SECOND_COUNTS: Final = 6
+SECOND_RATIO: Final = 1.15
+"""Counts whose first look was so much above the best get no second one."""
 CLOSE_RATIO: Final = 1.1
-"""Nor do those whose first look was so much above the best: a close look seldom gains more."""
+"""Those so much above the best after it get no close one: it seldom gains more."""
 REACHED: Final = 1.0 + 1e-9
 """A placement this near to what none can beat is as good as any."""
 
@@ -110,6 +115,8 @@ class _Search:
         self.pools = Pools(problem, region)
         self.room = problem.slots + np.bincount([candidate for _, candidate in problem.pinned], minlength=len(problem.slots))
         self.costs: dict[bytes, Costs] = {}
+        self.links: dict[bytes, tuple[float, float]] = {}
+        self.starts: dict[int, IntArray] = {}
         self.best: dict[int, Candidate] = {}
         self.others: list[Candidate] = []
         self.solved: set[int] = set()
@@ -120,10 +127,14 @@ class _Search:
         steps = ladder(counts)
         for count in steps:
             if not self.expired() or self.best or count in (steps[0], steps[-1]):
-                self._look(count, _first_look(count))
+                self._look(count, FIRST_LOOK)
         for _ in range(2):
             for count in self._between(counts):
-                self._look(count, _first_look(count))
+                self._look(count, FIRST_LOOK)
+        # Large counts are compared by greedy alone: there are many of them, and polish moves them all by much the same.
+        for candidate in sorted(self.best.values())[:SECOND_COUNTS]:
+            if candidate.workers <= DENSE_COUNTS and candidate.objective <= min(self.best.values()).objective * SECOND_RATIO:
+                self._look(candidate.workers, SECOND_LOOK)
         for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
             if candidate.objective <= min(self.best.values()).objective * CLOSE_RATIO:
                 self._look(candidate.workers, CLOSE_LOOK)
@@ -149,15 +160,17 @@ class _Search:
             return
         pool = self.pools.pool(workers)
         costs, slots = self._costs_of(pool), self.problem.slots[pool]
-        bound = lower_bound(costs, self.room[pool], workers)
-        if effort is CLOSE_LOOK and bound > min(self.best.values()).objective:
+        bound = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
+        if effort is not FIRST_LOOK and bound > min(self.best.values()).objective:
             return
         ranks, start = self._pinned_in(pool)
         if not len(ranks) and (best := exact(costs, slots, workers, effort.sets)) is not None:
             self.solved.add(workers)
             self._keep(pool, best[None, :], objectives(costs, best[None, :]))
             return
-        orders = self._starts(pool, costs, workers, effort, ranks, start)
+        orders = self.starts.get(workers) if effort is SECOND_LOOK else None
+        if orders is None:
+            orders = self.starts[workers] = self._starts(pool, costs, workers, effort, ranks, start)
         seconds = objectives(costs, orders)
         fixed: BoolArray = np.isin(np.arange(workers), ranks)
         if not (seconds <= bound * REACHED).any():
@@ -199,16 +212,17 @@ class _Search:
             self.costs[key] = self.problem.costs(pool)
         return self.costs[key]
 
+    def _best_link(self, pool: IntArray, costs: Costs) -> tuple[float, float]:
+        key = pool.tobytes()
+        if key not in self.links:
+            self.links[key] = best_link(costs, self.room[pool])
+        return self.links[key]
+
     def _pinned_in(self, pool: IntArray) -> tuple[IntArray, IntArray]:
         """Ranks that stay, and their positions in the pool."""
         ranks = np.array([rank for rank, _ in self.problem.pinned], dtype=np.int64)
         start = np.searchsorted(pool, np.array([candidate for _, candidate in self.problem.pinned], dtype=np.int64))
         return ranks, start
-
-
-def _first_look(workers: int) -> Effort:
-    """Large counts are compared by greedy alone: there are many of them, and polish moves them all by much the same."""
-    return FIRST_LOOK if workers <= DENSE_COUNTS else FIRST_LOOK._replace(sweeps=0)
 
 
 def ladder(counts: list[int]) -> list[int]:

@@ -49,6 +49,28 @@ class Costs:
         return bool(self.blocked.any())
 
     @cached_property
+    def weight(self) -> FloatArray:
+        """(m,) what a worker's share is in proportion to, memory aside."""
+        return np.ones(len(self.flops_per_second)) if self.balance is Balance.EQUAL else self.flops_per_second
+
+    @cached_property
+    def weighted_seconds_per_byte(self) -> FloatArray:
+        """(m, m) times the weight of the column."""
+        weighted: FloatArray = self.seconds_per_byte * self.weight
+        return weighted
+
+    @cached_property
+    def _waits(self) -> dict[int, FloatArray]:
+        return {}
+
+    def waits(self, rounds: int) -> FloatArray:
+        """(m, m) latency of `rounds` exchanges."""
+        if rounds not in self._waits:
+            self._waits.clear()
+            self._waits[rounds] = rounds * self.latency_seconds
+        return self._waits[rounds]
+
+    @cached_property
     def volumes_by_workers(self) -> dict[int, Volumes]:
         """Those asked for so far; see `volumes`."""
         return {}

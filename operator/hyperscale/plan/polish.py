@@ -21,8 +21,10 @@ CHECKED_MOVES: Final = 3
 """Best estimates per position that are evaluated exactly where memory may limit shares."""
 BATCH_ELEMENTS: Final = 400_000
 """Numbers of one intermediate, starts × workers × candidates; more starts go in several batches."""
+RACE_DIVISOR: Final = 3
+"""After every pass the best third of the starts stays in the race."""
 RACE_LEAST: Final = 4
-"""After every pass the worse half of the starts drops out, down to so many."""
+"""But so many always do."""
 
 
 def polish(costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray, sweeps: int = SWEEPS) -> tuple[IntArray, float]:
@@ -67,13 +69,13 @@ def _distinct_rows(orders: IntArray) -> IntArray:
 
 
 def _still_racing(orders: IntArray, best: FloatArray, before: FloatArray, racing: IntArray) -> IntArray:
-    """Rows worth another pass: still improving, different, and in the better half."""
+    """Rows worth another pass: still improving, different, and among the best."""
     improved = racing[best[racing] < before * IMPROVES]
     if not len(improved):
         return improved
     different = improved[_distinct_rows(orders[improved])]
     ranking = different[np.argsort(best[different], kind="stable")]
-    kept: IntArray = np.sort(ranking[: max(RACE_LEAST, len(racing) // 2)])
+    kept: IntArray = np.sort(ranking[: max(RACE_LEAST, len(racing) // RACE_DIVISOR)])
     return kept
 
 
@@ -134,7 +136,7 @@ def replacements(costs: Costs, orders: IntArray, position: int) -> FloatArray:
     workers = orders.shape[1]
     volume = volumes(costs, workers)
     equal = costs.balance is Balance.EQUAL
-    weight = np.ones(len(costs.flops_per_second)) if equal else costs.flops_per_second
+    weight = costs.weight
     others = np.delete(orders, position, axis=1)
     theirs = weight[others]
     total = theirs.sum(axis=1)[:, None] + weight
@@ -170,14 +172,12 @@ def _halo_with_each(
     inner, latency = costs.seconds_per_byte[pairs], costs.latency_seconds[pairs]
     inner[:, own, own] = 0.0
     latency[:, own, own] = 0.0
-    stay, waits = costs.seconds_per_byte[others], costs.latency_seconds[others]
-    come = weight * np.einsum("br,brm->bm", theirs, stay) * scale + volume.rounds * waits.max(axis=1)
-    stay *= weight
+    stay, waits = costs.weighted_seconds_per_byte[others], costs.waits(volume.rounds)[others]
+    come = np.einsum("br,brm->bm", theirs, stay) * scale + waits.max(axis=1)
     stay += (inner * theirs[:, None, :]).sum(axis=2)[:, :, None]
     stay *= theirs[:, :, None]
     stay *= scale[:, None, :]
-    np.maximum(waits, latency.max(axis=2)[:, :, None], out=waits)
-    waits *= volume.rounds
+    np.maximum(waits, volume.rounds * latency.max(axis=2)[:, :, None], out=waits)
     stay += waits
     return stay, come
 
