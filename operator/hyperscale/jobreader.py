@@ -82,12 +82,25 @@ class JobReader:
         return cache[key]
 
 
-def _renderable_job(resource: Json) -> JobSpec:
-    """The parsed job, tried with the renderer too: a template that will not do is told before anybody is asked for a plan."""
-    job = parse_job(resource)
+def metadata_of(resource: Json) -> JobMetadata:
+    """What of a job's metadata the operator goes by."""
     metadata = resource["metadata"]
-    try:
-        render(JobMetadata(metadata["namespace"], metadata["name"], metadata["uid"]), job, None, RenderDefaults(worker_image="any"))
-    except RenderError as error:
-        raise SpecError(error.path, error.message) from error
+    return JobMetadata(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        generation=metadata.get("generation") or 0,
+    )
+
+
+def _renderable_job(resource: Json) -> JobSpec:
+    """The parsed job; templates of its own are tried with the renderer too, before anybody is asked for a plan."""
+    job = parse_job(resource)
+    if job.launcher.template or job.worker.template:
+        try:
+            render(metadata_of(resource), job, None, RenderDefaults(worker_image="any"))
+        except RenderError as error:
+            raise SpecError(error.path, error.message) from error
     return job

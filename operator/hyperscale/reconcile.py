@@ -17,7 +17,7 @@ from hyperscale import names
 from hyperscale.actions import Actions, RefusedError
 from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, TransientError
 from hyperscale.decide import decide
-from hyperscale.jobreader import JobReader
+from hyperscale.jobreader import JobReader, metadata_of
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState
 from hyperscale.model.decision import (
     CreateMpiJob,
@@ -32,7 +32,6 @@ from hyperscale.model.decision import (
     Stop,
     Wait,
 )
-from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus
@@ -49,6 +48,9 @@ MAX_STEPS: Final = 8
 
 PROGRESS_INTERVAL_SECONDS: Final = 1.0
 """Counts of ready pods are written at most this often: a thousand workers must not mean a thousand writes."""
+
+SETTLE_SECONDS: Final = 0.05
+"""Longer than the gap between two plans of one burst."""
 
 LATEST_REPORT_SECONDS: Final = 5.0
 """A report waits no longer for other jobs to be planned."""
@@ -99,7 +101,8 @@ class Reconciler:
         """Keeps the tasks from the garbage collector."""
         self._unreported: dict[Key, Pass] = {}
         """Passes that created an MPIJob while other jobs waited for their plan: their report comes after those."""
-        planning.on_idle = self._report_now
+        planning.on_idle = self._report_soon
+        self._reporting: asyncio.TimerHandle | None = None
 
     async def pass_over(self, key: Key) -> None:
         """One pass; raises RetryLaterError for what may succeed later."""
@@ -144,6 +147,7 @@ class Reconciler:
             raise RetryLaterError(f"{run.key}: no end of decisions, the last was {decision.reason}")
         if self._may_report_later(run, seen):
             self._unreported[run.key] = run
+            self.queue.add_after(run.key, LATEST_REPORT_SECONDS)
             return
         await self._report(run, seen, decision)
         if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
@@ -155,10 +159,16 @@ class Reconciler:
             run.plan is not None and seen.mpijob is not None and self._planning.busy and self._clock() - run.began < LATEST_REPORT_SECONDS
         )
 
+    def _report_soon(self) -> None:
+        """No job waits for its plan just now: make up for the reports, unless the next plan is asked for at once."""
+        if self._unreported and self._reporting is None:
+            self._reporting = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._report_now)
+
     def _report_now(self) -> None:
-        """No job waits for its plan any more."""
-        for key in sorted(self._unreported):
-            self.queue.add(key)
+        self._reporting = None
+        if not self._planning.busy:
+            for key in sorted(self._unreported):
+                self.queue.add(key)
 
     def _refreshed(self, run: Pass, record: JobRecord) -> JobRecord:
         """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
@@ -172,20 +182,21 @@ class Reconciler:
         """Everything `decide` may know, from the world as it is now."""
         job, fault = self.reader.read(record.resource, self.world.policies)
         mpijob = self.world.mpijobs.get(run.key)
+        pods = self.world.pods_of(run.key, mpijob.uid) if mpijob else ()
         recorded = self.world.plan_in_force(run.key)
         seen = Seen(
-            metadata=_metadata(record),
+            metadata=metadata_of(record.resource),
             job=job,
             fault=fault,
             status=replace(record.status, replans=record.status.replans + run.replans),
             now=self._clock(),
             deleting=bool(record.resource["metadata"].get("deletionTimestamp")),
             mpijob=mpijob,
-            pods=self.world.pods_of(run.key, mpijob.uid) if mpijob else (),
+            pods=pods,
             plan=run.plan or recorded,
             plan_recorded=recorded is not None and (run.plan is None or run.plan.plan_id == recorded.plan_id),
             refusal=run.refusal,
-            unreachable_nodes=self.world.unreachable_nodes(_LOST_TAINTS) if mpijob else (),
+            unreachable_nodes=self.world.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else (),
             metrics=run.metrics,
         )
         return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
@@ -285,15 +296,3 @@ def _edition(record: JobRecord) -> tuple[str, int]:
     """Differs where the spec does."""
     metadata = record.resource["metadata"]
     return metadata["uid"], metadata.get("generation") or 0
-
-
-def _metadata(record: JobRecord) -> JobMetadata:
-    metadata = record.resource["metadata"]
-    return JobMetadata(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        labels=metadata.get("labels") or {},
-        annotations=metadata.get("annotations") or {},
-        generation=metadata.get("generation") or 0,
-    )
