@@ -262,12 +262,12 @@ def _ring_seconds(costs: Costs, order: IntArray, volume: Volumes) -> float:
 
 def _halo_seconds(costs: Costs, order: IntArray, share: FloatArray, rank: int, volume: Volumes) -> float:
     """Boundary data of one rank: all its bytes through its own link, and the farthest partner's latency every round."""
-    others = [other for other in range(len(order)) if other != rank]
-    if not others:
+    others = np.delete(np.arange(len(order)), rank)
+    if not len(others):
         return 0.0
     scale = volume.halo_bytes * float(share[rank]) / max(1e-12, 1.0 - float((share * share).sum()))
-    seconds = sum(scale * float(share[other]) * float(costs.seconds_per_byte[order[rank], order[other]]) for other in others)
-    return seconds + volume.rounds * max(float(costs.latency_seconds[order[rank], order[other]]) for other in others)
+    seconds = scale * float((share[others] * costs.seconds_per_byte[order[rank], order[others]]).sum())
+    return seconds + volume.rounds * float(costs.latency_seconds[order[rank], order[others]].max())
 
 
 def _reason(costs: Costs, order: IntArray, fits: bool) -> str:
