@@ -1,16 +1,19 @@
 """The least that a kopf operator can do: one handler that creates one fixed MPIJob for every GNNTrainingJob. It plans nothing.
 
-Run as `kopf run --standalone --namespace NAMESPACE benchmarks/peers/bare_kopf.py`.
+Run as `kopf run --standalone --namespace NAMESPACE benchmarks/peers/bare_kopf.py`; $BARE_MPIJOB is a file with the MPIJob.
 """
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import Any
 
 import kopf
 from kubernetes import client, config
 
-TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
+SPEC: dict[str, Any] = json.loads(Path(os.environ["BARE_MPIJOB"]).read_text())
 
 
 @kopf.on.startup()
@@ -21,15 +24,7 @@ def connect(**_: Any) -> None:  # noqa: ANN401 - kopf passes many kinds of thing
 
 @kopf.on.create("hyperscale.dev", "v1alpha1", "gnntrainingjobs")
 def create(name: str, namespace: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: ANN401 - kopf passes many kinds of things
-    """One MPIJob of a fixed shape, owned by the job."""
-    manifest: dict[str, Any] = {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": {"name": name},
-        "spec": {
-            "slotsPerWorker": 1,
-            "mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": TEMPLATE}, "Worker": {"replicas": 2, "template": TEMPLATE}},
-        },
-    }
+    """The one MPIJob, owned by the job."""
+    manifest: dict[str, Any] = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": {"name": name}, "spec": SPEC}
     kopf.adopt(manifest, owner=body)
     client.CustomObjectsApi().create_namespaced_custom_object("kubeflow.org", "v2beta1", namespace or "default", "mpijobs", manifest)

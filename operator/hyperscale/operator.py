@@ -75,7 +75,10 @@ class Operator:
     def job_changed(self, resource: Json, deleted: bool) -> None:
         """A GNNTrainingJob was added, changed or deleted."""
         key = _key(resource)
+        new = key not in self.world.jobs
         if self.world.see_job(resource, deleted):
+            if new and not deleted and not resource.get("status"):
+                self.reconciler.welcome(key)
             self.reconciler.queue.add(key)
 
     def policy_changed(self, resource: Json, deleted: bool) -> None:

@@ -39,25 +39,11 @@ class Planning:
         self._telemetry = telemetry
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._asking = 0
-        self.on_idle: Callable[[], None] = lambda: None
-        """Called when the last of the questions under way is answered."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether jobs wait for their plan."""
-        return self._asking > 0
 
     async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> tuple[Plan | Infeasible, ClusterSnapshot]:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen."""
-        self._asking += 1
-        try:
-            async with self._lock:
-                return await self._ask(key, seen, step, policy)
-        finally:
-            self._asking -= 1
-            if not self._asking:
-                self.on_idle()
+        async with self._lock:
+            return await self._ask(key, seen, step, policy)
 
     async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> tuple[Plan | Infeasible, ClusterSnapshot]:
         snapshot = self._world.snapshot(policy, self._clock())

@@ -49,9 +49,6 @@ MAX_STEPS: Final = 8
 PROGRESS_INTERVAL_SECONDS: Final = 1.0
 """Counts of ready pods are written at most this often: a thousand workers must not mean a thousand writes."""
 
-SETTLE_SECONDS: Final = 0.05
-"""Longer than the gap between two plans of one burst."""
-
 LATEST_REPORT_SECONDS: Final = 5.0
 """A report waits no longer for other jobs to be planned."""
 
@@ -100,9 +97,9 @@ class Reconciler:
         self._publishing: set[asyncio.Task[None]] = set()
         """Keeps the tasks from the garbage collector."""
         self._unreported: dict[Key, Pass] = {}
-        """Passes that created an MPIJob while other jobs waited for their plan: their report comes after those."""
-        planning.on_idle = self._report_soon
-        self._reporting: asyncio.TimerHandle | None = None
+        """Passes that created an MPIJob while other jobs waited for theirs: their report comes after those."""
+        self._new: set[Key] = set()
+        """Jobs that have never been passed over."""
 
     async def pass_over(self, key: Key) -> None:
         """One pass; raises RetryLaterError for what may succeed later."""
@@ -113,6 +110,7 @@ class Reconciler:
             self._unreported.pop(key, None)
             self._drifted.pop(key, None)
             self._telemetry.forget(*key)
+            self._passed(key)
             return
         with self._telemetry.reconcile_seconds.time():
             try:
@@ -128,6 +126,7 @@ class Reconciler:
                 raise RetryLaterError(str(error)) from error
             finally:
                 self.world.assume(key, None)
+                self._passed(key)
 
     async def _pass(self, run: Pass, record: JobRecord) -> None:
         self._actions.probe("look")
@@ -154,21 +153,20 @@ class Reconciler:
             self.queue.add_after(run.key, decision.retry_after_seconds)
 
     def _may_report_later(self, run: Pass, seen: Seen) -> bool:
-        """While other jobs wait for their plan, the report of one whose MPIJob exists can wait: that says it all, plan included."""
-        return (
-            run.plan is not None and seen.mpijob is not None and self._planning.busy and self._clock() - run.began < LATEST_REPORT_SECONDS
-        )
+        """While other jobs wait for their MPIJob, the report of one that has it can wait: the MPIJob says it all, plan included."""
+        return run.plan is not None and seen.mpijob is not None and len(self._new) > 0 and self._clock() - run.began < LATEST_REPORT_SECONDS
 
-    def _report_soon(self) -> None:
-        """No job waits for its plan just now: make up for the reports, unless the next plan is asked for at once."""
-        if self._unreported and self._reporting is None:
-            self._reporting = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._report_now)
+    def welcome(self, key: Key) -> None:
+        """A job that has never been passed over: its first pass goes before the reports of others."""
+        self._new.add(key)
 
-    def _report_now(self) -> None:
-        self._reporting = None
-        if not self._planning.busy:
-            for key in sorted(self._unreported):
-                self.queue.add(key)
+    def _passed(self, key: Key) -> None:
+        """The first pass over a job is over; after the last of them the reports are made up for."""
+        if key in self._new:
+            self._new.discard(key)
+            if not self._new:
+                for waiting in sorted(self._unreported):
+                    self.queue.add(waiting)
 
     def _refreshed(self, run: Pass, record: JobRecord) -> JobRecord:
         """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
