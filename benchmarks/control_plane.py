@@ -3,7 +3,8 @@
 Peers in the same run, on the same API server: a kopf operator with one handler that creates one fixed MPIJob
 (benchmarks/peers/bare_kopf.py), once the very MPIJob that HyperScale makes of the job, once the smallest that the API server takes:
 an MPIJob with hardened pods costs the API server itself three times as much as that. The goals compare like with like, the first.
-One file, though longer than others, so that the whole measurement can be read at once. Nodes are static objects; neither mpi-operator nor scheduler run, so that nothing but the two operators is measured.
+Nodes are static objects; neither mpi-operator nor scheduler run, so that nothing but the operators is measured.
+One file, though longer than others, so that the whole measurement can be read at once.
 
 Example: python benchmarks/control_plane.py --json rows.json
 """
