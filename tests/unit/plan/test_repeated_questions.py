@@ -55,7 +55,12 @@ def test_a_warm_answer_has_the_bytes_of_a_cold_one(seed: int) -> None:
 def test_two_jobs_alike_are_searched_once_and_have_ids_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
     original = heuristic._Search.run
-    monkeypatch.setattr(heuristic._Search, "run", lambda self: searched.append(1) or original(self))
+
+    def counted(search: heuristic._Search) -> list[heuristic.Candidate]:
+        searched.append(1)
+        return original(search)
+
+    monkeypatch.setattr(heuristic._Search, "run", counted)
     graph, job = build(ROOMY, POLICY), training()
     made = [make_plan(PlanRequest(job_key=f"a/job-{index}", job=job), graph, profile(job), POLICY) for index in range(3)]
     assert len(searched) == 1
@@ -110,7 +115,11 @@ def test_a_memo_keeps_the_results_that_were_used_last() -> None:
     made: list[str] = []
 
     def get(key: str) -> int:
-        return memo.get(key, lambda: made.append(key) or len(made))
+        def make() -> int:
+            made.append(key)
+            return len(made)
+
+        return memo.get(key, make)
 
     assert [get(key) for key in ("a", "b", "a", "c", "a", "b")] == [1, 2, 1, 3, 1, 4]
     assert made == ["a", "b", "c", "b"]
