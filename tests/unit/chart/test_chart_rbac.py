@@ -14,8 +14,8 @@ Rules = dict[str, str]
 CLUSTER_RULES: Rules = {
     "nodes": "get list watch",
     "hyperscale.dev/plannerpolicies": "get list watch",
-    "hyperscale.dev/clustertopologies": "get list watch create patch",
-    "hyperscale.dev/clustertopologies/status": "get patch",
+    "hyperscale.dev/clustertopologies": "get create patch",
+    "hyperscale.dev/clustertopologies/status": "patch",
     "apiextensions.k8s.io/customresourcedefinitions": "list watch",
 }
 JOB_RULES: Rules = {
