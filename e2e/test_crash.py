@@ -40,14 +40,16 @@ def test_killed_at_any_point_of_a_pass_the_job_converges_within_ten_seconds_of_t
 ) -> None:
     since = audit.position(installed.audit_log)
     job = Job(installed.api(), space, "cora")
-    dying = start_operator(installed, {"HYPERSCALE_IDENTITY": IDENTITY, "HYPERSCALE_CRASH_AT": point}, name="dying", wait=point != "look")
+    dying = start_operator(
+        installed, {"HYPERSCALE_IDENTITY": IDENTITY, "HYPERSCALE_CRASH_AT": point}, name="operator-dying", wait=point != "look"
+    )
     job.create()
     dying.wait_ended(20)
     before = job.mpijob()
     recorded = job.plan().get("id")
 
     started = time.monotonic()
-    restarted = start_operator(installed, {"HYPERSCALE_IDENTITY": IDENTITY}, name="restarted", wait=False)
+    restarted = start_operator(installed, {"HYPERSCALE_IDENTITY": IDENTITY}, name="operator-restarted", wait=False)
     try:
         job.wait_phase("Running")
         job.wait(lambda: job.status()["ready"] == "2/2", "the status does not converge")
@@ -71,8 +73,8 @@ def test_killed_at_any_point_of_a_pass_the_job_converges_within_ten_seconds_of_t
 @pytest.mark.parametrize("space", ["two"], indirect=True)
 def test_of_two_operators_one_acts_and_the_other_takes_over_when_it_is_killed(installed: Cluster, space: str) -> None:
     lease = {"HYPERSCALE_LEASE_DURATION_SECONDS": "4", "HYPERSCALE_LEASE_RENEW_SECONDS": "1"}
-    first = start_operator(installed, {**lease, "HYPERSCALE_IDENTITY": "first"}, name="first")
-    second = start_operator(installed, {**lease, "HYPERSCALE_IDENTITY": "second"}, name="second", wait=False)
+    first = start_operator(installed, {**lease, "HYPERSCALE_IDENTITY": "first"}, name="operator-first")
+    second = start_operator(installed, {**lease, "HYPERSCALE_IDENTITY": "second"}, name="operator-second", wait=False)
     try:
         since = audit.position(installed.audit_log)
         jobs = [Job(installed.api(), space, f"cora-{number}") for number in range(3)]
