@@ -31,7 +31,9 @@ class Entry:
 def entries(path: Path, offset: int = 0) -> Iterator[Entry]:
     """Finished requests from a byte offset on (`position` gives one); a line that is still being written is left out."""
     with path.open("rb") as file:
-        file.seek(offset)
+        if offset:
+            file.seek(offset - 1)
+            file.readline()  # the rest of a line that was being written when `position` was asked for
         for line in file:
             if not line.endswith(b"\n"):
                 return
