@@ -53,7 +53,9 @@ def test_killed_at_any_point_of_a_pass_the_job_converges_within_ten_seconds_of_t
     try:
         job.wait_phase("Running")
         job.wait(lambda: job.status()["ready"] == "2/2", "the status does not converge")
-        assert time.monotonic() - started < 10
+        seconds = time.monotonic() - started
+        print(f"killed at {point}: running again {seconds:.1f} s after the restart")
+        assert seconds < 10
         after = job.mpijob()
         assert after is not None
         assert job.pod_nodes() == job.nodes()
