@@ -2,7 +2,8 @@
 
 Peers in the same run, on the same API server: a kopf operator with one handler that creates one fixed MPIJob
 (benchmarks/peers/bare_kopf.py), once the very MPIJob that HyperScale makes of the job, once the smallest that the API server takes:
-an MPIJob with hardened pods costs the API server itself three times as much as that. The goals compare like with like, the first.
+an MPIJob with hardened pods costs the API server itself three times as much as that. The goals are judged against both.
+All jobs are alike, so that after the first the planner answers from its memory of solved problems; even rounds begin with HyperScale.
 Nodes are static objects; neither mpi-operator nor scheduler run, so that nothing but the operators is measured.
 One file, though longer than others, so that the whole measurement can be read at once.
 
@@ -49,7 +50,7 @@ SMALLEST_SPEC: Final = {
     }
 }
 PEER: Final = ROOT / "benchmarks" / "peers" / "bare_kopf.py"
-ROUNDS: Final = {1: 20, 10: 5, 100: 2, 500: 1}
+ROUNDS: Final = {1: 20, 10: 6, 100: 2, 500: 2}
 QUICK_ROUNDS: Final = {1: 3, 10: 1, 100: 1}
 NODE_COUNT: Final = 50
 GPUS_PER_NODE: Final = 64
@@ -117,7 +118,7 @@ def _latency(bench: Bench, jobs: int, repeats: int) -> list[common.Row]:
         rows.append(common.Row(BENCHMARK, case, method, "API writes a job", writes[method], "writes"))
     for name, part, limit in (("p50", 0.5, 1.5), ("p99", 0.99, 2.0)):
         ours, bare, smallest = (common.percentile(seconds[method], part) for method in NAMESPACES)
-        rows.append(common.Row(BENCHMARK, case, OURS, f"create-to-MPIJob {name} / {SMALLEST}", ours / smallest, "ratio"))
+        rows.append(common.goal(BENCHMARK, f"{case}: create-to-MPIJob {name}, ratio to {SMALLEST}", OURS, ours / smallest, limit, "ratio"))
         rows.append(common.goal(BENCHMARK, f"{case}: create-to-MPIJob {name}, ratio to bare kopf", OURS, ours / bare, limit, "ratio"))
     rows.append(common.goal(BENCHMARK, f"{case}: API writes a job", OURS, writes[OURS], 4, "writes"))
     return rows
