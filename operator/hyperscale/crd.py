@@ -237,7 +237,7 @@ def _field_docstrings(cls: type) -> dict[str, str]:
     for field, text in pairwise(statements):
         is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
-            found[field.target.id] = _one_line(ast.literal_eval(text.value))  # type: ignore[attr-defined]
+            found[field.target.id] = _one_line(ast.literal_eval(text.value))  # type: ignore[attr-defined] # is_text
     return found
 
 

@@ -60,7 +60,7 @@ class BoundedAdapter(HTTPAdapter):
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _tracked_pools(self._connections)
 
-    def send(  # type: ignore[override]
+    def send(  # type: ignore[override] # narrower on purpose: one caller
         self,
         request: requests.PreparedRequest,
         stream: bool = False,
@@ -77,7 +77,7 @@ class BoundedAdapter(HTTPAdapter):
         try:
             response = super().send(request, stream=True, timeout=timeout, verify=verify, cert=cert, proxies=proxies)
             response._content = self._read(response)
-            response._content_consumed = True  # type: ignore[attr-defined]
+            response._content_consumed = True  # type: ignore[attr-defined] # as requests does itself
             if response.status_code != 200:
                 raise RefusedError(f"HTTP {response.status_code}{_complaint(response)}")
         except (requests.RequestException, OSError, ValueError) as error:

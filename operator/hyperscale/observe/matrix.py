@@ -66,7 +66,7 @@ def _snapshot(given: Mapping[str, Any], file: Path) -> ClusterSnapshot:
     bandwidth = _matrix(given, BANDWIDTH_SCALES, file)
     if latency is None and bandwidth is None:
         raise SnapshotError(file, f"write one of {', '.join(sorted(MARKS))}")
-    count = len(latency if latency is not None else bandwidth)  # type: ignore[arg-type]
+    count = len(latency if latency is not None else bandwidth)  # type: ignore[arg-type] # one of both is there
     if latency is not None and bandwidth is not None and latency.shape != bandwidth.shape:
         raise SnapshotError(file, f"latency is {latency.shape}, bandwidth {bandwidth.shape}; both must be n × n")
     nodes = _nodes(given, count, file)
@@ -147,7 +147,7 @@ def _column(given: Mapping[str, Any], key: str, kind: type[Any], count: int, fil
     if key not in given:
         return None
     try:
-        column: list[Any] = msgspec.convert(given[key], list[kind])  # type: ignore[valid-type]
+        column: list[Any] = msgspec.convert(given[key], list[kind])  # type: ignore[valid-type] # built at run time
     except msgspec.ValidationError as error:
         raise SnapshotError(file, f"{key}: {error}") from error
     if len(column) != count:
