@@ -7,9 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: setup lock demo test fmt lint type unit api e2e cluster-up cluster-down bench crds clean help
+.PHONY: setup kernel lock demo test fmt lint type unit api e2e cluster-up cluster-down bench crds clean help
 
-$(VENV)/.ready: requirements/dev.lock pyproject.toml
+COMPILED := setup.py $(wildcard operator/hyperscale/*/*.pyx operator/hyperscale/*/*.pxd)
+
+$(VENV)/.ready: requirements/dev.lock pyproject.toml $(COMPILED)
 	@test -x $(BIN)/python || { $(PYTHON) -m venv $(VENV) 2>/dev/null || python3 -m venv $(VENV); }
 	@test -x $(BIN)/uv || { $(BIN)/python -m ensurepip >/dev/null; $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements/dev.lock
@@ -17,6 +19,9 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml
 	@touch $@
 
 setup: $(VENV)/.ready ## Make .venv with everything that the other targets need
+
+kernel: ## Compile the .pyx modules again
+	@$(BIN)/python setup.py -q build_ext --inplace
 
 lock: ## Compile requirements/*.lock again from pyproject.toml
 	@for group in operator planner agent worker; do \
@@ -61,7 +66,8 @@ bench: setup ## All benchmarks, quick
 	@for script in control_plane planner_scale; do $(BIN)/python benchmarks/$$script.py --quick; done
 
 clean: ## Remove what the targets above made in this folder
-	@rm -rf $(VENV) .run build dist htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find operator -name '*.so' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## This list

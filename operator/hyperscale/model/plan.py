@@ -50,6 +50,18 @@ class Infeasible(msgspec.Struct, frozen=True, rename="camel"):
     rejected: tuple[Rejection, ...] = ()
 
 
+class PlannerScore(msgspec.Struct, frozen=True, rename="camel"):
+    """How one planner did on this request; the best one's placement is the plan."""
+
+    planner: str
+    objective: float
+    """Of its best placement, seconds."""
+    regret: float
+    """objective / objective of the plan − 1; 0 for the winner."""
+    candidates: int
+    """Placements that it proposed."""
+
+
 class Plan(msgspec.Struct, frozen=True, rename="camel"):
     """A feasible, checked plan. Same job, snapshot and seed give the same bytes."""
 
@@ -73,6 +85,11 @@ class Plan(msgspec.Struct, frozen=True, rename="camel"):
     fallbacks: tuple[str, ...] = ()
     """Steps down that were taken because a figure was unknown or a planner failed, in order; empty on a full plan."""
 
+    optimality_gap: float | None = None
+    """objective / proven lower bound − 1, for the worker counts asked for; 0 = proven optimal, None = no bound is known."""
+    scores: tuple[PlannerScore, ...] = ()
+    """Every planner that took part, best first; at most MAX_SCORES."""
+
     def node_of(self, rank: int) -> str:
         """The planned node of a rank; raises IndexError for a rank the plan does not have."""
         return self.workers[rank].node
@@ -93,3 +110,6 @@ class Plan(msgspec.Struct, frozen=True, rename="camel"):
 
 MAX_REJECTED = 32
 """Rejections kept in a plan: enough to explain, small enough for status."""
+
+MAX_SCORES = 8
+"""Planners named in a plan."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 from msgspec import Meta, field
@@ -51,6 +52,62 @@ class Deadlines(Spec, frozen=True):
     metrics_seconds: Annotated[float, Meta(gt=0, le=60, description="One metrics query.")] = 5.0
 
 
+class QueueOrder(enum.StrEnum):
+    """Who decides which pending job starts next, with how many workers."""
+
+    ARRIVAL = "Arrival"
+    """Every job as soon as it fits, in order of arrival, with the worker count that makes it fastest alone."""
+    RULE = "Rule"
+    """The index rule: shortest weighted time first, thrifty counts, no start on poor nodes while better ones will be free."""
+    LEARNED = "Learned"
+    """The trained agent where the score of its choice is no worse than the rule's, else the rule."""
+
+
+class QueuePolicy(Spec, frozen=True):
+    """Order and size of pending jobs that no external queue owns."""
+
+    order: Annotated[QueueOrder, Meta(description="Who decides which pending job starts next.")] = QueueOrder.RULE
+    thrift: Annotated[
+        float, Meta(ge=0, le=1, description="α: a larger worker count must shorten the run by the ratio of counts to this power.")
+    ] = 0.3
+    patience: Annotated[
+        float, Meta(ge=1, le=1000, description="Start only where the run takes at most so many times its time on the empty cluster.")
+    ] = 3.0
+    starvation_seconds: Annotated[
+        float, Meta(ge=0, le=31_536_000, description="A job that has waited longer goes first; 0 means never.")
+    ] = 86400.0
+
+
+class ReplanMode(enum.StrEnum):
+    """What happens when a running job would be faster elsewhere."""
+
+    OFF = "Off"
+    ADVISE = "Advise"
+    """Say so in the job's status."""
+    ACT = "Act"
+    """Restart it there from its last checkpoint."""
+
+
+class ReplanPolicy(Spec, frozen=True):
+    """When a running job is worth moving."""
+
+    mode: Annotated[ReplanMode, Meta(description="What to do when a move pays.")] = ReplanMode.ADVISE
+    check_seconds: Annotated[float, Meta(ge=5, le=86400, description="How often a running plan is scored on fresh measurements.")] = 60.0
+    min_gain_ratio: Annotated[
+        float, Meta(ge=0, le=0.99, description="A move must shorten the remaining time by at least this part of it.")
+    ] = 0.1
+    hold_down_seconds: Annotated[
+        float, Meta(ge=0, le=86400, description="The gain must have been there for so long, and so long after the last move.")
+    ] = 600.0
+    restart_seconds: Annotated[
+        float, Meta(ge=0, le=86400, description="Price of a move: stop, start and load; work since the last checkpoint is added.")
+    ] = 60.0
+    move_seconds: Annotated[
+        float, Meta(ge=0, le=86400, description="Further price of every worker that changes its node: data to load anew.")
+    ] = 5.0
+    max_moves: Annotated[int, Meta(ge=1, le=1000, description="Most workers that one new plan may move.")] | None = None
+
+
 class PolicySpec(Spec, frozen=True):
     """`PlannerPolicy.spec`: how plans are made and judged in this cluster."""
 
@@ -63,6 +120,8 @@ class PolicySpec(Spec, frozen=True):
     )
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Seed of every planner; the same seed and snapshot give the same plan.")] = 0
     deadlines: Deadlines = Deadlines()
+    queue: QueuePolicy = QueuePolicy()
+    replan: ReplanPolicy = ReplanPolicy()
     queries: MetricQueries = MetricQueries()
     limits: QualityLimits = QualityLimits()
     topology_levels: Annotated[

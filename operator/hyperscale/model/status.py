@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from hyperscale.model.plan import MAX_REJECTED, Plan, Prediction, Rejection, WorkerPlacement
+from hyperscale.model.plan import MAX_REJECTED, MAX_SCORES, Plan, PlannerScore, Prediction, Rejection, WorkerPlacement
 
 MAX_CONDITIONS = 16
 
@@ -74,6 +74,15 @@ class StatusRejection(Out, frozen=True):
     message: Annotated[str, Meta(max_length=256)] = ""
 
 
+class StatusScore(Out, frozen=True):
+    """How one planner did."""
+
+    planner: Annotated[str, Meta(max_length=32)]
+    objective: float
+    regret: float
+    candidates: int
+
+
 class StatusPlan(Out, frozen=True):
     """The plan in force."""
 
@@ -88,6 +97,8 @@ class StatusPlan(Out, frozen=True):
     reasons: Annotated[tuple[Annotated[str, Meta(max_length=512)], ...], Meta(max_length=16)] = ()
     fallbacks: Annotated[tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=16)] = ()
     snapshot: Annotated[str, Meta(max_length=64)] = ""
+    optimality_gap: float | None = None
+    scores: Annotated[tuple[StatusScore, ...], Meta(max_length=MAX_SCORES)] = ()
 
 
 class ObjectReference(Out, frozen=True):
@@ -167,6 +178,8 @@ def to_plan(recorded: StatusPlan) -> Plan:
         snapshot=recorded.snapshot,
         reasons=recorded.reasons,
         fallbacks=recorded.fallbacks,
+        optimality_gap=recorded.optimality_gap,
+        scores=tuple(PlannerScore(s.planner, s.objective, s.regret, s.candidates) for s in recorded.scores),
     )
 
 
@@ -191,4 +204,6 @@ def from_plan(plan: Plan) -> StatusPlan:
         reasons=tuple(reason[:512] for reason in plan.reasons[:16]),
         fallbacks=tuple(fallback[:128] for fallback in plan.fallbacks[:16]),
         snapshot=plan.snapshot,
+        optimality_gap=plan.optimality_gap,
+        scores=tuple(StatusScore(s.planner, s.objective, s.regret, s.candidates) for s in plan.scores[:MAX_SCORES]),
     )

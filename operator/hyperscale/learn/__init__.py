@@ -1,0 +1,1 @@
+"""Learning: simulators, imitation, reinforcement, and the gate that weights must pass. The only place with tensors."""
