@@ -1,0 +1,54 @@
+"""What every kind of learning has in common: how it is told what to do, how it reports, and how its result is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a training is."""
+
+    step: int
+    steps: int
+    elapsed_seconds: float
+    figures: dict[str, float] = {}
+    """What is worth watching, by name; the learning curves have the same."""
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """What to learn, where to keep it, how long."""
+
+    folder: Path
+    """Checkpoints, curves and the result go here."""
+    seed: int = 0
+    steps: int | None = None
+    """None: the lesson's own default, with which the shipped weights were made."""
+    resume: bool = False
+    """Go on from the checkpoint in `folder`."""
+
+
+class Verdict(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether new weights may replace those in use."""
+
+    accepted: bool
+    reason: str
+    """One sentence with the figures that decided."""
+    figures: dict[str, float] = {}
+
+
+class Lesson(Protocol):
+    """One kind of learning: `hyperscale learn NAME`. A module that has these two functions."""
+
+    def train(self, assignment: Assignment, report: Callable[[Progress], None]) -> tuple[Path, ...]:
+        """Learn, and return the files of weights and manifest written. Raises LessonError."""
+
+    def judge(self, candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+        """Compare the weights in folder `candidate` with those in `in_use` on cases that no training has seen. Raises LessonError."""
+
+
+class LessonError(Exception):
+    """The lesson cannot be learned or judged as asked; the message says what to do instead."""
