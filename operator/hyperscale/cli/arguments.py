@@ -14,6 +14,9 @@ MAX_WORKERS: Final = 1000
 """The bound of spec.workers; model/job.py says why. Not imported: `--help` must stay fast."""
 
 PLANNERS: Final = ("Auto", "Learned", "Heuristic")
+LESSONS: Final = ("constructor", "streams", "ppo", "dqn")
+"""Modules of hyperscale.learn; cli/learn.py says which."""
+MAX_STEPS: Final = 10_000_000
 
 EXIT_CODES: Final = "exit codes: 0 done, 1 no plan exists (the reason is printed), 2 bad input (one line says what to write instead)"
 
@@ -40,16 +43,17 @@ def build_parser(prog: str) -> Parser:
     _add_explain(commands, prog)
     _add_snapshot(commands, prog)
     _add_topology(commands, prog)
+    _add_learn(commands, prog)
     _command(commands, "version", "print the version", f"{prog} version")
     return parser
 
 
-def _command(commands: argparse._SubParsersAction[Parser], name: str, summary: str, example: str) -> Parser:
+def _command(commands: argparse._SubParsersAction[Parser], name: str, summary: str, example: str, exit_codes: str = EXIT_CODES) -> Parser:
     return commands.add_parser(
         name,
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=f"{EXIT_CODES}\n\nexample:\n  {example}",
+        epilog=f"{exit_codes}\n\nexample:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -97,6 +101,21 @@ def _add_topology(commands: argparse._SubParsersAction[Parser], prog: str) -> No
     command.add_argument("--png", metavar="FILE", help="draw the cluster into this file as well")
     command.add_argument("--policy", metavar="FILE", help="PlannerPolicy; without it the cluster's, or built-in figures offline")
     _add_snapshot_source(command)
+    _add_output(command, ("table", "json"))
+
+
+def _add_learn(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
+    example = f"{prog} learn streams --out runs/streams --seed 1\n  {prog} learn streams --out runs/streams --judge-only --publish weights"
+    summary = "train a learned planner, judge it on unseen cases, publish it if it does not lose"
+    command = _command(commands, "learn", summary, example, EXIT_CODES.replace("no plan exists (the reason is printed)", "weights refused"))
+    command.add_argument("lesson", choices=LESSONS, metavar="LESSON", help=f"what to learn: {', '.join(LESSONS)}")
+    command.add_argument("--out", required=True, metavar="FOLDER", help="folder for checkpoints, learning curves (TensorBoard) and weights")
+    command.add_argument("--seed", type=_Whole(0, MAX_SEED), default=0, metavar="N", help="seed of the training (default: %(default)s)")
+    command.add_argument("--steps", type=_Whole(1, MAX_STEPS), metavar="N", help="steps of training (default: as the shipped weights)")
+    command.add_argument("--resume", action="store_true", help="go on from the checkpoint in the folder")
+    command.add_argument("--judge-only", action="store_true", help="do not train: judge the weights in the folder")
+    command.add_argument("--publish", metavar="FOLDER", help="copy the weights there, unless they lose to those in use")
+    command.add_argument("--in-use", metavar="FOLDER", help="weights to compare with (default: those of --publish, else the shipped ones)")
     _add_output(command, ("table", "json"))
 
 

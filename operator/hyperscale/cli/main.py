@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "explain": "hyperscale.cli.explain",
     "snapshot": "hyperscale.cli.snapshot",
     "topology": "hyperscale.cli.topology",
+    "learn": "hyperscale.cli.learn",
     "version": "hyperscale.cli.version",
 }
 """Module of each command, imported only when the command is used; each has `run(arguments) -> exit code`."""

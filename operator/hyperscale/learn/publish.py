@@ -24,7 +24,10 @@ def files_of(folder: Path, name: str) -> tuple[Path, ...]:
 
 
 def publish(name: str, candidate: Path, target: Path, verdict: Verdict) -> Sequence[Path]:
-    """Copy weights and manifest of `name` from `candidate` to `target`, each in one step. Raises LessonError where the verdict forbids it."""
+    """Copy weights and manifest of `name` from `candidate` to `target`, each in one step; returns what was written.
+
+    Raises LessonError where the verdict forbids it.
+    """
     if not verdict.accepted:
         raise LessonError(f"not published: {verdict.reason}")
     target.mkdir(parents=True, exist_ok=True)

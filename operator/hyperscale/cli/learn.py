@@ -1,0 +1,120 @@
+"""`hyperscale learn`: train a learned planner, judge it on cases no training has seen, publish it if it does not lose."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hyperscale.cli import errors
+from hyperscale.cli.errors import InputError
+
+if TYPE_CHECKING:
+    from hyperscale.learn.lesson import Lesson, Progress, Verdict
+
+MODULES: Final = {
+    "constructor": "hyperscale.learn.constructor.lesson",
+    "streams": "hyperscale.learn.streams.lesson",
+    "ppo": "hyperscale.learn.agents.ppo",
+    "dqn": "hyperscale.learn.agents.dqn",
+}
+"""Module of each lesson; it has `train` and `judge` as hyperscale.learn.lesson.Lesson says."""
+WEIGHTS: Final = {"constructor": "constructor", "streams": "stream", "ppo": "ppo", "dqn": "dqn"}
+"""Name of the files that a lesson writes, without suffix."""
+REPORT_SECONDS: Final = 2.0
+"""Progress is printed at most so often."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train unless told not to, judge, publish where asked to; exit code 1 where the gate refuses."""
+    lesson = _lesson(arguments.lesson)
+    from hyperscale.learn.lesson import LessonError
+
+    try:
+        files = _train(lesson, arguments)
+        verdict = lesson.judge(Path(arguments.out), _in_use(arguments), arguments.seed)
+        published = _publish(arguments, verdict) if arguments.publish and verdict.accepted else []
+    except LessonError as error:
+        raise InputError(str(error)) from None
+    _print(arguments, verdict, [*files, *published])
+    return errors.OK if verdict.accepted else errors.INFEASIBLE
+
+
+def _lesson(name: str) -> Lesson:
+    try:
+        module: Lesson = importlib.import_module(MODULES[name])
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("hyperscale"):
+            raise
+        raise InputError(f"learning needs {error.name}; install the extra: pip install 'hyperscale[planner]'") from None
+    return module
+
+
+def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
+    from hyperscale.learn.lesson import Assignment
+
+    if arguments.judge_only:
+        return []
+    folder = Path(arguments.out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out: cannot make folder {arguments.out!r}: {error.strerror}; name another") from None
+    assignment = Assignment(folder, seed=arguments.seed, steps=arguments.steps, resume=arguments.resume)
+    return list(lesson.train(assignment, _Reporter()))
+
+
+def _in_use(arguments: argparse.Namespace) -> Path | None:
+    """Folder of the weights to beat; None where there are none yet."""
+    if arguments.in_use is not None and not Path(arguments.in_use).is_dir():
+        raise InputError(f"--in-use: {arguments.in_use!r} is no folder; name the one that the planners read, or leave it out")
+    shipped = Path(str(resources.files("hyperscale.plan") / "weights"))
+    for folder in (arguments.in_use, arguments.publish, shipped):
+        if folder is not None and (Path(folder) / f"{WEIGHTS[arguments.lesson]}.json").is_file():
+            return Path(folder)
+    return None
+
+
+def _publish(arguments: argparse.Namespace, verdict: Verdict) -> list[Path]:
+    from hyperscale.learn.publish import publish
+
+    try:
+        return list(publish(WEIGHTS[arguments.lesson], Path(arguments.out), Path(arguments.publish), verdict))
+    except OSError as error:
+        raise InputError(f"--publish: cannot write to {arguments.publish!r}: {error.strerror}; name a folder that can be written") from None
+
+
+def _print(arguments: argparse.Namespace, verdict: Verdict, files: list[Path]) -> None:
+    if arguments.output == "json":
+        answer = {
+            "accepted": verdict.accepted,
+            "reason": verdict.reason,
+            "figures": verdict.figures,
+            "files": [str(file) for file in files],
+        }
+        print(json.dumps(answer, indent=2))
+        return
+    for file in files:
+        print(f"wrote {file}")
+    for name, figure in verdict.figures.items():
+        print(f"{name:<40} {figure:.4g}")
+    print(f"{'accepted' if verdict.accepted else 'refused'}: {verdict.reason}")
+
+
+class _Reporter:
+    """Prints progress to standard error, not too often."""
+
+    def __init__(self) -> None:
+        self._printed_at = -REPORT_SECONDS
+
+    def __call__(self, progress: Progress) -> None:
+        if time.monotonic() - self._printed_at < REPORT_SECONDS and progress.step < progress.steps:
+            return
+        self._printed_at = time.monotonic()
+        figures = "  ".join(f"{name} {figure:.4g}" for name, figure in progress.figures.items())
+        print(f"{progress.step}/{progress.steps}  {progress.elapsed_seconds:.0f} s  {figures}", file=sys.stderr)

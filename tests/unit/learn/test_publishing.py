@@ -1,0 +1,95 @@
+"""The gate in front of weights, and the command around it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hyperscale.cli import learn
+from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.publish import publish
+from tests.unit.cli.cli_samples import run
+
+
+def write_weights(folder: Path, content: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "constructor.safetensors").write_text(content)
+    (folder / "constructor.json").write_text(f'{{"of": "{content}"}}')
+
+
+@pytest.fixture
+def lesson(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A lesson that writes its seed as weights and accepts those above 5."""
+    module = ModuleType("tests_lesson")
+
+    def train(assignment: Assignment, report: object) -> tuple[Path, ...]:
+        assert callable(report)
+        report(Progress(1, 1, 0.0, {"loss": 0.5}))
+        write_weights(assignment.folder, str(assignment.seed))
+        return (assignment.folder / "constructor.json",)
+
+    def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+        if not (candidate / "constructor.safetensors").is_file():
+            raise LessonError("no weights to judge; train first")
+        value = int((candidate / "constructor.safetensors").read_text())
+        return Verdict(value > 5, f"scored {value}", {"score": float(value)})
+
+    module.train, module.judge = train, judge  # type: ignore[attr-defined] # a module has what is put into it
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(learn.MODULES, "constructor", module.__name__)
+    return module
+
+
+def test_accepted_weights_are_copied_with_their_manifest(tmp_path: Path, lesson: ModuleType) -> None:
+    ran = run("learn", "constructor", "--out", str(tmp_path / "out"), "--seed", "7", "--publish", str(tmp_path / "used"))
+    assert ran.code == 0
+    assert (tmp_path / "used" / "constructor.safetensors").read_text() == "7"
+    assert (tmp_path / "used" / "constructor.json").read_text() == '{"of": "7"}'
+    assert "accepted: scored 7" in ran.out
+    assert "1/1" in ran.err
+
+
+def test_weights_that_lose_leave_those_in_use_alone(tmp_path: Path, lesson: ModuleType) -> None:
+    write_weights(tmp_path / "used", "9")
+    ran = run("learn", "constructor", "--out", str(tmp_path / "out"), "--seed", "3", "--publish", str(tmp_path / "used"))
+    assert ran.code == 1
+    assert "refused: scored 3" in ran.out
+    assert (tmp_path / "used" / "constructor.safetensors").read_text() == "9"
+
+
+def test_judging_without_weights_says_what_to_do(tmp_path: Path, lesson: ModuleType) -> None:
+    ran = run("learn", "constructor", "--out", str(tmp_path), "--judge-only")
+    assert ran.code == 2
+    assert ran.err.splitlines() == ["hyperscale: no weights to judge; train first"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, lesson: ModuleType) -> None:
+    (tmp_path / "file").write_text("")
+    ran = run("learn", "constructor", "--out", str(tmp_path / "file" / "out"))
+    assert ran.code == 2
+    assert len(ran.err.splitlines()) == 1
+    assert "--out" in ran.err
+
+
+def test_learning_without_its_packages_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(learn.MODULES, "dqn", "no_such_package")
+    ran = run("learn", "dqn", "--out", str(tmp_path))
+    assert ran.code == 2
+    assert "hyperscale[planner]" in ran.err
+
+
+def test_the_gate_itself_refuses_whatever_the_command_thinks(tmp_path: Path) -> None:
+    write_weights(tmp_path / "new", "1")
+    with pytest.raises(LessonError, match="worse by far"):
+        publish("constructor", tmp_path / "new", tmp_path / "used", Verdict(False, "worse by far"))
+    assert not (tmp_path / "used").exists()
+
+
+def test_a_manifest_without_weights_is_not_published(tmp_path: Path) -> None:
+    write_weights(tmp_path / "new", "1")
+    (tmp_path / "new" / "constructor.safetensors").unlink()
+    with pytest.raises(LessonError, match=r"no constructor\.safetensors"):
+        publish("constructor", tmp_path / "new", tmp_path / "used", Verdict(True, "fine"))
