@@ -1,0 +1,340 @@
+"""Seeded clusters as plain arrays, and workloads to match: what is learned from and, with other seeds, measured on. Pure.
+
+Five families of n nodes, one job with k workers of `GPUS_PER_WORKER` GPUs each:
+  geo      cities of the world: latency by great-circle distance, bandwidth falling with it, fast links inside a city
+  fattree  racks, pods, core: latency by common level, oversubscribed above the rack, one product a rack
+  zones    three to six zones of mixed machines, some with room for two workers; a zone may have slow links
+  random   links without structure, log-normal over two orders of magnitude
+  wan      few cities, no bandwidth advantage inside a city, pairs of cities that cannot talk at all (like Hulk's graph)
+Volumes are log-uniform, so that arithmetic, boundary data, allreduce and latency each decide in some instances.
+Training takes seeds from `TRAINING_SEEDS` on, validation from `VALIDATION_SEEDS`, benchmarks below both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.graph.tiers import MACHINE
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.model.job import Balance
+from hyperscale.model.workload import WorkloadProfile
+from hyperscale.plan.objective import Costs
+from hyperscale.plan.problem import USABLE_MEMORY_RATIO
+from hyperscale.plan.speeds import TERAFLOPS
+
+GPUS_PER_WORKER: Final = 4
+TRAINING_SEEDS: Final = 1_000_000
+VALIDATION_SEEDS: Final = 500_000
+GIB: Final = 1024**3
+
+
+class Product(NamedTuple):
+    """A GPU that the generated clusters have."""
+
+    name: str
+    """nvidia.com/gpu.product."""
+    model: str
+    """Key of `hyperscale.plan.speeds.TERAFLOPS`."""
+    memory_gib: int
+
+
+PRODUCTS: Final = (
+    Product("NVIDIA-H100-80GB-HBM3", "H100", 80),
+    Product("NVIDIA-A100-SXM4-80GB", "A100", 80),
+    Product("NVIDIA-A40", "A40", 48),
+    Product("Tesla-V100-SXM2-32GB", "V100", 32),
+    Product("Tesla-T4", "T4", 15),
+)
+
+
+class City(NamedTuple):
+    """A place on the globe, in degrees."""
+
+    name: str
+    latitude: float
+    longitude: float
+
+
+CITIES: Final = (
+    City("oregon", 45.8, -119.7),
+    City("virginia", 39.0, -77.5),
+    City("ohio", 40.0, -83.0),
+    City("california", 37.4, -121.9),
+    City("montreal", 45.5, -73.6),
+    City("saopaulo", -23.5, -46.6),
+    City("london", 51.5, -0.1),
+    City("dublin", 53.3, -6.3),
+    City("frankfurt", 50.1, 8.7),
+    City("paris", 48.9, 2.4),
+    City("stockholm", 59.3, 18.1),
+    City("milan", 45.5, 9.2),
+    City("mumbai", 19.1, 72.9),
+    City("singapore", 1.4, 103.8),
+    City("hongkong", 22.3, 114.2),
+    City("beijing", 39.9, 116.4),
+    City("seoul", 37.6, 127.0),
+    City("tokyo", 35.7, 139.7),
+    City("sydney", -33.9, 151.2),
+    City("capetown", -33.9, 18.4),
+)
+EARTH_KILOMETRES: Final = 6371.0
+FIBRE_KILOMETRES_PER_SECOND: Final = 130_000.0
+"""Light in fibre along real routes: about two thirds of its speed, and half as long again as the great circle."""
+BLOCKED_RATIO: Final = 0.25
+"""wan: part of the pairs of cities outside the core that cannot talk."""
+CORE_RATIO: Final = 0.6
+"""wan: part of the nodes in cities that can all talk to each other, so that an answer exists."""
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A cluster of n nodes. Links are the same in both directions."""
+
+    family: str
+    products: IntArray
+    """(n,) positions in PRODUCTS."""
+    utilization: FloatArray
+    """(n,) 0..1 in whole percents, of the free GPUs."""
+    slots: IntArray
+    """(n,) workers that fit."""
+    latency_seconds: FloatArray
+    """(n, n) one way; the diagonal is inside the machine, 0 where blocked."""
+    seconds_per_byte: FloatArray
+    """(n, n) inverse bandwidth; 1 where blocked."""
+    blocked: BoolArray
+    """(n, n) True where two nodes cannot talk."""
+    levels: tuple[str, ...]
+    """Label keys of the topology levels, widest first."""
+    domains: IntArray
+    """(n, levels) number of the domain, unique within its level."""
+
+    @property
+    def flops_per_second(self) -> FloatArray:
+        """(n,) of one worker."""
+        speed = np.array([TERAFLOPS[product.model] * 1e12 for product in PRODUCTS])[self.products]
+        free: FloatArray = speed * (1.0 - self.utilization) * GPUS_PER_WORKER
+        return free
+
+    @property
+    def memory_bytes(self) -> FloatArray:
+        """(n,) usable memory of one GPU."""
+        sizes = np.array([float(product.memory_gib * GIB) for product in PRODUCTS])[self.products]
+        usable: FloatArray = sizes * USABLE_MEMORY_RATIO
+        return usable
+
+
+class Instance(NamedTuple):
+    """One placement problem in arrays."""
+
+    topology: Topology
+    workload: WorkloadProfile
+    balance: Balance
+    costs: Costs
+    workers: int
+
+
+def instance(family: str, nodes: int, workers: int, seed: int, communication_weight: float = 0.1) -> Instance:
+    """Cluster, workload and costs of one seed. Odd seeds balance Equal, even ones Capacity."""
+    topology = generate(family, nodes, seed)
+    workload = workload_for(topology, workers, seed)
+    balance = Balance.EQUAL if seed % 2 else Balance.CAPACITY
+    return Instance(topology, workload, balance, costs_of(topology, workload, balance, communication_weight), workers)
+
+
+def generate(family: str, nodes: int, seed: int) -> Topology:
+    """A cluster of one of `FAMILIES`; raises KeyError for another name."""
+    return FAMILIES[family](nodes, _generator(family, nodes, seed))
+
+
+def costs_of(topology: Topology, workload: WorkloadProfile, balance: Balance, communication_weight: float = 0.1) -> Costs:
+    """The costs that the product derives from the same cluster as a snapshot."""
+    return Costs(
+        flops_per_second=topology.flops_per_second,
+        memory_bytes=topology.memory_bytes,
+        latency_seconds=topology.latency_seconds,
+        seconds_per_byte=topology.seconds_per_byte,
+        blocked=topology.blocked,
+        workload=workload,
+        gpus_per_worker=GPUS_PER_WORKER,
+        balance=balance,
+        partition_count=None,
+        communication_weight=communication_weight,
+    )
+
+
+def workload_for(topology: Topology, workers: int, seed: int) -> WorkloadProfile:
+    """A job whose arithmetic, boundary data, allreduce and latency are of the same magnitude with `workers` workers.
+
+    Every second one is sampled (many steps an epoch); in every fourth memory limits what fast nodes may hold.
+    """
+    rng = np.random.default_rng([seed, len(topology.slots), workers, 7])
+    pairs = ~topology.blocked & ~np.eye(len(topology.slots), dtype=np.bool_)
+    latency, per_byte = float(np.median(topology.latency_seconds[pairs])), float(np.median(topology.seconds_per_byte[pairs]))
+    speed = float(np.median(topology.flops_per_second))
+    sampled = bool(rng.random() < 0.5)
+    steps = int(10 ** rng.uniform(0.5, 3.0)) if sampled else 1
+    exchanges = 1 if sampled else 2 * int(rng.integers(1, 4))
+    waiting = steps * (exchanges + 2 * (workers - 1)) * latency
+    compute = waiting * 10 ** rng.uniform(-0.7, 1.3)
+    halo = compute * 10 ** rng.uniform(-1.0, 1.0) * workers / per_byte
+    gradient = compute * 10 ** rng.uniform(-1.0, 1.0) / (2.0 * max(1, workers - 1) / workers * per_byte * steps)
+    vertices, edges = 1_000_000, 20_000_000
+    batch = max(1, round(vertices / (workers * GPUS_PER_WORKER * steps))) if sampled else None
+    shape = WorkloadProfile(vertices, edges, compute * speed * workers, 0.0, gradient, 0.0, batch, exchanges, 0.0, 0.0, 0.0, 0.0)
+    copies = shape.replication(workers)
+    fetched = halo * (1.0 + copies) / max(copies, 1e-9) / (shape.steps(workers, GPUS_PER_WORKER) * workers * GPUS_PER_WORKER)
+    tight = 0.5 * workers * GPUS_PER_WORKER * float(topology.memory_bytes.min()) / (1.0 + copies)
+    return WorkloadProfile(
+        vertices=vertices,
+        edges=edges,
+        epoch_flops=shape.epoch_flops,
+        step_overhead_seconds=0.0,
+        gradient_bytes=gradient,
+        parameter_bytes=0.0,
+        batch_size=batch,
+        exchanges_per_step=exchanges,
+        halo_bytes_per_copy=0.0 if sampled else halo / (max(copies, 1e-9) * vertices),
+        fetch_bytes_per_step=fetched if sampled else 0.0,
+        full_graph_bytes=tight if not sampled and rng.random() < 0.5 else 0.0,
+        step_bytes=0.0,
+    )
+
+
+def _generator(family: str, nodes: int, seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, nodes, *family.encode()])
+
+
+def _geo(nodes: int, rng: np.random.Generator) -> Topology:
+    """About a node in three starts a new city, up to 12; noise of a third on every pair of cities."""
+    count = int(np.clip(nodes // 3, 2, 12))
+    chosen = rng.choice(len(CITIES), size=count, replace=False)
+    home = _homes(nodes, count, rng)
+    latency, per_byte = _between_cities(chosen, rng)
+    inside = 1e-4 * rng.lognormal(0.0, 0.5, count), 1.0 / (1.25e9 * rng.lognormal(0.0, 0.5, count))
+    np.fill_diagonal(latency, inside[0])
+    np.fill_diagonal(per_byte, inside[1])
+    return _topology("geo", rng, latency[home][:, home], per_byte[home][:, home], ("topology.kubernetes.io/region",), home[:, None])
+
+
+def _fattree(nodes: int, rng: np.random.Generator) -> Topology:
+    """Racks of 4 to 8, pods of 2 to 4 racks; every level up is slower by latency and by oversubscription."""
+    rack_of = np.arange(nodes) // int(rng.integers(4, 9))
+    pod_of = rack_of // int(rng.integers(2, 5))
+    level = np.where(rack_of[:, None] == rack_of[None, :], 0, np.where(pod_of[:, None] == pod_of[None, :], 1, 2))
+    latency = np.array([1e-5, 3e-5, 8e-5])[level] * _symmetric(rng.lognormal(0.0, 0.15, level.shape))
+    oversubscription = np.array([1.0, rng.uniform(1.0, 4.0), rng.uniform(4.0, 12.0)])
+    per_byte = oversubscription[level] / 12.5e9 * _symmetric(rng.lognormal(0.0, 0.15, level.shape))
+    slow = _symmetric(rng.random(level.shape)) < 0.03
+    product = rng.integers(len(PRODUCTS), size=int(rack_of[-1]) + 1)[rack_of]
+    levels = ("fabric.topograph.run/tier-1", "fabric.topograph.run/tier-0")
+    domains = np.stack((pod_of, rack_of), axis=1)
+    return _topology("fattree", rng, latency, np.where(slow, 8.0 * per_byte, per_byte), levels, domains, product)
+
+
+def _zones(nodes: int, rng: np.random.Generator) -> Topology:
+    """Zones of one region with links of their own quality; a quarter of the machines has room for two workers."""
+    count = int(rng.integers(3, 7))
+    home = _homes(nodes, count, rng)
+    same = home[:, None] == home[None, :]
+    own = rng.lognormal(0.0, 0.7, count)
+    latency = np.where(same, 1.5e-4, 1e-3) * _symmetric(rng.lognormal(0.0, 0.2, same.shape)) * np.where(same, own[home][:, None], 1.0)
+    rate = np.where(same, 3.125e9 / own[home][:, None], 1.25e9) * _symmetric(rng.lognormal(0.0, 0.2, same.shape))
+    slots = np.where(rng.random(nodes) < 0.25, 2, 1)
+    return _topology("zones", rng, latency, 1.0 / rate, ("topology.kubernetes.io/zone",), home[:, None], slots=slots)
+
+
+def _random(nodes: int, rng: np.random.Generator) -> Topology:
+    """Every pair drawn on its own."""
+    latency = 1e-4 * _symmetric(rng.lognormal(0.0, 1.0, (nodes, nodes)))
+    per_byte = 1.0 / (3e9 * _symmetric(rng.lognormal(0.0, 1.0, (nodes, nodes))))
+    return _topology("random", rng, latency, per_byte, (), np.zeros((nodes, 0), dtype=np.int64))
+
+
+def _wan(nodes: int, rng: np.random.Generator) -> Topology:
+    """Cities of which some cannot talk to each other; bandwidth is a machine's own uplink, the same near and far."""
+    count = int(np.clip(nodes // 4, 3, 10))
+    core = max(2, count // 2)
+    chosen = rng.choice(len(CITIES), size=count, replace=False)
+    anchored = int(np.ceil(CORE_RATIO * nodes))
+    home = np.concatenate((rng.integers(core, size=anchored), rng.integers(count, size=nodes - anchored)))
+    home = np.sort(home)
+    latency, _ = _between_cities(chosen, rng)
+    np.fill_diagonal(latency, 5e-4 * rng.lognormal(0.0, 0.5, count))
+    outside = (np.arange(count) >= core)[:, None] | (np.arange(count) >= core)[None, :]
+    apart = outside & (_symmetric(rng.random((count, count))) < BLOCKED_RATIO) & ~np.eye(count, dtype=np.bool_)
+    uplink = 1.0 / (2.5e8 * rng.lognormal(0.0, 0.7, nodes))
+    per_byte = np.maximum(uplink[:, None], uplink[None, :])
+    noise = _symmetric(rng.lognormal(0.0, 0.1, (nodes, nodes)))
+    return _topology("wan", rng, latency[home][:, home] * noise, per_byte, ("city",), home[:, None], blocked=apart[home][:, home])
+
+
+def _topology(
+    family: str,
+    rng: np.random.Generator,
+    latency: FloatArray,
+    per_byte: FloatArray,
+    levels: tuple[str, ...],
+    domains: IntArray,
+    products: IntArray | None = None,
+    slots: IntArray | None = None,
+    blocked: BoolArray | None = None,
+) -> Topology:
+    """Nodes with products, load and links; what is not given is drawn. Figures keep 6 digits, as a measurement would."""
+    nodes = len(latency)
+    inside = np.eye(nodes, dtype=np.bool_)
+    apart: BoolArray = np.zeros_like(inside) if blocked is None else blocked
+    latency = np.where(inside, MACHINE.latency_seconds, np.where(apart, 0.0, latency))
+    per_byte = np.where(inside, 1.0 / MACHINE.bandwidth_bytes_per_second, np.where(apart, 1.0, per_byte))
+    load = np.clip(rng.normal(0.15, 0.2, nodes), 0.0, 0.9)
+    return Topology(
+        family=family,
+        products=rng.integers(len(PRODUCTS), size=nodes) if products is None else products,
+        utilization=np.round(load, 2),
+        slots=np.ones(nodes, dtype=np.int64) if slots is None else slots.astype(np.int64),
+        latency_seconds=latency,
+        seconds_per_byte=per_byte,
+        blocked=apart,
+        levels=levels,
+        domains=domains.astype(np.int64),
+    )
+
+
+def _homes(nodes: int, count: int, rng: np.random.Generator) -> IntArray:
+    """(nodes,) place of each node, rising; every place has one node, the rest fall unevenly."""
+    weights = rng.dirichlet(np.full(count, 2.0))
+    homes = np.concatenate((np.arange(count), rng.choice(count, size=max(0, nodes - count), p=weights)))
+    rising: IntArray = np.sort(homes[:nodes])
+    return rising
+
+
+def _between_cities(chosen: IntArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """(c, c) latency and seconds per byte between cities; bandwidth falls with distance as one TCP stream's does."""
+    angles = np.radians([(CITIES[city].latitude, CITIES[city].longitude) for city in chosen])
+    latitude, longitude = angles[:, 0], angles[:, 1]
+    cosine = np.sin(latitude)[:, None] * np.sin(latitude) + np.cos(latitude)[:, None] * np.cos(latitude) * np.cos(
+        longitude[:, None] - longitude
+    )
+    kilometres = EARTH_KILOMETRES * np.arccos(np.clip(cosine, -1.0, 1.0))
+    latency = (5e-4 + kilometres / FIBRE_KILOMETRES_PER_SECOND) * _symmetric(rng.lognormal(0.0, 0.3, kilometres.shape))
+    bytes_per_second = np.minimum(1.25e8, 1.25e8 * 0.02 / latency)
+    return latency, 1.0 / bytes_per_second
+
+
+def _symmetric(drawn: FloatArray) -> FloatArray:
+    """The upper half of `drawn` on both sides; the diagonal is kept."""
+    upper = np.triu(drawn)
+    both: FloatArray = upper + np.triu(drawn, 1).T
+    return both
+
+
+FAMILIES: Final[dict[str, Callable[[int, np.random.Generator], Topology]]] = {
+    "geo": _geo,
+    "fattree": _fattree,
+    "zones": _zones,
+    "random": _random,
+    "wan": _wan,
+}
