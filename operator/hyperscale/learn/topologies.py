@@ -6,7 +6,7 @@ Five families of n nodes, one job with k workers of `GPUS_PER_WORKER` GPUs each:
   zones    three to six zones of mixed machines, some with room for two workers; a zone may have slow links
   random   links without structure, log-normal over two orders of magnitude
   wan      few cities, no bandwidth advantage inside a city, pairs of cities that cannot talk at all (like Hulk's graph)
-Volumes are log-uniform, so that arithmetic, boundary data, allreduce and latency each decide in some instances.
+Workloads: `hyperscale.learn.workloads`.
 Training takes seeds from `TRAINING_SEEDS` on, validation from `VALIDATION_SEEDS`, benchmarks below both.
 """
 
@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.graph.tiers import MACHINE
+from hyperscale.learn.workloads import scale_of, workload_at
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.model.job import Balance
 from hyperscale.model.workload import WorkloadProfile
@@ -167,41 +168,9 @@ def costs_of(topology: Topology, workload: WorkloadProfile, balance: Balance, co
 
 
 def workload_for(topology: Topology, workers: int, seed: int) -> WorkloadProfile:
-    """A job whose arithmetic, boundary data, allreduce and latency are of the same magnitude with `workers` workers.
-
-    Every second one is sampled (many steps an epoch); in every fourth memory limits what fast nodes may hold.
-    """
-    rng = np.random.default_rng([seed, len(topology.slots), workers, 7])
-    pairs = ~topology.blocked & ~np.eye(len(topology.slots), dtype=np.bool_)
-    latency, per_byte = float(np.median(topology.latency_seconds[pairs])), float(np.median(topology.seconds_per_byte[pairs]))
-    speed = float(np.median(topology.flops_per_second))
-    sampled = bool(rng.random() < 0.5)
-    steps = int(10 ** rng.uniform(0.5, 3.0)) if sampled else 1
-    exchanges = 1 if sampled else 2 * int(rng.integers(1, 4))
-    waiting = steps * (exchanges + 2 * (workers - 1)) * latency
-    compute = waiting * 10 ** rng.uniform(-0.7, 1.3)
-    halo = compute * 10 ** rng.uniform(-1.0, 1.0) * workers / per_byte
-    gradient = compute * 10 ** rng.uniform(-1.0, 1.0) / (2.0 * max(1, workers - 1) / workers * per_byte * steps)
-    vertices, edges = 1_000_000, 20_000_000
-    batch = max(1, round(vertices / (workers * GPUS_PER_WORKER * steps))) if sampled else None
-    shape = WorkloadProfile(vertices, edges, compute * speed * workers, 0.0, gradient, 0.0, batch, exchanges, 0.0, 0.0, 0.0, 0.0)
-    copies = shape.replication(workers)
-    fetched = halo * (1.0 + copies) / max(copies, 1e-9) / (shape.steps(workers, GPUS_PER_WORKER) * workers * GPUS_PER_WORKER)
-    tight = 0.5 * workers * GPUS_PER_WORKER * float(topology.memory_bytes.min()) / (1.0 + copies)
-    return WorkloadProfile(
-        vertices=vertices,
-        edges=edges,
-        epoch_flops=shape.epoch_flops,
-        step_overhead_seconds=0.0,
-        gradient_bytes=gradient,
-        parameter_bytes=0.0,
-        batch_size=batch,
-        exchanges_per_step=exchanges,
-        halo_bytes_per_copy=0.0 if sampled else halo / (max(copies, 1e-9) * vertices),
-        fetch_bytes_per_step=fetched if sampled else 0.0,
-        full_graph_bytes=tight if not sampled and rng.random() < 0.5 else 0.0,
-        step_bytes=0.0,
-    )
+    """A job sized for `topology`; see `workload_at`."""
+    idle = WorkloadProfile(1, 1, 1.0, 0.0, 0.0, 0.0, None, 0, 0.0, 0.0, 0.0, 0.0)
+    return workload_at(scale_of(costs_of(topology, idle, Balance.EQUAL)), workers, seed)
 
 
 def _generator(family: str, nodes: int, seed: int) -> np.random.Generator:
