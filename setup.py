@@ -6,7 +6,7 @@ Each has a numpy twin that answers where it is missing, so that a machine withou
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES = ("hyperscale.plan._kernel",)
+MODULES = ("hyperscale.plan._kernel", "hyperscale.plan.tasks._assign")
 
 # No -ffast-math and no fused multiply-add: a plan must have the same bytes on every machine.
 FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno"]

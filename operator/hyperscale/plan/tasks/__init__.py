@@ -1,0 +1,1 @@
+"""Several jobs at once: which machines each gets, so that all of them together cost least."""
