@@ -1,0 +1,74 @@
+"""The objective of one job with k workers among m candidates, for other compiled modules; see `_kernel.pyx`."""
+
+cdef double BLOCKED_SECONDS
+cdef double LEAST_ROUNDS
+cdef double CANNOT_WORK
+
+
+cdef struct Instance:
+    # One job with one worker count. Matrices are symmetric, row by row; whoever fills this keeps the arrays alive.
+    int m                        # candidates
+    int k                        # workers
+    bint equal                   # all parts are equal: weight is 1 everywhere
+    const double *speed          # (m,) operations a second of a worker
+    const double *weight         # (m,) what a worker's share is in proportion to: its speed, or 1 where all parts are equal
+    const double *lat            # (m, m) seconds; BLOCKED_SECONDS where two nodes cannot talk; diagonal: two workers on one node
+    const double *spb            # (m, m) seconds per byte
+    const int *slots             # (m,) workers that a candidate can take; NULL: one each
+    double rounds                # exchanges of boundary data an epoch; LEAST_ROUNDS instead of 0 where any pair is blocked
+    double halo_bytes            # boundary data of an epoch, all workers together
+    double ring_latency_factor   # seconds of the slowest hop's latency -> seconds of allreduce an epoch
+    double ring_byte_factor      # seconds per byte of the slowest hop -> seconds of allreduce an epoch
+    double epoch_flops
+    double overhead_seconds      # of an epoch
+    double communication_weight  # lambda
+
+
+cdef struct Workspace:
+    # Scratch memory for one thread, for any instance with at most m candidates and k workers.
+    int m
+    int k
+    int u                        # usable candidates
+    int *usable                  # (m,) their numbers, rising
+    int *room                    # (m,) workers that each may take in this search
+    int *used                    # (m,) workers that it has
+    int *rank                    # (m,) seeds, best first
+    double *psum                 # (m,)
+    double *lmax                 # (m,)
+    double *hlat                 # (m,)
+    double *hspb                 # (m,)
+    double *score                # (m,)
+    double *P                    # (k,) seconds per byte to the others, weighted
+    double *L                    # (k,) largest latency to the others
+    double *L2                   # (k,) the next largest
+    int *A                       # (k,) whose latency is the largest
+    double *hl                   # (k,) latency of hop r -> r + 1
+    double *hb                   # (k,) seconds per byte of it
+    int *tour                    # (k,)
+    int *spare                   # (k,)
+    int *found                   # (k,)
+
+
+cdef Workspace *workspace_new(int m, int k) noexcept nogil
+cdef void workspace_free(Workspace *ws) noexcept nogil
+cdef void workspace_room(Workspace *ws, const Instance *q, const unsigned char *free) noexcept nogil
+
+cdef double set_cost(const Instance *q, const int *order) noexcept nogil
+cdef double ring_cost(const Instance *q, const int *order) noexcept nogil
+cdef double objective(const Instance *q, const int *order) noexcept nogil
+
+cdef void seed_scores(const Instance *q, Workspace *ws) noexcept nogil
+cdef double greedy_score(const Instance *q, const Workspace *ws, int c, int now, double speed_sum, double speed_min, double halo_worst,
+                         double ring_lat, double ring_spb) noexcept nogil
+cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, Workspace *ws) noexcept nogil
+cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixed, Workspace *ws) noexcept nogil
+cdef double replace_all(const Instance *q, const int *order, int position, double limit, double *values, int *choice,
+                        Workspace *ws) noexcept nogil
+cdef double local_search(const Instance *q, int *order, const unsigned char *fixed, int sweeps, Workspace *ws) noexcept nogil
+cdef double place(const Instance *q, const unsigned char *free, int seeds, int sweeps, int *out_order, Workspace *ws) noexcept nogil
+
+
+cdef class Kernel:
+    cdef Instance q
+    cdef Workspace *ws
+    cdef object _kept

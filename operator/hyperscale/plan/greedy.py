@@ -11,6 +11,8 @@ from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.model.job import Balance
 from hyperscale.plan.objective import Costs, Volumes, volumes
 
+LEAST_ROUNDS: Final = 1e-50
+"""Instead of no exchange at all, so that a pair that cannot talk still costs more than anything."""
 WORK_ELEMENTS: Final = 12_000_000
 """Numbers touched by one greedy run, seeds × candidates × workers; fewer seeds are used where that would be more. About 0.1 s."""
 
@@ -35,17 +37,21 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
     """(m,) rough objective of a placement around each candidate; +inf without a slot."""
     volume = volumes(costs, workers)
     compute = costs.workload.epoch_flops / (workers * costs.flops_per_second)
-    pair = pair_seconds(costs, workers, volume)
-    np.fill_diagonal(pair, np.where(slots > 1, np.diag(pair), np.inf))
-    pair[:, slots <= 0] = np.inf
+    if workers == 1:
+        return np.where(slots > 0, compute, np.inf)
+    partners = workers - 1
+    wait = (max(volume.rounds, LEAST_ROUNDS) + volume.ring_latency_factor) / partners
+    pair = (
+        volume.halo_bytes / (workers * partners) + volume.ring_byte_factor / partners
+    ) * costs.seconds_per_byte + wait * costs.reach_seconds
     # The partners' own speed counts as well: a near but slow node is no good partner.
-    joint = pair + np.maximum(compute[None, :], compute[:, None]) / max(1, workers - 1)
-    nearest = (
-        np.partition(joint, min(workers - 1, len(slots)) - 1, axis=1)[:, : max(1, workers - 1)]
-        if workers > 1
-        else np.zeros((len(slots), 1))
-    )
-    return np.where(slots > 0, nearest.sum(axis=1) + (compute if workers == 1 else 0.0), np.inf)
+    joint = pair + np.maximum(compute[None, :], compute[:, None]) / partners
+    np.fill_diagonal(joint, np.where(slots > 1, np.diag(joint), np.inf))
+    joint[:, slots <= 0] = np.inf
+    nearest = np.sort(joint, axis=1)[:, :partners]
+    known = np.isfinite(nearest)
+    mean = np.where(known, nearest, 0.0).sum(axis=1) / np.maximum(1, known.sum(axis=1))
+    return np.where(slots > 0, mean * partners, np.inf)
 
 
 def greedy(
@@ -66,6 +72,16 @@ def greedy(
         state.extend()
     complete: IntArray = state.chosen[~state.stuck]
     return complete
+
+
+def scores_after(costs: Costs, slots: IntArray, chosen: IntArray, workers: int) -> FloatArray:
+    """(m,) greedy's score of each candidate after `chosen` (p,), which take slots; +inf where it has none left or cannot talk to all."""
+    state = _State(costs, slots, workers, chosen[None, :1], takes_slot=True)
+    for member in chosen[1:]:
+        state.take(np.array([member]))
+    scores: FloatArray = state.scores()[0]
+    apart = costs.blocked[np.ix_(chosen, chosen)] & ~np.eye(len(chosen), dtype=np.bool_)
+    return np.where(apart.any(), np.inf, scores)
 
 
 class _State:
@@ -96,10 +112,19 @@ class _State:
 
     def extend(self) -> None:
         """Add the cheapest candidate to every row that still finds one."""
-        objective = self._objective_with_each()
-        objective[(self.left <= 0) | self.blocked] = np.inf
+        objective = self.scores()
         best = np.argmin(objective, axis=1)
         self.stuck |= ~np.isfinite(objective[self.rows, best])
+        self.take(best)
+
+    def scores(self) -> FloatArray:
+        """(B, m) what each candidate would cost; +inf where it cannot be had."""
+        objective = self._objective_with_each()
+        objective[(self.left <= 0) | self.blocked] = np.inf
+        return objective
+
+    def take(self, best: IntArray) -> None:
+        """Add one candidate (B,) to every row."""
         self.ring_latency = np.maximum(self.ring_latency, self.hop_latency[self.rows, best])
         self.ring_per_byte = np.maximum(self.ring_per_byte, self.hop_per_byte[self.rows, best])
         self.chosen = np.concatenate((self.chosen, best[:, None]), axis=1)

@@ -21,6 +21,9 @@ BATCH_ELEMENTS: Final = 2_000_000
 SHARE_ROUNDS: Final = 16
 """Rounds in which vertices that do not fit move to workers with room; each fills at least one worker."""
 
+UNREACHABLE_SECONDS: Final = 1e100
+"""Latency of a pair that cannot talk where a search must not meet infinities."""
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -47,6 +50,11 @@ class Costs:
     def any_blocked(self) -> bool:
         """True where some two nodes cannot talk."""
         return bool(self.blocked.any())
+
+    @cached_property
+    def reach_seconds(self) -> FloatArray:
+        """(m, m) latency, UNREACHABLE_SECONDS between nodes that cannot talk."""
+        return np.ascontiguousarray(np.where(self.blocked, UNREACHABLE_SECONDS, self.latency_seconds))
 
     @cached_property
     def weight(self) -> FloatArray:

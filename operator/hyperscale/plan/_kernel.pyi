@@ -1,0 +1,33 @@
+import numpy as np
+import numpy.typing as npt
+
+Doubles = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+
+class Kernel:
+    def __init__(
+        self,
+        speed: Doubles,
+        weight: Doubles,
+        latency: Doubles,
+        per_byte: Doubles,
+        slots: Ints,
+        workers: int,
+        equal: bool,
+        rounds: float,
+        halo_bytes: float,
+        ring_latency_factor: float,
+        ring_byte_factor: float,
+        epoch_flops: float,
+        overhead_seconds: float,
+        communication_weight: float,
+    ) -> None: ...
+    def objectives(self, orders: Ints, seconds: Doubles) -> None: ...
+    def seed_ranking(self, ranking: Ints) -> int: ...
+    def greedy(self, orders: Ints, start: int, seed_takes_slot: bool, filled: Ints) -> None: ...
+    def greedy_deltas(self, chosen: Ints, seconds: Doubles) -> None: ...
+    def local_search(self, orders: Ints, fixed: Bytes, sweeps: int, seconds: Doubles) -> None: ...
+    def rings(self, orders: Ints, fixed: Bytes) -> None: ...
+    def replacements(self, order: Ints, position: int, seconds: Doubles) -> None: ...
+    def place(self, seeds: int, sweeps: int, order: Ints) -> float: ...

@@ -1,0 +1,114 @@
+"""The compiled kernel, its numpy twin and the reference objective say the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperscale.graph.cluster import build
+from hyperscale.model.graph import IntArray
+from hyperscale.model.planning import PlanRequest
+from hyperscale.plan import kernel, kernel_numpy
+from hyperscale.plan.objective import Costs, predict
+from hyperscale.plan.problem import pose
+from hyperscale.workload.profile import profile
+from tests.builders.clusters import POLICY, random_cluster, training
+
+pytestmark = pytest.mark.skipif(not kernel.COMPILED, reason="the compiled kernel is not built here")
+
+MODELS = (
+    {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256},
+    {"architecture": "GCN", "layers": 2, "hiddenSize": 64, "batchSize": 1024, "fanouts": [10, 5]},
+    {"architecture": "Custom", "parameters": 1_000_000},
+)
+CASES = st.tuples(st.integers(0, 10_000), st.integers(2, 16), st.sampled_from(["Capacity", "Equal"]), st.sampled_from([0.0, 0.1]))
+
+
+def case(drawn: tuple[int, int, str, float]) -> tuple[Costs, IntArray, int, np.random.Generator]:
+    """Costs, slots with a few nodes that take nobody, a worker count that fits, and a generator."""
+    seed, nodes, balance, unreachable = drawn
+    rng = np.random.default_rng(seed)
+    job = training(model=MODELS[seed % len(MODELS)], partitioning={"balance": balance})
+    graph = build(random_cluster(seed, nodes, unreachable=unreachable), POLICY)
+    costs = pose(PlanRequest(job_key="a/b", job=job), graph, profile(job), POLICY).costs(np.arange(nodes))
+    slots = rng.integers(0, 4, nodes)
+    slots[0] += 1
+    return costs, slots, int(rng.integers(1, min(9, slots.sum()) + 1)), rng
+
+
+def drawn_orders(slots: IntArray, workers: int, rng: np.random.Generator, count: int = 5) -> IntArray:
+    every = np.repeat(np.arange(len(slots)), slots)
+    return np.array([rng.permutation(every)[:workers] for _ in range(count)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(CASES)
+def test_objectives_and_moves_agree_with_the_reference(drawn: tuple[int, int, str, float]) -> None:
+    costs, slots, workers, rng = case(drawn)
+    assert kernel.kernel_for(costs, slots, workers) is not None
+    orders = drawn_orders(slots, workers, rng)
+    expected = [predict(costs, order).objective for order in orders]
+    np.testing.assert_allclose(kernel.objectives(costs, orders), expected, rtol=1e-9)
+    position = int(rng.integers(workers))
+    moves = np.repeat(orders[:1], len(slots), axis=0)
+    moves[:, position] = np.arange(len(slots))
+    recomputed = [predict(costs, order).objective for order in moves]
+    np.testing.assert_allclose(kernel.replacements(costs, orders[0], position), recomputed, rtol=1e-9)
+    np.testing.assert_allclose(kernel_numpy.replacements(costs, orders[0], position), recomputed, rtol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(CASES)
+def test_greedy_and_its_scores_agree_with_the_twin(drawn: tuple[int, int, str, float]) -> None:
+    costs, slots, workers, rng = case(drawn)
+    seeds = np.flatnonzero(slots > 0)
+    ours, theirs = kernel.greedy_all(costs, slots, workers), kernel_numpy.greedy_all(costs, slots, workers, seeds, kernel.NO_START)
+    assert ours.shape == theirs.shape
+    ranking, expected = kernel.seed_ranking(costs, slots, workers), kernel_numpy.seed_ranking(costs, slots, workers)
+    assert sorted(ranking) == sorted(expected) == list(seeds)
+    if workers > 1:
+        chosen = drawn_orders(slots, workers, rng, 1)[0, : int(rng.integers(1, workers))]
+        deltas = kernel.greedy_deltas(costs, slots, chosen, workers)
+        np.testing.assert_allclose(deltas, kernel_numpy.greedy_deltas(costs, slots, chosen, workers), rtol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(CASES)
+def test_local_search_never_loses_and_leaves_no_better_replacement(drawn: tuple[int, int, str, float]) -> None:
+    costs, slots, workers, rng = case(drawn)
+    orders = drawn_orders(slots, workers, rng, 3)
+    fixed = rng.random(workers) < 0.2
+    spare = slots + np.bincount(orders[0][fixed], minlength=len(slots))
+    found, seconds = kernel.local_search(costs, spare, orders[:1], fixed, 50)
+    np.testing.assert_allclose(seconds, [predict(costs, order).objective for order in found], rtol=1e-9)
+    assert not seconds[0] > kernel.objectives(costs, orders[:1])[0] * (1 + 1e-9)
+    assert (found[0][fixed] == orders[0][fixed]).all()
+    used = np.bincount(found[0][~fixed], minlength=len(slots))
+    assert (used <= spare).all()
+    for position in np.flatnonzero(~fixed):
+        room = used - (np.arange(len(slots)) == found[0][position]) < spare
+        best = kernel.replacements(costs, found[0], int(position))[room].min(initial=np.inf)
+        assert not best < seconds[0] * (1 - 1e-6) or not np.isfinite(seconds[0])
+
+
+@settings(max_examples=20, deadline=None)
+@given(CASES)
+def test_names_of_nodes_do_not_matter_to_what_a_placement_costs(drawn: tuple[int, int, str, float]) -> None:
+    costs, slots, workers, rng = case(drawn)
+    renamed = rng.permutation(len(slots))
+    back = np.argsort(renamed)
+    orders = drawn_orders(slots, workers, rng)
+    np.testing.assert_allclose(kernel.objectives(costs.subset(renamed), back[orders]), kernel.objectives(costs, orders), rtol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(CASES)
+def test_a_quick_placement_is_a_placement_of_its_objective(drawn: tuple[int, int, str, float]) -> None:
+    costs, slots, workers, _ = case(drawn)
+    found = kernel.place(costs, slots, workers, 3)
+    if found is not None:
+        order, seconds = found
+        assert seconds == pytest.approx(predict(costs, order).objective, rel=1e-9)
+        assert (np.bincount(order, minlength=len(slots)) <= slots).all()
