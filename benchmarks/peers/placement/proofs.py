@@ -1,0 +1,103 @@
+"""Two proofs that share no code with the product's: every placement tried, and a CP-SAT model. For small problems."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.families import Instance
+from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.model.job import Balance
+from hyperscale.plan.objective import largest_shares, objectives, set_objectives, volumes
+
+MAX_RING: Final = 7
+"""Workers whose rings are all tried."""
+SCALE: Final = 1e8
+"""CP-SAT counts in integers: a hundred millionth of a known placement's objective."""
+CHUNK: Final = 256
+
+
+def by_trial(instance: Instance) -> float:
+    """The lowest objective of all sets and all rings. Raises ValueError beyond MAX_RING workers."""
+    workers = instance.workers
+    if workers > MAX_RING:
+        raise ValueError(f"{workers} workers have too many rings; at most {MAX_RING}")
+    slots = np.repeat(np.arange(len(instance.slots)), np.minimum(instance.slots, workers))
+    sets = np.unique(slots[np.array(list(combinations(range(len(slots)), workers)), dtype=np.int64)], axis=0)
+    floor = set_objectives(instance.costs, sets)
+    turns = [turn for turn in permutations(range(1, workers)) if len(turn) < 2 or turn[0] <= turn[-1]]
+    rings = np.array([(0, *turn) for turn in turns], dtype=np.int64)
+    best = np.inf
+    ranked = np.argsort(floor, kind="stable")
+    for at in range(0, len(ranked), CHUNK):
+        rows = ranked[at : at + CHUNK]
+        if floor[rows[0]] >= best:
+            break
+        best = min(best, float(objectives(instance.costs, sets[rows][:, rings].reshape(-1, workers)).min()))
+    return best
+
+
+def can_model(instance: Instance) -> bool:
+    """True where the CP-SAT model is exact: equal shares, memory no limit."""
+    costs = instance.costs
+    return costs.balance is Balance.EQUAL and bool((largest_shares(costs, instance.workers) >= 1.0 / instance.workers).all())
+
+
+def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[float, float]:
+    """Best objective and proven bound of OR-Tools CP-SAT on one core, given a known placement as a hint of scale only.
+
+    One Boolean a slot and one a directed hop; the hops form one circuit through the chosen slots (AddCircuit). With equal shares a
+    worker's time is linear in the chosen partners, its farthest partner's wait and the epoch are maxima over implications, and so
+    are both ring maxima; Capacity's shares divide by the chosen speeds' sum and squares, which is not linear, so it is not modelled.
+    """
+    from ortools.sat.python import cp_model
+
+    costs, workers = instance.costs, instance.workers
+    volume = volumes(costs, workers)
+    slots = np.repeat(np.arange(len(instance.slots)), np.minimum(instance.slots, workers))
+    unit = float(objectives(costs, known[None, :])[0]) / SCALE
+    model = cp_model.CpModel()
+    chosen = [model.new_bool_var(f"slot{at}") for at in range(len(slots))]
+    model.add(sum(chosen) == workers)
+    compute = costs.workload.epoch_flops / workers / costs.flops_per_second[slots]
+    latency, per_byte = costs.latency_seconds[np.ix_(slots, slots)], costs.seconds_per_byte[np.ix_(slots, slots)]
+    blocked = costs.blocked[np.ix_(slots, slots)]
+    wait = _whole(volume.rounds * latency / unit)
+    # share² pairs: share (1/k) · share (1/k) · H / (1 − 1/k)
+    traffic = _whole(volume.halo_bytes / (workers * (workers - 1)) * per_byte / unit)
+    horizon = int(SCALE) * 4
+    epoch, worst_halo = model.new_int_var(0, horizon, "epoch"), model.new_int_var(0, horizon, "halo")
+    ring_wait, ring_bytes = model.new_int_var(0, horizon, "ring latency"), model.new_int_var(0, horizon, "ring bytes")
+    hop_wait = _whole(volume.ring_latency_factor * latency / unit)
+    hop_bytes = _whole(volume.ring_byte_factor * per_byte / unit)
+    arcs: list[Any] = [(at, at, chosen[at].negated()) for at in range(len(slots))]
+    for row in range(len(slots)):
+        far = model.new_int_var(0, horizon, f"far{row}")
+        partners = [other for other in range(len(slots)) if other != row]
+        for other in partners:
+            if blocked[row, other]:
+                model.add_bool_or(chosen[row].negated(), chosen[other].negated())
+                continue
+            model.add(far >= int(wait[row, other])).only_enforce_if([chosen[row], chosen[other]])
+            hop = model.new_bool_var(f"hop{row}-{other}")
+            arcs.append((row, other, hop))
+            model.add(ring_wait >= int(hop_wait[row, other])).only_enforce_if(hop)
+            model.add(ring_bytes >= int(hop_bytes[row, other])).only_enforce_if(hop)
+        halo = far + sum(int(traffic[row, other]) * chosen[other] for other in partners)
+        model.add(worst_halo >= halo).only_enforce_if(chosen[row])
+        model.add(epoch >= round(float(compute[row]) / unit) + halo).only_enforce_if(chosen[row])
+    model.add_circuit(arcs)
+    weight = round(1000 * costs.communication_weight)
+    model.minimize(1000 * epoch + weight * worst_halo + (1000 + weight) * (ring_wait + ring_bytes))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers, solver.parameters.max_time_in_seconds, solver.parameters.random_seed = 1, seconds, 0
+    solver.solve(model)
+    overhead = volume.steps * costs.workload.step_overhead_seconds
+    return solver.objective_value * unit / 1000 + overhead, solver.best_objective_bound * unit / 1000 + overhead
+
+
+def _whole(seconds: FloatArray) -> IntArray:
+    whole: IntArray = np.minimum(np.rint(seconds), 4 * SCALE).astype(np.int64)
+    return whole
