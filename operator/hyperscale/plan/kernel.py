@@ -1,7 +1,7 @@
 """The search kernel: compiled where it can be, numpy elsewhere, with the same answers. Pure and deterministic.
 
-Candidates are 0..m-1 of a `Costs`; an order is (k,) candidates in ring order; slots are (m,) workers that each candidate can take, ranks that
-stay where they are not counted. `_kernel.pxd` is the same for other compiled modules.
+Candidates are 0..m-1 of a `Costs`; an order is (k,) candidates in ring order; slots are (m,) workers that each candidate can take, not
+counting ranks that stay. `_kernel.pxd` is the same for other compiled modules.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def seed_ranking(costs: Costs, slots: IntArray, workers: int) -> IntArray:
     if kernel is None:
         return kernel_numpy.seed_ranking(costs, slots, workers)
     ranking = np.empty(len(slots), dtype=np.int32)
-    return ranking[: kernel.seed_ranking(ranking)].astype(np.int64)
+    ranked: IntArray = ranking[: kernel.seed_ranking(ranking)].astype(np.int64)
+    return ranked
 
 
 def greedy_all(costs: Costs, slots: IntArray, workers: int, seeds: IntArray | None = None, start: IntArray = NO_START) -> IntArray:
@@ -145,7 +146,7 @@ def replacements(costs: Costs, order: IntArray, position: int) -> FloatArray:
 
 
 def place(costs: Costs, slots: IntArray, workers: int, seeds: int = 2, sweeps: int = SWEEPS) -> tuple[IntArray, float] | None:
-    """A good placement (k,) in microseconds, and its objective: greedy from the best seeds, then local search; None where none was found."""
+    """A good placement (k,) and its objective in microseconds: greedy from the best seeds, local search; None where none was found."""
     kernel = kernel_for(costs, slots, workers)
     if kernel is None:
         return kernel_numpy.place(costs, slots, workers, seeds, sweeps)

@@ -1,5 +1,6 @@
-"""The twin of the compiled kernel: the same questions answered by numpy. It answers where the compiled module is missing, and where
-memory limits the workers' shares, which the compiled one does not know. Pure and deterministic.
+"""The twin of the compiled kernel: the same questions answered by numpy. Pure and deterministic.
+
+It answers where the compiled module is missing, and where memory limits the workers' shares, which the compiled one does not know.
 """
 
 from __future__ import annotations
