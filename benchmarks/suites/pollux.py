@@ -1,0 +1,219 @@
+"""Predicted seconds of a step against measured placement tables: error, and whether placements are ranked as they measured.
+
+Run: python -m benchmarks.suites.pollux [--quick] [--seeds N] [--placements FILE] [--json FILE]
+
+Tables: Pollux's measurements (OSDI'21) of BERT, CIFAR-10 and NCF on up to 4 nodes of 4 T4 GPUs, each placement and batch once.
+Fitted on half of the rows, judged on the other half; again with whole placements held out (`new placements`).
+
+  error     mean of |predicted / measured - 1|
+  tau       Kendall's between predicted and measured step times at equal batch, over all pairs
+  ceiling   the tau that true values would reach: our predictions against themselves with the table's noise on them
+  clear     the same tau over the pairs whose measured times differ by more than twice the noise of a difference (95 %), and their share
+  epoch     tau of seconds for one sample at equal batch, what a plan is chosen by: step / GPUs
+
+Noise is what the table says of itself: placements that are each other's permutations (4-3-1 and 4-1-3) should take equally long; the
+standard deviation of ln(step) within such groups, for each batch. Nothing of any model is in it, so that no model can widen it.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from scipy.stats import kendalltau  # type: ignore[import-untyped] # scipy ships no annotations
+
+from benchmarks import common
+from benchmarks.common import Row
+from benchmarks.peers import steptime as peers
+from benchmarks.suites import Options
+from hyperscale.plan.steptime import Step, fit, predict
+
+BENCHMARK: Final = "steptime"
+OURS: Final = "hyperscale"
+NO_MEMORY: Final = "hyperscale, curve alone"
+DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data" / "pollux"
+MODELS: Final = ("bert", "cifar10", "ncf")
+ERROR_LIMIT: Final = 0.15
+TAU_LIMIT: Final = 0.9
+CLEAR: Final = 2.0
+"""Standard deviations of a difference of two measured times beyond which it counts as real."""
+LEAST_FREEDOM: Final = 10
+"""Degrees of freedom below which a batch's noise is not estimated and its pairs are not called clear."""
+QUICK_SEEDS: Final = 2
+SPLITS: Final = ("rows", "new placements")
+
+FloatArray = np.ndarray[Any, np.dtype[np.float64]]
+Form = Callable[[Sequence[Step], Sequence[Step]], FloatArray]
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one form did on one held-out half."""
+
+    error: float
+    tau: float
+    clear: float
+    clear_share: float
+    epoch: float
+    ceiling: float
+
+
+def read_table(file: Path) -> list[Step]:
+    """Rows of a placement table: placement (a digit a node), local_bsz, step_time_s, sync_time_s. ValueError names the line."""
+    steps = []
+    with file.open(newline="") as stream:
+        for number, row in enumerate(csv.DictReader(stream), start=2):
+            try:
+                gpus = tuple(int(digit) for digit in row["placement"])
+                steps.append(Step(gpus, float(row["local_bsz"]), float(row["step_time_s"]), float(row["sync_time_s"]), row["placement"]))
+            except (KeyError, ValueError, TypeError) as error:
+                raise ValueError(f"{file.name}, line {number}: {error}") from error
+    return steps
+
+
+def noise(rows: Sequence[Step]) -> dict[float, float]:
+    """Standard deviation of ln(step) among permutations of one placement, by batch; batches with too few of them are left out."""
+    groups: dict[float, dict[tuple[int, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        groups[row.batch][tuple(sorted(row.gpus))].append(float(np.log(row.step_seconds)))
+    found = {}
+    for batch, placements in sorted(groups.items()):
+        freedom = sum(len(values) - 1 for values in placements.values())
+        if freedom >= LEAST_FREEDOM:
+            found[batch] = float(np.sqrt(sum(np.var(values) * len(values) for values in placements.values()) / freedom))
+    return found
+
+
+def halves(rows: Sequence[Step], split: str, seed: int) -> tuple[list[Step], list[Step]]:
+    """To fit and to judge: half of the rows, or all rows of half of the placements (permutations stay together)."""
+    rng = np.random.default_rng(seed)
+    if split == "rows":
+        chosen = set(rng.permutation(len(rows))[: len(rows) // 2].tolist())
+        return [row for index, row in enumerate(rows) if index in chosen], [row for index, row in enumerate(rows) if index not in chosen]
+    placements = sorted({tuple(sorted(row.gpus)) for row in rows})
+    kept = {placements[index] for index in rng.permutation(len(placements))[: len(placements) // 2]}
+    known = [row for row in rows if tuple(sorted(row.gpus)) in kept]
+    return known, [row for row in rows if tuple(sorted(row.gpus)) not in kept]
+
+
+def score(asked: Sequence[Step], predicted: FloatArray, spread: dict[float, float], seed: int) -> Score:
+    """Error and ranks of predictions; rank correlations are means over batches, `clear` counts all its pairs together."""
+    rng = np.random.default_rng(seed)
+    measured = np.array([row.step_seconds for row in asked])
+    gpus = np.log([sum(row.gpus) for row in asked])
+    agree = differ = pairs = 0
+    taus: dict[str, list[float]] = defaultdict(list)
+    for batch in sorted({row.batch for row in asked}):
+        rows = [index for index, row in enumerate(asked) if row.batch == batch]
+        if len(rows) < LEAST_FREEDOM:
+            continue
+        true, guess, size = np.log(measured[rows]), np.log(predicted[rows]), gpus[rows]
+        taus["tau"].append(_tau(guess, true))
+        taus["epoch"].append(_tau(guess - size, true - size))
+        if batch not in spread:
+            continue
+        taus["ceiling"].append(_tau(guess, guess + rng.normal(0.0, spread[batch], len(rows))))
+        apart = true[:, None] - true[None, :]
+        same = np.sign(apart) * np.sign(guess[:, None] - guess[None, :])
+        clear = np.triu(np.abs(apart) > CLEAR * np.sqrt(2.0) * spread[batch], 1)
+        agree, differ = agree + int((same[clear] > 0).sum()), differ + int((same[clear] < 0).sum())
+        pairs += len(rows) * (len(rows) - 1) // 2
+    counted = max(1, agree + differ)
+    means = {name: float(np.mean(values)) for name, values in taus.items()}
+    error = float(np.mean(np.abs(predicted / measured - 1.0)))
+    figures = {name: means.get(name, 0.0) for name in ("tau", "epoch", "ceiling")}
+    return Score(error=error, clear=(agree - differ) / counted, clear_share=(agree + differ) / max(1, pairs), **figures)
+
+
+def _tau(first: FloatArray, second: FloatArray) -> float:
+    """Kendall's tau-b; 0 where one of the two has no order at all."""
+    found = float(kendalltau(first, second)[0])
+    return 0.0 if np.isnan(found) else found
+
+
+def ours(known: Sequence[Step], asked: Sequence[Step]) -> FloatArray:
+    """The product's curve, and what it remembers of placements."""
+    return predict(fit(known), asked)
+
+
+def curve_alone(known: Sequence[Step], asked: Sequence[Step]) -> FloatArray:
+    """The product's curve without what it remembers of single placements."""
+    return predict(fit(known), asked, remembered=False)
+
+
+FORMS: Final[dict[str, Form]] = {OURS: ours, NO_MEMORY: curve_alone, **peers.FORMS}
+
+
+def tables(placements: Path | None) -> Iterator[tuple[str, list[Step]]]:
+    """Name and rows of each table: the one asked for, else Pollux's three where they are."""
+    if placements is not None:
+        yield placements.stem, read_table(placements)
+        return
+    for model in MODELS:
+        file = DATA / f"placements_{model}_aws.csv"
+        if file.exists():
+            yield model, read_table(file)
+
+
+def run(options: Options) -> list[Row]:
+    """Rows of every table, split and form; see `judge`."""
+    return judge(getattr(options, "placements", None), options.seeds[: QUICK_SEEDS if options.quick else None])
+
+
+def judge(placements: Path | None, seeds: Sequence[int]) -> list[Row]:
+    """Rows of every table, split and form; the goal on ranks is for the split by rows, the harder one is printed beside it."""
+    rows: list[Row] = []
+    for name, steps in tables(placements):
+        spread = noise(steps)
+        for batch, value in spread.items():
+            rows.append(Row(BENCHMARK, name, f"the table, batch {batch:g}", "noise", value, "ln(s)"))
+        for split in SPLITS:
+            rows += _judged(name, steps, spread, split, seeds)
+    if not rows:
+        print("steptime: no placement tables beside the repository (../shared/data/pollux), and none given with --placements")
+    return rows
+
+
+def _judged(name: str, steps: Sequence[Step], spread: dict[float, float], split: str, seeds: Sequence[int]) -> list[Row]:
+    case = f"{name}, {split}"
+    rows, scores = [], {}
+    for form, answer in FORMS.items():
+        scores[form] = [score(asked, answer(known, asked), spread, seed) for seed in seeds for known, asked in [halves(steps, split, seed)]]
+        for metric, unit in (("error", "part"), ("tau", ""), ("clear", ""), ("clear_share", "part"), ("epoch", "")):
+            rows += _mean_rows(case, form, metric, [getattr(one, metric) for one in scores[form]], unit)
+    rows += _mean_rows(case, "the table's noise", "ceiling", [one.ceiling for one in scores[OURS]], "")
+    mean_error = float(np.mean([one.error for one in scores[OURS]]))
+    rows.append(common.goal(BENCHMARK, f"{case}: error below 15 %", OURS, mean_error, ERROR_LIMIT, "part"))
+    if spread and split == SPLITS[0]:
+        clear = float(np.mean([one.clear for one in scores[OURS]]))
+        # A goal is a figure that must not be exceeded: 1 - tau.
+        title = f"{case}: 1 - tau over clear pairs"
+        rows.append(common.goal(BENCHMARK, title, OURS, 1.0 - clear, 1.0 - TAU_LIMIT, ""))
+    return rows
+
+
+def _mean_rows(case: str, method: str, metric: str, values: Sequence[float], unit: str) -> list[Row]:
+    """Mean over the seeds, and half the width of its 95 % confidence interval where there are several."""
+    made = [Row(BENCHMARK, case, method, metric, float(np.mean(values)), unit)]
+    if len(values) > 1:
+        made.append(Row(BENCHMARK, case, method, f"{metric} ±", 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values)), unit))
+    return made
+
+
+def main() -> None:
+    """Run the suite alone."""
+    arguments = common.parser(__doc__ or "")
+    arguments.add_argument("--seeds", type=int, default=5, help="random halves, e.g. --seeds 5")
+    arguments.add_argument("--placements", type=Path, metavar="FILE", help="another table with the same columns")
+    given = arguments.parse_args()
+    common.report(judge(given.placements, tuple(range(given.seeds))[: QUICK_SEEDS if given.quick else None]), given.json)
+
+
+if __name__ == "__main__":
+    main()
