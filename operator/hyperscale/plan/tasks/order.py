@@ -1,0 +1,164 @@
+"""The order of a few stops: cheapest open path, and the path or ring whose worst hop is least. Pure; no chance anywhere.
+
+Both are exact by dynamic programming over sets (Held and Karp) up to `EXACT` stops. Beyond, the worst hop is found by binary search
+over the distinct costs, with a bound that is proven and a ring that a search found: the two differ where the search gave up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+
+EXACT: Final = 16
+"""Stops up to which every set is looked at: 2^16 sets of 16 stops are a second of numpy."""
+ROTATIONS: Final = 4000
+"""Rotations tried for one Hamiltonian cycle before the search gives up."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """Stops in an order."""
+
+    stops: tuple[int, ...]
+    worst: float
+    """The dearest hop, the closing one included for a ring."""
+    bound: float
+    """No order has a cheaper worst hop; equal to `worst` where the order is proven best."""
+
+
+def shortest_path(cost: FloatArray) -> tuple[tuple[int, ...], float]:
+    """The cheapest open path through all stops of a symmetric (stops, stops) matrix, and its length; at most `EXACT` stops.
+
+    Raises ValueError above that.
+    """
+    stops = len(cost)
+    if stops > EXACT:
+        raise ValueError(f"{stops} stops; exact paths end at {EXACT}")
+    reach = np.full((1 << stops, stops), np.inf)
+    reach[1 << np.arange(stops), np.arange(stops)] = 0.0
+    for mask in range(1, (1 << stops) - 1):
+        outside = [stop for stop in range(stops) if not mask >> stop & 1]
+        ways = (reach[mask][:, None] + cost[:, outside]).min(axis=0)
+        for stop, way in zip(outside, ways, strict=True):
+            after = mask | 1 << stop
+            reach[after, stop] = min(reach[after, stop], way)
+    return _walk_back(reach, cost)
+
+
+def _walk_back(reach: FloatArray, cost: FloatArray) -> tuple[tuple[int, ...], float]:
+    mask = len(reach) - 1
+    last = int(reach[mask].argmin())
+    found, length = [last], float(reach[mask, last])
+    while mask ^ 1 << last:
+        before = mask ^ 1 << last
+        step = reach[before] + cost[:, last]
+        mask, last = before, int(step.argmin())
+        found.append(last)
+    return tuple(found), length
+
+
+def bottleneck(cost: FloatArray, ring: bool = True) -> Order:
+    """The ring (or open path) through all stops whose dearest hop is cheapest: what a ring allreduce or a pipeline waits for.
+
+    `cost` is symmetric, (stops, stops); +inf is a pair that cannot talk. Exact up to `EXACT` stops; see `Order.bound` beyond.
+    """
+    stops = len(cost)
+    if stops < 3:
+        worst = float(cost[0, 1]) if stops == 2 else 0.0
+        return Order(tuple(range(stops)), worst, worst)
+    levels = np.unique(cost[np.triu_indices(stops, 1)])
+    low, high, found, bound = 0, len(levels) - 1, tuple(range(stops)), float(levels[0])
+    while low <= high:
+        middle = (low + high) // 2
+        stops_found = _hamiltonian(cost <= levels[middle], ring)
+        if stops_found:
+            high, found = middle - 1, stops_found
+        else:
+            low = middle + 1
+            if stops <= EXACT or not _may_have(cost <= levels[middle], ring):
+                bound = max(bound, float(levels[min(middle + 1, len(levels) - 1)]))
+    hops = [float(cost[found[place - 1], found[place]]) for place in range(0 if ring else 1, stops)]
+    return Order(found, max(hops), bound)
+
+
+def _hamiltonian(linked: BoolArray, ring: bool) -> tuple[int, ...]:
+    """A cycle or path through all stops over the links given; empty where none was found (up to `EXACT` stops: where there is none)."""
+    if not _may_have(linked, ring):
+        return ()
+    return _by_sets(linked, ring) if len(linked) <= EXACT else _by_rotations(linked, ring)
+
+
+def _may_have(linked: BoolArray, ring: bool) -> bool:
+    """Whether nothing simple forbids it: enough links at every stop, one piece, and for a ring no stop that falls apart without."""
+    stops = len(linked)
+    few = linked.sum(axis=1) - linked.diagonal()
+    if (few < 2).sum() > (0 if ring else 2) or (few < 1).any():
+        return False
+    if not _one_piece(linked, np.ones(stops, dtype=np.bool_)):
+        return False
+    return not ring or all(_one_piece(linked, np.arange(stops) != stop) for stop in range(stops))
+
+
+def _one_piece(linked: BoolArray, inside: BoolArray) -> bool:
+    seen = np.zeros(len(linked), dtype=np.bool_)
+    seen[inside.argmax()] = True
+    while True:
+        grown = (seen | linked[seen].any(axis=0)) & inside
+        if (grown == seen).all():
+            return bool((seen == inside).all())
+        seen = grown
+
+
+def _by_sets(linked: BoolArray, ring: bool) -> tuple[int, ...]:
+    """Bit sets of the stops where a path over each set of stops may end; a ring starts at stop 0."""
+    stops = len(linked)
+    bits = [sum(1 << other for other in range(stops) if linked[stop, other] and other != stop) for stop in range(stops)]
+    ends = np.zeros(1 << stops, dtype=np.int64)
+    for stop in range(1 if ring else stops):
+        ends[1 << stop] = 1 << stop
+    for mask in range(1, 1 << stops):
+        if ring and not mask & 1:
+            continue
+        for stop in range(stops):
+            before = mask ^ 1 << stop
+            if mask >> stop & 1 and before and ends[before] & bits[stop]:
+                ends[mask] |= 1 << stop
+    full = (1 << stops) - 1
+    last = int(ends[full]) & (bits[0] if ring else full)
+    if not last:
+        return ()
+    found, mask = [last.bit_length() - 1], full
+    while len(found) < stops:
+        stop, mask = found[-1], mask ^ 1 << found[-1]
+        found.append((int(ends[mask]) & bits[stop]).bit_length() - 1)
+    return tuple(found)
+
+
+def _by_rotations(linked: BoolArray, ring: bool) -> tuple[int, ...]:
+    """Pósa's rotations, fewest free links first: finds most cycles there are, proves nothing where it finds none."""
+    stops = len(linked)
+    links: list[IntArray] = [np.flatnonzero(linked[stop] & (np.arange(stops) != stop)) for stop in range(stops)]
+    degree = np.array([len(found) for found in links])
+    path, turn = [int(degree.argmin())], 0
+    for _ in range(ROTATIONS):
+        end = path[-1]
+        free = [int(stop) for stop in links[end] if int(stop) not in path]
+        if free:
+            path.append(min(free, key=lambda stop: (degree[stop], stop)))
+            continue
+        if len(path) == stops and (not ring or linked[end, path[0]]):
+            return tuple(path)
+        turning = [place for place in range(len(path) - 2) if linked[end, path[place]]]
+        if not turning:
+            path.reverse()
+            continue
+        turn += 1
+        at = turning[turn % len(turning)]
+        path[at + 1 :] = reversed(path[at + 1 :])
+        if turn % 11 == 0:
+            path.reverse()
+    return ()
