@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from hyperscale.graph.cluster import build
 from hyperscale.learn.topologies import GIB, GPUS_PER_WORKER, PRODUCTS, Topology, generate
 from hyperscale.learn.workloads import Scale, scale_of, workload_at
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample
-from hyperscale.model.graph import ClusterGraph, IntArray
+from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
 from hyperscale.model.job import Balance, JobSpec
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
@@ -47,9 +48,12 @@ class Instance:
     case: str
     seed: int
     problem: Problem
-    costs: Costs
-    """Of all candidates."""
     workers: int
+
+    @cached_property
+    def costs(self) -> Costs:
+        """Of all candidates."""
+        return self.problem.costs(np.arange(len(self.problem.nodes)))
 
     @property
     def slots(self) -> IntArray:
@@ -70,7 +74,7 @@ class Instance:
         members, positions = np.unique(order, return_inverse=True)
         if len(order) != self.workers or (np.bincount(positions) > self.slots[members]).any():
             return float("inf"), order
-        costs = self.costs.subset(members)
+        costs = self.problem.costs(members)
         repaired = ring_order(costs, positions.astype(np.int64), np.zeros(len(positions), dtype=np.bool_))
         seconds = objectives(costs, np.stack((positions, repaired)))
         best = repaired if seconds[1] <= seconds[0] else positions
@@ -83,7 +87,7 @@ def instance(family: str, nodes: int, workers: int, seed: int, counts: tuple[int
     Odd seeds balance Equal, even ones Capacity. Raises KeyError for an unknown family.
     """
     balance = Balance.EQUAL if seed % 2 else Balance.CAPACITY
-    snapshot, gpus = _snapshot(family, nodes, seed)
+    snapshot, gpus = _snapshot(family, nodes, workers, seed)
     return placed(f"{family} n={nodes} k={workers}", snapshot, workers, seed, gpus, balance, counts)
 
 
@@ -106,7 +110,7 @@ def placed(
         scale = _scale(graph, request)
         workload = workload_at(scale._replace(memory_bytes=np.inf) if memory_free else scale, workers, seed)
     problem = pose(request, graph, workload, POLICY)
-    return Instance(case, seed, problem, problem.costs(np.arange(len(problem.nodes))), workers)
+    return Instance(case, seed, problem, workers)
 
 
 def job_spec(counts: tuple[int, int], gpus: int, balance: Balance) -> JobSpec:
@@ -146,20 +150,44 @@ def fifth_family(nodes: int) -> str:
     return "hulk" if nodes <= HULK_MACHINES and HULK.is_dir() else "wan"
 
 
-def _snapshot(family: str, nodes: int, seed: int) -> tuple[ClusterSnapshot, int]:
+def _snapshot(family: str, nodes: int, workers: int, seed: int) -> tuple[ClusterSnapshot, int]:
     """The cluster and the GPUs of a worker there."""
     if family == "hulk" and fifth_family(nodes) == "hulk":
-        return _part_of_hulk(nodes, seed), 1
+        return _part_of_hulk(nodes, workers, seed), 1
     return snapshot_of(generate("wan" if family == "hulk" else family, nodes, seed)), GPUS_PER_WORKER
 
 
-def _part_of_hulk(nodes: int, seed: int) -> ClusterSnapshot:
-    """Some of Hulk's machines, all links among them."""
+def _part_of_hulk(nodes: int, workers: int, seed: int) -> ClusterSnapshot:
+    """Some of Hulk's machines, all links among them; drawn again until `workers` of them can all talk to each other."""
     whole = read_snapshot(HULK)
-    chosen = np.random.default_rng([seed, nodes, 47]).choice(len(whole.nodes), size=nodes, replace=False)
-    members = tuple(whole.nodes[index] for index in sorted(chosen))
-    kept = {node.name for node in members}
-    return replace(whole, nodes=members, links=tuple(link for link in whole.links if link.source in kept and link.destination in kept))
+    graph = build(whole, POLICY)
+    talks = graph.link_costs(np.arange(len(graph.nodes))).reachable
+    rng = np.random.default_rng([seed, nodes, HULK_MACHINES])
+    while True:
+        chosen = np.sort(rng.choice(len(graph.nodes), size=nodes, replace=False))
+        if _clique(talks[np.ix_(chosen, chosen)]) >= workers:
+            break
+    kept = {graph.nodes[index].name for index in chosen}
+    return replace(
+        whole,
+        nodes=tuple(node for node in whole.nodes if node.name in kept),
+        links=tuple(link for link in whole.links if link.source in kept and link.destination in kept),
+    )
+
+
+def _clique(talks: BoolArray) -> int:
+    """Size of the largest group that greedy finds whose members all talk to each other."""
+    best = 0
+    for first in range(len(talks)):
+        left, size = talks[first].copy(), 1
+        left[first] = False
+        while left.any():
+            added = int(np.argmax(np.where(left, (talks & left).sum(axis=1), -1)))
+            left &= talks[added]
+            left[added] = False
+            size += 1
+        best = max(best, size)
+    return best
 
 
 def _scale(graph: ClusterGraph, request: PlanRequest) -> Scale:

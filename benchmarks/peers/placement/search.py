@@ -30,6 +30,8 @@ MUTATION: Final = 0.1
 """Part of the members that a child draws anew."""
 ANNEAL_MOVES: Final = 20_000
 """Moves of one annealing; another follows while time is left."""
+LONG_MOVES: Final = 200_000
+"""Moves of one annealing of the long search."""
 
 
 def greedy_fastest(instance: Instance, _: int) -> IntArray:
@@ -111,6 +113,24 @@ def faq(instance: Instance, seed: int, seconds: float) -> IntArray:
     return best
 
 
+def long_search(instance: Instance, seed: int, seconds: float, known: list[IntArray]) -> IntArray:
+    """The best known: annealing from every known placement and from random ones in turn, then the genetic algorithm, then the best again."""
+    until = time.perf_counter() + 0.7 * seconds
+    starts = kernel.local_search(instance.costs, instance.slots, np.array(known))[0]
+    best = starts[int(np.argmin(kernel.objectives(instance.costs, starts)))]
+    attempt = 0
+    while attempt < len(starts) or time.perf_counter() < until:
+        # Every third from somewhere else, every third from the best, the others from what the methods found.
+        start = (starts[attempt % len(starts)], best, random_nodes(instance, seed * 1000 + attempt))[attempt % 3]
+        found, _ = kernel.anneal(instance.costs, instance.slots, start, None, seed + attempt, LONG_MOVES)
+        best = _better(instance, best, found)
+        attempt += 1
+        if time.perf_counter() > until + seconds:
+            break
+    best = _better(instance, best, genetic(instance, seed, 0.2 * seconds))
+    return _better(instance, best, kernel.anneal(instance.costs, instance.slots, best, None, seed, LONG_MOVES)[0])
+
+
 GREEDY: Final[dict[str, Method]] = {
     "greedy, fastest node": greedy_fastest,
     "greedy, best neighbourhood": greedy_near,
@@ -118,6 +138,12 @@ GREEDY: Final[dict[str, Method]] = {
     "2-swap, random start": two_swap,
 }
 TIMED: Final[dict[str, Timed]] = {"annealing": annealing, "FAQ": faq, "genetic": genetic}
+
+
+def _better(instance: Instance, first: IntArray, second: IntArray) -> IntArray:
+    """The one with the lower objective."""
+    seconds = kernel.objectives(instance.costs, np.stack((first, second)))
+    return second if seconds[1] < seconds[0] else first
 
 
 def _greedy(instance: Instance, seed_node: int) -> IntArray:

@@ -1,0 +1,126 @@
+"""The placement benchmark: how good plans are, how fast, and against whom.
+
+Run: python benchmarks/placement.py [--quick] [--suite NAME ...] [--seeds N] [--json FILE] [--topology FILE] [--dump DIR] [--write-docs]
+
+--topology FILE  runs every method on a cluster never seen: a snapshot JSON, a folder with Hulk's two files, or a matrix file
+--dump DIR       writes every method's assignment as {case, method, assignment: {task: [node, ...]}}
+--write-docs     writes docs/benchmarks/placement.md from the rows; with --from FILE from rows that --json wrote, without a run
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import common, documents, summary  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks.suites import Options  # noqa: E402
+
+SUITES: Final[dict[str, str]] = {
+    "exact": "Small problems proven optimal: 12 to 16 nodes, and 32 nodes with 8 workers; checked by CP-SAT and by trying everything.",
+    "middle": "64 and 128 nodes: how far from the best known within 50 ms; equal-time annealing, FAQ and a genetic algorithm beside it.",
+    "hulk": "Hulk's 47 machines, four and six tasks at once: sum of latency against the published assignment.",
+    "systems": "Hulk's four and six models: predicted step time against data parallel, GPipe and tensor parallel on all machines.",
+    "dtfm": "DT-FM's topologies and cost against its own genetic algorithm.",
+    "large": "Production-size clusters: 1,213 and 847 machines and generated ones up to 5,000, against label tiers and a long search.",
+    "constructor": "The learned constructor, one pass, on held-out clusters against greedy.",
+    "hulk_classes": "Hulk's own set-up: machines classified to tasks; accuracy per step and the cost of the assignment.",
+    "counts": "The chosen worker and partition count for one job alone against every count searched long.",
+    "removed": "A node is lost: time of the new plan and workers moved.",
+    "cold": "`hyperscale plan` from a cold start, and a warm planner process.",
+    "pollux": "Predicted step time against measured placements.",
+    "gavel": "Replay of Gavel's trace on 64 GPUs of three types.",
+    "topology": "Every method on a cluster given by --topology.",
+}
+DOCUMENT: Final = ROOT / "docs" / "benchmarks" / "placement.md"
+BENCHMARK: Final = "placement"
+
+
+def main() -> int:
+    """Measure, print, and fail where a goal is missed."""
+    arguments = parsed(sys.argv[1:])
+    if arguments.rows is not None:
+        rows = msgspec.json.decode(arguments.rows.read_bytes(), type=list[common.Row])
+        print(summary.text(rows))
+    else:
+        rows = measured(arguments)
+    if arguments.json is not None:
+        kept = [{name: value for name, value in msgspec.to_builtins(row).items() if value is not None} for row in rows]
+        arguments.json.write_text(json.dumps(kept, indent=1) + "\n")
+    if arguments.write_docs:
+        DOCUMENT.parent.mkdir(parents=True, exist_ok=True)
+        DOCUMENT.write_text(documents.page("Placement benchmark", SUITES, rows))
+    return 0 if all(row.holds is not False for row in rows) else 1
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = common.parser(__doc__ or "")
+    parser.add_argument(
+        "--suite", action="append", choices=sorted(SUITES), metavar="NAME", help=f"one of {', '.join(SUITES)}; may be repeated"
+    )
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds of each case (3)")
+    parser.add_argument("--topology", type=Path, metavar="FILE", help="a cluster never seen")
+    parser.add_argument("--dump", type=Path, metavar="DIR", help="folder for all assignments")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks/placement.md")
+    parser.add_argument("--from", dest="rows", type=Path, metavar="FILE", help="rows of an earlier run instead of a new one")
+    return parser.parse_args(words)
+
+
+def measured(arguments: argparse.Namespace) -> list[common.Row]:
+    """Run the suites one after the other, printing each as it ends."""
+    options = Options(quick=arguments.quick, seeds=tuple(range(max(1, arguments.seeds))), dump=arguments.dump, topology=arguments.topology)
+    names = arguments.suite or (["topology"] if options.topology else [name for name in SUITES if name != "topology"])
+    words = ["python", "benchmarks/placement.py", *(word for word in sys.argv[1:])]
+    rows = [
+        common.Row(BENCHMARK, "run", " ".join(words), "command", float(len(names)), "suites"),
+        common.Row(BENCHMARK, "run", machine(), "machine", float(os.cpu_count() or 0), "cores"),
+    ]
+    for name in names:
+        print(f"\n{name}: {SUITES[name]}", flush=True)
+        started = time.perf_counter()
+        found = run_suite(name, options)
+        found.append(common.Row(name, "whole suite", "", "wall time", time.perf_counter() - started, "s"))
+        print(summary.text(found), flush=True)
+        rows += found
+    missed = [row for row in rows if row.holds is False]
+    print(
+        f"\n{sum(row.metric == 'goal' for row in rows)} goals, {len(missed)} missed" + "".join(f"\n  {r.case}: {r.method}" for r in missed)
+    )
+    return rows
+
+
+def run_suite(name: str, options: Options) -> list[common.Row]:
+    """Rows of one suite; one that says so where it does not exist or lacks its data."""
+    module = f"benchmarks.suites.{name}"
+    if importlib.util.find_spec(module) is None:
+        return [common.Row(name, "whole suite", "not written yet", "missing", 1.0, "")]
+    rows: list[common.Row] = importlib.import_module(module).run(options)
+    return rows
+
+
+def machine() -> str:
+    """Class of the machine: processor and cores."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        named = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = named[0] if named else model
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Small problems: whether the plan is proven optimal, how fast, and whether two independent proofs agree."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from benchmarks.common import Row, goal, percentile
+from benchmarks.families import NAMES, Instance, instance
+from benchmarks.methods import OURS, Answer, planned
+from benchmarks.peers.placement.proofs import MAX_RING, by_cp_sat, by_trial, can_model
+from benchmarks.suites import Options
+
+BENCHMARK: Final = "exact"
+SMALL_LIMIT_SECONDS: Final = 0.005
+LARGE_LIMIT_SECONDS: Final = 0.7
+SMALL_CASES: Final = 300
+LARGE_CASES: Final = 100
+SAMPLE: Final = 7
+"""Every so many cases are proven by the others as well."""
+CP_SAT_SECONDS: Final = 20.0
+PROVEN: Final = 1e-6
+"""Gaps below are the rounding of a plan's figures."""
+AGREES: Final = 1e-6
+"""CP-SAT counts in hundred millionths."""
+
+
+def run(options: Options) -> list[Row]:
+    """Rows by family and both goals."""
+    small, large = (60, 15) if options.quick else (SMALL_CASES, LARGE_CASES)
+    planned(instance(NAMES[0], 12, 3, 10_000))
+    rows: list[Row] = []
+    rows += _group("n=12–16", [_small(at) for at in range(small)], SMALL_LIMIT_SECONDS, options, sample=13 if options.quick else SAMPLE)
+    rows += _group("n=32 k=8", [instance(NAMES[at % 5], 32, 8, at) for at in range(large)], LARGE_LIMIT_SECONDS, options, sample=0)
+    return rows
+
+
+def _small(at: int) -> Instance:
+    """12 to 16 nodes, 3 to 7 workers, families in turn."""
+    rng = np.random.default_rng([at, 16])
+    return instance(NAMES[at % len(NAMES)], int(rng.integers(12, 17)), int(rng.integers(3, 8)), at)
+
+
+def _group(name: str, cases: list[Instance], limit: float, options: Options, sample: int) -> list[Row]:
+    answers = [planned(case) for case in cases]
+    rows: list[Row] = []
+    for at, (case, answer) in enumerate(zip(cases, answers, strict=True)):
+        family = f"{name}, {NAMES[at % len(NAMES)]}"
+        rows.append(Row(BENCHMARK, family, OURS, "plan", answer.seconds * 1e3, "ms", case.seed))
+        rows.append(Row(BENCHMARK, family, OURS, "proven optimal", 100.0 * (answer.gap <= PROVEN), "%", case.seed))
+        options.dump_assignment(f"{case.case} seed {case.seed}", OURS, {"job": case.names(answer.order)})
+    proven = sum(answer.gap <= PROVEN for answer in answers)
+    seconds = [answer.seconds for answer in answers]
+    rows.append(Row(BENCHMARK, name, OURS, "largest gap that is left", 100.0 * max(answer.gap for answer in answers), "%"))
+    rows.append(goal(BENCHMARK, f"{name}: cases not proven, of {len(cases)}", OURS, float(len(cases) - proven), 0.0, "cases"))
+    rows.append(goal(BENCHMARK, f"{name}: p95 of a proven plan", OURS, percentile(seconds, 0.95) * 1e3, limit * 1e3, "ms"))
+    return rows + (_agreement(name, cases, answers, sample) if sample else [])
+
+
+def _agreement(name: str, cases: list[Instance], answers: list[Answer], sample: int) -> list[Row]:
+    """Ours over what trying everything finds, and over CP-SAT's proven optimum, on every `sample`-th case."""
+    rows: list[Row] = []
+    tried: list[float] = []
+    solved: list[float] = []
+    for at in range(0, len(cases), sample):
+        case, answer = cases[at], answers[at]
+        if case.workers <= MAX_RING:
+            tried.append(answer.plan.objective / by_trial(case) - 1.0)
+            rows.append(Row(BENCHMARK, f"{name}, sample", "trying everything", "ours above it", 100.0 * tried[-1], "%", case.seed))
+        if can_model(case):
+            cost, bound = by_cp_sat(case, answer.order, CP_SAT_SECONDS)
+            solved.append(max(answer.plan.objective / cost - 1.0, bound / answer.plan.objective - 1.0))
+            rows.append(
+                Row(BENCHMARK, f"{name}, sample", "CP-SAT", "ours above it", 100.0 * (answer.plan.objective / cost - 1.0), "%", case.seed)
+            )
+            rows.append(
+                Row(
+                    BENCHMARK,
+                    f"{name}, sample",
+                    "CP-SAT",
+                    "its bound above ours",
+                    100.0 * (bound / answer.plan.objective - 1.0),
+                    "%",
+                    case.seed,
+                )
+            )
+    rows.append(
+        goal(
+            BENCHMARK,
+            f"{name}: disagreements with trying everything, of {len(tried)}",
+            OURS,
+            float(sum(abs(d) > AGREES for d in tried)),
+            0.0,
+            "cases",
+        )
+    )
+    rows.append(
+        goal(BENCHMARK, f"{name}: disagreements with CP-SAT, of {len(solved)}", OURS, float(sum(d > AGREES for d in solved)), 0.0, "cases")
+    )
+    return rows

@@ -1,0 +1,85 @@
+"""64 and 128 nodes: how far a plan of 50 ms is from the best known, and what other searches do with the same time."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from benchmarks.common import Row, goal
+from benchmarks.families import NAMES, Instance, instance
+from benchmarks.methods import OURS, planned
+from benchmarks.peers.placement.schedulers import SCHEDULERS
+from benchmarks.peers.placement.search import GREEDY, TIMED, long_search
+from benchmarks.suites import Options
+from hyperscale.model.graph import IntArray
+
+BENCHMARK: Final = "middle"
+SIZES: Final = ((64, 12), (128, 16))
+DEADLINE_SECONDS: Final = 0.05
+GAP_LIMIT_PERCENT: Final = 0.3
+RATIO_LIMIT: Final = 1.0
+LOSS: Final = 1e-6
+"""A smaller difference is the rounding of a plan's figures."""
+LONG_SECONDS: Final = 5.0
+QUICK_LONG_SECONDS: Final = 0.3
+SEEDS_EACH: Final = 4
+"""Cases of a family and size for every seed asked for; odd ones balance Equal."""
+
+
+def run(options: Options) -> list[Row]:
+    """Rows by size and family, goals over all families of a size."""
+    planned(instance(NAMES[0], 12, 3, 10_000))
+    count = 2 if options.quick else SEEDS_EACH * len(options.seeds)
+    return [row for nodes, workers in SIZES for row in _size(nodes, workers, count, options)]
+
+
+def _size(nodes: int, workers: int, count: int, options: Options) -> list[Row]:
+    rows: list[Row] = []
+    for family in NAMES:
+        for seed in range(count):
+            rows += compare(instance(family, nodes, workers, seed), f"n={nodes}, {family}", options, BENCHMARK)
+    return rows + _goals(f"n={nodes}", [row for row in rows if row.case.startswith(f"n={nodes},")])
+
+
+def compare(case: Instance, name: str, options: Options, benchmark: str) -> list[Row]:
+    """One case: our plan, every peer, the long search; gaps to the best of all and our ratio to each peer."""
+    answer = planned(case, DEADLINE_SECONDS)
+    orders: dict[str, IntArray] = {OURS: answer.order}
+    orders |= {method: peer(case, case.seed) for method, peer in {**SCHEDULERS, **GREEDY}.items()}
+    orders |= {method: search(case, case.seed, DEADLINE_SECONDS) for method, search in TIMED.items()}
+    costs = {}
+    for method, order in orders.items():
+        costs[method], repaired = case.score(order)
+        options.dump_assignment(f"{case.case} seed {case.seed}", method, {"job": case.names(repaired)})
+    workable = [orders[method] for method, cost in costs.items() if math.isfinite(cost)]
+    best = min(
+        [*costs.values(), case.score(long_search(case, case.seed, QUICK_LONG_SECONDS if options.quick else LONG_SECONDS, workable))[0]]
+    )
+    rows = [Row(benchmark, name, OURS, "plan", answer.seconds * 1e3, "ms", case.seed)]
+    for method in (OURS, *TIMED):
+        rows.append(Row(benchmark, name, method, "above best known", 100.0 * (costs[method] / best - 1.0), "%", case.seed))
+    if answer.plan.optimality_gap is not None:
+        rows.append(Row(benchmark, name, OURS, "proven gap", 100.0 * answer.gap, "%", case.seed))
+    for method, cost in costs.items():
+        if method != OURS:
+            rows += _against(benchmark, name, method, costs[OURS] / cost, case.seed)
+    return rows
+
+
+def _against(benchmark: str, name: str, method: str, ratio: float, seed: int) -> list[Row]:
+    """Our ratio to one peer; a peer that found nothing workable counts in its own row."""
+    if ratio == 0.0:
+        return [Row(benchmark, name, method, "found nothing workable", 1.0, "cases", seed)]
+    return [
+        Row(benchmark, name, method, "ours / peer", ratio, "ratio", seed),
+        Row(benchmark, name, method, "our losses", float(ratio > 1.0 + LOSS), "part", seed),
+    ]
+
+
+def _goals(name: str, rows: list[Row]) -> list[Row]:
+    gaps = [row.value for row in rows if row.metric == "above best known" and row.method == OURS]
+    found = [goal(BENCHMARK, f"{name}: mean gap to the best known", OURS, sum(gaps) / len(gaps), GAP_LIMIT_PERCENT, "%")]
+    for method in TIMED:
+        ratios = [row.value for row in rows if row.metric == "ours / peer" and row.method == method]
+        found.append(goal(BENCHMARK, f"{name}: ours / {method} in equal time, mean", OURS, sum(ratios) / len(ratios), RATIO_LIMIT, "ratio"))
+    return found
