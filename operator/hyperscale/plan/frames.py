@@ -14,6 +14,7 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.turns import TurnQuestion, Turns
 
 HEADER_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 64 * 2**20
@@ -45,6 +46,14 @@ class Ask(msgspec.Struct, frozen=True, rename="camel", tag="ask"):
     request: PlanRequest
 
 
+class AskTurns(msgspec.Struct, frozen=True, rename="camel", tag="askTurns"):
+    """A question about several pending jobs."""
+
+    number: int
+    world: str
+    question: TurnQuestion
+
+
 class Ready(msgspec.Struct, frozen=True, rename="camel", tag="ready"):
     """The planner has loaded its code and waits for questions."""
 
@@ -63,6 +72,13 @@ class NotPlanned(msgspec.Struct, frozen=True, rename="camel", tag="notPlanned"):
     infeasible: Infeasible
 
 
+class Turned(msgspec.Struct, frozen=True, rename="camel", tag="turned"):
+    """Who of the pending jobs starts."""
+
+    number: int
+    turns: Turns
+
+
 class Trouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):
     """The planner failed on this question."""
 
@@ -71,8 +87,8 @@ class Trouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):
     """Kind of the error and its text, one line."""
 
 
-Question = World | Ask
-Answer = Ready | Planned | NotPlanned | Trouble
+Question = World | Ask | AskTurns
+Answer = Ready | Planned | NotPlanned | Turned | Trouble
 
 _QUESTIONS: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
 _ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)

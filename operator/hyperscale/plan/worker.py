@@ -13,14 +13,34 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import BinaryIO, Final
 
 from hyperscale.graph.cluster import build
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.plan.frames import KEPT_WORLDS, Answer, Ask, FrameError, NotPlanned, Planned, Ready, Trouble, World, pack, read_question
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.turns import Turns
+from hyperscale.plan.frames import (
+    KEPT_WORLDS,
+    Answer,
+    Ask,
+    AskTurns,
+    FrameError,
+    NotPlanned,
+    Planned,
+    Ready,
+    Trouble,
+    Turned,
+    World,
+    pack,
+    read_question,
+)
 from hyperscale.plan.portfolio import make_plan
+from hyperscale.plan.queue.choosers import choosers
+from hyperscale.plan.queue.desk import Desk, Expired
+from hyperscale.plan.queue.joint import take_turns
 from hyperscale.workload.profile import profile
 
 PARENT_CHECK_SECONDS: Final = 0.5
@@ -36,6 +56,7 @@ class Planner:
         self._clock = clock
         self._worlds: dict[str, World] = {}
         self._graphs: dict[str, ClusterGraph] = {}
+        self._desks: dict[str, Desk] = {}
 
     def learn(self, world: World) -> None:
         """Keep a world to plan in, and forget the oldest."""
@@ -44,11 +65,14 @@ class Planner:
             oldest = next(iter(self._worlds))
             del self._worlds[oldest]
             self._graphs.pop(oldest, None)
+            self._desks.pop(oldest, None)
 
-    def answer(self, ask: Ask) -> Answer:
-        """A plan, the reason why there is none, or the trouble that the planners had."""
+    def answer(self, ask: Ask | AskTurns) -> Answer:
+        """A plan, the reason why there is none, who starts; or the trouble that the planners had."""
         started = self._clock()
         try:
+            if isinstance(ask, AskTurns):
+                return Turned(ask.number, self._turns(ask, started))
             found = self._plan(ask, started)
         except MemoryError:
             return Trouble(ask.number, "MemoryError: the plan needs more memory than the planner may use")
@@ -58,15 +82,31 @@ class Planner:
 
     def _plan(self, ask: Ask, started: float) -> Plan | Infeasible:
         world, request = self._worlds[ask.world], ask.request
-        graph = self._graphs.get(world.name)
-        if graph is None:
-            graph = self._graphs[world.name] = build(world.snapshot, world.policy)
-        return make_plan(request, graph, profile(request.job), world.policy, expired=self._alarm(request, started))
+        expired = self._alarm(request.deadline_seconds, started)
+        return make_plan(request, self._graph(world), profile(request.job), world.policy, expired=expired)
 
-    def _alarm(self, request: PlanRequest, started: float) -> Callable[[], bool]:
+    def _turns(self, ask: AskTurns, started: float) -> Turns:
+        world = self._worlds[ask.world]
+        desk = self._desks.get(world.name)
+        if desk is None:
+            desk = self._desks[world.name] = Desk(self._graph(world), world.policy, partial(_place, world.policy))
+        desk.expired = self._alarm(ask.question.deadline_seconds, started)
+        rule, agent = choosers(world.policy.queue)
+        return take_turns(ask.question, desk, world.policy.queue, rule, agent)
+
+    def _graph(self, world: World) -> ClusterGraph:
+        if world.name not in self._graphs:
+            self._graphs[world.name] = build(world.snapshot, world.policy)
+        return self._graphs[world.name]
+
+    def _alarm(self, deadline_seconds: float, started: float) -> Callable[[], bool]:
         """Tells a planner that it should come to an end with what it has."""
-        ends = started + request.deadline_seconds * DEADLINE_FRACTION
+        ends = started + deadline_seconds * DEADLINE_FRACTION
         return lambda: self._clock() >= ends
+
+
+def _place(policy: PolicySpec, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
+    return make_plan(request, graph, profile(request.job), policy, expired=expired)
 
 
 def serve(source: BinaryIO, sink: BinaryIO, planner: Planner) -> None:

@@ -1,0 +1,116 @@
+"""A question about pending jobs together, and its answer: which start now, with which plan, and what the others wait for."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
+
+MAX_TURN_JOBS = 64
+"""Jobs of one question; alike ones cost little more than one."""
+MAX_TURN_KINDS = 8
+"""Different jobs of one question: each costs some placements."""
+MAX_RUNNING = 64
+"""Running jobs named in a question, the soonest to end first."""
+
+
+class Chooser(enum.StrEnum):
+    """Whose choice was carried out."""
+
+    ARRIVAL = "Arrival"
+    RULE = "Rule"
+    AGENT = "Agent"
+
+
+class QueuedJob(msgspec.Struct, frozen=True, rename="camel"):
+    """A job that has no MPIJob yet."""
+
+    request: PlanRequest
+    """Its free GPUs are those of the question."""
+    waited_seconds: float = 0.0
+    """Since it was created."""
+    weight: float = 1.0
+    """Its priority: a second of its waiting counts so many times."""
+
+
+class RunningShare(msgspec.Struct, frozen=True, rename="camel"):
+    """A job that has its MPIJob, or is about to get it."""
+
+    key: str
+    gpus: int
+    remaining_seconds: float
+    """Predicted."""
+    workers: int = 1
+
+
+class Claim(msgspec.Struct, frozen=True, rename="camel"):
+    """What bound pods of our jobs take from one node: free again when those end."""
+
+    gpus: int = 0
+    cpu_cores: float = 0.0
+    memory_bytes: int = 0
+
+
+class TurnQuestion(msgspec.Struct, frozen=True, rename="camel"):
+    """Who of these starts now?"""
+
+    jobs: tuple[QueuedJob, ...]
+    """Oldest first; at most MAX_TURN_JOBS."""
+    running: tuple[RunningShare, ...] = ()
+    """The soonest to end first; at most MAX_RUNNING."""
+    free_gpus: dict[str, int] = {}
+    """By node where they differ from the snapshot; see `PlanRequest.free_gpus`."""
+    claims: dict[str, Claim] = {}
+    """By node, of all running jobs: without them the cluster is empty but for others' pods."""
+    deadline_seconds: float = 5.0
+
+
+class QueueScore(msgspec.Struct, frozen=True, rename="camel"):
+    """Predicted weighted mean of the seconds until the jobs of a question end, by whose choice it goes; lower is better."""
+
+    rule: float
+    agent: float | None = None
+    """None where no agent was asked."""
+    used: Chooser = Chooser.RULE
+
+
+class Start(msgspec.Struct, frozen=True, rename="camel"):
+    """One job starts."""
+
+    key: str
+    plan: Plan
+    run_seconds: float
+    """Predicted, with this plan."""
+    best_seconds: float
+    """Predicted on the empty cluster, with the best worker count."""
+
+
+class Hold(msgspec.Struct, frozen=True, rename="camel"):
+    """One job waits."""
+
+    key: str
+    reason: str
+    """WaitingForTurn, WaitingForBetterNodes, or the planner's own where the job does not fit."""
+    message: str
+    run_seconds: float | None = None
+    """Predicted on the empty cluster; None where it does not fit even that."""
+    infeasible: Infeasible | None = None
+    """Set where the reason is the planner's own."""
+    retry_seconds: float | None = None
+    """When time alone may change the answer."""
+
+
+class Turns(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer: every job of the question once."""
+
+    starts: tuple[Start, ...] = ()
+    """In the order in which they were chosen: each plan reckons with those before it."""
+    holds: tuple[Hold, ...] = ()
+    """In the order in which they go next."""
+    score: QueueScore | None = None
+    """None where nothing was left to choose."""
+    fallbacks: tuple[str, ...] = ()
+    """Steps down: QueueAgentUnavailable, QueueAgentFailed, QueueRuleFailed."""

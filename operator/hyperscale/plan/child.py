@@ -1,0 +1,143 @@
+"""One running planner process and the ends of its pipes: a question goes in, an answer comes out in time or an error does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.policy import PolicySpec
+from hyperscale.plan.frames import (
+    HEADER_BYTES,
+    KEPT_WORLDS,
+    Answer,
+    FrameError,
+    Question,
+    Ready,
+    Trouble,
+    World,
+    body_length,
+    pack,
+    unpack_answer,
+)
+
+LOG_SECONDS: Final = 0.5
+"""For the end of the log of a planner that has ended; something it started may hold the pipe open."""
+KEPT_LOG_BYTES: Final = 4096
+
+TIMEOUT: Final = "PlannerTimeout"
+CRASHED: Final = "PlannerCrashed"
+
+
+class PlannerError(Exception):
+    """A planner gave no usable answer: `fallback` is the step's name in `Plan.fallbacks`."""
+
+    def __init__(self, fallback: str, message: str) -> None:
+        super().__init__(message)
+        self.fallback = fallback
+
+
+class Child:
+    """One running planner."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        if process.stdin is None or process.stdout is None or process.stderr is None:  # pragma: no cover - all three are pipes
+            raise TypeError("the planner must be started with pipes")
+        self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
+        self._log = bytearray()
+        self._draining = asyncio.ensure_future(self._drain(process.stderr))
+        self._worlds: deque[World] = deque(maxlen=KEPT_WORLDS)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.returncode is None
+
+    async def greet(self, seconds: float) -> None:
+        """Wait until the planner is ready; raises PlannerError."""
+        if not isinstance(await self._bounded(self._receive(), seconds), Ready):
+            raise PlannerError(CRASHED, "the planner did not begin with Ready")
+
+    async def ask(
+        self, number: int, question: Callable[[str], Question], snapshot: ClusterSnapshot, policy: PolicySpec, seconds: float
+    ) -> Answer:
+        """One question, made for the world of that name, and its answer; raises PlannerError when there is none within `seconds`."""
+        answer = await self._bounded(self._exchange(question, snapshot, policy), seconds)
+        if isinstance(answer, Ready) or answer.number != number:
+            raise PlannerError(CRASHED, "the planner answered another question")
+        if isinstance(answer, Trouble):
+            raise PlannerError(CRASHED, answer.message)
+        return answer
+
+    async def close(self, seconds: float) -> None:
+        """End the process: let it finish for `seconds`, then kill it; returns when it is gone."""
+        self._stdin.close()
+        if seconds:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), seconds)
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        await self._process.wait()
+        await asyncio.wait({self._draining}, timeout=LOG_SECONDS)
+        self._draining.cancel()
+
+    async def _exchange(self, question: Callable[[str], Question], snapshot: ClusterSnapshot, policy: PolicySpec) -> Answer:
+        await self._send(pack(question(await self._introduce(snapshot, policy))))
+        return await self._receive()
+
+    async def _introduce(self, snapshot: ClusterSnapshot, policy: PolicySpec) -> str:
+        """Name of the world; sent first, unless the planner has it: hundreds of jobs are planned on one snapshot."""
+        for known in self._worlds:
+            if known.snapshot is snapshot and known.policy == policy:
+                return known.name
+        nameless = World(name="", snapshot=snapshot, policy=policy)
+        world = replace(nameless, name=hashlib.sha256(msgspec.json.encode(nameless)).hexdigest())
+        if not any(known.name == world.name for known in self._worlds):
+            await self._send(pack(world))
+            self._worlds.append(world)
+        return world.name
+
+    async def _send(self, frame: bytes) -> None:
+        self._stdin.write(frame)
+        await self._stdin.drain()
+
+    async def _receive(self) -> Answer:
+        length = body_length(await self._stdout.readexactly(HEADER_BYTES))
+        return unpack_answer(await self._stdout.readexactly(length))
+
+    async def _bounded(self, work: Coroutine[None, None, Answer], seconds: float) -> Answer:
+        """The outcome of an exchange; every way in which it can fail becomes a PlannerError."""
+        try:
+            async with asyncio.timeout(seconds):  # not wait_for: its extra task costs two turns of the loop for every plan of a burst
+                return await work
+        except TimeoutError as error:
+            raise PlannerError(TIMEOUT, f"no answer within {seconds:g} s") from error
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise PlannerError(CRASHED, f"the planner ended without an answer{await self._last_words()}") from error
+        except FrameError as error:
+            raise PlannerError(CRASHED, str(error)) from error
+
+    async def _last_words(self) -> str:
+        """The last line that the planner logged, for the message of its failure."""
+        await asyncio.wait({self._draining}, timeout=LOG_SECONDS)
+        lines = bytes(self._log).decode(errors="replace").strip().splitlines()
+        return f": {lines[-1].strip()}" if lines else ""
+
+    async def _drain(self, stream: asyncio.StreamReader) -> None:
+        """Keep the end of what the planner logs; a full pipe would stop it."""
+        while chunk := await stream.read(KEPT_LOG_BYTES):
+            self._log.extend(chunk)
+            del self._log[:-KEPT_LOG_BYTES]

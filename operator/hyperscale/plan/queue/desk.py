@@ -1,0 +1,124 @@
+"""Placements for a decision about the queue: on the nodes that are free now, and on the cluster that running jobs will leave. Pure.
+
+Hundreds of jobs may be alike, and a decision asks for several worker counts of each: what was found is kept by everything it depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.turns import Claim
+from hyperscale.plan.artifact import plan_id
+from hyperscale.plan.candidates import demand_of, vet
+from hyperscale.plan.figures import figures_of
+from hyperscale.plan.memo import Memo
+from hyperscale.plan.queue.emptied import emptied
+from hyperscale.plan.speeds import gpu_speeds
+
+KEPT_PLACEMENTS: Final = 512
+"""A few dozen kilobytes each where jobs have hundreds of workers; mostly one."""
+
+Expired = Callable[[], bool]
+Place = Callable[[PlanRequest, ClusterGraph, Expired], Plan | Infeasible]
+"""Makes a checked plan; `portfolio.make_plan` with everything else given."""
+
+_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+
+class Desk:
+    """Answers "where would it run, and how long" for one snapshot; keeps the answers as long as the snapshot is planned on."""
+
+    def __init__(self, graph: ClusterGraph, policy: PolicySpec, place: Place) -> None:
+        self.graph = graph
+        self._policy = policy
+        self._place = place
+        self.expired: Expired = lambda: False
+        """Turns true when the question in hand must be answered with what is known."""
+        self._kept: Memo[Plan | Infeasible] = Memo(KEPT_PLACEMENTS)
+        self._claims: dict[str, Claim] = {}
+        self._emptied = graph
+        figures = figures_of(graph)
+        speeds = np.array([speed.flops_per_second for speed in gpu_speeds(list(graph.nodes), policy)], dtype=np.float64)
+        self._speed: FloatArray = speeds * np.maximum(figures.allocatable_gpus, 0)
+        self._free: IntArray = figures.free_gpus
+
+    @property
+    def total_slots(self) -> int:
+        """GPUs of all nodes."""
+        return int(np.maximum(figures_of(self.graph).allocatable_gpus, 0).sum())
+
+    def free(self, overrides: Mapping[str, int]) -> dict[str, int]:
+        """Free GPUs of every node by name."""
+        return {node.name: overrides.get(node.name, int(free)) for node, free in zip(self.graph.nodes, self._free, strict=True)}
+
+    def speed_ratio(self, names: frozenset[str]) -> float:
+        """Speed of these nodes with all their GPUs / speed of all nodes, 0..1."""
+        positions = sorted(self.graph.index[name] for name in names if name in self.graph.index)
+        total = float(self._speed.sum())
+        return float(self._speed[positions].sum()) / total if total else 0.0
+
+    def now(self, request: PlanRequest) -> Plan | Infeasible:
+        """On the GPUs that are free by `request`."""
+        return self._answer(request, self.graph)
+
+    def empty(self, request: PlanRequest, claims: Mapping[str, Claim]) -> Plan | Infeasible:
+        """On the cluster without our running jobs, which hold `claims` of it by node."""
+        if self._claims != claims:
+            self._claims = dict(claims)
+            self._emptied = emptied(self.graph, claims)
+        return self._answer(replace(request, free_gpus={}), self._emptied)
+
+    def state(self, request: PlanRequest) -> bytes:
+        """All that plans on what is free by `request` depend on, beside the job."""
+        slots, use = self._state(request, self.graph)
+        return slots.tobytes() + use.tobytes()
+
+    def suitable(self, request: PlanRequest) -> frozenset[str]:
+        """Nodes that could ever host a worker: all that are not ruled out for anything but what runs there now."""
+        everything = {node.name: max(0, node.allocatable_gpus) for node in self.graph.nodes}
+        fitting = vet(self.graph, demand_of(replace(request, free_gpus=everything)))
+        late = {rejection.node for rejection in fitting.rejected if rejection.reason in ("Cpu", "Memory")}
+        return frozenset(fitting.slots) | late
+
+    def _answer(self, request: PlanRequest, graph: ClusterGraph) -> Plan | Infeasible:
+        slots, use = self._state(request, graph)
+        least = request.workers_fixed or request.job.workers.min
+        if int(slots.sum()) < least:
+            return Infeasible(reason="InsufficientGpus", message="")  # worded only where somebody reads it; see `refusal`
+        kind = replace(request, job_key="", free_gpus={}, deadline_seconds=1.0)
+        key = (graph.digest, _ENCODER.encode(kind), slots.tobytes(), use.tobytes())
+        found = self._kept.get(
+            key, lambda: self._place(request, graph, self.expired), lambda made: isinstance(made, Plan) and not self.expired()
+        )
+        if isinstance(found, Infeasible):
+            return found
+        return replace(found, plan_id=plan_id(request, found.snapshot, found.planner, found.workers))
+
+    def refusal(self, request: PlanRequest) -> Plan | Infeasible:
+        """As `now`, with the planner's own words where it does not fit."""
+        return self._place(request, self.graph, self.expired)
+
+    def _state(self, request: PlanRequest, graph: ClusterGraph) -> tuple[IntArray, FloatArray]:
+        """All that a plan depends on of what is free.
+
+        (n,) workers by free GPUs alone, no more than the job may have; (n,) use of the GPUs that they would get.
+        """
+        figures = figures_of(graph)
+        free = figures.free_gpus.copy()
+        for name, left in request.free_gpus.items():
+            if name in graph.index:
+                free[graph.index[name]] = min(left, int(figures.allocatable_gpus[graph.index[name]]))
+        workers = request.job.workers
+        free = np.maximum(free, 0)
+        slots: IntArray = np.minimum(free // workers.gpus_per_worker, workers.max)
+        use, _ = figures.utilization(np.arange(len(free)), free)
+        return slots, np.where(slots > 0, use, 0.0)

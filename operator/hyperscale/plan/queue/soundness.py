@@ -1,0 +1,38 @@
+"""An independent judge of decisions about the queue: every job once, no GPU twice, every plan as the checker of plans has it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.turns import TurnQuestion, Turns
+from hyperscale.plan.check import violations
+
+
+def unsound(turns: Turns, question: TurnQuestion, snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Sentences that say what is wrong with an answer; empty when it may be carried out."""
+    return (*_every_job_once(turns, question), *_plans(turns, question, snapshot))
+
+
+def _every_job_once(turns: Turns, question: TurnQuestion) -> Iterator[str]:
+    asked = Counter(queued.request.job_key for queued in question.jobs)
+    told = Counter([start.key for start in turns.starts] + [hold.key for hold in turns.holds])
+    for key in sorted(asked.keys() | told.keys()):
+        if asked[key] != told[key]:
+            yield f"{key}: asked about {asked[key]} times, answered {told[key]} times"
+
+
+def _plans(turns: Turns, question: TurnQuestion, snapshot: ClusterSnapshot) -> Iterator[str]:
+    """Each plan on what the plans before it have left."""
+    free = {node.name: question.free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes}
+    requests = {queued.request.job_key: queued.request for queued in question.jobs}
+    for start in turns.starts:
+        request = requests.get(start.key)
+        if request is None:
+            continue  # told by the other rule
+        yield from (f"{start.key}: {sentence}" for sentence in violations(start.plan, replace(request, free_gpus=free), snapshot))
+        for name, gpus in start.plan.gpus_by_node().items():
+            free[name] = free.get(name, 0) - gpus
