@@ -89,6 +89,8 @@ class Planning:
     def _count(self, answer: Plan | Infeasible, snapshot: ClusterSnapshot) -> None:
         planner, outcome = (answer.planner, "planned") if isinstance(answer, Plan) else ("none", answer.reason)
         self._telemetry.plans.labels(planner=planner, outcome=outcome).inc()
+        if isinstance(answer, Plan):
+            self._telemetry.count_scores(answer)
         self._telemetry.topology_nodes.set(len(snapshot.nodes))
         self._telemetry.topology_links.set(len(snapshot.links))
 

@@ -13,9 +13,11 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from hyperscale import __version__
+from hyperscale.model.plan import Plan
 
 _RESERVED: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_REGRETS: Final = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
 class JsonFormatter(logging.Formatter):
@@ -61,6 +63,22 @@ class Telemetry:
             "hyperscale_plan_duration_seconds", "One question to the planners.", ["planner"], buckets=_SECONDS, registry=self.registry
         )
         self.plans = Counter("hyperscale_plans_total", "Answers of the planners.", ["planner", "outcome"], registry=self.registry)
+        self.plan_wins = Counter(
+            "hyperscale_plan_wins_total", "Plans by the planner whose placement was the best.", ["planner"], registry=self.registry
+        )
+        self.plan_regret = Histogram(
+            "hyperscale_plan_regret_ratio",
+            "Objective of a planner's best placement over the plan's, minus 1.",
+            ["planner"],
+            buckets=_REGRETS,
+            registry=self.registry,
+        )
+        self.plan_gap = Histogram(
+            "hyperscale_plan_optimality_gap_ratio",
+            "Objective of the plan over the proven lower bound, minus 1; plans without a bound are not counted.",
+            buckets=_REGRETS,
+            registry=self.registry,
+        )
         self.predicted_seconds = Gauge(
             "hyperscale_plan_predicted_epoch_seconds", "Predicted epoch of the plan in force.", ["namespace", "job"], registry=self.registry
         )
@@ -80,6 +98,14 @@ class Telemetry:
         self.loop_lag_seconds = Gauge("hyperscale_event_loop_lag_seconds", "How late the event loop was last.", registry=self.registry)
         build = Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry)
         build.labels(version=__version__).set(1)
+
+    def count_scores(self, plan: Plan) -> None:
+        """Who won, and how far the others and the bound are from the plan."""
+        self.plan_wins.labels(planner=plan.planner).inc()
+        for score in plan.scores:
+            self.plan_regret.labels(planner=score.planner).observe(score.regret)
+        if plan.optimality_gap is not None:
+            self.plan_gap.observe(plan.optimality_gap)
 
     def forget(self, namespace: str, job: str) -> None:
         """Drop what is told of one job; jobs come and go, series must not pile up."""

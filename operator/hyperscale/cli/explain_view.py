@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from hyperscale.cli.explanation import Explanation, plan_sentence
-from hyperscale.cli.tables import bullets, pairs, table
+from hyperscale.cli.tables import bullets, pairs, score_text, table
 from hyperscale.model.status import StatusPlan
 
 SHOWN_WORKERS: Final = 32
@@ -43,6 +43,7 @@ def _plan(plan: StatusPlan) -> list[str]:
     if more > 0:
         lines.append(f"  ... and {more} more (all with -o json)")
     lines += bullets("Why this plan", plan.reasons)
+    lines += bullets("Planners", (score_text(score.planner, score.objective, score.regret, score.candidates) for score in plan.scores))
     lines += bullets("Fallbacks taken", plan.fallbacks)
     return [*lines, *_rejected(plan)]
 

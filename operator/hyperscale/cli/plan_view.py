@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from hyperscale.cli.tables import bullets, counted, pairs, seconds_text, table
+from hyperscale.cli.tables import bullets, counted, gap_text, pairs, score_text, seconds_text, table
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Infeasible, Plan, Prediction, Rejection
 from hyperscale.model.planning import PlanRequest
@@ -55,6 +55,7 @@ def _data(value: Plan | Infeasible, form: str) -> str:
 def _plan_table(view: PlanView) -> str:
     plan = view.plan
     lines = [*_header(view), "", *_workers(plan), *bullets("Why", plan.reasons), *bullets("Fallbacks", plan.fallbacks)]
+    lines += bullets("Planners", (score_text(score.planner, score.objective, score.regret, score.candidates) for score in plan.scores))
     return "\n".join([*lines, *_rejections(plan.rejected, len(view.snapshot.nodes) - len(plan.gpus_by_node()))]) + "\n"
 
 
@@ -74,6 +75,7 @@ def _header(view: PlanView) -> list[str]:
             ("Predicted", _predicted(plan.predicted)),
             ("Communication", f"{seconds_text(plan.predicted.communication_seconds)} an epoch"),
             ("Objective", f"{plan.objective:.6g} = epoch + {weight:g} × communication seconds"),
+            ("Gap", gap_text(plan.optimality_gap)),
             ("Snapshot", f"{plan.snapshot[:16]} of {snapshot.source}, {len(snapshot.nodes)} nodes"),
             ("Metrics", "" if snapshot.metrics.available else f"none ({snapshot.metrics.message or snapshot.metrics.reason})"),
         ]

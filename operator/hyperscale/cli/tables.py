@@ -48,6 +48,19 @@ def seconds_text(value_seconds: float | None) -> str:
     return f"{value_seconds / 3600:.3g} h"
 
 
+def gap_text(gap: float | None) -> str:
+    """How far a plan can be from the best possible one; empty where nobody knows."""
+    if gap is None:
+        return ""
+    return "0, proven optimal" if gap == 0.0 else f"at most {gap * 100.0:.3g} % above the best possible"
+
+
+def score_text(planner: str, objective: float, regret: float, candidates: int) -> str:
+    """How one planner did."""
+    behind = "the plan" if regret == 0.0 else f"{regret * 100.0:.3g} % above the plan"
+    return f"{planner}: objective {objective:.4g}, {behind}; {counted(candidates, 'placement')} proposed"
+
+
 def bytes_text(value_bytes: float | None) -> str:
     """Bytes with three significant digits in decimal units."""
     if value_bytes is None:

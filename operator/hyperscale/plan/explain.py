@@ -44,6 +44,9 @@ LARGEST_PERCENTAGE: Final = 2.0
 """Beyond twice as much, a factor says more than a percentage."""
 MANY_TIMES: Final = 1000.0
 SAME: Final = "+0.0 %"
+LEAST_SHOWN_GAP: Final = 0.001
+LARGEST_GAP: Final = 1.0
+"""A bound weaker than twice the best says nothing about the plan."""
 
 
 def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Sequence[Candidate]) -> tuple[str, ...]:
@@ -53,6 +56,16 @@ def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Seq
         sentences.append(_network(problem, chosen, figures))
     sentences += [sentence for sentence in (_runner_up(chosen, others), _topology(problem, chosen)) if sentence]
     return tuple(sentences)
+
+
+def distance(gap: float | None) -> str:
+    """How far from the best possible a plan can be, by the cost model; empty where nobody knows."""
+    if gap is None:
+        return ""
+    if gap == 0.0:
+        return "Proven optimal: no placement with an allowed number of workers has a lower objective."
+    shown = f"{gap * 100.0:.1f} %" if gap >= LEAST_SHOWN_GAP else "0.1 %"
+    return f"At most {shown} above the best possible objective." if gap <= LARGEST_GAP else ""
 
 
 def rejections(problem: Problem, chosen: Candidate) -> tuple[Rejection, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from hyperscale.model.graph import ClusterGraph, IntArray
 from hyperscale.model.job import PlannerChoice
@@ -16,27 +17,17 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.plan import explain, refusal, trust
 from hyperscale.plan.artifact import plan_id, rounded, rounded_shares
 from hyperscale.plan.check import violations
-from hyperscale.plan.heuristic import Candidate, Expired, Heuristic
+from hyperscale.plan.heuristic import Candidate, Heuristic
 from hyperscale.plan.objective import Breakdown, predict, shares
 from hyperscale.plan.problem import Problem, pose
 from hyperscale.plan.regions import domains_of
+from hyperscale.plan.scores import Planner, gap, propose, scores
 
 LEARNED_UNAVAILABLE: Final = "LearnedUnavailable"
 PREFERENCE_TOLERANCE: Final = 0.01
 """A preferred topology domain may cost so much of the objective: less than any prediction is worth."""
 MAX_CHECKED: Final = 8
 """Candidates shown to the checker before giving up; a second one means that planner and checker disagree."""
-
-
-class Planner(Protocol):
-    """A source of placements; what it proposes is scored and checked like everyone's."""
-
-    @property
-    def name(self) -> str:
-        """As Plan.planner has it: Heuristic or Learned."""
-
-    def candidates(self, problem: Problem, expired: Expired) -> Iterable[Candidate]:
-        """Placements of `problem`, in any order; soon after `expired` turns true it must stop."""
 
 
 def make_plan(
@@ -58,15 +49,13 @@ def make_plan(
         raise ValueError("spec.planner: None means that no plan is made; use Auto, Heuristic or Learned")
     problem = pose(request, graph, workload, policy)
     chosen, steps = _allowed(request.job.planner, policy, planners)
-    found = (
-        [(candidate, planner.name) for planner in chosen for candidate in planner.candidates(problem, expired)]
-        if len(problem.nodes)
-        else []
-    )
-    found = _by_preference(problem, found)
+    proposed = propose(problem, chosen if len(problem.nodes) else (), expired)
+    found = _by_preference(problem, proposed.found)
+    steps = (*steps, *proposed.steps)
     refused: tuple[str, ...] = ()
     for candidate, name in found[:MAX_CHECKED]:
         plan = _plan(problem, candidate, name, [other for other, _ in found if other is not candidate], steps)
+        plan = _judged(plan, found, proposed.lower_bound)
         refused = violations(plan, request, graph.snapshot)
         if not refused:
             return plan
@@ -86,7 +75,19 @@ def _allowed(choice: PlannerChoice, policy: PolicySpec, planners: Sequence[Plann
     return [*(learned if permitted else ()), *heuristic], steps
 
 
-def _by_preference(problem: Problem, found: list[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
+def _judged(plan: Plan, found: Sequence[tuple[Candidate, str]], lower_bound: float | None) -> Plan:
+    """The plan beside what else was proposed, and beside what none can beat."""
+    above = gap(plan.objective, lower_bound)
+    sentence = explain.distance(above)
+    return replace(
+        plan,
+        scores=scores(found, plan.planner, plan.objective),
+        optimality_gap=above,
+        reasons=(*plan.reasons, sentence) if sentence else plan.reasons,
+    )
+
+
+def _by_preference(problem: Problem, found: Sequence[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
     """Best first; under a preferred topology level, placements inside one domain come first where they cost next to nothing."""
     ranked = sorted(found, key=lambda entry: entry[0])
     key = problem.job.placement.topology.preferred

@@ -37,6 +37,8 @@ DOCUMENTED_KEYS = {
     "snapshot",
     "reasons",
     "fallbacks",
+    "optimalityGap",
+    "scores",
 }
 
 
