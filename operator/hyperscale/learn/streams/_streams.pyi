@@ -1,0 +1,49 @@
+from numpy import float32, float64, int32, int64, uint8
+from numpy.typing import NDArray
+
+FEATURES: int
+HIDDEN: int
+
+class Stream:
+    decisions: int
+    cost: float
+    mean_area: float
+    mean_seconds: float
+    def __init__(
+        self,
+        speed: NDArray[float64],
+        latency: NDArray[float64],
+        per_byte: NDArray[float64],
+        domain: NDArray[int32],
+        weights: NDArray[float64],
+        noise: NDArray[float64],
+        equal: NDArray[uint8],
+        workers: NDArray[int32],
+        figures: NDArray[float64],
+        gaps: NDArray[float64],
+        half: NDArray[uint8],
+        load: float,
+        placement_lambda: float,
+        contention: bool,
+        starvation_runs: float,
+    ) -> None: ...
+    def set_rule(self, order: int, alone: float, thrift: float, patience: float, mask_patience: float) -> None: ...
+    def set_network(self, weights: NDArray[float32]) -> None: ...
+    def run(self, policy: int, alpha: float = 0.0, sample: bool = False, seed: int = 0, record: bool = False) -> NDArray[float64]: ...
+    def begin(self, seed: int = 0) -> None: ...
+    def advance(self) -> bool: ...
+    def act(self, chosen: int) -> None: ...
+    def observed(self) -> tuple[NDArray[float64], NDArray[int64], NDArray[int64]]: ...
+    def agent_scores(self) -> NDArray[float64]: ...
+    def rule_choice(self) -> tuple[int, int]: ...
+    def view(
+        self,
+    ) -> tuple[
+        list[tuple[int, float, float, list[tuple[int, float, float, float, float]]]],
+        list[tuple[int, int, float]],
+        tuple[int, int, float, int, float, float, float],
+        float,
+    ]: ...
+    def outcome(self) -> NDArray[float64]: ...
+    def jobs_table(self) -> NDArray[float64]: ...
+    def recorded(self) -> tuple[NDArray[float32], NDArray[int32], NDArray[int32], NDArray[float64], NDArray[float64], NDArray[float64]]: ...

@@ -1,0 +1,140 @@
+"""Seeded streams of jobs: a cluster of one of the families, jobs of unlike size and shape, arrivals at a given load. Pure arrays.
+
+Work is log-normal (a few large jobs hold most of it); boundary data and allreduce each take 2 to 160 % of the arithmetic with 4 workers,
+latency 0.2 to 30 %; half of the jobs are sampled (many steps an epoch, fewer with more workers), half train the full graph. How volumes
+change with the worker count is the product's own model (`hyperscale.model.workload`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hyperscale.learn.topologies import Topology, generate
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.plan.objective import UNREACHABLE_SECONDS
+
+FAMILIES: Final = ("geo", "fattree", "zones", "random", "wan")
+COUNTS: Final = (1, 2, 4, 6, 8, 12)
+"""Worker counts that jobs may have."""
+REFERENCE: Final = 4
+"""Workers for which the parts of a job's time are drawn."""
+LEAST_NODES: Final = 16
+MOST_NODES: Final = 32
+MEDIAN_SECONDS: Final = 600.0
+"""Arithmetic of the median job with the reference count."""
+SIGMA: Final = 1.2
+"""Of the logarithm of the work."""
+FIGURES: Final = 6
+"""Rounds, halo bytes, ring latency factor, ring byte factor, operations, overhead."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a stream is like, its seed aside."""
+
+    family: str
+    load: float
+    """Arrival rate × mean cheapest area (on a random half of the nodes) / nodes."""
+    jobs: int = 150
+    noise: float = 0.0
+    """Durations are known to ± this part."""
+    contention: bool = False
+    """Jobs that cross the same uplink slow each other's communication."""
+    starvation_runs: float = 0.0
+    """A job that has waited for so many mean runs goes first; 0: never."""
+    communication_weight: float = 0.1
+    """λ of the placement."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One seed's cluster and jobs; see `Stream` for the shapes."""
+
+    speed: FloatArray
+    latency: FloatArray
+    per_byte: FloatArray
+    domain: IntArray
+    weights: FloatArray
+    noise: FloatArray
+    equal: BoolArray
+    workers: IntArray
+    figures: FloatArray
+    gaps: FloatArray
+    half: BoolArray
+
+
+def draw(conditions: Conditions, seed: int) -> Drawn:
+    """Cluster, jobs and arrivals of one seed; noise and contention change neither. Raises KeyError for an unknown family."""
+    rng = np.random.default_rng([seed, conditions.jobs, *conditions.family.encode()])
+    nodes = int(rng.integers(LEAST_NODES, MOST_NODES + 1))
+    topology = generate(conditions.family, nodes, seed)
+    workers, figures = _jobs(topology, conditions.jobs, rng)
+    half = np.zeros(nodes, dtype=np.bool_)
+    half[rng.permutation(nodes)[: (nodes + 1) // 2]] = True
+    weights = np.where(rng.random(conditions.jobs) < 0.25, 3.0, 1.0)
+    equal = rng.random(conditions.jobs) < 0.5
+    gaps = rng.exponential(1.0, conditions.jobs)
+    guess = rng.uniform(-1.0, 1.0, conditions.jobs)
+    return Drawn(
+        speed=topology.flops_per_second,
+        latency=np.where(topology.blocked, UNREACHABLE_SECONDS, topology.latency_seconds),
+        per_byte=np.ascontiguousarray(topology.seconds_per_byte),
+        domain=_domain(topology),
+        weights=weights,
+        noise=1.0 + conditions.noise * guess,
+        equal=equal,
+        workers=workers,
+        figures=figures,
+        gaps=gaps,
+        half=half,
+    )
+
+
+def _domain(topology: Topology) -> IntArray:
+    """(n,) number of the widest domain with a border inside the cluster; −1 for all where there is none: one switch for everybody."""
+    for level in range(topology.domains.shape[1]):
+        _, numbers = np.unique(topology.domains[:, level], return_inverse=True)
+        if 1 < numbers.max() + 1 < len(numbers):
+            return numbers.astype(np.int64)
+    return np.full(len(topology.slots), -1, dtype=np.int64)
+
+
+def _jobs(topology: Topology, jobs: int, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
+    """(J, 6) worker counts and (J, 6, 6) figures of every count."""
+    nodes = len(topology.slots)
+    pairs = ~topology.blocked & ~np.eye(nodes, dtype=np.bool_)
+    latency, per_byte = float(np.median(topology.latency_seconds[pairs])), float(np.median(topology.seconds_per_byte[pairs]))
+    speed = float(np.median(topology.flops_per_second))
+    compute = MEDIAN_SECONDS * rng.lognormal(0.0, SIGMA, jobs)
+    halo, ring = _log_uniform(rng, 0.02, 1.6, jobs) * compute, _log_uniform(rng, 0.02, 1.6, jobs) * compute
+    waits = _log_uniform(rng, 0.002, 0.3, jobs) * compute / latency
+    sampled = rng.random(jobs) < 0.5
+    exchanges = np.where(sampled, 1.0, 2.0 * rng.integers(1, 4, jobs))
+    low = np.minimum(rng.choice((1, 2, 4), jobs), nodes // 2)
+    high = np.maximum(np.minimum(rng.choice((4, 8, 12), jobs), nodes // 2), low)
+    steps = waits / (exchanges + 2.0 * (REFERENCE - 1))
+    workers, figures = np.zeros((jobs, len(COUNTS)), dtype=np.int64), np.zeros((jobs, len(COUNTS), FIGURES))
+    filled = np.zeros(jobs, dtype=np.int64)
+    for count in COUNTS:
+        chosen = np.flatnonzero((count >= low) & (count <= high))
+        now = np.where(sampled, steps * REFERENCE / count, steps)[chosen]
+        more = (count - 1) * count**-0.4 / ((REFERENCE - 1) * REFERENCE**-0.4)
+        gradient = ring[chosen] / (2.0 * (REFERENCE - 1) / REFERENCE * per_byte * steps[chosen])
+        row = figures[chosen, filled[chosen]]
+        row[:, 0] = now * exchanges[chosen] if count > 1 else 0.0
+        row[:, 1] = halo[chosen] * REFERENCE / per_byte * more
+        row[:, 2] = now * 2.0 * (count - 1)
+        row[:, 3] = now * 2.0 * (count - 1) / count * gradient
+        row[:, 4] = compute[chosen] * REFERENCE * speed
+        figures[chosen, filled[chosen]] = row
+        workers[chosen, filled[chosen]] = count
+        filled[chosen] += 1
+    return workers, figures
+
+
+def _log_uniform(rng: np.random.Generator, low: float, high: float, size: int) -> FloatArray:
+    drawn: FloatArray = np.exp(rng.uniform(np.log(low), np.log(high), size))
+    return drawn
