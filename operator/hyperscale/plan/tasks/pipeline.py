@@ -2,8 +2,8 @@
 
     cost = max over devices Σ gradient cost to the others of its group  +  2 × cheapest open path through the groups,
 
-where two groups are as far apart as the largest pair of their best matching. Search: every way to deal the devices, in the order in which clustering
-joins them, into runs of equally made groups (`dealt`), then exchange of two devices and annealing.
+where two groups are as far apart as the largest pair of their best matching. Search: every way to deal the devices, in the order in
+which clustering joins them, into runs of equally made groups (`dealt`), then exchange of two devices and annealing.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Piped:
 def from_links(
     delay_seconds: FloatArray, bits_per_second: FloatArray, gradient_bytes: float, activation_bytes: float, groups: int
 ) -> Pipeline:
-    """Costs as DT-FM computes them: 2 (delay + gradient / size / bandwidth) and delay + activation / bandwidth; the diagonal is ignored."""
+    """Costs as DT-FM computes them: 2 (delay + gradient / size / bandwidth) and delay + activation / bandwidth; no diagonal."""
     size = len(delay_seconds) // groups
     off = ~np.eye(len(delay_seconds), dtype=np.bool_)
     bits = np.where(off, bits_per_second, 1.0)
@@ -149,8 +149,8 @@ def _in_order(search: PipeSearch) -> Piped:
 def dealt(pipeline: Pipeline) -> Iterator[IntArray]:
     """Groups in runs: a run of m groups takes the next m × size devices of a clustering's order and deals them out in turn.
 
-    Equally made groups are matched over short links only; runs of one group are whole clusters. Every composition of the number of groups into runs is
-    dealt from two orders: largest clusters first and smallest first.
+    Equally made groups are matched over short links only; runs of one group are whole clusters. Every composition of the number of
+    groups into runs is dealt from two orders: largest clusters first and smallest first.
     """
     orders = [joined(pipeline, largest_first=True), joined(pipeline, largest_first=False)]
     for runs in _compositions(pipeline.groups):
