@@ -1,0 +1,1 @@
+"""Weights of learned planners and their manifests: files only."""
