@@ -269,10 +269,14 @@ def _replan_waiting_ranks(seen: Seen, waiting: list[PodView]) -> Decision:
 
 
 def _ask(seen: Seen, step: MakePlan) -> Decision:
-    """Ask for a plan; where this pass has asked already and been refused, say why and ask again later."""
-    if seen.refusal is None:
-        return step
-    return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
+    """Ask for a plan; where this pass has asked already and been refused, or told to wait for its turn, say why and ask again later."""
+    turn = seen.turn
+    if seen.refusal is not None:
+        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
+    if turn is not None and turn.reason and seen.metrics is None:
+        retry = min(REPLAN_AFTER_SECONDS, turn.retry_after_seconds or REPLAN_AFTER_SECONDS)
+        return Wait(turn.reason, turn.message, retry_after_seconds=retry)
+    return step
 
 
 def _job(seen: Seen) -> JobSpec:

@@ -47,6 +47,7 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         start_time=(job.start_time or None) if job else seen.status.start_time,
         completion_time=(job.completion_time or None) if job else seen.status.completion_time,
         restarts=job.launcher_failures if job else seen.status.restarts,
+        queue_decision=seen.turn.decision if seen.turn else seen.status.queue_decision,
     )
 
 
@@ -88,6 +89,8 @@ def _planned(seen: Seen, decision: Decision) -> Condition | None:
         return _condition("Planned", True, "PlanAccepted", message)
     if seen.refusal is not None:
         return _condition("Planned", False, seen.refusal.reason, seen.refusal.message)
+    if seen.turn is not None and seen.turn.reason:
+        return _condition("Planned", False, seen.turn.reason, seen.turn.message)
     if decision.reason in (Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.SUSPENDED, Reason.NAME_CONFLICT):
         return _condition("Planned", False, str(decision.reason), decision.message)
     return None

@@ -96,6 +96,14 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "PlannerFailed": Meaning(
         "Every planner failed or ran out of time.", "the next try", "See the operator's log; planning is tried again."
     ),
+    Reason.WAITING_FOR_TURN: Meaning(
+        "Other pending jobs go first.", "its turn", "Raise spec.runPolicy.priority, or lower spec.workers.min to fit beside others."
+    ),
+    Reason.WAITING_FOR_BETTER_NODES: Meaning(
+        "It would fit now, but much slower than on nodes that running jobs will leave.",
+        "better nodes",
+        "It starts by itself when waiting longer cannot pay; PlannerPolicy spec.queue.patience says how choosy jobs are.",
+    ),
     Reason.PLAN_ONLY: Meaning("The plan is ready and nothing runs: spec.planOnly is true.", "", "Set spec.planOnly to false to run it."),
     Reason.AWAITING_APPROVAL: Meaning("The plan waits for a person to approve it.", "approval"),
     Reason.PLAN_STALE: Meaning("The cluster moved under the plan, a new one is being made.", "a plan"),

@@ -11,7 +11,7 @@ from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import JobStatus
+from hyperscale.model.status import JobStatus, QueueDecision
 
 
 class Reason(enum.StrEnum):
@@ -26,6 +26,8 @@ class Reason(enum.StrEnum):
     PLANNING = "Planning"
     NO_PLAN = "NoPlan"
     """Replaced by the planner's own reason (InsufficientGpus, ...) where it gave one."""
+    WAITING_FOR_TURN = "WaitingForTurn"
+    WAITING_FOR_BETTER_NODES = "WaitingForBetterNodes"
     PLAN_ONLY = "PlanOnly"
     AWAITING_APPROVAL = "AwaitingApproval"
     PLAN_STALE = "PlanStale"
@@ -82,6 +84,16 @@ class SpecFault(msgspec.Struct, frozen=True):
     message: str
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """What the queue of pending jobs said of a job in this pass."""
+
+    decision: QueueDecision
+    reason: str = ""
+    """Why it waits; "" where it starts, or where it waits for the planners' own reason."""
+    message: str = ""
+    retry_after_seconds: float | None = None
+
+
 class Seen(msgspec.Struct, frozen=True):
     """One consistent look at the world of one job; everything `decide` may know."""
 
@@ -103,6 +115,8 @@ class Seen(msgspec.Struct, frozen=True):
     """The plan in force can be read back after a crash (status or MPIJob annotation)."""
     refusal: Infeasible | None = None
     """The planners' answer in this pass when there is no plan."""
+    turn: Turn | None = None
+    """The queue's answer in this pass; None where it was not asked."""
     misfits: tuple[Rejection, ...] = ()
     """Planned nodes of ranks not yet bound that no longer fit."""
     unreachable_nodes: tuple[str, ...] = ()

@@ -264,6 +264,9 @@ class RunPolicy(Spec, frozen=True):
     ttl_seconds_after_finished: (
         Annotated[int, Meta(ge=0, le=31536000, description="Delete the MPIJob, not this object, so long after its end.")] | None
     ) = None
+    priority: Annotated[
+        int, Meta(ge=1, le=1000, description="Weight among the pending jobs that no external queue owns; 1 is an ordinary job.")
+    ] = 1
 
 
 class ReplicaTemplate(Spec, frozen=True):

@@ -117,6 +117,24 @@ class Ready(Out, frozen=True):
     ready: int = 0
 
 
+class QueueDecision(Out, frozen=True):
+    """How the queue of pending jobs decided on this one; kept after its start."""
+
+    position: int
+    """Place among the pending jobs, 1 goes next; 0 once it was started."""
+    pending: int
+    """Jobs that were pending beside it."""
+    chosen_by: Annotated[str, Meta(max_length=16)]
+    """Rule or Agent."""
+    run_seconds: float | None = None
+    """Predicted run: with the plan in force once it was started, before that at best."""
+    weight: float = 1.0
+    rule_score: float | None = None
+    """Predicted weighted mean of the seconds until the jobs that were decided together end, as the rule orders them."""
+    agent_score: float | None = None
+    """The same as the agent orders them; absent where no agent was asked."""
+
+
 class JobStatus(Out, frozen=True):
     """The whole status; written at most once a pass."""
 
@@ -138,6 +156,8 @@ class JobStatus(Out, frozen=True):
     """Launcher restarts, as the MPIJob's Job counts them."""
     replans: int = 0
     """Times the plan changed after the job started."""
+    queue_decision: QueueDecision | None = None
+    """Absent where no other job was pending or running."""
 
 
 def to_wire(status: JobStatus) -> dict[str, object]:

@@ -55,7 +55,7 @@ class Claim(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TurnQuestion(msgspec.Struct, frozen=True, rename="camel"):
-    """Who of these starts now?"""
+    """Which of these jobs start now, and where."""
 
     jobs: tuple[QueuedJob, ...]
     """Oldest first; at most MAX_TURN_JOBS."""
