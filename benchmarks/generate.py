@@ -30,7 +30,7 @@ def cluster(nodes: int, seed: int) -> ClusterSnapshot:
     racks = -(-nodes // RACK_NODES)
     product_of = rng.choice(len(PRODUCTS), size=racks, p=[part for _, _, part in PRODUCTS])
     members = [_node(rng, index, int(product_of[index // RACK_NODES])) for index in range(nodes)]
-    links = _links(rng, members)
+    links = measured_links(rng, [members[first : first + RACK_NODES] for first in range(0, len(members), RACK_NODES)])
     return ClusterSnapshot(
         taken_at=0.0,
         nodes=tuple(members),
@@ -83,13 +83,14 @@ def _node(rng: np.random.Generator, index: int, product: int) -> Node:
     )
 
 
-def _links(rng: np.random.Generator, members: list[Node]) -> list[Link]:
+def measured_links(rng: np.random.Generator, racks: list[list[Node]]) -> list[Link]:
+    """Links inside every rack, and between the first nodes of neighbouring racks, with faults."""
     links: list[Link] = []
-    for first in range(0, len(members), RACK_NODES):
-        rack = members[first : first + RACK_NODES]
+    for rack, following in zip(racks, [*racks[1:], []], strict=True):
         links += [_link(rng, a, b, 2e-5, 12.5e9) for a in rack for b in rack if a is not b]
-        following = members[first + RACK_NODES : first + RACK_NODES + 1]
-        links += [link for other in following for link in (_link(rng, rack[0], other, 1e-4, 6e9), _link(rng, other, rack[0], 1e-4, 6e9))]
+        links += [
+            link for other in following[:1] for link in (_link(rng, rack[0], other, 1e-4, 6e9), _link(rng, other, rack[0], 1e-4, 6e9))
+        ]
     return links
 
 

@@ -59,12 +59,13 @@ class Line(NamedTuple):
 
 
 def lines(rows: Iterable[Row]) -> list[Line]:
-    """Figures (no goals, no run data) grouped over seeds, in order of first appearance."""
+    """Figures (no goals, no run data) grouped over seeds; cases in order of first appearance, and so are the figures of a case."""
     groups: dict[tuple[str, str, str, str, str], list[float]] = {}
     for row in rows:
         if row.metric != "goal" and row.metric not in RUN_METRICS:
             groups.setdefault((row.benchmark, row.case, row.method, row.metric, row.unit), []).append(row.value)
-    return [Line(*key, tuple(values)) for key, values in groups.items()]
+    cases = {case: at for at, case in enumerate(dict.fromkeys(key[:2] for key in groups))}
+    return [Line(*key, tuple(groups[key])) for key in sorted(groups, key=lambda key: cases[key[:2]])]
 
 
 def text(rows: Sequence[Row]) -> str:

@@ -29,7 +29,7 @@ SEEDS_EACH: Final = 4
 def run(options: Options) -> list[Row]:
     """Rows by size and family, goals over all families of a size."""
     planned(instance(NAMES[0], 12, 3, 10_000))
-    count = 2 if options.quick else SEEDS_EACH * len(options.seeds)
+    count = 1 if options.quick else SEEDS_EACH * len(options.seeds)
     return [row for nodes, workers in SIZES for row in _size(nodes, workers, count, options)]
 
 
@@ -37,12 +37,12 @@ def _size(nodes: int, workers: int, count: int, options: Options) -> list[Row]:
     rows: list[Row] = []
     for family in NAMES:
         for seed in range(count):
-            rows += compare(instance(family, nodes, workers, seed), f"n={nodes}, {family}", options, BENCHMARK)
-    return rows + _goals(f"n={nodes}", [row for row in rows if row.case.startswith(f"n={nodes},")])
+            rows += compare(instance(family, nodes, workers, seed), f"n={nodes}", family, options, BENCHMARK)
+    return rows + losses(rows, f"n={nodes}", BENCHMARK) + _goals(f"n={nodes}", rows)
 
 
-def compare(case: Instance, name: str, options: Options, benchmark: str) -> list[Row]:
-    """One case: our plan, every peer, the long search; gaps to the best of all and our ratio to each peer."""
+def compare(case: Instance, size: str, family: str, options: Options, benchmark: str) -> list[Row]:
+    """One case: our plan, every peer, the long search; gaps to the best of all by family, our ratio to every peer over all families."""
     answer = planned(case, DEADLINE_SECONDS)
     orders: dict[str, IntArray] = {OURS: answer.order}
     orders |= {method: peer(case, case.seed) for method, peer in {**SCHEDULERS, **GREEDY}.items()}
@@ -55,25 +55,31 @@ def compare(case: Instance, name: str, options: Options, benchmark: str) -> list
     best = min(
         [*costs.values(), case.score(long_search(case, case.seed, QUICK_LONG_SECONDS if options.quick else LONG_SECONDS, workable))[0]]
     )
+    name = f"{size}, {family}"
     rows = [Row(benchmark, name, OURS, "plan", answer.seconds * 1e3, "ms", case.seed)]
-    for method in (OURS, *TIMED):
-        rows.append(Row(benchmark, name, method, "above best known", 100.0 * (costs[method] / best - 1.0), "%", case.seed))
+    above = {method: 100.0 * (costs[method] / best - 1.0) for method in (OURS, *TIMED)}
+    rows += [Row(benchmark, name, method, "above best known", percent, "%", case.seed) for method, percent in above.items()]
     if answer.plan.optimality_gap is not None:
         rows.append(Row(benchmark, name, OURS, "proven gap", 100.0 * answer.gap, "%", case.seed))
-    for method, cost in costs.items():
-        if method != OURS:
-            rows += _against(benchmark, name, method, costs[OURS] / cost, case.seed)
-    return rows
-
-
-def _against(benchmark: str, name: str, method: str, ratio: float, seed: int) -> list[Row]:
-    """Our ratio to one peer; a peer that found nothing workable counts in its own row."""
-    if ratio == 0.0:
-        return [Row(benchmark, name, method, "found nothing workable", 1.0, "cases", seed)]
-    return [
-        Row(benchmark, name, method, "ours / peer", ratio, "ratio", seed),
-        Row(benchmark, name, method, "our losses", float(ratio > 1.0 + LOSS), "part", seed),
+    peers = [(method, costs[OURS] / cost) for method, cost in costs.items() if method != OURS]
+    rows += [
+        Row(benchmark, f"{size}, all families", method, "ours / peer", ratio, "ratio", case.seed) for method, ratio in peers if ratio > 0
     ]
+    return rows + [
+        Row(benchmark, f"{size}, all families", m, "found nothing workable", 1.0, "cases", case.seed) for m, ratio in peers if not ratio
+    ]
+
+
+def losses(rows: list[Row], name: str, benchmark: str) -> list[Row]:
+    """How often each peer was better, and by how much at most; peers that never were are left out."""
+    found: list[Row] = []
+    for method in dict.fromkeys(row.method for row in rows if row.metric == "ours / peer"):
+        ratios = [row.value for row in rows if row.metric == "ours / peer" and row.method == method]
+        lost = [ratio for ratio in ratios if ratio > 1.0 + LOSS]
+        if lost:
+            found.append(Row(benchmark, f"{name}, losses", method, f"it was better, of {len(ratios)}", float(len(lost)), "cases"))
+            found.append(Row(benchmark, f"{name}, losses", method, "worst loss", 100.0 * (max(lost) - 1.0), "%"))
+    return found
 
 
 def _goals(name: str, rows: list[Row]) -> list[Row]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from scipy.optimize import quadratic_assignment  # type: ignore[import-untyped] # scipy ships no types
@@ -18,7 +18,24 @@ from benchmarks.peers.placement.schedulers import Method, random_nodes
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.job import Balance
 from hyperscale.plan import kernel
-from hyperscale.plan.objective import volumes
+from hyperscale.plan.objective import Costs, volumes
+
+
+class Arena(Protocol):
+    """What a search needs of an instance."""
+
+    @property
+    def costs(self) -> Costs:
+        """Of m candidates."""
+
+    @property
+    def slots(self) -> IntArray:
+        """(m,) workers that each can take."""
+
+    @property
+    def workers(self) -> int:
+        """Workers to place."""
+
 
 Timed = Callable[[Instance, int, float], IntArray]
 """Instance, seed and seconds to candidates, (k,)."""
@@ -57,6 +74,18 @@ def two_swap(instance: Instance, seed: int) -> IntArray:
     return found
 
 
+def annealed(instance: Arena, start: IntArray, seed: int, moves: int) -> tuple[IntArray, float]:
+    """One annealing from `start`: the placement and its objective."""
+    search = getattr(kernel, "anneal", None)
+    if search is not None:
+        found: tuple[IntArray, float] = search(instance.costs, instance.slots, start, None, seed, moves)
+        return found
+    rng = np.random.default_rng([seed, 9])
+    children = np.array([_child(instance, np.stack((start, start)), rng) for _ in range(max(1, moves // 5000))] + [start])
+    polished, seconds = kernel.local_search(instance.costs, instance.slots, children)
+    return polished[int(np.argmin(seconds))], float(seconds.min())
+
+
 def annealing(instance: Instance, seed: int, seconds: float) -> IntArray:
     """Greedy from every node (where that takes less than half the time), then annealing again and again."""
     until = time.perf_counter() + seconds
@@ -64,7 +93,7 @@ def annealing(instance: Instance, seed: int, seconds: float) -> IntArray:
     least = float(kernel.objectives(instance.costs, best[None, :])[0])
     attempt = 0
     while attempt == 0 or time.perf_counter() < until:
-        found, cost = kernel.anneal(instance.costs, instance.slots, best, None, seed + 1000 * attempt, ANNEAL_MOVES)
+        found, cost = annealed(instance, best, seed + 1000 * attempt, ANNEAL_MOVES)
         if cost < least:
             best, least = found, cost
         attempt += 1
@@ -114,7 +143,7 @@ def faq(instance: Instance, seed: int, seconds: float) -> IntArray:
 
 
 def long_search(instance: Instance, seed: int, seconds: float, known: list[IntArray]) -> IntArray:
-    """The best known: annealing from every known placement and from random ones in turn, then the genetic algorithm, then the best again."""
+    """The best known: annealing from every known placement, from random ones and from the best, then the genetic algorithm."""
     until = time.perf_counter() + 0.7 * seconds
     starts = kernel.local_search(instance.costs, instance.slots, np.array(known))[0]
     best = starts[int(np.argmin(kernel.objectives(instance.costs, starts)))]
@@ -122,13 +151,13 @@ def long_search(instance: Instance, seed: int, seconds: float, known: list[IntAr
     while attempt < len(starts) or time.perf_counter() < until:
         # Every third from somewhere else, every third from the best, the others from what the methods found.
         start = (starts[attempt % len(starts)], best, random_nodes(instance, seed * 1000 + attempt))[attempt % 3]
-        found, _ = kernel.anneal(instance.costs, instance.slots, start, None, seed + attempt, LONG_MOVES)
+        found, _ = annealed(instance, start, seed + attempt, LONG_MOVES)
         best = _better(instance, best, found)
         attempt += 1
         if time.perf_counter() > until + seconds:
             break
     best = _better(instance, best, genetic(instance, seed, 0.2 * seconds))
-    return _better(instance, best, kernel.anneal(instance.costs, instance.slots, best, None, seed, LONG_MOVES)[0])
+    return _better(instance, best, annealed(instance, best, seed, LONG_MOVES)[0])
 
 
 GREEDY: Final[dict[str, Method]] = {
@@ -151,7 +180,7 @@ def _greedy(instance: Instance, seed_node: int) -> IntArray:
     return found[0] if len(found) else random_nodes(instance, 0)
 
 
-def _child(instance: Instance, parents: IntArray, rng: np.random.Generator) -> IntArray:
+def _child(instance: Arena, parents: IntArray, rng: np.random.Generator) -> IntArray:
     """Members drawn from both parents, some replaced by any slot."""
     counts = np.maximum(*(np.bincount(parent, minlength=len(instance.slots)) for parent in parents))
     pool = rng.permutation(np.repeat(np.arange(len(counts)), counts))[: instance.workers]

@@ -1,0 +1,109 @@
+"""Clusters of production size: seconds a plan, against label tiers, against a long search, and how time grows with nodes."""
+
+from __future__ import annotations
+
+import math
+import time
+from itertools import pairwise
+from typing import Final
+
+from benchmarks.clusters import Cluster, generated, lingjun, openb
+from benchmarks.common import Row, goal, median
+from benchmarks.families import POLICY, Instance, placed
+from benchmarks.methods import OURS, planned
+from benchmarks.peers.placement.schedulers import LABEL_TIERS, SCHEDULERS
+from benchmarks.peers.placement.wide import wide_search
+from benchmarks.suites import Options
+from hyperscale.graph.cluster import build
+from hyperscale.model.job import Balance
+
+BENCHMARK: Final = "large"
+WORKERS: Final = (8, 32)
+SIZES: Final = (50, 100, 200, 500, 1000, 2000, 5000)
+LONG_SECONDS: Final = 60.0
+QUICK_LONG_SECONDS: Final = 1.0
+ABOVE_LIMIT_PERCENT: Final = 1.0
+LONG: Final = "long search"
+
+
+def run(options: Options) -> list[Row]:
+    """Rows by cluster and worker count, goals by cluster, growth."""
+    seeds = options.seeds[:1] if options.quick else options.seeds[:2]
+    rows: list[Row] = []
+    for seed in seeds:
+        clusters = [cluster for cluster in (openb(seed), lingjun(seed), generated(SIZES[-1], seed)) if cluster is not None]
+        for cluster in clusters:
+            for workers in WORKERS[:1] if options.quick and len(cluster.snapshot.nodes) == SIZES[-1] else WORKERS:
+                rows += _case(cluster, workers, seed, options)
+    if openb(0) is None or lingjun(0) is None:
+        rows.append(Row(BENCHMARK, "openb, lingjun", OURS, "skipped: ../shared/data lacks them", 1.0, ""))
+    return rows + _goals(rows) + _growth(options)
+
+
+def _instance(cluster: Cluster, workers: int, seed: int) -> tuple[Instance, float]:
+    """The case, and the seconds that the graph of the snapshot takes."""
+    started = time.perf_counter()
+    build(cluster.snapshot, POLICY)
+    seconds = time.perf_counter() - started
+    balance = Balance.EQUAL if seed % 2 else Balance.CAPACITY
+    return placed(f"{cluster.name}, k={workers}", cluster.snapshot, workers, seed, cluster.gpus_per_worker, balance), seconds
+
+
+def _case(cluster: Cluster, workers: int, seed: int, options: Options) -> list[Row]:
+    case, building = _instance(cluster, workers, seed)
+    answer = planned(case)
+    name = case.case
+    rows = [
+        Row(BENCHMARK, name, OURS, "graph of the snapshot", building, "s", seed),
+        Row(BENCHMARK, name, OURS, "plan", answer.seconds, "s", seed),
+        Row(BENCHMARK, name, OURS, "snapshot to plan", building + answer.seconds, "s", seed, limit=cluster.limit_seconds),
+    ]
+    ours, repaired = case.score(answer.order)
+    options.dump_assignment(f"{name} seed {seed}", OURS, {"job": case.names(repaired)})
+    known = [repaired]
+    for method, peer in SCHEDULERS.items():
+        cost, order = case.score(peer(case, seed))
+        options.dump_assignment(f"{name} seed {seed}", method, {"job": case.names(order)})
+        if math.isfinite(cost):
+            known.append(order)
+            rows.append(Row(BENCHMARK, name, method, "ours / peer", ours / cost, "ratio", seed))
+        else:
+            rows.append(Row(BENCHMARK, name, method, "found nothing workable", 1.0, "cases", seed))
+    seconds = QUICK_LONG_SECONDS if options.quick else LONG_SECONDS
+    best, order = case.score(wide_search(case, seed, seconds, known))
+    options.dump_assignment(f"{name} seed {seed}", LONG, {"job": case.names(order)})
+    rows.append(Row(BENCHMARK, name, f"{LONG}, {seconds:.0f} s", "ours above it", 100.0 * (ours / best - 1.0), "%", seed))
+    return rows
+
+
+def _goals(rows: list[Row]) -> list[Row]:
+    found: list[Row] = []
+    for cluster in dict.fromkeys(row.case.rpartition(",")[0] for row in rows if row.metric == "snapshot to plan"):
+        here = [row for row in rows if row.case.startswith(cluster)]
+        times = [row for row in here if row.metric == "snapshot to plan"]
+        found.append(
+            goal(BENCHMARK, f"{cluster}: slowest plan, graph included", OURS, max(row.value for row in times), times[0].limit or 0.0, "s")
+        )
+        ratios = [row.value for row in here if row.metric == "ours / peer" and row.method in LABEL_TIERS]
+        found.append(goal(BENCHMARK, f"{cluster}: ours / best label tiers, worst case", OURS, max(ratios), 1.0, "ratio"))
+        above = [row.value for row in here if row.metric == "ours above it"]
+        found.append(goal(BENCHMARK, f"{cluster}: above a long search, worst case", OURS, max(above), ABOVE_LIMIT_PERCENT, "%"))
+    return found
+
+
+def _growth(options: Options) -> list[Row]:
+    """Medians over seeds of 8 workers, and the exponent between neighbouring sizes."""
+    medians: dict[int, float] = {}
+    rows: list[Row] = []
+    sizes = SIZES[:-1] if options.quick else SIZES
+    for size in sizes:
+        times = []
+        for seed in options.seeds[:1] if options.quick else options.seeds:
+            case, building = _instance(generated(size, seed + 10), WORKERS[0], seed)
+            times.append(building + planned(case).seconds)
+            rows.append(Row(BENCHMARK, f"growth, {size:,} nodes", OURS, "snapshot to plan", times[-1], "s", seed))
+        medians[size] = median(times)
+    for low, high in [*pairwise(sizes), (sizes[0], sizes[-1])]:
+        exponent = math.log(medians[high] / medians[low]) / math.log(high / low)
+        rows.append(Row(BENCHMARK, f"growth, {low:,} to {high:,} nodes", OURS, "exponent of n", exponent, ""))
+    return rows
