@@ -92,7 +92,8 @@ def greedy_all(costs: Costs, slots: IntArray, workers: int, seeds: IntArray | No
     orders[:, : first.shape[1]] = first
     filled = np.zeros(len(orders), dtype=np.int32)
     kernel.greedy(orders, first.shape[1], not len(start), filled)
-    return orders[filled == workers].astype(np.int64)
+    complete: IntArray = orders[filled == workers].astype(np.int64)
+    return complete
 
 
 def greedy_deltas(costs: Costs, slots: IntArray, chosen: IntArray, workers: int) -> FloatArray:

@@ -1,0 +1,84 @@
+"""The best placement of all, with the proof, or how far from it the best known can be. Pure and deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.plan.bounds import best_link, lower_bound
+from hyperscale.plan.kernel import CANNOT_WORK, NO_START, kernel_for, objectives
+from hyperscale.plan.objective import Costs
+from hyperscale.plan.starts import exact
+
+try:
+    from hyperscale.plan import _branch
+except ImportError:  # pragma: no cover - kernel.py has warned
+    _branch = None  # type: ignore[assignment] # the numpy path asks
+
+DEFAULT_WORK: Final = 50_000_000
+"""Inner steps of branch and bound, some tenths of a second."""
+LISTED_SETS: Final = 12_000
+"""Sets that the numpy path lists and evaluates."""
+PROVEN: Final = 1.0 - 1e-9
+"""A bound this near to the objective is the objective: what is left is rounding."""
+
+
+class Proof(NamedTuple):
+    """The best placement known and what none can beat."""
+
+    order: IntArray | None
+    """(k,) in ring order; None where no placement works, or none is known."""
+    objective: float
+    """+inf without an order."""
+    lower_bound: float
+    """Every placement has at least this objective; the same as `objective` where that is proven."""
+    proven: bool
+    """No placement is better; without an order: none works."""
+    work: int
+    """Inner steps; the same on every machine."""
+
+
+def branch_and_bound(
+    costs: Costs,
+    slots: IntArray,
+    workers: int,
+    upper_order: IntArray | None = None,
+    *,
+    pinned: IntArray = NO_START,
+    work: int = DEFAULT_WORK,
+    expired: Callable[[], bool] = lambda: False,
+) -> Proof:
+    """The best placement of `workers` workers among all; `upper_order` (k,) is the best known so far; the nearer, the faster.
+
+    pinned:  candidates of ranks that stay, which take no slot; then only the bound is sought, and `upper_order` is answered
+    work:    inner steps after which what is left stays unexplored; `expired` may end it sooner
+    """
+    upper = float(objectives(costs, upper_order[None, :])[0]) if upper_order is not None else np.inf
+    room = slots + np.bincount(pinned, minlength=len(slots))
+    floor = lower_bound(costs, room, workers, best_link(costs, room))
+    kernel = kernel_for(costs, slots, workers) if _branch is not None else None
+    if kernel is None:
+        return _listed(costs, slots, workers, upper_order, upper, floor, pinned)
+    order = np.zeros(workers, dtype=np.int32)
+    seconds, bound, used = _branch.branch_and_bound(kernel, pinned.astype(np.int32), order, min(upper, CANNOT_WORK), work, expired)
+    if seconds >= CANNOT_WORK:
+        return Proof(None, np.inf, max(floor, np.inf if bound >= CANNOT_WORK else bound), bound >= CANNOT_WORK, used)
+    best = order.astype(np.int64) if seconds < upper or upper_order is None else upper_order
+    proven = max(bound, floor) >= seconds * PROVEN
+    return Proof(best, seconds, seconds if proven else max(bound, floor), proven, used)
+
+
+def _listed(
+    costs: Costs, slots: IntArray, workers: int, upper_order: IntArray | None, upper: float, floor: float, pinned: IntArray
+) -> Proof:
+    """The same by listing all sets where there are few; else the simple bound only."""
+    best = None if len(pinned) else exact(costs, slots, workers, LISTED_SETS)
+    if best is None:
+        return Proof(upper_order, upper, floor, upper <= floor / PROVEN, 0)
+    seconds: FloatArray = objectives(costs, best[None, :])
+    if not np.isfinite(seconds[0]):
+        return Proof(None, np.inf, np.inf, True, LISTED_SETS)
+    return Proof(best, float(seconds[0]), float(seconds[0]), True, LISTED_SETS)
