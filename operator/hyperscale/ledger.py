@@ -15,8 +15,11 @@ class Ledger(Generic[Key]):
         self._of_job: dict[Key, dict[str, int]] = {}
         self._by_node: dict[str, int] = {}
 
-    def set(self, job: Key, held: Mapping[str, int]) -> None:
-        """What a job holds from now on; empty for nothing."""
+    def set(self, job: Key, held: Mapping[str, int]) -> bool:
+        """What a job holds from now on, empty for nothing; whether it held something else before."""
+        before = self._of_job.get(job, {})
+        if before == held:
+            return False
         for node, gpus in self._of_job.pop(job, {}).items():
             left = self._by_node[node] - gpus
             if left:
@@ -27,6 +30,7 @@ class Ledger(Generic[Key]):
             self._of_job[job] = dict(held)
             for node, gpus in held.items():
                 self._by_node[node] = self._by_node.get(node, 0) + gpus
+        return True
 
     def held_by_others(self, job: Key) -> dict[str, int]:
         """GPUs by node that jobs other than `job` hold; nodes with none are left out."""

@@ -51,6 +51,10 @@ class World:
         self.mpijobs: dict[Key, MpiJobView] = {}
         self.policies: dict[str, Json] = {}
         self.reading = MetricsReading(taken_at=0.0)
+        self.unstarted: set[Key] = set()
+        """Jobs without an MPIJob."""
+        self.version = 0
+        """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
         self._assumed: dict[Key, Plan] = {}
         self._ledger: Ledger[Key] = Ledger()
         self._versions: dict[tuple[str, Key], int] = {}
@@ -154,6 +158,10 @@ class World:
             self._assumed[key] = plan
         self._recount(key)
 
+    def assumed(self) -> Iterable[tuple[Key, Plan]]:
+        """Plans whose MPIJobs are not there yet."""
+        return ((key, plan) for key, plan in self._assumed.items() if key not in self.mpijobs)
+
     def plan_in_force(self, key: Key) -> Plan | None:
         """The plan recorded for a job: in its status, else on its MPIJob."""
         record = self.jobs.get(key)
@@ -202,7 +210,11 @@ class World:
             for worker in plan.workers:
                 if worker.rank not in bound:
                     held[worker.node] = held.get(worker.node, 0) + worker.gpus
-        self._ledger.set(key, held)
+        self.version += self._ledger.set(key, held)
+        unstarted = key in self.jobs and view is None
+        if unstarted != (key in self.unstarted):
+            self.version += 1
+            (self.unstarted.add if unstarted else self.unstarted.discard)(key)
 
     def _see(self, kind: str, store: dict[Key, Any], resource: Json, view: object, deleted: bool) -> bool:
         key = _key(resource)
