@@ -153,7 +153,7 @@ def replacements(costs: Costs, orders: IntArray, position: int) -> FloatArray:
     if equal:
         idle = 1.0 / costs.flops_per_second
         slowest = np.maximum((stay + rate[:, None, :] * idle[others][:, :, None]).max(axis=1), come + rate * idle)
-    ring = _ring_with_each(costs, orders, position, volume)
+    ring = ring_with_each(costs, orders, position, volume)
     seconds: FloatArray = slowest + ring + overhead + costs.communication_weight * (halo + ring)
     if costs.any_blocked:
         # The diagonal of `blocked` is False, so that the others are not held against themselves.
@@ -182,7 +182,7 @@ def _halo_with_each(
     return stay, come
 
 
-def _ring_with_each(costs: Costs, orders: IntArray, position: int, volume: Volumes) -> FloatArray:
+def ring_with_each(costs: Costs, orders: IntArray, position: int, volume: Volumes) -> FloatArray:
     """(B, m) allreduce seconds with each candidate at `position` of the ring."""
     workers = orders.shape[1]
     before, after = orders[:, position - 1], orders[:, (position + 1) % workers]

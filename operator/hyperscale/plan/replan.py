@@ -12,10 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import IntArray
+from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.plan import Plan
+from hyperscale.plan.held import held_epochs
 from hyperscale.plan.heuristic import Candidate, Heuristic
-from hyperscale.plan.objective import objectives, predict, volumes
+from hyperscale.plan.objective import predict, volumes
 from hyperscale.plan.problem import Problem
 from hyperscale.plan.regions import domains_of
 from hyperscale.plan.settle import Board, settle
@@ -72,17 +73,21 @@ class Move:
     """Predicted epoch of the new placement."""
 
 
-def replan(problem: Problem, old: Plan, prices: Prices = LOST_ONLY, expired: Expired = lambda: False) -> Move | None:
+def replan(
+    problem: Problem, old: Plan, prices: Prices = LOST_ONLY, expired: Expired = lambda: False, keep_shares: bool = False
+) -> Move | None:
     """The cheapest placement of the old plan's ranks on the cluster as it is now; None where there is none.
 
-    problem: posed for as many workers as `old` has, on a cluster where the GPUs of its ranks count as free (`plan/vacate.py`);
-             ranks that it pins stay whatever their price
-    expired: turns true when time is up; the best found so far is used then
+    problem:     posed for as many workers as `old` has, on a cluster where the GPUs of its ranks count as free (`plan/queue/emptied.py`);
+                 ranks that it pins stay whatever their price
+    expired:     turns true when time is up; the best found so far is used then
+    keep_shares: every rank keeps the part of the vertices that `old` gives it, as those of a running job do
     Ranks whose node is no candidate of the problem are lost: removed, cordoned, tainted, faulty or full.
     """
     place = {name: position for position, name in enumerate(problem.names)}
     held = np.array([place.get(worker.node, -1) for worker in old.workers], dtype=np.int64)
-    task = _Task(problem, held, _seated(problem, held), prices)
+    share = np.array([worker.share for worker in old.workers]) if keep_shares else None
+    task = _Task(problem, held, _seated(problem, held), prices, share)
     best: Candidate | None = None
     for region in _regions(problem, task.seats):
         for order in _placements(task, region, expired):
@@ -100,6 +105,8 @@ class _Task:
     held: IntArray
     seats: IntArray
     prices: Prices
+    share: FloatArray | None
+    """(k,) parts that the ranks keep; None: dealt out anew."""
 
     @property
     def lost(self) -> IntArray:
@@ -116,7 +123,8 @@ class _Task:
     def candidate(self, order: IntArray) -> Candidate:
         """The placement with its exact objective."""
         members, positions = np.unique(order, return_inverse=True)
-        seconds = float(objectives(self.problem.costs(members), positions[None, :])[0])
+        board = Board(self.problem.costs(members), self.problem.slots[members], positions < 0, self.share)
+        seconds = float(board.objectives(positions[None, :])[0])
         return Candidate(seconds, len(order), tuple(self.problem.names[member] for member in order), tuple(int(m) for m in order))
 
     def cost(self, candidate: Candidate) -> float:
@@ -130,9 +138,9 @@ class _Task:
         if not np.isfinite(best.objective):
             return None
         order = np.array(best.order, dtype=np.int64)
-        epoch = _epoch_seconds(self.problem, order)
+        epoch = self._epoch_seconds(order)
         stay = float("inf") if len(self.lost) else self.candidate(self.seats).objective
-        gain = _epoch_seconds(self.problem, self.seats) - epoch if np.isfinite(stay) else 0.0
+        gain = self._epoch_seconds(self.seats) - epoch if np.isfinite(stay) else 0.0
         return Move(
             candidate=best,
             moved=tuple(int(rank) for rank in np.flatnonzero(order != self.held)),
@@ -142,10 +150,12 @@ class _Task:
             epoch_seconds=epoch,
         )
 
-
-def _epoch_seconds(problem: Problem, order: IntArray) -> float:
-    members, positions = np.unique(order, return_inverse=True)
-    return predict(problem.costs(members), positions).epoch_seconds
+    def _epoch_seconds(self, order: IntArray) -> float:
+        members, positions = np.unique(order, return_inverse=True)
+        costs = self.problem.costs(members)
+        if self.share is None:
+            return predict(costs, positions).epoch_seconds
+        return float(held_epochs(costs, positions[None, :], self.share)[0])
 
 
 def _seated(problem: Problem, held: IntArray) -> IntArray:
@@ -219,7 +229,7 @@ def _board(task: _Task, pool: IntArray) -> Board:
     for rank, candidate in problem.pinned:
         fixed[rank] = True
         room[np.searchsorted(pool, candidate)] += 1
-    return Board(problem.costs(pool), room, fixed)
+    return Board(problem.costs(pool), room, fixed, task.share)
 
 
 def _built(task: _Task, board: Board, seats: IntArray, allowed: int, expired: Expired) -> Iterator[IntArray]:
@@ -267,7 +277,7 @@ def _best_different(board: Board, orders: list[IntArray]) -> list[IntArray]:
     if not different:
         return []
     rows = np.array(different, dtype=np.int64)
-    seconds = objectives(board.costs, rows)
+    seconds = board.objectives(rows)
     ranking = [row for row in np.argsort(seconds, kind="stable") if np.isfinite(seconds[row])]
     return [rows[row] for row in ranking[:BEAM]]
 

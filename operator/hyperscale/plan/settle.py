@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.plan.held import held_objectives, held_replacements
 from hyperscale.plan.objective import Costs, objectives, volumes
 from hyperscale.plan.polish import replacement_estimates
 
@@ -31,18 +32,29 @@ class Board:
     """(m,) workers of this job that each candidate can host, those there now counted."""
     fixed: BoolArray
     """(k,) positions that stay whatever happens."""
+    share: FloatArray | None = None
+    """(k,) part of the vertices that each rank holds and keeps; None: dealt out anew for every placement."""
 
     @property
     def size(self) -> int:
         """Candidates."""
         return len(self.room)
 
+    def objectives(self, orders: IntArray) -> FloatArray:
+        """(B,) exact objective of every row of `orders` (B, k)."""
+        return objectives(self.costs, orders) if self.share is None else held_objectives(self.costs, orders, self.share)
+
+    def _estimates(self, order: IntArray, position: int, share: FloatArray | None) -> FloatArray:
+        if share is None:
+            return replacement_estimates(self.costs, order, position)
+        return held_replacements(self.costs, order, position, share)
+
     def replacements(self, order: IntArray, position: int, count: int, without: int | None = None) -> tuple[IntArray, FloatArray]:
         """The `count` best candidates for one position of `order` (k,) and the exact objectives with them, best first.
 
         without: a candidate that is not wanted there, beside those that are full and the one that is there.
         """
-        estimates = replacement_estimates(self.costs, order, position)
+        estimates = self._estimates(order, position, self.share)
         full = np.bincount(np.delete(order, position), minlength=self.size) >= self.room
         estimates[full] = np.inf
         estimates[order[position]] = np.inf
@@ -52,7 +64,7 @@ class Board:
         tried = tried[np.isfinite(estimates[tried])]
         moves = np.repeat(order[None, :], len(tried), axis=0)
         moves[:, position] = tried
-        seconds = objectives(self.costs, moves)
+        seconds = self.objectives(moves)
         ranking = np.argsort(seconds, kind="stable")[:count]
         ranking = ranking[np.isfinite(seconds[ranking])]
         return tried[ranking], seconds[ranking]
@@ -65,7 +77,8 @@ class Board:
         compute: FloatArray = costs.workload.epoch_flops / (workers * costs.flops_per_second[order])
         traffic = volume.halo_bytes / workers * costs.seconds_per_byte[pairs].mean(axis=1)
         waits: FloatArray = (volume.rounds + volume.ring_latency_factor) * costs.latency_seconds[pairs].max(axis=1)
-        return compute + traffic + waits
+        seconds: FloatArray = compute + traffic + waits
+        return seconds
 
     def filled(self, seats: IntArray, starts: int) -> list[IntArray]:
         """Up to `starts` placements in which every position of `seats` (k,) that is -1 has a node, added one by one where it costs least.
@@ -97,7 +110,8 @@ class Board:
         if not len(free):
             return free, np.zeros(0)
         partial[position] = free[0]
-        estimates = replacement_estimates(self.costs, partial, position)[free]
+        share = None if self.share is None else self.share[placed] / self.share[placed].sum()
+        estimates = self._estimates(partial, position, share)[free]
         # A part of the job may not fit the memory that the whole one does: then everything is +inf and the order decides.
         ranking = np.argsort(estimates, kind="stable")[:count]
         return free[ranking], estimates[ranking]
@@ -109,12 +123,12 @@ class Board:
         left, right = positions[left][:MOST_SWAPS], positions[right][:MOST_SWAPS]
         if not len(left):
             return order
-        best = float(objectives(self.costs, order[None, :])[0])
+        best = float(self.objectives(order[None, :])[0])
         rows = np.arange(len(left))
         for _ in range(len(positions)):
             moves = np.repeat(order[None, :], len(left), axis=0)
             moves[rows, left], moves[rows, right] = order[right], order[left]
-            seconds = objectives(self.costs, moves)
+            seconds = self.objectives(moves)
             choice = int(np.argmin(seconds))
             if not seconds[choice] < best * IMPROVES:
                 break
@@ -125,7 +139,7 @@ class Board:
 def settle(board: Board, order: IntArray, free: BoolArray) -> IntArray:
     """A placement that no single replacement or swap of the positions where `free` (k,) improves; the others stay."""
     positions = np.flatnonzero(free & ~board.fixed)
-    best = float(objectives(board.costs, order[None, :])[0])
+    best = float(board.objectives(order[None, :])[0])
     for _ in range(SWEEPS):
         before = best
         for position in positions:
@@ -134,7 +148,7 @@ def settle(board: Board, order: IntArray, free: BoolArray) -> IntArray:
                 order = order.copy()
                 order[position], best = choices[0], float(seconds[0])
         order = board.swapped(order, free & ~board.fixed)
-        best = float(objectives(board.costs, order[None, :])[0])
+        best = float(board.objectives(order[None, :])[0])
         if not best < before * IMPROVES:
             break
     return order
