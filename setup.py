@@ -6,7 +6,13 @@ Each has a numpy twin that answers where it is missing, so that a machine withou
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES = ("hyperscale.plan._kernel", "hyperscale.plan._branch", "hyperscale.plan.tasks._assign", "hyperscale.learn.streams._streams")
+MODULES = (
+    "hyperscale.plan._kernel",
+    "hyperscale.plan._branch",
+    "hyperscale.plan._anneal",
+    "hyperscale.plan.tasks._assign",
+    "hyperscale.learn.streams._streams",
+)
 
 # No -ffast-math and no fused multiply-add: a plan must have the same bytes on every machine.
 FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno"]
