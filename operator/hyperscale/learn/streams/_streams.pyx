@@ -314,7 +314,7 @@ cdef class Stream:
         cdef uint64_t state = self.free ^ (<uint64_t> key << 40)
         cdef size_t at, i
         if self.cache_used * 2 > self.cache_size:
-            if self.cache_size >= (1 << 19) or not self._grow():
+            if self.cache_size >= (1 << 17) or not self._grow():
                 memset(self.cache, 0, self.cache_size * sizeof(Placed))
                 self.cache_used = 0
         at = <size_t> _random(&state) & (self.cache_size - 1)

@@ -1,0 +1,201 @@
+"""The door to the compiled simulator: streams by conditions and seed, policies by name, what came out of a run."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyperscale.learn.streams._streams import FEATURES, HIDDEN, Stream
+from hyperscale.learn.streams.scenario import Conditions, draw
+from hyperscale.model.graph import FloatArray, IntArray
+
+NO_PATIENCE: Final = 1e9
+MASK_PATIENCE: Final = 4.0
+"""The agent may not start a job on nodes where it takes so many times its time on the empty cluster, while others run."""
+PARAMETERS: Final = FEATURES * HIDDEN + HIDDEN + HIDDEN * HIDDEN + HIDDEN + HIDDEN + FEATURES
+
+Network = NDArray[np.float32]
+"""(PARAMETERS,) weights of the agent one after the other; see `plan.queue.agent`."""
+
+
+class Order(enum.IntEnum):
+    """What the index rule sorts by."""
+
+    SECONDS = 0
+    AREA = 1
+
+
+class RuleKnobs(NamedTuple):
+    """The index rule's parameters."""
+
+    order: Order
+    thrift_alone: float
+    """α with one pending job."""
+    thrift: float
+    """α with several."""
+    patience: float
+    """c."""
+
+
+SHORTEST_FIRST: Final = RuleKnobs(Order.SECONDS, 0.0, 0.0, NO_PATIENCE)
+SMALLEST_FIRST: Final = RuleKnobs(Order.AREA, 0.0, 0.0, NO_PATIENCE)
+TUNED: Final = RuleKnobs(Order.SECONDS, 0.21, 0.02, 2.6)
+"""What `tune` finds."""
+
+
+class Policy(NamedTuple):
+    """Who decides."""
+
+    kind: int
+    alpha: float = 0.0
+    """Thrift of FIFO and EASY; negative: as many workers as fit."""
+    knobs: RuleKnobs = TUNED
+    """Of the index rule; the agent's prior."""
+    network: Network | None = None
+
+
+def fifo(alpha: float = 0.0) -> Policy:
+    """In order of arrival; the head of the queue blocks."""
+    return Policy(0, alpha)
+
+
+def easy(alpha: float = 0.0) -> Policy:
+    """In order of arrival; others may start where they do not delay the head's reservation (Lifka 1995)."""
+    return Policy(1, alpha)
+
+
+def index(knobs: RuleKnobs) -> Policy:
+    """The index rule; shortest job first and smallest area first are two of its settings."""
+    return Policy(2, 0.0, knobs)
+
+
+def marginal() -> Policy:
+    """Workers where they speed up most (Optimus, Peng et al. 2018; AFS, Hwang et al. 2021), without preemption."""
+    return Policy(3)
+
+
+def maxmin() -> Policy:
+    """Equal weighted shares, who waits longest for his goes first (Gavel, Narayanan et al. 2020), without preemption."""
+    return Policy(4)
+
+
+def agent(network: Network, knobs: RuleKnobs = TUNED) -> Policy:
+    """The trained network."""
+    return Policy(5, 0.0, knobs, network)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the jobs of one stream, in order of arrival."""
+
+    arrival: FloatArray
+    weight: FloatArray
+    best_seconds: FloatArray
+    """Each job alone on the empty cluster."""
+    start: FloatArray
+    finish: FloatArray
+    communication_seconds: FloatArray
+    seconds: FloatArray
+    """Of the run, contention aside."""
+    workers: FloatArray
+    decisions: int
+
+    @cached_property
+    def completion(self) -> FloatArray:
+        """(J,) seconds from arrival to end."""
+        seconds: FloatArray = self.finish - self.arrival
+        return seconds
+
+    @property
+    def mean_completion(self) -> float:
+        """Weighted mean seconds from arrival to end: what is optimised."""
+        return float((self.weight * self.completion).sum() / self.weight.sum())
+
+    @property
+    def mean_slowdown(self) -> float:
+        """Mean of completion time over the time alone on the empty cluster."""
+        return float((self.completion / self.best_seconds).mean())
+
+    @property
+    def p95_completion(self) -> float:
+        """Seconds within which 95 % of the jobs are done."""
+        return float(np.percentile(self.completion, 95))
+
+    @property
+    def mean_communication(self) -> float:
+        """Seconds that a job spends talking."""
+        return float(self.communication_seconds.mean())
+
+
+class Simulator:
+    """One stream, for any number of runs: whole ones by `run`, or decision by decision by `reset`, `features`, `candidates`, `step`."""
+
+    def __init__(self, seed: int, conditions: Conditions, knobs: RuleKnobs = TUNED, network: Network | None = None) -> None:
+        drawn = draw(conditions, seed)
+        self.conditions, self.seed = conditions, seed
+        self.stream = Stream(
+            np.ascontiguousarray(drawn.speed),
+            np.ascontiguousarray(drawn.latency),
+            drawn.per_byte,
+            drawn.domain.astype(np.int32),
+            drawn.weights,
+            drawn.noise,
+            drawn.equal.astype(np.uint8),
+            drawn.workers.astype(np.int32),
+            drawn.figures,
+            drawn.gaps,
+            drawn.half.astype(np.uint8),
+            conditions.load,
+            conditions.communication_weight,
+            conditions.contention,
+            conditions.starvation_runs,
+        )
+        self._jobs = self.stream.jobs_table()
+        self._cost = 0.0
+        self.stream.set_rule(*knobs, MASK_PATIENCE)
+        self.stream.set_network(np.zeros(PARAMETERS, dtype=np.float32) if network is None else network)
+
+    @property
+    def mean_seconds(self) -> float:
+        """Of a job alone on the empty cluster."""
+        return self.stream.mean_seconds
+
+    def run(self, policy: Policy, sample: bool = False, seed: int = 0, record: bool = False, mask_patience: float = MASK_PATIENCE) -> Outcome:
+        """The whole stream under one policy; `sample` draws the agent's choices instead of taking its best."""
+        self.stream.set_rule(*policy.knobs, mask_patience)
+        if policy.network is not None:
+            self.stream.set_network(policy.network)
+        result = self.stream.run(policy.kind, policy.alpha, sample, seed, record)
+        start, finish, communication, seconds, workers = result
+        arrival, weight, best, _ = self._jobs
+        return Outcome(arrival, weight, best, start, finish, communication, seconds, workers, self.stream.decisions)
+
+    def reset(self) -> bool:
+        """To the first decision; False where there is none."""
+        self.stream.begin()
+        self._cost = 0.0
+        return self.stream.advance()
+
+    def features(self) -> FloatArray:
+        """(C, FEATURES) of the candidates at hand; see `plan.queue.features`."""
+        return self.stream.observed()[0]
+
+    def candidates(self) -> tuple[IntArray, IntArray]:
+        """Job (−1: wait) and workers of every candidate at hand, each (C,)."""
+        _, jobs, workers = self.stream.observed()
+        return jobs, workers
+
+    def step(self, chosen: int) -> tuple[float, bool]:
+        """Take a candidate and go on to the next decision; the reward, −(weighted time + λ × communication) until then, and whether it ended.
+
+        The reward is in mean runs of weighted jobs, so that streams of any scale are alike. Raises IndexError for no candidate.
+        """
+        self.stream.act(chosen)
+        going_on = self.stream.advance()
+        cost, self._cost = self.stream.cost - self._cost, self.stream.cost
+        return -cost / self.mean_seconds, not going_on
