@@ -38,6 +38,6 @@ def planned(instance: Instance, deadline_seconds: float | None = None) -> Answer
     plan = make_plan(request, graph, instance.problem.workload, POLICY, expired=lambda: time.perf_counter() > until)
     seconds = time.perf_counter() - started
     if isinstance(plan, Infeasible):
-        raise ValueError(f"{instance.case} seed {instance.seed}: {plan.reason}: {plan.message}")
+        raise ValueError(f"{instance.case} seed {instance.seed}: {plan.message}", plan.reason)
     place = {name: position for position, name in enumerate(instance.problem.names)}
     return Answer(plan, seconds, np.array([place[worker.node] for worker in plan.workers], dtype=np.int64))

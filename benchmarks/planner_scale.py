@@ -6,8 +6,8 @@ Peers are scored by the same objective in the same run; a ratio above 1 is a pee
   random          nodes in random order
   fastest         the fastest free GPUs, wherever they are
   pack            the fewest nodes: most free GPUs first
-  label tiers     the smallest topology domain that has room, fullest nodes first inside it (topology-aware schedulers)
-  label + speed   the same, among equal domains the one with the fastest GPUs, fastest nodes first inside it
+  label tiers (Kueue)  the smallest topology domain that has room, the fewest nodes inside it
+  label tiers + speed  the same, among equal domains the one with the fastest GPUs, fastest nodes first inside it
   long search     the best of 40 polished random starts, up to 200 nodes: not a scheduler, but what more time would find
 All placements get the same repair of their ring.
 """
@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -32,19 +31,18 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import common, generate  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks.families import Instance  # noqa: E402
+from benchmarks.peers.placement.schedulers import SCHEDULERS, random_nodes  # noqa: E402
 from hyperscale.graph.cluster import build  # noqa: E402
 from hyperscale.model.cluster import ClusterSnapshot  # noqa: E402
-from hyperscale.model.graph import IntArray  # noqa: E402
 from hyperscale.model.job import JobSpec  # noqa: E402
 from hyperscale.model.plan import Plan  # noqa: E402
 from hyperscale.model.planning import PlanRequest  # noqa: E402
 from hyperscale.model.policy import PolicySpec  # noqa: E402
 from hyperscale.observe.snapshot import read_snapshot, write_snapshot  # noqa: E402
-from hyperscale.plan.objective import objectives  # noqa: E402
-from hyperscale.plan.polish import polish  # noqa: E402
+from hyperscale.plan import kernel  # noqa: E402
 from hyperscale.plan.portfolio import make_plan  # noqa: E402
-from hyperscale.plan.problem import Problem, pose  # noqa: E402
-from hyperscale.plan.ring import ring_order  # noqa: E402
+from hyperscale.plan.problem import pose  # noqa: E402
 from hyperscale.workload.profile import profile  # noqa: E402
 
 BENCHMARK: Final = "planner_scale"
@@ -56,6 +54,7 @@ LARGEST_LIMIT_SECONDS: Final = 5.0
 LONG_SEARCH: Final = "long search"
 LONG_SEARCH_NODES: Final = 200
 LONG_SEARCH_STARTS: Final = 40
+PEERS: Final = ("random", "fastest", "pack", "label tiers (Kueue)", "label tiers + speed")
 WILD: Final = "links without structure"
 WILD_SIZES: Final = (24, 48, 96)
 LOSS_RATIO: Final = 1e-6
@@ -129,28 +128,20 @@ def size_rows(snapshot: ClusterSnapshot, case: str, seed: int, kind: str) -> tup
         return [common.Row(BENCHMARK, case, OURS, "no plan", 1.0, plan.reason, seed)], took
     rows = [common.Row(BENCHMARK, case, OURS, "objective", plan.objective, "s", seed)]
     problem = pose(request, graph, workload, POLICY)
-    for name, peer in PEERS.items():
-        seconds = scored(problem, peer(problem, asked.workers.max, np.random.default_rng(seed)))
+    instance = Instance(case, seed, problem, asked.workers.max)
+    for name in PEERS:
+        seconds = instance.score(SCHEDULERS[name](instance, seed))[0]
         rows.append(common.Row(BENCHMARK, case, name, "objective", seconds, "s", seed))
     if len(snapshot.nodes) <= LONG_SEARCH_NODES:
-        rows.append(common.Row(BENCHMARK, case, LONG_SEARCH, "objective", long_search(problem, asked.workers.max, seed), "s", seed))
+        rows.append(common.Row(BENCHMARK, case, LONG_SEARCH, "objective", long_search(instance, seed), "s", seed))
     return rows, took
 
 
-def scored(problem: Problem, order: IntArray) -> float:
-    """Objective of a placement, with the same ring repair that ours gets."""
-    members, positions = np.unique(order, return_inverse=True)
-    costs = problem.costs(members)
-    repaired = ring_order(costs, positions, np.zeros(len(positions), dtype=np.bool_))
-    return float(objectives(costs, repaired[None, :])[0])
-
-
-def long_search(problem: Problem, workers: int, seed: int) -> float:
+def long_search(instance: Instance, seed: int) -> float:
     """The best of many polished random starts: what more time would find."""
-    rng = np.random.default_rng(seed)
-    costs = problem.costs(np.arange(len(problem.nodes)))
-    free = np.zeros(workers, dtype=np.bool_)
-    return min(polish(costs, problem.slots, random_nodes(problem, workers, rng), free)[1] for _ in range(LONG_SEARCH_STARTS))
+    starts = np.array([random_nodes(instance, seed * LONG_SEARCH_STARTS + at) for at in range(LONG_SEARCH_STARTS)])
+    polished, _ = kernel.local_search(instance.costs, instance.slots, starts)
+    return min(instance.score(order)[0] for order in polished)
 
 
 def growth_rows(medians: dict[int, float]) -> list[common.Row]:
@@ -225,69 +216,6 @@ def _timed(command: list[str]) -> float:
     started = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
     return time.perf_counter() - started
-
-
-Peer = Callable[[Problem, int, np.random.Generator], IntArray]
-
-
-def random_nodes(problem: Problem, workers: int, rng: np.random.Generator) -> IntArray:
-    """Slots in random order."""
-    return _first(problem, rng.permutation(len(problem.nodes)), workers)
-
-
-def fastest(problem: Problem, workers: int, _: np.random.Generator) -> IntArray:
-    """The fastest free GPUs."""
-    return _first(problem, np.argsort(-problem.flops_per_second, kind="stable"), workers)
-
-
-def pack(problem: Problem, workers: int, _: np.random.Generator) -> IntArray:
-    """The fewest nodes."""
-    return _first(problem, np.argsort(-problem.slots, kind="stable"), workers)
-
-
-def label_tiers(problem: Problem, workers: int, _: np.random.Generator) -> IntArray:
-    """The smallest domain with room, least room to spare first."""
-    return _in_domain(problem, workers, -problem.slots.astype(np.float64), by_speed=False)
-
-
-def label_tiers_and_speed(problem: Problem, workers: int, _: np.random.Generator) -> IntArray:
-    """The smallest domain with room, fastest first."""
-    return _in_domain(problem, workers, -problem.flops_per_second, by_speed=True)
-
-
-PEERS: Final[dict[str, Peer]] = {
-    "random": random_nodes,
-    "fastest": fastest,
-    "pack": pack,
-    "label tiers": label_tiers,
-    "label + speed": label_tiers_and_speed,
-}
-
-
-def _in_domain(problem: Problem, workers: int, key: np.ndarray[Any, np.dtype[np.float64]], by_speed: bool) -> IntArray:
-    for members in _domains_with_room(problem, workers, by_speed):
-        return _first(problem, members[np.argsort(key[members], kind="stable")], workers)
-    return _first(problem, np.argsort(key, kind="stable"), workers)
-
-
-def _domains_with_room(problem: Problem, workers: int, by_speed: bool) -> Iterator[IntArray]:
-    """Domains that can host all workers, narrowest level first; inside a level the best fit, or the fastest."""
-    domains = problem.graph.domains[problem.nodes]
-    for level in reversed(range(domains.shape[1])):
-        fitting: list[tuple[float, int]] = []
-        for code in np.unique(domains[:, level]):
-            members = np.flatnonzero(domains[:, level] == code)
-            room = int(problem.slots[members].sum())
-            if room >= workers:
-                speed = float(np.sort(problem.flops_per_second[members])[::-1][:workers].sum())
-                fitting.append((-speed if by_speed else float(room), int(code)))
-        for _, code in sorted(fitting):
-            yield np.flatnonzero(domains[:, level] == code)
-
-
-def _first(problem: Problem, ranking: IntArray, workers: int) -> IntArray:
-    """The first slots in order of `ranking`, ring in that order."""
-    return np.repeat(ranking, problem.slots[ranking])[:workers]
 
 
 if __name__ == "__main__":

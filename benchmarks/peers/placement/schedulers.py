@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.families import Instance
+from benchmarks.peers.placement.arena import Arena
 from hyperscale.model.graph import FloatArray, IntArray
 
 Method = Callable[[Instance, int], IntArray]
@@ -24,7 +25,7 @@ SPREAD_WEIGHT: Final = 2.0
 """Weight of PodTopologySpread in the default profile; NodeResourcesFit and NodeResourcesBalancedAllocation have 1."""
 
 
-def random_nodes(instance: Instance, seed: int) -> IntArray:
+def random_nodes(instance: Arena, seed: int) -> IntArray:
     """Free slots in random order."""
     slots = _every_slot(instance)
     return np.random.default_rng([seed, 1]).permutation(slots)[: instance.workers]
@@ -210,7 +211,7 @@ def _labels(instance: Instance, label: str) -> IntArray:
     return np.array([numbers.get(value, -1) for value in values], dtype=np.int64)
 
 
-def _every_slot(instance: Instance) -> IntArray:
+def _every_slot(instance: Arena) -> IntArray:
     return np.repeat(np.arange(len(instance.slots)), instance.slots)
 
 

@@ -8,36 +8,21 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from scipy.optimize import quadratic_assignment  # type: ignore[import-untyped] # scipy ships no types
 
-from benchmarks.families import Instance
-from benchmarks.peers.placement.schedulers import Method, random_nodes
+from benchmarks.peers.placement.arena import Arena
+from benchmarks.peers.placement.schedulers import random_nodes
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.job import Balance
 from hyperscale.plan import kernel
-from hyperscale.plan.objective import Costs, volumes
+from hyperscale.plan.objective import volumes
 
-
-class Arena(Protocol):
-    """What a search needs of an instance."""
-
-    @property
-    def costs(self) -> Costs:
-        """Of m candidates."""
-
-    @property
-    def slots(self) -> IntArray:
-        """(m,) workers that each can take."""
-
-    @property
-    def workers(self) -> int:
-        """Workers to place."""
-
-
-Timed = Callable[[Instance, int, float], IntArray]
+Search = Callable[[Arena, int], IntArray]
+"""Instance and seed to candidates, (k,)."""
+Timed = Callable[[Arena, int, float], IntArray]
 """Instance, seed and seconds to candidates, (k,)."""
 
 POPULATION: Final = 32
@@ -51,23 +36,23 @@ LONG_MOVES: Final = 200_000
 """Moves of one annealing of the long search."""
 
 
-def greedy_fastest(instance: Instance, _: int) -> IntArray:
+def greedy_fastest(instance: Arena, _: int) -> IntArray:
     """Greedy from the fastest node."""
     return _greedy(instance, int(np.argmax(np.where(instance.slots > 0, instance.costs.flops_per_second, -np.inf))))
 
 
-def greedy_near(instance: Instance, _: int) -> IntArray:
+def greedy_near(instance: Arena, _: int) -> IntArray:
     """Greedy from the node with the best speed and nearest partners."""
     return _greedy(instance, int(kernel.seed_ranking(instance.costs, instance.slots, instance.workers)[0]))
 
 
-def greedy_every(instance: Instance, _: int) -> IntArray:
+def greedy_every(instance: Arena, _: int) -> IntArray:
     """Greedy from every node, the best of all."""
     found = kernel.greedy_all(instance.costs, instance.slots, instance.workers)
     return found[int(np.argmin(kernel.objectives(instance.costs, found)))] if len(found) else random_nodes(instance, 0)
 
 
-def two_swap(instance: Instance, seed: int) -> IntArray:
+def two_swap(instance: Arena, seed: int) -> IntArray:
     """A random start, then replacements and swaps while one improves."""
     orders, _ = kernel.local_search(instance.costs, instance.slots, random_nodes(instance, seed)[None, :])
     found: IntArray = orders[0]
@@ -86,7 +71,7 @@ def annealed(instance: Arena, start: IntArray, seed: int, moves: int) -> tuple[I
     return polished[int(np.argmin(seconds))], float(seconds.min())
 
 
-def annealing(instance: Instance, seed: int, seconds: float) -> IntArray:
+def annealing(instance: Arena, seed: int, seconds: float) -> IntArray:
     """Greedy from every node (where that takes less than half the time), then annealing again and again."""
     until = time.perf_counter() + seconds
     best = greedy_near(instance, seed)
@@ -100,7 +85,7 @@ def annealing(instance: Instance, seed: int, seconds: float) -> IntArray:
     return best
 
 
-def genetic(instance: Instance, seed: int, seconds: float) -> IntArray:
+def genetic(instance: Arena, seed: int, seconds: float) -> IntArray:
     """A memetic algorithm as DT-FM has it: children of two parents, mutation, local search, survival of the best different ones."""
     until = time.perf_counter() + seconds
     rng = np.random.default_rng([seed, 3])
@@ -116,7 +101,7 @@ def genetic(instance: Instance, seed: int, seconds: float) -> IntArray:
     return best
 
 
-def faq(instance: Instance, seed: int, seconds: float) -> IntArray:
+def faq(instance: Arena, seed: int, seconds: float) -> IntArray:
     """FAQ (Vogelstein et al. 2015, scipy) on a quadratic stand-in for the costs, from the barycentre and then random starts.
 
     Flow: workers among each other 1 on the diagonal (arithmetic) and 1 on every pair; other slots nothing. Distance: arithmetic seconds of
@@ -142,7 +127,7 @@ def faq(instance: Instance, seed: int, seconds: float) -> IntArray:
     return best
 
 
-def long_search(instance: Instance, seed: int, seconds: float, known: list[IntArray]) -> IntArray:
+def long_search(instance: Arena, seed: int, seconds: float, known: list[IntArray]) -> IntArray:
     """The best known: annealing from every known placement, from random ones and from the best, then the genetic algorithm."""
     until = time.perf_counter() + 0.7 * seconds
     starts = kernel.local_search(instance.costs, instance.slots, np.array(known))[0]
@@ -160,7 +145,7 @@ def long_search(instance: Instance, seed: int, seconds: float, known: list[IntAr
     return _better(instance, best, annealed(instance, best, seed, LONG_MOVES)[0])
 
 
-GREEDY: Final[dict[str, Method]] = {
+GREEDY: Final[dict[str, Search]] = {
     "greedy, fastest node": greedy_fastest,
     "greedy, best neighbourhood": greedy_near,
     "greedy, every node": greedy_every,
@@ -169,13 +154,13 @@ GREEDY: Final[dict[str, Method]] = {
 TIMED: Final[dict[str, Timed]] = {"annealing": annealing, "FAQ": faq, "genetic": genetic}
 
 
-def _better(instance: Instance, first: IntArray, second: IntArray) -> IntArray:
+def _better(instance: Arena, first: IntArray, second: IntArray) -> IntArray:
     """The one with the lower objective."""
     seconds = kernel.objectives(instance.costs, np.stack((first, second)))
     return second if seconds[1] < seconds[0] else first
 
 
-def _greedy(instance: Instance, seed_node: int) -> IntArray:
+def _greedy(instance: Arena, seed_node: int) -> IntArray:
     found = kernel.greedy_all(instance.costs, instance.slots, instance.workers, np.array([seed_node]))
     return found[0] if len(found) else random_nodes(instance, 0)
 
@@ -199,7 +184,7 @@ def _survivors(population: IntArray, cost: FloatArray) -> tuple[IntArray, FloatA
     return population[kept], cost[kept]
 
 
-def _pair_costs(instance: Instance) -> FloatArray:
+def _pair_costs(instance: Arena) -> FloatArray:
     """(m, m) seconds of a pair, on the diagonal of a worker."""
     costs, workers = instance.costs, instance.workers
     volume = volumes(costs, workers)
