@@ -865,6 +865,8 @@ cdef class Stream:
         if policy == AGENT:
             return self._by_agent(sample, option)
         if self._starving() >= 0:
+            if policy == INDEX:
+                alpha = self.rule.alone if self.pendings == 1 else self.rule.thrift
             return self._starve_first(alpha, option)
         if policy == INDEX:
             return self._by_rule(&self.rule, option)

@@ -165,7 +165,9 @@ class Simulator:
         """Of a job alone on the empty cluster."""
         return self.stream.mean_seconds
 
-    def run(self, policy: Policy, sample: bool = False, seed: int = 0, record: bool = False, mask_patience: float = MASK_PATIENCE) -> Outcome:
+    def run(
+        self, policy: Policy, sample: bool = False, seed: int = 0, record: bool = False, mask_patience: float = MASK_PATIENCE
+    ) -> Outcome:
         """The whole stream under one policy; `sample` draws the agent's choices instead of taking its best."""
         self.stream.set_rule(*policy.knobs, mask_patience)
         if policy.network is not None:

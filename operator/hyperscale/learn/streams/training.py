@@ -255,9 +255,9 @@ class _State:
         self.first = 0.9 * self.first + 0.1 * change
         self.second = 0.999 * self.second + 0.001 * change * change
         rate = config.rate * (0.55 + 0.45 * np.cos(np.pi * self.step / config.steps))
-        step: NDArray[np.float32] = (
-            -rate * (self.first / (1 - 0.9**count)) / (np.sqrt(self.second / (1 - 0.999**count)) + 1e-8)
-        ).astype(np.float32)
+        step: NDArray[np.float32] = (-rate * (self.first / (1 - 0.9**count)) / (np.sqrt(self.second / (1 - 0.999**count)) + 1e-8)).astype(
+            np.float32
+        )
         return step
 
 
