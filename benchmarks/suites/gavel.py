@@ -1,0 +1,238 @@
+"""Gavel's traces replayed on 64 GPUs of three types: mean completion time against Gavel's own policies, in one simulator.
+
+Run: python -m benchmarks.suites.gavel [--quick] [--seeds N] [--json FILE]
+
+Jobs, arrivals and measured speeds are Gavel's (OSDI 2020, ../shared/data/gavel); the simulator is benchmarks/replay.py: rounds of 360 s,
+30 s for a start or a move, hosts of 4 GPUs. Speeds are known to all policies, no job shares a GPU. Two clusters of 64: Gavel's own of
+24 K80, 16 P100 and 8 V100, scaled (32, 20, 12), and thirds (24, 20, 20). Seed 0 is the trace as recorded, other seeds permute which job
+arrives when; `arrivals x 0.5` halves the gaps.
+
+  hyperscale                      plan/queue/kinds.py: the index rule's order over all types at once; jobs may stop and move
+  hyperscale, time left unknown   the same with what a job has run so far in place of what it has left
+  hyperscale, runs to the end     the index rule that the operator starts jobs by: no job stops or moves
+  Gavel max-min                   its program and rounds as published, from a vertex (HiGHS) or from the midst of the best shares (inside)
+  Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to whoever waits
+  Gavel makespan, filled; first come; least attained service; shortest left     all may stop and move jobs
+
+Steps left are known to `hyperscale`, `runs to the end`, `makespan` and `shortest left`, not to the others: Gavel's max-min does without.
+The goal is judged against the better of the two published readings. `slowdown` is completion over the run alone on the fastest type;
+`every job alone on its fastest type` is a floor: no policy gets below it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from scipy.stats import t  # type: ignore[import-untyped] # scipy ships no annotations
+
+from benchmarks import common
+from benchmarks.common import Row
+from benchmarks.peers import gavel as peers
+from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running, hosts_for, read_trace, replay
+from benchmarks.suites import Options
+from hyperscale.model.policy import QueuePolicy
+from hyperscale.plan.queue.choosers import choosers
+from hyperscale.plan.queue.kinds import Contender, assign
+from hyperscale.plan.queue.types import ClusterState, Option, PendingJob, RunningJob
+
+BENCHMARK: Final = "gavel"
+OURS: Final = "hyperscale"
+UNKNOWN: Final = "hyperscale, time left unknown"
+TO_THE_END: Final = "hyperscale, runs to the end"
+DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data" / "gavel"
+ARRIVALS: Final = "max_min_fairness"
+BATCH: Final = "minimize_makespan"
+CLUSTERS: Final = {"32 K80, 20 P100, 12 V100": (32, 20, 12), "24 K80, 20 P100, 20 V100": (24, 20, 20)}
+GAPS: Final = (1.0, 0.7, 0.5)
+QUICK_SEEDS: Final = 2
+LIMIT: Final = 0.90
+P50_LIMIT_MS: Final = 96.0
+P95_LIMIT_MS: Final = 426.0
+HOUR: Final = 3600.0
+
+
+class Kinds:
+    """The product's assignment of jobs to kinds of GPU."""
+
+    preempts: Final = True
+
+    def __init__(self, name: str, *, knows: bool) -> None:
+        self.name = name
+        self._knows = knows
+        self._ran: dict[int, float] = defaultdict(float)
+
+    def decide(
+        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+    ) -> dict[int, int]:
+        """See `replay.Policy`."""
+        for number in running:
+            self._ran[number] += cluster.round_seconds
+        contenders = [
+            Contender(str(job.number), job.gpus, self._seconds(job, left, cluster), job.weight, _kind(running.get(job.number)))
+            for job in jobs
+        ]
+        chosen = assign(contenders, cluster.gpus, round_seconds=cluster.round_seconds, restart_seconds=cluster.restart_seconds)
+        return {int(key): kind for key, kind in chosen.items()}
+
+    def _seconds(self, job: Job, left: Mapping[int, float], cluster: Cluster) -> tuple[float, ...]:
+        """Left on each type; unknown, a job is taken to need as long again as it has run."""
+        fastest = max(job.packed)
+        work = left[job.number] if self._knows else fastest * (self._ran[job.number] + cluster.round_seconds)
+        return tuple(work / speed if speed > 0.0 else math.inf for speed in job.packed)
+
+
+class ToTheEnd:
+    """The product's index rule: one start at a time until it says to wait; what runs is left alone."""
+
+    preempts: Final = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._choose = choosers(QueuePolicy())[0]
+
+    def decide(
+        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+    ) -> dict[int, int]:
+        """See `replay.Policy`."""
+        chosen = {number: run.kind for number, run in running.items()}
+        by_key = {str(job.number): job for job in jobs}
+        free = [[HOST_GPUS] * (gpus // HOST_GPUS) for gpus in cluster.gpus]
+        for run in running.values():
+            for host in run.hosts:
+                free[run.kind][host] -= 1
+        ends = [RunningJob(str(key), run.gpus, left[key] / run.speed(by_key[str(key)])) for key, run in running.items()]
+        while True:
+            waiting = [job for job in jobs if job.number not in chosen]
+            pending = tuple(self._pending(job, now, free) for job in waiting)
+            rooms = sum(map(sum, free))
+            choice = self._choose(pending, tuple(ends), ClusterState(rooms, sum(cluster.gpus)))
+            if choice.job is None:
+                return chosen
+            job = by_key[choice.job]
+            seconds, kind = _quickest(job, free)
+            chosen[job.number] = kind
+            ends.append(RunningJob(choice.job, job.gpus, seconds))
+            for host in hosts_for(job.gpus, free[kind]):
+                free[kind][host] -= 1
+
+    def _pending(self, job: Job, now: float, free: Sequence[Sequence[int]]) -> PendingJob:
+        option = Option(job.gpus, _quickest(job, free)[0], job.best_seconds)
+        return PendingJob(str(job.number), (option,), job.weight, now - job.arrival)
+
+
+def _quickest(job: Job, free: Sequence[Sequence[int]]) -> tuple[float, int]:
+    """Seconds and type of the fastest start now; +inf where there is none."""
+    best = (math.inf, -1)
+    for kind, hosts in enumerate(free):
+        if sum(hosts) >= job.gpus:
+            speed = Running(kind, job.gpus, hosts_for(job.gpus, hosts)).speed(job)
+            best = min(best, (job.steps / speed if speed > 0.0 else math.inf, kind))
+    return best
+
+
+def _kind(run: Running | None) -> int | None:
+    return None if run is None else run.kind
+
+
+def policies() -> list[Policy]:
+    """Ours and every peer, fresh."""
+    return [Kinds(OURS, knows=True), Kinds(UNKNOWN, knows=False), ToTheEnd(TO_THE_END), *peers.peers()]
+
+
+def permuted(jobs: Sequence[Job], gap: float, seed: int) -> list[Job]:
+    """The trace with its gaps scaled; seeds above 0 shuffle which job takes which arrival."""
+    times = [job.arrival * gap for job in jobs]
+    order = list(range(len(jobs))) if seed == 0 else np.random.default_rng(seed).permutation(len(jobs)).tolist()
+    return [dataclasses.replace(jobs[index], arrival=time) for index, time in zip(order, times, strict=True)]
+
+
+def run(options: Options) -> list[Row]:
+    """Rows of every cluster, load, seed and policy, ratios of ours to each peer, and the goals."""
+    if not (DATA / "throughputs.json").exists():
+        print("gavel: no traces beside the repository (../shared/data/gavel)")
+        return []
+    seeds = options.seeds[:QUICK_SEEDS] if options.quick else options.seeds
+    jobs = read_trace(DATA, ARRIVALS)
+    rows: list[Row] = []
+    seconds: list[float] = []
+    for cluster, gpus in list(CLUSTERS.items())[: 1 if options.quick else None]:
+        for gap in GAPS[: 1 if options.quick else None]:
+            rows += _case(f"{cluster}, arrivals x {gap:g}", [(seed, permuted(jobs, gap, seed)) for seed in seeds], Cluster(gpus), seconds)
+        if not options.quick:
+            rows += _case(f"{cluster}, {BATCH}: all at once", [(0, read_trace(DATA, BATCH))], Cluster(gpus), seconds)
+    rows.append(common.goal(BENCHMARK, "decision p50", OURS, 1e3 * common.percentile(seconds, 0.5), P50_LIMIT_MS, "ms"))
+    rows.append(common.goal(BENCHMARK, "decision p95", OURS, 1e3 * common.percentile(seconds, 0.95), P95_LIMIT_MS, "ms"))
+    return rows
+
+
+def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Cluster, seconds: list[float]) -> list[Row]:
+    """All policies on the traces of one cluster and load; `seconds` collects our decisions."""
+    rows: list[Row] = []
+    means: dict[str, list[float]] = defaultdict(list)
+    for seed, jobs in traces:
+        floor = float(np.mean([job.best_seconds for job in jobs])) / HOUR
+        rows.append(Row(BENCHMARK, case, "every job alone on its fastest type", "mean completion", floor, "h", seed))
+        means["floor"].append(floor)
+        for policy in policies():
+            outcome = replay(jobs, cluster, policy)
+            rows += _figures(case, policy.name, jobs, outcome, seed)
+            means[policy.name].append(float(np.mean(outcome.completion(jobs))) / HOUR)
+            if policy.name == OURS:
+                seconds += outcome.decision_seconds
+    for mine in (OURS, UNKNOWN, TO_THE_END):
+        for other in [name for name in means if name not in (OURS, UNKNOWN, TO_THE_END)]:
+            rows += _ratio(case, f"{mine} / {other}", [a / b for a, b in zip(means[mine], means[other], strict=True)])
+    published = [min(pair) for pair in zip(*(means[name] for name in peers.PUBLISHED), strict=True)]
+    for mine in (OURS, UNKNOWN):
+        ratio = _geometric([a / b for a, b in zip(means[mine], published, strict=True)])
+        rows.append(common.goal(BENCHMARK, f"{case}: mean completion / Gavel max-min", mine, ratio, LIMIT, "ratio"))
+    return rows
+
+
+def _figures(case: str, method: str, jobs: Sequence[Job], outcome: Outcome, seed: int) -> list[Row]:
+    times = outcome.completion(jobs)
+    slow = [time / job.best_seconds for time, job in zip(times, jobs, strict=True)]
+    figures = (
+        ("mean completion", float(np.mean(times)) / HOUR, "h"),
+        ("p95 completion", common.percentile(times, 0.95) / HOUR, "h"),
+        ("makespan", max(outcome.finished.values()) / HOUR, "h"),
+        ("mean slowdown", float(np.mean(slow)), "ratio"),
+        ("worst slowdown", max(slow), "ratio"),
+        ("starts and moves", float(outcome.restarts), "count"),
+        ("decision p50", 1e3 * common.percentile(outcome.decision_seconds, 0.5), "ms"),
+        ("decision p95", 1e3 * common.percentile(outcome.decision_seconds, 0.95), "ms"),
+    )
+    return [Row(BENCHMARK, case, method, metric, value, unit, seed) for metric, value, unit in figures]
+
+
+def _ratio(case: str, method: str, ratios: Sequence[float]) -> list[Row]:
+    """Geometric mean of the ratio over the seeds and, from three seeds on, the ends of its 95 % confidence interval (Student's t)."""
+    made = [Row(BENCHMARK, case, method, "mean completion", _geometric(ratios), "ratio")]
+    if len(ratios) > 2:
+        logs = np.log(ratios)
+        half = float(t.ppf(0.975, len(logs) - 1)) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
+        made.append(Row(BENCHMARK, case, method, "mean completion, low", math.exp(float(logs.mean()) - half), "ratio"))
+        made.append(Row(BENCHMARK, case, method, "mean completion, high", math.exp(float(logs.mean()) + half), "ratio"))
+    return made
+
+
+def _geometric(ratios: Sequence[float]) -> float:
+    return math.exp(float(np.mean(np.log(ratios))))
+
+
+def main() -> None:
+    """Run the suite alone."""
+    arguments = common.parser(__doc__ or "")
+    arguments.add_argument("--seeds", type=int, default=5, help="0 is the trace as recorded, others permute it")
+    given = arguments.parse_args()
+    common.report(run(Options(quick=given.quick, seeds=tuple(range(given.seeds)))), given.json)
+
+
+if __name__ == "__main__":
+    main()
