@@ -1,0 +1,63 @@
+"""The placement benchmark's command: suites by name, rows to tables and to a page, assignments to files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import documents, placement, summary
+from benchmarks.common import Row, goal
+from benchmarks.suites import Options
+
+ROWS = [
+    Row("exact", "small", "hyperscale", "plan", 1.0, "ms", 0),
+    Row("exact", "small", "other", "plan", 9.0, "ms", 0),
+    Row("exact", "small", "hyperscale", "plan", 2.0, "ms", 1),
+    Row("exact", "small", "hyperscale", "plan", 6.0, "ms", 2),
+    goal("exact", "small: slowest", "hyperscale", 6.0, 5.0, "ms"),
+    Row("placement", "run", "python benchmarks/placement.py --quick", "command", 1.0, "suites"),
+]
+
+
+def test_seeds_become_one_line_with_an_interval() -> None:
+    first = summary.lines(ROWS)[0]
+    assert (first.values, first.mean) == ((1.0, 2.0, 6.0), 3.0)
+    interval = first.interval()
+    assert interval is not None
+    assert 1.0 <= interval[0] < 3.0 < interval[1] <= 6.0
+    assert interval == summary.lines(ROWS)[0].interval()
+
+
+def test_an_interval_needs_three_figures() -> None:
+    assert summary.lines(ROWS)[1].interval() is None
+
+
+def test_the_page_shows_command_figures_and_misses() -> None:
+    page = documents.page("Placement benchmark", {"exact": "Proofs.", "middle": "Nothing here."}, ROWS)
+    assert "    python benchmarks/placement.py --quick" in page
+    assert "| small | hyperscale | plan | 3 |" in page
+    assert "Missed, 1 of 1" in page
+    assert "## middle" not in page
+
+
+def test_a_suite_that_is_not_there_says_so() -> None:
+    rows = placement.run_suite("nowhere", Options())
+    assert [row.metric for row in rows] == ["missing"]
+
+
+def test_an_unknown_suite_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        placement.parsed(["--suite", "nowhere"])
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_assignments_are_dumped_by_case_and_method(tmp_path: Path) -> None:
+    Options(dump=tmp_path / "out").dump_assignment("geo n=3 k=2 seed 0", "2-swap", {"job": ["a", "b"]})
+    (file,) = (tmp_path / "out").iterdir()
+    assert json.loads(file.read_text()) == {"case": "geo n=3 k=2 seed 0", "method": "2-swap", "assignment": {"job": ["a", "b"]}}
+
+
+def test_nothing_is_dumped_without_a_folder() -> None:
+    Options().dump_assignment("case", "method", {"job": ["a"]})
