@@ -5,13 +5,13 @@ It proposes; whether its placement is used is the portfolio's choice by objectiv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, IntArray
-from hyperscale.plan.heuristic import Candidate, Expired, ladder
+from hyperscale.plan.heuristic import Candidate, Expired, Heuristic, ladder
 from hyperscale.plan.kernel import greedy_all, local_search, objectives, rings, seed_ranking
 from hyperscale.plan.learned_features import View
 from hyperscale.plan.learned_network import Network
@@ -73,12 +73,12 @@ class _Part:
         self.seconds, self.members, self.costs, self.workers = seconds, members, costs, workers
 
 
-def shipped_planners() -> tuple[Sequence[Learned], str]:
-    """The learned planners that came with the package, or none and why."""
+def planners() -> tuple[Heuristic | Learned, ...]:
+    """Every planner that exists in this process; the learned one only where the weights of the package can be used."""
     try:
-        return (Learned(shipped()),), ""
-    except WeightsError as error:
-        return (), str(error)
+        return Heuristic(), Learned(shipped())
+    except WeightsError:
+        return (Heuristic(),)
 
 
 def _most_promising(problem: Problem, expired: Expired) -> _Part | None:

@@ -75,7 +75,8 @@ class Network:
             if not feasible.any():
                 return None
             state.add(_likeliest(self.logits(hidden, fixed, state.chosen, features), feasible))
-        return state.chosen[0]
+        placed: IntArray = state.chosen[0]
+        return placed
 
     def _attention(self, name: str, hidden: FloatArray, edge: FloatArray, partner: IntArray) -> FloatArray:
         """(m, WIDTH) after one layer."""

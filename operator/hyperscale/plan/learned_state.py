@@ -103,7 +103,7 @@ class State:
     @property
     def size(self) -> int:
         """Workers placed so far."""
-        return self.chosen.shape[1]
+        return int(self.chosen.shape[1])
 
     def open(self) -> BoolArray:
         """(B, m) candidates that have a slot left and reach every member."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from hyperscale.learn.topologies import FAMILIES, TRAINING_SEEDS, Instance, inst
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan.kernel import kernel_for, local_search, objectives, rings
 from hyperscale.plan.learned_features import DELTA, Seen, View
+from hyperscale.plan.learned_network import Network
 from hyperscale.plan.learned_state import State, Surroundings
 
 WORST: Final = 1.0
@@ -27,6 +29,10 @@ POLISHED: Final = 4
 """Greedy placements that local search improves for the label."""
 MISTAKES: Final = 0.05
 """Spread of the greedy choice with mistakes, in ln of the objective."""
+GUIDED_SPREAD: Final = 0.5
+
+Likings = Callable[[State, FloatArray], FloatArray]
+"""Of a state and its step features: (m,) logits of the candidates."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,9 @@ class Example:
     states: tuple[Begun, ...]
 
 
+Kept = TypeVar("Kept", Seen, Begun)
+
+
 def draw(seed: int) -> Instance:
     """The training instance of one seed."""
     rng = np.random.default_rng([seed, 11])
@@ -61,8 +70,11 @@ def draw(seed: int) -> Instance:
     return instance(family, nodes, workers, TRAINING_SEEDS + seed)
 
 
-def example(seed: int) -> Example | None:
-    """Features and labels of one seed; None where greedy finds no placement at all."""
+def example(seed: int, guide: Network | None = None) -> Example | None:
+    """Features and labels of one seed; None where greedy finds no placement at all.
+
+    guide: whose own way some of the placements begun are on; greedy's without one
+    """
     drawn = draw(seed)
     rng = np.random.default_rng([seed, 13])
     around = Surroundings(drawn.costs, drawn.topology.slots, drawn.workers)
@@ -71,9 +83,11 @@ def example(seed: int) -> Example | None:
     if solution is None:
         return None
     starts = [np.zeros(0, dtype=np.int64), _part(solution, rng)]
-    starts += [_stray(view, around, int(rng.integers(1, drawn.workers)), rng) for _ in range(STATES - len(starts))]
+    seen = view.seen()
+    likings = _greedy_likings if guide is None else _guided_likings(guide, seen)
+    starts += [_stray(view, likings, int(rng.integers(1, drawn.workers)), rng) for _ in range(STATES - len(starts))]
     states = [begun(view, around, start) for start in starts]
-    return Example(view.seen(), tuple(state for state in states if state is not None))
+    return Example(_single(seen), tuple(_single(state) for state in states if state is not None))
 
 
 def begun(view: View, around: Surroundings, start: IntArray) -> Begun | None:
@@ -142,20 +156,38 @@ def finished(around: Surroundings, orders: IntArray) -> FloatArray:
     return seconds
 
 
+def _greedy_likings(_: State, features: FloatArray) -> FloatArray:
+    """(m,) logits of greedy with mistakes."""
+    return -features[0, :, DELTA] / MISTAKES
+
+
+def _guided_likings(guide: Network, seen: Seen) -> Likings:
+    """Logits of the guide, sharpened: its own mistakes are wanted, not those of chance."""
+    hidden, whole = guide.embed(seen)
+    fixed = guide.prepared(hidden, whole)
+    return lambda state, features: guide.logits(hidden, fixed, state.chosen, features)[0] / GUIDED_SPREAD
+
+
+def _single(record: Kept) -> Kept:
+    """The record with its figures in single precision, half the memory."""
+    figures = {name: value.astype(np.float32) for name, value in vars(record).items() if getattr(value, "dtype", None) == np.float64}
+    return replace(record, **figures)
+
+
 def _part(solution: IntArray, rng: np.random.Generator) -> IntArray:
     """Some workers of the solution, at least one, in any order."""
     kept: IntArray = rng.permutation(solution)[: int(rng.integers(1, max(2, len(solution))))]
     return kept
 
 
-def _stray(view: View, around: Surroundings, size: int, rng: np.random.Generator) -> IntArray:
-    """(s,) greedy's way with mistakes, at most `size` workers."""
-    state = State(around, np.zeros((1, 0), dtype=np.int64))
+def _stray(view: View, likings: Likings, size: int, rng: np.random.Generator) -> IntArray:
+    """(s,) a way drawn by `likings`, at most `size` workers."""
+    state = State(view.around, np.zeros((1, 0), dtype=np.int64))
     while state.size < size:
         features, feasible = view.step(state)
         if not feasible.any():
             break
-        behind = features[0, :, DELTA] / MISTAKES + rng.gumbel(size=feasible.shape[1])
-        state.add(np.array([int(np.argmin(np.where(feasible[0], behind, np.inf)))]))
+        drawn = likings(state, features) + rng.gumbel(size=feasible.shape[1])
+        state.add(np.array([int(np.argmax(np.where(feasible[0], drawn, -np.inf)))]))
     way: IntArray = state.chosen[0]
     return way

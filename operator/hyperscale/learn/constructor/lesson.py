@@ -11,11 +11,9 @@ import safetensors.numpy
 from msgspec import json
 from msgspec.structs import replace
 
-from hyperscale.learn.constructor.network import Constructor
-from hyperscale.learn.constructor.train import CHECKPOINT, ConstructorConfig, train_weights
+from hyperscale.learn.constructor.train import CHECKPOINT, ConstructorConfig, train_weights, weights_of
 from hyperscale.learn.constructor.validate import Validation, validate
 from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
-from hyperscale.model.graph import FloatArray
 from hyperscale.plan.learned_network import Network
 from hyperscale.plan.learned_weights import NAME, WeightsError, load, manifest_of
 
@@ -58,11 +56,6 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
     figures["over_in_use"] = beside
     said = f"costs {beside:.4f} of the weights in use on {ours.cases} clusters and {ours.over_nearest:.3f} of greedy"
     return Verdict(beside <= LOSES, said, figures)
-
-
-def weights_of(model: Constructor) -> dict[str, FloatArray]:
-    """Weights by name, as numpy has them."""
-    return {name: np.ascontiguousarray(tensor.detach().numpy()) for name, tensor in sorted(model.state_dict().items())}
 
 
 def _in_use(folder: Path | None, seed: int) -> Validation | None:

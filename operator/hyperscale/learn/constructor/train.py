@@ -18,10 +18,11 @@ from torch.utils.tensorboard import SummaryWriter
 from hyperscale.learn.constructor.labels import Example, example
 from hyperscale.learn.constructor.network import BARRED, Batch, Constructor, collate, segment_log_softmax
 from hyperscale.learn.lesson import LessonError, Progress
+from hyperscale.model.graph import FloatArray
+from hyperscale.plan.learned_network import Network
 
 CHECKPOINT: Final = "checkpoint"
-LABEL_SHARE: Final = 0.5
-"""Part of the progress that making labels counts for."""
+GUIDE: Final = "guide"
 REPORT_EVERY: Final = 20
 EMPTY_WEIGHT: Final = 2.0
 """Of a state without a worker: where a placement begins decides most of what it costs."""
@@ -33,8 +34,10 @@ class ConstructorConfig(msgspec.Struct, frozen=True):
     """What decides the weights, beside the code."""
 
     seed: int = 0
-    steps: int = 2400
-    examples: int = 6000
+    steps: int = 6000
+    examples: int = 8000
+    """Made before the first step; as many again, on the network's own way, are added at `guided_from`."""
+    guided_from: int = 2500
     batch: int = 24
     rate: float = 1e-3
     least_rate: float = 1e-5
@@ -67,21 +70,35 @@ def train_weights(
     model = Constructor()
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.rate, weight_decay=config.weight_decay)
     first = 0 if resume is None else _load(resume, config, model, optimizer)
-    examples = _labelled(config, lambda done, figures: progress(Progress(done, config.steps * 2, clock() - began, figures)))
+
+    def labelled(places: range, guide: Network | None, step: int) -> list[Example]:
+        return _labelled(
+            config, places, guide, lambda done: progress(Progress(step, config.steps, clock() - began, {"labels": float(done)}))
+        )
+
+    examples = labelled(range(config.examples), None, first)
     if not first:
         with torch.no_grad():
             model.normalise(collate(examples[:NORMALISED_FROM]))
     rows = SummaryWriter(str(out / "curves"))
     for step in range(first, config.steps):
+        if step == config.guided_from or (step == first and first > config.guided_from):
+            guide = _guide(out, model, resume if first > config.guided_from else None)
+            examples += labelled(range(config.examples, 2 * config.examples), guide, step)
         figures = _step(model, optimizer, config, step, _chosen(examples, config, step))
         for name, figure in figures.items():
             rows.add_scalar(f"constructor/{name}", figure, step)
         if (step + 1) % REPORT_EVERY == 0:
-            progress(Progress(config.steps + step + 1, config.steps * 2, clock() - began, figures))
+            progress(Progress(step + 1, config.steps, clock() - began, figures))
         if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
             _save(out, Mark(config, step + 1), model, optimizer)
     rows.close()
     return model.eval()
+
+
+def weights_of(model: Constructor) -> dict[str, FloatArray]:
+    """Weights by name, as numpy has them."""
+    return {name: np.ascontiguousarray(tensor.detach().numpy()) for name, tensor in sorted(model.state_dict().items())}
 
 
 def loss_of(model: Constructor, batch: Batch, config: ConstructorConfig) -> tuple[Tensor, dict[str, Tensor]]:
@@ -129,16 +146,27 @@ def _chosen(examples: list[Example], config: ConstructorConfig, step: int) -> li
     return [examples[place] for place in drawn]
 
 
-def _labelled(config: ConstructorConfig, progress: Callable[[int, dict[str, float]], None]) -> list[Example]:
-    """Examples of the seeds that belong to the training's seed."""
+def _labelled(config: ConstructorConfig, places: range, guide: Network | None, progress: Callable[[int], None]) -> list[Example]:
+    """Examples of the seeds that belong to the training's seed, two blocks of them: without and with a guide."""
     made: list[Example] = []
-    for place in range(config.examples):
-        example_made = example(config.seed * config.examples + place)
-        if example_made is not None and example_made.states:
-            made.append(example_made)
+    for place in places:
+        drawn = example(2 * config.seed * config.examples + place, guide)
+        if drawn is not None and drawn.states:
+            made.append(drawn)
         if (place + 1) % 100 == 0:
-            progress(config.steps * (place + 1) // config.examples, {"labels": float(len(made))})
+            progress(place + 1)
     return made
+
+
+def _guide(out: Path, model: Constructor, resume: Path | None) -> Network:
+    """The network as it is now, or as it was when its own way was first looked at; kept, so that a resumed training sees the same."""
+    if resume is None:
+        save_file(model.state_dict(), out / f"{GUIDE}.safetensors")
+        return Network(weights_of(model))
+    try:
+        return Network({name: tensor.numpy() for name, tensor in load_file(resume / f"{GUIDE}.safetensors").items()})
+    except OSError as error:
+        raise LessonError(f"cannot go on from {resume}: {error}; train without resuming") from None
 
 
 def _save(out: Path, mark: Mark, model: Constructor, optimizer: torch.optim.AdamW) -> None:
