@@ -11,6 +11,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.moves import MoveQuestion, Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
@@ -54,6 +55,14 @@ class AskTurns(msgspec.Struct, frozen=True, rename="camel", tag="askTurns"):
     question: TurnQuestion
 
 
+class AskMoves(msgspec.Struct, frozen=True, rename="camel", tag="askMoves"):
+    """A question about running jobs."""
+
+    number: int
+    world: str
+    question: MoveQuestion
+
+
 class Ready(msgspec.Struct, frozen=True, rename="camel", tag="ready"):
     """The planner has loaded its code and waits for questions."""
 
@@ -79,6 +88,13 @@ class Turned(msgspec.Struct, frozen=True, rename="camel", tag="turned"):
     turns: Turns
 
 
+class Moved(msgspec.Struct, frozen=True, rename="camel", tag="moved"):
+    """Which running jobs would be better off elsewhere."""
+
+    number: int
+    moves: Moves
+
+
 class Trouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):
     """The planner failed on this question."""
 
@@ -87,8 +103,8 @@ class Trouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):
     """Kind of the error and its text, one line."""
 
 
-Question = World | Ask | AskTurns
-Answer = Ready | Planned | NotPlanned | Turned | Trouble
+Question = World | Ask | AskTurns | AskMoves
+Answer = Ready | Planned | NotPlanned | Turned | Moved | Trouble
 
 _QUESTIONS: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
 _ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.plan.objective import Costs, Volumes, largest_shares, ring_costs, volumes
+from hyperscale.plan.objective import Breakdown, Costs, Volumes, largest_shares, ring_costs, volumes
 from hyperscale.plan.polish import ring_with_each
 
 FITS = 1e-9
@@ -24,6 +24,24 @@ def held_objectives(costs: Costs, orders: IntArray, share: FloatArray) -> FloatA
 def held_epochs(costs: Costs, orders: IntArray, share: FloatArray) -> FloatArray:
     """(B,) seconds of an epoch, likewise."""
     return _seconds(costs, orders, share, 0.0)
+
+
+def held_breakdown(costs: Costs, order: IntArray, share: FloatArray) -> Breakdown:
+    """The same for one placement (k,), by cause; what cannot work has no reason here and an objective of +inf."""
+    volume = volumes(costs, len(order))
+    compute = share * costs.workload.epoch_flops / costs.flops_per_second[order]
+    halo = _halo_seconds(costs, order[None, :], share, volume)[0][0] if len(order) > 1 else np.zeros(1)
+    ring = float(ring_costs(costs, order[None, :], volume)[0])
+    slowest = int(np.argmax(compute + halo))
+    return Breakdown(
+        epoch_seconds=float(held_epochs(costs, order[None, :], share)[0]),
+        communication_seconds=float(halo.max()) + ring,
+        compute_seconds=float(compute.max()),
+        halo_seconds=float(halo.max()),
+        ring_seconds=ring,
+        objective=float(held_objectives(costs, order[None, :], share)[0]),
+        slowest_rank=slowest,
+    )
 
 
 def held_replacements(costs: Costs, order: IntArray, position: int, share: FloatArray) -> FloatArray:

@@ -17,6 +17,7 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.plan import explain, refusal, trust
 from hyperscale.plan.artifact import plan_id, rounded, rounded_shares
 from hyperscale.plan.check import violations
+from hyperscale.plan.held import held_breakdown
 from hyperscale.plan.heuristic import Candidate, Heuristic
 from hyperscale.plan.objective import Breakdown, predict, shares
 from hyperscale.plan.problem import Problem, pose
@@ -54,7 +55,7 @@ def make_plan(
     steps = (*steps, *proposed.steps)
     refused: tuple[str, ...] = ()
     for candidate, name in found[:MAX_CHECKED]:
-        plan = _plan(problem, candidate, name, [other for other, _ in found if other is not candidate], steps)
+        plan = describe(problem, candidate, name, [other for other, _ in found if other is not candidate], steps)
         plan = _judged(plan, found, proposed.lower_bound)
         refused = violations(plan, request, graph.snapshot)
         if not refused:
@@ -103,16 +104,31 @@ def _by_preference(problem: Problem, found: Sequence[tuple[Candidate, str]]) -> 
     return sorted(ranked, key=outside)
 
 
-def _plan(problem: Problem, candidate: Candidate, planner: str, others: list[Candidate], steps: tuple[str, ...]) -> Plan:
-    """The plan behind a candidate, with figures of the reference objective."""
+def describe(
+    problem: Problem,
+    candidate: Candidate,
+    planner: str,
+    others: Sequence[Candidate] = (),
+    steps: tuple[str, ...] = (),
+    held_shares: tuple[float, ...] | None = None,
+) -> Plan:
+    """The plan behind a candidate, with figures of the reference objective.
+
+    others:      candidates that lost
+    steps:       steps down that were taken on the way
+    held_shares: (k,) parts that the ranks keep; None deals them out anew
+    """
     order = np.array(candidate.order, dtype=np.int64)
     members, positions = np.unique(order, return_inverse=True)
     costs = problem.costs(members)
-    figures = predict(costs, positions)
-    share, _ = shares(costs, positions[None, :])
+    if held_shares is None:
+        figures, share = predict(costs, positions), shares(costs, positions[None, :])[0][0]
+    else:
+        share = np.array(held_shares)
+        figures = held_breakdown(costs, positions, share)
     workers = tuple(
         WorkerPlacement(rank, problem.names[member], problem.demand.gpus, problem.graph.nodes[problem.nodes[member]].gpu_product, part)
-        for rank, (member, part) in enumerate(zip(candidate.order, rounded_shares(share[0].tolist()), strict=True))
+        for rank, (member, part) in enumerate(zip(candidate.order, rounded_shares(share.tolist()), strict=True))
     )
     predicted = _prediction(problem, order, figures)
     return Plan(

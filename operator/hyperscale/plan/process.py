@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.job import PlannerChoice
+from hyperscale.model.moves import MoveQuestion, Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
@@ -25,11 +26,14 @@ from hyperscale.plan.check import violations
 from hyperscale.plan.child import CRASHED, Child, PlannerError
 from hyperscale.plan.frames import (
     Ask,
+    AskMoves,
     AskTurns,
+    Moved,
     NotPlanned,
     Planned,
     Turned,
 )
+from hyperscale.plan.moves_check import unsound_moves
 from hyperscale.plan.queue.soundness import unsound
 
 logger = logging.getLogger(__name__)
@@ -55,6 +59,8 @@ STOP_SECONDS: Final = 1.0
 REJECTED: Final = "PlanRejected"
 QUEUE_FAILED: Final = "QueueRuleFailed"
 """Pending jobs could not be decided together; they start in order of arrival."""
+MOVES_FAILED: Final = "MoveCheckFailed"
+"""Running jobs could not be judged; they stay where they are."""
 
 
 class PlannerProcess:
@@ -164,6 +170,31 @@ class PlannerProcess:
         if wrong := unsound(answer.turns, question, snapshot):
             raise PlannerError(REJECTED, "; ".join(wrong[:3]))
         return answer.turns
+
+    async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
+        """Which of several running jobs would be better off elsewhere, every plan checked; None where the planner failed on that."""
+        try:
+            return await self._moves(question, snapshot, policy)
+        except PlannerError as failure:
+            logger.warning("%d running jobs: %s: %s", len(question.jobs), failure.fallback, failure)
+            self._on_failure(MOVES_FAILED)
+            return None
+
+    async def _moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves:
+        async with self._lock:
+            try:
+                child = await self._alive()
+                self._number += 1
+                asked = partial(AskMoves, self._number, question=question)
+                answer = await child.ask(self._number, asked, snapshot, policy, question.deadline_seconds + self._grace_seconds)
+            except BaseException:
+                await self._drop()
+                raise
+        if not isinstance(answer, Moved):
+            raise PlannerError(CRASHED, "the planner answered another question")
+        if wrong := unsound_moves(answer.moves, question, snapshot):
+            raise PlannerError(REJECTED, "; ".join(wrong[:3]))
+        return answer.moves
 
     async def _alive(self) -> Child:
         """The planner, started when there is none; raises PlannerError when it does not come up."""

@@ -18,6 +18,7 @@ from typing import BinaryIO, Final
 
 from hyperscale.graph.cluster import build
 from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.moves import Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
@@ -26,8 +27,10 @@ from hyperscale.plan.frames import (
     KEPT_WORLDS,
     Answer,
     Ask,
+    AskMoves,
     AskTurns,
     FrameError,
+    Moved,
     NotPlanned,
     Planned,
     Ready,
@@ -37,6 +40,7 @@ from hyperscale.plan.frames import (
     pack,
     read_question,
 )
+from hyperscale.plan.moves import judge
 from hyperscale.plan.portfolio import make_plan
 from hyperscale.plan.queue.choosers import choosers
 from hyperscale.plan.queue.desk import Desk, Expired
@@ -67,12 +71,14 @@ class Planner:
             self._graphs.pop(oldest, None)
             self._desks.pop(oldest, None)
 
-    def answer(self, ask: Ask | AskTurns) -> Answer:
-        """A plan, the reason why there is none, who starts; or the trouble that the planners had."""
+    def answer(self, ask: Ask | AskTurns | AskMoves) -> Answer:
+        """A plan, the reason why there is none, who starts, who would move; or the trouble that the planners had."""
         started = self._clock()
         try:
             if isinstance(ask, AskTurns):
                 return Turned(ask.number, self._turns(ask, started))
+            if isinstance(ask, AskMoves):
+                return Moved(ask.number, self._moves(ask, started))
             found = self._plan(ask, started)
         except MemoryError:
             return Trouble(ask.number, "MemoryError: the plan needs more memory than the planner may use")
@@ -93,6 +99,11 @@ class Planner:
         desk.expired = self._alarm(ask.question.deadline_seconds, started)
         rule, agent = choosers(world.policy.queue)
         return take_turns(ask.question, desk, world.policy.queue, rule, agent)
+
+    def _moves(self, ask: AskMoves, started: float) -> Moves:
+        world = self._worlds[ask.world]
+        expired = self._alarm(ask.question.deadline_seconds, started)
+        return judge(ask.question, self._graph(world), world.policy, lambda job: profile(job.request.job), expired)
 
     def _graph(self, world: World) -> ClusterGraph:
         if world.name not in self._graphs:

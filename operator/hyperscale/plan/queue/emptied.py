@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from hyperscale.model.cluster import Gpu, Node, Quality, Sample
+from hyperscale.model.cluster import ClusterSnapshot, Gpu, Node, Quality, Sample
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.turns import Claim
 
@@ -24,6 +24,11 @@ def emptied(graph: ClusterGraph, claims: Mapping[str, Claim]) -> ClusterGraph:
     nodes = tuple(_emptied(node, known[node.name]) if node.name in known else node for node in graph.nodes)
     digest = hashlib.sha256(graph.digest.encode() + msgspec.json.encode(known)).hexdigest()
     return dataclasses.replace(graph, snapshot=replace(graph.snapshot, nodes=nodes), digest=digest, nodes=nodes)
+
+
+def emptied_snapshot(snapshot: ClusterSnapshot, claims: Mapping[str, Claim]) -> ClusterSnapshot:
+    """The snapshot of the same cluster."""
+    return replace(snapshot, nodes=tuple(_emptied(node, claims[node.name]) if node.name in claims else node for node in snapshot.nodes))
 
 
 def _emptied(node: Node, claim: Claim) -> Node:

@@ -1,0 +1,71 @@
+"""Would running jobs be better off elsewhere: the epoch of their placement today beside the best one that moves few ranks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.moves import MoveAdvice, MoveQuestion, Moves, RunningJob
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.workload import WorkloadProfile
+from hyperscale.plan.artifact import rounded
+from hyperscale.plan.moves_check import vacated_request
+from hyperscale.plan.portfolio import describe
+from hyperscale.plan.problem import pose
+from hyperscale.plan.queue.emptied import emptied
+from hyperscale.plan.replan import Prices, replan
+
+Expired = Callable[[], bool]
+
+PLANNER: Final = "Heuristic"
+"""Whose search finds moves."""
+
+
+def judge(
+    question: MoveQuestion,
+    graph: ClusterGraph,
+    policy: PolicySpec,
+    workload_of: Callable[[RunningJob], WorkloadProfile],
+    expired: Expired,
+) -> Moves:
+    """Advice for every job of the question, in its order, until time is up."""
+    advice: list[MoveAdvice] = []
+    for job in question.jobs:
+        if advice and expired():
+            break
+        found = advise(job, graph, policy, workload_of(job), expired)
+        if found is not None:
+            advice.append(found)
+    return Moves(tuple(advice))
+
+
+def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: WorkloadProfile, expired: Expired) -> MoveAdvice | None:
+    """The best that few moves can do for one job; None where its placement cannot be judged.
+
+    The job's own pods count as gone: every rank is stopped by a move and must find room anew. A rank on a node that takes no new
+    pods any more (cordoned, tainted, faulty) can neither be judged as staying nor restarted there: nothing is advised then, the
+    loss of the node is another matter.
+    """
+    vacated = emptied(graph, job.claims)
+    prices = Prices(
+        remaining_epochs=job.remaining_epochs,
+        move_seconds=policy.replan.move_seconds,
+        restart_seconds=policy.replan.restart_seconds + job.redone_epochs * job.plan.predicted.epoch_seconds,
+        max_moves=policy.replan.max_moves,
+    )
+    problem = pose(vacated_request(job), vacated, workload, policy)
+    move = replan(problem, job.plan, prices, expired, keep_shares=True)
+    if move is None or move.lost:
+        return None
+    now, then = rounded(move.epoch_seconds + move.gain_seconds_per_epoch), rounded(move.epoch_seconds)
+    price = policy.replan.restart_seconds + job.redone_epochs * then + policy.replan.move_seconds * len(move.moved)
+    stays = MoveAdvice(job.request.job_key, now, now, remaining_epochs=job.remaining_epochs)
+    if not move.moved or then >= now:
+        return stays
+    shares = tuple(worker.share for worker in job.plan.workers)
+    plan = describe(problem, move.candidate, PLANNER, held_shares=shares)
+    found = replace(stays, then_epoch_seconds=then, moved=move.moved, price_seconds=rounded(price), plan=plan)
+    return found if found.saved_seconds > found.price_seconds else stays

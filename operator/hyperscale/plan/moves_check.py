@@ -1,0 +1,34 @@
+"""An independent judge of advice about running jobs: every proposed plan, on the cluster without the job's own pods. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.moves import MoveQuestion, Moves, RunningJob
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.turns import Claim
+from hyperscale.plan.check import violations
+from hyperscale.plan.queue.emptied import emptied_snapshot
+
+
+def unsound_moves(moves: Moves, question: MoveQuestion, snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Sentences that say what is wrong with an answer; empty when it may be acted on."""
+    jobs: Mapping[str, RunningJob] = {job.request.job_key: job for job in question.jobs}
+    wrong: list[str] = []
+    for advice in moves.advice:
+        job = jobs.get(advice.key)
+        if job is None:
+            wrong.append(f"{advice.key} was not asked about")
+        elif advice.plan is not None:
+            vacated = emptied_snapshot(snapshot, job.claims)
+            wrong += [f"{advice.key}: {sentence}" for sentence in violations(advice.plan, vacated_request(job), vacated)]
+    return tuple(wrong)
+
+
+def vacated_request(job: RunningJob) -> PlanRequest:
+    """The request on the cluster without the job's own pods: what they hold is free for it, the worker count stays."""
+    free = {name: left + job.claims.get(name, Claim()).gpus for name, left in sorted(job.request.free_gpus.items())}
+    return replace(job.request, workers_fixed=len(job.plan.workers), pinned={}, free_gpus=free)
