@@ -135,7 +135,7 @@ def test_a_plan_awaiting_approval_is_made_anew_when_its_node_is_cordoned(nodes: 
 
 
 def _settled(job: Job) -> bool:
-    return job.status().get("reason") in ("Running", "InsufficientGpus")
+    return job.status().get("reason") in ("Running", "InsufficientGpus", "WaitingForTurn")
 
 
 def _untainted(api: Api, path: str) -> bool:

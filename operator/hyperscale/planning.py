@@ -1,14 +1,18 @@
-"""Asking the planners: one question at a time, with what is decided and taken already; and asking whether a plan still fits."""
+"""Asking the planners: one question at a time, with what is decided and taken already; and asking whether a plan still fits.
+
+Jobs that nobody else decides on (turn.py) are asked about together, unless one is alone on an idle cluster: then there is nothing to order.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from hyperscale import names
+from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Seen
 from hyperscale.model.job import JobSpec
@@ -19,10 +23,14 @@ from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.check import misfits
 from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.telemetry import Telemetry
+from hyperscale.turn import Answer, TurnPlanner, TurnTaker
 from hyperscale.world import Key, World
 
+QUEUE_FAILED: Final = "QueueRuleFailed"
+"""Step down of a plan that was made in order of arrival because a decision about all pending jobs failed."""
 
-class Planner(Protocol):
+
+class Planner(TurnPlanner, Protocol):
     """Whoever answers requests; in the operator a process of its own."""
 
     async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
@@ -34,18 +42,25 @@ class Planning:
     """Plans for jobs, made one after the other so that no two get the same GPUs."""
 
     def __init__(self, world: World, planner: Planner, telemetry: Telemetry, clock: Callable[[], float]) -> None:
+        self.reader = JobReader()
+        self.taker = TurnTaker(world, planner, telemetry, self.reader, clock)
         self._world = world
         self._planner = planner
         self._telemetry = telemetry
         self._clock = clock
         self._lock = asyncio.Lock()
 
-    async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> tuple[Plan | Infeasible, ClusterSnapshot]:
+    async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen."""
         async with self._lock:
-            return await self._ask(key, seen, step, policy)
+            answer = await self.taker.take(key, seen, policy)
+            if answer is None:
+                return await self._ask(key, seen, step, policy)
+            if answer.found is not None:
+                self._count(answer.found, answer.snapshot)
+            return answer
 
-    async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> tuple[Plan | Infeasible, ClusterSnapshot]:
+    async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
         snapshot = self._world.snapshot(policy, self._clock())
         request = msgspec.structs.replace(
             self._request(key, seen, policy, snapshot),
@@ -55,10 +70,12 @@ class Planning:
         )
         with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
             answer = await self._planner.plan(request, snapshot, policy)
-        if isinstance(answer, Plan):
-            self._world.assume(key, answer)
         self._count(answer, snapshot)
-        return answer, snapshot
+        if isinstance(answer, Plan):
+            if self.taker.failed and self.taker.concerns(key, seen, policy):
+                answer = msgspec.structs.replace(answer, fallbacks=(QUEUE_FAILED, *answer.fallbacks))
+            self._world.assume(key, answer)
+        return Answer(answer, snapshot)
 
     def misfits(self, key: Key, seen: Seen, policy: PolicySpec) -> tuple[Rejection, ...]:
         """Planned nodes of ranks not yet bound that could not take them now."""

@@ -17,7 +17,7 @@ from hyperscale import names
 from hyperscale.actions import Actions, RefusedError
 from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, TransientError
 from hyperscale.decide import decide
-from hyperscale.jobreader import JobReader, metadata_of
+from hyperscale.jobreader import metadata_of
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState
 from hyperscale.model.decision import (
     CreateMpiJob,
@@ -30,6 +30,7 @@ from hyperscale.model.decision import (
     Seen,
     SetSuspend,
     Stop,
+    Turn,
     Wait,
 )
 from hyperscale.model.plan import Infeasible, Plan
@@ -68,6 +69,7 @@ class Pass:
         self.plan: Plan | None = None
         self.refusal: Infeasible | None = None
         self.metrics: MetricsState | None = None
+        self.turn: Turn | None = None
         self.replans = 0
 
 
@@ -84,9 +86,10 @@ class Reconciler:
         clock: Callable[[], float],
     ) -> None:
         self.world = world
-        self.reader = JobReader()
+        self.reader = planning.reader
         self.queue: WorkQueue[Key] = WorkQueue(self.pass_over, concurrency, self._count_error)
         self._planning = planning
+        planning.taker.wake = self.queue.add
         self._actions = actions
         self._telemetry = telemetry
         self._clock = clock
@@ -110,6 +113,7 @@ class Reconciler:
             self._unreported.pop(key, None)
             self._drifted.pop(key, None)
             self._telemetry.forget(*key)
+            self._planning.taker.pending.drop(key)
             self._passed(key)
             return
         with self._telemetry.reconcile_seconds.time():
@@ -125,7 +129,7 @@ class Reconciler:
             except ApiError as error:
                 raise RetryLaterError(str(error)) from error
             finally:
-                self.world.assume(key, None)
+                self._planning.taker.pending.settle(key)
                 self._passed(key)
 
     async def _pass(self, run: Pass, record: JobRecord) -> None:
@@ -172,8 +176,8 @@ class Reconciler:
         """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
         latest = self.world.jobs.get(run.key, record)
         if _edition(latest) != _edition(record) and run.key not in self.world.mpijobs:
-            run.plan = run.refusal = run.metrics = None
-            self.world.assume(run.key, None)
+            run.plan = run.refusal = run.metrics = run.turn = None
+            self._planning.taker.pending.drop(run.key)
         return latest
 
     def _look(self, run: Pass, record: JobRecord) -> Seen:
@@ -196,6 +200,7 @@ class Reconciler:
             refusal=run.refusal,
             unreachable_nodes=self.world.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else (),
             metrics=run.metrics,
+            turn=run.turn,
         )
         return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
 
@@ -220,8 +225,8 @@ class Reconciler:
         return True
 
     async def _plan(self, run: Pass, seen: Seen, step: MakePlan) -> None:
-        answer, snapshot = await self._planning.make(run.key, seen, step, run.policy)
-        if isinstance(answer, Infeasible):
+        answer, snapshot, run.turn = await self._planning.make(run.key, seen, step, run.policy)
+        if not isinstance(answer, Plan):
             run.refusal = answer
             return
         run.plan, run.refusal, run.metrics = answer, None, snapshot.metrics

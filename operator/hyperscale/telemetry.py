@@ -19,6 +19,8 @@ _RESERVED: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _REGRETS: Final = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
+_WAITING_SECONDS: Final = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0, 604800.0)
+
 
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, whatever the call passed as `extra`, and the traceback if any."""
@@ -84,6 +86,18 @@ class Telemetry:
         )
         self.drift = Counter(
             "hyperscale_placement_drift_total", "Ranks that were bound to another node than planned.", registry=self.registry
+        )
+        self.queue_decisions = Counter(
+            "hyperscale_queue_decisions_total",
+            "Pending jobs decided on together, each time.",
+            ["chooser", "outcome"],
+            registry=self.registry,
+        )
+        self.queue_waiting_seconds = Histogram(
+            "hyperscale_queue_waiting_seconds",
+            "From the creation of a job to its plan, where it was decided on together with others.",
+            buckets=_WAITING_SECONDS,
+            registry=self.registry,
         )
         self.planner_failures = Counter(
             "hyperscale_planner_failures_total", "Steps down because the planner process failed.", ["step"], registry=self.registry

@@ -158,6 +158,10 @@ class World:
             self._assumed[key] = plan
         self._recount(key)
 
+    def is_assumed(self, key: Key) -> bool:
+        """Whether a plan of this job is on its way to an MPIJob."""
+        return key in self._assumed
+
     def assumed(self) -> Iterable[tuple[Key, Plan]]:
         """Plans whose MPIJobs are not there yet."""
         return ((key, plan) for key, plan in self._assumed.items() if key not in self.mpijobs)

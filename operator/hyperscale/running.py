@@ -1,0 +1,74 @@
+"""Running jobs as decisions about pending ones need them: what they hold, and when it comes free by what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from hyperscale.instants import unix_seconds
+from hyperscale.jobreader import JobReader
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import MpiJobView
+from hyperscale.model.plan import Plan
+from hyperscale.model.turns import MAX_RUNNING, Claim, RunningShare
+from hyperscale.world import Key, World
+
+LATE_RATIO: Final = 0.05
+"""A job beyond its predicted end is taken to need so much of its whole time still: nobody knows."""
+
+
+class Running:
+    """What runs, or is about to."""
+
+    def __init__(self, world: World, reader: JobReader, clock: Callable[[], float]) -> None:
+        self._world = world
+        self._reader = reader
+        self._clock = clock
+        self._claims: tuple[ClusterSnapshot, dict[str, Claim]] | None = None
+
+    def shares(self) -> tuple[RunningShare, ...]:
+        """Jobs that hold GPUs, the soonest to end first; at most MAX_RUNNING."""
+        shares = sorted(self._shares(), key=lambda share: (share.remaining_seconds, share.key))
+        return tuple(shares[:MAX_RUNNING])
+
+    def claims(self, snapshot: ClusterSnapshot) -> dict[str, Claim]:
+        """What their bound pods take of each node of `snapshot`."""
+        if self._claims is None or self._claims[0] is not snapshot:
+            self._claims = (snapshot, self._sum())
+        return self._claims[1]
+
+    def _shares(self) -> Iterator[RunningShare]:
+        now = self._clock()
+        for key, view in self._world.mpijobs.items():
+            if is_running(view) and (plan := self._world.plan_in_force(key)) is not None:
+                total = self._seconds(key, plan)
+                elapsed = max(0.0, now - unix_seconds(view.start_time)) if view.start_time else 0.0
+                yield _share(key, plan, max(total - elapsed, LATE_RATIO * total))
+        for key, plan in self._world.assumed():
+            yield _share(key, plan, self._seconds(key, plan))
+
+    def _seconds(self, key: Key, plan: Plan) -> float:
+        """Predicted, of the whole run; of one epoch where the job cannot be read any more."""
+        record = self._world.jobs.get(key)
+        job = self._reader.read(record.resource, self._world.policies)[0] if record is not None else None
+        return plan.predicted.epoch_seconds * (job.model.epochs if job is not None else 1)
+
+    def _sum(self) -> dict[str, Claim]:
+        claims: dict[str, Claim] = {}
+        for key, view in self._world.mpijobs.items():
+            if not is_running(view):
+                continue
+            for pod in self._world.pods_of(key, view.uid):
+                if pod.holds_resources:
+                    known = claims.get(pod.node, Claim())
+                    claims[pod.node] = Claim(known.gpus + pod.gpus, known.cpu_cores + pod.cpu_cores, known.memory_bytes + pod.memory_bytes)
+        return claims
+
+
+def is_running(view: MpiJobView) -> bool:
+    """Whether an MPIJob of ours holds what its plan says."""
+    return view.gated and not view.suspended and not view.is_true("Succeeded") and not view.is_true("Failed")
+
+
+def _share(key: Key, plan: Plan, remaining_seconds: float) -> RunningShare:
+    return RunningShare(str(key), sum(worker.gpus for worker in plan.workers), remaining_seconds, len(plan.workers))

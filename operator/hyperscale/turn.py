@@ -1,0 +1,192 @@
+"""Whose turn it is: pending jobs asked about together, and what each of them is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from hyperscale.jobreader import JobReader
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import Reason, Seen, Turn
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.status import JobStatus, QueueDecision
+from hyperscale.model.turns import Chooser, Hold, QueueScore, TurnQuestion, Turns
+from hyperscale.pending import Entry, Pending, Told
+from hyperscale.running import Running
+from hyperscale.telemetry import Telemetry
+from hyperscale.world import Key, World
+
+DISTRUST_SECONDS: Final = 30.0
+"""After a decision failed, jobs are planned in order of arrival for so long."""
+CLOSER: Final = 4
+"""A waiting job is told again when its place is so many times nearer to the front, and when it is the first."""
+LONGER_RATIO: Final = 1.25
+"""And when its run is predicted so much longer or shorter."""
+DIGITS: Final = 4
+"""Of predicted figures in status: less is noise, and would be written again and again."""
+
+
+class TurnPlanner(Protocol):
+    """Whoever decides; in the operator the planner process."""
+
+    async def turns(self, question: TurnQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Turns | None:
+        """Who of several pending jobs starts, every plan checked; None where that could not be found out. Never raises."""
+        ...
+
+
+class Answer(NamedTuple):
+    """What came of asking."""
+
+    found: Plan | Infeasible | None
+    """None: the job waits for what `turn` says."""
+    snapshot: ClusterSnapshot
+    turn: Turn | None = None
+    """None where no other job was pending or running."""
+
+
+class TurnTaker:
+    """Asks for decisions and hands them out, job by job. One pass at a time may ask."""
+
+    def __init__(self, world: World, planner: TurnPlanner, telemetry: Telemetry, reader: JobReader, clock: Callable[[], float]) -> None:
+        self.pending = Pending(world, reader, clock)
+        self.wake: Callable[[Key], None] = lambda key: None
+        """Asks for a pass over a job that was decided on in another's pass."""
+        self._running = Running(world, reader, clock)
+        self._world = world
+        self._planner = planner
+        self._telemetry = telemetry
+        self._clock = clock
+        self._distrusted_until = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """A decision failed lately: jobs are planned in order of arrival."""
+        return self._clock() < self._distrusted_until
+
+    def concerns(self, key: Key, seen: Seen, policy: PolicySpec) -> bool:
+        """Whether the job's start is decided here."""
+        return seen.mpijob is None and seen.plan is None and self.pending.entry(key, policy) is not None
+
+    async def take(self, key: Key, seen: Seen, policy: PolicySpec) -> Answer | None:
+        """What the queue says of a job; None where there is nothing to order, where others decide, or where nobody could say."""
+        entry = self.pending.entry(key, policy) if seen.mpijob is None and seen.plan is None else None
+        if entry is None:
+            return None
+        if (told := self.pending.granted(entry)) is not None:
+            return self._answer(entry, told, seen.status)
+        others, running = self.pending.others(key, policy), self._running.shares()
+        if self.failed or not (others or running):
+            return None
+        snapshot = self._world.snapshot(policy, self._clock())
+        told = self.pending.held(entry, snapshot) or await self._ask(entry, others, snapshot)
+        return self._answer(entry, told, seen.status) if told is not None else None
+
+    async def _ask(self, entry: Entry, others: list[Entry], snapshot: ClusterSnapshot) -> Told | None:
+        """Put the question, unless it is plain that the job must wait; None where it could not be answered."""
+        policy = entry.policy
+        free_gpus = self._world.free_gpus(snapshot, entry.key)
+        free = sum(free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes)
+        bound = policy.queue.starvation_seconds
+        if entry.run_seconds is not None and entry.least_gpus > free and self.pending.place(entry, bound)[0] > 1:
+            return self.pending.passed_over(entry, snapshot)
+        asked = self.pending.question_about(entry, others, free, bound)
+        question = TurnQuestion(
+            jobs=tuple(self.pending.queued(one) for one in asked),
+            running=self._running.shares(),
+            free_gpus=free_gpus,
+            claims=self._running.claims(snapshot),
+            deadline_seconds=policy.deadlines.plan_seconds,
+        )
+        with self._telemetry.plan_seconds.labels(planner="Queue").time():
+            turns = await self._planner.turns(question, snapshot, policy)
+        if turns is None:
+            self._distrusted_until = self._clock() + DISTRUST_SECONDS
+            self._telemetry.queue_decisions.labels(chooser=Chooser.ARRIVAL, outcome="Failed").inc()
+            return None
+        for started in self.pending.learn(turns, asked, snapshot):
+            if started != entry.key:
+                self.wake(started)
+        self._count(turns)
+        return self.pending.granted(entry) or self.pending.held(entry, snapshot)
+
+    def _count(self, turns: Turns) -> None:
+        chooser = turns.score.used if turns.score is not None else Chooser.RULE
+        for outcome in ["Started" for _ in turns.starts] + [hold.reason for hold in turns.holds]:
+            self._telemetry.queue_decisions.labels(chooser=chooser, outcome=outcome).inc()
+
+    def _answer(self, entry: Entry, told: Told, status: JobStatus) -> Answer:
+        if told.start is not None:
+            self._telemetry.queue_waiting_seconds.observe(max(0.0, self._clock() - entry.created))
+            plan = told.start.plan
+            found = replace(plan, fallbacks=(*told.fallbacks, *plan.fallbacks)) if told.fallbacks else plan
+            return Answer(found, told.snapshot, Turn(_decision(entry, 0, told.others, told.start.run_seconds, told.score)))
+        assert told.hold is not None  # noqa: S101 - a question starts a job or holds it
+        place, count, first = self.pending.place(entry, entry.policy.queue.starvation_seconds)
+        decision = _decision(entry, place, count, entry.run_seconds, told.score)
+        turn = settled(Turn(decision, *_words(entry, told.hold, place, count, first), told.hold.retry_seconds), status)
+        refusal = told.hold.infeasible
+        if refusal is None:
+            return Answer(None, told.snapshot, turn)
+        return Answer(replace(refusal, message=turn.message), told.snapshot, replace(turn, reason="", message=""))
+
+
+def settled(turn: Turn, status: JobStatus) -> Turn:
+    """The turn as last told, where nothing changed that a person would care about: waiting jobs are not written anew each time."""
+    before, now = status.queue_decision, turn.decision
+    told = next(
+        (condition.message for condition in status.conditions if condition.type == "Planned" and condition.reason == turn.reason), None
+    )
+    if before is None or told is None or not before.position or _nearer(before, now) or _differs(before.run_seconds, now.run_seconds):
+        return turn
+    return replace(turn, decision=before, message=told)
+
+
+def _nearer(before: QueueDecision, now: QueueDecision) -> bool:
+    """Or farther from the front."""
+    if before.position == 1 or now.position == 1:
+        return before.position != now.position or before.pending != now.pending
+    return now.position * CLOSER <= before.position or before.position * CLOSER <= now.position
+
+
+def _differs(before: float | None, now: float | None) -> bool:
+    if before is None or now is None:
+        return before is not now
+    return not before / LONGER_RATIO <= now <= before * LONGER_RATIO
+
+
+def _words(entry: Entry, hold: Hold, place: int, count: int, first: Entry | None) -> tuple[str, str]:
+    """Reason and message."""
+    if first is None:
+        behind = f"first of {count} in the queue" if count > 1 else ""
+        reason = hold.reason if hold.reason != Reason.WAITING_FOR_TURN or hold.message else Reason.PLANNING
+        return str(reason), "; ".join(text for text in (hold.message, behind) if text)
+    own, other = _length(entry), _length(first)
+    order = f"number {place} of {count} in the queue"
+    if hold.reason == Reason.WAITING_FOR_TURN:
+        why = f" ({hold.message})" if hold.message else ""
+        return hold.reason, f"{order}, {first.key} goes first{why}: {other} against {own}"
+    return hold.reason, f"{hold.message}; {order}, first is {first.key}: {other} against {own}"
+
+
+def _length(entry: Entry) -> str:
+    seconds = "a run of unknown length" if entry.run_seconds is None else f"a run of {entry.run_seconds:.3g} s"
+    return seconds if entry.weight == 1 else f"{seconds} of priority {entry.weight:g}"
+
+
+def _decision(entry: Entry, place: int, count: int, run_seconds: float | None, score: QueueScore | None) -> QueueDecision:
+    return QueueDecision(
+        position=place,
+        pending=count,
+        chosen_by=str(score.used if score is not None else Chooser.RULE),
+        run_seconds=_rounded(run_seconds),
+        weight=entry.weight,
+        rule_score=_rounded(score.rule) if score is not None else None,
+        agent_score=_rounded(score.agent) if score is not None else None,
+    )
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else float(f"{figure:.{DIGITS}g}")
