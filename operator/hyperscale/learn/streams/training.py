@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import PARAMETERS, TUNED, Network, RuleKnobs, Simulator, agent
 from hyperscale.learn.topologies import TRAINING_SEEDS
 from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.plan.queue.agent import TENSORS
 
 RULE_FLAG: Final = 25
 """Feature that is 1 where the tuned rule would take the candidate."""
@@ -89,9 +90,15 @@ def initial(config: Training) -> Network:
 
 def parts(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Matrices and vectors of the flat weights, in the order of `plan.queue.agent`."""
-    sizes = (FEATURES * HIDDEN, HIDDEN, HIDDEN * HIDDEN, HIDDEN, HIDDEN, FEATURES)
+    sizes = [FEATURES * HIDDEN, HIDDEN, HIDDEN * HIDDEN, HIDDEN, HIDDEN, FEATURES]
     first, bias, second, bias2, last, skip = torch.split(flat, sizes)
     return first.view(FEATURES, HIDDEN), bias, second.view(HIDDEN, HIDDEN), bias2, last, skip
+
+
+def parts_by_name(network: Network) -> dict[str, NDArray[np.float32]]:
+    """The flat weights as `plan.queue.agent` names them."""
+    tensors = parts(torch.from_numpy(network))
+    return {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in zip(TENSORS, tensors, strict=True)}
 
 
 def logits(flat: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -235,7 +242,7 @@ class _State:
     def write(self, config: Training, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         beside = folder / f".{CHECKPOINT}"
-        tensors = {
+        tensors: dict[str, NDArray[Any]] = {
             "network": self.network,
             "first": self.first,
             "second": self.second,

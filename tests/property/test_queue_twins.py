@@ -1,0 +1,82 @@
+"""The queue's rule, features and network in Python give what the compiled simulator gives."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperscale.learn.streams.scenario import FAMILIES, Conditions
+from hyperscale.learn.streams.simulator import MASK_PATIENCE, TUNED, Simulator
+from hyperscale.learn.streams.training import Training, initial, parts_by_name
+from hyperscale.plan.queue import features, rule
+from hyperscale.plan.queue.agent import Agent, Manifest, Prior
+from hyperscale.plan.queue.types import ClusterState, History, Option, PendingJob, RunningJob
+
+SETTINGS = rule.Settings(rule.Order.SECONDS, TUNED.thrift_alone, TUNED.thrift, TUNED.patience)
+
+
+def network(seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (initial(Training(seed=seed)) + rng.normal(0.0, 0.1, len(initial(Training())))).astype(np.float32)
+
+
+def seen(simulator: Simulator) -> tuple[list[PendingJob], list[RunningJob], ClusterState, float]:
+    pending, running, cluster, starvation = simulator.stream.view()
+    free, total, speed, arrivals, gap, run, area = cluster
+    return (
+        [
+            PendingJob(f"{job:04}", tuple(Option(*option) for option in options), weight, waited)
+            for job, weight, waited, options in reversed(pending)
+        ],
+        [RunningJob(f"{job:04}", workers, remaining) for job, workers, remaining in running],
+        ClusterState(free, total, speed, History(arrivals, gap, run, area)),
+        starvation,
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    family=st.sampled_from(FAMILIES),
+    load=st.floats(0.5, 1.3),
+    seed=st.integers(0, 10_000),
+    noise=st.sampled_from((0.0, 0.3)),
+    starvation=st.sampled_from((0.0, 2.0)),
+)
+def test_decisions_in_python_equal_those_of_the_simulator(family: str, load: float, seed: int, noise: float, starvation: float) -> None:
+    weights = network(seed)
+    simulator = Simulator(seed, Conditions(family, load, jobs=24, noise=noise, starvation_runs=starvation), network=weights)
+    agent = Agent(Manifest("", features.VERSION, Prior(*SETTINGS[:4]), MASK_PATIENCE), parts_by_name(weights))
+    going_on = simulator.reset()
+    while going_on:
+        pending, running, cluster, bound = seen(simulator)
+        own = SETTINGS._replace(starvation_seconds=bound)
+        now = features.situation(pending, running, cluster, own, MASK_PATIENCE)
+        jobs, workers = simulator.candidates()
+        expected = {
+            (None if job < 0 else f"{job:04}", int(count)): row for job, count, row in zip(jobs, workers, simulator.features(), strict=True)
+        }
+        rows = features.features(now)
+        assert {candidate.key for candidate in now.candidates} == set(expected)
+        for candidate, row in zip(now.candidates, rows, strict=True):
+            np.testing.assert_allclose(row, expected[candidate.key], rtol=1e-9, atol=1e-12)
+        by_rule = rule.choose(pending, running, cluster, own)
+        job, count = simulator.stream.rule_choice()
+        assert (by_rule.job, by_rule.workers) == (None if job < 0 else f"{job:04}", count)
+        scores = simulator.stream.agent_scores()
+        chosen = agent.choose(pending, running, cluster, bound)
+        best = int(np.argmax(scores))
+        assert chosen.scores[0].score == pytest.approx(float(scores[best]), rel=1e-3, abs=1e-3)
+        _, ended = simulator.step(best)
+        going_on = not ended
+
+
+def test_the_same_seed_gives_the_same_stream() -> None:
+    first, second = (Simulator(5, Conditions("zones", 0.9, jobs=40), network=network(1)) for _ in range(2))
+    from hyperscale.learn.streams.simulator import agent
+
+    outcomes = [simulator.run(agent(network(1)), sample=True, seed=3) for simulator in (first, second)]
+    assert hashlib.sha256(outcomes[0].finish.tobytes()).digest() == hashlib.sha256(outcomes[1].finish.tobytes()).digest()
