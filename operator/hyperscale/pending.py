@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from hyperscale import names
 from hyperscale.instants import unix_seconds
 from hyperscale.jobreader import JobReader
@@ -24,6 +22,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec, QueueOrder
 from hyperscale.model.status import Phase
 from hyperscale.model.turns import MAX_TURN_JOBS, MAX_TURN_KINDS, Hold, QueuedJob, QueueScore, Start, Turns
+from hyperscale.plan.queue.alike import kind_of
 from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.world import JobRecord, Key, World
 
@@ -32,7 +31,6 @@ VALID_SECONDS: Final = 20.0
 OLDEST_KINDS: Final = 2
 """Different jobs of a question that are there for their age; the others for being short."""
 
-_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 Edition = tuple[str, int]
 
 
@@ -273,9 +271,7 @@ class Pending:
             request=request,
             weight=float(job.run_policy.priority),
             created=unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
-            kind=_ENCODER.encode(
-                (job.model, job.dataset, job.workers, job.partitioning, job.allreduce, job.placement, request.tolerations)
-            ),
+            kind=kind_of(request),
         )
 
 

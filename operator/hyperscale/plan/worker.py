@@ -97,8 +97,7 @@ class Planner:
         if desk is None:
             desk = self._desks[world.name] = Desk(self._graph(world), world.policy, partial(_place, world.policy))
         desk.expired = self._alarm(ask.question.deadline_seconds, started)
-        rule, agent = choosers(world.policy.queue)
-        return take_turns(ask.question, desk, world.policy.queue, rule, agent)
+        return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue))
 
     def _moves(self, ask: AskMoves, started: float) -> Moves:
         world = self._worlds[ask.world]

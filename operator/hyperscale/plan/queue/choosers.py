@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from hyperscale.model.policy import QueuePolicy
+from functools import cache, partial
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from hyperscale.model.policy import QueueOrder, QueuePolicy
+from hyperscale.plan.queue import rule
+from hyperscale.plan.queue.agent import Agent, AgentUnavailableError, load_agent
 from hyperscale.plan.queue.outlook import Choose
-from hyperscale.plan.queue.types import Choice, ClusterState, Option, PendingJob, RunningJob
+
+AGENT_UNAVAILABLE: Final = "QueueAgentUnavailable"
+WEIGHTS: Final = "hyperscale.plan.weights"
 
 
-def choosers(policy: QueuePolicy) -> tuple[Choose, Choose | None]:
-    """The rule and, where the policy asks for it, the agent."""
+class Choosers(NamedTuple):
+    """Whoever is asked."""
 
-    def rule(pending: tuple[PendingJob, ...], running: tuple[RunningJob, ...], cluster: ClusterState) -> Choice:
-        return _index_rule(pending, running, policy)
-
-    return rule, None
-
-
-def _index_rule(pending: tuple[PendingJob, ...], running: tuple[RunningJob, ...], policy: QueuePolicy) -> Choice:
-    best: tuple[float, str, int] | None = None
-    poor = False
-    for job in pending:
-        option = _thrifty(job, policy.thrift)
-        if option is None:
-            continue
-        if running and option.seconds > policy.patience * option.empty_seconds:
-            poor = True
-            continue
-        entry = (option.seconds / job.weight, job.key, option.workers)
-        best = entry if best is None else min(best, entry)
-    return Choice(None, waits_for_better_nodes=poor) if best is None else Choice(best[1], best[2])
+    rule: Choose
+    agent: Choose | None
+    """None where the policy does not ask for it, or there is none."""
+    fallbacks: tuple[str, ...] = ()
+    """AGENT_UNAVAILABLE where the policy asks for an agent that is not there."""
 
 
-def _thrifty(job: PendingJob, thrift: float) -> Option | None:
-    chosen: Option | None = None
-    for option in job.options:
-        if option.fits and (chosen is None or option.seconds * (option.workers / chosen.workers) ** thrift < chosen.seconds):
-            chosen = option
-    return chosen
+def choosers(policy: QueuePolicy) -> Choosers:
+    """The rule with the policy's knobs, and the agent where the policy wants it."""
+    settings = rule.Settings(thrift_alone=policy.thrift_alone, thrift=policy.thrift, patience=policy.patience)
+    by_rule = partial(rule.choose, settings=settings)
+    if policy.order is not QueueOrder.LEARNED:
+        return Choosers(by_rule, None)
+    agent = packaged_agent()
+    return Choosers(by_rule, agent.choose) if agent is not None else Choosers(by_rule, None, (AGENT_UNAVAILABLE,))
+
+
+@cache
+def packaged_agent() -> Agent | None:
+    """The agent that ships with this program; None where its weights are missing or of another version."""
+    try:
+        return load_agent(files(WEIGHTS))
+    except (AgentUnavailableError, ModuleNotFoundError):
+        return None

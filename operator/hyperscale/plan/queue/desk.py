@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -21,6 +20,7 @@ from hyperscale.plan.artifact import plan_id
 from hyperscale.plan.candidates import demand_of, vet
 from hyperscale.plan.figures import figures_of
 from hyperscale.plan.memo import Memo
+from hyperscale.plan.queue.alike import kind_of
 from hyperscale.plan.queue.emptied import emptied
 from hyperscale.plan.speeds import gpu_speeds
 
@@ -30,8 +30,6 @@ KEPT_PLACEMENTS: Final = 512
 Expired = Callable[[], bool]
 Place = Callable[[PlanRequest, ClusterGraph, Expired], Plan | Infeasible]
 """Makes a checked plan; `portfolio.make_plan` with everything else given."""
-
-_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Desk:
@@ -94,8 +92,7 @@ class Desk:
         least = request.workers_fixed or request.job.workers.min
         if int(slots.sum()) < least:
             return Infeasible(reason="InsufficientGpus", message="")  # worded only where somebody reads it; see `refusal`
-        kind = replace(request, job_key="", free_gpus={}, deadline_seconds=1.0)
-        key = (graph.digest, _ENCODER.encode(kind), slots.tobytes(), use.tobytes())
+        key = (graph.digest, kind_of(request), slots.tobytes(), use.tobytes())
         found = self._kept.get(
             key, lambda: self._place(request, graph, self.expired), lambda made: isinstance(made, Plan) and not self.expired()
         )

@@ -14,6 +14,7 @@ from typing import Final
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.policy import QueuePolicy
 from hyperscale.model.turns import Chooser, Hold, QueueScore, Start, TurnQuestion, Turns
+from hyperscale.plan.queue.choosers import Choosers
 from hyperscale.plan.queue.desk import Desk
 from hyperscale.plan.queue.options import Catalogue, Entry, Ledger, patience_seconds, run_seconds
 from hyperscale.plan.queue.outlook import Choose, Started, weighted_mean_seconds
@@ -28,17 +29,17 @@ class QueueError(Exception):
     """A chooser chose what cannot be, or time ran out before anything was decided."""
 
 
-def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, rule: Choose, agent: Choose | None = None) -> Turns:
+def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers: Choosers) -> Turns:
     """Who starts and who waits. Raises QueueError when the rule fails or nothing could be decided in time.
 
-    agent: proposes beside the rule; its choice is carried out only where the rule, rolled forward, rates it no worse
+    choosers: an agent proposes beside the rule; its choice is carried out only where the rule, rolled forward, rates it no worse
     """
+    rule, agent, fallbacks = choosers
     catalogue = Catalogue(desk, question.claims)
     entries = [catalogue.entry(queued) for queued in question.jobs]
     feasible = [entry for entry in entries if entry.feasible]
     by_rule = _Sequence(question, desk, policy, catalogue, feasible).run(rule)
     chosen, score = by_rule, None
-    fallbacks: tuple[str, ...] = ()
     if feasible:
         value = _value(by_rule, rule)
         score = QueueScore(rule=value)
@@ -47,7 +48,7 @@ def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, rule: Ch
                 by_agent = _Sequence(question, desk, policy, catalogue, feasible).run(agent)
                 proposed = _value(by_agent, rule)
             except QueueError:
-                fallbacks = (AGENT_FAILED,)
+                fallbacks = (*fallbacks, AGENT_FAILED)
             else:
                 used = Chooser.AGENT if proposed <= value else Chooser.RULE
                 chosen = by_agent if used is Chooser.AGENT else by_rule
@@ -97,7 +98,7 @@ class _Sequence:
         """What the chooser says; where nothing runs and nothing would start, the first in order that fits."""
         pending = tuple(self.catalogue.pending(entry, self.ledger) for entry in self.pending.values())
         try:
-            choice = choose(pending, tuple(self.running), self.cluster())
+            choice = choose(pending, self.running, self.cluster())
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise QueueError(f"{type(error).__name__}: {error}") from error
         if choice.job is not None:

@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.turns import Claim, QueuedJob
+from hyperscale.plan.queue.alike import kind_of
 from hyperscale.plan.queue.desk import Desk
 from hyperscale.plan.queue.types import Option, PendingJob
 
 MOST_COUNTS: Final = 4
 """Worker counts that are compared for one job: the fewest, the fastest alone, and some between."""
-
-_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 @dataclass(frozen=True)
@@ -93,32 +91,33 @@ class Catalogue:
         self._desk = desk
         self._claims = claims
         self._empty: dict[bytes, dict[int, float]] = {}
-        self._options: dict[tuple[bytes, bytes], dict[int, Option]] = {}
+        self._options: dict[tuple[bytes, int, bytes], dict[int, Option]] = {}
 
     def entry(self, queued: QueuedJob) -> Entry:
         """The job and its times on the empty cluster."""
         request = queued.request
-        kind = _ENCODER.encode(replace(request, job_key="", free_gpus={}, deadline_seconds=1.0))
+        kind = kind_of(request)
         if kind not in self._empty:
-            self._empty[kind] = self._empty_seconds(request)
-        return Entry(queued, kind, self._empty[kind])
+            self._empty[kind] = self._empty_epochs(request)
+        epochs = request.job.model.epochs
+        return Entry(queued, kind, {count: seconds * epochs for count, seconds in self._empty[kind].items()})
 
-    def _empty_seconds(self, request: PlanRequest) -> dict[int, float]:
+    def _empty_epochs(self, request: PlanRequest) -> dict[int, float]:
         best = self._desk.empty(request, self._claims)
         if isinstance(best, Infeasible):
             return {}
-        seconds = {len(best.workers): run_seconds(request, best)}
+        seconds = {len(best.workers): best.predicted.epoch_seconds}
         for count in counts_of(request, len(best.workers)):
             if count not in seconds and not self._desk.expired():
                 found = self._desk.empty(replace(request, workers_fixed=count), self._claims)
                 if isinstance(found, Plan):
-                    seconds[count] = run_seconds(request, found)
+                    seconds[count] = found.predicted.epoch_seconds
         return dict(sorted(seconds.items()))
 
     def options(self, entry: Entry, ledger: Ledger) -> dict[int, Option]:
         """By worker count; `seconds` is +inf where it does not fit now."""
         request = ledger.open_to(entry.queued.request, None)
-        key = (entry.kind, self._desk.state(request))
+        key = (entry.kind, request.job.model.epochs, self._desk.state(request))
         if key not in self._options:
             self._options[key] = {count: self._option(entry, request, count) for count in entry.empty_seconds}
         return self._options[key]
@@ -141,7 +140,8 @@ class Catalogue:
         """The job as a chooser sees it. One that has waited as long as poor nodes would cost it need not wait for better ones."""
         options = tuple(self.options(entry, ledger).values())
         if entry.queued.waited_seconds >= patience_seconds(entry, options):
-            options = tuple(replace(option, empty_seconds=option.seconds) if option.fits else option for option in options)
+            best = min(option.seconds for option in options)
+            options = tuple(replace(option, empty_seconds=best) for option in options)
         return PendingJob(
             key=entry.key,
             options=options,

@@ -7,7 +7,7 @@ the same for everybody's choice, so choices may be compared by it; it is no prom
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hyperscale.plan.queue.types import Choice, ClusterState, PendingJob, RunningJob
 
-Choose = Callable[[tuple[PendingJob, ...], tuple[RunningJob, ...], ClusterState], Choice]
+Choose = Callable[[Sequence[PendingJob], Sequence[RunningJob], ClusterState], Choice]
 """One step: which pending job starts next, with how many workers, or none."""
 
 MOST_ROLLED: Final = 24
