@@ -1,0 +1,131 @@
+"""`hyperscale learn ppo`: masked PPO (Huang & Ontañón 2022, sb3-contrib) on the stream of jobs, from the tuned rule as start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from hyperscale.learn.agents.scorer import CandidateScorer, ScorerPolicy
+from hyperscale.learn.agents.stream_env import StreamEnv
+from hyperscale.learn.lesson import Assignment, LessonError, Progress
+from hyperscale.learn.streams.simulator import Network
+from hyperscale.learn.streams.training import Training, initial
+
+ENVIRONMENTS: Final = 8
+STEPS: Final = 120_000
+"""Decisions of one training."""
+ROLLOUT: Final = 512
+"""Decisions of one environment between two updates."""
+HORIZON: Final = 0.998
+"""Discount: a decision answers for some hundreds of the following ones (streams.md: short horizons lose)."""
+VALUE_ROLLOUTS: Final = 4
+"""Rollouts in which only the value is learned; an actor that follows an unlearned critic forgets the rule."""
+CHECKPOINT: Final = "ppo-checkpoint.safetensors"
+
+Report = Callable[[Progress], None]
+
+
+def learn(assignment: Assignment, report: Report) -> Network:
+    """Flat weights after `assignment.steps` decisions; checkpoints and curves in its folder. Raises LessonError."""
+    torch.set_num_threads(1)
+    torch.manual_seed(assignment.seed)
+    steps = assignment.steps or STEPS
+    model = _model(assignment)
+    if assignment.resume:
+        _restore(model, assignment.folder)
+    remaining = max(0, steps - model.num_timesteps)
+    model.learn(remaining, callback=_Reporter(steps, assignment.folder, report), reset_num_timesteps=False, tb_log_name="ppo")
+    _keep(model, assignment.folder)
+    policy: Any = model.policy
+    network: Network = policy.network
+    return network
+
+
+def _model(assignment: Assignment) -> MaskablePPO:
+    environments = DummyVecEnv([_maker(assignment.seed * ENVIRONMENTS + number) for number in range(ENVIRONMENTS)])
+    return MaskablePPO(
+        ScorerPolicy,
+        environments,
+        learning_rate=3e-4,
+        n_steps=ROLLOUT,
+        batch_size=512,
+        n_epochs=2,
+        gamma=HORIZON,
+        gae_lambda=0.97,
+        clip_range=0.1,
+        target_kl=0.03,
+        ent_coef=0.002,
+        seed=assignment.seed,
+        tensorboard_log=str(assignment.folder),
+        policy_kwargs={
+            "features_extractor_class": CandidateScorer,
+            "features_extractor_kwargs": {"start": initial(Training(seed=assignment.seed))},
+            "ortho_init": False,
+        },
+    )
+
+
+def _maker(seed: int) -> Callable[[], Monitor[Any, Any]]:
+    return lambda: Monitor(StreamEnv(seed))
+
+
+class _Reporter(BaseCallback):
+    """Reports after every rollout; holds the actor still during the first ones."""
+
+    def __init__(self, steps: int, folder: Path, report: Report) -> None:
+        super().__init__()
+        self._steps, self._folder, self._report = steps, folder, report
+        self._began = time.monotonic()
+        self._rollouts = 0
+
+    def _on_rollout_start(self) -> None:
+        still = self.num_timesteps < VALUE_ROLLOUTS * ROLLOUT * ENVIRONMENTS
+        extractor: Any = self.model.policy.features_extractor
+        extractor.flat.requires_grad_(not still)
+
+    def _on_rollout_end(self) -> None:
+        returns = [float(episode["r"]) for episode in self.model.ep_info_buffer or ()]
+        figures = {"mean_return": float(np.mean(returns))} if returns else {}
+        self._report(Progress(min(self.num_timesteps, self._steps), self._steps, time.monotonic() - self._began, figures))
+        _keep(self.model, self._folder)
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def _keep(model: Any, folder: Path) -> None:  # noqa: ANN401 - stable-baselines3 ships no annotations
+    """Weights, Adam's moments and the steps so far as plain arrays: a checkpoint that cannot run code."""
+    arrays = {f"policy.{name}": tensor.detach().numpy() for name, tensor in model.policy.state_dict().items()}
+    for number, moments in model.policy.optimizer.state_dict()["state"].items():
+        arrays |= {f"adam.{number}.{name}": np.asarray(value) for name, value in moments.items()}
+    arrays["steps"] = np.array([model.num_timesteps])
+    beside = folder / f".{CHECKPOINT}"
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, beside)
+    beside.replace(folder / CHECKPOINT)
+
+
+def _restore(model: MaskablePPO, folder: Path) -> None:
+    file = folder / CHECKPOINT
+    if not file.is_file():
+        raise LessonError(f"{folder} has no {CHECKPOINT} to go on from; leave --resume out to begin")
+    arrays = load_file(file)
+    model.policy.load_state_dict({name[7:]: torch.from_numpy(array) for name, array in arrays.items() if name.startswith("policy.")})
+    held = model.policy.optimizer.state_dict()
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, array in arrays.items():
+        if name.startswith("adam."):
+            _, number, moment = name.split(".")
+            state.setdefault(int(number), {})[moment] = torch.from_numpy(array)
+    held["state"] = state
+    model.policy.optimizer.load_state_dict(held)
+    model.num_timesteps = int(arrays["steps"][0])
