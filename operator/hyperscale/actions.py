@@ -21,7 +21,7 @@ from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.model.topology import topology_status
-from hyperscale.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
+from hyperscale.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, worker_pod_for_dry_run
 from hyperscale.render.release import launcher_release_patch, release_patch
 from hyperscale.world import Key, World
 
@@ -110,10 +110,13 @@ class Actions:
                 await self._client.delete(paths.pod(pod.namespace, pod.name), pod.uid, grace_seconds=0 if step.force else None)
 
     async def set_suspend(self, key: Key, seen: Seen, step: SetSuspend) -> None:
-        """Carry `suspend` to an MPIJob that no queue owns."""
+        """Carry `suspend` to an MPIJob that no queue owns; with a move the new plan too, where a lost status is made good from."""
         if seen.mpijob is None:
             return
-        body = {"metadata": {"uid": seen.mpijob.uid}, "spec": {"runPolicy": {"suspend": step.suspend}}}
+        body: Json = {"metadata": {"uid": seen.mpijob.uid}, "spec": {"runPolicy": {"suspend": step.suspend}}}
+        if seen.moving and seen.plan is not None:
+            body["metadata"]["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(seen.plan)}
+        self.probe("before-suspend" if step.suspend else "before-resume")
         self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), body, names.FIELD_MANAGER))
 
     async def write_status(self, key: Key, metadata: JobMetadata, status: JobStatus) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from hyperscale import names
 from hyperscale.instants import unix_seconds
 from hyperscale.model.decision import (
+    BeginMove,
     CreateMpiJob,
     Decision,
     DeletePods,
@@ -27,6 +28,7 @@ from hyperscale.model.decision import (
 from hyperscale.model.job import Approval, JobSpec, PlacementMode, PlannerChoice
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Phase
+from hyperscale.movable import obstacle, strays
 
 REPLAN_AFTER_SECONDS: Final = 30.0
 """How soon a job without room asks again when no event came; capacity events ask at once."""
@@ -78,6 +80,21 @@ def leaving_mpijob(seen: Seen) -> Decision | None:
     """An MPIJob that is being deleted holds its name and its GPUs until it is gone."""
     if seen.mpijob is not None and seen.mpijob.deleting:
         return Wait(Reason.CREATING, "the previous MPIJob of this name is still being deleted")
+    return None
+
+
+def moving(seen: Seen) -> Decision | None:
+    """A move that was written down is carried through: stop, wait until the old pods are gone, start on the new plan."""
+    if not seen.moving or seen.mpijob is None or seen.plan is None or _job(seen).run_policy.suspend:
+        return None
+    if not seen.plan_recorded:
+        return Wait(Reason.MOVING, "the new plan is being written down", retry_after_seconds=0.0)
+    if seen.mpijob.suspended:
+        if left := sum(1 for pod in seen.pods if not pod.finished):
+            return Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
+        return SetSuspend(Reason.MOVING, "starts on the new plan", suspend=False)
+    if away := strays(seen):
+        return SetSuspend(Reason.MOVING, f"stops because {len(away)} workers change their node", suspend=True)
     return None
 
 
@@ -217,12 +234,22 @@ def launcher_closed(seen: Seen) -> Decision | None:
     return OpenLauncher(Reason.OPENING_LAUNCHER, pod_uids=tuple(sorted(gated)))
 
 
+def move_pays(seen: Seen) -> Decision | None:
+    """A running job whose better placement has paid for long enough, and that may be stopped and started, is moved."""
+    if seen.move is None or seen.move.plan is None or seen.moving or seen.mpijob is None or not seen.mpijob.is_true("Running"):
+        return None
+    if obstacle(_job(seen), seen.mpijob, seen.status.replans):
+        return None
+    return BeginMove(Reason.MOVING, "a better placement pays for the restart", plan=seen.move.plan)
+
+
 CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     deleted,
     name_is_taken,
     finished,
     spec_is_bad,
     leaving_mpijob,
+    moving,
     suspended_before_start,
     suspension_differs,
     queued,
@@ -236,6 +263,7 @@ CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     stuck_on_lost_node,
     gates_closed,
     launcher_closed,
+    move_pays,
 )
 
 

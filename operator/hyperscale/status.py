@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from hyperscale import names
 from hyperscale.instants import timestamp
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import Decision, MpiJobView, Reason, Seen, Stop
+from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, Seen, Stop
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, Ready, from_plan
+from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, Ready, StatusMove, from_plan
+from hyperscale.movable import MOVING_CONDITION, arrived, proposed
 
 _STALLED = frozenset(
     {Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.NAME_CONFLICT, Reason.REPLANS_EXHAUSTED, Reason.WORKER_LOST, Reason.FAILED}
@@ -47,8 +48,16 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         start_time=(job.start_time or None) if job else seen.status.start_time,
         completion_time=(job.completion_time or None) if job else seen.status.completion_time,
         restarts=job.launcher_failures if job else seen.status.restarts,
+        move=_move(seen, decision, job),
         queue_decision=seen.turn.decision if seen.turn else seen.status.queue_decision,
     )
+
+
+def _move(seen: Seen, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
+    """The proposed move of a running job; what the status says stays until the job is judged anew."""
+    if job is None or seen.moving or job.suspended or not job.is_true("Running") or decision.reason == Reason.MOVING:
+        return None
+    return seen.status.move if seen.move is None else seen.move.proposal
 
 
 def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
@@ -57,7 +66,7 @@ def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
     if job is None:
         return Phase.PLANNED if decision.reason in (Reason.PLAN_ONLY, Reason.AWAITING_APPROVAL) else Phase.PENDING
     if job.suspended:
-        return Phase.QUEUED
+        return Phase.STARTING if decision.reason == Reason.MOVING else Phase.QUEUED
     return Phase.RUNNING if job.is_true("Running") else Phase.STARTING
 
 
@@ -73,11 +82,20 @@ def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple
         wanted.append(_condition("Stalled", True, str(decision.reason), decision.message))
     elif decision.reason not in _AT_REST:
         wanted.append(_condition("Reconciling", True, str(decision.reason), decision.message))
+    wanted += [_moving(seen, decision), proposed(move) if (move := _move(seen, decision, job)) is not None else None]
     before = {condition.type: condition for condition in seen.status.conditions}
     if job is None and seen.status.mpi_job_ref is not None:
         wanted += [before[kind] for kind in ("Running", "Succeeded", "Failed", "Placed") if kind in before]
     new = {condition.type: _dated(condition, before.get(condition.type), seen) for condition in wanted if condition is not None}
     return tuple(new[kind] for kind in sorted(new))
+
+
+def _moving(seen: Seen, decision: Decision) -> Condition | None:
+    """From the moment a new plan is in force until every rank is on its node; this is what a later pass goes on by."""
+    begun = seen.moving or isinstance(decision, BeginMove)
+    if not begun or arrived(seen) or decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
+        return None
+    return _condition(MOVING_CONDITION, True, str(Reason.MOVING), decision.message if decision.reason == Reason.MOVING else "")
 
 
 def _planned(seen: Seen, decision: Decision) -> Condition | None:

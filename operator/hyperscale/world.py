@@ -17,6 +17,7 @@ from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, read_status, to_plan
+from hyperscale.movable import held_gpus, holds_plan, is_moving
 from hyperscale.observe.kube import pod_view
 from hyperscale.observe.mpijob import mpijob_view
 from hyperscale.observe.snapshot import build_snapshot
@@ -197,24 +198,14 @@ class World:
         return str(labels.get("kubernetes.io/hostname", node))
 
     def _recount(self, key: Key) -> None:
-        """Set what a job's plan holds beside bound pods: while a pass is under way, or its MPIJob is gated, unsuspended and unfinished."""
-        view = self.mpijobs.get(key)
+        """Set what a job's plan holds beside bound pods: in a pass, or while its MPIJob is gated, unfinished and runs or moves."""
+        view, record = self.mpijobs.get(key), self.jobs.get(key)
         plan = self._assumed.get(key)
-        if (
-            plan is None
-            and view is not None
-            and view.gated
-            and not view.suspended
-            and not (view.is_true("Succeeded") or view.is_true("Failed"))
-        ):
+        moving = record is not None and is_moving(record.status)
+        if plan is None and view is not None and holds_plan(view, moving):
             plan = self.plan_in_force(key)
-        held: dict[str, int] = {}
-        if plan is not None:
-            bound = {pod.rank for pod in self.pods_of(key, view.uid) if pod.bound and pod.role == "worker"} if view else set()
-            for worker in plan.workers:
-                if worker.rank not in bound:
-                    held[worker.node] = held.get(worker.node, 0) + worker.gpus
-        self.version += self._ledger.set(key, held)
+        pods = self.pods_of(key, view.uid) if plan is not None and view is not None else ()
+        self.version += self._ledger.set(key, held_gpus(plan, pods, moving) if plan is not None else {})
         unstarted = key in self.jobs and view is None
         if unstarted != (key in self.unstarted):
             self.version += 1

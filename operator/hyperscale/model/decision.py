@@ -11,7 +11,7 @@ from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import JobStatus, QueueDecision
+from hyperscale.model.status import JobStatus, QueueDecision, StatusMove
 
 
 class Reason(enum.StrEnum):
@@ -42,6 +42,7 @@ class Reason(enum.StrEnum):
     WORKER_LOST = "WorkerLost"
     REPLANS_EXHAUSTED = "ReplansExhausted"
     NODE_LOST = "NodeLost"
+    MOVING = "MovingWorkers"
     WORKERS_STARTING = "WorkersStarting"
     OPENING_LAUNCHER = "OpeningLauncher"
     STARTING = "Starting"
@@ -94,6 +95,17 @@ class Turn(msgspec.Struct, frozen=True):
     retry_after_seconds: float | None = None
 
 
+class MoveView(msgspec.Struct, frozen=True):
+    """What is known of a running job's better placement."""
+
+    proposal: StatusMove | None = None
+    """Told to people; None where staying is best."""
+    plan: Plan | None = None
+    """To be carried out now; None where the policy only advises, or the gain has not been there long enough."""
+    epochs_done: float = 0.0
+    """Predicted."""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """One consistent look at the world of one job; everything `decide` may know."""
 
@@ -125,6 +137,10 @@ class Seen(msgspec.Struct, frozen=True):
     """Node name to kubernetes.io/hostname label, for the planned nodes."""
     metrics: MetricsState | None = None
     """State of the metrics that a plan made in this pass was based on; None when none was made."""
+    move: MoveView | None = None
+    """None where the job has not been judged since the operator started: what its status says then stays."""
+    moving: bool = False
+    """A move has begun and not ended: the plan in force is the new one, whatever the pods still do."""
 
     @property
     def workers(self) -> tuple[PodView, ...]:
@@ -184,6 +200,12 @@ class OpenLauncher(Decision, frozen=True):
     """Open the launcher's gate."""
 
     pod_uids: tuple[str, ...] = ()
+
+
+class BeginMove(Decision, frozen=True):
+    """Put a new plan in force for a running job; its pods follow once that is written down."""
+
+    plan: Plan | None = None
 
 
 class DeletePods(Decision, frozen=True):

@@ -12,6 +12,8 @@ from msgspec import Meta, Struct
 from hyperscale.model.plan import MAX_REJECTED, MAX_SCORES, Plan, PlannerScore, Prediction, Rejection, WorkerPlacement
 
 MAX_CONDITIONS = 16
+MAX_MOVED = 16
+"""Ranks of a proposed move that are named."""
 
 
 class Phase(enum.StrEnum):
@@ -135,6 +137,47 @@ class QueueDecision(Out, frozen=True):
     """The same as the agent orders them; absent where no agent was asked."""
 
 
+class StatusMovedRank(Out, frozen=True):
+    """A rank that would change its node."""
+
+    rank: int
+    source: Annotated[str, Meta(max_length=253)]
+    target: Annotated[str, Meta(max_length=253)]
+
+
+class StatusMove(Out, frozen=True):
+    """A better placement of a running job; there as long as it pays."""
+
+    now_epoch_seconds: float
+    """Predicted epoch of the placement in force, by the measurements of that time."""
+    then_epoch_seconds: float
+    """Predicted epoch of the proposed one."""
+    moves: int
+    """Workers that would change their node."""
+    workers: int
+    remaining_epochs: float
+    saved_seconds: float
+    """Of the rest of the run, before the price."""
+    price_seconds: float
+    """Restart, work done again and moves."""
+    since: Annotated[str, Meta(max_length=32)]
+    """When the gain was first seen."""
+    ranks: Annotated[tuple[StatusMovedRank, ...], Meta(max_length=MAX_MOVED)] = ()
+    """The first of them."""
+    obstacle: Annotated[str, Meta(max_length=256)] = ""
+    """Why the operator does not move the job itself; empty where it does."""
+
+
+class LastMove(Out, frozen=True):
+    """The last move of a running job."""
+
+    time: Annotated[str, Meta(max_length=32)]
+    """When it was decided."""
+    moves: int
+    epochs_done: float
+    """Predicted, at that time: what the run need not do again but for the work since its last checkpoint."""
+
+
 class JobStatus(Out, frozen=True):
     """The whole status; written at most once a pass."""
 
@@ -158,6 +201,8 @@ class JobStatus(Out, frozen=True):
     """Times the plan changed after the job started."""
     queue_decision: QueueDecision | None = None
     """Absent where no other job was pending or running."""
+    move: StatusMove | None = None
+    last_move: LastMove | None = None
 
 
 def to_wire(status: JobStatus) -> dict[str, object]:

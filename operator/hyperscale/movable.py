@@ -1,0 +1,82 @@
+"""Which running jobs the operator may move by itself, and how a proposed move reads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hyperscale.model.decision import MpiJobView, Seen
+from hyperscale.model.job import Approval, JobSpec, PlacementMode
+from hyperscale.model.plan import Plan
+from hyperscale.model.pods import PodView
+from hyperscale.model.status import Condition, JobStatus, StatusMove
+
+MOVING_CONDITION = "Moving"
+PROPOSED_CONDITION = "MoveProposed"
+
+
+def obstacle(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
+    """Why the operator must not stop and start this job on its own; empty where it may."""
+    if mpijob.queue:
+        return f'queue "{mpijob.queue}" owns the MPIJob'
+    if job.checkpoint is None:
+        return "spec.checkpoint is not set, a restart would lose all work"
+    if job.placement.mode is not PlacementMode.STRICT:
+        return "spec.placement.mode is not Strict"
+    if job.approval is Approval.MANUAL:
+        return "spec.approval is Manual"
+    if replans >= job.recovery.max_replans:
+        return f"spec.recovery.maxReplans ({job.recovery.max_replans}) is used up"
+    return ""
+
+
+def is_moving(status: JobStatus) -> bool:
+    """Whether a move was written down that has not ended."""
+    return any(condition.type == MOVING_CONDITION and condition.status == "True" for condition in status.conditions)
+
+
+def holds_plan(mpijob: MpiJobView, moving: bool) -> bool:
+    """Whether an MPIJob's plan takes GPUs beside those of bound pods: it is gated, unfinished, and runs or moves."""
+    return mpijob.gated and (moving or not mpijob.suspended) and not (mpijob.is_true("Succeeded") or mpijob.is_true("Failed"))
+
+
+def held_gpus(plan: Plan, pods: Iterable[PodView], moving: bool) -> dict[str, int]:
+    """GPUs by node that a plan holds beside bound pods.
+
+    A rank that moves holds its new node while its old pod still runs or ends elsewhere.
+    """
+    bound = {pod.rank: pod.node for pod in pods if pod.bound and pod.role == "worker"}
+    held: dict[str, int] = {}
+    for worker in plan.workers:
+        if worker.rank not in bound or (moving and bound[worker.rank] != worker.node):
+            held[worker.node] = held.get(worker.node, 0) + worker.gpus
+    return held
+
+
+def strays(seen: Seen) -> tuple[PodView, ...]:
+    """Workers that are bound to another node than the plan in force says."""
+    plan = seen.plan
+    if plan is None:
+        return ()
+    known = (pod for pod in seen.workers if pod.bound and pod.rank is not None and pod.rank < len(plan.workers))
+    return tuple(pod for pod in known if pod.node != plan.node_of(pod.rank or 0))
+
+
+def arrived(seen: Seen) -> bool:
+    """Every rank of the plan in force is on its node."""
+    if seen.plan is None or (seen.mpijob is not None and seen.mpijob.suspended):
+        return False
+    bound = {pod.rank for pod in seen.workers if pod.bound}
+    return not strays(seen) and len(bound) >= len(seen.plan.workers)
+
+
+def proposed(move: StatusMove) -> Condition:
+    """The condition that says so; the same move gives the same words."""
+    ranks = ", ".join(f"{rank.rank}: {rank.source} → {rank.target}" for rank in move.ranks)
+    more = f" and {move.moves - len(move.ranks)} more" if move.moves > len(move.ranks) else ""
+    blocked = f"; not done because {move.obstacle}" if move.obstacle else ""
+    message = (
+        f"an epoch takes {move.now_epoch_seconds:.4g} s by fresh measurements and would take {move.then_epoch_seconds:.4g} s "
+        f"with {move.moves} of {move.workers} workers moved ({ranks}{more}); over the {move.remaining_epochs:.4g} epochs left that saves "
+        f"{move.saved_seconds:.4g} s for a price of {move.price_seconds:.4g} s{blocked}"
+    )
+    return Condition(type=PROPOSED_CONDITION, status="True", reason="BetterPlacementFound", message=message[:2048])
