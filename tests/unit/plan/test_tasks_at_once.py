@@ -68,6 +68,9 @@ def test_a_new_machine_goes_to_the_site_it_is_near_to() -> None:
     assert found.group.tolist() == [*group.tolist(), 1]
     _, far = add_machine(tasks, group, np.full(8, 100.0), 0.0)
     assert far.group[-1] == tasks.idle
+    apart = Tasks(100.0 * (1.0 - np.eye(8)), (3, 3), (5, 5), np.zeros(8), (0.0, 0.0))
+    _, none = add_machine(apart, group, np.full(8, 100.0), 0.0)
+    assert none.group[-1] == apart.idle
 
 
 def test_an_idle_machine_near_by_replaces_a_lost_one() -> None:

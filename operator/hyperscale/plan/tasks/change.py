@@ -15,7 +15,8 @@ def add_machine(tasks: Tasks, group: IntArray, cost: FloatArray, memory: float) 
     """The tasks with one machine more, last in number, and who gets it: no other machine changes its task.
 
     `cost`: (machines,) to those there are. It goes to the task that lacks most memory, else to one below its smallest size, else to
-    the task with room whose members are nearest to it on average, if nearer than they are to each other; else it stays idle.
+    the task with room whose members are nearest to it on average, if nearer than they are to each other and none of them as far as
+    any two machines are; else it stays idle.
     """
     machines = len(tasks.memory)
     grown = np.zeros((machines + 1, machines + 1))
@@ -36,6 +37,8 @@ def _home(tasks: Tasks, group: IntArray, cost: FloatArray) -> int:
         return max(wanting, key=lambda task: (tasks.need[task] - held[task], tasks.low[task] - members[task], -task))
     near = [(float(cost[group == task].mean()), task) for task in room if members[task]]
     for mean, task in sorted(near):
+        if cost[group == task].max() >= tasks.cost.max():
+            continue
         inside = tasks.cost[np.ix_(group == task, group == task)]
         if members[task] > 1 and mean <= inside.sum() / (members[task] * (members[task] - 1)):
             return task
