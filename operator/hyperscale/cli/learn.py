@@ -24,7 +24,7 @@ MODULES: Final = {
     "dqn": "hyperscale.learn.agents.dqn",
 }
 """Module of each lesson; it has `train` and `judge` as hyperscale.learn.lesson.Lesson says."""
-WEIGHTS: Final = {"constructor": "constructor", "streams": "stream", "ppo": "ppo", "dqn": "dqn"}
+WEIGHTS: Final = {"constructor": "constructor", "streams": "stream", "ppo": "stream", "dqn": "dqn"}
 """Name of the files that a lesson writes, without suffix."""
 REPORT_SECONDS: Final = 2.0
 """Progress is printed at most so often."""

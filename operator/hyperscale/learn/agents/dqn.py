@@ -1,23 +1,34 @@
-"""`hyperscale learn dqn`: the agent of AGPCS (64 hidden units, Adam 1e-3, ε from 1 to 0.1 over 1,000 episodes) on the stream of jobs."""
+"""`hyperscale learn dqn`: the agent of AGPCS (64 hidden units, Adam 1e-3, ε from 1 to 0.1 over 1,000 episodes) on the stream of jobs.
+
+It is there to be compared: nothing in the cluster runs it, so its gate only says how it does beside the tuned rule.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 
 from hyperscale.learn.agents.dispatch_env import DispatchEnv, chosen_by, observe
 from hyperscale.learn.agents.stream_env import any_conditions
-from hyperscale.learn.lesson import Assignment, LessonError, Progress
-from hyperscale.learn.streams.simulator import Outcome, Simulator
+from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.streams.compare import cases, compare
+from hyperscale.learn.streams.simulator import TUNED, Outcome, Simulator, index
+from hyperscale.learn.topologies import VALIDATION_SEEDS
 
+NAME: Final = "dqn"
+"""Of its file, without suffix."""
+JUDGED_STREAMS: Final = 50
 EPISODES: Final = 1000
 HIDDEN: Final = 64
 RATE: Final = 1e-3
@@ -31,6 +42,36 @@ MOST_DECISIONS: Final = 400
 Layers = dict[str, NDArray[np.float32]]
 """Weights and biases by layer, `0.weight` (out, in), `0.bias` (out,), `2.weight`, `2.bias`."""
 Report = Callable[[Progress], None]
+
+
+def train(assignment: Assignment, report: Report) -> tuple[Path, ...]:
+    """Learn, and write the layers. Raises LessonError."""
+    layers = learn(assignment, report)
+    file = assignment.folder / f"{NAME}.safetensors"
+    save_file({name: np.ascontiguousarray(layer) for name, layer in layers.items()}, file)
+    return (file,)
+
+
+def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+    """How it does beside the tuned rule; never accepted. Raises LessonError without weights."""
+    layers = load_layers(candidate)
+    own, rule = [], []
+    for number, conditions in enumerate(cases(JUDGED_STREAMS)):
+        simulator = Simulator(VALIDATION_SEEDS + number, conditions)
+        own.append(play(layers, simulator).mean_completion)
+        rule.append(simulator.run(index(TUNED)).mean_completion)
+    found = compare(own, rule)
+    figures = {"ratio_to_rule": found.ratio, "p": found.p, "worst": found.worst}
+    said = f"{found.ratio:.3f} of the tuned rule's weighted completion time (p = {found.p:.1g}); this agent is for comparison only"
+    return Verdict(False, said, figures)
+
+
+def load_layers(folder: Path) -> Layers:
+    """Layers as `train` wrote them. Raises LessonError where there are none."""
+    try:
+        return dict(load_file(folder / f"{NAME}.safetensors"))
+    except (OSError, SafetensorError) as error:
+        raise LessonError(f"{folder} has no usable {NAME}.safetensors ({error}); train first") from None
 
 
 def learn(assignment: Assignment, report: Report) -> Layers:

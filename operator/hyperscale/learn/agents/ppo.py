@@ -1,4 +1,7 @@
-"""`hyperscale learn ppo`: masked PPO (Huang & Ontañón 2022, sb3-contrib) on the stream of jobs, from the tuned rule as start."""
+"""`hyperscale learn ppo`: masked PPO (Huang & Ontañón 2022, sb3-contrib) on the stream of jobs, from the tuned rule as start.
+
+Its network is that of `hyperscale learn streams`: the same files, the same gate, and the cluster runs either.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from hyperscale.learn.agents.scorer import CandidateScorer, ScorerPolicy
 from hyperscale.learn.agents.stream_env import StreamEnv
-from hyperscale.learn.lesson import Assignment, LessonError, Progress
+from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.streams.lesson import judge as judge_agent
+from hyperscale.learn.streams.lesson import write
 from hyperscale.learn.streams.simulator import Network
 from hyperscale.learn.streams.training import Training, initial
 
@@ -33,6 +38,18 @@ VALUE_ROLLOUTS: Final = 4
 CHECKPOINT: Final = "ppo-checkpoint.safetensors"
 
 Report = Callable[[Progress], None]
+
+
+def train(assignment: Assignment, report: Report) -> tuple[Path, ...]:
+    """Learn, validate, write weights and manifest of the stream's agent. Raises LessonError."""
+    network = learn(assignment, report)
+    command = f"hyperscale learn ppo --seed {assignment.seed} --steps {assignment.steps or STEPS}"
+    return write(network, Training(seed=assignment.seed), assignment.folder, command)
+
+
+def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+    """As for the other agent of the stream."""
+    return judge_agent(candidate, in_use, seed)
 
 
 def learn(assignment: Assignment, report: Report) -> Network:
