@@ -81,14 +81,17 @@ class Instance:
         return float(seconds.min()), members[best]
 
 
-def instance(family: str, nodes: int, workers: int, seed: int, counts: tuple[int, int] | None = None) -> Instance:
+def instance(
+    family: str, nodes: int, workers: int, seed: int, counts: tuple[int, int] | None = None, *, memory_free: bool = False
+) -> Instance:
     """A job for `workers` workers on `nodes` nodes of a family; `counts` lets the planner choose between two worker counts.
 
-    Odd seeds balance Equal, even ones Capacity. Raises KeyError for an unknown family.
+    Odd seeds balance Equal, even ones Capacity; in every fourth GPU memory limits shares, in none where `memory_free`.
+    Raises KeyError for an unknown family.
     """
     balance = Balance.EQUAL if seed % 2 else Balance.CAPACITY
     snapshot, gpus = _snapshot(family, nodes, workers, seed)
-    return placed(f"{family} n={nodes} k={workers}", snapshot, workers, seed, gpus, balance, counts)
+    return placed(f"{family} n={nodes} k={workers}", snapshot, workers, seed, gpus, balance, counts, memory_free=memory_free)
 
 
 def placed(
