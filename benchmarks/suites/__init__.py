@@ -20,6 +20,8 @@ class Options:
     """Folder for every method's assignment."""
     topology: Path | None = None
     """A cluster never seen: snapshot JSON, Hulk folder or matrix file."""
+    placements: Path | None = None
+    """A table of measured step times instead of Pollux's; see suites/pollux.py."""
 
     def dump_assignment(self, case: str, method: str, assignment: Mapping[str, Sequence[str]]) -> None:
         """Write one method's answer to one case, nodes by task in rank order; nothing without a folder."""

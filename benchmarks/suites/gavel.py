@@ -28,10 +28,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
-from scipy.stats import t  # type: ignore[import-untyped] # scipy ships no annotations
 
-from benchmarks import common
+from benchmarks import common, summary
 from benchmarks.common import Row
 from benchmarks.peers import gavel as peers
 from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running, hosts_for, read_trace, replay
@@ -187,7 +187,8 @@ def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Clust
                 seconds += outcome.decision_seconds
     for mine in (OURS, UNKNOWN, TO_THE_END):
         for other in [name for name in means if name not in (OURS, UNKNOWN, TO_THE_END)]:
-            rows += _ratio(case, f"{mine} / {other}", [a / b for a, b in zip(means[mine], means[other], strict=True)])
+            for (seed, _), ours, theirs in zip(traces, means[mine], means[other], strict=True):
+                rows.append(Row(BENCHMARK, case, f"{mine} / {other}", "mean completion", ours / theirs, "ratio", seed))
     published = [min(pair) for pair in zip(*(means[name] for name in peers.PUBLISHED), strict=True)]
     for mine in (OURS, UNKNOWN):
         ratio = _geometric([a / b for a, b in zip(means[mine], published, strict=True)])
@@ -211,17 +212,6 @@ def _figures(case: str, method: str, jobs: Sequence[Job], outcome: Outcome, seed
     return [Row(BENCHMARK, case, method, metric, value, unit, seed) for metric, value, unit in figures]
 
 
-def _ratio(case: str, method: str, ratios: Sequence[float]) -> list[Row]:
-    """Geometric mean of the ratio over the seeds and, from three seeds on, the ends of its 95 % confidence interval (Student's t)."""
-    made = [Row(BENCHMARK, case, method, "mean completion", _geometric(ratios), "ratio")]
-    if len(ratios) > 2:
-        logs = np.log(ratios)
-        half = float(t.ppf(0.975, len(logs) - 1)) * float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-        made.append(Row(BENCHMARK, case, method, "mean completion, low", math.exp(float(logs.mean()) - half), "ratio"))
-        made.append(Row(BENCHMARK, case, method, "mean completion, high", math.exp(float(logs.mean()) + half), "ratio"))
-    return made
-
-
 def _geometric(ratios: Sequence[float]) -> float:
     return math.exp(float(np.mean(np.log(ratios))))
 
@@ -231,7 +221,10 @@ def main() -> None:
     arguments = common.parser(__doc__ or "")
     arguments.add_argument("--seeds", type=int, default=5, help="0 is the trace as recorded, others permute it")
     given = arguments.parse_args()
-    common.report(run(Options(quick=given.quick, seeds=tuple(range(given.seeds)))), given.json)
+    rows = run(Options(quick=given.quick, seeds=tuple(range(given.seeds))))
+    print(summary.text(rows))
+    if given.json is not None:
+        given.json.write_bytes(msgspec.json.encode(rows))
 
 
 if __name__ == "__main__":

@@ -19,23 +19,23 @@ standard deviation of ln(step) within such groups, for each batch. Nothing of an
 from __future__ import annotations
 
 import csv
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from scipy.stats import kendalltau  # type: ignore[import-untyped] # scipy ships no annotations
 
-from benchmarks import common
+from benchmarks import common, summary
 from benchmarks.common import Row
 from benchmarks.peers import steptime as peers
 from benchmarks.suites import Options
 from hyperscale.plan.steptime import Step, fit, predict
 
-BENCHMARK: Final = "steptime"
+BENCHMARK: Final = "pollux"
 OURS: Final = "hyperscale"
 NO_MEMORY: Final = "hyperscale, curve alone"
 DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data" / "pollux"
@@ -166,7 +166,7 @@ def tables(placements: Path | None) -> Iterator[tuple[str, list[Step]]]:
 
 def run(options: Options) -> list[Row]:
     """Rows of every table, split and form; see `judge`."""
-    return judge(getattr(options, "placements", None), options.seeds[: QUICK_SEEDS if options.quick else None])
+    return judge(options.placements, options.seeds[: QUICK_SEEDS if options.quick else None])
 
 
 def judge(placements: Path | None, seeds: Sequence[int]) -> list[Row]:
@@ -189,9 +189,9 @@ def _judged(name: str, steps: Sequence[Step], spread: dict[float, float], split:
     for form, answer in FORMS.items():
         scores[form] = [score(asked, answer(known, asked), spread, seed) for seed in seeds for known, asked in [halves(steps, split, seed)]]
         for metric, unit in (("error", "part"), ("tau", ""), ("clear", ""), ("clear_share", "part"), ("epoch", "")):
-            rows += _mean_rows(case, form, metric, [getattr(one, metric) for one in scores[form]], unit)
+            rows += _rows(case, form, metric, [getattr(one, metric) for one in scores[form]], unit)
     for metric in ("ceiling", "epoch_ceiling"):
-        rows += _mean_rows(case, "the table's noise", metric, [getattr(one, metric) for one in scores[OURS]], "")
+        rows += _rows(case, "the table's noise", metric, [getattr(one, metric) for one in scores[OURS]], "")
     mean_error = float(np.mean([one.error for one in scores[OURS]]))
     rows.append(common.goal(BENCHMARK, f"{case}: error below 15 %", OURS, mean_error, ERROR_LIMIT, "part"))
     if spread and split == SPLITS[0]:
@@ -202,12 +202,8 @@ def _judged(name: str, steps: Sequence[Step], spread: dict[float, float], split:
     return rows
 
 
-def _mean_rows(case: str, method: str, metric: str, values: Sequence[float], unit: str) -> list[Row]:
-    """Mean over the seeds, and half the width of its 95 % confidence interval where there are several."""
-    made = [Row(BENCHMARK, case, method, metric, float(np.mean(values)), unit)]
-    if len(values) > 1:
-        made.append(Row(BENCHMARK, case, method, f"{metric} ±", 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values)), unit))
-    return made
+def _rows(case: str, method: str, metric: str, values: Sequence[float], unit: str) -> list[Row]:
+    return [Row(BENCHMARK, case, method, metric.replace("_", " "), value, unit, seed) for seed, value in enumerate(values)]
 
 
 def main() -> None:
@@ -216,7 +212,10 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=5, help="random halves, e.g. --seeds 5")
     arguments.add_argument("--placements", type=Path, metavar="FILE", help="another table with the same columns")
     given = arguments.parse_args()
-    common.report(judge(given.placements, tuple(range(given.seeds))[: QUICK_SEEDS if given.quick else None]), given.json)
+    rows = judge(given.placements, tuple(range(given.seeds))[: QUICK_SEEDS if given.quick else None])
+    print(summary.text(rows))
+    if given.json is not None:
+        given.json.write_bytes(msgspec.json.encode(rows))
 
 
 if __name__ == "__main__":
