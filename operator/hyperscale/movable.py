@@ -6,12 +6,16 @@ from collections.abc import Iterable
 
 from hyperscale.model.decision import MpiJobView, Seen
 from hyperscale.model.job import Approval, JobSpec, PlacementMode
+from hyperscale.model.moves import MoveAdvice
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import Condition, JobStatus, StatusMove
+from hyperscale.model.status import MAX_MOVED, Condition, JobStatus, StatusMove, StatusMovedRank
 
 MOVING_CONDITION = "Moving"
 PROPOSED_CONDITION = "MoveProposed"
+MATERIAL_RATIO = 0.1
+DIGITS = 4
+"""Of figures in status: less is noise."""
 
 
 def obstacle(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
@@ -69,6 +73,35 @@ def arrived(seen: Seen) -> bool:
     return not strays(seen) and len(bound) >= len(seen.plan.workers)
 
 
+def shown_move(advice: MoveAdvice, running: Plan, since: str, hindrance: str) -> StatusMove:
+    """Advice as the status tells it."""
+    planned = advice.plan.workers if advice.plan is not None else ()
+    ranks = tuple(StatusMovedRank(rank, running.node_of(rank), planned[rank].node) for rank in advice.moved[:MAX_MOVED])
+    return StatusMove(
+        now_epoch_seconds=_short(advice.now_epoch_seconds),
+        then_epoch_seconds=_short(advice.then_epoch_seconds),
+        moves=len(advice.moved),
+        workers=len(running.workers),
+        remaining_epochs=_short(advice.remaining_epochs),
+        saved_seconds=_short(advice.saved_seconds),
+        price_seconds=_short(advice.price_seconds),
+        since=since,
+        ranks=ranks,
+        obstacle=hindrance[:256],
+    )
+
+
+def material(told: StatusMove, fresh: StatusMove) -> bool:
+    """Whether the difference is worth another write: other numbers of workers, other reasons, or epochs that differ by a tenth.
+
+    That the saving shrinks while the job runs is no news.
+    """
+    if (told.moves, told.workers, told.obstacle) != (fresh.moves, fresh.workers, fresh.obstacle):
+        return True
+    pairs = ((told.now_epoch_seconds, fresh.now_epoch_seconds), (told.then_epoch_seconds, fresh.then_epoch_seconds))
+    return any(abs(new - old) > MATERIAL_RATIO * old for old, new in pairs)
+
+
 def proposed(move: StatusMove) -> Condition:
     """The condition that says so; the same move gives the same words."""
     ranks = ", ".join(f"{rank.rank}: {rank.source} → {rank.target}" for rank in move.ranks)
@@ -80,3 +113,7 @@ def proposed(move: StatusMove) -> Condition:
         f"{move.saved_seconds:.4g} s for a price of {move.price_seconds:.4g} s{blocked}"
     )
     return Condition(type=PROPOSED_CONDITION, status="True", reason="BetterPlacementFound", message=message[:2048])
+
+
+def _short(figure: float) -> float:
+    return float(f"{figure:.{DIGITS}g}")

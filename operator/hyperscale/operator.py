@@ -49,7 +49,7 @@ class Operator:
         self._planner = PlannerProcess(memory_bytes=settings.planner_memory_bytes, on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url)
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
-        planning = Planning(self.world, self._planner, self.telemetry, time.time)
+        planning = self._planning = Planning(self.world, self._planner, self.telemetry, time.time)
         self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
         self._asking: asyncio.TimerHandle | None = None
         self._beat_at = time.monotonic()
@@ -65,6 +65,7 @@ class Operator:
                 group.create_task(self.reconciler.queue.run())
                 group.create_task(self._poll_metrics())
                 group.create_task(self._resync_forever())
+                group.create_task(self._planning.drift.run())
                 group.create_task(self._heartbeat())
         finally:
             await self._planner.stop()

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from hyperscale import names
+from hyperscale.drift import DriftWatch, MovePlanner
 from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Seen
@@ -20,7 +21,9 @@ from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.planning import PlanRequest, Toleration
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import PolicySpec
-from hyperscale.plan.check import misfits
+from hyperscale.plan.check import misfits, violations
+from hyperscale.plan.moves_check import vacated_request
+from hyperscale.plan.queue.emptied import emptied_snapshot
 from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer, TurnPlanner, TurnTaker
@@ -30,7 +33,7 @@ QUEUE_FAILED: Final = "QueueRuleFailed"
 """Step down of a plan that was made in order of arrival because a decision about all pending jobs failed."""
 
 
-class Planner(TurnPlanner, Protocol):
+class Planner(TurnPlanner, MovePlanner, Protocol):
     """Whoever answers requests; in the operator a process of its own."""
 
     async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
@@ -44,6 +47,7 @@ class Planning:
     def __init__(self, world: World, planner: Planner, telemetry: Telemetry, clock: Callable[[], float]) -> None:
         self.reader = JobReader()
         self.taker = TurnTaker(world, planner, telemetry, self.reader, clock)
+        self.drift = DriftWatch(world, planner, telemetry, self.reader, self._request_for, clock)
         self._world = world
         self._planner = planner
         self._telemetry = telemetry
@@ -77,6 +81,19 @@ class Planning:
             self._world.assume(key, answer)
         return Answer(answer, snapshot)
 
+    async def begin_move(self, key: Key, plan: Plan, policy: PolicySpec) -> ClusterSnapshot | None:
+        """Take the GPUs of a running job's new plan, until the pass ends; the snapshot that it fits, None where it fits no more."""
+        self.drift.take(key)
+        async with self._lock:
+            snapshot = self._world.snapshot(policy, self._clock())
+            job = self.drift.running_job(key, policy, snapshot)
+            if job is None or violations(plan, vacated_request(job), emptied_snapshot(snapshot, job.claims)):
+                self._telemetry.moves.labels(outcome="given up").inc()
+                return None
+            self._world.assume(key, plan)
+            self._telemetry.moves.labels(outcome="begun").inc()
+            return snapshot
+
     def misfits(self, key: Key, seen: Seen, policy: PolicySpec) -> tuple[Rejection, ...]:
         """Planned nodes of ranks not yet bound that could not take them now."""
         if seen.plan is None or seen.job is None or (seen.mpijob is not None and (seen.mpijob.suspended or not seen.mpijob.gated)):
@@ -92,15 +109,18 @@ class Planning:
     def _request(self, key: Key, seen: Seen, policy: PolicySpec, snapshot: ClusterSnapshot) -> PlanRequest:
         if seen.job is None:
             raise ValueError("a job whose spec cannot be read is not planned")
-        example = next(iter(seen.workers), None)
+        return self._request_for(key, seen.job, next(iter(seen.workers), None), policy, snapshot)
+
+    def _request_for(self, key: Key, job: JobSpec, example: PodView | None, policy: PolicySpec, snapshot: ClusterSnapshot) -> PlanRequest:
+        """A question about a job; `example` is one of its worker pods where it has any."""
         return PlanRequest(
             job_key=str(key),
-            job=seen.job,
+            job=job,
             seed=policy.seed,
             deadline_seconds=policy.deadlines.plan_seconds,
             free_gpus=self._world.free_gpus(snapshot, key),
-            required_labels=_node_labels(seen.job, example),
-            tolerations=_tolerations(seen.job, example),
+            required_labels=_node_labels(job, example),
+            tolerations=_tolerations(job, example),
         )
 
     def _count(self, answer: Plan | Infeasible, snapshot: ClusterSnapshot) -> None:

@@ -17,9 +17,11 @@ from hyperscale import names
 from hyperscale.actions import Actions, RefusedError
 from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, TransientError
 from hyperscale.decide import decide
+from hyperscale.instants import timestamp
 from hyperscale.jobreader import metadata_of
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState
 from hyperscale.model.decision import (
+    BeginMove,
     CreateMpiJob,
     Decision,
     DeletePods,
@@ -35,7 +37,8 @@ from hyperscale.model.decision import (
 )
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus
+from hyperscale.model.status import JobStatus, LastMove
+from hyperscale.movable import is_moving
 from hyperscale.planning import Planning
 from hyperscale.status import derive
 from hyperscale.telemetry import Telemetry
@@ -71,6 +74,8 @@ class Pass:
         self.metrics: MetricsState | None = None
         self.turn: Turn | None = None
         self.replans = 0
+        self.last_move: LastMove | None = None
+        """Of a move that this pass has begun."""
 
 
 class Reconciler:
@@ -89,7 +94,7 @@ class Reconciler:
         self.reader = planning.reader
         self.queue: WorkQueue[Key] = WorkQueue(self.pass_over, concurrency, self._count_error)
         self._planning = planning
-        planning.taker.wake = self.queue.add
+        planning.taker.wake = planning.drift.wake = self.queue.add
         self._actions = actions
         self._telemetry = telemetry
         self._clock = clock
@@ -158,7 +163,13 @@ class Reconciler:
 
     def _may_report_later(self, run: Pass, seen: Seen) -> bool:
         """While other jobs wait for their MPIJob, the report of one that has it can wait: the MPIJob says it all, plan included."""
-        return run.plan is not None and seen.mpijob is not None and len(self._new) > 0 and self._clock() - run.began < LATEST_REPORT_SECONDS
+        return (
+            run.plan is not None
+            and not seen.moving
+            and seen.mpijob is not None
+            and len(self._new) > 0
+            and self._clock() - run.began < LATEST_REPORT_SECONDS
+        )
 
     def welcome(self, key: Key) -> None:
         """A job that has never been passed over: its first pass goes before the reports of others."""
@@ -190,7 +201,7 @@ class Reconciler:
             metadata=metadata_of(record.resource),
             job=job,
             fault=fault,
-            status=replace(record.status, replans=record.status.replans + run.replans),
+            status=replace(record.status, replans=record.status.replans + run.replans, last_move=run.last_move or record.status.last_move),
             now=self._clock(),
             deleting=bool(record.resource["metadata"].get("deletionTimestamp")),
             mpijob=mpijob,
@@ -201,6 +212,8 @@ class Reconciler:
             unreachable_nodes=self.world.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else (),
             metrics=run.metrics,
             turn=run.turn,
+            move=self._planning.drift.view(run.key),
+            moving=run.last_move is not None or is_moving(record.status),
         )
         return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
 
@@ -217,6 +230,8 @@ class Reconciler:
                 await self._actions.open_launcher(seen, decision)
             case SetSuspend():
                 await self._actions.set_suspend(run.key, seen, decision)
+            case BeginMove() if decision.plan is not None:
+                await self._begin_move(run, seen, decision.plan)
             case DeletePods():
                 await self._actions.delete_pods(seen, decision)
                 return False
@@ -234,6 +249,18 @@ class Reconciler:
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
         self._actions.probe("planned")
         self._publish(snapshot)
+
+    async def _begin_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
+        """The new plan is in force once this pass has reported it; until then nothing has happened."""
+        snapshot = await self._planning.begin_move(run.key, plan, run.policy)
+        if snapshot is None:
+            return
+        run.plan, run.metrics = plan, snapshot.metrics
+        run.replans += 1
+        moved = sum(1 for pod in seen.workers if pod.rank is not None and pod.node != plan.node_of(pod.rank))
+        run.last_move = LastMove(timestamp(self._clock()), moved, seen.move.epochs_done if seen.move is not None else 0.0)
+        self._telemetry.predicted_seconds.labels(*run.key).set(plan.predicted.epoch_seconds)
+        self._actions.probe("move-begun")
 
     def _publish(self, snapshot: ClusterSnapshot) -> None:
         """Write what the plan saw, beside the pass and rarely: at most once a minute, and never without a plan."""
@@ -270,7 +297,7 @@ class Reconciler:
 
     def _count_drift(self, key: Key, seen: Seen) -> None:
         """Count each pod once that runs elsewhere than planned: the scheduler's doing where a placement only asks or advises."""
-        planned = {worker.rank: worker.node for worker in seen.plan.workers} if seen.plan is not None else {}
+        planned = {worker.rank: worker.node for worker in seen.plan.workers} if seen.plan is not None and not seen.moving else {}
         away = {pod.uid for pod in seen.workers if pod.bound and pod.rank in planned and pod.node != planned[pod.rank]}
         new = away - self._drifted.get(key, frozenset())
         if new:

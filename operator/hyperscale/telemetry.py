@@ -84,6 +84,12 @@ class Telemetry:
         self.predicted_seconds = Gauge(
             "hyperscale_plan_predicted_epoch_seconds", "Predicted epoch of the plan in force.", ["namespace", "job"], registry=self.registry
         )
+        self.moves = Counter(
+            "hyperscale_moves_total",
+            "Better placements of running jobs: proposed, begun, or given up.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.drift = Counter(
             "hyperscale_placement_drift_total", "Ranks that were bound to another node than planned.", registry=self.registry
         )

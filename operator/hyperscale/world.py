@@ -201,7 +201,7 @@ class World:
         """Set what a job's plan holds beside bound pods: in a pass, or while its MPIJob is gated, unfinished and runs or moves."""
         view, record = self.mpijobs.get(key), self.jobs.get(key)
         plan = self._assumed.get(key)
-        moving = record is not None and is_moving(record.status)
+        moving = plan is not None or (record is not None and is_moving(record.status))
         if plan is None and view is not None and holds_plan(view, moving):
             plan = self.plan_in_force(key)
         pods = self.pods_of(key, view.uid) if plan is not None and view is not None else ()
