@@ -83,6 +83,7 @@ def _asked(job: inputs.Job, arguments: argparse.Namespace) -> JobSpec:
 def _plan(request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec, shown: str) -> Plan | Infeasible:
     """Graph, workload and planners, one after the other."""
     from hyperscale.graph.cluster import build
+    from hyperscale.plan.learned import planners
     from hyperscale.plan.portfolio import make_plan
     from hyperscale.workload.profile import profile
 
@@ -93,7 +94,8 @@ def _plan(request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec, s
     ends = time.monotonic() + request.deadline_seconds
     try:
         with _hard_stop(request.deadline_seconds + GRACE_SECONDS):
-            return make_plan(request, build(snapshot, policy), workload, policy, expired=lambda: time.monotonic() >= ends)
+            graph, used = build(snapshot, policy), planners()
+            return make_plan(request, graph, workload, policy, expired=lambda: time.monotonic() >= ends, planners=used)
     except _DeadlineError:
         message = f"no planner answered within {request.deadline_seconds:g} s; raise --deadline, or lower spec.workers.max"
         return Infeasible(reason="PlannerFailed", message=message)

@@ -73,7 +73,9 @@ def _allowed(choice: PlannerChoice, policy: PolicySpec, planners: Sequence[Plann
     learned = [planner for planner in planners if planner.name != Heuristic.name]
     permitted = PlannerChoice.LEARNED in policy.planners
     steps = (LEARNED_UNAVAILABLE,) if choice is PlannerChoice.LEARNED and not (learned and permitted) else ()
-    return [*(learned if permitted else ()), *heuristic], steps
+    asked = learned if permitted else []
+    # A tie goes to the first: to what the job asked for, else to the plainer of two that found the same.
+    return [*asked, *heuristic] if choice is PlannerChoice.LEARNED else [*heuristic, *asked], steps
 
 
 def _judged(plan: Plan, found: Sequence[tuple[Candidate, str]], lower_bound: float | None) -> Plan:

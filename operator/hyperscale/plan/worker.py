@@ -40,6 +40,7 @@ from hyperscale.plan.frames import (
     pack,
     read_question,
 )
+from hyperscale.plan.learned import planners
 from hyperscale.plan.moves import judge
 from hyperscale.plan.portfolio import make_plan
 from hyperscale.plan.queue.choosers import choosers
@@ -61,6 +62,7 @@ class Planner:
         self._worlds: dict[str, World] = {}
         self._graphs: dict[str, ClusterGraph] = {}
         self._desks: dict[str, Desk] = {}
+        self._planners = planners()
 
     def learn(self, world: World) -> None:
         """Keep a world to plan in, and forget the oldest."""
@@ -89,7 +91,7 @@ class Planner:
     def _plan(self, ask: Ask, started: float) -> Plan | Infeasible:
         world, request = self._worlds[ask.world], ask.request
         expired = self._alarm(request.deadline_seconds, started)
-        return make_plan(request, self._graph(world), profile(request.job), world.policy, expired=expired)
+        return make_plan(request, self._graph(world), profile(request.job), world.policy, expired=expired, planners=self._planners)
 
     def _turns(self, ask: AskTurns, started: float) -> Turns:
         world = self._worlds[ask.world]

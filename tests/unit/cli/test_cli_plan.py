@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from hyperscale.cli import plan as plan_command
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.observe.snapshot import write_snapshot
-from hyperscale.plan import portfolio
+from hyperscale.plan import learned, portfolio
+from hyperscale.plan.heuristic import Heuristic
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run, snapshot
 
 __all__ = ["files_fixture"]
@@ -111,7 +112,8 @@ def test_workers_fixes_the_number_of_workers(files: Files) -> None:
         assert len(json.loads(files.plan("--workers", str(wanted), "-o", "json").out)["workers"]) == wanted
 
 
-def test_the_learned_planner_falls_back_and_says_so(files: Files) -> None:
+def test_without_weights_the_learned_planner_falls_back_and_says_so(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learned, "planners", lambda: (Heuristic(),))
     ran = files.plan("--planner", "Learned")
     assert ran.code == 0
     assert "Fallbacks" in ran.out
