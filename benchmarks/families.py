@@ -91,7 +91,7 @@ def instance(
     """
     balance = Balance.EQUAL if seed % 2 else Balance.CAPACITY
     snapshot, gpus = _snapshot(family, nodes, workers, seed)
-    return placed(f"{family} n={nodes} k={workers}", snapshot, workers, seed, gpus, balance, counts, memory_free=memory_free)
+    return placed(f"{label(family, nodes)} n={nodes} k={workers}", snapshot, workers, seed, gpus, balance, counts, memory_free=memory_free)
 
 
 def placed(
@@ -148,16 +148,16 @@ def snapshot_of(topology: Topology) -> ClusterSnapshot:
     )
 
 
-def fifth_family(nodes: int) -> str:
-    """What hulk stands for with so many nodes: hulk itself, or wan where its graph is absent or too small."""
-    return "hulk" if nodes <= HULK_MACHINES and HULK.is_dir() else "wan"
+def label(family: str, nodes: int) -> str:
+    """What a family stands for with so many nodes: itself; wan for hulk where its graph is absent or too small."""
+    return "wan" if family == "hulk" and not (nodes <= HULK_MACHINES and HULK.is_dir()) else family
 
 
 def _snapshot(family: str, nodes: int, workers: int, seed: int) -> tuple[ClusterSnapshot, int]:
     """The cluster and the GPUs of a worker there."""
-    if family == "hulk" and fifth_family(nodes) == "hulk":
+    if label(family, nodes) == "hulk":
         return _part_of_hulk(nodes, workers, seed), 1
-    return snapshot_of(generate("wan" if family == "hulk" else family, nodes, seed)), GPUS_PER_WORKER
+    return snapshot_of(generate(label(family, nodes), nodes, seed)), GPUS_PER_WORKER
 
 
 def _part_of_hulk(nodes: int, workers: int, seed: int) -> ClusterSnapshot:

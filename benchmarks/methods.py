@@ -6,11 +6,14 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from benchmarks.families import POLICY, Instance
 from hyperscale.model.graph import IntArray
 from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.plan.heuristic import Heuristic
 from hyperscale.plan.portfolio import make_plan
+from hyperscale.plan.problem import pose
 
 OURS = "hyperscale"
 
@@ -41,3 +44,16 @@ def planned(instance: Instance, deadline_seconds: float | None = None) -> Answer
         raise ValueError(f"{instance.case} seed {instance.seed}: {plan.message}", plan.reason)
     place = {name: position for position, name in enumerate(instance.problem.names)}
     return Answer(plan, seconds, np.array([place[worker.node] for worker in plan.workers], dtype=np.int64))
+
+
+def searched(instance: Instance) -> tuple[float, float]:
+    """Seconds from the request to a placement with its bound, without the check, the reasons and the rejections of a plan; and the gap.
+
+    The seed differs from the plan's, so that nothing is remembered from it.
+    """
+    request = replace(instance.problem.request, seed=instance.problem.request.seed + 1)
+    started = time.perf_counter()
+    found = Heuristic().candidates(pose(request, instance.graph, instance.problem.workload, POLICY), lambda: False)
+    seconds = time.perf_counter() - started
+    best = min(candidate.objective for candidate in found)
+    return seconds, float("inf") if found.lower_bound is None else best / found.lower_bound - 1.0

@@ -18,6 +18,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -116,7 +117,11 @@ def run_suite(name: str, options: Options) -> list[common.Row]:
     module = f"benchmarks.suites.{name}"
     if importlib.util.find_spec(module) is None:
         return [common.Row(name, "whole suite", "not written yet", "missing", 1.0, "")]
-    rows: list[common.Row] = importlib.import_module(module).run(options)
+    try:
+        rows: list[common.Row] = importlib.import_module(module).run(options)
+    except Exception as error:  # one suite's failure must not lose the rows of the others; it counts as a missed goal
+        traceback.print_exc()
+        return [common.goal(name, "runs to its end", type(error).__name__, 1.0, 0.0, "errors")]
     return rows
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from benchmarks.common import Row, goal
-from benchmarks.families import NAMES, Instance, instance
+from benchmarks.common import Row, goal, median
+from benchmarks.families import NAMES, Instance, instance, label
 from benchmarks.methods import OURS, planned
 from benchmarks.peers.placement.schedulers import SCHEDULERS
 from benchmarks.peers.placement.search import GREEDY, TIMED, long_search
@@ -16,6 +16,8 @@ from hyperscale.model.graph import IntArray
 BENCHMARK: Final = "middle"
 SIZES: Final = ((64, 12), (128, 16))
 DEADLINE_SECONDS: Final = 0.05
+SEARCH_PART: Final = 0.8
+"""Part of the deadline for the search itself, as in the planner process; the rest is for check and reasons."""
 GAP_LIMIT_PERCENT: Final = 0.3
 RATIO_LIMIT: Final = 1.0
 LOSS: Final = 1e-6
@@ -37,13 +39,13 @@ def _size(nodes: int, workers: int, count: int, options: Options) -> list[Row]:
     rows: list[Row] = []
     for family in NAMES:
         for seed in range(count):
-            rows += compare(instance(family, nodes, workers, seed), f"n={nodes}", family, options, BENCHMARK)
+            rows += compare(instance(family, nodes, workers, seed), f"n={nodes}", label(family, nodes), options, BENCHMARK)
     return rows + losses(rows, f"n={nodes}", BENCHMARK) + _goals(f"n={nodes}", rows)
 
 
 def compare(case: Instance, size: str, family: str, options: Options, benchmark: str) -> list[Row]:
     """One case: our plan, every peer, the long search; gaps to the best of all by family, our ratio to every peer over all families."""
-    answer = planned(case, DEADLINE_SECONDS)
+    answer = planned(case, SEARCH_PART * DEADLINE_SECONDS)
     orders: dict[str, IntArray] = {OURS: answer.order}
     orders |= {method: peer(case, case.seed) for method, peer in {**SCHEDULERS, **GREEDY}.items()}
     orders |= {method: search(case, case.seed, DEADLINE_SECONDS) for method, search in TIMED.items()}
@@ -84,7 +86,11 @@ def losses(rows: list[Row], name: str, benchmark: str) -> list[Row]:
 
 def _goals(name: str, rows: list[Row]) -> list[Row]:
     gaps = [row.value for row in rows if row.metric == "above best known" and row.method == OURS]
-    found = [goal(BENCHMARK, f"{name}: mean gap to the best known", OURS, sum(gaps) / len(gaps), GAP_LIMIT_PERCENT, "%")]
+    times = [row.value for row in rows if row.metric == "plan"]
+    found = [
+        goal(BENCHMARK, f"{name}: mean gap to the best known", OURS, sum(gaps) / len(gaps), GAP_LIMIT_PERCENT, "%"),
+        goal(BENCHMARK, f"{name}: median time of these plans", OURS, median(times), DEADLINE_SECONDS * 1e3, "ms"),
+    ]
     for method in TIMED:
         ratios = [row.value for row in rows if row.metric == "ours / peer" and row.method == method]
         found.append(goal(BENCHMARK, f"{name}: ours / {method} in equal time, mean", OURS, sum(ratios) / len(ratios), RATIO_LIMIT, "ratio"))

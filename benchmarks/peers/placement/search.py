@@ -18,6 +18,7 @@ from benchmarks.peers.placement.schedulers import random_nodes
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.job import Balance
 from hyperscale.plan import kernel
+from hyperscale.plan.anneal import anneal
 from hyperscale.plan.objective import volumes
 
 Search = Callable[[Arena, int], IntArray]
@@ -59,26 +60,19 @@ def two_swap(instance: Arena, seed: int) -> IntArray:
     return found
 
 
-def annealed(instance: Arena, start: IntArray, seed: int, moves: int) -> tuple[IntArray, float]:
-    """One annealing from `start`: the placement and its objective."""
-    search = getattr(kernel, "anneal", None)
-    if search is not None:
-        found: tuple[IntArray, float] = search(instance.costs, instance.slots, start, None, seed, moves)
-        return found
-    rng = np.random.default_rng([seed, 9])
-    children = np.array([_child(instance, np.stack((start, start)), rng) for _ in range(max(1, moves // 5000))] + [start])
-    polished, seconds = kernel.local_search(instance.costs, instance.slots, children)
-    return polished[int(np.argmin(seconds))], float(seconds.min())
+def annealed(instance: Arena, start: IntArray, seed: int, moves: int, until: float) -> tuple[IntArray, float]:
+    """One annealing from `start`: the placement and its objective; ends when `time.perf_counter()` reaches `until`."""
+    return anneal(instance.costs, instance.slots, start, seed=seed, iterations=moves, expired=lambda: time.perf_counter() > until)
 
 
 def annealing(instance: Arena, seed: int, seconds: float) -> IntArray:
-    """Greedy from every node (where that takes less than half the time), then annealing again and again."""
+    """The best greedy of all, then annealing again and again from the best so far."""
     until = time.perf_counter() + seconds
-    best = greedy_near(instance, seed)
+    best = greedy_every(instance, seed)
     least = float(kernel.objectives(instance.costs, best[None, :])[0])
     attempt = 0
     while attempt == 0 or time.perf_counter() < until:
-        found, cost = annealed(instance, best, seed + 1000 * attempt, ANNEAL_MOVES)
+        found, cost = annealed(instance, best, seed + 1000 * attempt, ANNEAL_MOVES, until)
         if cost < least:
             best, least = found, cost
         attempt += 1
@@ -129,20 +123,18 @@ def faq(instance: Arena, seed: int, seconds: float) -> IntArray:
 
 def long_search(instance: Arena, seed: int, seconds: float, known: list[IntArray]) -> IntArray:
     """The best known: annealing from every known placement, from random ones and from the best, then the genetic algorithm."""
-    until = time.perf_counter() + 0.7 * seconds
+    started = time.perf_counter()
     starts = kernel.local_search(instance.costs, instance.slots, np.array(known))[0]
     best = starts[int(np.argmin(kernel.objectives(instance.costs, starts)))]
+    until = started + 0.7 * seconds
     attempt = 0
-    while attempt < len(starts) or time.perf_counter() < until:
-        # Every third from somewhere else, every third from the best, the others from what the methods found.
-        start = (starts[attempt % len(starts)], best, random_nodes(instance, seed * 1000 + attempt))[attempt % 3]
-        found, _ = annealed(instance, start, seed + attempt, LONG_MOVES)
+    while attempt == 0 or time.perf_counter() < until:
+        start = (starts[attempt // 3 % len(starts)], best, random_nodes(instance, seed * 1000 + attempt))[attempt % 3]
+        found, _ = annealed(instance, start, seed + attempt, LONG_MOVES, until)
         best = _better(instance, best, found)
         attempt += 1
-        if time.perf_counter() > until + seconds:
-            break
     best = _better(instance, best, genetic(instance, seed, 0.2 * seconds))
-    return _better(instance, best, annealed(instance, best, seed, LONG_MOVES)[0])
+    return _better(instance, best, annealed(instance, best, seed, LONG_MOVES, started + seconds)[0])
 
 
 GREEDY: Final[dict[str, Search]] = {

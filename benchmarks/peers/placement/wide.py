@@ -41,7 +41,7 @@ def wide_search(instance: Instance, seed: int, seconds: float, known: list[IntAr
     attempt = 0
     while attempt == 0 or time.perf_counter() < until:
         part = _part(instance, best, rng, attempt % 4)
-        order = part.members[_close(part, best, seed + attempt)]
+        order = part.members[_close(part, best, seed + attempt, until)]
         cost, repaired = instance.score(order)
         if cost < least:
             best, least = repaired, cost
@@ -66,12 +66,12 @@ def _part(instance: Instance, best: IntArray, rng: np.random.Generator, kind: in
     return Part(members, instance.problem.costs(members), instance.slots[members], instance.workers)
 
 
-def _close(part: Part, best: IntArray, seed: int) -> IntArray:
+def _close(part: Part, best: IntArray, seed: int, until: float) -> IntArray:
     """(k,) positions in the part."""
     seeds = kernel.seed_ranking(part.costs, part.slots, part.workers)[:SEEDS]
     found = kernel.greedy_all(part.costs, part.slots, part.workers, seeds)
     here = np.searchsorted(part.members, best)[None, :]
     starts = np.concatenate((found[np.argsort(kernel.objectives(part.costs, found), kind="stable")[:STARTS]], here))
     polished, seconds = kernel.local_search(part.costs, part.slots, starts)
-    order, cost = annealed(part, polished[int(np.argmin(seconds))], seed, MOVES)
+    order, cost = annealed(part, polished[int(np.argmin(seconds))], seed, MOVES, until)
     return order if cost < seconds.min() else polished[int(np.argmin(seconds))]
