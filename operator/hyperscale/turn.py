@@ -77,16 +77,16 @@ class TurnTaker:
             return None
         if (told := self.pending.granted(entry)) is not None:
             return self._answer(entry, told, seen.status)
-        others, running = self.pending.others(key, policy), self._running.shares()
-        if self.failed or not (others or running):
-            return None
         snapshot = self._world.snapshot(policy, self._clock())
-        told = self.pending.held(entry, snapshot) or await self._ask(entry, others, snapshot)
+        told = self.pending.held(entry, snapshot) or await self._ask(entry, snapshot)
         return self._answer(entry, told, seen.status) if told is not None else None
 
-    async def _ask(self, entry: Entry, others: list[Entry], snapshot: ClusterSnapshot) -> Told | None:
-        """Put the question, unless it is plain that the job must wait; None where it could not be answered."""
+    async def _ask(self, entry: Entry, snapshot: ClusterSnapshot) -> Told | None:
+        """Put the question, unless it is plain that the job must wait; None where there is nothing to order, or nobody could say."""
         policy = entry.policy
+        others, running = self.pending.others(entry.key, policy), self._running.shares()
+        if self.failed or not (others or running):
+            return None
         free_gpus = self._world.free_gpus(snapshot, entry.key)
         free = sum(free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes)
         bound = policy.queue.starvation_seconds
@@ -95,7 +95,7 @@ class TurnTaker:
         asked = self.pending.question_about(entry, others, free, bound)
         question = TurnQuestion(
             jobs=tuple(self.pending.queued(one) for one in asked),
-            running=self._running.shares(),
+            running=running,
             free_gpus=free_gpus,
             claims=self._running.claims(snapshot),
             deadline_seconds=policy.deadlines.plan_seconds,

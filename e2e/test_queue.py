@@ -1,0 +1,197 @@
+"""Ten pending jobs are ordered, sized and placed together: by the rule, or by the agent where its choice is rated no worse."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from e2e.cluster.api import Object
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.operator import OperatorProcess, start_operator
+from e2e.jobs import Job, namespace
+from hyperscale.plan.queue.choosers import packaged_agent
+
+POLICY: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies/default"
+IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
+EPOCHS: Final = (400, 900, 100, 700, 300, 1000, 200, 600, 800, 500)
+"""Of the ten jobs in order of creation: the queue must not follow that."""
+URGENT: Final = 3
+"""This one's 700 epochs count like 70."""
+WORKERS: Final = {"min": 2, "max": 6, "gpusPerWorker": 2}
+MODEL: Final = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
+DATASET: Final = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
+WAITING: Final = frozenset({"WaitingForTurn", "WaitingForBetterNodes", "InsufficientGpus"})
+
+
+@pytest.fixture
+def space(installed: Cluster, calm: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    api = installed.api()
+    with namespace(api, "queue-" + str(abs(hash(request.node.name)))[:8]) as name:
+        yield name
+    if api.find(POLICY) is not None:
+        api.delete(POLICY)
+
+
+@contextlib.contextmanager
+def operating(cluster: Cluster, **settings: str) -> Iterator[OperatorProcess]:
+    process = start_operator(cluster, {**IDENTITY, **settings}, name="operator-queue")
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextlib.contextmanager
+def cordoned(cluster: Cluster, name: str) -> Iterator[None]:
+    """A node takes no pods."""
+    api = cluster.api()
+    api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
+    try:
+        yield
+    finally:
+        api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
+
+
+def ten_jobs(cluster: Cluster, space: str) -> list[Job]:
+    """They are there before the operator is, so that it finds all of them pending."""
+    jobs = [Job(cluster.api(), space, f"train-{number}") for number in range(len(EPOCHS))]
+    for number, job in enumerate(jobs):
+        policy = {"runPolicy": {"priority": 10}} if number == URGENT else {}
+        job.create(model={**MODEL, "epochs": EPOCHS[number]}, dataset=DATASET, workers=WORKERS, **policy)
+    return jobs
+
+
+def decided(job: Job) -> bool:
+    status = job.status()
+    return status.get("phase") == "Running" or status.get("reason") in WAITING
+
+
+def wait_decided(jobs: list[Job]) -> list[Job]:
+    """Those that run, once all are decided on."""
+    for job in jobs:
+        job.wait(functools.partial(decided, job), "neither runs nor waits")
+    return [job for job in jobs if job.status()["phase"] == "Running"]
+
+
+def decision(job: Job) -> Object:
+    found: Object = job.status().get("queueDecision") or {}
+    return found
+
+
+def index(job: Job) -> float:
+    """What the rule orders by, up to the common time of an epoch."""
+    number = int(job.name.rpartition("-")[2])
+    return EPOCHS[number] / (10 if number == URGENT else 1)
+
+
+def assert_no_gpu_is_given_twice(cluster: Cluster, jobs: list[Job]) -> None:
+    allocatable = {
+        node["metadata"]["name"]: int(node["status"]["allocatable"]["nvidia.com/gpu"]) for node in cluster.api().items("/api/v1/nodes")
+    }
+    planned = Counter[str]()
+    bound = Counter[str]()
+    for job in jobs:
+        for worker in job.plan().get("workers", ()):
+            planned[worker["node"]] += worker["gpus"]
+        for node in job.pod_nodes():
+            bound[node] += WORKERS["gpusPerWorker"]
+        assert job.pod_nodes() == job.nodes()
+    assert all(taken <= allocatable[node] for node, taken in (planned + Counter()).items())
+    assert all(taken <= allocatable[node] for node, taken in (bound + Counter()).items())
+
+
+def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Cluster, space: str) -> None:
+    alone = Job(installed.api(), space, "alone")
+    alone.create(model={**MODEL, "epochs": 100}, dataset=DATASET, workers=WORKERS, planOnly=True)
+    with operating(installed):
+        alone.wait_reason("PlanOnly")
+    jobs = ten_jobs(installed, space)
+    with cordoned(installed, "eu-h100-1"), operating(installed):
+        running = wait_decided(jobs)
+        waiting = [job for job in jobs if job not in running]
+        for job in running:
+            job.wait_bound()
+        assert_no_gpu_is_given_twice(installed, running)
+
+        print("alone:", len(alone.nodes()), "workers")
+        for job in sorted(jobs, key=index):
+            print(job.name, index(job), len(job.nodes()), "workers", job.nodes(), job.status()["reason"], decision(job))
+            if job in waiting:
+                print("  ", job.condition("Planned")["message"])
+
+        assert running
+        assert waiting, "56 GPUs are too few for ten such jobs"
+        assert max(map(index, running)) < min(map(index, waiting)), "shorter and more urgent jobs go first"
+        assert jobs[URGENT] in running
+        assert min(len(job.nodes()) for job in running) < len(alone.nodes()), "beside others some get fewer workers than alone"
+        assert all(decision(job)["position"] == 0 for job in running)
+        places = {decision(job)["position"] for job in waiting}
+        assert len(places) == len(waiting), "everybody is told a place of its own"
+        assert all(decision(job)["ruleScore"] > 0 for job in jobs if decision(job))
+        behind = [job for job in waiting if decision(job)["position"] > 1]
+        for job in behind:
+            assert "goes first" in job.condition("Planned")["message"] or "first is" in job.condition("Planned")["message"]
+
+        first = min(waiting, key=index)
+        for job in sorted(running, key=index):
+            job.remove()
+            if first.status().get("phase") in ("Starting", "Running"):
+                break
+        first.wait_bound()
+        assert_no_gpu_is_given_twice(installed, [job for job in jobs if job.mpijob() is not None and job.pods()])
+
+
+def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_no_worse(installed: Cluster, space: str) -> None:
+    installed.api().apply(
+        POLICY,
+        {
+            "apiVersion": "hyperscale.dev/v1alpha1",
+            "kind": "PlannerPolicy",
+            "metadata": {"name": "default"},
+            "spec": {"queue": {"order": "Learned"}},
+        },
+    )
+    jobs = ten_jobs(installed, space)
+    with operating(installed) as process:
+        running = wait_decided(jobs)
+        assert running
+        for job in running:
+            job.wait_bound()
+        assert_no_gpu_is_given_twice(installed, running)
+        for job in jobs:
+            print(job.name, len(job.nodes()), job.status()["reason"], decision(job))
+        if packaged_agent() is None:
+            assert all("QueueAgentUnavailable" in job.plan()["fallbacks"] for job in running)
+            pytest.skip("no agent is packaged: the rule decided, and every plan says so")
+        for job in jobs:
+            made = decision(job)
+            assert "agentScore" in made
+            assert made["chosenBy"] == ("Agent" if made["agentScore"] <= made["ruleScore"] else "Rule")
+        assert "hyperscale_queue_decisions_total" in process.metrics()
+
+
+def test_a_restart_in_the_middle_of_a_decision_loses_no_job_and_doubles_none(installed: Cluster, space: str) -> None:
+    jobs = ten_jobs(installed, space)
+    dying = start_operator(installed, {**IDENTITY, "HYPERSCALE_CRASH_AT": "created"}, name="operator-dying", wait=False)
+    dying.wait_ended(30)
+    before = {job.name: job.mpijob() for job in jobs}
+    created = {name: found["metadata"]["uid"] for name, found in before.items() if found is not None}
+    assert 0 < len(created) < len(jobs)
+    with operating(installed):
+        running = wait_decided(jobs)
+        for job in running:
+            job.wait_bound()
+        assert_no_gpu_is_given_twice(installed, running)
+        for job in jobs:
+            found = job.mpijob()
+            assert (found is not None) == (job in running)
+            if job.name in created:
+                assert found is not None
+                assert found["metadata"]["uid"] == created[job.name]
+        waiting = [job for job in jobs if job not in running]
+        assert max(map(index, running)) < min(map(index, waiting)), "the order is the rule's, as without the crash"
