@@ -30,13 +30,13 @@ class Proof(NamedTuple):
     """The best placement known and what none can beat."""
 
     order: IntArray | None
-    """(k,) in ring order; None where no placement works, or none is known."""
+    """(k,) in ring order; None where none below the given upper value is known, or none works."""
     objective: float
     """+inf without an order."""
     lower_bound: float
     """Every placement has at least this objective; the same as `objective` where that is proven."""
     proven: bool
-    """No placement is better; without an order: none works."""
+    """No placement is better; without an order: none is below the upper value."""
     work: int
     """Inner steps; the same on every machine."""
 
@@ -47,16 +47,19 @@ def branch_and_bound(
     workers: int,
     upper_order: IntArray | None = None,
     *,
+    upper: float = np.inf,
     pinned: IntArray = NO_START,
     work: int = DEFAULT_WORK,
     expired: Callable[[], bool] = lambda: False,
 ) -> Proof:
     """The best placement of `workers` workers among all; `upper_order` (k,) is the best known so far; the nearer, the faster.
 
+    upper:   instead of `upper_order` the objective that a placement must be below to be of interest, e.g. that of another worker count
     pinned:  candidates of ranks that stay, which take no slot; then only the bound is sought, and `upper_order` is answered
     work:    inner steps after which what is left stays unexplored; `expired` may end it sooner
     """
-    upper = float(objectives(costs, upper_order[None, :])[0]) if upper_order is not None else np.inf
+    if upper_order is not None:
+        upper = min(upper, float(objectives(costs, upper_order[None, :])[0]))
     room = slots + np.bincount(pinned, minlength=len(slots))
     floor = lower_bound(costs, room, workers, best_link(costs, room))
     kernel = kernel_for(costs, slots, workers) if _branch is not None else None
@@ -64,6 +67,9 @@ def branch_and_bound(
         return _listed(costs, slots, workers, upper_order, upper, floor, pinned)
     order = np.zeros(workers, dtype=np.int32)
     seconds, bound, used = _branch.branch_and_bound(kernel, pinned.astype(np.int32), order, min(upper, CANNOT_WORK), work, expired)
+    if seconds >= min(upper, CANNOT_WORK) and upper_order is None:
+        bound = max(floor, bound)
+        return Proof(None, np.inf, np.inf if bound >= CANNOT_WORK else bound, bound >= seconds * PROVEN, used)
     if seconds >= CANNOT_WORK:
         return Proof(None, np.inf, max(floor, np.inf if bound >= CANNOT_WORK else bound), bound >= CANNOT_WORK, used)
     best = order.astype(np.int64) if seconds < upper or upper_order is None else upper_order
@@ -79,6 +85,8 @@ def _listed(
     if best is None:
         return Proof(upper_order, upper, floor, upper <= floor / PROVEN, 0)
     seconds: FloatArray = objectives(costs, best[None, :])
+    if not seconds[0] < upper and upper_order is None:
+        return Proof(None, np.inf, float(seconds[0]), True, LISTED_SETS)
     if not np.isfinite(seconds[0]):
         return Proof(None, np.inf, np.inf, True, LISTED_SETS)
     return Proof(best, float(seconds[0]), float(seconds[0]), True, LISTED_SETS)

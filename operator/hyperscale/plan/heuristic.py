@@ -1,24 +1,27 @@
-"""The heuristic planner: every worker count, greedy from many seeds, polish of the best. Pure and deterministic."""
+"""The heuristic planner: every worker count, greedy from many seeds, local search, proof or annealing. Pure and deterministic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.plan import kernel
 from hyperscale.plan.bounds import best_link, lower_bound
-from hyperscale.plan.greedy import greedy, seeds_for
+from hyperscale.plan.exact import branch_and_bound
+from hyperscale.plan.improve import Effort, annealed, distinct, improve, promising, seated
 from hyperscale.plan.memo import Memo
 from hyperscale.plan.objective import Costs, objectives
-from hyperscale.plan.polish import polish_all
 from hyperscale.plan.pools import Pools
 from hyperscale.plan.problem import Problem
-from hyperscale.plan.regions import regions
-from hyperscale.plan.starts import exact, fastest_sets, nearest_sets, scattered_sets
+from hyperscale.plan.regions import MAX_DOMAINS, regions
+from hyperscale.plan.ring import canonical
+from hyperscale.plan.starts import fastest_sets, nearest_sets, scattered_sets
 
 DENSE_COUNTS: Final = 16
 """Every worker count up to here is tried."""
@@ -26,36 +29,28 @@ COUNT_GROWTH: Final = 1.3
 """Step between larger counts, refined around the best."""
 
 
-class Effort(NamedTuple):
-    """How closely one worker count is looked at."""
-
-    seeds: int
-    """First nodes of greedy."""
-    starts: int
-    """Polished starts of each source."""
-    elements: int
-    """Numbers that polish may touch, starts × workers² × candidates; beyond it one start is only put in ring order."""
-    sweeps: int
-    """Passes of polish."""
-    scattered: int
-    """Starts drawn by the request's seed."""
-    sets: int
-    """Where there are no more sets of nodes, all are evaluated."""
-
-
-FIRST_LOOK: Final = Effort(seeds=12, starts=1, elements=2_000_000, sweeps=0, scattered=0, sets=200)
-SECOND_LOOK: Final = FIRST_LOOK._replace(sweeps=1)
-"""For worker counts whose first look was near the best, and that need not be compared by greedy alone."""
-CLOSE_LOOK: Final = Effort(seeds=128, starts=8, elements=12_000_000, sweeps=6, scattered=24, sets=12_000)
+FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
+ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
+"""For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
+CLOSE_LOOK: Final = Effort(seeds=128, starts=32, elements=120_000_000, sweeps=12, scattered=24, work=1_000_000, walks=16, steps=9_000_000)
 CLOSE_COUNTS: Final = 3
 """Worker counts that get a close look."""
-SECOND_COUNTS: Final = 6
-SECOND_RATIO: Final = 1.15
-"""Counts whose first look was so much above the best get no second one."""
 CLOSE_RATIO: Final = 1.1
-"""Those so much above the best after it get no close one: it seldom gains more."""
+"""Those so much above the best after the first look get no close one: it seldom gains more."""
+PROOF_SETS: Final = 20_000_000
+"""Where a worker count has no more sets of nodes, its proof may take PROOF_WORK, tenths of a second; else what a close look takes."""
+PROOF_WORK: Final = 50_000_000
+PROOF_WORKERS: Final = 24
+"""Jobs that may have more workers get no proof, only the simple bound."""
+PROOF_COUNTS: Final = 32
+"""Jobs with more possible worker counts get no bound: each needs its own."""
 REACHED: Final = 1.0 + 1e-9
 """A placement this near to what none can beat is as good as any."""
+
+GREEDY_ELEMENTS: Final = 12_000_000
+"""Numbers that greedy may touch, seeds × candidates × workers."""
+GREEDY_SEEDS: Final = 16
+"""Seeds between two looks at the clock."""
 
 KEPT_PROBLEMS: Final = 128
 """Problems whose outcome is kept for the next job like it."""
@@ -77,12 +72,24 @@ class Candidate:
     order: tuple[int, ...] = field(compare=False)
 
 
+@dataclass(frozen=True)
+class Found:
+    """Placements of one problem, and what none can beat over all worker counts that it allows; None where that is unknown."""
+
+    placements: tuple[Candidate, ...]
+    lower_bound: float | None
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """The placements, best first of each region."""
+        return iter(self.placements)
+
+
 class Heuristic:
-    """Greedy and polish; never fails, misses the optimum by little (docs/planner.md)."""
+    """Greedy, local search, branch and bound, annealing; never fails, says how far from the optimum it may be (docs/planner.md)."""
 
     name = "Heuristic"
 
-    def candidates(self, problem: Problem, expired: Expired) -> Iterable[Candidate]:
+    def candidates(self, problem: Problem, expired: Expired) -> Found:
         """Placements found, the best of every region and worker count.
 
         Jobs that are alike come by the hundred: what was found without the deadline's help is kept for the next one.
@@ -90,19 +97,30 @@ class Heuristic:
         return _FOUND.get(problem.identity, lambda: _search(problem, expired), lambda found: not expired() and _small(found))
 
 
-_FOUND: Final[Memo[tuple[Candidate, ...]]] = Memo(KEPT_PROBLEMS)
+_FOUND: Final[Memo[Found]] = Memo(KEPT_PROBLEMS)
 
 
-def _search(problem: Problem, expired: Expired) -> tuple[Candidate, ...]:
+def _search(problem: Problem, expired: Expired) -> Found:
     found: list[Candidate] = []
-    for region in regions(problem):
-        found += _Search(problem, region, expired).run()
+    bounds: list[float | None] = []
+    topology = problem.job.placement.topology
+    parts = regions(problem)
+    for region in parts:
+        search = _Search(problem, region, expired)
+        found += search.run()
+        bounds.append(search.lower_bound)
         if expired() and found:
             break
-    return tuple(found)
+    if topology.required is None:
+        # A preferred level only adds parts of the first region, which is everything.
+        bounds = bounds[:1]
+    elif len(bounds) < len(parts) or len(parts) == MAX_DOMAINS:
+        bounds = [None]
+    known = [bound for bound in bounds if bound is not None]
+    return Found(tuple(found), min(known) if known and len(known) == len(bounds) else None)
 
 
-def _small(found: tuple[Candidate, ...]) -> bool:
+def _small(found: Found) -> bool:
     return sum(candidate.workers for candidate in found) <= KEPT_WORKERS
 
 
@@ -111,34 +129,37 @@ class _Search:
 
     def __init__(self, problem: Problem, region: IntArray, expired: Expired) -> None:
         self.problem, self.expired = problem, expired
+        self.region = region
         self.capacity = int(problem.slots[region].sum()) + len(problem.pinned)
         self.pools = Pools(problem, region)
         self.room = problem.slots + np.bincount([candidate for _, candidate in problem.pinned], minlength=len(problem.slots))
         self.costs: dict[bytes, Costs] = {}
         self.links: dict[bytes, tuple[float, float]] = {}
-        self.starts: dict[int, IntArray] = {}
+        self.counts: list[int] = []
+        self.bounds: dict[int, float] = {}
+        self.lower_bound: float | None = None
         self.best: dict[int, Candidate] = {}
         self.others: list[Candidate] = []
         self.solved: set[int] = set()
 
     def run(self) -> list[Candidate]:
         """All worker counts roughly, those around the best more finely, the best few closely."""
-        counts = [count for count in self.problem.counts() if count <= self.capacity]
+        counts = self.counts = [count for count in self.problem.counts() if count <= self.capacity]
         steps = ladder(counts)
         for count in steps:
             if not self.expired() or self.best or count in (steps[0], steps[-1]):
-                self._look(count, FIRST_LOOK)
+                self._first(count)
         for _ in range(2):
             for count in self._between(counts):
-                self._look(count, FIRST_LOOK)
-        # Large counts are compared by greedy alone: there are many of them, and polish moves them all by much the same.
-        for candidate in sorted(self.best.values())[:SECOND_COUNTS]:
-            if candidate.workers <= DENSE_COUNTS and candidate.objective <= min(self.best.values()).objective * SECOND_RATIO:
-                self._look(candidate.workers, SECOND_LOOK)
+                self._first(count)
         for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
             if candidate.objective <= min(self.best.values()).objective * CLOSE_RATIO:
                 self._look(candidate.workers, CLOSE_LOOK)
+        self.lower_bound = self._prove()
         return sorted({*self.best.values(), *self.others})
+
+    def _first(self, count: int) -> None:
+        self._look(count, FIRST_LOOK if count <= DENSE_COUNTS else ROUGH_LOOK)
 
     def _between(self, counts: list[int]) -> list[int]:
         """Untried counts half-way between the best one and its tried neighbours."""
@@ -161,43 +182,95 @@ class _Search:
         pool = self.pools.pool(workers)
         costs, slots = self._costs_of(pool), self.problem.slots[pool]
         bound = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
-        if effort is not FIRST_LOOK and bound > min(self.best.values()).objective:
+        if effort is CLOSE_LOOK and bound > min(self.best.values()).objective:
             return
         ranks, start = self._pinned_in(pool)
-        if not len(ranks) and (best := exact(costs, slots, workers, effort.sets)) is not None:
-            self.solved.add(workers)
-            self._keep(pool, best[None, :], objectives(costs, best[None, :]))
-            return
-        orders = self.starts.get(workers) if effort is SECOND_LOOK else None
-        if orders is None:
-            orders = self.starts[workers] = self._starts(pool, costs, workers, effort, ranks, start)
-        seconds = objectives(costs, orders)
         fixed: BoolArray = np.isin(np.arange(workers), ranks)
-        if not (seconds <= bound * REACHED).any():
-            affordable = effort.elements // (workers * workers * len(pool))
-            sweeps = 0 if self.expired() else min(effort.sweeps, affordable)
-            orders, seconds = polish_all(costs, slots, orders[: max(1, affordable)], fixed, sweeps, self._done)
+        orders = self._starts(pool, costs, workers, effort, ranks, start)
+        if not len(orders):
+            return
+        orders, seconds = improve(costs, slots, orders, fixed, effort, self._done)
         self._keep(pool, orders, seconds)
         if (seconds <= bound * REACHED).any():
+            self.bounds[workers] = bound
             self.solved.add(workers)
+        elif effort.work and not self.expired():
+            self._closer(pool, orders, fixed, effort)
+
+    def _closer(self, pool: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort) -> None:
+        """Prove the best of `orders` (B, k), or find better ones by branch and bound; where that is too much, by annealing."""
+        workers = orders.shape[1]
+        costs, slots = self._costs_of(pool), self.problem.slots[pool]
+        if not fixed.any() and workers <= PROOF_WORKERS:
+            self._bound(workers, effort.work)
+        if workers in self.solved:
+            return
+        walked, seconds = annealed(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired)
+        self._keep(pool, walked, seconds)
+
+    def _prove(self) -> float | None:
+        """What no placement of any worker count can beat; None where that is unknown."""
+        if not self.best or len(self.counts) > PROOF_COUNTS or len(self.pools.pool(self.counts[-1])) < len(self.region):
+            return None
+        least = np.inf
+        for workers in sorted(self.counts, key=lambda count: (count != min(self.best.values()).workers, count)):
+            work = 0 if workers > PROOF_WORKERS else PROOF_WORK if self._sets(workers) <= PROOF_SETS else CLOSE_LOOK.work
+            least = min(least, self._bound(workers, work))
+        return float(least)
+
+    def _sets(self, workers: int) -> int:
+        """Sets of slots, more or less."""
+        usable = int((self.problem.slots[self.region] > 0).sum())
+        return math.comb(usable, workers) if (self.problem.slots <= 1).all() else math.comb(usable + workers - 1, workers)
+
+    def _bound(self, workers: int, work: int) -> float:
+        """What no placement of `workers` workers can beat, or the best objective where that is less; keeps a better one met on the way."""
+        known = self.bounds.get(workers, 0.0)
+        best = min(self.best.values())
+        pool = self.pools.pool(workers)
+        costs = self._costs_of(pool)
+        simple = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
+        if max(known, simple) * REACHED >= best.objective or not work or self.expired():
+            return max(known, simple)
+        _, start = self._pinned_in(pool)
+        if len(start) >= workers:
+            return max(known, simple)
+        proof = branch_and_bound(
+            costs, self.problem.slots[pool], workers, upper=best.objective, pinned=start, work=work, expired=self.expired
+        )
+        if proof.order is not None:
+            self._keep(pool, proof.order[None, :], np.array([proof.objective]))
+        self.bounds[workers] = max(known, proof.lower_bound)
+        if proof.proven:
+            self.solved.add(workers)
+        return self.bounds[workers]
 
     def _starts(self, pool: IntArray, costs: Costs, workers: int, effort: Effort, ranks: IntArray, start: IntArray) -> IntArray:
-        """(B, k) placements to polish, in ring order, the most promising first, scattered ones last."""
+        """(B, k) placements to improve, the most promising first, scattered ones last."""
         problem, slots = self.problem, self.problem.slots[pool]
-        seeds = seeds_for(costs, slots, workers, effort.seeds)
-        grown = _seated(greedy(costs, slots, workers, seeds, start, self._done), ranks, workers)
+        ranking = kernel.seed_ranking(costs, slots, workers)
+        seeds = ranking[: max(1, min(effort.seeds, GREEDY_ELEMENTS // (len(pool) * workers)))]
+        grown = np.zeros((0, workers), dtype=np.int64)
+        for at in range(0, 1 if len(ranks) else len(seeds), GREEDY_SEEDS):
+            if at and self._done():
+                break
+            grown = np.concatenate((grown, kernel.greedy_all(costs, slots, workers, seeds[at : at + GREEDY_SEEDS], start)))
+        grown = seated(grown, ranks, workers)
         if len(ranks):
-            return _promising(costs, [grown], effort.starts)
+            return promising(costs, [grown], effort.starts)
         near = nearest_sets(costs, slots, workers, seeds)
         fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
         scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
-        return np.concatenate((_promising(costs, [grown, near, fast], effort.starts), scattered))
+        return np.concatenate((promising(costs, [grown, near, fast], effort.starts), scattered))
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> None:
-        """Remember the best two different sets among `orders` (B, k) of the pool, and all that reach the best."""
+        """Remember the best different sets among `orders` (B, k) of the pool."""
         ranking = np.argsort(seconds, kind="stable")
-        ranking = ranking[np.isfinite(seconds[ranking])]
-        for order, cost in zip(pool[orders[ranking[:KEPT]]], seconds[ranking[:KEPT]], strict=True):
+        rows = orders[distinct(orders, ranking[np.isfinite(seconds[ranking])], KEPT)]
+        rows = rows if self.problem.pinned else canonical(rows)
+        # By the reference, so that placements of all planners compare to the last digit.
+        costs = objectives(self._costs_of(pool), rows)
+        for order, cost in zip(pool[rows], costs, strict=True):
             names = tuple(self.problem.names[candidate] for candidate in order)
             candidate = Candidate(float(cost), len(order), names, tuple(int(position) for position in order))
             held = self.best.get(candidate.workers)
@@ -231,49 +304,4 @@ def ladder(counts: list[int]) -> list[int]:
     for count in counts[DENSE_COUNTS:]:
         if count >= chosen[-1] * COUNT_GROWTH or count == counts[-1]:
             chosen.append(count)
-    return chosen
-
-
-def _seated(sets: IntArray, ranks: IntArray, workers: int) -> IntArray:
-    """(B, k) members by rank: pinned ones (first in `sets`) at their ranks, the others at the free ranks in order."""
-    if not len(ranks):
-        return sets
-    free = np.setdiff1d(np.arange(workers), ranks)
-    orders = np.empty_like(sets)
-    orders[:, ranks] = sets[:, : len(ranks)]
-    orders[:, free] = sets[:, len(ranks) :]
-    return orders
-
-
-def _promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
-    """(B, k) the `starts` best different sets of every source, best first: one source alone may sit in the wrong part of the cluster."""
-    found = [orders for orders in sources if len(orders)]
-    if not found:
-        return sources[0][:0]
-    seconds = objectives(costs, np.concatenate(found))
-    chosen: list[IntArray] = []
-    scores: list[FloatArray] = []
-    at = 0
-    for orders in found:
-        own = seconds[at : at + len(orders)]
-        best = _distinct(orders, np.argsort(own, kind="stable"), starts)
-        chosen.append(orders[best])
-        scores.append(own[best])
-        at += len(orders)
-    together = np.concatenate(chosen)
-    return together[_distinct(together, np.argsort(np.concatenate(scores), kind="stable"), len(together))]
-
-
-def _distinct(orders: IntArray, ranking: IntArray, limit: int) -> list[int]:
-    """The first `limit` positions of `ranking` whose rows are different sets."""
-    sets = np.sort(orders, axis=1)
-    seen: set[bytes] = set()
-    chosen: list[int] = []
-    for position in ranking:
-        key = sets[position].tobytes()
-        if key not in seen:
-            seen.add(key)
-            chosen.append(int(position))
-        if len(chosen) == limit:
-            break
     return chosen

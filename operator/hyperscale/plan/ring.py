@@ -47,7 +47,7 @@ def ring_orders(costs: Costs, orders: IntArray, fixed: BoolArray) -> IntArray:
         return _best_of(costs, members[:, all_rings(workers)], volume)
     step = max(1, REPAIR_ELEMENTS // (3 * workers * workers))
     parts = [_repair(costs, _nearest_neighbour(costs, members[at : at + step], volume), volume) for at in range(0, len(members), step)]
-    return _canonical(np.concatenate(parts))
+    return canonical(np.concatenate(parts))
 
 
 @cache
@@ -68,9 +68,11 @@ def _best_of(costs: Costs, rings: IntArray, volume: Volumes) -> IntArray:
     return best
 
 
-def _canonical(orders: IntArray) -> IntArray:
+def canonical(orders: IntArray) -> IntArray:
     """(B, k) the same rings from their lowest member towards its lower neighbour."""
     workers = orders.shape[1]
+    if workers <= 2:
+        return np.sort(orders, axis=1)
     turned = np.take_along_axis(orders, (np.argmin(orders, axis=1)[:, None] + np.arange(workers)) % workers, axis=1)
     backwards = np.concatenate((turned[:, :1], turned[:, :0:-1]), axis=1)
     return np.where((turned[:, 1] <= turned[:, -1])[:, None], turned, backwards)

@@ -1,0 +1,122 @@
+"""From starts to good placements of one worker count: local search of the most promising, then annealing. Pure; the seed decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.plan import kernel
+from hyperscale.plan.anneal import anneal
+from hyperscale.plan.objective import Costs, objectives
+from hyperscale.plan.polish import polish_all
+
+SLICE_ELEMENTS: Final = 4_000_000
+"""Numbers that local search touches between two looks at the clock, starts × workers² × candidates; some milliseconds."""
+NUMPY_RATIO: Final = 10
+"""Numpy gets so many times fewer."""
+
+
+class Effort(NamedTuple):
+    """How closely one worker count is looked at."""
+
+    seeds: int
+    """First nodes of greedy."""
+    starts: int
+    """Starts of each source that are improved."""
+    elements: int
+    """Numbers that local search may touch; beyond it one start is only put in ring order."""
+    sweeps: int
+    """Passes of local search."""
+    scattered: int
+    """Starts drawn by the request's seed."""
+    work: int
+    """Inner steps of branch and bound."""
+    walks: int
+    """Annealed starts."""
+    steps: int
+    """Workers that annealing may touch, steps × workers, in all walks."""
+
+
+def improve(
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """As many of `orders` (B, k), best first, as the effort allows, improved: placements (B', k), objectives (B',).
+
+    fixed: (k,) ranks that stay and take no slot · stop: ends the search between two moves or slices
+    """
+    workers = orders.shape[1]
+    one = workers * workers * len(slots)
+    if kernel.kernel_for(costs, slots, workers) is None:
+        affordable = effort.elements // NUMPY_RATIO // one
+        return polish_all(costs, slots, orders[: max(1, affordable)], fixed, min(effort.sweeps, affordable), stop)
+    affordable = effort.elements // one
+    orders = orders[: max(1, affordable)]
+    step = max(1, SLICE_ELEMENTS // one)
+    found: list[tuple[IntArray, FloatArray]] = []
+    for start in range(0, len(orders), step):
+        sweeps = 0 if start and stop() else min(effort.sweeps, affordable)
+        found.append(kernel.local_search(costs, slots, orders[start : start + step], fixed, sweeps))
+    return np.concatenate([rows for rows, _ in found]), np.concatenate([seconds for _, seconds in found])
+
+
+def annealed(
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, seed: int, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """The best different sets of `orders` (B, k) after a walk each: (B', k), (B',)."""
+    seconds = objectives(costs, orders)
+    chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), effort.walks)]
+    iterations = effort.steps // (max(1, len(chosen)) * orders.shape[1])
+    if kernel.kernel_for(costs, slots, orders.shape[1]) is None or not iterations:
+        return orders[:0], seconds[:0]
+    walked = [
+        anneal(costs, slots, order, fixed, seed=seed + number, iterations=iterations, expired=stop) for number, order in enumerate(chosen)
+    ]
+    return np.array([order for order, _ in walked]), np.array([value for _, value in walked])
+
+
+def promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
+    """(B, k) the `starts` best different sets of every source, best first: one source alone may sit in the wrong part of the cluster."""
+    found = [orders for orders in sources if len(orders)]
+    if not found:
+        return sources[0][:0]
+    seconds = kernel.objectives(costs, np.concatenate(found))
+    chosen: list[IntArray] = []
+    scores: list[FloatArray] = []
+    at = 0
+    for orders in found:
+        own = seconds[at : at + len(orders)]
+        best = distinct(orders, np.argsort(own, kind="stable"), starts)
+        chosen.append(orders[best])
+        scores.append(own[best])
+        at += len(orders)
+    together = np.concatenate(chosen)
+    return together[distinct(together, np.argsort(np.concatenate(scores), kind="stable"), len(together))]
+
+
+def distinct(orders: IntArray, ranking: IntArray, limit: int) -> list[int]:
+    """The first `limit` positions of `ranking` whose rows are different sets."""
+    sets = np.sort(orders, axis=1)
+    seen: set[bytes] = set()
+    chosen: list[int] = []
+    for position in ranking:
+        if len(chosen) >= limit:
+            break
+        key = sets[position].tobytes()
+        if key not in seen:
+            seen.add(key)
+            chosen.append(int(position))
+    return chosen
+
+
+def seated(sets: IntArray, ranks: IntArray, workers: int) -> IntArray:
+    """(B, k) members by rank: pinned ones (first in `sets`) at their ranks, the others at the free ranks in order."""
+    if not len(ranks):
+        return sets
+    free = np.setdiff1d(np.arange(workers), ranks)
+    orders = np.empty_like(sets)
+    orders[:, ranks] = sets[:, : len(ranks)]
+    orders[:, free] = sets[:, len(ranks) :]
+    return orders
