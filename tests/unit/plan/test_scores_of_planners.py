@@ -47,8 +47,9 @@ class Bound(list[Candidate]):
 
 @dataclass
 class Proving(Worse):
-    """Knows a lower bound that is a tenth below its best placement."""
+    """Knows a lower bound that is a tenth below its best placement; takes the heuristic's place, whose own bound is better."""
 
+    name: str = "Heuristic"
     ratio: float = 1.1
 
     def candidates(self, problem: Problem, expired: Expired) -> Iterable[Candidate]:
