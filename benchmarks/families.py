@@ -96,7 +96,7 @@ def instance(
 
 def placed(
     case: str,
-    snapshot: ClusterSnapshot,
+    snapshot: ClusterSnapshot | ClusterGraph,
     workers: int,
     seed: int,
     gpus: int,
@@ -108,12 +108,11 @@ def placed(
     """A job on a given cluster; its volumes are drawn by `seed` unless given."""
     job = job_spec(counts or (workers, workers), gpus, balance)
     request = PlanRequest(job_key=JOB_KEY, job=job, seed=seed)
-    graph = build(snapshot, POLICY)
+    graph = build(snapshot, POLICY) if isinstance(snapshot, ClusterSnapshot) else snapshot
     if workload is None:
         scale = _scale(graph, request)
         workload = workload_at(scale._replace(memory_bytes=np.inf) if memory_free else scale, workers, seed)
-    problem = pose(request, graph, workload, POLICY)
-    return Instance(case, seed, problem, workers)
+    return Instance(case, seed, pose(request, graph, workload, POLICY), workers)
 
 
 def job_spec(counts: tuple[int, int], gpus: int, balance: Balance) -> JobSpec:

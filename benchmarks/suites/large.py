@@ -9,12 +9,13 @@ from typing import Final
 
 from benchmarks.clusters import Cluster, generated, lingjun, openb
 from benchmarks.common import Row, goal, median
-from benchmarks.families import POLICY, Instance, placed
+from benchmarks.families import POLICY, placed
 from benchmarks.methods import OURS, planned
 from benchmarks.peers.placement.schedulers import LABEL_TIERS, SCHEDULERS
 from benchmarks.peers.placement.wide import wide_search
 from benchmarks.suites import Options
 from hyperscale.graph.cluster import build
+from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.job import Balance
 
 BENCHMARK: Final = "large"
@@ -33,24 +34,23 @@ def run(options: Options) -> list[Row]:
     for seed in seeds:
         clusters = [cluster for cluster in (openb(seed), lingjun(seed), generated(SIZES[-1], seed)) if cluster is not None]
         for cluster in clusters:
+            graph, building = _built(cluster)
             for workers in WORKERS[:1] if options.quick and len(cluster.snapshot.nodes) == SIZES[-1] else WORKERS:
-                rows += _case(cluster, workers, seed, options)
+                rows += _case(cluster, graph, building, workers, seed, options)
     if openb(0) is None or lingjun(0) is None:
         rows.append(Row(BENCHMARK, "openb, lingjun", OURS, "skipped: ../shared/data lacks them", 1.0, ""))
     return rows + _goals(rows) + _growth(options)
 
 
-def _instance(cluster: Cluster, workers: int, seed: int) -> tuple[Instance, float]:
-    """The case, and the seconds that the graph of the snapshot takes."""
+def _built(cluster: Cluster) -> tuple[ClusterGraph, float]:
+    """The graph of the snapshot, and the seconds that it takes."""
     started = time.perf_counter()
-    build(cluster.snapshot, POLICY)
-    seconds = time.perf_counter() - started
+    return build(cluster.snapshot, POLICY), time.perf_counter() - started
+
+
+def _case(cluster: Cluster, graph: ClusterGraph, building: float, workers: int, seed: int, options: Options) -> list[Row]:
     balance = Balance.EQUAL if seed % 2 else Balance.CAPACITY
-    return placed(f"{cluster.name}, k={workers}", cluster.snapshot, workers, seed, cluster.gpus_per_worker, balance), seconds
-
-
-def _case(cluster: Cluster, workers: int, seed: int, options: Options) -> list[Row]:
-    case, building = _instance(cluster, workers, seed)
+    case = placed(f"{cluster.name}, k={workers}", graph, workers, seed, cluster.gpus_per_worker, balance)
     answer = planned(case)
     name = case.case
     rows = [
@@ -99,8 +99,9 @@ def _growth(options: Options) -> list[Row]:
     for size in sizes:
         times = []
         for seed in options.seeds[:1] if options.quick else options.seeds:
-            case, building = _instance(generated(size, seed + 10), WORKERS[0], seed)
-            times.append(building + planned(case).seconds)
+            cluster = generated(size, seed + 10)
+            graph, building = _built(cluster)
+            times.append(building + planned(placed(cluster.name, graph, WORKERS[0], seed, cluster.gpus_per_worker)).seconds)
             rows.append(Row(BENCHMARK, f"growth, {size:,} nodes", OURS, "snapshot to plan", times[-1], "s", seed))
         medians[size] = median(times)
     for low, high in [*pairwise(sizes), (sizes[0], sizes[-1])]:
