@@ -1,1 +1,1 @@
-"""Weights of learned planners and their manifests: files only."""
+"""Weights of the learned planners as safetensors, each with the manifest that says what it is. No code."""
