@@ -20,6 +20,14 @@ except ImportError:  # pragma: no cover - kernel.py has warned
 
 DEFAULT_WORK: Final = 50_000_000
 """Inner steps of branch and bound, some tenths of a second."""
+PROOF_SETS: Final = 1e8
+"""With no more sets of slots a proof may take DEFAULT_WORK."""
+QUICK_WORK: Final = 1_200_000
+"""With more sets it is tried no longer than this, some ten milliseconds: when it succeeds, it mostly does soon."""
+MANY_SETS: Final = 1e12
+"""Beyond so many it gets a third of that."""
+PROOF_WORKERS: Final = 24
+"""More workers get no proof, only the simple bound."""
 LISTED_SETS: Final = 12_000
 """Sets that the numpy path lists and evaluates."""
 PROVEN: Final = 1.0 - 1e-9
@@ -75,6 +83,22 @@ def branch_and_bound(
     best = order.astype(np.int64) if seconds < upper or upper_order is None else upper_order
     proven = max(bound, floor) >= seconds * PROVEN
     return Proof(best, seconds, seconds if proven else max(bound, floor), proven, used)
+
+
+def proof_work(slots: IntArray, workers: int) -> int:
+    """Inner steps that a proof for so many workers is worth; 0 where it is hopeless."""
+    if workers > PROOF_WORKERS:
+        return 0
+    ways = np.zeros(workers + 1)
+    ways[0] = 1.0
+    for count in slots:
+        more = ways.copy()
+        for taken in range(1, min(int(count), workers) + 1):
+            more[taken:] += ways[: workers + 1 - taken]
+        ways = more
+    if ways[workers] <= PROOF_SETS:
+        return DEFAULT_WORK
+    return QUICK_WORK if ways[workers] <= MANY_SETS else QUICK_WORK // 3
 
 
 def _listed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,7 +12,7 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan import kernel
 from hyperscale.plan.bounds import best_link, lower_bound
-from hyperscale.plan.exact import branch_and_bound
+from hyperscale.plan.exact import branch_and_bound, proof_work
 from hyperscale.plan.improve import Effort, annealed, distinct, improve, promising, seated
 from hyperscale.plan.memo import Memo
 from hyperscale.plan.objective import Costs, objectives
@@ -32,16 +31,11 @@ COUNT_GROWTH: Final = 1.3
 FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
-CLOSE_LOOK: Final = Effort(seeds=128, starts=32, elements=120_000_000, sweeps=12, scattered=24, work=1_000_000, walks=16, steps=9_000_000)
+CLOSE_LOOK: Final = Effort(seeds=128, starts=32, elements=120_000_000, sweeps=12, scattered=24, work=1_200_000, walks=16, steps=9_000_000)
 CLOSE_COUNTS: Final = 3
 """Worker counts that get a close look."""
 CLOSE_RATIO: Final = 1.1
 """Those so much above the best after the first look get no close one: it seldom gains more."""
-PROOF_SETS: Final = 20_000_000
-"""Where a worker count has no more sets of nodes, its proof may take PROOF_WORK, tenths of a second; else what a close look takes."""
-PROOF_WORK: Final = 50_000_000
-PROOF_WORKERS: Final = 24
-"""Jobs that may have more workers get no proof, only the simple bound."""
 PROOF_COUNTS: Final = 32
 """Jobs with more possible worker counts get no bound: each needs its own."""
 REACHED: Final = 1.0 + 1e-9
@@ -137,6 +131,7 @@ class _Search:
         self.links: dict[bytes, tuple[float, float]] = {}
         self.counts: list[int] = []
         self.bounds: dict[int, float] = {}
+        self.worked: dict[int, int] = {}
         self.lower_bound: float | None = None
         self.best: dict[int, Candidate] = {}
         self.others: list[Candidate] = []
@@ -201,8 +196,8 @@ class _Search:
         """Prove the best of `orders` (B, k), or find better ones by branch and bound; where that is too much, by annealing."""
         workers = orders.shape[1]
         costs, slots = self._costs_of(pool), self.problem.slots[pool]
-        if not fixed.any() and workers <= PROOF_WORKERS:
-            self._bound(workers, effort.work)
+        if not fixed.any():
+            self._bound(workers, min(effort.work, proof_work(slots, workers)))
         if workers in self.solved:
             return
         walked, seconds = annealed(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired)
@@ -214,14 +209,8 @@ class _Search:
             return None
         least = np.inf
         for workers in sorted(self.counts, key=lambda count: (count != min(self.best.values()).workers, count)):
-            work = 0 if workers > PROOF_WORKERS else PROOF_WORK if self._sets(workers) <= PROOF_SETS else CLOSE_LOOK.work
-            least = min(least, self._bound(workers, work))
+            least = min(least, self._bound(workers, proof_work(self.problem.slots[self.region], workers)))
         return float(least)
-
-    def _sets(self, workers: int) -> int:
-        """Sets of slots, more or less."""
-        usable = int((self.problem.slots[self.region] > 0).sum())
-        return math.comb(usable, workers) if (self.problem.slots <= 1).all() else math.comb(usable + workers - 1, workers)
 
     def _bound(self, workers: int, work: int) -> float:
         """What no placement of `workers` workers can beat, or the best objective where that is less; keeps a better one met on the way."""
@@ -230,8 +219,9 @@ class _Search:
         pool = self.pools.pool(workers)
         costs = self._costs_of(pool)
         simple = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
-        if max(known, simple) * REACHED >= best.objective or not work or self.expired():
+        if max(known, simple) * REACHED >= best.objective or work <= self.worked.get(workers, 0) or self.expired():
             return max(known, simple)
+        self.worked[workers] = work
         _, start = self._pinned_in(pool)
         if len(start) >= workers:
             return max(known, simple)
