@@ -162,13 +162,13 @@ def _words(entry: Entry, hold: Hold, place: int, count: int, first: Entry | None
     if first is None:
         behind = f"first of {count} in the queue" if count > 1 else ""
         reason = hold.reason if hold.reason != Reason.WAITING_FOR_TURN or hold.message else Reason.PLANNING
-        return str(reason), "; ".join(text for text in (hold.message, behind) if text)
+        return str(reason), "; ".join(text for text in (hold.message.rstrip("."), behind) if text)
     own, other = _length(entry), _length(first)
     order = f"number {place} of {count} in the queue"
     if hold.reason == Reason.WAITING_FOR_TURN:
         why = f" ({hold.message})" if hold.message else ""
         return hold.reason, f"{order}, {first.key} goes first{why}: {other} against {own}"
-    return hold.reason, f"{hold.message}; {order}, first is {first.key}: {other} against {own}"
+    return hold.reason, f"{hold.message.rstrip('.')}; {order}, first is {first.key}: {other} against {own}"
 
 
 def _length(entry: Entry) -> str:

@@ -36,7 +36,7 @@ def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers
     """
     rule, agent, fallbacks = choosers
     catalogue = Catalogue(desk, question.claims)
-    entries = [catalogue.entry(queued) for queued in question.jobs]
+    entries = [catalogue.entry(queued) for queued in sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))]
     feasible = [entry for entry in entries if entry.feasible]
     by_rule = _Sequence(question, desk, policy, catalogue, feasible).run(rule)
     chosen, score = by_rule, None

@@ -1,0 +1,167 @@
+"""Decisions about pending jobs, whoever chooses: no GPU twice, nobody forgotten, no deadlock, no starvation, the same answer each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from hyperscale.graph.cluster import build
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.policy import PolicySpec, QueuePolicy
+from hyperscale.model.turns import Chooser, Claim, QueuedJob, RunningShare, TurnQuestion, Turns
+from hyperscale.plan.portfolio import make_plan
+from hyperscale.plan.queue.choosers import Choosers, choosers
+from hyperscale.plan.queue.desk import Desk, Expired
+from hyperscale.plan.queue.joint import take_turns
+from hyperscale.plan.queue.soundness import unsound
+from hyperscale.plan.queue.types import Choice, ClusterState, PendingJob, RunningJob
+from hyperscale.workload.profile import profile
+from tests.builders.clusters import gpu_node, snapshot, training
+
+QUICK = settings(max_examples=25, deadline=None)
+BOUND_SECONDS = 1000.0
+
+
+def cluster(gpus: Sequence[int]) -> ClusterSnapshot:
+    return snapshot(*(gpu_node(f"n{index}", free=count, domain=f"eu/{'ab'[index % 2]}") for index, count in enumerate(gpus)))
+
+
+def place(policy: PolicySpec, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
+    return make_plan(request, graph, profile(request.job), policy, expired=expired)
+
+
+def decide(question: TurnQuestion, seen: ClusterSnapshot, queue: QueuePolicy | None = None, ask: Choosers | None = None) -> Turns:
+    policy = PolicySpec(queue=queue or QueuePolicy())
+    return take_turns(question, Desk(build(seen, policy), policy, partial(place, policy)), policy.queue, ask or choosers(policy.queue))
+
+
+def queued(number: int, least: int, gpus: int, epochs: int, waited: float = 1.0, weight: float = 1.0, **fields: Any) -> QueuedJob:
+    model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 128, "epochs": epochs}
+    job = training(model=model, workers={"min": least, "max": least + 2, "gpusPerWorker": gpus}, **fields)
+    return QueuedJob(PlanRequest(job_key=f"team/job-{number}", job=job), waited, weight)
+
+
+jobs = st.lists(
+    st.tuples(
+        st.integers(1, 3),
+        st.integers(1, 2),
+        st.integers(1, 400),
+        st.sampled_from([1.0, 10.0, 2 * BOUND_SECONDS]),
+        st.sampled_from([1.0, 5.0]),
+    ),
+    min_size=1,
+    max_size=5,
+).map(lambda drawn: tuple(queued(number, *fields) for number, fields in enumerate(drawn)))
+clusters = st.lists(st.integers(0, 4), min_size=2, max_size=5).map(cluster)
+running = st.lists(st.tuples(st.integers(1, 4), st.floats(0.0, 1e4)), max_size=2).map(
+    lambda drawn: tuple(RunningShare(f"team/running-{number}", gpus, seconds) for number, (gpus, seconds) in enumerate(drawn))
+)
+BOUNDED = QueuePolicy(starvation_seconds=BOUND_SECONDS)
+
+
+def fits_alone(job: QueuedJob, seen: ClusterSnapshot) -> bool:
+    return isinstance(place(PolicySpec(), job.request, build(seen, PolicySpec()), lambda: False), Plan)
+
+
+@QUICK
+@given(jobs, clusters, running)
+def test_every_job_is_answered_once_and_every_plan_is_sound(waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot, busy: Any) -> None:
+    question = TurnQuestion(jobs=waiting, running=busy)
+    turns = decide(question, seen, BOUNDED)
+    assert unsound(turns, question, seen) == ()
+    taken = {node.name: 0 for node in seen.nodes}
+    for start in turns.starts:
+        for name, gpus in start.plan.gpus_by_node().items():
+            taken[name] += gpus
+    assert all(taken[node.name] <= node.free_gpus for node in seen.nodes)
+
+
+@QUICK
+@given(jobs, clusters)
+def test_on_an_idle_cluster_some_job_starts_if_any_fits(waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot) -> None:
+    turns = decide(TurnQuestion(jobs=waiting), seen, BOUNDED)
+    assert bool(turns.starts) == any(fits_alone(job, seen) for job in waiting)
+
+
+@QUICK
+@given(jobs, clusters, running)
+def test_the_same_question_has_the_same_answer_in_any_order_of_its_jobs(
+    waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot, busy: Any
+) -> None:
+    first = decide(TurnQuestion(jobs=waiting, running=busy), seen)
+    again = decide(TurnQuestion(jobs=waiting[::-1], running=busy), seen)
+    assert msgspec.json.encode(first) == msgspec.json.encode(again)
+
+
+@QUICK
+@given(st.integers(2, 4), st.integers(1, 3), clusters, st.floats(0.0, 1e5))
+def test_while_a_starving_job_does_not_fit_nobody_else_gets_nodes_that_it_could_use(
+    least: int, others: int, seen: ClusterSnapshot, remaining: float
+) -> None:
+    """One node is held by a running job; the starving one needs it too."""
+    largest = max(seen.nodes, key=lambda node: node.allocatable_gpus)
+    assume(largest.allocatable_gpus > 0)
+    free = {largest.name: 0}
+    starving = queued(9, least, 1, 10, waited=2 * BOUND_SECONDS)
+    busy = msgspec.structs.replace(seen, nodes=tuple(_held(node) if node.name == largest.name else node for node in seen.nodes))
+    assume(fits_alone(starving, seen) and not fits_alone(starving, busy))
+    question = TurnQuestion(
+        jobs=(*(queued(number, 1, 1, 5) for number in range(others)), starving),
+        running=(RunningShare("team/running", largest.allocatable_gpus, remaining),),
+        claims={largest.name: Claim(gpus=largest.allocatable_gpus)},
+        free_gpus=free,
+    )
+    turns = decide(question, busy, BOUNDED)
+    assert turns.starts == ()
+    assert turns.holds[0].key == "team/job-9"
+
+
+@QUICK
+@given(jobs, clusters)
+def test_a_starving_job_that_fits_starts_before_all_others(waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot) -> None:
+    starving = queued(9, 1, 1, 100_000, waited=5 * BOUND_SECONDS, weight=0.01)
+    assume(fits_alone(starving, seen))
+    turns = decide(TurnQuestion(jobs=(*waiting, starving)), seen, BOUNDED)
+    assert turns.starts[0].key == "team/job-9"
+
+
+class Whim:
+    """Chooses anything that fits, or nothing, as drawn."""
+
+    def __init__(self, draws: list[int]) -> None:
+        self._draws = iter(draws)
+
+    def __call__(self, pending: Sequence[PendingJob], running: Sequence[RunningJob], cluster: ClusterState) -> Choice:
+        fitting = [Choice(job.key, option.workers) for job in pending for option in job.options if option.fits]
+        choices = [Choice(None), *fitting]
+        return choices[next(self._draws, 0) % len(choices)]
+
+
+@QUICK
+@given(jobs, clusters, running, st.lists(st.integers(0, 30), max_size=8))
+def test_whatever_an_agent_chooses_is_sound_and_used_only_where_its_score_is_no_worse(
+    waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot, busy: Any, draws: list[int]
+) -> None:
+    question = TurnQuestion(jobs=waiting, running=busy)
+    by_rule, _, _ = choosers(QueuePolicy())
+    turns = decide(question, seen, BOUNDED, Choosers(by_rule, Whim(draws)))
+    assert unsound(turns, question, seen) == ()
+    if turns.score is not None:
+        assert turns.score.agent is not None
+        assert (turns.score.used is Chooser.AGENT) == (turns.score.agent <= turns.score.rule)
+        if turns.score.used is Chooser.RULE:
+            assert turns.starts == decide(question, seen, BOUNDED).starts
+    if not busy:
+        assert bool(turns.starts) == any(fits_alone(job, seen) for job in waiting)
+
+
+def _held(node: Any) -> Any:
+    return msgspec.structs.replace(node, requested_gpus=node.allocatable_gpus)
