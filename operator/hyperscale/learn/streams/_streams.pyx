@@ -174,6 +174,7 @@ cdef class Stream:
     cdef size_t decision_count, decision_room
     cdef double *event_time
     cdef double *event_cost
+    cdef double *event_state         # weight in the system, node seconds to do, weight x best seconds of the pending
     cdef size_t event_count, event_room
     cdef readonly long decisions
     cdef readonly double cost        # weight in the system over time, and lambda x weight x communication, so far
@@ -242,6 +243,7 @@ cdef class Stream:
         release(self.times)
         release(self.event_time)
         release(self.event_cost)
+        release(self.event_state)
 
     cdef int _measure(self, const unsigned char[::1] half, const double[::1] gaps, double load) except -1:
         """Seconds on the empty cluster, then arrivals at `load`: their rate times the mean cheapest area on half the nodes, over n."""
@@ -855,8 +857,25 @@ cdef class Stream:
             self.event_room = 2 * self.event_room + 1024
             self.event_time = <double *> realloc(self.event_time, self.event_room * sizeof(double))
             self.event_cost = <double *> realloc(self.event_cost, self.event_room * sizeof(double))
+            self.event_state = <double *> realloc(self.event_state, 3 * self.event_room * sizeof(double))
         self.event_time[self.event_count], self.event_cost[self.event_count] = at, self.cost
         self.event_count += 1
+
+    cdef void _note_state(self) noexcept nogil:
+        """What the future of the last event's moment depends on most."""
+        cdef int i
+        cdef Job *job
+        cdef double *state = self.event_state + 3 * (self.event_count - 1)
+        state[0] = state[1] = state[2] = 0.0
+        for i in range(self.pendings):
+            job = &self.job[self.pending[i]]
+            state[0] += job.weight
+            state[1] += job.area
+            state[2] += job.weight * job.best
+        for i in range(self.runnings):
+            job = &self.job[self.running[i]]
+            state[0] += job.weight
+            state[1] += self._remaining(self.running[i]) * job.workers[job.option]
 
     cdef int _choose(self, int policy, double alpha, bint sample, int *option) noexcept nogil:
         """The job that starts now, -1: none."""
@@ -896,6 +915,8 @@ cdef class Stream:
             self.record = record
             self._begin(seed)
             while self._step():
+                if self.record:
+                    self._note_state()
                 while True:
                     self.decisions += 1
                     j = self._choose(policy, alpha, sample, &option)
@@ -1011,6 +1032,11 @@ cdef class Stream:
             table[4, j] = self.job[j].workers[self.job[j].option]
         return result
 
+    def nodes(self):
+        """Nodes of every job, ascending."""
+        cdef int i, j
+        return [[i for i in range(self.n) if (self.job[j].nodes >> i) & 1] for j in range(self.jobs)]
+
     def jobs_table(self):
         """(arrival, weight, best seconds on the empty cluster, its least area) of every job, each (J,); true, not estimated."""
         cdef int j
@@ -1022,7 +1048,7 @@ cdef class Stream:
         return result
 
     def recorded(self):
-        """Of the last recorded run: features (R, F), candidates (D,), actions (D,), times (D,), event times (E,), cost so far (E,)."""
+        """Of the last recorded run: features (R, F), candidates (D,), actions (D,), times (D,), event times (E,), cost so far (E,), state (E, 3)."""
         return (
             np.asarray(<float[:self.row_count, :F]> self.rows).copy() if self.row_count else np.zeros((0, F), dtype=np.float32),
             np.asarray(<int32_t[:self.decision_count]> self.counts).copy() if self.decision_count else np.zeros(0, dtype=np.int32),
@@ -1030,4 +1056,5 @@ cdef class Stream:
             np.asarray(<double[:self.decision_count]> self.times).copy() if self.decision_count else np.zeros(0),
             np.asarray(<double[:self.event_count]> self.event_time).copy() if self.event_count else np.zeros(0),
             np.asarray(<double[:self.event_count]> self.event_cost).copy() if self.event_count else np.zeros(0),
+            np.asarray(<double[:self.event_count, :3]> self.event_state).copy() if self.event_count else np.zeros((0, 3)),
         )

@@ -2,7 +2,8 @@
 
 The policy starts as the tuned rule: its flag is worth `prior` in the logit, everything else nothing. The cost that a decision answers for
 is what all jobs in the system cost from then on over a long window; the baseline is what the other episodes of the same arrivals cost over
-the same window. Episodes are simulated by the compiled network, the gradient comes from torch.
+the same window. A step's decisions are used several times, within PPO's bounds. Episodes are simulated by the compiled network, the
+gradient comes from torch.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ RULE_FLAG: Final = 25
 STREAMS_A_STEP: Final = 1_000_000
 """Seeds of one training's streams lie within so many."""
 CHECKPOINT: Final = "checkpoint.safetensors"
-REPORT_STEPS: Final = 5
+CHECKPOINT_STEPS: Final = 25
+RIDGE: Final = 10.0
+"""In decisions, against chance slopes of the baseline."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Training:
     """What is trained, how long, on what."""
 
     seed: int = 0
-    steps: int = 800
+    steps: int = 600
     sequences: int = 4
     """Arrival sequences of one step."""
     episodes: int = 8
@@ -49,8 +52,14 @@ class Training:
     """Window of a decision's cost, in mean runs."""
     prior: float = 5.0
     """Logit of the rule's flag at the start; 0: none."""
-    entropy: float = 0.01
-    rate: float = 1e-3
+    entropy: float = 0.003
+    rate: float = 5e-4
+    passes: int = 3
+    """Over the decisions of a step."""
+    parts: int = 4
+    """Of a pass, with one change of the weights each."""
+    clip: float = 0.2
+    """No gain from making a decision more or less likely by more than this part in one step."""
     low_load: float = 0.6
     high_load: float = 1.2
     families: tuple[str, ...] = FAMILIES
@@ -155,36 +164,62 @@ def _conditions(config: Training, rng: np.random.Generator) -> Conditions:
     )
 
 
-def _advantages(records: list[tuple[FloatArray, FloatArray, FloatArray]], window: float) -> list[FloatArray]:
-    """Per episode (D,): the mean cost of the other episodes over the window from each decision on, less its own; all of deviation 1."""
-    ends = [(events, cost) for _, events, cost in records]
-    found = []
-    for number, (times, _, _) in enumerate(records):
-        ahead = np.array([np.interp(times + window, events, cost) - np.interp(times, events, cost) for events, cost in ends])
-        others = (ahead.sum(axis=0) - ahead[number]) / (len(records) - 1)
-        found.append(others - ahead[number])
-    deviation = float(np.concatenate(found).std())
-    return [advantage / max(deviation, 1e-9) for advantage in found]
+def _advantages(records: list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]], window: float) -> list[FloatArray]:
+    """Per episode (D,): the mean cost of the other episodes over the window from each decision on, less its own; all of deviation 1.
+
+    Episodes drift apart: one with a longer queue than the others at that time costs more from then on, whatever it decides. What a linear
+    model of the state before the decision says about that is taken away.
+    """
+    found, states = [], []
+    for number, (times, *_) in enumerate(records):
+        ahead = np.array([np.interp(times + window, events, cost) - np.interp(times, events, cost) for _, events, cost, _ in records])
+        found.append((ahead.sum(axis=0) - ahead[number]) / (len(records) - 1) - ahead[number])
+        there = np.array([state[np.searchsorted(events, times, side="right") - 1] for _, events, _, state in records])
+        apart = there[number] - (there.sum(axis=0) - there[number]) / (len(records) - 1)
+        last = max(float(events[-1]) for _, events, _, _ in records)
+        left = (np.minimum(times + window, last) - times)[:, None] / last
+        states.append(np.concatenate((apart, apart * left), axis=1))
+    gain, state = np.concatenate(found), np.concatenate(states)
+    state /= np.maximum(state.std(axis=0), 1e-9)
+    slope = np.linalg.solve(state.T @ state + RIDGE * np.eye(state.shape[1]), state.T @ gain)
+    rest = gain - state @ slope
+    rest /= max(float(rest.std()), 1e-9)
+    return np.split(rest, np.cumsum([len(times) for times, *_ in records])[:-1])
 
 
-def gradient(flat: torch.Tensor, batch: Batch, entropy: float) -> tuple[torch.Tensor, float]:
-    """The loss, and the policy's mean entropy."""
-    rows = torch.from_numpy(batch.rows)
+def gradient(flat: torch.Tensor, batch: Batch, before: torch.Tensor, config: Training) -> tuple[torch.Tensor, float]:
+    """The loss (PPO's, Schulman et al. 2017), and the policy's mean entropy; `before`: (D,) log-probabilities of the actions when taken."""
+    log_probability, spread = _log_probabilities(flat, batch)
+    change = torch.exp(log_probability - before)
+    advantages = torch.from_numpy(batch.advantages.astype(np.float32))
+    clipped = torch.clamp(change, 1.0 - config.clip, 1.0 + config.clip)
+    gain = torch.minimum(change * advantages, clipped * advantages).mean()
+    return -gain - config.entropy * spread, float(spread.detach())
+
+
+def _log_probabilities(flat: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """(D,) of the actions taken, and the mean entropy."""
     counts = torch.from_numpy(batch.counts)
     decision = torch.repeat_interleave(torch.arange(len(counts)), counts)
-    scores = logits(flat, rows)
+    scores = logits(flat, torch.from_numpy(batch.rows))
     peak = torch.full((len(counts),), -torch.inf).scatter_reduce(0, decision, scores.detach(), "amax")
     shifted = scores - peak[decision]
     total = torch.zeros(len(counts)).index_add(0, decision, torch.exp(shifted))
-    log_probability = shifted - torch.log(total)[decision]
+    every = shifted - torch.log(total)[decision]
     taken = torch.cumsum(counts, 0) - counts + torch.from_numpy(batch.actions)
-    spread = -(torch.exp(log_probability) * log_probability).sum() / len(counts)
-    gain = (torch.from_numpy(batch.advantages.astype(np.float32)) * log_probability[taken]).mean()
-    return -gain - entropy * spread, float(spread.detach())
+    return every[taken], -(torch.exp(every) * every).sum() / len(counts)
+
+
+def _some(batch: Batch, decisions: IntArray) -> Batch:
+    """Some decisions of a batch."""
+    counts = batch.counts[decisions]
+    starts = (np.cumsum(batch.counts) - batch.counts)[decisions]
+    rows = np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+    return Batch(batch.rows[rows], counts, batch.actions[decisions], batch.advantages[decisions], batch.cost)
 
 
 def train(config: Training, folder: Path, report: Report, resume: bool = False) -> Network:
-    """Learn; leaves a checkpoint in `folder` and returns the mean of the last tenth of the steps' weights.
+    """Learn; leaves a checkpoint in `folder` and returns the mean of the last fifth of the steps' weights.
 
     The same configuration gives the same weights, however often it was interrupted. Raises LessonError where a checkpoint of another
     configuration lies in `folder`.
@@ -192,24 +227,36 @@ def train(config: Training, folder: Path, report: Report, resume: bool = False) 
     torch.set_num_threads(1)
     state = _State.read(config, folder) if resume else _State.new(config)
     began = time.monotonic() - state.seconds
-    flat = torch.from_numpy(state.network.copy()).requires_grad_(True)
-    average_from = config.steps - max(1, config.steps // 10)
+    average_from = config.steps - max(1, config.steps // 5)
     while state.step < config.steps:
-        batch = collect(config, flat.detach().numpy(), state.step)
-        loss, spread = gradient(flat, batch, config.entropy)
-        (change,) = torch.autograd.grad(loss, flat)
-        with torch.no_grad():
-            flat += torch.from_numpy(state.adam(change.numpy(), config))
+        batch = collect(config, state.network, state.step)
+        spread = _improve(state, batch, config)
         state.step += 1
-        state.network = flat.detach().numpy().copy()
         if state.step > average_from:
             state.total += state.network
             state.averaged += 1
         state.seconds = time.monotonic() - began
         report(Progress(state.step, config.steps, state.seconds, {"cost_over_rule": batch.cost, "entropy": spread}))
-        if state.step % 50 == 0 or state.step == config.steps:
+        if state.step % CHECKPOINT_STEPS == 0 or state.step == config.steps:
             state.write(config, folder)
     return (state.total / state.averaged).astype(np.float32)
+
+
+def _improve(state: _State, batch: Batch, config: Training) -> float:
+    """Some passes over the batch in parts; the entropy at the end."""
+    rng = np.random.default_rng([config.seed, state.step, 19])
+    flat = torch.from_numpy(state.network.copy()).requires_grad_(True)
+    with torch.no_grad():
+        before = _log_probabilities(flat, batch)[0]
+    spread = 0.0
+    for _ in range(config.passes):
+        for decisions in np.array_split(rng.permutation(len(batch.counts)), config.parts):
+            loss, spread = gradient(flat, _some(batch, decisions), before[torch.from_numpy(decisions)], config)
+            (change,) = torch.autograd.grad(loss, flat)
+            with torch.no_grad():
+                flat += torch.from_numpy(state.adam(change.numpy(), config))
+    state.network = flat.detach().numpy().copy()
+    return spread
 
 
 class _State:
@@ -218,7 +265,7 @@ class _State:
     def __init__(self, network: Network) -> None:
         self.network = network
         self.first, self.second, self.total = np.zeros(PARAMETERS), np.zeros(PARAMETERS), np.zeros(PARAMETERS)
-        self.step = self.averaged = 0
+        self.step = self.changes = self.averaged = 0
         self.seconds = 0.0
 
     @classmethod
@@ -235,7 +282,7 @@ class _State:
             raise LessonError(f"{file} belongs to another configuration; use the same seed, or another folder")
         state = cls(held["network"])
         state.first, state.second, state.total = held["first"], held["second"], held["total"]
-        state.step, state.averaged = (int(number) for number in held["counts"])
+        state.step, state.changes, state.averaged = (int(number) for number in held["counts"])
         state.seconds = float(held["seconds"][0])
         return state
 
@@ -247,7 +294,7 @@ class _State:
             "first": self.first,
             "second": self.second,
             "total": self.total,
-            "counts": np.array([self.step, self.averaged]),
+            "counts": np.array([self.step, self.changes, self.averaged]),
             "seconds": np.array([self.seconds]),
             "config": np.frombuffer(_fingerprint(config), dtype=np.uint8),
         }
@@ -258,7 +305,8 @@ class _State:
         """Step of Adam (Kingma & Ba 2015), its rate falling to a tenth along half a cosine; the gradient no longer than 1."""
         change = change.astype(np.float64)
         change /= max(1.0, float(np.linalg.norm(change)))
-        count = self.step + 1
+        self.changes += 1
+        count = self.changes
         self.first = 0.9 * self.first + 0.1 * change
         self.second = 0.999 * self.second + 0.001 * change * change
         rate = config.rate * (0.55 + 0.45 * np.cos(np.pi * self.step / config.steps))

@@ -1,8 +1,8 @@
 """The index rule: which pending job starts next, with how many workers. Pure and deterministic.
 
 Every pending job is looked at with one worker count: of those that fit the free slots, the smallest, or a larger one that pays (`thrift`).
-The job with the least index, seconds / weight, starts. One refinement is worth more than the order (docs/benchmarks/streams.md): while others
-run, no job starts on nodes where it would take more than `patience` times its best on the empty cluster.
+The job with the least index, seconds / weight, starts. One refinement is worth more than the order (docs/benchmarks/streams.md): while
+others run, no job starts on nodes where it would take more than `patience` times its best on the empty cluster.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Settings(NamedTuple):
     """Knobs of the rule; the defaults are what `hyperscale.learn.streams.tuning` found."""
 
     order: Order = Order.SECONDS
-    thrift_alone: float = 0.21
+    thrift_alone: float = 0.23
     """α with one pending job: a larger worker count must shorten the run by more than the ratio of the counts to the power of α."""
-    thrift: float = 0.02
+    thrift: float = 0.15
     """α with several."""
-    patience: float = 2.6
+    patience: float = 2.63
     """c."""
     starvation_seconds: float = math.inf
     """A job that has waited longer goes first, whatever its index; nobody else starts before it."""

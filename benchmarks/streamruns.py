@@ -1,0 +1,221 @@
+"""Streams of jobs under every method, paired stream by stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.common import Row, goal, percentile
+from benchmarks.suites import Options
+from hyperscale.learn.streams import tuning
+from hyperscale.learn.streams.compare import LOADS, compare
+from hyperscale.learn.streams.lesson import network_of
+from hyperscale.learn.streams.scenario import FAMILIES, Conditions
+from hyperscale.learn.streams.simulator import (
+    SHORTEST_FIRST,
+    SMALLEST_FIRST,
+    TUNED,
+    Outcome,
+    Policy,
+    RuleKnobs,
+    Simulator,
+    agent,
+    easy,
+    fifo,
+    index,
+    marginal,
+    maxmin,
+)
+from hyperscale.plan.queue.agent import Agent, load_agent
+from hyperscale.plan.queue.types import ClusterState, History, Option, PendingJob, RunningJob
+
+BENCHMARK: Final = "streams"
+FIRST_SEED: Final = 10_000
+"""Training and validation take others (hyperscale.learn.topologies)."""
+JOBS: Final = 150
+RULE: Final = "tuned rule"
+SHORTEST: Final = "shortest job first"
+WEIGHTS: Final = Path(__file__).resolve().parent / "weights"
+CONDITIONS: Final = {
+    "exact durations": Conditions("geo", 0.9, JOBS),
+    "durations ± 30 %": Conditions("geo", 0.9, JOBS, noise=0.3),
+    "contention": Conditions("geo", 0.9, JOBS, contention=True),
+    "starvation bound": Conditions("geo", 0.9, JOBS, starvation_runs=8.0),
+    "all three": Conditions("geo", 0.9, JOBS, noise=0.3, contention=True, starvation_runs=8.0),
+}
+PLAIN: Final = "exact durations"
+TO_RULE: Final = 0.95
+TO_SHORTEST: Final = 0.87
+LARGEST_P: Final = 0.01
+WORST: Final = 1.25
+DECISION_MS: Final = 1.0
+NUMPY_STREAMS: Final = 2
+
+
+def run(options: Options, tune: bool = False) -> list[Row]:
+    """All rows: every condition, the ablation, the time of a decision, and the goals."""
+    knobs = tuning.tune()[0].knobs if tune else TUNED
+    agents = trained()
+    others = baselines(knobs)
+    rows = [Row(BENCHMARK, "rule", name, "knob", float(value), "") for name, value in knobs._asdict().items()]
+    for case, conditions in CONDITIONS.items():
+        methods = {**(others if case == PLAIN else {name: others[name] for name in (RULE, SHORTEST)}), **agents}
+        found = simulated(case, conditions, methods, options)
+        rows += [row for method in methods for row in compared(case, method, found)]
+        rows += [row for method in agents for row in goals(case, method, found)]
+        if case == PLAIN:
+            rows += [row for method in agents for row in parts(method, found, options)]
+    rows += list(ablation(options, knobs))
+    return [*rows, *times(options)]
+
+
+def baselines(knobs: RuleKnobs) -> dict[str, Policy]:
+    """The other methods, by name."""
+    return {
+        RULE: index(knobs),
+        SHORTEST: index(SHORTEST_FIRST),
+        "smallest area first": index(SMALLEST_FIRST),
+        "first in, first out": fifo(),
+        "first in, first out, most workers": fifo(-1.0),
+        "EASY backfill": easy(),
+        "EASY backfill, thrift 0.8": easy(0.8),
+        "marginal speed-up (Optimus, AFS)": marginal(),
+        "max-min (Gavel)": maxmin(),
+    }
+
+
+def trained() -> dict[str, Policy]:
+    """The agent that ships, and those of the other training seeds."""
+    folders = sorted(WEIGHTS.glob("stream_seed_*"))
+    shipped = load_agent(resources.files("hyperscale.plan") / "weights")
+    found = {f"agent, seed {shipped.manifest.seed} (ships)": agent(*network_of(shipped))}
+    for folder in folders:
+        loaded = load_agent(folder)
+        if loaded.manifest.seed != shipped.manifest.seed:
+            found[f"agent, seed {loaded.manifest.seed}"] = agent(*network_of(loaded))
+    return found
+
+
+def streams(conditions: Conditions, options: Options) -> Iterator[tuple[Conditions, int]]:
+    """Every family and load, with the seeds asked for."""
+    for family in FAMILIES:
+        for load in LOADS:
+            for seed in options.seeds:
+                yield dataclasses.replace(conditions, family=family, load=load), FIRST_SEED + seed
+
+
+def simulated(case: str, conditions: Conditions, methods: dict[str, Policy], options: Options) -> dict[str, list[Outcome]]:
+    """Every method on every stream."""
+    found: dict[str, list[Outcome]] = {name: [] for name in methods}
+    for conditioned, seed in streams(conditions, options):
+        simulator = Simulator(seed, conditioned)
+        for name, policy in methods.items():
+            found[name].append(simulator.run(policy))
+            if options.dump is not None:
+                where = f"{case} {conditioned.family} {conditioned.load} {seed}"
+                nodes = {f"job-{job}": [f"node-{node}" for node in places] for job, places in enumerate(simulator.stream.nodes())}
+                options.dump_assignment(where, name, nodes)
+    return found
+
+
+def compared(case: str, method: str, found: dict[str, list[Outcome]]) -> Iterator[Row]:
+    """One method against the rule and against shortest job first."""
+    own = found[method]
+    for name, other in (("rule", found[RULE]), ("shortest", found[SHORTEST])):
+        result = compare([run.mean_completion for run in own], [run.mean_completion for run in other])
+        for metric, value in result._asdict().items():
+            yield Row(BENCHMARK, case, method, f"completion / {name}: {metric}", value, "ratio")
+    for metric, of in (("slowdown", "mean_slowdown"), ("p95", "p95_completion"), ("communication", "mean_communication")):
+        result = compare([getattr(run, of) for run in own], [getattr(run, of) for run in found[RULE]])
+        yield Row(BENCHMARK, case, method, f"{metric} / rule", result.ratio, "ratio")
+    yield Row(BENCHMARK, case, method, "weighted completion", float(np.mean([run.mean_completion for run in own])), "s")
+    yield Row(BENCHMARK, case, method, "streams", float(len(own)), "")
+
+
+def goals(case: str, method: str, found: dict[str, list[Outcome]]) -> Iterator[Row]:
+    """What issue and documents promise of every training seed."""
+    own = [run.mean_completion for run in found[method]]
+    to_rule = compare(own, [run.mean_completion for run in found[RULE]])
+    to_shortest = compare(own, [run.mean_completion for run in found[SHORTEST]])
+    slowdown = compare([run.mean_slowdown for run in found[method]], [run.mean_slowdown for run in found[RULE]])
+    late = compare([run.p95_completion for run in found[method]], [run.p95_completion for run in found[RULE]])
+    for what, value, limit in (
+        ("weighted completion / tuned rule", to_rule.ratio, TO_RULE),
+        ("p of it", to_rule.p, LARGEST_P),
+        ("worst stream / tuned rule", to_rule.worst, WORST),
+        ("weighted completion / shortest job first", to_shortest.ratio, TO_SHORTEST),
+        ("mean slowdown / tuned rule", slowdown.ratio, 1.0),
+        ("p95 completion / tuned rule", late.ratio, 1.0),
+    ):
+        yield goal(BENCHMARK, f"{case}: {what}", method, value, limit, "ratio")
+
+
+def parts(method: str, found: dict[str, list[Outcome]], options: Options) -> Iterator[Row]:
+    """The ratio to the rule by family and by load."""
+    where = [conditions for conditions, _ in streams(CONDITIONS[PLAIN], options)]
+    groups = [(family, [at for at, one in enumerate(where) if one.family == family]) for family in FAMILIES]
+    groups += [(f"load {load}", [at for at, one in enumerate(where) if one.load == load]) for load in LOADS]
+    for name, chosen in groups:
+        result = compare([found[method][at].mean_completion for at in chosen], [found[RULE][at].mean_completion for at in chosen])
+        yield Row(BENCHMARK, name, method, "completion / rule: ratio", result.ratio, "ratio")
+        yield Row(BENCHMARK, name, method, "completion / rule: p", result.p, "")
+
+
+def ablation(options: Options, knobs: RuleKnobs) -> Iterator[Row]:
+    """Trainings with one thing changed, at a smaller budget each."""
+    folders = sorted(WEIGHTS.glob("ablation_*"))
+    methods = {folder.name.removeprefix("ablation_").replace("_", " "): agent(*network_of(load_agent(folder))) for folder in folders}
+    if not methods:
+        return
+    found = simulated("ablation", CONDITIONS[PLAIN], {RULE: index(knobs), SHORTEST: index(SHORTEST_FIRST), **methods}, options)
+    for method in methods:
+        yield from compared("ablation", method, found)
+
+
+def times(options: Options) -> Iterator[Row]:
+    """Milliseconds of a decision: placement search and network together in the simulator; the agent in Python on ready plans."""
+    shipped = load_agent(resources.files("hyperscale.plan") / "weights")
+    network, knobs = network_of(shipped)
+    for name, policy in ((RULE, index(knobs)), ("agent", agent(network, knobs))):
+        spent = []
+        for conditioned, seed in list(streams(CONDITIONS[PLAIN], options))[:: len(options.seeds)]:
+            simulator = Simulator(seed, conditioned)
+            began = time.perf_counter()
+            outcome = simulator.run(policy)
+            spent.append(1e3 * (time.perf_counter() - began) / outcome.decisions)
+        yield Row(BENCHMARK, "decision", f"{name}, simulator", "mean", float(np.mean(spent)), "ms")
+        if name == "agent":
+            yield goal(BENCHMARK, "decision, placements of all candidates and network", name, float(np.mean(spent)), DECISION_MS, "ms")
+    own = numpy_times(shipped)
+    yield Row(BENCHMARK, "decision", "agent, Python on ready plans", "p50", percentile(own, 0.5), "ms")
+    yield Row(BENCHMARK, "decision", "agent, Python on ready plans", "p95", percentile(own, 0.95), "ms")
+
+
+def numpy_times(shipped: Agent) -> Sequence[float]:
+    """Milliseconds of every decision of some streams, as the operator takes them."""
+    spent = []
+    for seed in range(NUMPY_STREAMS):
+        simulator = Simulator(FIRST_SEED + seed, dataclasses.replace(CONDITIONS[PLAIN], family="zones", load=1.1))
+        going_on = simulator.reset()
+        while going_on:
+            pending, running, cluster, bound = simulator.stream.view()
+            free, total, speed, arrivals, gap, run_seconds, area = cluster
+            jobs = [
+                PendingJob(str(job), tuple(Option(*one) for one in options), weight, waited) for job, weight, waited, options in pending
+            ]
+            others = [RunningJob(str(job), workers, remaining) for job, workers, remaining in running]
+            state = ClusterState(free, total, speed, History(arrivals, gap, run_seconds, area))
+            began = time.perf_counter()
+            shipped.choose(jobs, others, state, bound)
+            spent.append(1e3 * (time.perf_counter() - began))
+            jobs_of, counts = simulator.candidates()
+            job, workers = simulator.stream.rule_choice()
+            _, ended = simulator.step(int(np.flatnonzero((jobs_of == job) & (counts == workers))[0]))
+            going_on = not ended
+    return spent

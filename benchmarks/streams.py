@@ -1,0 +1,78 @@
+"""The benchmark of job streams: who decides what starts next, with how many workers, and how soon all jobs are done.
+
+Run: python benchmarks/streams.py [--quick] [--seeds N] [--json FILE] [--dump DIR] [--write-docs] [--tune]
+
+Streams of 150 jobs on clusters of 16 to 32 nodes, five families, loads 0.5 to 1.3, on seeds that no training has seen. All methods place
+with the very same search; they differ in what they start. Conditions: exact durations; durations known to ± 30 %; contention on shared
+uplinks; a starvation bound of 8 mean runs; all three.
+
+--seeds N      streams of every family and load (5: 125 streams a condition)
+--tune         tunes the index rule afresh and measures against that
+--dump DIR     writes every method's assignment as {case, method, assignment: {job: [node, ...]}}
+--write-docs   writes docs/benchmarks/streams.md; with --from FILE from rows that --json wrote, without a run
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import common, streampage, streamruns  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks.suites import Options  # noqa: E402
+
+DOCUMENT: Final = ROOT / "docs" / "benchmarks" / "streams.md"
+SEEDS: Final = 5
+
+
+def main() -> int:
+    """Measure, print, and fail where a goal is missed."""
+    arguments = parsed(sys.argv[1:])
+    if arguments.rows is not None:
+        rows = msgspec.json.decode(arguments.rows.read_bytes(), type=list[common.Row])
+    else:
+        options = Options(arguments.quick, tuple(range(1 if arguments.quick else arguments.seeds)), arguments.dump)
+        rows = [*about_run(), *streamruns.run(options, arguments.tune)]
+    print(streampage.text(rows))
+    if arguments.json is not None:
+        kept = [{name: value for name, value in msgspec.to_builtins(row).items() if value is not None} for row in rows]
+        arguments.json.write_text(json.dumps(kept, indent=1) + "\n")
+    if arguments.write_docs:
+        DOCUMENT.parent.mkdir(parents=True, exist_ok=True)
+        DOCUMENT.write_text(streampage.page(rows))
+    return 0 if all(row.holds is not False for row in rows) else 1
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = common.parser(__doc__ or "")
+    parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help=f"streams of every family and load ({SEEDS})")
+    parser.add_argument("--tune", action="store_true", help="tune the index rule afresh first (minutes)")
+    parser.add_argument("--dump", type=Path, metavar="DIR", help="folder for all assignments")
+    parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks/streams.md")
+    parser.add_argument("--from", type=Path, dest="rows", metavar="FILE", help="rows written by --json instead of a run")
+    return parser.parse_args(words)
+
+
+def about_run() -> list[common.Row]:
+    """The command and the machine, as rows."""
+    words = [word for word in sys.argv[1:] if not word.startswith("/")]
+    command = " ".join(["python benchmarks/streams.py", *words])
+    machine = f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+    return [
+        common.Row(streamruns.BENCHMARK, "run", command, "command", 0.0, ""),
+        common.Row(streamruns.BENCHMARK, "run", machine, "machine", 0.0, ""),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
