@@ -1,0 +1,198 @@
+"""A running job on links that change: told where it would be better off, or moved there by a stop and a start, with few moved workers."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from e2e.cluster import audit
+from e2e.cluster.api import Object
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.control_plane import wait_until
+from e2e.cluster.operator import USER, OperatorProcess, start_operator
+from e2e.jobs import Job, namespace
+
+POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
+IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
+HOLD_SECONDS: Final = 12
+REPLAN: Final = {
+    "checkSeconds": 5,
+    "holdDownSeconds": HOLD_SECONDS,
+    "restartSeconds": 1,
+    "moveSeconds": 0.1,
+    "minGainRatio": 0.05,
+}
+GIANT: Final = frozenset({"eu-h100-0", "eu-h100-1", "eu-a100-0", "eu-a100-1"})
+"""Nodes of eight GPUs: three workers of eight leave one of them over."""
+SPEC: Final[Object] = {
+    "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256, "epochs": 1_000_000},
+    "dataset": {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47},
+    "workers": {"min": 3, "max": 3, "gpusPerWorker": 8},
+    "partitioning": {"balance": "Equal"},
+}
+CHECKPOINT: Final = {"volumeClaimName": "state", "everyEpochs": 10}
+MOVE_POINTS: Final = ("move-begun", "before-suspend", "before-resume")
+
+
+@pytest.fixture
+def space(installed: Cluster, calm: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    api = installed.api()
+    calm.reset_exporter()
+    with namespace(api, "move-" + str(abs(hash(request.node.name)))[:8]) as name:
+        yield name
+    for policy in ("advise", "act"):
+        if api.find(f"{POLICIES}/move-{policy}") is not None:
+            api.delete(f"{POLICIES}/move-{policy}")
+
+
+@contextlib.contextmanager
+def operating(cluster: Cluster, wait: bool = True, **settings: str) -> Iterator[OperatorProcess]:
+    process = start_operator(cluster, {**IDENTITY, **settings}, name="operator-move", wait=wait)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def running_job(cluster: Cluster, space: str, mode: str, **spec: object) -> Job:
+    """A job under a policy of that mode, all its workers where they were planned."""
+    api = cluster.api()
+    name = f"move-{mode.lower()}"
+    policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": name}}
+    api.create(POLICIES, {**policy, "spec": {"replan": {"mode": mode, **REPLAN}}})
+    job = Job(api, space, "train")
+    job.create(policyRef={"name": name}, **{**SPEC, **spec})
+    job.wait_phase("Running")
+    job.wait(lambda: job.pod_nodes() == job.nodes(), "ranks are not where they were planned")
+    return job
+
+
+def claim_volume(cluster: Cluster, space: str) -> None:
+    """A volume for checkpoints, bound by hand."""
+    api = cluster.api()
+    size = {"storage": "1Gi"}
+    volume = f"state-{space}"
+    api.create(
+        "/api/v1/persistentvolumes",
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume},
+            "spec": {
+                "capacity": size,
+                "accessModes": ["ReadWriteMany"],
+                "hostPath": {"path": "/state"},
+                "claimRef": {"namespace": space, "name": "state"},
+            },
+        },
+    )
+    claims = f"/api/v1/namespaces/{space}/persistentvolumeclaims"
+    api.create(
+        claims,
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "state"},
+            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": size}, "storageClassName": "", "volumeName": volume},
+        },
+    )
+    wait_until(lambda: api.get(f"{claims}/state")["status"].get("phase") == "Bound", 30, "the claim is not bound")
+
+
+def slow_down(cluster: Cluster, node: str) -> None:
+    """All links of a node to the other large ones become ten times slower."""
+    for other in sorted(GIANT - {node}):
+        cluster.slow_link(node, other, 10)
+
+
+def writes_of_operator(cluster: Cluster, since: int) -> list[str]:
+    """Its writes beside the Lease."""
+    entries = audit.entries(cluster.audit_log, since)
+    return [f"{e.verb} {e.resource}" for e in entries if e.user == USER and e.verb in audit.WRITES and e.resource != "leases"]
+
+
+def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_again(installed: Cluster, space: str) -> None:
+    with operating(installed):
+        job = running_job(installed, space, "Advise")
+        planned = job.nodes()
+        time.sleep(HOLD_SECONDS + 8)
+        since = audit.position(installed.audit_log)
+        time.sleep(8)
+        assert not job.condition("MoveProposed"), "nothing changed"
+        assert writes_of_operator(installed, since) == [], "an idle job costs nothing although it is judged"
+
+        slow = planned[1]
+        began = time.monotonic()
+        slow_down(installed, slow)
+        job.wait(lambda: bool(job.condition("MoveProposed")), "no advice", seconds=60)
+        told = time.monotonic() - began
+        move, message = job.status()["move"], job.condition("MoveProposed")["message"]
+        print(f"told {told:.0f} s after the link became slow: {message}")
+        assert told >= HOLD_SECONDS
+        assert job.condition("MoveProposed")["reason"] == "BetterPlacementFound"
+        assert [(rank["source"], rank["target"]) for rank in move["ranks"]] == [(slow, *(GIANT - set(planned)))]
+        assert move["moves"] == 1
+        assert move["savedSeconds"] > move["priceSeconds"]
+        assert "only advises" in move["obstacle"]
+        assert job.pod_nodes() == planned
+
+        time.sleep(6)
+        since = audit.position(installed.audit_log)
+        time.sleep(12)
+        assert writes_of_operator(installed, since) == [], "the same advice is not written again"
+
+        installed.reset_exporter()
+        job.wait(lambda: not job.condition("MoveProposed"), "the advice stays", seconds=60)
+        assert "move" not in job.status()
+
+
+def moved(job: Job, old: list[str]) -> bool:
+    nodes = job.pod_nodes()
+    return job.nodes() != old and nodes == job.nodes() and job.status()["phase"] == "Running" and not job.condition("Moving")
+
+
+def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_others_where_they_were(
+    installed: Cluster, space: str
+) -> None:
+    claim_volume(installed, space)
+    with operating(installed):
+        job = running_job(installed, space, "Act", checkpoint=CHECKPOINT)
+        planned, mpijob = job.nodes(), job.mpijob()
+        assert mpijob is not None
+        slow_down(installed, planned[1])
+        began = time.monotonic()
+        job.wait(lambda: moved(job, planned), "it does not move", seconds=90)
+        status = job.status()
+        after = job.mpijob()
+        print(f"moved {time.monotonic() - began:.0f} s after the link became slow: {planned} -> {job.pod_nodes()}")
+        assert after is not None
+        assert after["metadata"]["uid"] == mpijob["metadata"]["uid"]
+        (spare,) = GIANT - set(planned)
+        assert job.pod_nodes() == [planned[0], spare, planned[2]]
+        assert status["replans"] == 1
+        assert status["lastMove"]["moves"] == 1
+        assert status["ready"] == "3/3"
+        time.sleep(HOLD_SECONDS + 8)
+        assert job.status()["replans"] == 1, "one move is enough"
+
+
+@pytest.mark.parametrize("point", MOVE_POINTS)
+def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(installed: Cluster, space: str, point: str) -> None:
+    claim_volume(installed, space)
+    since = audit.position(installed.audit_log)
+    with operating(installed, HYPERSCALE_CRASH_AT=point) as dying:
+        job = running_job(installed, space, "Act", checkpoint=CHECKPOINT)
+        planned = job.nodes()
+        slow_down(installed, planned[1])
+        dying.wait_ended(90)
+    with operating(installed):
+        job.wait(lambda: moved(job, planned), "it does not move", seconds=90)
+        (spare,) = GIANT - set(planned)
+        assert job.pod_nodes() == [planned[0], spare, planned[2]]
+        assert job.status()["replans"] == 1
+    created = [e for e in audit.entries(installed.audit_log, since) if e.resource == "mpijobs" and e.verb == "create" and e.code == 201]
+    assert len([e for e in created if e.namespace == space]) == 1
