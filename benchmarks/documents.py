@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.common import Row
 from benchmarks.summary import GOAL_HEADER, HEADER, goal_cells, lines, markdown
@@ -13,12 +14,13 @@ INTERVALS = (
 )
 
 
-def page(title: str, suites: Mapping[str, str], rows: Sequence[Row]) -> str:
-    """Markdown: command and machine, goals, misses, one section a suite."""
+def page(title: str, suites: Mapping[str, str], rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
+    """Markdown: command and machine, goals, misses, notes, one section a suite."""
     parts = [f"# {title}", "Written by the command below; edit the benchmark, not this page.", *_run(rows), INTERVALS]
     goals = [row for row in rows if row.metric == "goal"]
     if goals:
         parts += ["## Goals", markdown(("suite", *GOAL_HEADER), [[row.benchmark, *goal_cells(row)] for row in goals]), _missed(goals)]
+    parts += notes
     for name, sentence in suites.items():
         figures = [line.cells() for line in lines(row for row in rows if row.benchmark == name)]
         if figures:
@@ -37,3 +39,15 @@ def _missed(goals: Sequence[Row]) -> str:
         f"* {row.benchmark}, {row.case}, {row.method}: {row.value:.4g} {row.unit}, goal {row.limit:.4g}" for row in goals if not row.holds
     ]
     return "\n".join([f"Missed, {len(missed)} of {len(goals)}:", "", *missed]) if missed else f"All {len(goals)} goals hold."
+
+
+def described(title: str, methods: Mapping[str, Callable[..., object]]) -> str:
+    """A section that says what each method does, in the first sentences of its own documentation."""
+    told = [f"* **{name}**: {' '.join((inspect.getdoc(method) or '').split())}" for name, method in methods.items()]
+    return "\n".join([f"## {title}", "", *told])
+
+
+def told_by(title: str, document: str | None) -> str:
+    """A section with a module's own documentation; what it lays out in columns stays as it is."""
+    paragraphs = [inspect.cleandoc(document or "")]
+    return "\n\n".join([f"## {title}", *("```text\n" + text + "\n```" for text in paragraphs)])

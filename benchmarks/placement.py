@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import platform
@@ -28,8 +29,13 @@ import msgspec
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import common, documents, summary  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks import clusters, common, documents, families, summary  # noqa: E402 - a script's own folder is on the path, not this
+from benchmarks.peers.placement import proofs  # noqa: E402
+from benchmarks.peers.placement.schedulers import SCHEDULERS  # noqa: E402
+from benchmarks.peers.placement.search import GREEDY, TIMED, long_search  # noqa: E402
+from benchmarks.peers.placement.wide import wide_search  # noqa: E402
 from benchmarks.suites import Options  # noqa: E402
+from hyperscale.learn import topologies, workloads  # noqa: E402
 
 SUITES: Final[dict[str, str]] = {
     "exact": "Small problems proven optimal: 12 to 16 nodes, and 32 nodes with 8 workers; checked by CP-SAT and by trying everything.",
@@ -64,8 +70,17 @@ def main() -> int:
         arguments.json.write_text(json.dumps(kept, indent=1) + "\n")
     if arguments.write_docs:
         DOCUMENT.parent.mkdir(parents=True, exist_ok=True)
-        DOCUMENT.write_text(documents.page("Placement benchmark", SUITES, rows))
+        DOCUMENT.write_text(documents.page("Placement benchmark", SUITES, rows, notes()))
     return 0 if all(row.holds is not False for row in rows) else 1
+
+
+def notes() -> list[str]:
+    """What the page says about methods and clusters, in the code's own words."""
+    return [
+        documents.told_by("Clusters", "\n\n".join(inspect.getdoc(module) or "" for module in (families, topologies, workloads, clusters))),
+        documents.described("Methods", {**SCHEDULERS, **GREEDY, **TIMED, "long search": long_search, "long search, large": wide_search}),
+        documents.described("Independent proofs", {"trying everything": proofs.by_trial, "CP-SAT": proofs.by_cp_sat}),
+    ]
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
@@ -93,7 +108,8 @@ def measured(arguments: argparse.Namespace) -> list[common.Row]:
         placements=arguments.placements,
     )
     names = arguments.suite or (["topology"] if options.topology else [name for name in SUITES if name != "topology"])
-    words = ["python", "benchmarks/placement.py", *(word for word in sys.argv[1:])]
+    # Of a path only its name: the line goes into a public page.
+    words = ["python", "benchmarks/placement.py", *(Path(word).name if "/" in word else word for word in sys.argv[1:])]
     rows = [
         common.Row(BENCHMARK, "run", " ".join(words), "command", float(len(names)), "suites"),
         common.Row(BENCHMARK, "run", machine(), "machine", float(os.cpu_count() or 0), "cores"),

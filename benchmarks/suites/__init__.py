@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+import msgspec
+
+CASES: Final = "cases"
+"""Folder inside the dump with what each case is."""
 
 
 @dataclass(frozen=True)
@@ -29,5 +35,18 @@ class Options:
             return
         self.dump.mkdir(parents=True, exist_ok=True)
         document = {"case": case, "method": method, "assignment": {task: list(nodes) for task, nodes in assignment.items()}}
-        name = re.sub(r"[^A-Za-z0-9]+", "-", f"{case} {method}").strip("-").lower()
-        (self.dump / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+        (self.dump / f"{file_name(f'{case} {method}')}.json").write_text(json.dumps(document, indent=1) + "\n")
+
+    def dump_case(self, case: str, document: Callable[[], object]) -> None:
+        """Write what a case is, once, so that its assignments can be scored again; `document` is asked only where it is needed."""
+        if self.dump is None:
+            return
+        file = self.dump / CASES / f"{file_name(case)}.json"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(msgspec.json.encode(document()))
+
+
+def file_name(text: str) -> str:
+    """Letters, digits and dashes."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-").lower()

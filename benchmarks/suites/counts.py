@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.common import Row, goal
+from benchmarks.dumps import dump
 from benchmarks.families import NAMES, Instance, instance
 from benchmarks.methods import OURS, planned
 from benchmarks.peers.placement.search import GREEDY, long_search
@@ -57,7 +58,7 @@ def run(options: Options) -> list[Row]:
 def _case(family: str, drawn: int, seed: int, options: Options) -> list[Row]:
     case = instance(family, NODES, drawn, seed, counts=(1, MOST_WORKERS))
     answer = planned(case)
-    options.dump_assignment(f"counts {case.case} seed {seed}", OURS, {"job": case.names(answer.order)})
+    dump(options, replace(case, case=f"counts {case.case}"), OURS, answer.order)
     seconds = QUICK_LONG_SECONDS if options.quick else LONG_SECONDS
     by_count = {
         (workers, workers * parts): _best(case, workers, workers * parts, seed, seconds)

@@ -9,6 +9,7 @@ from typing import Final
 
 from benchmarks.clusters import Cluster, generated, lingjun, openb
 from benchmarks.common import Row, goal, median
+from benchmarks.dumps import dump
 from benchmarks.families import POLICY, placed
 from benchmarks.methods import OURS, planned
 from benchmarks.peers.placement.schedulers import LABEL_TIERS, SCHEDULERS
@@ -56,14 +57,15 @@ def _case(cluster: Cluster, graph: ClusterGraph, building: float, workers: int, 
     rows = [
         Row(BENCHMARK, name, OURS, "graph of the snapshot", building, "s", seed),
         Row(BENCHMARK, name, OURS, "plan", answer.seconds, "s", seed),
+        Row(BENCHMARK, name, OURS, "plan, processor time", answer.cpu_seconds, "s", seed),
         Row(BENCHMARK, name, OURS, "snapshot to plan", building + answer.seconds, "s", seed, limit=cluster.limit_seconds),
     ]
     ours, repaired = case.score(answer.order)
-    options.dump_assignment(f"{name} seed {seed}", OURS, {"job": case.names(repaired)})
+    dump(options, case, OURS, repaired)
     known = [repaired]
     for method, peer in SCHEDULERS.items():
         cost, order = case.score(peer(case, seed))
-        options.dump_assignment(f"{name} seed {seed}", method, {"job": case.names(order)})
+        dump(options, case, method, order)
         if math.isfinite(cost):
             known.append(order)
             rows.append(Row(BENCHMARK, name, method, "ours / peer", ours / cost, "ratio", seed))
@@ -71,7 +73,7 @@ def _case(cluster: Cluster, graph: ClusterGraph, building: float, workers: int, 
             rows.append(Row(BENCHMARK, name, method, "found nothing workable", 1.0, "cases", seed))
     seconds = QUICK_LONG_SECONDS if options.quick else LONG_SECONDS
     best, order = case.score(wide_search(case, seed, seconds, known))
-    options.dump_assignment(f"{name} seed {seed}", LONG, {"job": case.names(order)})
+    dump(options, case, LONG, order)
     rows.append(Row(BENCHMARK, name, f"{LONG}, {seconds:.0f} s", "ours above it", 100.0 * (ours / best - 1.0), "%", seed))
     return rows
 

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from benchmarks.common import Row, goal, median
+from benchmarks.dumps import dump
 from benchmarks.families import NAMES, Instance, instance, label
 from benchmarks.methods import OURS, planned
 from benchmarks.peers.placement.schedulers import SCHEDULERS
@@ -52,13 +53,16 @@ def compare(case: Instance, size: str, family: str, options: Options, benchmark:
     costs = {}
     for method, order in orders.items():
         costs[method], repaired = case.score(order)
-        options.dump_assignment(f"{case.case} seed {case.seed}", method, {"job": case.names(repaired)})
+        dump(options, case, method, repaired)
     workable = [orders[method] for method, cost in costs.items() if math.isfinite(cost)]
     best = min(
         [*costs.values(), case.score(long_search(case, case.seed, QUICK_LONG_SECONDS if options.quick else LONG_SECONDS, workable))[0]]
     )
     name = f"{size}, {family}"
-    rows = [Row(benchmark, name, OURS, "plan", answer.seconds * 1e3, "ms", case.seed)]
+    rows = [
+        Row(benchmark, name, OURS, "plan", answer.seconds * 1e3, "ms", case.seed),
+        Row(benchmark, name, OURS, "plan, processor time", answer.cpu_seconds * 1e3, "ms", case.seed),
+    ]
     above = {method: 100.0 * (costs[method] / best - 1.0) for method in (OURS, *TIMED)}
     rows += [Row(benchmark, name, method, "above best known", percent, "%", case.seed) for method, percent in above.items()]
     if answer.plan.optimality_gap is not None:

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from benchmarks.common import Row
+from benchmarks.dumps import dump
 from benchmarks.families import Instance, placed
 from benchmarks.methods import OURS, planned
 from benchmarks.peers.placement.schedulers import SCHEDULERS
@@ -54,7 +55,7 @@ def _rows(options: Options, snapshot: ClusterSnapshot, workers: int, seed: int) 
     if math.isfinite(answer.gap):
         rows.append(Row(BENCHMARK, case.case, OURS, "proven gap", 100.0 * answer.gap, "%", seed))
     for method, cost in costs.items():
-        options.dump_assignment(f"{case.case} seed {seed}", method, {"job": case.names(orders[method])})
+        dump(options, case, method, orders[method])
         if math.isfinite(cost):
             rows.append(Row(BENCHMARK, case.case, method, "objective", cost, "s", seed))
             rows.append(Row(BENCHMARK, case.case, method, "above best known", 100.0 * (cost / best - 1.0), "%", seed))

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import documents, placement, summary
+from benchmarks import documents, placement, rescore, summary
 from benchmarks.common import Row, goal
+from benchmarks.dumps import dump
+from benchmarks.families import instance
+from benchmarks.peers.placement.schedulers import SCHEDULERS
 from benchmarks.suites import Options
 
 ROWS = [
@@ -61,3 +64,13 @@ def test_assignments_are_dumped_by_case_and_method(tmp_path: Path) -> None:
 
 def test_nothing_is_dumped_without_a_folder() -> None:
     Options().dump_assignment("case", "method", {"job": ["a"]})
+
+
+def test_dumped_assignments_score_the_same_again(tmp_path: Path) -> None:
+    case = instance("geo", 12, 3, 4)
+    seconds, order = case.score(SCHEDULERS["random"](case, 0))
+    dump(Options(dump=tmp_path), case, "random", order)
+    Options(dump=tmp_path).dump_assignment("Hulk, four tasks", "other", {"a": ["machine-1"], "b": ["machine-2"]})
+    ((name, method, objective, reason),) = rescore.scores(tmp_path)
+    assert (name, method, reason) == ("geo n=12 k=3 seed 4", "random", "")
+    assert objective == pytest.approx(seconds, rel=1e-12)
