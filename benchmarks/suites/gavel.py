@@ -14,9 +14,11 @@ arrives when; `arrivals x 0.5` halves the gaps.
   Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to whoever waits
   Gavel makespan, filled; first come; least attained service; shortest left     all may stop and move jobs
 
-Steps left are known to `hyperscale`, `runs to the end`, `makespan` and `shortest left`, not to the others: Gavel's max-min does without.
-The goal is judged against the better of the two published readings. `slowdown` is completion over the run alone on the fastest type;
-`every job alone on its fastest type` is a floor: no policy gets below it.
+The operator starts jobs one by one and stops none for another: `runs to the end` is what a cluster gets today, the two above it are a
+function of the package that nothing calls yet. Steps left are known to `hyperscale`, `runs to the end`, `makespan` and `shortest
+left`, not to the others: Gavel's max-min does without. The goal is judged against the better of the two published readings, with the time
+left unknown too at the recorded load. `slowdown` is completion over the run alone on the fastest type; `every job alone on its fastest
+type` is a floor: no policy gets below it.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ ARRIVALS: Final = "max_min_fairness"
 BATCH: Final = "minimize_makespan"
 CLUSTERS: Final = {"32 K80, 20 P100, 12 V100": (32, 20, 12), "24 K80, 20 P100, 20 V100": (24, 20, 20)}
 GAPS: Final = (1.0, 0.7, 0.5)
+RECORDED: Final = "arrivals x 1"
 QUICK_SEEDS: Final = 2
 LIMIT: Final = 0.90
 P50_LIMIT_MS: Final = 96.0
@@ -190,7 +193,7 @@ def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Clust
             for (seed, _), ours, theirs in zip(traces, means[mine], means[other], strict=True):
                 rows.append(Row(BENCHMARK, case, f"{mine} / {other}", "mean completion", ours / theirs, "ratio", seed))
     published = [min(pair) for pair in zip(*(means[name] for name in peers.PUBLISHED), strict=True)]
-    for mine in (OURS, UNKNOWN):
+    for mine in (OURS, UNKNOWN) if case.endswith(RECORDED) else (OURS,):
         ratio = _geometric([a / b for a, b in zip(means[mine], published, strict=True)])
         rows.append(common.goal(BENCHMARK, f"{case}: mean completion / Gavel max-min", mine, ratio, LIMIT, "ratio"))
     return rows

@@ -19,7 +19,7 @@ NODE_CLASSES: Final = 3
 """All on one node; two nodes; three and more. Two nodes share one path in both directions, three and more each have their own."""
 
 LEAST_ROWS: Final = 12
-"""Below this a fit of fourteen figures says nothing."""
+"""Below this a fit of as many figures says nothing."""
 
 LARGEST_EXPONENT: Final = 20.0
 """An overlap exponent beyond this is the maximum in all but name."""
@@ -90,6 +90,8 @@ class StepTime(msgspec.Struct, frozen=True, rename="camel"):
     """1: nothing of the allreduce is hidden behind arithmetic; large: all that fits (Pollux, OSDI'21, section 3.2)."""
     links: tuple[LinkClass, ...]
     """By `NODE_CLASSES`."""
+    node_seconds: float
+    """More of an allreduce for each node beyond the third."""
     log_error: float
     """Root mean square of ln(measured / predicted) over the rows of the fit."""
     corrections: dict[str, Correction] = msgspec.field(default_factory=dict)
@@ -132,6 +134,8 @@ class _Design:
     """(n,) samples a GPU."""
     workers: FloatArray
     """(n,) GPUs of all nodes together."""
+    further: FloatArray
+    """(n,) nodes beyond the third."""
     members: tuple[FloatArray, ...]
     """By class, (n,) 1 where a step is of it."""
 
@@ -141,14 +145,16 @@ class _Design:
         kinds = np.array([node_class(step.gpus) for step in steps])
         members = tuple((kinds == kind).astype(np.float64) for kind in range(NODE_CLASSES))
         batch = np.array([step.batch for step in steps], dtype=np.float64)
-        return cls(batch, np.array([sum(step.gpus) for step in steps], dtype=np.float64), members)
+        workers = np.array([sum(step.gpus) for step in steps], dtype=np.float64)
+        further = np.array([max(0, len(step.gpus) - NODE_CLASSES) for step in steps], dtype=np.float64)
+        return cls(batch, workers, further, members)
 
 
 def _parts(vector: FloatArray, design: _Design) -> tuple[FloatArray, FloatArray]:
-    """(n,) seconds of arithmetic and of allreduce; `vector` is base, sample, straggle, exponent, then three figures a class."""
+    """(n,) seconds of arithmetic and of allreduce; `vector` is base, sample, straggle, exponent, three a class, node."""
     base, sample, straggle = vector[:3]
     compute = (base + sample * design.batch) * (1.0 + straggle * np.log2(design.workers))
-    sync = np.zeros(len(design.batch))
+    sync = vector[-1] * design.further
     for kind, member in enumerate(design.members):
         fixed, hop, volume = vector[4 + 3 * kind : 7 + 3 * kind]
         sync += member * LinkClass(float(fixed), float(hop), float(volume)).seconds(design.workers)
@@ -178,7 +184,7 @@ def _guess(design: _Design, measured: FloatArray, exponent: float) -> FloatArray
         own = seconds[member > 0]
         over = max(float(np.median(own)) - shortest, 0.1 * shortest) if len(own) else shortest
         vector += [0.1 * over, 0.01 * over, 0.5 * over]
-    return np.array(vector)
+    return np.array([*vector, 0.01 * shortest])
 
 
 def _solve(design: _Design, measured: FloatArray, guess: FloatArray, scale: float) -> tuple[FloatArray, float]:
@@ -241,10 +247,10 @@ def _sensitivity(vector: FloatArray, design: _Design) -> FloatArray:
 
 def _vector(curve: StepTime) -> FloatArray:
     links = [figure for link in curve.links for figure in (link.fixed_seconds, link.hop_seconds, link.volume_seconds)]
-    return np.array([curve.base_seconds, curve.sample_seconds, curve.straggle, curve.exponent, *links])
+    return np.array([curve.base_seconds, curve.sample_seconds, curve.straggle, curve.exponent, *links, curve.node_seconds])
 
 
 def _named(vector: FloatArray, log_error: float, corrections: Mapping[str, Correction]) -> StepTime:
     figures = [float(value) for value in vector]
     links = tuple(LinkClass(*figures[4 + 3 * kind : 7 + 3 * kind]) for kind in range(NODE_CLASSES))
-    return StepTime(figures[0], figures[1], figures[2], figures[3], links, log_error, dict(corrections))
+    return StepTime(figures[0], figures[1], figures[2], figures[3], links, figures[-1], log_error, dict(corrections))

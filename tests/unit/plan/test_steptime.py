@@ -16,6 +16,7 @@ TRUE = StepTime(
     straggle=0.02,
     exponent=2.0,
     links=(LinkClass(0.005, 0.0005, 0.01), LinkClass(0.02, 0.004, 0.2), LinkClass(0.03, 0.001, 0.1)),
+    node_seconds=0.01,
     log_error=0.0,
 )
 PLACEMENTS = [gpus for nodes in range(1, 5) for gpus in product(range(1, 5), repeat=nodes) if list(gpus) == sorted(gpus, reverse=True)]
