@@ -1,0 +1,325 @@
+"""Pending jobs in the operator: asked about together, granted one by one, told their place, never given the same GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from hyperscale import names
+from hyperscale.graph.cluster import build
+from hyperscale.jobreader import metadata_of
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import MakePlan, Reason, Seen, Turn
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.policy import PolicySpec, QueueOrder, QueuePolicy
+from hyperscale.model.status import Condition, JobStatus, Phase, QueueDecision
+from hyperscale.model.turns import TurnQuestion, Turns
+from hyperscale.plan.portfolio import make_plan
+from hyperscale.plan.queue.choosers import choosers
+from hyperscale.plan.queue.desk import Desk
+from hyperscale.plan.queue.joint import take_turns
+from hyperscale.planning import Planning
+from hyperscale.render.mpijob import plan_annotation
+from hyperscale.telemetry import Telemetry
+from hyperscale.turn import Answer, settled
+from hyperscale.workload.profile import profile
+from hyperscale.world import Key, World
+
+CREATED = 1_767_225_600.0
+POLICY = PolicySpec()
+STEP = MakePlan(Reason.PLANNING)
+
+
+class InThisProcess:
+    """The real planners and the real decisions, without the process around them."""
+
+    def __init__(self) -> None:
+        self.questions: list[TurnQuestion] = []
+        self.broken = False
+
+    async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
+        return make_plan(request, build(snapshot, policy), profile(request.job), policy)
+
+    async def turns(self, question: TurnQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Turns | None:
+        self.questions.append(question)
+        if self.broken:
+            return None
+        desk = Desk(build(snapshot, policy), policy, lambda request, graph, _: make_plan(request, graph, profile(request.job), policy))
+        return take_turns(question, desk, policy.queue, choosers(policy.queue))
+
+
+class Stage:
+    """A world of jobs and nodes, and the planning in it."""
+
+    def __init__(self, nodes: int = 4, gpus: int = 2) -> None:
+        self.now = CREATED + 1.0
+        self.world = World()
+        self.world.replace("node", [_node(f"node-{number}", gpus) for number in range(nodes)])
+        self.planner = InThisProcess()
+        self.planning = Planning(self.world, self.planner, Telemetry(), lambda: self.now)
+        self.woken: list[Key] = []
+        self.planning.taker.wake = self.woken.append
+
+    def add(self, name: str, *, epochs: int = 10, labels: dict[str, str] | None = None, version: int = 1, **spec: Any) -> Key:
+        metadata = {
+            "namespace": "team",
+            "name": name,
+            "uid": f"uid-{name}",
+            "generation": version,
+            "resourceVersion": str(version),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": labels or {},
+        }
+        given = {
+            "model": {"architecture": "GCN", "epochs": epochs},
+            "dataset": {"source": {"builtin": {"name": "Cora"}}},
+            "workers": {"min": 2, "max": 3},
+        }
+        self.world.see_job({"metadata": metadata, "spec": {**given, **spec}})
+        return Key("team", name)
+
+    def seen(self, key: Key, status: JobStatus | None = None) -> Seen:
+        record = self.world.jobs[key]
+        job, fault = self.planning.reader.read(record.resource, {})
+        return Seen(metadata=metadata_of(record.resource), job=job, fault=fault, status=status or record.status, now=self.now)
+
+    async def ask(self, key: Key, policy: PolicySpec = POLICY, status: JobStatus | None = None) -> Answer:
+        return await self.planning.make(key, self.seen(key, status), STEP, policy)
+
+    def start(self, key: Key, plan: Plan) -> None:
+        """Its MPIJob is there."""
+        self.world.see_mpijob(
+            {
+                "metadata": {
+                    "namespace": "team",
+                    "name": key.name,
+                    "uid": f"mpi-{key.name}",
+                    "resourceVersion": "7",
+                    "annotations": {names.PLAN_ANNOTATION: plan_annotation(plan)},
+                    "ownerReferences": [{"uid": f"uid-{key.name}", "controller": True}],
+                },
+                "spec": {
+                    "mpiReplicaSpecs": {
+                        "Worker": {"replicas": 2, "template": {"spec": {"schedulingGates": [{"name": names.PLACEMENT_GATE}]}}}
+                    }
+                },
+                "status": {"startTime": "2026-01-01T00:00:00Z"},
+            }
+        )
+        self.planning.taker.pending.settle(key)
+
+    async def run(self, *keys: Key) -> dict[Key, Plan]:
+        """Passes over these jobs, one after the other; those that got a plan."""
+        plans = {}
+        for key in keys:
+            answer = await self.ask(key)
+            if isinstance(answer.found, Plan):
+                plans[key] = answer.found
+                self.start(key, answer.found)
+            else:
+                self.planning.taker.pending.settle(key)
+        return plans
+
+
+def _node(name: str, gpus: int) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
+        "status": {
+            "allocatable": {"cpu": "32", "memory": "256Gi", names.GPU_RESOURCE: str(gpus)},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def taken(plans: dict[Key, Plan]) -> Counter[str]:
+    return sum((Counter(plan.gpus_by_node()) for plan in plans.values()), Counter())
+
+
+async def test_a_job_that_is_alone_on_an_idle_cluster_is_planned_as_if_there_were_no_queue() -> None:
+    stage = Stage()
+    key = stage.add("alone")
+    answer = await stage.ask(key)
+    assert isinstance(answer.found, Plan)
+    assert answer.turn is None
+    assert stage.planner.questions == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec"),
+    [
+        ({names.KUEUE_QUEUE_LABEL: "batch"}, {}),
+        ({}, {"planOnly": True}),
+        ({}, {"approval": "Manual"}),
+    ],
+    ids=["in a queue", "plan only", "approved by a person"],
+)
+async def test_who_is_decided_on_by_others_neither_asks_nor_counts(labels: dict[str, str], spec: dict[str, Any]) -> None:
+    stage = Stage()
+    other = stage.add("other", labels=labels, **spec)
+    key = stage.add("cora")
+    assert isinstance((await stage.ask(other)).found, Plan)
+    stage.planning.taker.pending.settle(other)
+    assert isinstance((await stage.ask(key)).found, Plan)
+    assert stage.planner.questions == []
+
+
+async def test_order_of_arrival_asks_for_each_job_on_its_own() -> None:
+    stage = Stage()
+    policy = PolicySpec(queue=QueuePolicy(order=QueueOrder.ARRIVAL))
+    keys = [stage.add(f"job-{number}") for number in range(3)]
+    answers = [await stage.ask(key, policy) for key in keys]
+    assert all(isinstance(answer.found, Plan) and answer.turn is None for answer in answers)
+    assert stage.planner.questions == []
+
+
+async def test_one_question_decides_for_all_and_wakes_those_that_start() -> None:
+    stage = Stage()
+    keys = [stage.add(f"job-{number}", epochs=100 * (5 - number)) for number in range(5)]
+    first = await stage.ask(keys[0])
+    assert len(stage.planner.questions) == 1
+    assert stage.woken
+    assert keys[4] in stage.woken, "the shortest starts"
+    assert isinstance(first.found, Infeasible), "the longest is left over"
+    plans = await stage.run(*stage.woken)
+    assert set(plans) == set(stage.woken)
+    assert len(stage.planner.questions) == 1
+    assert all(gpus <= 2 for gpus in taken(plans).values())
+
+
+async def test_shorter_and_more_urgent_jobs_go_first_and_no_two_share_a_gpu() -> None:
+    stage = Stage(nodes=2, gpus=4)
+    slow = stage.add("slow", epochs=1000)
+    urgent = stage.add("urgent", epochs=900, runPolicy={"priority": 100})
+    quick = stage.add("quick", epochs=100)
+    medium = stage.add("medium", epochs=500)
+    plans = await stage.run(slow, urgent, quick, medium)
+    plans |= await stage.run(*(key for key in stage.woken if key not in plans))
+    assert {urgent, quick} <= set(plans)
+    assert slow not in plans
+    assert all(gpus <= 4 for gpus in taken(plans).values())
+
+
+async def test_a_job_on_its_way_to_its_mpijob_is_not_granted_twice() -> None:
+    stage = Stage(nodes=2, gpus=4)
+    first, second, third = (stage.add(name, epochs=epochs) for name, epochs in (("a", 10), ("b", 20), ("c", 1000)))
+    answer = await stage.ask(first)
+    assert isinstance(answer.found, Plan)  # its pass goes on: no MPIJob yet
+    await stage.ask(second)
+    await stage.ask(third)
+    stage.add("d", epochs=5)
+    await stage.ask(Key("team", "d"))
+    assert all(str(first) not in [job.request.job_key for job in question.jobs] for question in stage.planner.questions[1:])
+
+
+async def test_a_job_that_waits_is_told_its_place_and_asks_nothing_while_nothing_changes() -> None:
+    stage = Stage(nodes=1, gpus=2)
+    keys = [stage.add(f"job-{number}", epochs=100 * (number + 1)) for number in range(4)]
+    plans = await stage.run(*keys)
+    assert set(plans) == {keys[0]}
+    asked = len(stage.planner.questions)
+    answers = {key: await stage.ask(key) for key in keys[1:]}
+    assert len(stage.planner.questions) <= asked + 1
+    turns = {key: answer.turn for key, answer in answers.items()}
+    assert [turn.decision.position for turn in turns.values() if turn is not None] == [1, 2, 3]
+    head, behind = answers[keys[1]], turns[keys[3]]
+    assert isinstance(head.found, Infeasible)
+    assert head.found.reason == "InsufficientGpus"
+    assert behind is not None
+    assert behind.reason == "WaitingForTurn"
+    assert "team/job-1 goes first" in behind.message
+
+
+async def test_a_job_that_does_not_fit_even_the_empty_cluster_hears_the_planners_own_reason() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    huge = stage.add("huge", workers={"min": 9, "max": 9})
+    stage.add("small")
+    answer = await stage.ask(huge)
+    assert isinstance(answer.found, Infeasible)
+    assert answer.found.reason == "InsufficientGpus"
+    assert "9 GPUs" in answer.found.message
+
+
+async def test_a_grant_is_void_when_the_spec_changed_and_its_gpus_are_free_again() -> None:
+    stage = Stage(nodes=1, gpus=8)
+    first, second = stage.add("a", epochs=10), stage.add("b", epochs=20)
+    await stage.ask(first)
+    assert stage.woken == [second]
+    stage.add("b", epochs=20, version=2, workers={"min": 1, "max": 1})
+    answer = await stage.ask(second)
+    assert isinstance(answer.found, Plan)
+    assert len(answer.found.workers) == 1
+
+
+async def test_a_grant_of_a_job_that_is_deleted_or_never_takes_it_lapses() -> None:
+    stage = Stage(nodes=1, gpus=8)
+    first, second = stage.add("a", epochs=10), stage.add("b", epochs=20)
+    await stage.ask(first)
+    assert stage.world.is_assumed(second)
+    stage.planning.taker.pending.settle(second)  # a pass that was under way
+    assert stage.world.is_assumed(second)
+    stage.planning.taker.pending.settle(second)  # the pass that was asked for, and did not take it
+    assert not stage.world.is_assumed(second)
+
+
+async def test_when_a_decision_fails_jobs_start_in_order_of_arrival_and_say_so() -> None:
+    stage = Stage(nodes=1, gpus=4)
+    stage.planner.broken = True
+    first, second = stage.add("a", epochs=1000), stage.add("b", epochs=10)
+    plans = await stage.run(first, second)
+    assert first in plans
+    assert plans[first].fallbacks[0] == "QueueRuleFailed"
+    assert len(stage.planner.questions) == 1, "not asked again at once"
+    stage.now += 60
+    stage.planner.broken = False
+    stage.add("c")
+    await stage.ask(Key("team", "c"))
+    assert len(stage.planner.questions) == 2
+
+
+async def test_running_jobs_count_with_what_is_left_of_their_predicted_time() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    first = stage.add("a", epochs=1_000_000)
+    plans = await stage.run(first)
+    second = stage.add("b")
+    stage.now = CREATED + 100.0
+    await stage.ask(second)
+    (share,) = stage.planner.questions[-1].running
+    total = plans[first].predicted.epoch_seconds * 1_000_000
+    assert share.key == "team/a"
+    assert share.remaining_seconds == pytest.approx(total - 100.0)
+    assert share.gpus == len(plans[first].workers)
+
+
+async def test_a_burst_of_alike_jobs_costs_few_questions() -> None:
+    stage = Stage(nodes=16, gpus=32)
+    keys = [stage.add(f"job-{number:03d}") for number in range(120)]
+    plans = await stage.run(*keys)
+    plans |= await stage.run(*(key for key in keys if key not in plans))
+    assert len(plans) == 120
+    assert len(stage.planner.questions) <= 4
+    assert all(gpus <= 32 for gpus in taken(plans).values())
+
+
+def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForTurn") -> tuple[Turn, JobStatus]:
+    decision = QueueDecision(position=position, pending=pending, chosen_by="Rule", run_seconds=run)
+    planned = Condition(type="Planned", status="False", reason=reason, message="as told")
+    return Turn(decision, reason, "anew"), JobStatus(phase=Phase.PENDING, queue_decision=decision, conditions=(planned,))
+
+
+@pytest.mark.parametrize(
+    ("position", "pending", "run", "again"),
+    [(11, 19, 10.0, False), (4, 19, 10.0, False), (3, 19, 10.0, True), (1, 5, 10.0, True), (12, 20, 13.0, True), (12, 20, 11.0, False)],
+)
+def test_a_waiting_job_is_told_again_only_when_it_matters(position: int, pending: int, run: float, again: bool) -> None:
+    _, status = told(12)
+    turn, _ = told(position, pending, run)
+    assert (settled(turn, status).message == "anew") is again
+
+
+def test_another_reason_is_always_told() -> None:
+    _, status = told(12)
+    turn, _ = told(12, reason="WaitingForBetterNodes")
+    assert settled(turn, status).message == "anew"
