@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,10 +12,13 @@ from benchmarks.families import POLICY, Instance
 from hyperscale.model.graph import IntArray
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.plan.heuristic import Heuristic
+from hyperscale.plan.learned import planners
 from hyperscale.plan.portfolio import make_plan
 from hyperscale.plan.problem import pose
 
-OURS = "hyperscale"
+OURS: Final = "hyperscale"
+PLANNERS: Final = planners()
+"""Those of the planner process."""
 
 
 class Answer(NamedTuple):
@@ -40,7 +43,7 @@ def planned(instance: Instance, deadline_seconds: float | None = None) -> Answer
     request, graph = instance.problem.request, instance.graph
     started, cpu = time.perf_counter(), time.process_time()
     until = started + (float("inf") if deadline_seconds is None else deadline_seconds)
-    plan = make_plan(request, graph, instance.problem.workload, POLICY, expired=lambda: time.perf_counter() > until)
+    plan = make_plan(request, graph, instance.problem.workload, POLICY, expired=lambda: time.perf_counter() > until, planners=PLANNERS)
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     if isinstance(plan, Infeasible):
         raise ValueError(f"{instance.case} seed {instance.seed}: {plan.message}", plan.reason)
