@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 from scipy.optimize import linprog  # type: ignore[import-untyped] # scipy ships no annotations
+from scipy.sparse import csr_array  # type: ignore[import-untyped] # scipy ships no annotations
 
 from hyperscale.model.graph import FloatArray
 
@@ -57,7 +58,10 @@ def _shares(jobs: Sequence[Contender], values: FloatArray, free: Sequence[int]) 
     """(jobs, kinds) the linear program's answer, 0..1."""
     count, kinds = values.shape
     gpus = np.array([job.gpus for job in jobs], dtype=np.float64)
-    rows = np.concatenate([np.kron(np.eye(count), np.ones((1, kinds))), np.kron(gpus[None, :], np.eye(kinds))])
+    columns = np.arange(count * kinds)
+    ends = (np.concatenate([columns // kinds, count + columns % kinds]), np.concatenate([columns, columns]))
+    # Two entries a column: one job once, one kind's GPUs.
+    rows = csr_array((np.concatenate([np.ones(count * kinds), gpus.repeat(kinds)]), ends), shape=(count + kinds, count * kinds))
     limits = np.concatenate([np.ones(count), np.array(free, dtype=np.float64)])
     upper = (values > 0.0).astype(np.float64).ravel()
     solved = linprog(-values.ravel(), A_ub=rows, b_ub=limits, bounds=np.stack([np.zeros(len(upper)), upper], axis=1), method="highs")
