@@ -152,7 +152,7 @@ def explain(record: JobRecord) -> Explanation:
     if status.reason == Reason.AWAITING_APPROVAL and message:
         advice.append(f"{message[0].upper()}{message[1:]}")
         message = ""
-    summary = [meaning.happens, _sentence(message), *_progress(status), *_stale(record, status), *_degraded(status)]
+    summary = [meaning.happens, _sentence(message), *_queue(status), *_progress(status), *_stale(record, status), *_degraded(status)]
     return Explanation(
         job=f"{record.namespace}/{record.name}",
         phase=status.phase.value,
@@ -220,6 +220,23 @@ def _progress(status: JobStatus) -> list[str]:
     if status.restarts or status.replans:
         sentences.append(
             f"Since the start: {counted(status.restarts, 'launcher restart')}, {counted(status.replans, 'change')} of the plan."
+        )
+    return sentences
+
+
+def _queue(status: JobStatus) -> list[str]:
+    """How the queue of pending jobs decided on this one; its place is told by the message while it waits."""
+    decision = status.queue_decision
+    if decision is None:
+        return []
+    sentences = []
+    if decision.position == 0:
+        among = f"among {counted(decision.pending + 1, 'pending job')}" if decision.pending else "beside running jobs"
+        sentences.append(f"Its start was chosen {among} by the {decision.chosen_by.lower()}.")
+    if decision.rule_score is not None and decision.agent_score is not None:
+        sentences.append(
+            f"Predicted weighted mean time until those jobs end: {seconds_text(decision.rule_score)} as the rule orders them, "
+            f"{seconds_text(decision.agent_score)} as the agent does; the agent's choice is used only where it is no worse."
         )
     return sentences
 

@@ -12,6 +12,7 @@ from hyperscale.graph.cluster import build
 from hyperscale.jobreader import metadata_of
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Reason, Seen, Turn
+from hyperscale.model.moves import MoveQuestion, Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec, QueueOrder, QueuePolicy
@@ -49,6 +50,9 @@ class InThisProcess:
             return None
         desk = Desk(build(snapshot, policy), policy, lambda request, graph, _: make_plan(request, graph, profile(request.job), policy))
         return take_turns(question, desk, policy.queue, choosers(policy.queue))
+
+    async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
+        return None
 
 
 class Stage:
