@@ -25,7 +25,7 @@ from hyperscale.plan.regions import regions
 
 MOST_WORKERS: Final = 32
 """Twice as many as it was taught with; larger jobs are left to search."""
-MOST_NODES: Final = 96
+MOST_NODES: Final = 64
 """Candidates that it looks at closely; of larger clusters the best neighbourhoods."""
 SEEDS: Final = 6
 """First workers whose neighbourhoods share the candidates of a large cluster."""
