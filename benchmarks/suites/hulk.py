@@ -1,9 +1,9 @@
 """Hulk's 47 machines, four and six tasks at once: sum of latency inside tasks against the published assignment and plain searches.
 
-How the data's faults are read, and what Algorithm 1 leaves open, is said in `benchmarks.peers.hulk`. Ours runs with its defaults. That pairs
-without a link cannot be avoided is proven twice: by listing the largest sets of machines that can all talk, and by CP-SAT, which packs
-disjoint such sets: what does not fit into them costs at least one pair without a link each. The bound of the cost is a linear programme
-with cuts (`hyperscale.plan.tasks`).
+How the data's faults are read, and what Algorithm 1 leaves open, is said in `benchmarks.peers.hulk`. Ours runs with its defaults. Pairs
+without a link cannot be avoided, which is proven twice: by listing the largest sets of machines that can all talk, and by CP-SAT, which
+packs disjoint such sets: what does not fit into them costs at least one pair without a link each. The bound of the cost is a linear
+programme with cuts (`hyperscale.plan.tasks`).
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from hyperscale.plan.tasks.assign import PipeSearch
 from hyperscale.plan.tasks.order import shortest_path
 from hyperscale.plan.tasks.search import never
 
-ROUNDS: Final = 12
+ROUNDS: Final = 8
 """Annealings."""
-STEPS: Final = 12_000
+STEPS: Final = 10_000
 """Proposals of one annealing."""
 DEALS: Final = 512
 """Ways of dealing that are looked at."""

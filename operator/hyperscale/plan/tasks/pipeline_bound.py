@@ -19,8 +19,8 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan.tasks.pipeline import Pipeline
 
-MOST_STATES: Final = 40_000
-"""Remaining rooms kept while pieces are dealt out; beyond, it is taken that they can be: the bound only gets lower."""
+MOST_STEPS: Final = 20_000
+"""Ways tried while the pieces are dealt out; beyond, it is taken that they can be: the bound only gets lower."""
 
 Piece = tuple[int, tuple[float, ...]]
 """Devices of one connected piece, and the least gradient exchange of one of them by how many of the piece share its group (from 1)."""
@@ -34,7 +34,7 @@ def pipe_bound(pipeline: Pipeline) -> float:
     needs: list[list[float]] = []
     for level in range(len(values) - 1):
         pieces = _pieces(pipeline, rank <= level)
-        needs.append([_least(pipeline, pieces, dear, floor) for dear in range(hops)])
+        needs.append(_needs(pipeline, pieces, hops, floor))
     cheapest = np.inf
     for exchange in sorted({floor, *itertools.chain.from_iterable(needs)} - {np.inf}):
         path = hops * float(values[0])
@@ -43,6 +43,14 @@ def pipe_bound(pipeline: Pipeline) -> float:
             path += dear * float(values[level + 1] - values[level])
         cheapest = min(cheapest, exchange + 2.0 * path)
     return float(cheapest)
+
+
+def _needs(pipeline: Pipeline, pieces: Sequence[Piece], hops: int, floor: float) -> list[float]:
+    """The least gradient exchange by the number of dearer hops, (hops,): it only falls, so from the floor on nothing is looked at."""
+    found: list[float] = []
+    for dear in range(hops):
+        found.append(floor if found and found[-1] <= floor else _least(pipeline, pieces, dear, floor))
+    return found
 
 
 def _nearest_sums(pipeline: Pipeline) -> FloatArray:
@@ -109,15 +117,17 @@ def _first_true(values: Sequence[float], holds: Callable[[float], bool]) -> floa
 def _can_deal(pieces: Sequence[Piece], runs: Sequence[int], size: int, exchange: float) -> bool:
     """Whether every group of run r can take equally many devices of each piece so that all are dealt out and no exchange is dearer."""
     rooms: set[tuple[int, ...]] = {tuple([size] * len(runs))}
+    steps = 0
     for (devices, least), times in Counter(pieces).items():
         allowed = [0, *(count for count, value in enumerate(least, start=1) if value <= exchange)]
         ways = list(_ways(devices, runs, allowed))
         for _ in range(times):
+            steps += len(rooms) * len(ways)
+            if steps > MOST_STEPS:
+                return True
             rooms = {_sorted(left, runs) for room in rooms for way in ways if min(left := _minus(room, way)) >= 0}
             if not rooms:
                 return False
-            if len(rooms) > MOST_STATES:
-                return True
     return True
 
 
