@@ -9,6 +9,7 @@ import msgspec
 from hyperscale.cli.tables import counted, seconds_text
 from hyperscale.model.decision import Reason
 from hyperscale.model.status import Condition, JobStatus, Phase, StatusPlan
+from hyperscale.movable import proposed
 
 SHOWN_EVENTS: Final = 8
 
@@ -126,6 +127,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The plan may not be changed any more.", "a person", "Raise spec.recovery.maxReplans, or delete the job and create it again."
     ),
     Reason.NODE_LOST: Meaning("A planned node was lost.", "replacement pods"),
+    Reason.MOVING: Meaning("A better placement pays for a restart: the job stops and starts again there.", "its pods"),
     Reason.WORKERS_STARTING: Meaning("The workers are starting; the launcher follows when all are ready.", "all workers to be ready"),
     Reason.OPENING_LAUNCHER: Meaning("All workers are ready, the launcher is released.", "the launcher"),
     Reason.STARTING: Meaning(
@@ -152,7 +154,15 @@ def explain(record: JobRecord) -> Explanation:
     if status.reason == Reason.AWAITING_APPROVAL and message:
         advice.append(f"{message[0].upper()}{message[1:]}")
         message = ""
-    summary = [meaning.happens, _sentence(message), *_queue(status), *_progress(status), *_stale(record, status), *_degraded(status)]
+    summary = [
+        meaning.happens,
+        _sentence(message),
+        *_queue(status),
+        *_progress(status),
+        *_better(status),
+        *_stale(record, status),
+        *_degraded(status),
+    ]
     return Explanation(
         job=f"{record.namespace}/{record.name}",
         phase=status.phase.value,
@@ -239,6 +249,11 @@ def _queue(status: JobStatus) -> list[str]:
             f"{seconds_text(decision.agent_score)} as the agent does; the agent's choice is used only where it is no worse."
         )
     return sentences
+
+
+def _better(status: JobStatus) -> list[str]:
+    """A better placement of a running job."""
+    return [f"Elsewhere it would be faster: {_sentence(proposed(status.move).message)}"] if status.move is not None else []
 
 
 def _stale(record: JobRecord, status: JobStatus) -> list[str]:
