@@ -93,6 +93,8 @@ class DriftWatch:
     ) -> None:
         self.wake: Callable[[Key], None] = lambda key: None
         """Asks for a pass over a job of which something new is known."""
+        self.busy: Callable[[], bool] = lambda: False
+        """Whether somebody waits for a plan: they go first."""
         self._world = world
         self._planner = planner
         self._telemetry = telemetry
@@ -124,7 +126,7 @@ class DriftWatch:
         """One question about the jobs that have waited longest."""
         now = self._clock()
         due = self._due_jobs(now)
-        if not due or now < self._rest_until:
+        if not due or now < self._rest_until or self.busy():
             return
         policy = self._policy(due[0])
         snapshot = self._world.snapshot(policy, now)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -28,9 +28,6 @@ from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer, TurnPlanner, TurnTaker
 from hyperscale.world import Key, World
-
-QUEUE_FAILED: Final = "QueueRuleFailed"
-"""Step down of a plan that was made in order of arrival because a decision about all pending jobs failed."""
 
 
 class Planner(TurnPlanner, MovePlanner, Protocol):
@@ -53,6 +50,7 @@ class Planning:
         self._telemetry = telemetry
         self._clock = clock
         self._lock = asyncio.Lock()
+        self.drift.busy = self._lock.locked
 
     async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen."""
@@ -76,8 +74,7 @@ class Planning:
             answer = await self._planner.plan(request, snapshot, policy)
         self._count(answer, snapshot)
         if isinstance(answer, Plan):
-            if self.taker.failed and self.taker.concerns(key, seen, policy):
-                answer = msgspec.structs.replace(answer, fallbacks=(QUEUE_FAILED, *answer.fallbacks))
+            answer = self.taker.alone(key, seen, policy, answer)
             self._world.assume(key, answer)
         return Answer(answer, snapshot)
 
