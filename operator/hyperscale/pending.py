@@ -12,56 +12,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from hyperscale import names
-from hyperscale.instants import unix_seconds
+from hyperscale.entry import Edition, Entry, edition_of, read_entry, waits
 from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import Reason
-from hyperscale.model.job import Approval, JobSpec, PlannerChoice
-from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec, QueueOrder
-from hyperscale.model.status import Phase
-from hyperscale.model.turns import MAX_TURN_JOBS, MAX_TURN_KINDS, Hold, QueuedJob, QueueScore, Start, Turns
-from hyperscale.plan.queue.alike import kind_of
-from hyperscale.render.template import worker_node_labels, worker_tolerations
-from hyperscale.world import JobRecord, Key, World
+from hyperscale.model.plan import Plan
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.turns import MAX_TURN_JOBS, MAX_TURN_KINDS, Arrivals, Hold, QueuedJob, QueueScore, Start, Turns
+from hyperscale.plan.queue.arrivals import counted
+from hyperscale.plan.queue.types import Option, PendingJob
+from hyperscale.world import Key, World
 
 VALID_SECONDS: Final = 20.0
 """What was decided is asked anew after so long even where nothing seems to have changed: measurements may have."""
 OLDEST_KINDS: Final = 2
 """Different jobs of a question that are there for their age; the others for being short."""
-
-Edition = tuple[str, int]
-
-
-@dataclass
-class Entry:
-    """One pending job."""
-
-    key: Key
-    edition: Edition
-    policy: PolicySpec
-    request: PlanRequest
-    """Without free GPUs."""
-    weight: float
-    created: float
-    """Unix seconds."""
-    kind: bytes
-    """Jobs of one kind are placed alike."""
-    run_seconds: float | None = None
-    """At best; None where nobody has asked, or where it fits not even the empty cluster."""
-    asked: bool = False
-    """A question was answered about it."""
-
-    @property
-    def index(self) -> tuple[float, Key]:
-        """Order of the queue as far as it is known; those that nobody can tell come last."""
-        return (float("inf") if self.run_seconds is None else self.run_seconds / self.weight, self.key)
-
-    @property
-    def least_gpus(self) -> int:
-        """With its fewest workers."""
-        return self.request.job.workers.min * self.request.job.workers.gpus_per_worker
 
 
 @dataclass(frozen=True)
@@ -111,6 +76,9 @@ class Pending:
         self._told: dict[Key, Told] = {}
         self._grants: dict[Key, _Grant] = {}
         self._ranking: _Ranking | None = None
+        self.arrivals = Arrivals()
+        """What the jobs so far were like."""
+        self._last_arrival = 0.0
 
     def entry(self, key: Key, policy: PolicySpec) -> Entry | None:
         """The job if it is decided together with others; None where something else decides on its start."""
@@ -120,12 +88,12 @@ class Pending:
         edition = edition_of(record)
         known = self._entries.get(key)
         if known is None or known.edition != edition or known.policy != policy:
-            known = self._read(key, record, policy, edition)
+            known = read_entry(key, record, self._reader.read(record.resource, self._world.policies)[0], policy)
             if known is None:
                 self._entries.pop(key, None)
                 return None
             self._entries[key] = known
-        return known if _waits(record) else None
+        return known if waits(record) else None
 
     def others(self, key: Key, policy: PolicySpec) -> list[Entry]:
         """Further pending jobs of the same policy that hold no plan yet."""
@@ -158,13 +126,33 @@ class Pending:
                     kinds.add(entry.kind)
         return sorted(chosen.values(), key=lambda entry: (entry.created, entry.key))
 
-    def queued(self, entry: Entry) -> QueuedJob:
-        """The job as a question has it."""
-        return QueuedJob(entry.request, max(0.0, self._clock() - entry.created), entry.weight)
+    def queued(self, asked: Iterable[Entry]) -> tuple[QueuedJob, ...]:
+        """The jobs as a question has them; `asked` are the oldest first."""
+        now, before = self._clock(), self._last_arrival
+        made = []
+        for entry in asked:
+            gap = None if entry.asked else max(0.0, entry.created - before) if before else 0.0
+            before = before if entry.asked else max(before, entry.created)
+            made.append(QueuedJob(entry.request, max(0.0, now - entry.created), entry.weight, gap))
+        return tuple(made)
+
+    def alone(self, entry: Entry, plan: Plan) -> None:
+        """A job was planned without a question: it counts among the arrivals too."""
+        if entry.asked:
+            return
+        seconds = plan.predicted.epoch_seconds * entry.request.job.model.epochs
+        option = Option(workers=len(plan.workers), seconds=seconds, empty_seconds=seconds)
+        job = PendingJob(str(entry.key), (option,), slots_per_worker=entry.request.job.workers.gpus_per_worker)
+        gap = max(0.0, entry.created - self._last_arrival) if self._last_arrival else 0.0
+        self.arrivals = counted(self.arrivals, job, gap)
+        self._last_arrival = max(self._last_arrival, entry.created)
+        entry.asked = True
 
     def learn(self, turns: Turns, asked: Iterable[Entry], snapshot: ClusterSnapshot) -> list[Key]:
         """Take an answer in; the jobs that start. Their plans' GPUs are taken from now on."""
         entries = {str(entry.key): entry for entry in asked}
+        self.arrivals = turns.arrivals
+        self._last_arrival = max(self._last_arrival, *(entry.created for entry in entries.values()))
         started = []
         for start in turns.starts:
             entry = entries[start.key]
@@ -250,49 +238,3 @@ class Pending:
         if key not in self._world.unstarted:
             self._entries.pop(key, None)
             self._told.pop(key, None)
-
-    def _read(self, key: Key, record: JobRecord, policy: PolicySpec, edition: Edition) -> Entry | None:
-        job, _ = self._reader.read(record.resource, self._world.policies)
-        metadata = record.resource["metadata"]
-        if job is None or policy.queue.order is QueueOrder.ARRIVAL or not _joins(job, metadata.get("labels") or {}):
-            return None
-        request = PlanRequest(
-            job_key=str(key),
-            job=job,
-            seed=policy.seed,
-            deadline_seconds=policy.deadlines.plan_seconds,
-            required_labels=worker_node_labels(job),
-            tolerations=worker_tolerations(job),
-        )
-        return Entry(
-            key=key,
-            edition=edition,
-            policy=policy,
-            request=request,
-            weight=float(job.run_policy.priority),
-            created=unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
-            kind=kind_of(request),
-        )
-
-
-def edition_of(record: JobRecord) -> Edition:
-    """Differs where the spec does."""
-    metadata = record.resource["metadata"]
-    return metadata["uid"], metadata.get("generation") or 0
-
-
-def _joins(job: JobSpec, labels: dict[str, str]) -> bool:
-    """Whether the operator decides when it starts: not a queue, not a person."""
-    return (
-        not labels.get(names.KUEUE_QUEUE_LABEL)
-        and job.planner is not PlannerChoice.NONE
-        and not job.plan_only
-        and job.approval is Approval.AUTOMATIC
-        and not job.run_policy.suspend
-    )
-
-
-def _waits(record: JobRecord) -> bool:
-    """Neither planned nor ended nor going away."""
-    ended = record.status.phase in (Phase.SUCCEEDED, Phase.FAILED) and record.status.mpi_job_ref is not None
-    return record.plan is None and not ended and not record.resource["metadata"].get("deletionTimestamp")

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from hyperscale.entry import Entry
 from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import Reason, Seen, Turn
@@ -14,11 +15,13 @@ from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, QueueDecision
 from hyperscale.model.turns import Chooser, Hold, QueueScore, TurnQuestion, Turns
-from hyperscale.pending import Entry, Pending, Told
+from hyperscale.pending import Pending, Told
 from hyperscale.running import Running
 from hyperscale.telemetry import Telemetry
 from hyperscale.world import Key, World
 
+QUEUE_FAILED: Final = "QueueRuleFailed"
+"""Step down of a plan that was made in order of arrival because a decision about all pending jobs failed."""
 DISTRUST_SECONDS: Final = 30.0
 """After a decision failed, jobs are planned in order of arrival for so long."""
 CLOSER: Final = 4
@@ -66,9 +69,13 @@ class TurnTaker:
         """A decision failed lately: jobs are planned in order of arrival."""
         return self._clock() < self._distrusted_until
 
-    def concerns(self, key: Key, seen: Seen, policy: PolicySpec) -> bool:
-        """Whether the job's start is decided here."""
-        return seen.mpijob is None and seen.plan is None and self.pending.entry(key, policy) is not None
+    def alone(self, key: Key, seen: Seen, policy: PolicySpec, plan: Plan) -> Plan:
+        """A plan that was made without a decision: the job counts among the arrivals, and the plan says so where a decision failed."""
+        entry = self.pending.entry(key, policy) if seen.mpijob is None and seen.plan is None else None
+        if entry is None:
+            return plan
+        self.pending.alone(entry, plan)
+        return replace(plan, fallbacks=(QUEUE_FAILED, *plan.fallbacks)) if self.failed else plan
 
     async def take(self, key: Key, seen: Seen, policy: PolicySpec) -> Answer | None:
         """What the queue says of a job; None where there is nothing to order, where others decide, or where nobody could say."""
@@ -94,11 +101,12 @@ class TurnTaker:
             return self.pending.passed_over(entry, snapshot)
         asked = self.pending.question_about(entry, others, free, bound)
         question = TurnQuestion(
-            jobs=tuple(self.pending.queued(one) for one in asked),
+            jobs=self.pending.queued(asked),
             running=running,
             free_gpus=free_gpus,
             claims=self._running.claims(snapshot),
             deadline_seconds=policy.deadlines.plan_seconds,
+            arrivals=self.pending.arrivals,
         )
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
             turns = await self._planner.turns(question, snapshot, policy)

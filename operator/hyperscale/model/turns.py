@@ -25,6 +25,15 @@ class Chooser(enum.StrEnum):
     AGENT = "Agent"
 
 
+class Arrivals(msgspec.Struct, frozen=True, rename="camel"):
+    """What the jobs so far were like, recent ones more than old ones (plan/queue/history.py); lost with the operator's process."""
+
+    arrivals: int = 0
+    interval_seconds: float = 0.0
+    run_seconds: float = 0.0
+    area_seconds: float = 0.0
+
+
 class QueuedJob(msgspec.Struct, frozen=True, rename="camel"):
     """A job that has no MPIJob yet."""
 
@@ -34,6 +43,8 @@ class QueuedJob(msgspec.Struct, frozen=True, rename="camel"):
     """Since it was created."""
     weight: float = 1.0
     """Its priority: a second of its waiting counts so many times."""
+    gap_seconds: float | None = None
+    """Since the job before it was created; None where it has been counted among the arrivals already."""
 
 
 class RunningShare(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,6 +77,7 @@ class TurnQuestion(msgspec.Struct, frozen=True, rename="camel"):
     claims: dict[str, Claim] = {}
     """By node, of all running jobs: without them the cluster is empty but for others' pods."""
     deadline_seconds: float = 5.0
+    arrivals: Arrivals = Arrivals()
 
 
 class QueueScore(msgspec.Struct, frozen=True, rename="camel"):
@@ -112,5 +124,7 @@ class Turns(msgspec.Struct, frozen=True, rename="camel"):
     """In the order in which they go next."""
     score: QueueScore | None = None
     """None where nothing was left to choose."""
+    arrivals: Arrivals = Arrivals()
+    """With the new jobs of the question."""
     fallbacks: tuple[str, ...] = ()
     """Steps down: QueueAgentUnavailable, QueueAgentFailed, QueueRuleFailed."""

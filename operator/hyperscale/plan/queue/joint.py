@@ -9,16 +9,18 @@ nodes would; and where nothing runs, some job that fits starts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.policy import QueuePolicy
 from hyperscale.model.turns import Chooser, Hold, QueueScore, Start, TurnQuestion, Turns
+from hyperscale.plan.queue.arrivals import counted, history_of
 from hyperscale.plan.queue.choosers import Choosers
 from hyperscale.plan.queue.desk import Desk
 from hyperscale.plan.queue.options import Catalogue, Entry, Ledger, patience_seconds, run_seconds
 from hyperscale.plan.queue.outlook import Choose, Started, weighted_mean_seconds
-from hyperscale.plan.queue.types import Choice, ClusterState, RunningJob
+from hyperscale.plan.queue.types import Choice, ClusterState, History, RunningJob
 
 WAITING_FOR_TURN: Final = "WaitingForTurn"
 WAITING_FOR_BETTER_NODES: Final = "WaitingForBetterNodes"
@@ -38,14 +40,19 @@ def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers
     catalogue = Catalogue(desk, question.claims)
     entries = [catalogue.entry(queued) for queued in sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))]
     feasible = [entry for entry in entries if entry.feasible]
-    by_rule = _Sequence(question, desk, policy, catalogue, feasible).run(rule)
+    arrivals = question.arrivals
+    for entry in feasible:
+        if entry.queued.gap_seconds is not None:
+            arrivals = counted(arrivals, catalogue.ideal(entry), entry.queued.gap_seconds)
+    make = partial(_Sequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
+    by_rule = make().run(rule)
     chosen, score = by_rule, None
     if feasible:
         value = _value(by_rule, rule)
         score = QueueScore(rule=value)
         if agent is not None:
             try:
-                by_agent = _Sequence(question, desk, policy, catalogue, feasible).run(agent)
+                by_agent = make().run(agent)
                 proposed = _value(by_agent, rule)
             except QueueError:
                 fallbacks = (*fallbacks, AGENT_FAILED)
@@ -55,14 +62,17 @@ def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers
                 score = QueueScore(rule=value, agent=proposed, used=used)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
-    return Turns(starts=chosen.starts(), holds=_holds(entries, chosen), score=score, fallbacks=fallbacks)
+    return Turns(starts=chosen.starts(), holds=_holds(entries, chosen), score=score, arrivals=arrivals, fallbacks=fallbacks)
 
 
 class _Sequence:
     """One chooser's starts, one after the other."""
 
-    def __init__(self, question: TurnQuestion, desk: Desk, policy: QueuePolicy, catalogue: Catalogue, feasible: Sequence[Entry]) -> None:
+    def __init__(
+        self, question: TurnQuestion, desk: Desk, policy: QueuePolicy, catalogue: Catalogue, feasible: Sequence[Entry], past: History
+    ) -> None:
         self.catalogue = catalogue
+        self.past = past
         self.question = question
         self.desk = desk
         self.ledger = Ledger(desk.free({}), dict(question.free_gpus))
@@ -92,7 +102,7 @@ class _Sequence:
 
     def cluster(self) -> ClusterState:
         """As a chooser sees it."""
-        return ClusterState(self.ledger.free_slots, self.desk.total_slots, self.desk.speed_ratio(self.ledger.open_nodes))
+        return ClusterState(self.ledger.free_slots, self.desk.total_slots, self.desk.speed_ratio(self.ledger.open_nodes), self.past)
 
     def _choice(self, choose: Choose) -> Choice:
         """What the chooser says; where nothing runs and nothing would start, the first in order that fits."""

@@ -150,6 +150,12 @@ class Catalogue:
             slots_per_worker=entry.queued.request.job.workers.gpus_per_worker,
         )
 
+    def ideal(self, entry: Entry) -> PendingJob:
+        """The job as it would run on the empty cluster."""
+        options = tuple(Option(workers=count, seconds=seconds, empty_seconds=seconds) for count, seconds in entry.empty_seconds.items())
+        slots = entry.queued.request.job.workers.gpus_per_worker
+        return PendingJob(entry.key, options, entry.queued.weight, entry.queued.waited_seconds, slots)
+
 
 def patience_seconds(entry: Entry, options: tuple[Option, ...]) -> float:
     """How long waiting for better nodes can be worth it: as long as the run would be longer on those that are free.

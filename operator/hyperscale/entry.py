@@ -1,0 +1,94 @@
+"""One pending job as the queue sees it, and whether it is the queue's at all. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hyperscale import names
+from hyperscale.instants import unix_seconds
+from hyperscale.model.job import Approval, JobSpec, PlannerChoice
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.policy import PolicySpec, QueueOrder
+from hyperscale.model.status import Phase
+from hyperscale.plan.queue.alike import kind_of
+from hyperscale.render.template import worker_node_labels, worker_tolerations
+from hyperscale.world import JobRecord, Key
+
+Edition = tuple[str, int]
+
+
+@dataclass
+class Entry:
+    """One pending job."""
+
+    key: Key
+    edition: Edition
+    policy: PolicySpec
+    request: PlanRequest
+    """Without free GPUs."""
+    weight: float
+    created: float
+    """Unix seconds."""
+    kind: bytes
+    """Jobs of one kind are placed alike."""
+    run_seconds: float | None = None
+    """At best; None where nobody has asked, or where it fits not even the empty cluster."""
+    asked: bool = False
+    """A question was answered about it."""
+
+    @property
+    def index(self) -> tuple[float, Key]:
+        """Order of the queue as far as it is known; those that nobody can tell come last."""
+        return (float("inf") if self.run_seconds is None else self.run_seconds / self.weight, self.key)
+
+    @property
+    def least_gpus(self) -> int:
+        """With its fewest workers."""
+        return self.request.job.workers.min * self.request.job.workers.gpus_per_worker
+
+
+def read_entry(key: Key, record: JobRecord, job: JobSpec | None, policy: PolicySpec) -> Entry | None:
+    """The job if the queue decides on its start; None where it cannot be read, or something else decides."""
+    metadata = record.resource["metadata"]
+    if job is None or policy.queue.order is QueueOrder.ARRIVAL or not _joins(job, metadata.get("labels") or {}):
+        return None
+    request = PlanRequest(
+        job_key=str(key),
+        job=job,
+        seed=policy.seed,
+        deadline_seconds=policy.deadlines.plan_seconds,
+        required_labels=worker_node_labels(job),
+        tolerations=worker_tolerations(job),
+    )
+    return Entry(
+        key=key,
+        edition=edition_of(record),
+        policy=policy,
+        request=request,
+        weight=float(job.run_policy.priority),
+        created=unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
+        kind=kind_of(request),
+    )
+
+
+def edition_of(record: JobRecord) -> Edition:
+    """Differs where the spec does."""
+    metadata = record.resource["metadata"]
+    return metadata["uid"], metadata.get("generation") or 0
+
+
+def _joins(job: JobSpec, labels: dict[str, str]) -> bool:
+    """Whether the operator decides when it starts: not a queue, not a person."""
+    return (
+        not labels.get(names.KUEUE_QUEUE_LABEL)
+        and job.planner is not PlannerChoice.NONE
+        and not job.plan_only
+        and job.approval is Approval.AUTOMATIC
+        and not job.run_policy.suspend
+    )
+
+
+def waits(record: JobRecord) -> bool:
+    """Neither planned nor ended nor going away."""
+    ended = record.status.phase in (Phase.SUCCEEDED, Phase.FAILED) and record.status.mpi_job_ref is not None
+    return record.plan is None and not ended and not record.resource["metadata"].get("deletionTimestamp")
