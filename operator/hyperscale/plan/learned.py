@@ -47,7 +47,8 @@ class Learned:
 
     def _construct(self, problem: Problem, expired: Expired) -> tuple[Candidate, ...]:
         part = _most_promising(problem, expired)
-        if part is None or expired():
+        # One node has no links to look at, and only one placement.
+        if part is None or len(part.members) < 2 or expired():
             return ()
         costs, slots, workers = part.costs, problem.slots[part.members], part.workers
         around = Surroundings(costs, slots, workers)

@@ -27,6 +27,8 @@ from hyperscale.plan.scores import Planner, gap, propose, scores
 LEARNED_UNAVAILABLE: Final = "LearnedUnavailable"
 PREFERENCE_TOLERANCE: Final = 0.01
 """A preferred topology domain may cost so much of the objective: less than any prediction is worth."""
+SAME: Final = 1e-8
+"""Objectives of two planners nearer than this are one figure, summed in two orders."""
 MAX_CHECKED: Final = 8
 """Candidates shown to the checker before giving up; a second one means that planner and checker disagree."""
 
@@ -90,9 +92,21 @@ def _judged(plan: Plan, found: Sequence[tuple[Candidate, str]], lower_bound: flo
     )
 
 
+def _ranked(found: Sequence[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
+    """Best first; among those as good as the best, the first planner's: who wins must not hang on the order of a sum."""
+    least = min((candidate.objective for candidate, _ in found), default=0.0) * (1.0 + SAME)
+    place = {name: number for number, name in enumerate(dict.fromkeys(name for _, name in found))}
+
+    def key(entry: tuple[Candidate, str]) -> tuple[bool, int, Candidate]:
+        tied = entry[0].objective <= least
+        return not tied, place[entry[1]] if tied else 0, entry[0]
+
+    return sorted(found, key=key)
+
+
 def _by_preference(problem: Problem, found: Sequence[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
     """Best first; under a preferred topology level, placements inside one domain come first where they cost next to nothing."""
-    ranked = sorted(found, key=lambda entry: entry[0])
+    ranked = _ranked(found)
     key = problem.job.placement.topology.preferred
     if key is None or not ranked:
         return ranked
