@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
@@ -13,7 +12,10 @@ from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan import kernel
 from hyperscale.plan.bounds import best_link, lower_bound
 from hyperscale.plan.exact import branch_and_bound, proof_work
-from hyperscale.plan.improve import Effort, annealed, distinct, improve, promising, seated
+from hyperscale.plan.found import Candidate as Candidate
+from hyperscale.plan.found import Found as Found
+from hyperscale.plan.improve import Effort as Effort
+from hyperscale.plan.improve import annealed, distinct, improve, promising, seated
 from hyperscale.plan.memo import Memo
 from hyperscale.plan.objective import Costs, objectives
 from hyperscale.plan.pools import Pools
@@ -21,6 +23,7 @@ from hyperscale.plan.problem import Problem
 from hyperscale.plan.regions import MAX_DOMAINS, regions
 from hyperscale.plan.ring import canonical
 from hyperscale.plan.starts import fastest_sets, nearest_sets, scattered_sets
+from hyperscale.plan.widen import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKERS, domains_with_room, part
 
 DENSE_COUNTS: Final = 16
 """Every worker count up to here is tried."""
@@ -56,28 +59,6 @@ KEPT: Final = 8
 Expired = Callable[[], bool]
 
 
-@dataclass(frozen=True, order=True)
-class Candidate:
-    """One placement: candidates of the problem in ring order. Compares by objective, then fewer workers, then names."""
-
-    objective: float
-    workers: int
-    names: tuple[str, ...]
-    order: tuple[int, ...] = field(compare=False)
-
-
-@dataclass(frozen=True)
-class Found:
-    """Placements of one problem, and what none can beat over all worker counts that it allows; None where that is unknown."""
-
-    placements: tuple[Candidate, ...]
-    lower_bound: float | None
-
-    def __iter__(self) -> Iterator[Candidate]:
-        """The placements, best first of each region."""
-        return iter(self.placements)
-
-
 class Heuristic:
     """Greedy, local search, branch and bound, annealing; never fails, says how far from the optimum it may be (docs/planner.md)."""
 
@@ -88,7 +69,11 @@ class Heuristic:
 
         Jobs that are alike come by the hundred: what was found without the deadline's help is kept for the next one.
         """
-        return _FOUND.get(problem.identity, lambda: _search(problem, expired), lambda found: not expired() and _small(found))
+
+        def keep(found: Found) -> bool:
+            return not expired() and sum(candidate.workers for candidate in found) <= KEPT_WORKERS
+
+        return _FOUND.get(problem.identity, lambda: _search(problem, expired), keep)
 
 
 _FOUND: Final[Memo[Found]] = Memo(KEPT_PROBLEMS)
@@ -112,10 +97,6 @@ def _search(problem: Problem, expired: Expired) -> Found:
         bounds = [None]
     known = [bound for bound in bounds if bound is not None]
     return Found(tuple(found), min(known) if known and len(known) == len(bounds) else None)
-
-
-def _small(found: Found) -> bool:
-    return sum(candidate.workers for candidate in found) <= KEPT_WORKERS
 
 
 class _Search:
@@ -150,6 +131,8 @@ class _Search:
         for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
             if candidate.objective <= min(self.best.values()).objective * CLOSE_RATIO:
                 self._look(candidate.workers, CLOSE_LOOK)
+        if self.best:
+            self._widen(min(self.best.values()).workers)
         self.lower_bound = self._prove()
         return sorted({*self.best.values(), *self.others})
 
@@ -179,9 +162,8 @@ class _Search:
         bound = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
         if effort is CLOSE_LOOK and bound > min(self.best.values()).objective:
             return
-        ranks, start = self._pinned_in(pool)
-        fixed: BoolArray = np.isin(np.arange(workers), ranks)
-        orders = self._starts(pool, costs, workers, effort, ranks, start)
+        fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
+        orders = self._starts(pool, workers, effort)
         if not len(orders):
             return
         orders, seconds = improve(costs, slots, orders, fixed, effort, self._done)
@@ -203,9 +185,34 @@ class _Search:
         walked, seconds = annealed(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired)
         self._keep(pool, walked, seconds)
 
+    def _widen(self, workers: int) -> None:
+        """Search other parts of a cluster that was cut to a pool: every domain with room, then larger parts in turn."""
+        if len(self.pools.pool(workers)) == len(self.region) or workers > WIDE_WORKERS:
+            return
+        for pool in domains_with_room(self.problem, self.region, workers):
+            self._part(pool, workers, DOMAIN_LOOK)
+        for number in range(WIDE_PARTS):
+            order = np.array(self.best[workers].order)
+            self._part(part(self.problem, self.region, self.pools, order, number), workers, WIDE_LOOK)
+
+    def _part(self, pool: IntArray, workers: int, effort: Effort) -> None:
+        """Search a part of the cluster, the best placement so far among the starts if its nodes are in it."""
+        if self.expired():
+            return
+        costs, slots = self._costs_of(pool), self.problem.slots[pool]
+        order = np.array(self.best[workers].order)
+        known = np.searchsorted(pool, order)[None, :] if np.isin(order, pool).all() else np.zeros((0, workers), dtype=np.int64)
+        starts = np.concatenate((known, self._starts(pool, workers, effort)))
+        if len(starts):
+            fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
+            orders, seconds = improve(costs, slots, starts, fixed, effort, self.expired)
+            self._keep(pool, orders, seconds)
+            self._keep(pool, *annealed(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired))
+        del self.costs[pool.tobytes()]
+
     def _prove(self) -> float | None:
         """What no placement of any worker count can beat; None where that is unknown."""
-        if not self.best or len(self.counts) > PROOF_COUNTS or len(self.pools.pool(self.counts[-1])) < len(self.region):
+        if not self.best or len(self.counts) > PROOF_COUNTS or len(self.pools.pool(self.counts[0])) < len(self.region):
             return None
         least = np.inf
         for workers in sorted(self.counts, key=lambda count: (count != min(self.best.values()).workers, count)):
@@ -235,9 +242,10 @@ class _Search:
             self.solved.add(workers)
         return self.bounds[workers]
 
-    def _starts(self, pool: IntArray, costs: Costs, workers: int, effort: Effort, ranks: IntArray, start: IntArray) -> IntArray:
+    def _starts(self, pool: IntArray, workers: int, effort: Effort) -> IntArray:
         """(B, k) placements to improve, the most promising first, scattered ones last."""
-        problem, slots = self.problem, self.problem.slots[pool]
+        problem, slots, costs = self.problem, self.problem.slots[pool], self._costs_of(pool)
+        ranks, start = self._pinned_in(pool)
         ranking = kernel.seed_ranking(costs, slots, workers)
         seeds = ranking[: max(1, min(effort.seeds, GREEDY_ELEMENTS // (len(pool) * workers)))]
         grown = np.zeros((0, workers), dtype=np.int64)
