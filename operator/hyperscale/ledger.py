@@ -32,8 +32,8 @@ class Ledger(Generic[Key]):
                 self._by_node[node] = self._by_node.get(node, 0) + gpus
         return True
 
-    def held_by_others(self, job: Key) -> dict[str, int]:
+    def held_by_others(self, job: Key | None) -> dict[str, int]:
         """GPUs by node that jobs other than `job` hold; nodes with none are left out."""
-        own = self._of_job.get(job, {})
+        own = self._of_job.get(job, {}) if job is not None else {}
         held = {node: gpus - own.get(node, 0) for node, gpus in self._by_node.items()}
         return {node: gpus for node, gpus in held.items() if gpus}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from hyperscale.instants import unix_seconds
 from hyperscale.jobreader import JobReader
@@ -17,6 +20,16 @@ LATE_RATIO: Final = 0.05
 """A job beyond its predicted end is taken to need so much of its whole time still: nobody knows."""
 
 
+class _Run(NamedTuple):
+    """One MPIJob."""
+
+    view: MpiJobView
+    share: RunningShare | None
+    """With its whole time; None where it holds nothing."""
+    started: float
+    """Unix seconds; +inf before."""
+
+
 class Running:
     """What runs, or is about to."""
 
@@ -24,12 +37,12 @@ class Running:
         self._world = world
         self._reader = reader
         self._clock = clock
+        self._known: dict[Key, _Run] = {}
         self._claims: tuple[ClusterSnapshot, dict[str, Claim]] | None = None
 
     def shares(self) -> tuple[RunningShare, ...]:
         """Jobs that hold GPUs, the soonest to end first; at most MAX_RUNNING."""
-        shares = sorted(self._shares(), key=lambda share: (share.remaining_seconds, share.key))
-        return tuple(shares[:MAX_RUNNING])
+        return tuple(heapq.nsmallest(MAX_RUNNING, self._shares(), key=lambda share: (share.remaining_seconds, share.key)))
 
     def claims(self, snapshot: ClusterSnapshot) -> dict[str, Claim]:
         """What their bound pods take of each node of `snapshot`."""
@@ -40,12 +53,23 @@ class Running:
     def _shares(self) -> Iterator[RunningShare]:
         now = self._clock()
         for key, view in self._world.mpijobs.items():
-            if is_running(view) and (plan := self._world.plan_in_force(key)) is not None:
-                total = self._seconds(key, plan)
-                elapsed = max(0.0, now - unix_seconds(view.start_time)) if view.start_time else 0.0
-                yield _share(key, plan, max(total - elapsed, LATE_RATIO * total))
+            known = self._known.get(key)
+            if known is None or known.view is not view:
+                known = self._known[key] = self._run(key, view)
+            if known.share is not None:
+                elapsed = max(0.0, now - known.started)
+                total = known.share.remaining_seconds
+                yield replace(known.share, remaining_seconds=max(total - elapsed, LATE_RATIO * total)) if elapsed else known.share
+        if len(self._known) > 2 * len(self._world.mpijobs) + MAX_RUNNING:
+            self._known = {key: known for key, known in self._known.items() if key in self._world.mpijobs}
         for key, plan in self._world.assumed():
             yield _share(key, plan, self._seconds(key, plan))
+
+    def _run(self, key: Key, view: MpiJobView) -> _Run:
+        """What of an MPIJob stays the same until it changes."""
+        plan = self._world.plan_in_force(key) if is_running(view) else None
+        share = _share(key, plan, self._seconds(key, plan)) if plan is not None else None
+        return _Run(view, share, unix_seconds(view.start_time))
 
     def _seconds(self, key: Key, plan: Plan) -> float:
         """Predicted, of the whole run; of one epoch where the job cannot be read any more."""

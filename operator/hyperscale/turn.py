@@ -63,6 +63,7 @@ class TurnTaker:
         self._telemetry = telemetry
         self._clock = clock
         self._distrusted_until = 0.0
+        self._known_free: tuple[ClusterSnapshot, int, dict[str, int], int] | None = None
 
     @property
     def failed(self) -> bool:
@@ -91,14 +92,15 @@ class TurnTaker:
     async def _ask(self, entry: Entry, snapshot: ClusterSnapshot) -> Told | None:
         """Put the question, unless it is plain that the job must wait; None where there is nothing to order, or nobody could say."""
         policy = entry.policy
-        others, running = self.pending.others(entry.key, policy), self._running.shares()
-        if self.failed or not (others or running):
+        if self.failed:
             return None
-        free_gpus = self._world.free_gpus(snapshot, entry.key)
-        free = sum(free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes)
+        free_gpus, free = self._free(snapshot)
         bound = policy.queue.starvation_seconds
         if entry.run_seconds is not None and entry.least_gpus > free and self.pending.place(entry, bound)[0] > 1:
             return self.pending.passed_over(entry, snapshot)
+        others, running = self.pending.others(entry.key, policy), self._running.shares()
+        if not (others or running):
+            return None
         asked = self.pending.question_about(entry, others, free, bound)
         question = TurnQuestion(
             jobs=self.pending.queued(asked),
@@ -119,6 +121,15 @@ class TurnTaker:
                 self.wake(started)
         self._count(turns)
         return self.pending.granted(entry) or self.pending.held(entry, snapshot)
+
+    def _free(self, snapshot: ClusterSnapshot) -> tuple[dict[str, int], int]:
+        """Free GPUs by node where the snapshot does not know, and all of them; pending jobs hold none, so it is the same for each."""
+        known = self._known_free
+        if known is None or known[0] is not snapshot or known[1] != self._world.version:
+            changed = self._world.free_gpus(snapshot)
+            free = sum(changed.get(node.name, node.free_gpus) for node in snapshot.nodes)
+            known = self._known_free = (snapshot, self._world.version, changed, free)
+        return known[2], known[3]
 
     def _count(self, turns: Turns) -> None:
         chooser = turns.score.used if turns.score is not None else Chooser.RULE

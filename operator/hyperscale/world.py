@@ -146,7 +146,7 @@ class World:
             self._snapshot = (basis, built)
         return self._snapshot[1]
 
-    def free_gpus(self, snapshot: ClusterSnapshot, asking: Key) -> dict[str, int]:
+    def free_gpus(self, snapshot: ClusterSnapshot, asking: Key | None = None) -> dict[str, int]:
         """Free GPUs of the nodes on which plans of other jobs hold some that no bound pod shows yet."""
         held = self._ledger.held_by_others(asking)
         return {node.name: max(0, node.free_gpus - held[node.name]) for node in snapshot.nodes if node.name in held} if held else {}
