@@ -22,7 +22,8 @@ from hyperscale.plan.heuristic import Candidate, Heuristic
 from hyperscale.plan.objective import Breakdown, predict, shares
 from hyperscale.plan.problem import Problem, pose
 from hyperscale.plan.regions import domains_of
-from hyperscale.plan.scores import Planner, gap, propose, scores
+from hyperscale.plan.replan import Repair
+from hyperscale.plan.scores import Planner, Proposals, gap, propose, scores
 
 LEARNED_UNAVAILABLE: Final = "LearnedUnavailable"
 PREFERENCE_TOLERANCE: Final = 0.01
@@ -52,7 +53,7 @@ def make_plan(
         raise ValueError("spec.planner: None means that no plan is made; use Auto, Heuristic or Learned")
     problem = pose(request, graph, workload, policy)
     chosen, steps = _allowed(request.job.planner, policy, planners)
-    proposed = propose(problem, chosen if len(problem.nodes) else (), expired)
+    proposed = _proposed(problem, chosen, expired)
     found = _by_preference(problem, proposed.found)
     steps = (*steps, *proposed.steps)
     refused: tuple[str, ...] = ()
@@ -65,6 +66,17 @@ def make_plan(
     if refused:
         return Infeasible(reason="PlannerFailed", message=f"every plan failed its check, e.g.: {refused[0]}")
     return refusal.refuse(problem, lambda changed: any(True for _ in Heuristic().candidates(changed, lambda: True)), expired)
+
+
+def _proposed(problem: Problem, planners: Sequence[Planner], expired: Callable[[], bool]) -> Proposals:
+    """Placements of all planners; where ranks are pinned the repair of the others comes first, and a whole search only if that fails."""
+    if not len(problem.nodes):
+        return Proposals((), None, ())
+    if problem.pinned and problem.request.workers_fixed is not None:
+        repaired = propose(problem, [Repair() if isinstance(planner, Heuristic) else planner for planner in planners], expired)
+        if repaired.found:
+            return repaired
+    return propose(problem, planners, expired)
 
 
 def _allowed(choice: PlannerChoice, policy: PolicySpec, planners: Sequence[Planner]) -> tuple[list[Planner], tuple[str, ...]]:

@@ -20,6 +20,8 @@ SWEEPS: Final = 4
 """Passes over the free positions; nearly every placement is at its optimum after two."""
 MOST_SWAPS: Final = 300
 """Pairs of free positions tried in one pass."""
+ELEMENTS: Final = 24_000_000
+"""Numbers that one call may touch, about 0.1 s: jobs of hundreds of workers get fewer passes and swaps, or none."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class Board:
         The first of them begins with the best node for the first gap, the others with the next best ones.
         """
         gaps = np.flatnonzero(seats < 0)
-        first, _ = self._joined(seats, int(gaps[0]), starts)
+        affordable = max(1, ELEMENTS // (len(gaps) * len(seats) * self.size))
+        first, _ = self._joined(seats, int(gaps[0]), min(starts, affordable))
         found: list[IntArray] = []
         for choice in first.tolist():
             order = seats.copy()
@@ -120,7 +123,8 @@ class Board:
         """`order` (k,) after the best swaps among the positions where `free` (k,), until none improves."""
         positions = np.flatnonzero(free)
         left, right = np.triu_indices(len(positions), 1)
-        left, right = positions[left][:MOST_SWAPS], positions[right][:MOST_SWAPS]
+        affordable = min(MOST_SWAPS, ELEMENTS // (len(order) ** 2 * max(1, len(positions))))
+        left, right = positions[left][:affordable], positions[right][:affordable]
         if not len(left):
             return order
         best = float(self.objectives(order[None, :])[0])
@@ -140,7 +144,8 @@ def settle(board: Board, order: IntArray, free: BoolArray) -> IntArray:
     """A placement that no single replacement or swap of the positions where `free` (k,) improves; the others stay."""
     positions = np.flatnonzero(free & ~board.fixed)
     best = float(board.objectives(order[None, :])[0])
-    for _ in range(SWEEPS):
+    affordable = ELEMENTS // max(1, len(positions) * len(order) * (board.size + CHECKED * len(order)))
+    for _ in range(min(SWEEPS, affordable)):
         before = best
         for position in positions:
             choices, seconds = board.replacements(order, int(position), 1)

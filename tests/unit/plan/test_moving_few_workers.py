@@ -14,7 +14,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.plan.problem import Problem, pose
 from hyperscale.plan.replan import LOST_ONLY, Prices, replan
 from hyperscale.workload.profile import profile
-from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, measured, planned, snapshot, training
+from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, measured, planned, refused, snapshot, training
 
 NAMES = ["a1", "a2", "a3", "a4", "a5", "a6"]
 JOB = training(workers={"min": 4, "max": 4})
@@ -149,3 +149,30 @@ def test_a_large_cluster_is_cut_to_what_is_near_and_fast() -> None:
     assert move is not None
     assert move.moved == (2,)
     assert move.candidate.objective < 1.5 * planned(gone, job).objective
+
+
+def test_pinned_ranks_of_a_plan_are_repaired_around_and_it_says_so() -> None:
+    seen = cluster(gpu_node("b1", product="Tesla-T4"))
+    gone = replace(seen, nodes=tuple(replace(node, requested_gpus=int(node.name in ("a1", "a3", "a4"))) for node in seen.nodes))
+    plan = planned(gone, JOB, workers_fixed=4, pinned={0: "a1", 2: "a3", 3: "a4"}, excluded_nodes=("a2",))
+    assert [worker.node for worker in plan.workers][::2] == ["a1", "a3"]
+    assert plan.workers[3].node == "a4"
+    assert plan.workers[1].node in ("a5", "a6")
+    assert plan.planner == "Heuristic"
+    assert plan.optimality_gap is None
+
+
+def test_a_repair_that_finds_no_node_is_told_like_any_other_lack_of_room() -> None:
+    seen = cluster()
+    held = replace(seen, nodes=tuple(replace(node, requested_gpus=1) for node in seen.nodes))
+    refusal = refused(held, JOB, workers_fixed=4, pinned={0: "a1", 2: "a3", 3: "a4"})
+    assert refusal.reason == "InsufficientGpus"
+
+
+def test_a_job_of_hundreds_of_workers_is_repaired_within_seconds() -> None:
+    nodes = [gpu_node(f"n{at:03d}", free=4, domain=f"eu/{'abcdefgh'[at % 8]}") for at in range(120)]
+    job = training(workers={"min": 300, "max": 300})
+    pinned = {rank: f"n{rank // 4:03d}" for rank in range(200)}
+    taken = tuple(replace(node, requested_gpus=4 * int(at < 50)) for at, node in enumerate(nodes))
+    plan = planned(snapshot(*taken), job, workers_fixed=300, pinned=pinned)
+    assert [worker.node for worker in plan.workers[:200]] == [pinned[rank] for rank in range(200)]
