@@ -1,8 +1,8 @@
 """A genetic algorithm of the kind that DT-FM uses (Yuan et al., arXiv 2206.01288, section 3.3), on the same compiled cost as ours.
 
-A population of partitions into equal groups; a child takes whole groups of one parent, fills the rest in the order of the other, is improved
-by exchanges that lower the sum of gradient costs inside groups (the cheap stand-in that DT-FM improves, too, before it costs the pipeline),
-and replaces the worst of the population where it is better. DT-FM's own program is in `peer_ga.csv` of the data.
+A population of partitions into equal groups; a child takes whole groups of one parent, fills the rest in the order of the other, is
+improved by exchanges that lower the sum of gradient costs inside groups (the cheap stand-in that DT-FM improves, too), and replaces the
+worst of the population where it is better. It is weaker than DT-FM's own program, whose result is in `peer_ga.csv` of the data.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """DT-FM's topologies under DT-FM's cost, against its own genetic algorithm and one of its kind that gets ours' time.
 
-The cost is defined beside the data (`dtfm/OBJECTIVE.md`); cases 1 to 3 are DT-FM's, their peer's cost and time are in `peer_ga.csv`: one run
-of 5,000 candidates in Python. Those costs have four decimals, so ours is rounded to four before it is compared; those times were taken on
-another day: an order of magnitude. Beside them, cases after its fourth and fifth made from the delays and bandwidths that it measured
-between ten regions; within a region 5 ms and 2 Gbit/s are assumed. `bound` is proven (`hyperscale.plan.tasks.pipeline_bound`): gap 0 means
-that nobody can do better.
+The cost is defined beside the data (`dtfm/OBJECTIVE.md`); cases 1 to 3 are DT-FM's, their peer's cost and time are in `peer_ga.csv`: one
+run of 5,000 candidates in Python. Those costs have four decimals, so ours is rounded to four before it is compared; those times were
+taken on another day: an order of magnitude. Beside them, cases after its fourth and fifth made from the delays and bandwidths that it
+measured between ten regions; within a region 5 ms and 2 Gbit/s are assumed. `bound` is proven (`hyperscale.plan.tasks.pipeline_bound`):
+gap 0 means that nobody can do better.
 """
 
 from __future__ import annotations

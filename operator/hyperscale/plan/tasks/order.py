@@ -120,13 +120,13 @@ def _by_sets(linked: BoolArray, ring: bool) -> tuple[int, ...]:
     ends = np.zeros(1 << stops, dtype=np.int64)
     for stop in range(1 if ring else stops):
         ends[1 << stop] = 1 << stop
-    for mask in range(1, 1 << stops):
-        if ring and not mask & 1:
-            continue
+    masks = np.arange(1 << stops, dtype=np.int64)
+    members = sum(masks >> stop & 1 for stop in range(stops))
+    for size in range(2, stops + 1):
+        layer = masks[members == size]
         for stop in range(stops):
-            before = mask ^ 1 << stop
-            if mask >> stop & 1 and before and ends[before] & bits[stop]:
-                ends[mask] |= 1 << stop
+            inside = layer[(layer >> stop & 1) == 1]
+            ends[inside] |= np.where(ends[inside ^ 1 << stop] & bits[stop], 1 << stop, 0)
     full = (1 << stops) - 1
     last = int(ends[full]) & (bits[0] if ring else full)
     if not last:
