@@ -29,6 +29,10 @@ STATE_BYTES: Final = 16.0
 Adam. Activations are not counted."""
 VALUE_BYTES: Final = 2.0
 """A gradient or an activation on the wire."""
+EVEN: Final = (1.2, 1.5, 2.0, 3.0)
+"""Largest parts of a model over an even part that are tried where pipelines exchange gradients."""
+ROUNDS: Final = 3
+"""Times that the batch is divided anew by the pace that the last division gave."""
 GB: Final = 1e9
 
 
@@ -137,15 +141,15 @@ def worst_hop(latency: Floats, closed: bool) -> float:
     return _KNOWN[key]
 
 
-def pipeline(model: Model, machines: Machines, members: Ints, network: Network, hop: float | None = None) -> Step:
-    """GPipe over a group: System B where the group is everyone. `hop`: the dearest hop in seconds where it is known already.
+def pipeline(model: Model, machines: Machines, members: Ints, network: Network, hop: float | None = None, largest: float = 1.0) -> Step:
+    """GPipe over a group: System B where the group is everyone.
 
-    A machine whose share would be less than a layer still counts as a stage: more machines than layers cannot all be used, so the slowest
+    `hop`: the dearest hop in seconds where it is known already; `largest`: the largest part of the model that a machine may get. A machine whose share would be less than a layer still counts as a stage: more machines than layers cannot all be used, so the slowest
     are then left out.
     """
     speed = speeds(machines)
     members = members[np.argsort(-speed[members], kind="stable")][: model.layers]
-    share = shares(speed[members], machines.memory[members] / model.memory_gb)
+    share = shares(speed[members], np.minimum(machines.memory[members] / model.memory_gb, largest))
     if share is None:
         return CANNOT
     compute = float((share * model.work / speed[members]).max())
@@ -158,27 +162,34 @@ def pipeline(model: Model, machines: Machines, members: Ints, network: Network, 
 
 
 def pipelines(model: Model, machines: Machines, parts: Sequence[Ints], network: Network) -> Step:
-    """Several GPipe pipelines with equal parts of the batch; then every machine exchanges its gradients with its likes.
+    """Several GPipe pipelines that share the batch in proportion to their pace; then every machine exchanges its gradients with its likes.
 
-    The exchange takes as long as that of the machine with the largest part of the model, over the largest latency there is between two.
+    The exchange takes as long as that of the machine with the largest part of the model, over the largest latency there is between two, so
+    no machine gets more than some multiple of an even part; the best of `EVEN`.
     """
+    return min((_pipelines(model, machines, parts, network, even) for even in EVEN), key=lambda step: step.seconds)
+
+
+def _pipelines(model: Model, machines: Machines, parts: Sequence[Ints], network: Network, even: float) -> Step:
     replicas = len(parts)
-    if model.sequences < replicas:
-        return CANNOT
-    own = dataclasses.replace(model, sequences=math.ceil(model.sequences / replicas))
-    steps = [pipeline(own, machines, part, network) for part in parts]
+    batches = [model.sequences / replicas] * replicas
+    limits = [even / min(len(part), model.layers) for part in parts]
+    steps: list[Step] = []
+    for _ in range(ROUNDS):
+        if min(batches) < 1:
+            return CANNOT
+        steps = [
+            pipeline(dataclasses.replace(model, sequences=math.ceil(batch)), machines, part, network, largest=limit)
+            for batch, part, limit in zip(batches, parts, limits, strict=True)
+        ]
+        if any(math.isinf(step.seconds) for step in steps):
+            return CANNOT
+        pace = [batch / step.seconds for batch, step in zip(batches, steps, strict=True)]
+        batches = [model.sequences * part / sum(pace) for part in pace]
     worst = max(steps, key=lambda step: step.seconds)
-    if replicas == 1 or math.isinf(worst.seconds):
-        return worst
-    speed = speeds(machines)
-    largest = 0.0
-    for part in parts:
-        used = part[np.argsort(-speed[part], kind="stable")][: model.layers]
-        share = shares(speed[used], machines.memory[used] / model.memory_gb)
-        largest = max(largest, 1.0 if share is None else float(share.max()))
     everyone = np.concatenate(list(parts))
     latency = float(machines.cost[np.ix_(everyone, everyone)].max()) / 1e3
-    wire = largest * model.parameters * VALUE_BYTES * 8.0 / network.bits_per_second
+    wire = min(1.0, max(limits)) * model.parameters * VALUE_BYTES * 8.0 / network.bits_per_second
     exchange = 2.0 * (replicas - 1) * latency + 2.0 * (replicas - 1) / replicas * wire
     return Step(worst.seconds + exchange, worst.communication + exchange)
 

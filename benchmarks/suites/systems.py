@@ -97,7 +97,7 @@ def _case(models: Sequence[Model], machines: Machines, network: Network, options
     if published is not None:
         rows += _rows(case, "Hulk's published groups", models, published, max(step.seconds for step in published))
     worst = worst_plain = 0.0
-    for seed in options.seeds[: 1 if options.quick else None]:
+    for seed in options.seeds[: 1 if options.quick or network != STATED else None]:
         started = time.perf_counter()
         group = grouped(models, machines, network, seed)
         plain = _steps(models, machines, network, group, exact=True)
