@@ -144,7 +144,8 @@ def worst_hop(latency: Floats, closed: bool) -> float:
 def pipeline(model: Model, machines: Machines, members: Ints, network: Network, hop: float | None = None, largest: float = 1.0) -> Step:
     """GPipe over a group: System B where the group is everyone.
 
-    `hop`: the dearest hop in seconds where it is known already; `largest`: the largest part of the model that a machine may get. A machine whose share would be less than a layer still counts as a stage: more machines than layers cannot all be used, so the slowest
+    `hop`: the dearest hop in seconds where it is known already; `largest`: the largest part of the model that a machine may get. A
+    machine whose share would be less than a layer still counts as a stage: more machines than layers cannot all be used, so the slowest
     are then left out.
     """
     speed = speeds(machines)

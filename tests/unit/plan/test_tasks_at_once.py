@@ -122,3 +122,20 @@ def test_hulks_published_assignment_costs_what_was_counted() -> None:
     tasks = sized(machines.cost, peer.SIZES)
     assert link_cost(tasks, peer.published(machines)) == pytest.approx(73_474.3)
     assert assign(tasks).cost <= 0.54 * 73_474
+
+
+@pytest.mark.skipif(not HULK.is_dir(), reason="../shared/data/hulk is absent")
+def test_hulks_algorithm_1_gives_every_task_its_machines_once() -> None:
+    peer = importlib.import_module("benchmarks.peers.hulk")
+    machines = peer.read(HULK)
+    group = peer.algorithm_1(machines, [lambda members, size=size: len(members) >= size for size in peer.SIZES])
+    assert counts(sized(machines.cost, peer.SIZES), group).tolist() == list(peer.SIZES)
+    none = peer.algorithm_1(machines, [lambda members: machines.memory[members].sum() >= 1e9])
+    assert (none == 1).all()
+
+
+def test_shares_of_a_model_follow_speed_as_far_as_memory_goes() -> None:
+    systems = importlib.import_module("benchmarks.peers.systems")
+    assert systems.shares(np.array([3.0, 1.0]), np.array([1.0, 1.0])).tolist() == [0.75, 0.25]
+    assert systems.shares(np.array([3.0, 1.0]), np.array([0.5, 1.0])).tolist() == [0.5, 0.5]
+    assert systems.shares(np.array([3.0, 1.0]), np.array([0.5, 0.4])) is None
