@@ -4,7 +4,7 @@ Run: python benchmarks/streams.py [--quick] [--seeds N] [--json FILE] [--dump DI
 
 Streams of 150 jobs on clusters of 16 to 32 nodes, five families, loads 0.5 to 1.3, on seeds that no training has seen. All methods place
 with the very same search; they differ in what they start. Conditions: exact durations; durations known to ± 30 %; contention on shared
-uplinks; a starvation bound of 8 mean runs; all three.
+uplinks; a starvation bound of 16 mean runs (and of 8); all three.
 
 --seeds N      streams of every family and load (5: 125 streams a condition)
 --tune         tunes the index rule afresh and measures against that

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperscale.learn.streams.episodes import Training, initial
+from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, TUNED, Simulator
-from hyperscale.learn.streams.training import Training, initial, parts_by_name
 from hyperscale.plan.queue import features, rule
 from hyperscale.plan.queue.agent import Agent, Manifest, Prior
 from hyperscale.plan.queue.types import ClusterState, History, Option, PendingJob, RunningJob

@@ -12,9 +12,9 @@ from hyperscale.learn.agents import dqn, ppo
 from hyperscale.learn.agents.dispatch_env import OBSERVED, RULES, DispatchEnv, chosen_by, observe
 from hyperscale.learn.agents.stream_env import MOST_CANDIDATES, StreamEnv, any_conditions
 from hyperscale.learn.lesson import Assignment, LessonError, Progress
+from hyperscale.learn.streams.episodes import Training, initial
 from hyperscale.learn.streams.scenario import Conditions
 from hyperscale.learn.streams.simulator import TUNED, Simulator, agent, index
-from hyperscale.learn.streams.training import Training, initial
 
 
 def short(rng: np.random.Generator) -> Conditions:

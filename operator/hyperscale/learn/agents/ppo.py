@@ -21,10 +21,10 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from hyperscale.learn.agents.scorer import CandidateScorer, ScorerPolicy
 from hyperscale.learn.agents.stream_env import StreamEnv
 from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.streams.episodes import Training, initial
 from hyperscale.learn.streams.lesson import judge as judge_agent
 from hyperscale.learn.streams.lesson import write
 from hyperscale.learn.streams.simulator import Network
-from hyperscale.learn.streams.training import Training, initial
 
 ENVIRONMENTS: Final = 8
 STEPS: Final = 120_000

@@ -14,8 +14,8 @@ from torch import nn
 
 from hyperscale.learn.agents.stream_env import MOST_CANDIDATES
 from hyperscale.learn.streams._streams import FEATURES
+from hyperscale.learn.streams.gradient import logits
 from hyperscale.learn.streams.simulator import Network
-from hyperscale.learn.streams.training import logits
 
 VALUE_HIDDEN: Final = 64
 
@@ -24,7 +24,7 @@ class CandidateScorer(BaseFeaturesExtractor):
     """Observation → (B, MOST_CANDIDATES + 1): a score for each candidate, then the value of the state."""
 
     def __init__(self, observation_space: spaces.Dict, start: Network) -> None:
-        """Begin with the flat weights `start`, as `training.initial` makes them."""
+        """Begin with the flat weights `start`, as `episodes.initial` makes them."""
         super().__init__(observation_space, MOST_CANDIDATES + 1)
         self.flat = nn.Parameter(torch.from_numpy(start.copy()))
         self.value = nn.Sequential(nn.Linear(2 * FEATURES, VALUE_HIDDEN), nn.Tanh(), nn.Linear(VALUE_HIDDEN, 1))

@@ -3,6 +3,10 @@ from numpy.typing import NDArray
 
 FEATURES: int
 HIDDEN: int
+NODE_FEATURES: int
+QUEUE_FEATURES: int
+WIDTH: int
+QUEUE: int
 
 class Stream:
     decisions: int
@@ -45,6 +49,7 @@ class Stream:
         float,
     ]: ...
     def outcome(self) -> NDArray[float64]: ...
+    def pictures(self) -> tuple[NDArray[float32], NDArray[float32], NDArray[float32], NDArray[float32]]: ...
     def nodes(self) -> list[list[int]]: ...
     def jobs_table(self) -> NDArray[float64]: ...
     def recorded(

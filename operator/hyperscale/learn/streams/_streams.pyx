@@ -10,7 +10,7 @@ Every loop runs in the order of its indices and chance comes from the seed alone
 from libc.math cimport INFINITY, exp, isfinite, log, pow
 from libc.stdint cimport int32_t, uint64_t
 from libc.stdlib cimport calloc, free as release, realloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from hyperscale.plan._kernel cimport (
 
 FEATURES = 30
 HIDDEN = 48
+NODE_FEATURES = 6
+QUEUE_FEATURES = 5
+WIDTH = 8
+QUEUE = 16
 
 cdef enum:
     F = 30           # features of a candidate
@@ -31,6 +35,12 @@ cdef enum:
     SMALLEST = 6     # jobs that are candidates by area / weight
     DOMAINS = 64
     ORDER = 16       # most workers of a job
+    NF = 6           # features of a node
+    QF = 5           # features of a pending job in the embedding
+    W = 8            # width of the embedding
+    QJ = 16       # oldest pending jobs that it sees
+    BASE = F * H + H + H * H + H + H + F
+    GRAPH = 2 * NF * W + W + 2 * W * W + W + QF * W + W + 3 * W * H
 
 cdef enum Policy:
     FIFO = 0
@@ -180,6 +190,14 @@ cdef class Stream:
     cdef readonly double cost        # weight in the system over time, and lambda x weight x communication, so far
     cdef bint open_decision
     cdef float *net
+    # graph embedding, where the network has one
+    cdef bint embeds
+    cdef float *near                 # (n, n) rows of sum 1: how near two nodes are, by bandwidth
+    cdef float node[NODES][NF]
+    cdef float queue[QJ][QF + 1]  # the last says that there is a job
+    cdef float *node_rows
+    cdef float *queue_rows
+    cdef uint64_t *masks
 
     def __cinit__(self, const double[::1] speed, const double[:, ::1] latency, const double[:, ::1] per_byte, const int[::1] domain,
                   const double[::1] weights, const double[::1] noise, const unsigned char[::1] equal, const int[:, ::1] workers,
@@ -200,9 +218,10 @@ cdef class Stream:
         self.ws = workspace_new(self.n, ORDER)
         self.cache_size = 1 << 16
         self.cache = <Placed *> calloc(self.cache_size, sizeof(Placed))
-        self.net = <float *> calloc(F * H + H + H * H + H + H + F + 8, sizeof(float))
+        self.net = <float *> calloc(BASE + GRAPH, sizeof(float))
+        self.near = <float *> calloc(self.n * self.n, sizeof(float))
         if (self.speed == NULL or self.latency == NULL or self.figures == NULL or self.equal == NULL or self.domain == NULL or self.job == NULL
-                or self.pending == NULL or self.running == NULL or self.ws == NULL or self.cache == NULL or self.net == NULL):
+                or self.pending == NULL or self.running == NULL or self.ws == NULL or self.cache == NULL or self.net == NULL or self.near == NULL):
             raise MemoryError()
         self.ones, self.per_byte = self.speed + self.n, self.latency + self.n * self.n
         self.placement_lambda, self.contention = placement_lambda, contention
@@ -222,6 +241,7 @@ cdef class Stream:
                         raise ValueError("more workers than nodes, or than 16")
                     self.job[j].workers[o] = workers[j, o]
                     self.job[j].options = o + 1
+        self._draw_near()
         self._measure(half, gaps, load)
         self.starvation = starvation_runs * self.mean_seconds if starvation_runs > 0 else INFINITY
 
@@ -237,6 +257,10 @@ cdef class Stream:
         workspace_free(self.ws)
         release(self.cache)
         release(self.net)
+        release(self.near)
+        release(self.node_rows)
+        release(self.queue_rows)
+        release(self.masks)
         release(self.rows)
         release(self.counts)
         release(self.actions)
@@ -278,6 +302,19 @@ cdef class Stream:
             at += gaps[j] * self.mean_area / (load * self.n)
             self.job[j].arrival = at
         return 0
+
+    cdef void _draw_near(self) noexcept nogil:
+        """Weights of the messages between nodes: bandwidth, each row of sum 1, nothing where two cannot talk."""
+        cdef int i, j
+        cdef double sum
+        for i in range(self.n):
+            sum = 0.0
+            for j in range(self.n):
+                if i != j and self.latency[i * self.n + j] < CANNOT_WORK:
+                    sum += 1.0 / self.per_byte[i * self.n + j]
+            for j in range(self.n):
+                if i != j and self.latency[i * self.n + j] < CANNOT_WORK:
+                    self.near[i * self.n + j] = <float> (1.0 / self.per_byte[i * self.n + j] / sum)
 
     cdef inline uint64_t _all(self) noexcept nogil:
         return ~<uint64_t> 0 if self.n == 64 else (<uint64_t> 1 << self.n) - 1
@@ -768,9 +805,115 @@ cdef class Stream:
             x[28] = _ratio_log((next + self.job[j].best) / value, 3.0) if isfinite(next) else 3.0
             x[29] = _squash((self.now - self.job[j].arrival) / self.starvation) if isfinite(self.starvation) else 0.0
 
+    cdef void _picture(self) noexcept nogil:
+        """Features of nodes and of the oldest pending jobs, for the embedding."""
+        cdef int i, j, r
+        cdef double scale = self.mean_run
+        for i in range(self.n):
+            self.node[i][0] = <float> (self.speed[i] * self.n / self.total_speed)
+            self.node[i][1] = <float> ((self.free >> i) & 1)
+            self.node[i][2] = self.node[i][3] = self.node[i][4] = 0.0
+            self.node[i][5] = 1.0
+        for r in range(self.runnings):
+            j = self.running[r]
+            for i in range(self.n):
+                if (self.job[j].nodes >> i) & 1:
+                    self.node[i][2] = <float> _squash(self._remaining(j) / scale)
+                    self.node[i][3] = <float> (self.job[j].communication / self.job[j].seconds)
+                    self.node[i][4] = <float> (<double> self.job[j].workers[self.job[j].option] / self.n)
+        for i in range(QJ):
+            for j in range(QF + 1):
+                self.queue[i][j] = 0.0
+        for i in range(min(QJ, self.pendings)):
+            j = self.pending[i]
+            self.queue[i][0] = <float> (_ratio_log(self.job[j].best / scale, 6.0) / 3.0)
+            self.queue[i][1] = <float> (_ratio_log(self.job[j].area / max(self.mean_need, 1e-12), 6.0) / 3.0)
+            self.queue[i][2] = <float> _squash((self.now - self.job[j].arrival) / scale)
+            self.queue[i][3] = <float> _ratio_log(self.job[j].weight, 3.0)
+            self.queue[i][4] = <float> (<double> self.job[j].workers[0] / self.n)
+            self.queue[i][5] = 1.0
+
+    cdef void _embed(self, float *free, float *held, float *queue) noexcept nogil:
+        """Two rounds of messages between nodes, each node's own state and its neighbours' by bandwidth; and the mean of the queue.
+
+        held: (n, W) of every node · free: (W,) mean over the free ones · queue: (W,) mean over pending jobs
+        """
+        cdef int i, j, f, w, count
+        cdef float around[NODES][W]
+        cdef float first[NODES][W]
+        cdef float *own1 = self.net + BASE
+        cdef float *near1 = own1 + NF * W
+        cdef float *bias1 = near1 + NF * W
+        cdef float *own2 = bias1 + W
+        cdef float *near2 = own2 + W * W
+        cdef float *bias2 = near2 + W * W
+        cdef float *wait = bias2 + W
+        cdef float *bias3 = wait + QF * W
+        for i in range(self.n):
+            for f in range(NF):
+                around[i][f] = 0.0
+            for j in range(self.n):
+                for f in range(NF):
+                    around[i][f] += self.near[i * self.n + j] * self.node[j][f]
+            for w in range(W):
+                first[i][w] = bias1[w]
+            for f in range(NF):
+                for w in range(W):
+                    first[i][w] += self.node[i][f] * own1[f * W + w] + around[i][f] * near1[f * W + w]
+            for w in range(W):
+                first[i][w] = max(first[i][w], <float> 0.0)
+        for i in range(self.n):
+            for w in range(W):
+                around[i][w] = 0.0
+            for j in range(self.n):
+                for w in range(W):
+                    around[i][w] += self.near[i * self.n + j] * first[j][w]
+            for w in range(W):
+                held[i * W + w] = bias2[w]
+            for f in range(W):
+                for w in range(W):
+                    held[i * W + w] += first[i][f] * own2[f * W + w] + around[i][f] * near2[f * W + w]
+            for w in range(W):
+                held[i * W + w] = max(held[i * W + w], <float> 0.0)
+        for w in range(W):
+            free[w] = queue[w] = 0.0
+        for i in range(self.n):
+            if (self.free >> i) & 1:
+                for w in range(W):
+                    free[w] += held[i * W + w] / self.free_count
+        count = min(QJ, self.pendings)
+        for i in range(count):
+            for w in range(W):
+                around[0][w] = bias3[w]
+                for f in range(QF):
+                    around[0][w] += self.queue[i][f] * wait[f * W + w]
+                queue[w] += max(around[0][w], <float> 0.0) / count
+
+    cdef void _pooled(self, int c, const float *free, const float *held, const float *queue, float *pooled) noexcept nogil:
+        """(3 W,) of one candidate: its nodes' mean (zeros to wait), the free nodes' mean, the queue's."""
+        cdef int i, w, k
+        cdef uint64_t nodes = self._candidate_nodes(c)
+        for w in range(W):
+            pooled[w], pooled[W + w], pooled[2 * W + w] = 0.0, free[w], queue[w]
+        k = _bits(nodes)
+        for i in range(self.n):
+            if (nodes >> i) & 1:
+                for w in range(W):
+                    pooled[w] += held[i * W + w] / k
+
+    cdef uint64_t _candidate_nodes(self, int c) noexcept nogil:
+        return self._placed(self.candidate[c].job, self.candidate[c].option).nodes if self.candidate[c].job >= 0 else 0
+
     cdef void _scores(self, double *scores) noexcept nogil:
-        """The network: F-48-48-1 with ReLU, and a linear path beside it."""
+        """The network: F-48-48-1 with ReLU, and a linear path beside it; the embedding, where there is one, joins the first layer."""
         cdef int c, i, h
+        cdef float free[W]
+        cdef float queue[W]
+        cdef float held[NODES * W]
+        cdef float pooled[3 * W]
+        cdef float *w4 = self.net + BASE + GRAPH - 3 * W * H
+        if self.embeds:
+            self._embed(free, held, queue)
         cdef float first[H]
         cdef float second[H]
         cdef float value
@@ -788,6 +931,11 @@ cdef class Stream:
                 if value != 0.0:
                     for h in range(H):
                         first[h] += value * w1[i * H + h]
+            if self.embeds:
+                self._pooled(c, free, held, queue, pooled)
+                for i in range(3 * W):
+                    for h in range(H):
+                        first[h] += pooled[i] * w4[i * H + h]
             for i in range(H):
                 if first[i] > 0.0:
                     for h in range(H):
@@ -826,6 +974,8 @@ cdef class Stream:
             return -1
         if self.candidates > 1:
             self._describe()
+            if self.embeds:
+                self._picture()
             self._scores(scores)
             chosen = self._pick(scores, sample)
             if self.record:
@@ -838,14 +988,24 @@ cdef class Stream:
         if self.row_count + self.candidates > self.row_room:
             self.row_room = 2 * self.row_room + 4096
             self.rows = <float *> realloc(self.rows, self.row_room * F * sizeof(float))
+            if self.embeds:
+                self.masks = <uint64_t *> realloc(self.masks, self.row_room * sizeof(uint64_t))
         if self.decision_count + 1 > self.decision_room:
             self.decision_room = 2 * self.decision_room + 512
             self.counts = <int32_t *> realloc(self.counts, self.decision_room * sizeof(int32_t))
             self.actions = <int32_t *> realloc(self.actions, self.decision_room * sizeof(int32_t))
             self.times = <double *> realloc(self.times, self.decision_room * sizeof(double))
+            if self.embeds:
+                self.node_rows = <float *> realloc(self.node_rows, self.decision_room * self.n * NF * sizeof(float))
+                self.queue_rows = <float *> realloc(self.queue_rows, self.decision_room * QJ * (QF + 1) * sizeof(float))
         for c in range(self.candidates):
             for i in range(F):
                 self.rows[(self.row_count + c) * F + i] = <float> self.features[c][i]
+            if self.embeds:
+                self.masks[self.row_count + c] = self._candidate_nodes(c)
+        if self.embeds:
+            memcpy(self.node_rows + self.decision_count * self.n * NF, &self.node[0][0], self.n * NF * sizeof(float))
+            memcpy(self.queue_rows + self.decision_count * QJ * (QF + 1), &self.queue[0][0], QJ * (QF + 1) * sizeof(float))
         self.row_count += self.candidates
         self.counts[self.decision_count], self.actions[self.decision_count] = self.candidates, action
         self.times[self.decision_count] = self.now
@@ -901,10 +1061,13 @@ cdef class Stream:
         self.mask_patience = mask_patience
 
     def set_network(self, const float[::1] weights):
-        """F x 48, 48, 48 x 48, 48, 48, F numbers one after the other."""
+        """F x 48, 48, 48 x 48, 48, 48, F numbers one after the other; with GRAPH more, the embedding's. For a whole run, not within one."""
         cdef Py_ssize_t i
-        if len(weights) != F * H + H + H * H + H + H + F:
+        if len(weights) != BASE and len(weights) != BASE + GRAPH:
             raise ValueError("not the number of weights of this network")
+        if (len(weights) > BASE) != self.embeds:  # what was recorded has another shape
+            self.row_room = self.decision_room = 0
+        self.embeds = len(weights) > BASE
         for i in range(len(weights)):
             self.net[i] = weights[i]
 
@@ -947,6 +1110,7 @@ cdef class Stream:
                 self._gather()
             if self.candidates > 1:
                 self._describe()
+                self._picture()
                 return True
             self.open_decision = self.candidates == 1
             if self.open_decision:
@@ -1031,6 +1195,22 @@ cdef class Stream:
             table[2, j], table[3, j] = self.job[j].communication, self.job[j].seconds
             table[4, j] = self.job[j].workers[self.job[j].option]
         return result
+
+    def pictures(self):
+        """What the embedding saw in the last recorded run: nodes (D, n, 6), queue (D, 16, 6), candidates' nodes (R, n), nearness (n, n)."""
+        cdef size_t row
+        cdef int i
+        count, n = self.decision_count, self.n
+        if not self.embeds or count == 0:
+            raise ValueError("the last run had no embedding, or nothing was recorded")
+        held = np.zeros((self.row_count, n), dtype=np.float32)
+        cdef float[:, ::1] table = held
+        for row in range(self.row_count):
+            for i in range(self.n):
+                table[row, i] = <float> ((self.masks[row] >> i) & 1)
+        nodes = np.asarray(<float[:count * n * NF]> self.node_rows).copy().reshape(count, n, NF)
+        queue = np.asarray(<float[:count * QJ * (QF + 1)]> self.queue_rows).copy().reshape(count, QJ, QF + 1)
+        return nodes, queue, held, np.asarray(<float[:n * n]> self.near).copy().reshape(n, n)
 
     def nodes(self):
         """Nodes of every job, ascending."""

@@ -16,8 +16,9 @@ from safetensors.numpy import save
 from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
 from hyperscale.learn.streams import tuning
 from hyperscale.learn.streams.compare import Compared, cases, compare, completions, outcomes
+from hyperscale.learn.streams.episodes import Training
+from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, SHORTEST_FIRST, TUNED, Network, Policy, RuleKnobs, agent, index
-from hyperscale.learn.streams.training import Training, parts_by_name
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.plan.queue import features, rule

@@ -1,0 +1,173 @@
+"""What a training learns from: many episodes of the same arrivals, and what each decision of theirs was worth.
+
+The cost that a decision answers for is what all jobs in the system cost from then on over a long window; the baseline is what the other
+episodes of the same arrivals cost over the same window (Decima, Mao et al. 2019).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hyperscale.learn.streams import embedding
+from hyperscale.learn.streams._streams import FEATURES, HIDDEN
+from hyperscale.learn.streams.scenario import FAMILIES, Conditions
+from hyperscale.learn.streams.simulator import TUNED, Network, RuleKnobs, Simulator, agent, index
+from hyperscale.learn.topologies import TRAINING_SEEDS
+from hyperscale.model.graph import FloatArray, IntArray
+
+RULE_FLAG: Final = 25
+"""Feature that is 1 where the tuned rule would take the candidate."""
+STREAMS_A_STEP: Final = 1_000_000
+"""Seeds of one training's streams lie within so many."""
+RIDGE: Final = 10.0
+"""In decisions, against chance slopes of the baseline."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained, how long, on what."""
+
+    seed: int = 0
+    steps: int = 600
+    sequences: int = 4
+    """Arrival sequences of one step."""
+    episodes: int = 8
+    """Of each sequence."""
+    jobs: int = 100
+    horizon: float = 40.0
+    """Window of a decision's cost, in mean runs."""
+    prior: float = 5.0
+    """Logit of the rule's flag at the start; 0: none."""
+    entropy: float = 0.003
+    rate: float = 5e-4
+    passes: int = 3
+    """Over the decisions of a step."""
+    parts: int = 4
+    """Of a pass, with one change of the weights each."""
+    clip: float = 0.2
+    """No gain from making a decision more or less likely by more than this part in one step."""
+    low_load: float = 0.6
+    high_load: float = 1.2
+    families: tuple[str, ...] = FAMILIES
+    knobs: RuleKnobs = TUNED
+    mixed: bool = True
+    """A quarter of the sequences each with noisy durations, contention, a starvation bound."""
+    embedding: bool = False
+    """A graph network over nodes and queue beside the candidates' own features."""
+
+
+class Batch(NamedTuple):
+    """Decisions of one step."""
+
+    rows: NDArray[np.float32]
+    """(R, F) features of all candidates."""
+    counts: IntArray
+    """(D,) candidates of each decision."""
+    actions: IntArray
+    """(D,)"""
+    advantages: FloatArray
+    """(D,) of standard deviation 1 within each sequence."""
+    cost: float
+    """Mean over sequences of the episodes' mean cost / the rule's."""
+    pictures: embedding.Pictures | None = None
+    """For the graph embedding, where there is one."""
+
+
+def initial(config: Training) -> Network:
+    """Weights whose output is the rule's flag times the prior."""
+    rng = np.random.default_rng([config.seed, 11])
+    first = rng.normal(0.0, (2.0 / FEATURES) ** 0.5, FEATURES * HIDDEN)
+    second = rng.normal(0.0, (2.0 / HIDDEN) ** 0.5, HIDDEN * HIDDEN)
+    skip = np.zeros(FEATURES)
+    skip[RULE_FLAG] = config.prior
+    none = np.zeros(HIDDEN)
+    graph = embedding.initial(rng) if config.embedding else np.zeros(0)
+    return np.concatenate((first, none, second, none, none, skip, graph)).astype(np.float32)
+
+
+def collect(config: Training, network: Network, step: int) -> Batch:
+    """Episodes of one step, simulated with `network`; all chance comes from the seed and the step."""
+    rng = np.random.default_rng([config.seed, step, 13])
+    rows, counts, actions, advantages, costs = [], [], [], [], []
+    pictures: list[tuple[NDArray[np.float32], ...]] = []
+    for number in range(config.sequences):
+        conditions = _conditions(config, rng)
+        seed = TRAINING_SEEDS + config.seed * STREAMS_A_STEP + step * config.sequences + number
+        simulator = Simulator(seed, conditions, config.knobs, network)
+        records = []
+        for _ in range(config.episodes):
+            simulator.run(agent(network, config.knobs), sample=True, seed=int(rng.integers(2**62)), record=True)
+            records.append(simulator.stream.recorded())
+            if config.embedding:
+                pictures.append(simulator.stream.pictures())
+        rows += [record[0] for record in records]
+        counts += [record[1] for record in records]
+        actions += [record[2] for record in records]
+        own = _advantages([record[3:] for record in records], config.horizon * simulator.mean_seconds)
+        advantages += own
+        costs.append(float(np.mean([record[5][-1] for record in records])) / _rule_cost(simulator, config))
+    return Batch(
+        np.concatenate(rows),
+        np.concatenate(counts).astype(np.int64),
+        np.concatenate(actions).astype(np.int64),
+        np.concatenate(advantages),
+        float(np.exp(np.mean(np.log(costs)))),
+        _gallery(pictures, config.episodes) if pictures else None,
+    )
+
+
+def _gallery(pictures: list[tuple[NDArray[np.float32], ...]], episodes: int) -> embedding.Pictures:
+    """Of all episodes; those of one sequence share the cluster."""
+    even = [embedding.filled(nodes, held, near) for nodes, _, held, near in pictures]
+    return embedding.Pictures(
+        np.concatenate([nodes for nodes, _, _ in even]),
+        np.concatenate([queue for _, queue, _, _ in pictures]),
+        np.concatenate([held for _, held, _ in even]),
+        np.stack([near for _, _, near in even[::episodes]]),
+        np.concatenate([np.full(len(nodes), number // episodes, dtype=np.int64) for number, (nodes, _, _) in enumerate(even)]),
+    )
+
+
+def _rule_cost(simulator: Simulator, config: Training) -> float:
+    simulator.run(index(config.knobs))
+    return simulator.stream.cost
+
+
+def _conditions(config: Training, rng: np.random.Generator) -> Conditions:
+    family = config.families[int(rng.integers(len(config.families)))]
+    noise, contention, starvation = (rng.random(3) < 0.25) & config.mixed
+    return Conditions(
+        family=family,
+        load=float(rng.uniform(config.low_load, config.high_load)),
+        jobs=config.jobs,
+        noise=0.3 if noise else 0.0,
+        contention=bool(contention),
+        starvation_runs=float(rng.uniform(4.0, 16.0)) if starvation else 0.0,
+    )
+
+
+def _advantages(records: list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]], window: float) -> list[FloatArray]:
+    """Per episode (D,): the mean cost of the other episodes over the window from each decision on, less its own; all of deviation 1.
+
+    Episodes drift apart: one with a longer queue than the others at that time costs more from then on, whatever it decides. What a linear
+    model of the state before the decision says about that is taken away.
+    """
+    found, states = [], []
+    for number, (times, *_) in enumerate(records):
+        ahead = np.array([np.interp(times + window, events, cost) - np.interp(times, events, cost) for _, events, cost, _ in records])
+        found.append((ahead.sum(axis=0) - ahead[number]) / (len(records) - 1) - ahead[number])
+        there = np.array([state[np.searchsorted(events, times, side="right") - 1] for _, events, _, state in records])
+        apart = there[number] - (there.sum(axis=0) - there[number]) / (len(records) - 1)
+        last = max(float(events[-1]) for _, events, _, _ in records)
+        left = (np.minimum(times + window, last) - times)[:, None] / last
+        states.append(np.concatenate((apart, apart * left), axis=1))
+    gain, state = np.concatenate(found), np.concatenate(states)
+    state /= np.maximum(state.std(axis=0), 1e-9)
+    slope = np.linalg.solve(state.T @ state + RIDGE * np.eye(state.shape[1]), state.T @ gain)
+    rest = gain - state @ slope
+    rest /= max(float(rest.std()), 1e-9)
+    return np.split(rest, np.cumsum([len(times) for times, *_ in records])[:-1])
