@@ -227,7 +227,7 @@ cdef double _walk(Walk *a, long long steps, double hot, double cold, double best
     """So many steps, cooling from `hot` to `cold` seconds; the best objective and order seen."""
     cdef long long step
     cdef int p, c, k = a.q.k
-    cdef double heat = hot, now, limit, inner, ring, tax = 1.0 + a.q.communication_weight
+    cdef double heat = hot, now, limit, inner, ring = 0.0, tax = 1.0 + a.q.communication_weight
     cdef double cooling = exp(log(cold / hot) * 64.0 / max(steps, 1))
     for step in range(steps):
         if step & 63 == 63:
