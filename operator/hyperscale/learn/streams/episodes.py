@@ -116,11 +116,11 @@ def collect(config: Training, network: Network, step: int) -> Batch:
         np.concatenate(actions).astype(np.int64),
         np.concatenate(advantages),
         float(np.exp(np.mean(np.log(costs)))),
-        _gallery(pictures, config.episodes) if pictures else None,
+        gallery(pictures, config.episodes) if pictures else None,
     )
 
 
-def _gallery(pictures: list[tuple[NDArray[np.float32], ...]], episodes: int) -> embedding.Pictures:
+def gallery(pictures: list[tuple[NDArray[np.float32], ...]], episodes: int) -> embedding.Pictures:
     """Of all episodes; those of one sequence share the cluster."""
     even = [embedding.filled(nodes, held, near) for nodes, _, held, near in pictures]
     return embedding.Pictures(

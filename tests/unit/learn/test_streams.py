@@ -1,0 +1,175 @@
+"""The simulator of job streams, the training of the agent on it, and the gate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hyperscale.learn.lesson import LessonError, Progress
+from hyperscale.learn.streams import tuning
+from hyperscale.learn.streams.compare import cases, compare
+from hyperscale.learn.streams.episodes import Batch, Training, collect, gallery, initial
+from hyperscale.learn.streams.gradient import log_probabilities
+from hyperscale.learn.streams.scenario import FAMILIES, Conditions
+from hyperscale.learn.streams.simulator import (
+    SHORTEST_FIRST,
+    SMALLEST_FIRST,
+    TUNED,
+    Outcome,
+    Policy,
+    Simulator,
+    agent,
+    easy,
+    fifo,
+    index,
+    marginal,
+    maxmin,
+)
+from hyperscale.learn.streams.training import train
+
+SMALL = Training(steps=2, sequences=1, episodes=2, jobs=20)
+EVERY = (fifo(), fifo(-1.0), easy(), easy(0.8), index(TUNED), index(SHORTEST_FIRST), index(SMALLEST_FIRST), marginal(), maxmin())
+
+
+def overlapping(simulator: Simulator, outcome: Outcome) -> list[tuple[int, int]]:
+    """Pairs of jobs that hold one node at one time."""
+    nodes = [set(places) for places in simulator.stream.nodes()]
+    jobs = range(len(nodes))
+    return [
+        (a, b)
+        for a in jobs
+        for b in jobs
+        if a < b and nodes[a] & nodes[b] and outcome.start[a] < outcome.finish[b] - 1e-9 and outcome.start[b] < outcome.finish[a] - 1e-9
+    ]
+
+
+@pytest.mark.parametrize("policy", EVERY)
+@pytest.mark.parametrize("contention", [False, True])
+def test_every_job_runs_once_on_nodes_of_its_own(policy: Policy, contention: bool) -> None:
+    simulator = Simulator(1, Conditions("zones", 1.1, jobs=40, contention=contention))
+    outcome = simulator.run(policy)
+    assert (outcome.start >= outcome.arrival).all()
+    assert (outcome.finish > outcome.start).all()
+    assert not overlapping(simulator, outcome)
+    assert all(len(places) == count for places, count in zip(simulator.stream.nodes(), outcome.workers, strict=True))
+
+
+def test_the_agent_before_training_is_the_rule() -> None:
+    network = initial(Training())
+    for number, conditions in enumerate(cases(5)):
+        simulator = Simulator(number, replace(conditions, jobs=40))
+        assert simulator.run(agent(network)).mean_completion == simulator.run(index(TUNED)).mean_completion
+
+
+def test_contention_only_slows_down() -> None:
+    alone, shared = (Simulator(3, Conditions("fattree", 0.9, jobs=40, contention=contention)).run(fifo()) for contention in (False, True))
+    assert alone.finish - alone.start == pytest.approx(alone.seconds, rel=1e-9)
+    assert ((shared.finish - shared.start) >= shared.seconds * (1 - 1e-9)).all()
+    assert (shared.finish - shared.start).sum() > shared.seconds.sum()
+
+
+def test_noise_changes_what_is_known_and_nothing_else() -> None:
+    exact, noisy = (Simulator(4, Conditions("geo", 0.9, jobs=30, noise=noise)) for noise in (0.0, 0.3))
+    assert np.allclose(exact.run(fifo()).best_seconds, noisy.run(fifo()).best_seconds)
+    assert np.array_equal(exact.stream.jobs_table()[1], noisy.stream.jobs_table()[1])
+
+
+def test_a_starving_job_is_not_overtaken() -> None:
+    simulator = Simulator(6, Conditions("random", 1.3, jobs=80, starvation_runs=3.0))
+    outcome = simulator.run(index(TUNED))
+    bound = outcome.arrival + 3.0 * simulator.mean_seconds
+    late = np.flatnonzero(outcome.start > bound + 1e-6)
+    assert len(late), "the bound plays no part in this stream"
+    for job in late:
+        others = (
+            (outcome.arrival > outcome.arrival[job]) & (outcome.start > bound[job] + 1e-6) & (outcome.start < outcome.start[job] - 1e-6)
+        )
+        assert not others.any()
+
+
+def test_steps_and_whole_runs_agree() -> None:
+    network = initial(Training())
+    simulator = Simulator(8, Conditions("wan", 0.9, jobs=30), network=network)
+    whole = simulator.run(agent(network)).finish
+    going_on, total = simulator.reset(), 0.0
+    while going_on:
+        jobs, _ = simulator.candidates()
+        assert len(simulator.features()) == len(jobs) > 1
+        reward, ended = simulator.step(int(np.argmax(simulator.stream.agent_scores())))
+        total += reward
+        going_on = not ended
+    assert np.array_equal(simulator.stream.outcome()[1], whole)
+    assert total < 0.0
+
+
+def test_an_action_that_is_not_there_is_refused() -> None:
+    simulator = Simulator(8, Conditions("geo", 0.9, jobs=20))
+    simulator.reset()
+    with pytest.raises(IndexError):
+        simulator.step(99)
+
+
+@pytest.mark.parametrize("embedding", [False, True])
+def test_torch_and_the_simulator_compute_the_same_network(embedding: bool) -> None:
+    config = replace(SMALL, embedding=embedding)
+    noise = np.random.default_rng(0).normal(0.0, 0.1, len(initial(config)))
+    network = (initial(config) + noise).astype(np.float32)
+    batch = collect(config, network, 0)
+    log_probability, _ = log_probabilities(torch.from_numpy(network), batch)
+    drawn = float(np.exp(log_probability.numpy()).mean())
+    assert 0.3 < drawn < 1.0
+    simulator = Simulator(5, Conditions("zones", 1.0, jobs=20), network=network)
+    simulator.run(agent(network), record=True)
+    best = _batch_of(simulator, embedding)
+    taken = log_probabilities(torch.from_numpy(network), best)[0].exp().numpy()
+    assert (taken >= 1.0 / best.counts - 1e-6).all()  # the best of n candidates has at least 1/n
+
+
+def _batch_of(simulator: Simulator, embedding: bool) -> Batch:
+    rows, counts, actions, *_ = simulator.stream.recorded()
+    pictures = gallery([simulator.stream.pictures()], 1) if embedding else None
+    return Batch(rows, counts.astype(np.int64), actions.astype(np.int64), np.zeros(len(counts)), 1.0, pictures)
+
+
+def test_training_gives_the_same_weights_whether_interrupted_or_not(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    whole = train(SMALL, tmp_path / "whole", seen.append)
+    again = train(SMALL, tmp_path / "again", seen.append)
+    assert np.array_equal(whole, again)
+    assert seen[-1].step == seen[-1].steps == 2
+    assert train(SMALL, tmp_path / "whole", seen.append, resume=True) == pytest.approx(whole)
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(tmp_path: Path) -> None:
+    train(SMALL, tmp_path, lambda progress: None)
+    with pytest.raises(LessonError, match="another configuration"):
+        train(replace(SMALL, horizon=8.0), tmp_path, lambda progress: None, resume=True)
+    with pytest.raises(LessonError, match="no checkpoint"):
+        train(SMALL, tmp_path / "empty", lambda progress: None, resume=True)
+
+
+def test_tuning_finds_patience() -> None:
+    best = tuning.tune(seed=1, streams=5)[0]
+    assert best.ratio < 1.0
+    assert best.knobs.patience < 100.0
+
+
+def test_comparison_says_who_is_better() -> None:
+    result = compare([0.9, 1.8, 2.7, 3.6], [1.0, 2.0, 3.0, 4.0])
+    assert result.ratio == pytest.approx(0.9)
+    assert result.wins == 1.0
+    assert result.low <= result.ratio <= result.high
+    assert compare([1.0, 2.0], [1.0, 2.0]).p == 1.0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_streams(family: str) -> None:
+    outcome = Simulator(2, Conditions(family, 0.7, jobs=20)).run(index(TUNED))
+    assert np.isfinite(outcome.mean_completion)
+    assert outcome.mean_slowdown >= 0.9
+    assert outcome.p95_completion > 0.0
+    assert outcome.mean_communication >= 0.0
