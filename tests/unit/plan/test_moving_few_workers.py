@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from hyperscale.graph.cluster import build
@@ -11,6 +13,7 @@ from hyperscale.model.cluster import ClusterSnapshot, Link, Node
 from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
+from hyperscale.observe.snapshot import read_snapshot
 from hyperscale.plan.problem import Problem, pose
 from hyperscale.plan.replan import LOST_ONLY, Prices, replan
 from hyperscale.workload.profile import profile
@@ -18,6 +21,8 @@ from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, measu
 
 NAMES = ["a1", "a2", "a3", "a4", "a5", "a6"]
 JOB = training(workers={"min": 4, "max": 4})
+HULK = Path(__file__).resolve().parents[3] / "../shared/data/hulk"
+ADDED = "machine-45"
 LONG = Prices(remaining_epochs=10_000.0, move_seconds=5.0, restart_seconds=60.0)
 
 
@@ -110,6 +115,24 @@ def test_pinned_ranks_stay_whatever_it_costs() -> None:
     move = replan(problem(seen, **asked), old, LONG)
     assert move is not None
     assert move.candidate.names[:3] == ("a1", "a2", "a3")
+
+
+@pytest.mark.skipif(not HULK.is_dir(), reason="../shared/data/hulk is absent")
+def test_hulks_added_machine_is_taken_by_one_move_or_not_at_all() -> None:
+    job = training(workers={"min": 6, "max": 6})
+    whole = read_snapshot(HULK)
+    before = replace(
+        whole,
+        nodes=tuple(node for node in whole.nodes if node.name != ADDED),
+        links=tuple(entry for entry in whole.links if ADDED not in (entry.source, entry.destination)),
+    )
+    old = planned(before, job)
+    asked = PlanRequest(job_key="team-a/gnn", job=job, workers_fixed=6)
+    move = replan(pose(asked, build(whole, POLICY), profile(job), POLICY), old, Prices(1000.0, 5.0, 60.0, max_moves=1))
+    assert move is not None
+    assert len(move.moved) <= 1
+    assert all(move.candidate.names[rank] == ADDED for rank in move.moved)
+    assert move.candidate.objective <= move.stay_objective
 
 
 def test_all_ranks_lost_takes_a_whole_new_plan() -> None:
