@@ -86,7 +86,7 @@ def instance(
 ) -> Instance:
     """A job for `workers` workers on `nodes` nodes of a family; `counts` lets the planner choose between two worker counts.
 
-    Odd seeds balance Equal, even ones Capacity; in every fourth GPU memory limits shares, in none where `memory_free`.
+    Odd seeds balance Equal, even ones Capacity; in every fourth GPU memory may matter, in none where `memory_free`.
     Raises KeyError for an unknown family.
     """
     balance = Balance.EQUAL if seed % 2 else Balance.CAPACITY

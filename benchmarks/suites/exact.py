@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from benchmarks.common import Row, goal, percentile
 from benchmarks.dumps import dump
-from benchmarks.families import NAMES, Instance, instance
+from benchmarks.families import NAMES, POLICY, Instance, instance
 from benchmarks.methods import OURS, Answer, planned, searched
 from benchmarks.peers.placement.proofs import MAX_RING, by_cp_sat, by_trial, can_model
 from benchmarks.suites import Options
 from hyperscale.plan.bounds import memory_may_limit
+from hyperscale.plan.problem import pose
 
 BENCHMARK: Final = "exact"
 SMALL_LIMIT_SECONDS: Final = 0.005
@@ -20,8 +22,9 @@ LARGE_LIMIT_SECONDS: Final = 0.7
 SMALL_CASES: Final = 300
 LARGE_CASES: Final = 100
 TIGHT_CASES: Final = 60
+TIGHT_PART: Final = 0.6
 SAMPLE: Final = 7
-QUICK_SAMPLE: Final = 9
+QUICK_SAMPLE: Final = 13
 """Every so many cases are proven by the others as well."""
 CP_SAT_SECONDS: Final = 20.0
 PROVEN: Final = 1e-6
@@ -32,7 +35,7 @@ AGREES: Final = 1e-6
 
 def run(options: Options) -> list[Row]:
     """Rows by family and the goals; problems whose shares are limited by memory are printed beside, without goals."""
-    small, large, tight = (60, 15, 10) if options.quick else (SMALL_CASES, LARGE_CASES, TIGHT_CASES)
+    small, large, tight = (40, 10, 5) if options.quick else (SMALL_CASES, LARGE_CASES, TIGHT_CASES)
     planned(instance(NAMES[0], 12, 3, 10_000))
     sample = QUICK_SAMPLE if options.quick else SAMPLE
     groups = {
@@ -50,15 +53,25 @@ def _small(at: int, *, memory_free: bool = False) -> Instance:
 
 
 def _tight(count: int) -> list[Instance]:
-    """The first small cases in which some worker's share could exceed what its GPUs hold."""
+    """The first small cases by Capacity in which a fair share would fill most of a typical GPU, and the least ones not at all."""
     found: list[Instance] = []
     at = 0
     while len(found) < count:
-        case = _small(at)
-        if memory_may_limit(case.costs, np.flatnonzero(case.slots > 0), case.workers):
-            found.append(case)
-        at += 1
+        case = _small(at, memory_free=True)
+        at += 2
+        if case.costs.workload.batch_size is None:
+            tight = _filling(case, TIGHT_PART)
+            if memory_may_limit(tight.costs, np.flatnonzero(tight.slots > 0), tight.workers):
+                found.append(tight)
     return found
+
+
+def _filling(case: Instance, part: float) -> Instance:
+    """The same job with a training graph so large that an equal share takes `part` of the median GPU's memory."""
+    workload, gpus = case.problem.workload, case.problem.demand.gpus
+    held = part * float(np.median(case.costs.memory_bytes)) * case.workers * gpus
+    full = held / (1.0 + workload.replication(case.workers))
+    return replace(case, problem=pose(case.problem.request, case.graph, replace(workload, full_graph_bytes=full), POLICY))
 
 
 def _group(name: str, cases: list[Instance], limit: float | None, options: Options, sample: int) -> list[Row]:

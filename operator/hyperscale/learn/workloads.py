@@ -41,7 +41,7 @@ def scale_of(costs: Costs) -> Scale:
 def workload_at(scale: Scale, workers: int, seed: int) -> WorkloadProfile:
     """A job whose arithmetic, boundary data, allreduce and latency are of the same magnitude with `workers` workers.
 
-    Every second one is sampled (many steps an epoch); in every fourth memory limits what fast nodes may hold.
+    Every second one is sampled (many steps an epoch); in every fourth an equal share fills half of the least GPU's memory.
     """
     rng = np.random.default_rng([seed, scale.nodes, workers, 7])
     gpus = scale.gpus_per_worker
