@@ -172,7 +172,7 @@ class DriftWatch:
         told = record.status.move
         before = self._judged.get(key) or Judged(unix_seconds(told.since) if told else None, told)
         pays = advice.plan is not None and advice.gain_ratio >= policy.replan.min_gain_ratio
-        # What has been told stays until the move would not even pay for itself: figures swing around the threshold.
+        # What has been told stays while the move pays for itself: figures swing around the threshold.
         since = (before.since or now) if pays or (before.shown is not None and advice.plan is not None) else None
         held = since is not None and now - since >= policy.replan.hold_down_seconds
         held = held and (last is None or now - unix_seconds(last.time) >= policy.replan.hold_down_seconds)

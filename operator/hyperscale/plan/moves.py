@@ -12,16 +12,19 @@ from hyperscale.model.moves import MoveAdvice, MoveQuestion, Moves, RunningJob
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.plan.artifact import rounded
+from hyperscale.plan.heuristic import Heuristic
 from hyperscale.plan.moves_check import vacated_request
 from hyperscale.plan.portfolio import describe
-from hyperscale.plan.problem import pose
+from hyperscale.plan.problem import Problem, pose
 from hyperscale.plan.queue.emptied import emptied
-from hyperscale.plan.replan import Prices, replan
+from hyperscale.plan.replan import LOST_ONLY, Prices, replan
 
 Expired = Callable[[], bool]
 
 PLANNER: Final = "Heuristic"
 """Whose search finds moves."""
+WORTH_A_SEARCH: Final = 0.5
+"""A plan from nothing must gain so much of the least gain that the policy asks for: most running jobs are where they should be."""
 
 
 def judge(
@@ -42,6 +45,12 @@ def judge(
     return Moves(tuple(advice))
 
 
+def _least(problem: Problem, workers: int, expired: Expired) -> float:
+    """Objective of the best plan from nothing, which costs little to find; 0 where there is none to compare with."""
+    found = (candidate.objective for candidate in Heuristic().candidates(problem, expired) if candidate.workers == workers)
+    return min(found, default=0.0)
+
+
 def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: WorkloadProfile, expired: Expired) -> MoveAdvice | None:
     """The best that few moves can do for one job; None where its placement cannot be judged.
 
@@ -57,9 +66,12 @@ def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: W
         max_moves=policy.replan.max_moves,
     )
     problem = pose(vacated_request(job), vacated, workload, policy)
-    move = replan(problem, job.plan, prices, expired, keep_shares=True)
-    if move is None or move.lost:
+    still = replan(problem, job.plan, LOST_ONLY, expired, keep_shares=True)
+    if still is None or still.lost:
         return None
+    move = still
+    if still.stay_objective * (1.0 - policy.replan.min_gain_ratio * WORTH_A_SEARCH) > _least(problem, len(job.plan.workers), expired):
+        move = replan(problem, job.plan, prices, expired, keep_shares=True) or still
     now, then = rounded(move.epoch_seconds + move.gain_seconds_per_epoch), rounded(move.epoch_seconds)
     price = policy.replan.restart_seconds + job.redone_epochs * then + policy.replan.move_seconds * len(move.moved)
     stays = MoveAdvice(job.request.job_key, now, now, remaining_epochs=job.remaining_epochs)

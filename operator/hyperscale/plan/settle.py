@@ -64,6 +64,8 @@ class Board:
             estimates[without] = np.inf
         tried = np.argsort(estimates, kind="stable")[: max(count, CHECKED)]
         tried = tried[np.isfinite(estimates[tried])]
+        if self.share is not None:
+            return tried[:count], estimates[tried[:count]]  # exact: nothing shifts
         moves = np.repeat(order[None, :], len(tried), axis=0)
         moves[:, position] = tried
         seconds = self.objectives(moves)
