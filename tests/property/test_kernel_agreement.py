@@ -60,6 +60,23 @@ def test_objectives_and_moves_agree_with_the_reference(drawn: tuple[int, int, st
 
 
 @settings(max_examples=40, deadline=None)
+@given(CASES, st.sampled_from([2, 3]))
+def test_swaps_and_circles_of_three_ranks_cost_what_they_cost_when_computed_anew(drawn: tuple[int, int, str, float], ranks: int) -> None:
+    costs, slots, workers, rng = case(drawn)
+    if workers < ranks:
+        return
+    order = drawn_orders(slots, workers, rng, 1)[0]
+    places = np.array([rng.permutation(workers)[:ranks] for _ in range(20)])
+    recomputed = []
+    for row in places:
+        moved = order.copy()
+        moved[row] = order[np.roll(row, -1)]
+        recomputed.append(predict(costs, moved).objective)
+    np.testing.assert_allclose(kernel.exchanges(costs, order, places), recomputed, rtol=1e-9)
+    np.testing.assert_allclose(kernel_numpy.exchanges(costs, order, places), recomputed, rtol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
 @given(CASES)
 def test_greedy_and_its_scores_agree_with_the_twin(drawn: tuple[int, int, str, float]) -> None:
     costs, slots, workers, rng = case(drawn)

@@ -280,6 +280,60 @@ cdef bint _ring_move(const int *order, const unsigned char *fixed, int k, int ki
     return True
 
 
+cdef void _slowest_hops(const double *hops, int k, int *slowest, int count) noexcept nogil:
+    """Positions of the `count` largest of `hops` (k,), largest first, into `slowest`; -1 where there are fewer."""
+    cdef int r, at, known = 0
+    for at in range(count):
+        slowest[at] = -1
+    for r in range(k):
+        at = known if known < count else count
+        while at > 0 and hops[slowest[at - 1]] < hops[r]:
+            if at < count:
+                slowest[at] = slowest[at - 1]
+            at -= 1
+        if at < count:
+            slowest[at] = r
+        known = min(known + 1, count)
+
+
+cdef double exchanged_ring(const Instance *q, const int *order, const int *slow_lat, const int *slow_spb, const int *places, int n,
+                           const Workspace *ws) noexcept nogil:
+    """Allreduce seconds after the nodes at `places` (n <= 3) moved on in a circle, in constant time: only the hops beside them change.
+
+    ws.hl, ws.hb: latency and seconds per byte of every hop · slow_lat, slow_spb: positions of the 2 n + 1 slowest of them
+    """
+    cdef int i, j, r, end, k = q.k, count = 2 * n + 1
+    cdef int ends[2]
+    cdef double latency = 0.0, per_byte = 0.0
+    cdef bint touched
+    for i in range(count):
+        r = slow_lat[i]
+        touched = r < 0
+        for j in range(n):
+            touched = touched or r == places[j] or (r + 1) % k == places[j]
+        if not touched:
+            latency = ws.hl[r]
+            break
+    for i in range(count):
+        r = slow_spb[i]
+        touched = r < 0
+        for j in range(n):
+            touched = touched or r == places[j] or (r + 1) % k == places[j]
+        if not touched:
+            per_byte = ws.hb[r]
+            break
+    for i in range(2 * n):
+        r = places[i // 2] if i & 1 else (places[i // 2] + k - 1) % k
+        for end in range(2):
+            ends[end] = order[(r + end) % k]
+            for j in range(n):
+                if places[j] == (r + end) % k:
+                    ends[end] = order[places[(j + 1) % n]]
+        latency = max(latency, q.lat[<size_t> ends[0] * q.m + ends[1]])
+        per_byte = max(per_byte, q.spb[<size_t> ends[0] * q.m + ends[1]])
+    return q.ring_latency_factor * latency + q.ring_byte_factor * per_byte
+
+
 cdef double replace_all(const Instance *q, const int *order, int position, double limit, double *values, int *choice,
                         Workspace *ws) noexcept nogil:
     """The least objective below `limit` with another candidate at `position`, which goes to `choice` (-1: none is below).
@@ -508,6 +562,27 @@ cdef class Kernel:
         self.ws.u = self.q.m
         replace_all(&self.q, &order[0], position, 0.0, &seconds[0], &choice, self.ws)
         workspace_room(self.ws, &self.q, NULL)
+
+    def exchanges(self, const int[::1] order, const int[:, ::1] places, double[::1] seconds):
+        """Objective of `order` (k,) after the nodes at each row of `places` (B, 2 or 3; different ranks) moved on in a circle.
+
+        Into `seconds` (B,). Raises ValueError for other widths.
+        """
+        cdef int slow_lat[7]
+        cdef int slow_spb[7]
+        cdef int r, n = places.shape[1], k = self.q.k
+        cdef Py_ssize_t row
+        cdef double inner = set_cost(&self.q, &order[0])
+        if not 2 <= n <= min(3, k):
+            raise ValueError("an exchange is of two or three ranks")
+        for r in range(k):
+            self.ws.hl[r] = self.q.lat[<size_t> order[r] * self.q.m + order[(r + 1) % k]]
+            self.ws.hb[r] = self.q.spb[<size_t> order[r] * self.q.m + order[(r + 1) % k]]
+        _slowest_hops(self.ws.hl, k, slow_lat, 2 * n + 1)
+        _slowest_hops(self.ws.hb, k, slow_spb, 2 * n + 1)
+        for row in range(places.shape[0]):
+            seconds[row] = inner + (1.0 + self.q.communication_weight) * exchanged_ring(
+                &self.q, &order[0], slow_lat, slow_spb, &places[row, 0], n, self.ws)
 
     def place(self, int seeds, int sweeps, int[::1] order):
         """Greedy from the best seeds and local search, into `order` (k,); the objective, beyond CANNOT_WORK where nothing was found."""

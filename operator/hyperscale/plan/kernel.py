@@ -146,6 +146,16 @@ def replacements(costs: Costs, order: IntArray, position: int) -> FloatArray:
     return _finite(seconds)
 
 
+def exchanges(costs: Costs, order: IntArray, places: IntArray) -> FloatArray:
+    """(B,) objective of `order` (k,) after the nodes at each row of `places` (B, 2 or 3 different ranks) moved on in a circle."""
+    kernel = kernel_for(costs, np.ones(len(costs.weight), dtype=np.int64), len(order))
+    if kernel is None:
+        return kernel_numpy.exchanges(costs, order, places)
+    seconds = np.empty(len(places))
+    kernel.exchanges(order.astype(np.int32), _rows(places), seconds)
+    return _finite(seconds)
+
+
 def place(costs: Costs, slots: IntArray, workers: int, seeds: int = 2, sweeps: int = SWEEPS) -> tuple[IntArray, float] | None:
     """A good placement (k,) and its objective in microseconds: greedy from the best seeds, local search; None where none was found."""
     kernel = kernel_for(costs, slots, workers)
