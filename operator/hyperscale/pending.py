@@ -173,7 +173,7 @@ class Pending:
             self._grants[entry.key] = _Grant(told(edition=entry.edition, policy=entry.policy, start=start))
         for hold in turns.holds:
             entry = entries[hold.key]
-            entry.run_seconds, entry.asked = hold.run_seconds, True
+            entry.run_seconds, entry.asked = hold.run_seconds, hold.run_seconds is not None or hold.infeasible is not None
             self._told[entry.key] = told(edition=entry.edition, policy=entry.policy, hold=hold)
         return started
 

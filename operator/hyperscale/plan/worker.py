@@ -51,6 +51,8 @@ from hyperscale.workload.profile import profile
 PARENT_CHECK_SECONDS: Final = 0.5
 DEADLINE_FRACTION: Final = 0.8
 """Part of the deadline for the search itself; the rest is for building the graph and for the way back."""
+HURRY_FRACTION: Final = 0.5
+"""Part of that for the jobs that a decision about the queue begins to look at: the rest finishes what was begun."""
 MAX_MESSAGE_LENGTH: Final = 500
 
 
@@ -99,6 +101,7 @@ class Planner:
         if desk is None:
             desk = self._desks[world.name] = Desk(self._graph(world), world.policy, partial(_place, world.policy))
         desk.expired = self._alarm(ask.question.deadline_seconds, started)
+        desk.hurried = self._alarm(ask.question.deadline_seconds * HURRY_FRACTION, started)
         return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue))
 
     def _moves(self, ask: AskMoves, started: float) -> Moves:

@@ -41,6 +41,8 @@ class Desk:
         self._place = place
         self.expired: Expired = lambda: False
         """Turns true when the question in hand must be answered with what is known."""
+        self.hurried: Expired = lambda: False
+        """Turns true before that: nothing new is begun, but what was begun may be finished."""
         self._kept: Memo[Plan | Infeasible] = Memo(KEPT_PLACEMENTS)
         self._claims: dict[str, Claim] = {}
         self._emptied = graph

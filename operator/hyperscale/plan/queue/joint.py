@@ -24,6 +24,8 @@ from hyperscale.plan.queue.types import Choice, ClusterState, History, RunningJo
 
 WAITING_FOR_TURN: Final = "WaitingForTurn"
 WAITING_FOR_BETTER_NODES: Final = "WaitingForBetterNodes"
+UNSEEN_SECONDS: Final = 1.0
+"""How soon a job is asked about again that there was no time for."""
 AGENT_FAILED: Final = "QueueAgentFailed"
 
 
@@ -38,7 +40,10 @@ def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers
     """
     rule, agent, fallbacks = choosers
     catalogue = Catalogue(desk, question.claims)
-    entries = [catalogue.entry(queued) for queued in sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))]
+    aged = sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))
+    looks = {queued.request.job_key: catalogue.entry(queued) for queued in aged}
+    entries = [entry for entry in looks.values() if entry is not None]
+    unseen = tuple(Hold(key, WAITING_FOR_TURN, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
     feasible = [entry for entry in entries if entry.feasible]
     arrivals = question.arrivals
     for entry in feasible:
@@ -62,7 +67,7 @@ def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers
                 score = QueueScore(rule=value, agent=proposed, used=used)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
-    return Turns(starts=chosen.starts(), holds=_holds(entries, chosen), score=score, arrivals=arrivals, fallbacks=fallbacks)
+    return Turns(starts=chosen.starts(), holds=_holds(entries, chosen) + unseen, score=score, arrivals=arrivals, fallbacks=fallbacks)
 
 
 class _Sequence:
@@ -86,7 +91,7 @@ class _Sequence:
     def run(self, choose: Choose) -> _Sequence:
         """Start what the chooser starts; returns itself."""
         self._starving_first()
-        while self.pending and not self.desk.expired():
+        while self.pending and not (self.desk.hurried() if self.ledger.starts else self.desk.expired()):
             choice = self._choice(choose)
             if choice.job is None:
                 break

@@ -17,6 +17,8 @@ from hyperscale.plan.queue.types import Option, PendingJob
 
 MOST_COUNTS: Final = 4
 """Worker counts that are compared for one job: the fewest, the fastest alone, and some between."""
+LARGE_NODES: Final = 400
+"""Above, a placement takes so long that only the fewest and the fastest are compared."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,13 @@ class Catalogue:
         self._empty: dict[bytes, dict[int, float]] = {}
         self._options: dict[tuple[bytes, int, bytes], dict[int, Option]] = {}
 
-    def entry(self, queued: QueuedJob) -> Entry:
-        """The job and its times on the empty cluster."""
+    def entry(self, queued: QueuedJob) -> Entry | None:
+        """The job and its times on the empty cluster; None where time does not allow to find out, which it does for the first job."""
         request = queued.request
         kind = kind_of(request)
         if kind not in self._empty:
+            if self._empty and self._desk.hurried():
+                return None
             self._empty[kind] = self._empty_epochs(request)
         epochs = request.job.model.epochs
         return Entry(queued, kind, {count: seconds * epochs for count, seconds in self._empty[kind].items()})
@@ -107,8 +111,9 @@ class Catalogue:
         if isinstance(best, Infeasible):
             return {}
         seconds = {len(best.workers): best.predicted.epoch_seconds}
-        for count in counts_of(request, len(best.workers)):
-            if count not in seconds and not self._desk.expired():
+        most = MOST_COUNTS if len(self._desk.graph.nodes) <= LARGE_NODES else 2
+        for count in counts_of(request, len(best.workers), most):
+            if count not in seconds and not self._desk.hurried():
                 found = self._desk.empty(replace(request, workers_fixed=count), self._claims)
                 if isinstance(found, Plan):
                     seconds[count] = found.predicted.epoch_seconds
@@ -165,14 +170,14 @@ def patience_seconds(entry: Entry, options: tuple[Option, ...]) -> float:
     return min(option.seconds for option in options) - entry.best_seconds
 
 
-def counts_of(request: PlanRequest, most: int) -> list[int]:
-    """At most MOST_COUNTS worker counts that the job allows, from its fewest to `most`, in even ratios."""
+def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> list[int]:
+    """At most `limit` (two or more) worker counts that the job allows, from its fewest to `largest`, in even ratios."""
     partitions = request.job.partitioning.count
-    allowed = [count for count in range(request.job.workers.min, most + 1) if not isinstance(partitions, int) or partitions % count == 0]
-    if len(allowed) <= MOST_COUNTS:
+    allowed = [count for count in range(request.job.workers.min, largest + 1) if not isinstance(partitions, int) or partitions % count == 0]
+    if len(allowed) <= limit:
         return allowed
-    ratio = (allowed[-1] / allowed[0]) ** (1 / (MOST_COUNTS - 1))
-    wanted = [allowed[0] * ratio**step for step in range(MOST_COUNTS)]
+    ratio = (allowed[-1] / allowed[0]) ** (1 / (limit - 1))
+    wanted = [allowed[0] * ratio**step for step in range(limit)]
     return sorted({min(allowed, key=lambda count: (abs(count - each), count)) for each in wanted})
 
 
