@@ -17,9 +17,9 @@ try:
 except ImportError:  # pragma: no cover - kernel.py has warned
     _anneal = None  # type: ignore[assignment] # the numpy path asks
 
-HOT: Final = 0.03
+HOT: Final = 0.05
 """First temperature, part of the objective."""
-COLD: Final = 1e-4
+COLD: Final = 5e-4
 """Last temperature."""
 SLICE_STEPS: Final = 20_000
 """Steps between two looks at the clock, a few milliseconds."""
