@@ -19,7 +19,7 @@ from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, Tran
 from hyperscale.decide import decide
 from hyperscale.instants import timestamp
 from hyperscale.jobreader import metadata_of
-from hyperscale.model.cluster import ClusterSnapshot, MetricsState
+from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import (
     BeginMove,
     CreateMpiJob,
@@ -32,13 +32,12 @@ from hyperscale.model.decision import (
     Seen,
     SetSuspend,
     Stop,
-    Turn,
     Wait,
 )
-from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus, LastMove
+from hyperscale.model.plan import Plan
+from hyperscale.model.status import LastMove
 from hyperscale.movable import is_moving
+from hyperscale.passes import Pass, edition, is_progress, is_warning
 from hyperscale.planning import Planning
 from hyperscale.status import derive
 from hyperscale.telemetry import Telemetry
@@ -60,22 +59,6 @@ PUBLISH_INTERVAL_SECONDS: Final = 60.0
 """A ClusterTopology of 5,000 nodes costs the API server a second or two."""
 
 _LOST_TAINTS: Final = frozenset({names.UNREACHABLE_TAINT, names.OUT_OF_SERVICE_TAINT})
-
-
-class Pass:
-    """What one pass has made so far."""
-
-    def __init__(self, key: Key, policy: PolicySpec, began: float) -> None:
-        self.key = key
-        self.began = began
-        self.policy = policy
-        self.plan: Plan | None = None
-        self.refusal: Infeasible | None = None
-        self.metrics: MetricsState | None = None
-        self.turn: Turn | None = None
-        self.replans = 0
-        self.last_move: LastMove | None = None
-        """Of a move that this pass has begun."""
 
 
 class Reconciler:
@@ -186,7 +169,7 @@ class Reconciler:
     def _refreshed(self, run: Pass, record: JobRecord) -> JobRecord:
         """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
         latest = self.world.jobs.get(run.key, record)
-        if _edition(latest) != _edition(record) and run.key not in self.world.mpijobs:
+        if edition(latest) != edition(record) and run.key not in self.world.mpijobs:
             run.plan = run.refusal = run.metrics = run.turn = None
             self._planning.taker.pending.drop(run.key)
         return latest
@@ -280,7 +263,7 @@ class Reconciler:
         status = derive(seen, decision)
         if status == before:
             return
-        if _is_progress(before, status) and run.plan is None:
+        if is_progress(before, status) and run.plan is None:
             due = self._written_at.get(run.key, 0.0) + PROGRESS_INTERVAL_SECONDS - self._clock()
             if due > 0:
                 self.queue.add_after(run.key, due)
@@ -292,8 +275,8 @@ class Reconciler:
         _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
         if run.plan is not None:
             await self._actions.emit(seen.metadata, "Planned", run.plan.summary(), warning=False)
-        elif decision.reason != before.reason and not _is_progress(before, status):
-            await self._actions.emit(seen.metadata, str(decision.reason), decision.message, warning=_is_warning(seen, decision))
+        elif decision.reason != before.reason and not is_progress(before, status):
+            await self._actions.emit(seen.metadata, str(decision.reason), decision.message, warning=is_warning(seen, decision))
 
     def _count_drift(self, key: Key, seen: Seen) -> None:
         """Count each pod once that runs elsewhere than planned: the scheduler's doing where a placement only asks or advises."""
@@ -306,23 +289,3 @@ class Reconciler:
 
     def _count_error(self, error: BaseException) -> None:
         self._telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()
-
-
-def _is_progress(before: JobStatus, after: JobStatus) -> bool:
-    """Only counts and their wording moved."""
-    return (
-        before.phase == after.phase
-        and before.plan == after.plan
-        and before.observed_generation == after.observed_generation
-        and {(c.type, c.status) for c in before.conditions} == {(c.type, c.status) for c in after.conditions}
-    )
-
-
-def _is_warning(seen: Seen, decision: Decision) -> bool:
-    return (isinstance(decision, Stop) and decision.reason != "Succeeded") or seen.refusal is not None
-
-
-def _edition(record: JobRecord) -> tuple[str, int]:
-    """Differs where the spec does."""
-    metadata = record.resource["metadata"]
-    return metadata["uid"], metadata.get("generation") or 0

@@ -57,7 +57,7 @@ def gap_text(gap: float | None) -> str:
 
 def score_text(planner: str, objective: float, regret: float, candidates: int) -> str:
     """How one planner did."""
-    behind = "the plan" if regret == 0.0 else f"{regret * 100.0:.3g} % above the plan"
+    behind = "none better" if regret == 0.0 else f"{regret * 100.0:.3g} % above the plan"
     return f"{planner}: objective {objective:.4g}, {behind}; {counted(candidates, 'placement')} proposed"
 
 

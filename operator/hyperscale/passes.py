@@ -1,0 +1,47 @@
+"""What one pass over a job has made so far, and how its outcome is told."""
+
+from __future__ import annotations
+
+from hyperscale.model.cluster import MetricsState
+from hyperscale.model.decision import Decision, Seen, Stop, Turn
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.status import JobStatus, LastMove
+from hyperscale.world import JobRecord, Key
+
+
+class Pass:
+    """What one pass has made so far."""
+
+    def __init__(self, key: Key, policy: PolicySpec, began: float) -> None:
+        self.key = key
+        self.began = began
+        self.policy = policy
+        self.plan: Plan | None = None
+        self.refusal: Infeasible | None = None
+        self.metrics: MetricsState | None = None
+        self.turn: Turn | None = None
+        self.replans = 0
+        self.last_move: LastMove | None = None
+        """Of a move that this pass has begun."""
+
+
+def is_progress(before: JobStatus, after: JobStatus) -> bool:
+    """Only counts and their wording moved."""
+    return (
+        before.phase == after.phase
+        and before.plan == after.plan
+        and before.observed_generation == after.observed_generation
+        and {(c.type, c.status) for c in before.conditions} == {(c.type, c.status) for c in after.conditions}
+    )
+
+
+def is_warning(seen: Seen, decision: Decision) -> bool:
+    """Whether a person should look at the job."""
+    return (isinstance(decision, Stop) and decision.reason != "Succeeded") or seen.refusal is not None
+
+
+def edition(record: JobRecord) -> tuple[str, int]:
+    """Differs where the spec does."""
+    metadata = record.resource["metadata"]
+    return metadata["uid"], metadata.get("generation") or 0
