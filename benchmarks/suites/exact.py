@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -87,9 +88,11 @@ def _group(name: str, cases: list[Instance], limit: float | None, options: Optio
         dump(options, case, OURS, answer.order)
     rows.append(Row(BENCHMARK, name, OURS, "largest gap that is left", 100.0 * max(answer.gap for answer in answers), "%"))
     if limit is not None:
-        proven = sum(answer.gap <= PROVEN and proof.gap <= PROVEN for answer, proof in zip(answers, searches, strict=True))
-        p95 = percentile([proof.seconds for proof in searches], 0.95)
-        rows.append(goal(BENCHMARK, f"{name}: cases not proven, of {len(cases)}", OURS, float(len(cases) - proven), 0.0, "cases"))
+        proven = [answer.gap <= PROVEN and proof.gap <= PROVEN for answer, proof in zip(answers, searches, strict=True)]
+        # A search without a proof counts as one that never ends.
+        p95 = percentile([proof.seconds if done else math.inf for proof, done in zip(searches, proven, strict=True)], 0.95)
+        allowed = 0.0 if limit == SMALL_LIMIT_SECONDS else float(len(cases) // 20)
+        rows.append(goal(BENCHMARK, f"{name}: cases not proven, of {len(cases)}", OURS, float(proven.count(False)), allowed, "cases"))
         rows.append(goal(BENCHMARK, f"{name}: p95 of a search with its proof", OURS, p95 * 1e3, limit * 1e3, "ms"))
     return rows + (_agreement(name, cases, answers, sample) if sample else [])
 
