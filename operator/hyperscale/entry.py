@@ -37,6 +37,11 @@ class Entry:
     """A question was answered about it."""
 
     @property
+    def hopeless(self) -> bool:
+        """It fits not even the empty cluster; only its own passes ask whether that has changed."""
+        return self.asked and self.run_seconds is None
+
+    @property
     def index(self) -> tuple[float, Key]:
         """Order of the queue as far as it is known; those that nobody can tell come last."""
         return (float("inf") if self.run_seconds is None else self.run_seconds / self.weight, self.key)

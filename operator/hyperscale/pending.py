@@ -96,7 +96,7 @@ class Pending:
         return known if waits(record) else None
 
     def others(self, key: Key, policy: PolicySpec) -> list[Entry]:
-        """Further pending jobs of the same policy that hold no plan yet."""
+        """Further pending jobs of the same policy that hold no plan yet, and that are not known to fit nowhere."""
         found = []
         for other in self._world.unstarted:
             record = self._world.jobs.get(other)
@@ -104,7 +104,7 @@ class Pending:
                 continue
             theirs = self._reader.policy_of(record.resource, self._world.policies)
             entry = self.entry(other, policy) if theirs == policy else None
-            if entry is not None:
+            if entry is not None and not entry.hopeless:
                 found.append(entry)
         return sorted(found, key=lambda entry: (entry.created, entry.key))
 

@@ -9,7 +9,7 @@ from hyperscale.instants import timestamp
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, Seen, Stop
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, Ready, StatusMove, from_plan
+from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, QueueDecision, Ready, StatusMove, from_plan
 from hyperscale.movable import MOVING_CONDITION, arrived, proposed
 
 _STALLED = frozenset(
@@ -49,7 +49,7 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         completion_time=(job.completion_time or None) if job else seen.status.completion_time,
         restarts=job.launcher_failures if job else seen.status.restarts,
         move=_move(seen, decision, job),
-        queue_decision=seen.turn.decision if seen.turn else seen.status.queue_decision,
+        queue_decision=seen.turn.decision if seen.turn else _kept_decision(seen),
     )
 
 
@@ -58,6 +58,12 @@ def _move(seen: Seen, decision: Decision, job: MpiJobView | None) -> StatusMove 
     if job is None or seen.moving or job.suspended or not job.is_true("Running") or decision.reason == Reason.MOVING:
         return None
     return seen.status.move if seen.move is None else seen.move.proposal
+
+
+def _kept_decision(seen: Seen) -> QueueDecision | None:
+    """Of an earlier pass; a place in the queue is void once the job was planned without it."""
+    kept = seen.status.queue_decision
+    return None if kept is not None and kept.position > 0 and seen.plan is not None else kept
 
 
 def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:

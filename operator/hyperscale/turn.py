@@ -178,6 +178,8 @@ def _differs(before: float | None, now: float | None) -> bool:
 
 def _words(entry: Entry, hold: Hold, place: int, count: int, first: Entry | None) -> tuple[str, str]:
     """Reason and message."""
+    if entry.hopeless:
+        return hold.reason, hold.message
     if first is None:
         behind = f"first of {count} in the queue" if count > 1 else ""
         reason = hold.reason if hold.reason != Reason.WAITING_FOR_TURN or hold.message else Reason.PLANNING

@@ -246,6 +246,21 @@ async def test_a_job_that_does_not_fit_even_the_empty_cluster_hears_the_planners
     assert "9 GPUs" in answer.found.message
 
 
+async def test_a_job_that_fits_nowhere_does_not_make_others_queue() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    huge = stage.add("huge", workers={"min": 9, "max": 9})
+    stage.add("small")
+    await stage.ask(huge)
+    stage.woken.clear()
+    asked = len(stage.planner.questions)
+    stage.world.replace("job", [stage.world.jobs[huge].resource], version=5)
+    stage.planning.taker.pending.drop(Key("team", "small"))
+    answer = await stage.ask(stage.add("late"))
+    assert isinstance(answer.found, Plan)
+    assert answer.turn is None
+    assert len(stage.planner.questions) == asked
+
+
 async def test_a_grant_is_void_when_the_spec_changed_and_its_gpus_are_free_again() -> None:
     stage = Stage(nodes=1, gpus=8)
     first, second = stage.add("a", epochs=10), stage.add("b", epochs=20)
