@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks import documents, placement, rescore, summary
@@ -74,3 +75,14 @@ def test_dumped_assignments_score_the_same_again(tmp_path: Path) -> None:
     ((name, method, objective, reason),) = rescore.scores(tmp_path)
     assert (name, method, reason) == ("geo n=12 k=3 seed 4", "random", "")
     assert objective == pytest.approx(seconds, rel=1e-12)
+
+
+def test_rows_of_an_earlier_run_make_the_same_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [*ROWS[:4], Row("exact", "small", "hyperscale", "largest gap that is left", float("inf"), "%")]
+    kept, page = tmp_path / "rows.json", tmp_path / "docs" / "placement.md"
+    kept.write_text(json.dumps([msgspec.to_builtins(row) for row in rows]))
+    monkeypatch.setattr("sys.argv", ["placement.py", "--from", str(kept), "--write-docs"])
+    monkeypatch.setattr(placement, "DOCUMENT", page)
+    assert placement.main() == 0
+    assert page.read_text() == documents.page("Placement benchmark", placement.SUITES, rows, placement.notes())
+    assert "| largest gap that is left |" in page.read_text()
