@@ -35,6 +35,8 @@ FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, s
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
 CLOSE_LOOK: Final = Effort(seeds=128, starts=32, elements=120_000_000, sweeps=12, scattered=24, work=1_200_000, walks=4, steps=7_500_000)
+EARLY_WORK: Final = 120_000
+"""Steps of a proof that is tried before a close look, a millisecond or two: small problems need none."""
 CLOSE_COUNTS: Final = 3
 """Worker counts that get a close look."""
 CLOSE_RATIO: Final = 1.1
@@ -130,6 +132,8 @@ class _Search:
                 self._first(count)
         for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
             if candidate.objective <= min(self.best.values()).objective * CLOSE_RATIO:
+                if not self.problem.pinned:
+                    self._bound(candidate.workers, min(EARLY_WORK, proof_work(self.problem.slots[self.region], candidate.workers)))
                 self._look(candidate.workers, CLOSE_LOOK)
         if self.best:
             self._widen(min(self.best.values()).workers)
