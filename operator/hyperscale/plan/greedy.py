@@ -13,24 +13,6 @@ from hyperscale.plan.objective import Costs, Volumes, volumes
 
 LEAST_ROUNDS: Final = 1e-50
 """Instead of no exchange at all, so that a pair that cannot talk still costs more than anything."""
-WORK_ELEMENTS: Final = 12_000_000
-"""Numbers touched by one greedy run, seeds × candidates × workers; fewer seeds are used where that would be more. About 0.1 s."""
-
-
-def seeds_for(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
-    """The most promising first nodes, best first, at most `limit` and what WORK_ELEMENTS allows.
-
-    Score of a seed: the objective as if all workers were like it and as near as its workers - 1 nearest candidates.
-    """
-    usable = np.flatnonzero(slots > 0)
-    size = len(slots)
-    limit = max(1, min(limit, WORK_ELEMENTS // max(1, size * workers)))
-    if len(usable) <= limit:
-        return usable
-    score = seed_scores(costs, slots, workers)
-    order = np.lexsort((usable, score[usable]))
-    chosen: IntArray = usable[order[:limit]]
-    return chosen
 
 
 def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:

@@ -9,13 +9,23 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.plan import kernel
 from hyperscale.plan.bounds import best_link, lower_bound
 from hyperscale.plan.exact import branch_and_bound, proof_work
 from hyperscale.plan.found import Candidate as Candidate
 from hyperscale.plan.found import Found as Found
+from hyperscale.plan.improve import (
+    CLOSE_LOOK,
+    FIRST_LOOK,
+    ROUGH_LOOK,
+    annealed,
+    distinct,
+    greedy_from,
+    improve,
+    promising,
+    promising_seeds,
+    seated,
+)
 from hyperscale.plan.improve import Effort as Effort
-from hyperscale.plan.improve import annealed, distinct, improve, promising, seated
 from hyperscale.plan.memo import Memo
 from hyperscale.plan.objective import Costs, objectives
 from hyperscale.plan.pools import Pools
@@ -31,10 +41,6 @@ COUNT_GROWTH: Final = 1.3
 """Step between larger counts, refined around the best."""
 
 
-FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
-ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
-"""For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
-CLOSE_LOOK: Final = Effort(seeds=128, starts=32, elements=120_000_000, sweeps=12, scattered=24, work=1_200_000, walks=4, steps=7_500_000)
 EARLY_WORK: Final = 120_000
 """Steps of a proof that is tried before a close look, a millisecond or two: small problems need none."""
 CLOSE_COUNTS: Final = 3
@@ -45,11 +51,6 @@ PROOF_COUNTS: Final = 32
 """Jobs with more possible worker counts get no bound: each needs its own."""
 REACHED: Final = 1.0 + 1e-9
 """A placement this near to what none can beat is as good as any."""
-
-GREEDY_ELEMENTS: Final = 12_000_000
-"""Numbers that greedy may touch, seeds × candidates × workers."""
-GREEDY_SEEDS: Final = 16
-"""Seeds between two looks at the clock."""
 
 KEPT_PROBLEMS: Final = 128
 """Problems whose outcome is kept for the next job like it."""
@@ -250,13 +251,8 @@ class _Search:
         """(B, k) placements to improve, the most promising first, scattered ones last."""
         problem, slots, costs = self.problem, self.problem.slots[pool], self._costs_of(pool)
         ranks, start = self._pinned_in(pool)
-        ranking = kernel.seed_ranking(costs, slots, workers)
-        seeds = ranking[: max(1, min(effort.seeds, GREEDY_ELEMENTS // (len(pool) * workers)))]
-        grown = np.zeros((0, workers), dtype=np.int64)
-        for at in range(0, 1 if len(ranks) else len(seeds), GREEDY_SEEDS):
-            if at and self._done():
-                break
-            grown = np.concatenate((grown, kernel.greedy_all(costs, slots, workers, seeds[at : at + GREEDY_SEEDS], start)))
+        seeds = promising_seeds(costs, slots, workers, effort.seeds)
+        grown = greedy_from(costs, slots, workers, seeds, start, self._done)
         grown = seated(grown, ranks, workers)
         if len(ranks):
             return promising(costs, [grown], effort.starts)

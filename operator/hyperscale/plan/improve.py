@@ -40,6 +40,32 @@ class Effort(NamedTuple):
     """Workers that annealing may touch, steps × workers, in all walks."""
 
 
+GREEDY_ELEMENTS: Final = 12_000_000
+"""Numbers that greedy may touch, seeds × candidates × workers."""
+GREEDY_SEEDS: Final = 16
+"""Seeds between two looks at the clock."""
+
+FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
+ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
+"""For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
+CLOSE_LOOK: Final = Effort(seeds=128, starts=32, elements=120_000_000, sweeps=12, scattered=24, work=1_200_000, walks=4, steps=7_500_000)
+
+
+def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
+    """The most promising first members, best first, at most `limit` and what GREEDY_ELEMENTS allows."""
+    return kernel.seed_ranking(costs, slots, workers)[: max(1, min(limit, GREEDY_ELEMENTS // (len(slots) * workers)))]
+
+
+def greedy_from(costs: Costs, slots: IntArray, workers: int, seeds: IntArray, start: IntArray, stop: Callable[[], bool]) -> IntArray:
+    """(B, k) greedy from each of the seeds, or once from the members of `start` (p,)."""
+    grown = [np.zeros((0, workers), dtype=np.int64)]
+    for at in range(0, 1 if len(start) else len(seeds), GREEDY_SEEDS):
+        if at and stop():
+            break
+        grown.append(kernel.greedy_all(costs, slots, workers, seeds[at : at + GREEDY_SEEDS], start))
+    return np.concatenate(grown)
+
+
 def improve(
     costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, stop: Callable[[], bool]
 ) -> tuple[IntArray, FloatArray]:
