@@ -10,6 +10,8 @@ import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan.bounds import best_link, lower_bound
+from hyperscale.plan.counts import DENSE_COUNTS
+from hyperscale.plan.counts import ladder as ladder
 from hyperscale.plan.exact import branch_and_bound, proof_work
 from hyperscale.plan.found import Candidate as Candidate
 from hyperscale.plan.found import Found as Found
@@ -34,12 +36,6 @@ from hyperscale.plan.regions import MAX_DOMAINS, regions
 from hyperscale.plan.ring import canonical
 from hyperscale.plan.starts import fastest_sets, nearest_sets, scattered_sets
 from hyperscale.plan.widen import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKERS, domains_with_room, part
-
-DENSE_COUNTS: Final = 16
-"""Every worker count up to here is tried."""
-COUNT_GROWTH: Final = 1.3
-"""Step between larger counts, refined around the best."""
-
 
 EARLY_WORK: Final = 120_000
 """Steps of a proof that is tried before a close look, a millisecond or two: small problems need none."""
@@ -294,12 +290,3 @@ class _Search:
         ranks = np.array([rank for rank, _ in self.problem.pinned], dtype=np.int64)
         start = np.searchsorted(pool, np.array([candidate for _, candidate in self.problem.pinned], dtype=np.int64))
         return ranks, start
-
-
-def ladder(counts: list[int]) -> list[int]:
-    """Counts for the first look: all small ones, then growing steps, always the last."""
-    chosen = [count for position, count in enumerate(counts) if position < DENSE_COUNTS]
-    for count in counts[DENSE_COUNTS:]:
-        if count >= chosen[-1] * COUNT_GROWTH or count == counts[-1]:
-            chosen.append(count)
-    return chosen
