@@ -99,10 +99,13 @@ class Planner:
         world = self._worlds[ask.world]
         desk = self._desks.get(world.name)
         if desk is None:
-            desk = self._desks[world.name] = Desk(self._graph(world), world.policy, partial(_place, world.policy))
+            desk = self._desks[world.name] = Desk(self._graph(world), world.policy, partial(self._place, world.policy))
         desk.expired = self._alarm(ask.question.deadline_seconds, started)
         desk.hurried = self._alarm(ask.question.deadline_seconds * HURRY_FRACTION, started)
         return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue))
+
+    def _place(self, policy: PolicySpec, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
+        return make_plan(request, graph, profile(request.job), policy, expired=expired, planners=self._planners)
 
     def _moves(self, ask: AskMoves, started: float) -> Moves:
         world = self._worlds[ask.world]
@@ -118,10 +121,6 @@ class Planner:
         """Tells a planner that it should come to an end with what it has."""
         ends = started + deadline_seconds * DEADLINE_FRACTION
         return lambda: self._clock() >= ends
-
-
-def _place(policy: PolicySpec, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
-    return make_plan(request, graph, profile(request.job), policy, expired=expired)
 
 
 def serve(source: BinaryIO, sink: BinaryIO, planner: Planner) -> None:

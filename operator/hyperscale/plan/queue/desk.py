@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
+from hyperscale.model.job import PlannerChoice
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
@@ -67,7 +68,11 @@ class Desk:
         return float(self._speed[positions].sum()) / total if total else 0.0
 
     def now(self, request: PlanRequest) -> Plan | Infeasible:
-        """On the GPUs that are free by `request`."""
+        """On the GPUs that are free by `request`, by the heuristic alone: many are compared, few are carried out."""
+        return self._answer(_quick(request), self.graph)
+
+    def final(self, request: PlanRequest) -> Plan | Infeasible:
+        """The same by all planners that the job may have."""
         return self._answer(request, self.graph)
 
     def empty(self, request: PlanRequest, claims: Mapping[str, Claim]) -> Plan | Infeasible:
@@ -75,7 +80,7 @@ class Desk:
         if self._claims != claims:
             self._claims = dict(claims)
             self._emptied = emptied(self.graph, claims)
-        return self._answer(replace(request, free_gpus={}), self._emptied)
+        return self._answer(replace(_quick(request), free_gpus={}), self._emptied)
 
     def state(self, request: PlanRequest) -> bytes:
         """All that plans on what is free by `request` depend on, beside the job."""
@@ -121,3 +126,7 @@ class Desk:
         slots: IntArray = np.minimum(free // workers.gpus_per_worker, workers.max)
         use, _ = figures.utilization(np.arange(len(free)), free)
         return slots, np.where(slots > 0, use, 0.0)
+
+
+def _quick(request: PlanRequest) -> PlanRequest:
+    return replace(request, job=replace(request.job, planner=PlannerChoice.HEURISTIC))

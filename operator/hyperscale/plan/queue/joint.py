@@ -55,7 +55,7 @@ def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers
     if feasible:
         value = _value(by_rule, rule)
         score = QueueScore(rule=value)
-        if agent is not None:
+        if agent is not None and not desk.hurried():
             try:
                 by_agent = make().run(agent)
                 proposed = _value(by_agent, rule)
@@ -86,7 +86,7 @@ class _Sequence:
         self.running = [RunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]
         self.starving: Entry | None = None
         """The first job that has waited too long and does not fit yet."""
-        self._bound = policy.starvation_seconds
+        self.policy = policy
 
     def run(self, choose: Choose) -> _Sequence:
         """Start what the chooser starts; returns itself."""
@@ -132,7 +132,7 @@ class _Sequence:
 
     def _starving_first(self) -> None:
         """Jobs beyond the bound, the longest wait first: start them, or keep for them what they could use."""
-        late = [entry for entry in self.pending.values() if 0 < self._bound <= entry.queued.waited_seconds]
+        late = [entry for entry in self.pending.values() if 0 < self.policy.starvation_seconds <= entry.queued.waited_seconds]
         for entry in sorted(late, key=lambda entry: (-entry.queued.waited_seconds, entry.key)):
             fitting = [option for option in self.catalogue.options(entry, self.ledger).values() if option.fits]
             if fitting:
@@ -142,7 +142,7 @@ class _Sequence:
                 self.ledger.reserved |= self.desk.suitable(entry.queued.request)
 
     def _start(self, entry: Entry, workers: int) -> None:
-        plan = self.desk.now(self.ledger.open_to(entry.queued.request, workers))
+        plan = self.desk.final(self.ledger.open_to(entry.queued.request, workers))
         if isinstance(plan, Infeasible):
             raise QueueError(f"{entry.key}: {plan.reason}")
         self.ledger.take(entry.key, plan)
@@ -156,9 +156,7 @@ def _value(sequence: _Sequence, rule: Choose) -> float:
         Started(key, sum(plan.gpus_by_node().values()), run_seconds(sequence.entries[key].queued.request, plan), _weight(sequence, key))
         for key, plan in sequence.ledger.starts.items()
     ]
-    waiting = tuple(
-        sequence.catalogue.pending(entry, sequence.ledger) for entry in sorted(sequence.pending.values(), key=lambda entry: entry.index)
-    )
+    waiting = tuple(sequence.catalogue.ideal(entry) for entry in sorted(sequence.pending.values(), key=lambda entry: entry.index))
     shares = sequence.question.running
     running = tuple(RunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in shares)
     return weighted_mean_seconds(started, waiting, running, sequence.cluster(), rule)
@@ -177,11 +175,15 @@ def _holds(entries: Sequence[Entry], chosen: _Sequence) -> tuple[Hold, ...]:
 
 
 def _hold(entry: Entry, chosen: _Sequence, *, first: bool) -> Hold:
+    if chosen.desk.hurried():
+        return Hold(entry.key, WAITING_FOR_TURN, "", entry.best_seconds, retry_seconds=UNSEEN_SECONDS)
     options = tuple(chosen.catalogue.options(entry, chosen.ledger).values())
     fitting = [option for option in options if option.fits]
     if fitting:
         best = min(fitting, key=lambda option: (option.seconds, option.workers))
         left = patience_seconds(entry, options) - entry.queued.waited_seconds
+        if best.seconds <= chosen.policy.patience * entry.best_seconds:
+            return Hold(entry.key, WAITING_FOR_TURN, "the agent keeps the free nodes for others", entry.best_seconds)
         message = (
             f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, "
             f"{best.seconds / entry.best_seconds:.1f} times the {_seconds(entry.best_seconds)} on nodes that running jobs hold; "
