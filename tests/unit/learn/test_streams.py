@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hyperscale.learn.lesson import LessonError, Progress
-from hyperscale.learn.streams import tuning
+from hyperscale.learn.streams import lesson, tuning
 from hyperscale.learn.streams.compare import cases, compare
 from hyperscale.learn.streams.episodes import Batch, Training, collect, gallery, initial
 from hyperscale.learn.streams.gradient import log_probabilities
@@ -173,3 +173,14 @@ def test_every_family_has_streams(family: str) -> None:
     assert outcome.mean_slowdown >= 0.9
     assert outcome.p95_completion > 0.0
     assert outcome.mean_communication >= 0.0
+
+
+def test_the_gate_lets_nothing_in_that_is_no_better_than_the_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lesson, "VALIDATION_STREAMS", 10)
+    monkeypatch.setattr(lesson, "TUNING_STREAMS", 5)
+    lesson.write(initial(Training()), Training(), tmp_path)
+    verdict = lesson.judge(tmp_path, None, 0)
+    assert not verdict.accepted
+    assert verdict.figures["ratio_to_rule"] >= 0.99
+    with pytest.raises(LessonError, match="no usable"):
+        lesson.judge(tmp_path / "nothing", None, 0)

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import numpy as np
 from safetensors.numpy import save
+from torch.utils.tensorboard import SummaryWriter
 
 from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
 from hyperscale.learn.streams import tuning
@@ -36,7 +37,14 @@ def train(assignment: Assignment, report: Callable[[Progress], None]) -> tuple[P
     config = Training(seed=assignment.seed)
     if assignment.steps is not None:
         config = dataclasses.replace(config, steps=assignment.steps)
-    network = learn(config, assignment.folder, report, assignment.resume)
+    with SummaryWriter(str(assignment.folder / "curves")) as curves:
+
+        def tell(progress: Progress) -> None:
+            for name, figure in progress.figures.items():
+                curves.add_scalar(f"streams/{name}", figure, progress.step)
+            report(progress)
+
+        network = learn(config, assignment.folder, tell, assignment.resume)
     return write(network, config, assignment.folder)
 
 
@@ -60,10 +68,10 @@ def write(network: Network, config: Training, folder: Path, command: str = "") -
     return files
 
 
-def validate(network: Network, knobs: RuleKnobs, against: Policy | None = None, streams: int = VALIDATION_STREAMS) -> Compared:
+def validate(network: Network, knobs: RuleKnobs, against: Policy | None = None) -> Compared:
     """Weighted completion times of the agent over those of the rule (or another policy), on streams that no training has seen."""
     policies = {"agent": agent(network, knobs), "other": index(knobs) if against is None else against}
-    runs = outcomes(policies, cases(streams), VALIDATION_SEEDS)
+    runs = outcomes(policies, cases(VALIDATION_STREAMS), VALIDATION_SEEDS)
     return compare(completions(runs["agent"]).tolist(), completions(runs["other"]).tolist())
 
 
