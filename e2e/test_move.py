@@ -134,6 +134,7 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         print(f"told {told:.0f} s after the link became slow: {message}")
         assert told >= HOLD_SECONDS
         assert job.condition("MoveProposed")["reason"] == "BetterPlacementFound"
+        job.wait(lambda: "MoveProposed" in {event["reason"] for event in job.events()}, "no event")
         assert [(rank["source"], rank["target"]) for rank in move["ranks"]] == [(slow, *(GIANT - set(planned)))]
         assert move["moves"] == 1
         assert move["savedSeconds"] > move["priceSeconds"]

@@ -36,7 +36,7 @@ from hyperscale.model.decision import (
 )
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import LastMove
-from hyperscale.movable import is_moving
+from hyperscale.movable import PROPOSED_CONDITION, is_moving, proposed
 from hyperscale.passes import Pass, edition, is_progress, is_warning
 from hyperscale.planning import Planning
 from hyperscale.status import derive
@@ -275,6 +275,8 @@ class Reconciler:
         _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
         if run.plan is not None:
             await self._actions.emit(seen.metadata, "Planned", run.plan.summary(), warning=False)
+        elif status.move is not None and before.move is None:
+            await self._actions.emit(seen.metadata, PROPOSED_CONDITION, proposed(status.move).message, warning=False)
         elif decision.reason != before.reason and not is_progress(before, status):
             await self._actions.emit(seen.metadata, str(decision.reason), decision.message, warning=is_warning(seen, decision))
 
