@@ -63,8 +63,8 @@ def run(options: Options) -> list[Row]:
         for family in NAMES
         for at in range(QUICK_CASES if options.quick else CASES[nodes])
     ]
-    cases = [case for case in cases if np.isfinite(case.cost[OURS]) and np.isfinite(case.cost[NEAREST])]
-    rows: list[Row] = []
+    rows = _stuck(cases)
+    cases = [case for case in cases if np.isfinite(case.cost[OURS])]
     for nodes, _ in SHAPES:
         same = [case for case in cases if case.nodes == nodes]
         for family in NAMES:
@@ -129,6 +129,17 @@ def _ratios(name: str, cases: list[Case], peers: tuple[str, ...]) -> list[Row]:
             rows.append(Row(BENCHMARK, name, peer, "constructor wins", 100.0 * float((ratios < 1.0 - 1e-9).mean()), "%"))
             rows.append(Row(BENCHMARK, name, peer, "constructor loses", 100.0 * float((ratios > 1.0 + 1e-9).mean()), "%"))
             rows.append(Row(BENCHMARK, name, peer, "p that it is no better", _p(ratios), ""))
+    return rows
+
+
+def _stuck(cases: list[Case]) -> list[Row]:
+    """Cases in which a method ends among nodes that cannot talk to each other; the ratios leave them out."""
+    rows: list[Row] = []
+    for nodes, _ in SHAPES:
+        same = [case for case in cases if case.nodes == nodes]
+        for method in (OURS, *PEERS):
+            lost = sum(not np.isfinite(case.cost[method]) for case in same)
+            rows.append(Row(BENCHMARK, f"n={nodes}", method, f"found nothing, of {len(same)}", float(lost), "cases"))
     return rows
 
 
