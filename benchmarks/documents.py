@@ -24,7 +24,7 @@ def page(title: str, suites: Mapping[str, str], rows: Sequence[Row], notes: Sequ
     for name, sentence in suites.items():
         figures = [line.cells() for line in lines(row for row in rows if row.benchmark == name)]
         if figures:
-            parts += [f"## {name}", sentence, markdown(HEADER, figures)]
+            parts += [f"## {name}", sentence, "<details><summary>All figures</summary>", markdown(HEADER, figures), "</details>"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -148,7 +148,8 @@ def machine() -> str:
     if info.is_file():
         named = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
         model = named[0] if named else model
-    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    # Another's load lengthens every wall time: who reads the page must know it.
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, load average {os.getloadavg()[0]:.1f} at the start"
 
 
 if __name__ == "__main__":
