@@ -7,6 +7,7 @@ are no text, aliases that grow or refer to themselves, deep nesting, unknown tag
 from __future__ import annotations
 
 import math
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,10 @@ MAX_DEPTH: Final = 64
 """A pod template is about 15 deep; libyaml composes recursively and would exhaust the C stack."""
 MAX_VALUES: Final = 100_000
 """Values after aliases are expanded; stops the billion-laughs file."""
+
+MAX_DOCUMENTS: Final = 1000
+_MARKER: Final = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+"""A line that begins with it begins a document, whatever stands before: no scalar may hold it."""
 
 STDIN: Final = "-"
 
@@ -66,6 +71,28 @@ def read_text(path: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:
 def read_object(path: str) -> dict[str, Any]:
     """The one object in a file."""
     return load_mapping(read_text(path), display_name(path))
+
+
+def read_objects(path: str) -> list[tuple[str, dict[str, Any]]]:
+    """All objects in a file, its documents and the items of Lists among them, each with what to call it in messages."""
+    text, shown = read_text(path), display_name(path)
+    parts = [part for part in _MARKER.split(text) if any(line.strip() and not line.lstrip().startswith("#") for line in part.splitlines())]
+    if len(parts) < 2:
+        return _items(load_mapping(text, shown), shown)
+    if len(parts) > MAX_DOCUMENTS:
+        raise InputError(f"{shown}: holds more than {MAX_DOCUMENTS} documents; write fewer jobs")
+    named = [(f"{shown}: document {number}", part) for number, part in enumerate(parts, 1)]
+    return [item for name, part in named for item in _items(load_mapping(part, name), name)]
+
+
+def _items(document: dict[str, Any], shown: str) -> list[tuple[str, dict[str, Any]]]:
+    """The object, or the items where it is a List."""
+    items = document.get("items")
+    if document.get("kind") != "List" or not isinstance(items, list) or not items:
+        return [(shown, document)]
+    if not all(isinstance(item, dict) for item in items):
+        raise InputError(f"{shown}: items: holds what is no object; write a list of GNNTrainingJobs")
+    return [(shown if len(items) == 1 else f"{shown}: item {number}", item) for number, item in enumerate(items, 1)]
 
 
 def load_mapping(text: str, shown: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hyperscale.cli.documents import display_name, read_object
+from hyperscale.cli.documents import display_name, read_object, read_objects
 from hyperscale.cli.errors import InputError, one_line
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.job import JobSpec
@@ -41,12 +41,14 @@ class Job:
         return f"{self.namespace}/{self.name}"
 
 
-def read_job(path: str, namespace: str | None) -> Job:
-    """The job in a file; `namespace` counts where the file names none."""
+def read_jobs(path: str, namespace: str | None) -> list[Job]:
+    """The jobs in a file, one at least; `namespace` counts where the file names none."""
+    return [_job(resource, shown, namespace) for shown, resource in read_objects(path)]
+
+
+def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> Job:
     from hyperscale.spec import SpecError, parse_job
 
-    shown = display_name(path)
-    resource = read_object(path)
     try:
         spec = parse_job(resource)
     except SpecError as error:

@@ -1,4 +1,7 @@
-"""`hyperscale plan`: one job on one snapshot to a plan, in this process and within a deadline; nothing is created."""
+"""`hyperscale plan`: one job on one snapshot to a plan, in this process and within a deadline; nothing is created.
+
+Several jobs in one file are planned together: plan_many.py.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,11 @@ GRACE_SECONDS: Final = 5.0
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan and print; 0 with a plan, 1 without."""
-    job = inputs.read_job(arguments.filename, arguments.namespace)
+    job, *others = inputs.read_jobs(arguments.filename, arguments.namespace)
+    if others:
+        from hyperscale.cli import plan_many  # one job need not wait for its imports
+
+        return plan_many.run(arguments, [job, *others])
     spec = _asked(job, arguments)
     policy, snapshot = inputs.policy_and_snapshot(arguments, job)
     if spec.planner not in policy.planners:

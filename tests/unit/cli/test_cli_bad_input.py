@@ -102,7 +102,7 @@ BAD_TEXTS: dict[str, tuple[str | bytes, str]] = {
     "text with a NUL": ("kind: GNN\0TrainingJob\n", "binary"),
     "a picture": (b"\x89PNG\r\n\x1a\n" + b"\0" * 64, "UTF-8"),
     "a control character": ("kind: \x07\n", "YAML"),
-    "two documents": ("kind: GNNTrainingJob\n---\nkind: GNNTrainingJob\n", "second document"),
+    "two documents": ("kind: GNNTrainingJob\n---\nkind: GNNTrainingJob\n", "document 1: metadata"),
     "a key twice": ("kind: GNNTrainingJob\nspec: {}\nspec: {}\n", "line 3: key 'spec' is given twice"),
     "a key that YAML reads as a truth value": ("on: 1\n", "key 'on'"),
     "a key that is a list": ("? [a]\n: 1\n", "no text"),
