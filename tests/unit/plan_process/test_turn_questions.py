@@ -85,8 +85,6 @@ async def test_an_answer_with_a_fault_is_refused() -> None:
         "a GPU given twice": msgspec.structs.replace(turns, starts=(first, twice, *turns.starts[2:])),
         "a job forgotten": msgspec.structs.replace(turns, starts=turns.starts[1:]),
         "a job started twice": msgspec.structs.replace(turns, starts=(first, *turns.starts)),
-        "a job nobody asked about": msgspec.structs.replace(
-            turns, starts=(*turns.starts, msgspec.structs.replace(first, key="team/other"))
-        ),
+        "a job nobody asked about": msgspec.structs.replace(turns, starts=(*turns.starts, stranger)),
     }
     assert {name for name, answer in faults.items() if not unsound(answer, QUESTION, SEEN)} == set()
