@@ -3,8 +3,13 @@
 Each has a numpy twin that answers where it is missing, so that a machine without a C compiler still gets a working package.
 """
 
+import fcntl
+import os
+from pathlib import Path
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 MODULES = (
     "hyperscale.plan._kernel",
@@ -17,10 +22,40 @@ MODULES = (
 # No -ffast-math and no fused multiply-add: a plan must have the same bytes on every machine.
 FLAGS = ["-O3", "-ffp-contract=off", "-fno-math-errno"]
 
+BUILD = Path("build")
+
+
+class Build(build_ext):
+    """Puts finished modules beside their sources at once: who imports meanwhile gets a whole old or a whole new one, never half a file.
+
+    Processes that have an old one mapped keep it. The modules share structures, so that all are copied first and then renamed together.
+    """
+
+    def copy_extensions_to_source(self) -> None:
+        """All, or none where one cannot be copied."""
+        self._fresh: list[tuple[str, str]] = []
+        super().copy_extensions_to_source()
+        for fresh, final in self._fresh:
+            os.replace(fresh, final)
+
+    def copy_file(self, infile: str, outfile: str, *args: object, **kwargs: object) -> tuple[str, bool]:
+        """To a name beside it that nobody imports."""
+        fresh = f"{outfile.removesuffix('.so')}.{os.getpid()}.so"
+        self._fresh.append((fresh, outfile))
+        copied: tuple[str, bool] = super().copy_file(infile, fresh, *args, **kwargs)
+        return copied
+
+
+# Two builds at once would link from each other's half-written files; the lock is this process's and ends with it.
+BUILD.mkdir(exist_ok=True)
+LOCK = (BUILD / ".lock").open("w")
+fcntl.lockf(LOCK, fcntl.LOCK_EX)
+
 setup(
+    cmdclass={"build_ext": Build},
     ext_modules=cythonize(
         [Extension(name, [f"operator/{name.replace('.', '/')}.pyx"], extra_compile_args=FLAGS, optional=True) for name in MODULES],
-        build_dir="build",
+        build_dir=str(BUILD),
         compiler_directives={
             "language_level": 3,
             "boundscheck": False,
