@@ -5,6 +5,7 @@ It proposes; whether its placement is used is the portfolio's choice by objectiv
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Final
 
@@ -78,7 +79,8 @@ def planners() -> tuple[Heuristic | Learned, ...]:
     """Every planner that exists in this process; the learned one only where the weights of the package can be used."""
     try:
         return Heuristic(), Learned(shipped())
-    except WeightsError:
+    except WeightsError as error:
+        warnings.warn(f"nothing learned will plan: {error}", RuntimeWarning, stacklevel=2)
         return (Heuristic(),)
 
 

@@ -111,7 +111,8 @@ def test_without_weights_the_plan_says_that_nothing_learned_was_there(monkeypatc
         raise WeightsError("constructor: gone")
 
     monkeypatch.setattr("hyperscale.plan.learned.shipped", missing)
-    plan = _planned(training(planner="Learned"), 5)
+    with pytest.warns(RuntimeWarning, match="constructor: gone"):
+        plan = _planned(training(planner="Learned"), 5)
     assert (plan.planner, plan.fallbacks[0]) == ("Heuristic", "LearnedUnavailable")
 
 
