@@ -18,7 +18,7 @@ from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.observe.prometheus import PrometheusReader
-from hyperscale.plan.process import PlannerProcess
+from hyperscale.plan.process import COMMAND, PlannerProcess
 from hyperscale.planning import Planning
 from hyperscale.reconcile import Reconciler
 from hyperscale.settings import Settings
@@ -46,7 +46,8 @@ class Operator:
         self.world = World()
         self.synced = False
         self._client = client
-        self._planner = PlannerProcess(memory_bytes=settings.planner_memory_bytes, on_failure=self._planner_failed)
+        command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
+        self._planner = PlannerProcess(command, memory_bytes=settings.planner_memory_bytes, on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url)
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
         planning = self._planning = Planning(self.world, self._planner, self.telemetry, time.time)

@@ -50,6 +50,9 @@ class Settings(msgspec.Struct, frozen=True):
     planner_memory_bytes: int = 2 * 2**30
     """Address space of the planner process; beyond it the plan fails and the operator lives on. 5,000 nodes need a tenth of it."""
 
+    weights_folder: str = ""
+    """Weights that `hyperscale learn` published, e.g. a mounted volume; what it lacks, and all without one, comes with the package."""
+
     worker_image: str = "hyperscale/worker:0.1.0"
     """Image of launcher and workers where the job's template names none."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from hyperscale.plan.kernel import greedy_all, local_search, objectives, rings, 
 from hyperscale.plan.learned_features import View
 from hyperscale.plan.learned_network import Network
 from hyperscale.plan.learned_state import Surroundings
-from hyperscale.plan.learned_weights import WeightsError, shipped
+from hyperscale.plan.learned_weights import NAME, WeightsError, load, shipped
 from hyperscale.plan.memo import Memo
 from hyperscale.plan.objective import Costs
 from hyperscale.plan.pools import Pools
@@ -75,10 +76,13 @@ class _Part:
         self.seconds, self.members, self.costs, self.workers = seconds, members, costs, workers
 
 
-def planners() -> tuple[Heuristic | Learned, ...]:
-    """Every planner that exists in this process; the learned one only where the weights of the package can be used."""
+def planners(folder: Path | None = None) -> tuple[Heuristic | Learned, ...]:
+    """Every planner that exists in this process; the learned one only where its weights can be used.
+
+    folder: of published weights; where it has none of the constructor, those of the package count
+    """
     try:
-        return Heuristic(), Learned(shipped())
+        return Heuristic(), Learned(load(folder) if folder is not None and (folder / f"{NAME}.json").exists() else shipped())
     except WeightsError as error:
         warnings.warn(f"nothing learned will plan: {error}", RuntimeWarning, stacklevel=2)
         return (Heuristic(),)

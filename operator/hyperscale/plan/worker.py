@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import BinaryIO, Final
 
 from hyperscale.graph.cluster import build
@@ -59,12 +60,14 @@ MAX_MESSAGE_LENGTH: Final = 500
 class Planner:
     """Answers questions; builds the graph of each world once, when it is first asked about."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], weights: Path | None = None) -> None:
+        """Plan with published weights of the learned planners from a folder, or with those of the package."""
         self._clock = clock
+        self._weights = weights
         self._worlds: dict[str, World] = {}
         self._graphs: dict[str, ClusterGraph] = {}
         self._desks: dict[str, Desk] = {}
-        self._planners = planners()
+        self._planners = planners(weights)
 
     def learn(self, world: World) -> None:
         """Keep a world to plan in, and forget the oldest."""
@@ -102,7 +105,7 @@ class Planner:
             desk = self._desks[world.name] = Desk(self._graph(world), world.policy, partial(self._place, world.policy))
         desk.expired = self._alarm(ask.question.deadline_seconds, started)
         desk.hurried = self._alarm(ask.question.deadline_seconds * HURRY_FRACTION, started)
-        return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue))
+        return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue, self._weights))
 
     def _place(self, policy: PolicySpec, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
         return make_plan(request, graph, profile(request.job), policy, expired=expired, planners=self._planners)
@@ -143,7 +146,7 @@ def main() -> int:
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
-        serve(sys.stdin.buffer, sink, Planner(time.monotonic))
+        serve(sys.stdin.buffer, sink, Planner(time.monotonic, options.weights))
     except (FrameError, BrokenPipeError) as error:
         sys.stderr.write(f"planner: {error}\n")
         return 1
@@ -166,6 +169,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Planner process of the HyperScale operator.")
     parser.add_argument("--nice", type=int, default=0, help="added to the niceness, so that planning never starves the operator")
     parser.add_argument("--memory-bytes", type=int, default=0, help="limit of the address space; 0 sets none")
+    parser.add_argument("--weights", type=Path, help="folder of published weights of the learned planners")
     return parser.parse_args()
 
 

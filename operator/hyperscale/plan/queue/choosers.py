@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import cache, partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from hyperscale.model.policy import QueueOrder, QueuePolicy
 from hyperscale.plan.queue import rule
-from hyperscale.plan.queue.agent import Agent, AgentUnavailableError, load_agent
+from hyperscale.plan.queue.agent import NAME, Agent, AgentUnavailableError, load_agent
 from hyperscale.plan.queue.outlook import Choose
 
 AGENT_UNAVAILABLE: Final = "QueueAgentUnavailable"
@@ -25,14 +26,26 @@ class Choosers(NamedTuple):
     """AGENT_UNAVAILABLE where the policy asks for an agent that is not there."""
 
 
-def choosers(policy: QueuePolicy) -> Choosers:
-    """The rule with the policy's knobs, and the agent where the policy wants it."""
+def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
+    """The rule with the policy's knobs, and the agent where the policy wants it.
+
+    folder: of published weights; where it has none of the agent, those of the package count
+    """
     settings = rule.Settings(thrift_alone=policy.thrift_alone, thrift=policy.thrift, patience=policy.patience)
     by_rule = partial(rule.choose, settings=settings)
     if policy.order is not QueueOrder.LEARNED:
         return Choosers(by_rule, None)
-    agent = packaged_agent()
+    agent = published_agent(folder) if folder is not None and (folder / f"{NAME}.json").exists() else packaged_agent()
     return Choosers(by_rule, agent.choose) if agent is not None else Choosers(by_rule, None, (AGENT_UNAVAILABLE,))
+
+
+@cache
+def published_agent(folder: Path) -> Agent | None:
+    """The agent in a folder of published weights; None where they are damaged or of another version."""
+    try:
+        return load_agent(folder)
+    except AgentUnavailableError:
+        return None
 
 
 @cache
