@@ -61,6 +61,8 @@ def main() -> None:
         if isinstance(question, World):
             worlds += 1
             continue
+        if not isinstance(question, Ask):
+            raise TypeError("this planner is asked for single plans only")
         bad = when in ("", question.request.job.planner.value)
         if marker is not None:
             bad = bad and not marker.exists()
