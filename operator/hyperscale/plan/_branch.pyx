@@ -409,11 +409,16 @@ def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, doubl
 
     pinned: (p,) members that are there already and take no slots; the ring is theirs to disturb, so that only the bound is answered then.
     most:   inner steps; with those used up, or expired() true, the bound is of what was not explored
-    Raises MemoryError.
+    Raises MemoryError, and ValueError where nothing is left to place or a size or a candidate is wrong.
     """
     cdef const Instance *q = &kernel.q
     cdef int c, m = q.m, k = q.k, i, count = 0
     cdef Search s
+    if len(pinned) >= k or len(order) != k:
+        raise ValueError("no place is left, or the order has another length")
+    for i in range(len(pinned)):
+        if not 0 <= pinned[i] < m:
+            raise ValueError("a pinned rank is on no candidate")
     cdef double total = 0.0, squares = 0.0
     cdef double *numbers = <double *> calloc(<size_t> m * (2 * k + 2 + 3 * (k + 1)) + 2 * k * (k + 1) + 16 * k + 16, sizeof(double))
     cdef int *ints = <int *> calloc(<size_t> m * (k + 3) + 8 * k + 8, sizeof(int))

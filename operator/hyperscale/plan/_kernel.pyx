@@ -223,10 +223,11 @@ cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixe
     """
     cdef int r, h, at, kind, other, repairs, k = q.k
     cdef int worst[2]
+    worst[0] = worst[1] = 0  # stays so where no hop compares, NaN
     cdef double best = ring_cost(q, order), value, least, latency, per_byte, most_latency, most_per_byte
     if k <= 3:
         return best
-    for repairs in range(min(MAX_REPAIRS, 1 + MAX_RING_MOVES // (8 * k * k))):
+    for repairs in range(min(MAX_REPAIRS, 1 + MAX_RING_MOVES // (8 * <long long> k * k))):
         most_latency = most_per_byte = -1.0
         for r in range(k):
             latency = q.lat[<size_t> order[r] * q.m + order[(r + 1) % k]]

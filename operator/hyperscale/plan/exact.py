@@ -70,7 +70,7 @@ def branch_and_bound(
         upper = min(upper, float(objectives(costs, upper_order[None, :])[0]))
     room = slots + np.bincount(pinned, minlength=len(slots))
     floor = lower_bound(costs, room, workers, best_link(costs, room))
-    kernel = kernel_for(costs, slots, workers) if _branch is not None else None
+    kernel = kernel_for(costs, slots, workers) if _branch is not None and len(pinned) < workers else None
     if kernel is None:
         return _listed(costs, slots, workers, upper_order, upper, floor, pinned)
     order = np.zeros(workers, dtype=np.int32)
