@@ -161,6 +161,7 @@ cdef class Stream:
     cdef uint64_t free
     cdef int free_count
     cdef int *pending
+    cdef int *granted                # (J,) scratch
     cdef int pendings
     cdef int *running
     cdef int runnings
@@ -207,6 +208,11 @@ cdef class Stream:
         self.n, self.jobs = len(speed), len(weights)
         if self.n > NODES or self.n < 1:
             raise ValueError("a simulated cluster has 1 to 64 nodes")
+        if (latency.shape[0] != self.n or latency.shape[1] != self.n or per_byte.shape[0] != self.n or per_byte.shape[1] != self.n
+                or len(domain) != self.n or len(half) != self.n or len(noise) != self.jobs or len(equal) != self.jobs or len(gaps) != self.jobs
+                or workers.shape[0] != self.jobs or workers.shape[1] != OPTIONS or figures.shape[0] != self.jobs
+                or figures.shape[1] != OPTIONS or figures.shape[2] != 6 or np.max(domain, initial=0) >= DOMAINS - 1):
+            raise ValueError("tables of nodes and jobs do not fit")
         self.speed = <double *> calloc(2 * self.n, sizeof(double))
         self.latency = <double *> calloc(2 * self.n * self.n, sizeof(double))
         self.figures = <double *> calloc(self.jobs * OPTIONS * 6, sizeof(double))
@@ -214,6 +220,7 @@ cdef class Stream:
         self.domain = <int *> calloc(self.n, sizeof(int))
         self.job = <Job *> calloc(self.jobs, sizeof(Job))
         self.pending = <int *> calloc(self.jobs, sizeof(int))
+        self.granted = <int *> calloc(self.jobs, sizeof(int))
         self.running = <int *> calloc(NODES, sizeof(int))
         self.ws = workspace_new(self.n, ORDER)
         self.cache_size = 1 << 16
@@ -221,7 +228,7 @@ cdef class Stream:
         self.net = <float *> calloc(BASE + GRAPH, sizeof(float))
         self.near = <float *> calloc(self.n * self.n, sizeof(float))
         if (self.speed == NULL or self.latency == NULL or self.figures == NULL or self.equal == NULL or self.domain == NULL or self.job == NULL
-                or self.pending == NULL or self.running == NULL or self.ws == NULL or self.cache == NULL or self.net == NULL or self.near == NULL):
+                or self.pending == NULL or self.granted == NULL or self.running == NULL or self.ws == NULL or self.cache == NULL or self.net == NULL or self.near == NULL):
             raise MemoryError()
         self.ones, self.per_byte = self.speed + self.n, self.latency + self.n * self.n
         self.placement_lambda, self.contention = placement_lambda, contention
@@ -236,6 +243,8 @@ cdef class Stream:
             for o in range(OPTIONS):
                 for i in range(6):
                     self.figures[(j * OPTIONS + o) * 6 + i] = figures[j, o, i]
+                if workers[j, o] < 0 or (workers[j, o] > 0 and o and workers[j, o] <= workers[j, o - 1]) or (workers[j, o] and self.job[j].options < o):
+                    raise ValueError("worker counts rise from at least one, zeros behind the last")
                 if workers[j, o] > 0:
                     if workers[j, o] > min(self.n, ORDER):
                         raise ValueError("more workers than nodes, or than 16")
@@ -253,6 +262,7 @@ cdef class Stream:
         release(self.domain)
         release(self.job)
         release(self.pending)
+        release(self.granted)
         release(self.running)
         workspace_free(self.ws)
         release(self.cache)
@@ -602,8 +612,8 @@ cdef class Stream:
         """Optimus and AFS without preemption: least workers by area, then a step up where the speed-up per node is largest; shortest first."""
         cdef int i, j, o, best, left = self.free_count, chosen = -1
         cdef double gain, most, least
-        cdef int granted[1024]
-        if self.pendings == 0 or self.pendings > 1024:
+        cdef int *granted = self.granted
+        if self.pendings == 0:
             return -1
         for i in range(self.pendings):
             granted[i] = -1
@@ -1066,7 +1076,7 @@ cdef class Stream:
         if len(weights) != BASE and len(weights) != BASE + GRAPH:
             raise ValueError("not the number of weights of this network")
         if (len(weights) > BASE) != self.embeds:  # what was recorded has another shape
-            self.row_room = self.decision_room = 0
+            self.row_room = self.decision_room = self.row_count = self.decision_count = 0
         self.embeds = len(weights) > BASE
         for i in range(len(weights)):
             self.net[i] = weights[i]

@@ -5,6 +5,8 @@ from libc.stdint cimport int64_t, uint64_t
 
 import numpy as np
 
+from hyperscale.plan.tasks.fit import pipes_fit, sums_fit
+
 cdef double IMPROVES = -1e-9
 cdef double INFINITE = float("inf")
 
@@ -43,6 +45,8 @@ cdef class SumSearch:
     def __init__(self, double[:, ::1] cost, double[::1] memory, double[::1] need, double penalty, double[::1] weight,
                  int64_t[::1] low, int64_t[::1] high, group):
         cdef Py_ssize_t i, j
+        if not sums_fit(cost, memory, need, weight, low, high, group):
+            raise ValueError("costs, memory, sets and the assignment do not fit")
         self.cost, self.memory, self.need, self.penalty, self.weight, self.low, self.high = cost, memory, need, penalty, weight, low, high
         self.group = np.array(group, dtype=np.int64)
         self.of = self.group
@@ -184,7 +188,7 @@ cdef class SumSearch:
         for x in range(self.machines):
             self.best[x] = self.of[x]
         with nogil:
-            for step in range(steps):
+            for step in range(steps if self.machines else 0):
                 temperature *= ratio
                 i = _below(&state, self.machines)
                 j = _below(&state, self.machines + self.sets)
@@ -230,6 +234,8 @@ cdef class PipeSearch:
 
     def __init__(self, double[:, ::1] gradient, int64_t[:, ::1] rank, double[::1] level, int64_t[::1] kind, group, Py_ssize_t groups):
         cdef Py_ssize_t i, a, b
+        if not pipes_fit(gradient, rank, level, kind, group, groups):
+            raise ValueError("costs, ranks, kinds and the groups do not fit")
         self.gradient, self.rank, self.level, self.kind = gradient, rank, level, kind
         self.group = np.array(group, dtype=np.int64)
         self.of = self.group

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.plan.tasks.fit import sums_fit
 
 IMPROVES: Final = -1e-9
 """A change must win by more than rounding."""
@@ -51,6 +52,8 @@ class SumSearch:
         high: IntArray,
         group: IntArray,
     ) -> None:
+        if not sums_fit(cost, memory, need, weight, low, high, group):
+            raise ValueError("costs, memory, sets and the assignment do not fit")
         self._cost, self._memory, self._need, self._penalty, self._weight = cost, memory, need, penalty, weight
         self._low, self._high = low, high
         self.group: IntArray = np.array(group, dtype=np.int64)
@@ -186,7 +189,7 @@ class SumSearch:
         chance, machines = Chance(seed), len(self.group)
         temperature, ratio, now, lowest = hot, (cold / hot) ** (1.0 / max(steps, 1)), 0.0, 0.0
         best = self.group.copy()
-        for _ in range(steps):
+        for _ in range(steps if machines else 0):
             temperature *= ratio
             i, j = chance.below(machines), chance.below(machines + len(self._weight))
             if not (self.group[i] != self.group[j] if j < machines else self._may_move(i)[j - machines]):

@@ -8,6 +8,7 @@ import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.plan.tasks.assign_numpy import IMPROVES, Chance
+from hyperscale.plan.tasks.fit import pipes_fit
 from hyperscale.plan.tasks.order import shortest_path
 
 
@@ -15,6 +16,8 @@ class PipeSearch:
     """Groups of equal size under DT-FM's cost: the slowest member's gradient exchange plus the way there and back through the groups."""
 
     def __init__(self, gradient: FloatArray, rank: IntArray, level: FloatArray, kind: IntArray, group: IntArray, groups: int) -> None:
+        if not pipes_fit(gradient, rank, level, kind, group, groups):
+            raise ValueError("costs, ranks, kinds and the groups do not fit")
         self._gradient, self._rank, self._level, self._kind = gradient, rank, level, kind
         self._groups = groups
         self.group: IntArray = np.array(group, dtype=np.int64)

@@ -17,6 +17,7 @@ import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.plan.tasks.assign import PipeSearch
+from hyperscale.plan.tasks.fit import MOST_GROUPS, MOST_MEMBERS
 from hyperscale.plan.tasks.order import shortest_path
 from hyperscale.plan.tasks.search import never
 
@@ -46,7 +47,7 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         devices = len(self.gradient)
-        if devices % self.groups or not 2 <= self.groups <= 12 or devices // self.groups > 64:
+        if not 2 <= self.groups <= MOST_GROUPS or devices % self.groups or not 1 <= self.size <= MOST_MEMBERS:
             raise ValueError(f"{devices} devices cannot form {self.groups} equal groups of at most 64")
         if not np.array_equal(self.gradient, self.gradient.T) or not np.array_equal(self.activation, self.activation.T):
             raise ValueError("costs must be symmetric")
