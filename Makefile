@@ -28,6 +28,8 @@ lock: ## Compile requirements/*.lock again from pyproject.toml
 	  $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --extra $$group pyproject.toml -o requirements/$$group.lock; done
 	@$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 	  $$(printf -- '--extra %s ' operator planner agent worker dev) pyproject.toml -o requirements/dev.lock
+	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
+	  | $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 - -o images/operator/build.lock
 
 crds: setup ## Write crds/ and the chart's copies from the Python types
 	@$(BIN)/python -m hyperscale.crd
