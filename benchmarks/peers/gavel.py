@@ -196,7 +196,7 @@ class Rounds:
             for job in jobs:
                 kinds = [kind for kind in range(len(free)) if free[kind] >= job.gpus and job.packed[kind] > 0]
                 if job.number not in chosen and kinds:
-                    best = max(kinds, key=lambda kind, job=job: (job.packed[kind], -kind))  # type: ignore[misc]
+                    best = max(kinds, key=lambda kind, job=job: (job.packed[kind], -kind))  # type: ignore[misc] # mypy infers no type for a lambda with a default
                     chosen[job.number] = best
                     free[best] -= job.gpus
         return chosen
@@ -222,7 +222,7 @@ class Ordered:
         for job in sorted(jobs, key=lambda job: (self._key(job, left), job.number)):
             kinds = [kind for kind in range(len(free)) if free[kind] >= job.gpus and job.packed[kind] > 0]
             if kinds:
-                best = max(kinds, key=lambda kind, job=job: (job.packed[kind], -kind))  # type: ignore[misc]
+                best = max(kinds, key=lambda kind, job=job: (job.packed[kind], -kind))  # type: ignore[misc] # mypy infers no type for a lambda with a default
                 chosen[job.number] = best
                 free[best] -= job.gpus
         return chosen

@@ -36,7 +36,7 @@ def amdahl(known: Sequence[Step], asked: Sequence[Step]) -> FloatArray:
             lines[batch] = np.polyfit(gpus, seconds, 1, w=1.0 / seconds)
         else:
             lines[batch] = np.array([0.0, float(np.median(seconds))])
-    nearest = [min(lines, key=lambda batch, step=step: (abs(np.log(batch / step.batch)), batch)) for step in asked]  # type: ignore[misc]
+    nearest = [min(lines, key=lambda batch, step=step: (abs(np.log(batch / step.batch)), batch)) for step in asked]  # type: ignore[misc] # mypy infers no type for a lambda with a default
     return np.array([np.polyval(lines[batch], sum(step.gpus)) for batch, step in zip(nearest, asked, strict=True)]).clip(1e-6)
 
 

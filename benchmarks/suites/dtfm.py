@@ -93,7 +93,7 @@ def _compared(case: str, pipeline: Pipeline, options: Options, rows: list[Row]) 
         found.append(answer)
         seconds.append(time.perf_counter() - started)
         end = time.perf_counter() + seconds[-1]
-        group, value, candidates = genetic(pipeline.gradient, GROUPS, cost, seed, lambda end=end: time.perf_counter() >= end, 10**9)  # type: ignore[misc]
+        group, value, candidates = genetic(pipeline.gradient, GROUPS, cost, seed, lambda end=end: time.perf_counter() >= end, 10**9)  # type: ignore[misc] # mypy infers no type for a lambda with a default
         chance = np.random.default_rng(seed).permutation(np.arange(DEVICES) % GROUPS)
         rows += [
             Row(BENCHMARK, case, OURS, "cost", answer.cost, "s", seed),

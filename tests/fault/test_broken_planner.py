@@ -63,7 +63,7 @@ def test_a_planner_that_hangs_is_killed_at_its_deadline(operator: OperatorProces
     os.kill(planner, signal.SIGSTOP)
     job.create()
     answers = []
-    job.wait(lambda: answers.append(operator.probe("/healthz")) or "mpiJobRef" in job.status(), "no MPIJob")  # type: ignore[func-returns-value]
+    job.wait(lambda: answers.append(operator.probe("/healthz")) or "mpiJobRef" in job.status(), "no MPIJob")  # type: ignore[func-returns-value] # append returns None, which is falsy, and that is the point
     assert set(answers) == {200}
     assert steps_down(job)[0] == "PlannerTimeout"
     assert "PlannerTimeout" in job.condition("Degraded")["message"]

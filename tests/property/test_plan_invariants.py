@@ -57,8 +57,8 @@ def test_every_plan_passes_the_check_and_asks_no_node_for_more_gpus_than_it_has_
 def test_the_order_of_nodes_and_links_does_not_change_a_byte_but_the_snapshot_digest(seed: int, nodes: int, order: object) -> None:
     seen = random_cluster(seed, nodes, free_max=2)
     members, links = list(seen.nodes), list(seen.links)
-    order.shuffle(members)  # type: ignore[attr-defined]
-    order.shuffle(links)  # type: ignore[attr-defined]
+    order.shuffle(members)  # type: ignore[attr-defined] # hypothesis types its Random as object
+    order.shuffle(links)  # type: ignore[attr-defined] # hypothesis types its Random as object
     straight, shuffled = planned(seen), planned(replace(seen, nodes=tuple(members), links=tuple(links)))
     assert to_json(replace(straight, snapshot="", plan_id="")) == to_json(replace(shuffled, snapshot="", plan_id=""))
 

@@ -185,7 +185,7 @@ def drips_body(release: threading.Event) -> Answer:
 def test_a_prometheus_that_hangs_costs_one_deadline_and_not_one_per_query(behaviour: object) -> None:
     release = threading.Event()
     began = time.monotonic()
-    with serving(behaviour(release)) as (url, asked):  # type: ignore[operator]
+    with serving(behaviour(release)) as (url, asked):  # type: ignore[operator] # parametrised as object
         state = PrometheusReader(url).read(ALL_SHORT, NOW).state
         spent = time.monotonic() - began
         release.set()

@@ -77,7 +77,7 @@ class Cluster:
     def start(self) -> None:
         """A new operator process."""
         telemetry = Telemetry()
-        planning = Planning(self.world, self.planner, telemetry, lambda: self.now)  # type: ignore[arg-type]
+        planning = Planning(self.world, self.planner, telemetry, lambda: self.now)  # type: ignore[arg-type] # a counting stand-in for the metrics
         self.watch: DriftWatch = planning.drift
         self.planning = planning
         self.reader: JobReader = planning.reader

@@ -19,7 +19,7 @@ PAIR = {"workers": {"min": 2, "max": 2}}
 
 
 def nodes_of(plan: object) -> set[str]:
-    return {worker.node for worker in plan.workers}  # type: ignore[attr-defined]
+    return {worker.node for worker in plan.workers}  # type: ignore[attr-defined] # Plan or Infeasible, the caller knows
 
 
 def test_equal_nodes_are_taken_in_name_order() -> None:

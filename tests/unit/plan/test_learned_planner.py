@@ -118,7 +118,7 @@ def test_without_weights_the_plan_says_that_nothing_learned_was_there(monkeypatc
 
 def _planned(job: object, seed: int, nodes: int = 20, **asked: object) -> Plan:
     graph = build(random_cluster(seed, nodes, free_max=2), POLICY)
-    request = PlanRequest(job_key="a/b", job=job, **asked)  # type: ignore[arg-type]
+    request = PlanRequest(job_key="a/b", job=job, **asked)  # type: ignore[arg-type] # keywords of the type, passed on as they come
     plan = make_plan(request, graph, profile(request.job), POLICY, planners=planners())
     assert isinstance(plan, Plan)
     return plan

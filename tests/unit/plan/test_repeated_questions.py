@@ -39,7 +39,7 @@ def cold() -> Iterator[None]:
 
 def problem_of(seen: ClusterSnapshot, **asked: object) -> Problem:
     job = training()
-    return pose(PlanRequest(job_key="a/b", job=job, **asked), build(seen, POLICY), profile(job), POLICY)  # type: ignore[arg-type]
+    return pose(PlanRequest(job_key="a/b", job=job, **asked), build(seen, POLICY), profile(job), POLICY)  # type: ignore[arg-type] # keywords of the type, passed on as they come
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -102,7 +102,7 @@ def test_the_search_is_told_to_end_before_the_deadline(monkeypatch: pytest.Monke
         assert callable(expired)
         for now[0] in (0.0, 3.9, 4.1):
             seen.append(expired())
-        return make_plan(*arguments, **options)  # type: ignore[arg-type]
+        return make_plan(*arguments, **options)  # type: ignore[arg-type] # keywords of the type, passed on as they come
 
     monkeypatch.setattr(worker, "make_plan", patient)
     planner = Planner(lambda: now[0])
