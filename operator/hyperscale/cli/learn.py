@@ -26,6 +26,7 @@ MODULES: Final = {
 """Module of each lesson; it has `train` and `judge` as hyperscale.learn.lesson.Lesson says."""
 WEIGHTS: Final = {"constructor": "constructor", "streams": "stream", "ppo": "stream", "dqn": "dqn"}
 """Name of the files that a lesson writes, without suffix."""
+SIMULATOR: Final = "hyperscale.learn.streams._streams"
 REPORT_SECONDS: Final = 2.0
 """Progress is printed at most so often."""
 
@@ -49,6 +50,8 @@ def _lesson(name: str) -> Lesson:
     try:
         module: Lesson = importlib.import_module(MODULES[name])
     except ModuleNotFoundError as error:
+        if error.name == SIMULATOR:
+            raise InputError("the simulator of streams is compiled and missing here; run `make kernel`, which needs a C compiler") from None
         if (error.name or "").startswith("hyperscale"):
             raise
         raise InputError(f"learning needs {error.name}; install the extra: pip install 'hyperscale[planner]'") from None

@@ -41,7 +41,7 @@ def pipe(devices: int, groups: int, **other: Any) -> PipeSearch:
         "kind": np.arange(devices),
         "group": np.arange(devices) % max(groups, 1),
     }
-    return PipeSearch(*(given | other).values(), groups)
+    return PipeSearch(**given | other, groups=groups)
 
 
 @pytest.mark.parametrize("wrong", WRONG_SUMS)

@@ -14,12 +14,11 @@ from typing import Final
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load
 
 from hyperscale.model.graph import FloatArray
 from hyperscale.plan.queue import features, rule
 from hyperscale.plan.queue.types import Choice, ClusterState, PendingJob, RunningJob, Score
+from hyperscale.plan.weights_file import MOST_WEIGHTS_BYTES, DamagedError, manifest, read, tensors
 
 NAME: Final = "stream"
 """Of the files, without suffix."""
@@ -107,19 +106,12 @@ def _score(candidate: features.Candidate, score: float) -> Score:
 def load_agent(folder: Traversable) -> Agent:
     """The agent whose files lie in `folder`. Raises AgentUnavailableError where they are missing, damaged or made for another version."""
     try:
-        manifest = msgspec.json.decode((folder / f"{NAME}.json").read_bytes(), type=Manifest)
-        content = (folder / f"{NAME}.safetensors").read_bytes()
-    except (OSError, msgspec.DecodeError) as error:
+        made = manifest(folder / f"{NAME}.json", Manifest)
+        content = read(folder / f"{NAME}.safetensors", MOST_WEIGHTS_BYTES)
+        if made.features != features.VERSION:
+            raise DamagedError(f"the weights are for version {made.features} of the features, this program has {features.VERSION}")
+        if hashlib.sha256(content).hexdigest() != made.sha256:
+            raise DamagedError(f"{NAME}.safetensors is not the file that {NAME}.json describes")
+        return Agent(made, tensors(f"{NAME}.safetensors", content, SHAPES))
+    except DamagedError as error:
         raise AgentUnavailableError(f"no usable {NAME}.json and {NAME}.safetensors: {error}") from None
-    if manifest.features != features.VERSION:
-        raise AgentUnavailableError(f"the weights are for version {manifest.features} of the features, this program has {features.VERSION}")
-    if hashlib.sha256(content).hexdigest() != manifest.sha256:
-        raise AgentUnavailableError(f"{NAME}.safetensors is not the file that {NAME}.json describes")
-    try:
-        weights = load(content)
-    except SafetensorError as error:
-        raise AgentUnavailableError(f"{NAME}.safetensors cannot be read: {error}") from None
-    shapes = {name: tensor.shape for name, tensor in weights.items()}
-    if shapes != SHAPES or any(not np.isfinite(tensor).all() for tensor in weights.values()):
-        raise AgentUnavailableError(f"{NAME}.safetensors does not hold the weights of this network")
-    return Agent(manifest, weights)
