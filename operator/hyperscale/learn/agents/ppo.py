@@ -35,6 +35,8 @@ HORIZON: Final = 0.998
 """Discount: a decision answers for some hundreds of the following ones (streams.md: short horizons lose)."""
 VALUE_ROLLOUTS: Final = 4
 """Rollouts in which only the value is learned; an actor that follows an unlearned critic forgets the rule."""
+PRIOR: Final = 5.0
+"""Logit of the rule's flag at the start: nearly always the rule."""
 CHECKPOINT: Final = "ppo-checkpoint.safetensors"
 
 Report = Callable[[Progress], None]
@@ -86,7 +88,7 @@ def _model(assignment: Assignment) -> MaskablePPO:
         tensorboard_log=str(assignment.folder),
         policy_kwargs={
             "features_extractor_class": CandidateScorer,
-            "features_extractor_kwargs": {"start": initial(Training(seed=assignment.seed))},
+            "features_extractor_kwargs": {"start": initial(Training(seed=assignment.seed, prior=PRIOR))},
             "ortho_init": False,
         },
     )

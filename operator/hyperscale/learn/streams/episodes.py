@@ -40,9 +40,9 @@ class Training:
     jobs: int = 100
     horizon: float = 40.0
     """Window of a decision's cost, in mean runs."""
-    prior: float = 5.0
+    prior: float = 2.0
     """Logit of the rule's flag at the start; 0: none."""
-    entropy: float = 0.003
+    entropy: float = 0.006
     rate: float = 5e-4
     passes: int = 3
     """Over the decisions of a step."""

@@ -1,6 +1,6 @@
 """The training of the agent: episodes of the simulator, gradients of torch, a checkpoint every few steps.
 
-The policy starts as the tuned rule: its flag is worth `prior` in the logit, everything else nothing. A step's decisions are used several
+The policy starts near the tuned rule: its flag is worth `prior` in the logit, everything else nothing. A step's decisions are used several
 times, within PPO's bounds. Episodes are simulated by the compiled network; the same configuration gives the same weights.
 """
 
