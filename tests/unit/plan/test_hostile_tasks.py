@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hyperscale.plan.tasks.assign import PipeSearch, SumSearch
-from hyperscale.plan.tasks.pipeline import Pipeline
+from hyperscale.plan.tasks.pipeline import Pipeline, searcher
 
 SUM: dict[str, Any] = {
     "cost": np.zeros((4, 4)),
@@ -83,3 +83,22 @@ def test_a_pipeline_has_devices() -> None:
     with pytest.raises(ValueError, match="groups"):
         Pipeline(np.zeros((4, 4)), np.zeros((4, 4)), 0)
     assert pipe(128, 2).score() == 2.0
+
+
+@pytest.mark.parametrize("scale", [1e-18, 1.0, 1e18, 1e300])
+def test_a_descent_ends_whatever_the_unit_of_the_costs(scale: float) -> None:
+    costs = np.random.default_rng(4).integers(0, 4, (12, 12)).astype(np.float64)
+    costs = (np.triu(costs, 1) + np.triu(costs, 1).T) * scale
+    pipeline = Pipeline(costs, costs, 4)
+    search = searcher(pipeline, np.arange(12) % 4)
+    before = search.score()
+    search.descend()
+    assert search.score() <= before
+    sums = SumSearch(**SUM | {"cost": costs, "memory": np.ones(12), "group": np.arange(12) % 2, "high": np.full(2, 12)})
+    sums.descend(True)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_costs_of_a_pipeline_are_finite(value: float) -> None:
+    with pytest.raises(ValueError, match=r"finite|symmetric"):
+        Pipeline(np.full((4, 4), value), np.zeros((4, 4)), 2)

@@ -8,6 +8,7 @@ import numpy as np
 from hyperscale.plan.tasks.fit import pipes_fit, sums_fit
 
 cdef double IMPROVES = -1e-9
+cdef double RELATIVE = 1e-12
 cdef double INFINITE = float("inf")
 
 
@@ -441,7 +442,7 @@ cdef class PipeSearch:
                 better = False
                 for i in range(self.devices):
                     for j in range(i + 1, self.devices):
-                        if self.of[i] != self.of[j] and self.kind[i] != self.kind[j] and self._try(i, j, self.now + IMPROVES):
+                        if self.of[i] != self.of[j] and self.kind[i] != self.kind[j] and self._try(i, j, self.now - max(-IMPROVES, RELATIVE * self.now)):
                             better = True
                             taken += 1
         return taken

@@ -12,6 +12,8 @@ from hyperscale.plan.tasks.fit import sums_fit
 
 IMPROVES: Final = -1e-9
 """A change must win by more than rounding."""
+RELATIVE: Final = 1e-12
+"""And by more than this part of the cost: costs may be of any unit, and a descent has an end."""
 _WORD: Final = (1 << 64) - 1
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.plan.tasks.assign_numpy import IMPROVES, Chance
+from hyperscale.plan.tasks.assign_numpy import IMPROVES, RELATIVE, Chance
 from hyperscale.plan.tasks.fit import pipes_fit
 from hyperscale.plan.tasks.order import shortest_path
 
@@ -86,7 +86,7 @@ class PipeSearch:
             better = False
             for i in range(len(self.group)):
                 for j in range(i + 1, len(self.group)):
-                    if self._differ(i, j) and self._try(i, j, self._now + IMPROVES):
+                    if self._differ(i, j) and self._try(i, j, self._now - max(-IMPROVES, RELATIVE * self._now)):
                         better = True
                         taken += 1
         return taken

@@ -51,6 +51,8 @@ class Pipeline:
             raise ValueError(f"{devices} devices cannot form {self.groups} equal groups of at most 64")
         if not np.array_equal(self.gradient, self.gradient.T) or not np.array_equal(self.activation, self.activation.T):
             raise ValueError("costs must be symmetric")
+        if not np.isfinite(self.gradient).all() or not np.isfinite(self.activation).all():
+            raise ValueError("costs must be finite")
 
     @property
     def size(self) -> int:
