@@ -10,9 +10,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hyperscale.learn.streams._streams import FEATURES, HIDDEN, Stream
 from hyperscale.learn.streams.scenario import Conditions, draw
 from hyperscale.model.graph import FloatArray, IntArray
+
+try:
+    from hyperscale.learn.streams._streams import FEATURES, HIDDEN, Stream
+except ImportError as error:  # pragma: no cover - a machine without a compiler
+    raise ImportError("streams of jobs are simulated by a compiled module; build it: python setup.py build_ext --inplace") from error
 
 NO_PATIENCE: Final = 1e9
 MASK_PATIENCE: Final = 4.0
