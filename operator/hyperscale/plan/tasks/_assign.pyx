@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 import numpy as np
 
-from hyperscale.plan.tasks.fit import pipes_fit, sums_fit
+from hyperscale.plan.tasks.fit import least_gain, pipes_fit, sums_fit
 
 cdef double IMPROVES = -1e-9
 cdef double RELATIVE = 1e-12
@@ -36,7 +36,7 @@ cdef class SumSearch:
 
     cdef double[:, ::1] cost
     cdef double[::1] memory, need, weight, held
-    cdef double penalty
+    cdef double penalty, improves
     cdef int64_t[::1] low, high, members, best
     cdef double[:, ::1] near
     cdef readonly object group
@@ -48,6 +48,7 @@ cdef class SumSearch:
         cdef Py_ssize_t i, j
         if not sums_fit(cost, memory, need, weight, low, high, group):
             raise ValueError("costs, memory, sets and the assignment do not fit")
+        self.improves = -least_gain(cost, memory, penalty)
         self.cost, self.memory, self.need, self.penalty, self.weight, self.low, self.high = cost, memory, need, penalty, weight, low, high
         self.group = np.array(group, dtype=np.int64)
         self.of = self.group
@@ -135,7 +136,7 @@ cdef class SumSearch:
         return taken
 
     cdef bint _best_pair(self) noexcept nogil:
-        cdef double lowest = IMPROVES, delta
+        cdef double lowest = self.improves, delta
         cdef Py_ssize_t i, j, at_i = -1, at_j = -1, to
         cdef bint moves = False
         for i in range(self.machines):
@@ -161,7 +162,7 @@ cdef class SumSearch:
         return True
 
     cdef bint _best_cycle(self) noexcept nogil:
-        cdef double lowest = IMPROVES, delta
+        cdef double lowest = self.improves, delta
         cdef Py_ssize_t i, j, k, at_i = -1, at_j = -1, at_k = -1, to
         for i in range(self.machines):
             for j in range(i + 1, self.machines):

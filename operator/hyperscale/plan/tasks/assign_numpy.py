@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.plan.tasks.fit import sums_fit
+from hyperscale.plan.tasks.fit import least_gain, sums_fit
 
 IMPROVES: Final = -1e-9
 """A change must win by more than rounding."""
@@ -56,6 +56,7 @@ class SumSearch:
     ) -> None:
         if not sums_fit(cost, memory, need, weight, low, high, group):
             raise ValueError("costs, memory, sets and the assignment do not fit")
+        self._improves = -least_gain(cost, memory, penalty)
         self._cost, self._memory, self._need, self._penalty, self._weight = cost, memory, need, penalty, weight
         self._low, self._high = low, high
         self.group: IntArray = np.array(group, dtype=np.int64)
@@ -143,7 +144,7 @@ class SumSearch:
         return taken
 
     def _best_pair(self) -> bool:
-        lowest, at, moves = IMPROVES, (-1, -1), False
+        lowest, at, moves = self._improves, (-1, -1), False
         for i in range(len(self.group)):
             changes = np.where(self.group[i + 1 :] != self.group[i], self._swaps(i)[i + 1 :], np.inf)
             if changes.size and changes.min() < lowest:
@@ -167,7 +168,7 @@ class SumSearch:
         self._put(j, to)
 
     def _best_cycle(self) -> bool:
-        lowest, at = IMPROVES, (-1, -1, -1)
+        lowest, at = self._improves, (-1, -1, -1)
         group = self.group
         for i in range(len(group)):
             for j in range(i + 1, len(group)):

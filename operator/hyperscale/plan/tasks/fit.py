@@ -12,6 +12,8 @@ MOST_GROUPS: Final = 12
 """A path's table has 2^groups rows."""
 MOST_MEMBERS: Final = 64
 """One bit each."""
+ROUNDING: Final = 1e-13
+"""Part of the largest sums that a gain must exceed: sums are kept up to date by differences, and a descent has an end."""
 
 
 def sums_fit(
@@ -21,6 +23,11 @@ def sums_fit(
     machines, sets = len(memory), len(weight)
     shapes = np.shape(cost) == (machines, machines) and np.shape(group) == (machines,)
     return shapes and len(need) == len(low) == len(high) == sets and _within(group, sets)
+
+
+def least_gain(cost: FloatArray, memory: FloatArray, penalty: float) -> float:
+    """Changes of the cost that win less than this are rounding."""
+    return max(1e-9, ROUNDING * (float(np.sum(cost)) + penalty * float(np.sum(memory))))
 
 
 def pipes_fit(gradient: FloatArray, rank: IntArray, level: FloatArray, kind: IntArray, group: IntArray, groups: int) -> bool:
