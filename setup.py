@@ -15,6 +15,7 @@ MODULES = (
     "hyperscale.plan._kernel",
     "hyperscale.plan._branch",
     "hyperscale.plan._anneal",
+    "hyperscale.plan._exchange",
     "hyperscale.plan.tasks._assign",
     "hyperscale.learn.streams._streams",
 )

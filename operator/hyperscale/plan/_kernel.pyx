@@ -221,38 +221,144 @@ cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixe
 
     Ranks where `fixed` (k,; may be NULL) stay; then only swaps are tried.
     """
-    cdef int r, h, at, kind, other, repairs, k = q.k
-    cdef int worst[2]
-    worst[0] = worst[1] = 0  # stays so where no hop compares, NaN
-    cdef double best = ring_cost(q, order), value, least, latency, per_byte, most_latency, most_per_byte
+    cdef int steps = min(MAX_REPAIRS, 1 + MAX_RING_MOVES // (8 * <long long> q.k * q.k))
+    return ring_repair(q, order, fixed, &steps, ws)
+
+
+cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixed, int *steps, Workspace *ws) noexcept nogil:
+    """The same with at most `steps` moves, which is then how many moves were looked for."""
+    cdef int r, h, kind, other, repairs, k = q.k
+    cdef int slow_lat[5]
+    cdef int slow_spb[5]
+    cdef int move[3]
+    cdef double best = ring_cost(q, order), value, least
     if k <= 3:
+        steps[0] = 0
         return best
-    for repairs in range(min(MAX_REPAIRS, 1 + MAX_RING_MOVES // (8 * <long long> k * k))):
-        most_latency = most_per_byte = -1.0
+    for repairs in range(steps[0]):
         for r in range(k):
-            latency = q.lat[<size_t> order[r] * q.m + order[(r + 1) % k]]
-            per_byte = q.spb[<size_t> order[r] * q.m + order[(r + 1) % k]]
-            if latency > most_latency:
-                most_latency, worst[0] = latency, r
-            if per_byte > most_per_byte:
-                most_per_byte, worst[1] = per_byte, r
-        least = best * IMPROVES
-        for h in range(1 if worst[0] == worst[1] else 2):
-            for kind in range(4):
-                if fixed != NULL and kind < 2:
-                    continue
-                for other in range(k):
-                    if not _ring_move(order, fixed, k, kind, worst[h], other, ws.tour):
-                        continue
-                    value = ring_cost(q, ws.tour)
-                    if value < least:
-                        least = value
-                        memcpy(ws.spare, ws.tour, k * sizeof(int))
-        if not least < best * IMPROVES:
+            other = order[r + 1 if r + 1 < k else 0]
+            ws.hl[r], ws.hb[r] = q.lat[<size_t> order[r] * q.m + other], q.spb[<size_t> order[r] * q.m + other]
+        _slowest_hops(ws.hl, k, slow_lat, 5)
+        _slowest_hops(ws.hb, k, slow_spb, 5)
+        least, move[0], move[1], move[2] = best * IMPROVES, -1, 0, 0
+        for h in range(1 if slow_lat[0] == slow_spb[0] else 2):
+            r = slow_spb[0] if h else slow_lat[0]
+            if fixed == NULL:
+                least = _best_reversal(q, order, slow_lat, slow_spb, r, least, move, ws)
+                least = _best_shift(q, order, slow_lat, slow_spb, r, least, move, ws)
+            for kind in range(2, 4):
+                least = _best_swap(q, order, fixed, slow_lat, slow_spb, r, kind, least, move, ws)
+        if move[0] < 0:
+            steps[0] = repairs + 1
             break
+        _ring_move(order, fixed, k, move[0], move[1], move[2], ws.tour)
         best = least
-        memcpy(order, ws.spare, k * sizeof(int))
+        memcpy(order, ws.tour, k * sizeof(int))
     return best
+
+
+cdef double _best_reversal(const Instance *q, const int *order, const int *slow_lat, const int *slow_spb, int hop, double least, int *move,
+                           const Workspace *ws) noexcept nogil:
+    """Allreduce seconds below `least` after the best move of kind 0, which goes to `move`; two hops change, the rest is in the tables.
+
+    ws.hl, ws.hb: latency and seconds per byte of every hop · slow_lat, slow_spb: positions of the five slowest of them
+    """
+    cdef int other, p, next, k = q.k, first = hop + 1 if hop + 1 < k else 0
+    cdef int gone[2]
+    cdef double latency, per_byte
+    cdef const double *lat = q.lat + <size_t> order[hop] * q.m
+    cdef const double *spb = q.spb + <size_t> order[hop] * q.m
+    cdef const double *end_lat = q.lat + <size_t> order[first] * q.m
+    cdef const double *end_spb = q.spb + <size_t> order[first] * q.m
+    gone[0] = hop
+    for other in range(1, k - 2):
+        p = first + other if first + other < k else first + other - k
+        next = p + 1 if p + 1 < k else 0
+        gone[1] = p
+        latency = max(lat[order[p]], end_lat[order[next]])
+        if q.ring_latency_factor * latency >= least:
+            continue
+        latency = max(latency, _slowest_but(ws.hl, slow_lat, gone, 2))
+        per_byte = max(max(spb[order[p]], end_spb[order[next]]), _slowest_but(ws.hb, slow_spb, gone, 2))
+        if q.ring_latency_factor * latency + q.ring_byte_factor * per_byte < least:
+            least = q.ring_latency_factor * latency + q.ring_byte_factor * per_byte
+            move[0], move[1], move[2] = 0, hop, other
+    return least
+
+
+cdef double _best_shift(const Instance *q, const int *order, const int *slow_lat, const int *slow_spb, int hop, double least, int *move,
+                        const Workspace *ws) noexcept nogil:
+    """The same for moves of kind 1: three hops change."""
+    cdef int other, p, next, k = q.k, first = hop + 1 if hop + 1 < k else 0, second = first + 1 if first + 1 < k else 0
+    cdef int gone[3]
+    cdef double latency, per_byte, bridge_lat, bridge_spb
+    cdef const double *lat = q.lat + <size_t> order[first] * q.m
+    cdef const double *spb = q.spb + <size_t> order[first] * q.m
+    bridge_lat = q.lat[<size_t> order[hop] * q.m + order[second]]
+    bridge_spb = q.spb[<size_t> order[hop] * q.m + order[second]]
+    if q.ring_latency_factor * bridge_lat + q.ring_byte_factor * bridge_spb >= least:
+        return least
+    gone[0], gone[1] = hop, first
+    for other in range(1, k - 1):
+        p = first + other if first + other < k else first + other - k
+        next = p + 1 if p + 1 < k else 0
+        gone[2] = p
+        latency = max(bridge_lat, max(lat[order[p]], lat[order[next]]))
+        if q.ring_latency_factor * latency >= least:
+            continue
+        latency = max(latency, _slowest_but(ws.hl, slow_lat, gone, 3))
+        per_byte = max(max(bridge_spb, max(spb[order[p]], spb[order[next]])), _slowest_but(ws.hb, slow_spb, gone, 3))
+        if q.ring_latency_factor * latency + q.ring_byte_factor * per_byte < least:
+            least = q.ring_latency_factor * latency + q.ring_byte_factor * per_byte
+            move[0], move[1], move[2] = 1, hop, other
+    return least
+
+
+cdef double _best_swap(const Instance *q, const int *order, const unsigned char *fixed, const int *slow_lat, const int *slow_spb, int hop,
+                       int kind, double least, int *move, const Workspace *ws) noexcept nogil:
+    """The same for moves of kind 2 and 3: up to four hops change."""
+    cdef int i, p, other, from_, to, k = q.k, a = hop if kind == 2 else hop + 1 if hop + 1 < k else 0
+    cdef int gone[4]
+    cdef double latency, per_byte
+    if fixed != NULL and fixed[a]:
+        return least
+    gone[0], gone[1] = a - 1 if a else k - 1, a
+    for other in range(k):
+        if other == a or (fixed != NULL and fixed[other]):
+            continue
+        gone[2], gone[3] = other - 1 if other else k - 1, other
+        latency = per_byte = 0.0
+        for i in range(4):
+            p = gone[i]
+            from_ = order[other if p == a else a if p == other else p]
+            p = p + 1 if p + 1 < k else 0
+            to = order[other if p == a else a if p == other else p]
+            latency = max(latency, q.lat[<size_t> from_ * q.m + to])
+            per_byte = max(per_byte, q.spb[<size_t> from_ * q.m + to])
+            if q.ring_latency_factor * latency + q.ring_byte_factor * per_byte >= least:
+                break
+        else:
+            latency = max(latency, _slowest_but(ws.hl, slow_lat, gone, 4))
+            per_byte = max(per_byte, _slowest_but(ws.hb, slow_spb, gone, 4))
+            if q.ring_latency_factor * latency + q.ring_byte_factor * per_byte < least:
+                least = q.ring_latency_factor * latency + q.ring_byte_factor * per_byte
+                move[0], move[1], move[2] = kind, hop, other
+    return least
+
+
+cdef inline double _slowest_but(const double *hops, const int *slow, const int *gone, int count) noexcept nogil:
+    """The slowest hop that is not among the `count` <= 4 that are gone; `slow` has the five slowest, largest first."""
+    cdef int i, j
+    for i in range(5):
+        if slow[i] < 0:
+            return 0.0
+        for j in range(count):
+            if slow[i] == gone[j]:
+                break
+        else:
+            return hops[slow[i]]
+    return 0.0
 
 
 cdef bint _ring_move(const int *order, const unsigned char *fixed, int k, int kind, int hop, int other, int *out) noexcept nogil:

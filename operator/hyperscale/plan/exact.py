@@ -26,6 +26,8 @@ QUICK_WORK: Final = 1_200_000
 """With more sets it is tried no longer than this, some ten milliseconds: when it succeeds, it mostly does soon."""
 MANY_SETS: Final = 1e12
 """Beyond so many it gets a third of that."""
+HOPELESS_SETS: Final = 1e16
+"""Beyond so many, 128 nodes with 16 workers, none is tried: what little of them it could see says no more than the simple bound."""
 PROOF_WORKERS: Final = 24
 """More workers get no proof, only the simple bound."""
 LISTED_SETS: Final = 12_000
@@ -98,6 +100,8 @@ def proof_work(slots: IntArray, workers: int) -> int:
         ways = more
     if ways[workers] <= PROOF_SETS:
         return DEFAULT_WORK
+    if ways[workers] > HOPELESS_SETS:
+        return 0
     return QUICK_WORK if ways[workers] <= MANY_SETS else QUICK_WORK // 3
 
 

@@ -1,4 +1,4 @@
-"""The heuristic planner: every worker count, greedy from many seeds, local search, proof or annealing. Pure and deterministic."""
+"""The heuristic planner: every worker count, greedy from many seeds, local search, proof or pairs. Pure and deterministic."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from hyperscale.plan.improve import (
     distinct,
     greedy_from,
     improve,
+    paired,
     promising,
     promising_seeds,
     seated,
@@ -59,7 +60,7 @@ Expired = Callable[[], bool]
 
 
 class Heuristic:
-    """Greedy, local search, branch and bound, annealing; never fails, says how far from the optimum it may be (docs/planner.md)."""
+    """Greedy, local search, branch and bound, pairs; never fails, says how far from the optimum it may be (docs/planner.md)."""
 
     name = "Heuristic"
 
@@ -176,14 +177,14 @@ class _Search:
             self._closer(pool, orders, fixed, effort)
 
     def _closer(self, pool: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort) -> None:
-        """Prove the best of `orders` (B, k), or find better ones by branch and bound; where that is too much, by annealing."""
+        """Prove the best of `orders` (B, k), or find better ones by branch and bound; where that is too much, by pairs."""
         workers = orders.shape[1]
         costs, slots = self._costs_of(pool), self.problem.slots[pool]
         if not fixed.any():
             self._bound(workers, min(effort.work, proof_work(slots, workers)))
         if workers in self.solved:
             return
-        walked, seconds = annealed(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired)
+        walked, seconds = paired(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired)
         self._keep(pool, walked, seconds)
 
     def _widen(self, workers: int) -> None:

@@ -1,7 +1,8 @@
-"""From starts to good placements of one worker count: local search of the most promising, then annealing. Pure; the seed decides."""
+"""From starts to good placements of one worker count: local search of the most promising, then walks. Pure; the seed decides."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan import kernel
 from hyperscale.plan.anneal import anneal
+from hyperscale.plan.exchange import exchange
 from hyperscale.plan.objective import Costs, objectives
 from hyperscale.plan.polish import polish_all
 
@@ -38,6 +40,8 @@ class Effort(NamedTuple):
     """Annealed starts."""
     steps: int
     """Workers that annealing may touch, steps × workers, in all walks."""
+    pairs: int = 0
+    """Inner steps of the search by pairs from the best start, some 25 ns each."""
 
 
 GREEDY_ELEMENTS: Final = 12_000_000
@@ -48,7 +52,11 @@ GREEDY_SEEDS: Final = 16
 FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
-CLOSE_LOOK: Final = Effort(seeds=128, starts=32, elements=120_000_000, sweeps=12, scattered=24, work=1_200_000, walks=4, steps=7_500_000)
+CLOSE_LOOK: Final = Effort(
+    seeds=128, starts=32, elements=120_000_000, sweeps=12, scattered=24, work=1_200_000, walks=0, steps=0, pairs=900_000
+)
+PAIR_PLACES: Final = 8_000
+"""Inner steps for every two places that are free: where few are, all their pairs are soon tried."""
 
 
 def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
@@ -101,6 +109,18 @@ def annealed(
         anneal(costs, slots, order, fixed, seed=seed + number, iterations=iterations, expired=stop) for number, order in enumerate(chosen)
     ]
     return np.array([order for order, _ in walked]), np.array([value for _, value in walked])
+
+
+def paired(
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, seed: int, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """The best of `orders` (B, k) after the search by pairs: (B', k), (B',); none where the effort asks for none."""
+    seconds = objectives(costs, orders)
+    work = min(effort.pairs, PAIR_PLACES * math.comb(int((~fixed).sum()), 2))
+    if not work or kernel.kernel_for(costs, slots, orders.shape[1]) is None:
+        return orders[:0], seconds[:0]
+    order, value = exchange(costs, slots, orders[int(np.argmin(seconds))], fixed, seed=seed, work=work, expired=stop)
+    return order[None, :], np.array([value])
 
 
 def promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
