@@ -70,7 +70,7 @@ def read_entry(key: Key, record: JobRecord, job: JobSpec | None, policy: PolicyS
         edition=edition_of(record),
         policy=policy,
         request=request,
-        weight=float(job.run_policy.priority),
+        weight=float(min(job.run_policy.priority, policy.queue.max_priority)),
         created=unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
         kind=kind_of(request),
     )

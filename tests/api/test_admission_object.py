@@ -46,7 +46,7 @@ def test_every_default_is_filled_in(api: Api) -> None:
         "approval": "Automatic",
         "planOnly": False,
         "recovery": {"maxReplans": 3, "replaceLostWorkers": True},
-        "runPolicy": {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 2},
+        "runPolicy": {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 2, "priority": 1},
         "launcher": {"template": {}},
         "worker": {"template": {}},
     }

@@ -75,7 +75,7 @@ def _queued(jobs: list[Job], arguments: argparse.Namespace, policy: PolicySpec) 
             seed=policy.seed if arguments.seed is None else arguments.seed,
             tolerations=tolerations_of(spec),
         )
-        made.append(QueuedJob(request, weight=float(spec.run_policy.priority)))
+        made.append(QueuedJob(request, weight=float(min(spec.run_policy.priority, policy.queue.max_priority))))
     return tuple(made)
 
 
