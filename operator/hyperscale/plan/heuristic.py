@@ -35,6 +35,7 @@ from hyperscale.plan.pools import Pools
 from hyperscale.plan.problem import Problem
 from hyperscale.plan.regions import MAX_DOMAINS, regions
 from hyperscale.plan.ring import canonical
+from hyperscale.plan.roomy import ROUNDING, ways
 from hyperscale.plan.starts import fastest_sets, nearest_sets, scattered_sets
 from hyperscale.plan.widen import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKERS, domains_with_room, part
 
@@ -165,27 +166,28 @@ class _Search:
         if effort is CLOSE_LOOK and bound > min(self.best.values()).objective:
             return
         fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
-        orders = self._starts(pool, workers, effort)
-        if not len(orders):
-            return
-        orders, seconds = improve(costs, slots, orders, fixed, effort, self._done)
-        self._keep(pool, orders, seconds)
-        if (seconds <= bound * REACHED).any():
-            self.bounds[workers] = bound
-            self.solved.add(workers)
-        elif effort.work and not self.expired():
-            self._closer(pool, orders, fixed, effort)
+        for way in ways(costs, slots, workers):
+            orders = self._starts(pool, workers, effort, *way)
+            if not len(orders):
+                continue
+            orders, seconds = improve(*way, orders, fixed, effort, self._done)
+            hoped = self._keep(pool, orders, seconds)
+            if workers in self.best and self.best[workers].objective <= bound * REACHED:
+                self.bounds[workers] = bound
+                self.solved.add(workers)
+            elif effort.work and not self.expired():
+                hoped = min(hoped, self._closer(pool, way, orders, fixed, effort))
+            if workers in self.solved or self._done() or (workers in self.best and self.best[workers].objective <= hoped * ROUNDING):
+                break
 
-    def _closer(self, pool: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort) -> None:
-        """Prove the best of `orders` (B, k), or find better ones by branch and bound; where that is too much, by pairs."""
+    def _closer(self, pool: IntArray, way: tuple[Costs, IntArray], orders: IntArray, fixed: BoolArray, effort: Effort) -> float:
+        """Prove the best of `orders` (B, k), or find better ones by branch and bound, else by pairs; the least seconds found."""
         workers = orders.shape[1]
-        costs, slots = self._costs_of(pool), self.problem.slots[pool]
         if not fixed.any():
-            self._bound(workers, min(effort.work, proof_work(slots, workers)))
+            self._bound(workers, min(effort.work, proof_work(self.problem.slots[pool], workers)))
         if workers in self.solved:
-            return
-        walked, seconds = paired(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired)
-        self._keep(pool, walked, seconds)
+            return np.inf
+        return self._keep(pool, *paired(*way, orders, fixed, effort, self.problem.request.seed, self.expired))
 
     def _widen(self, workers: int) -> None:
         """Search other parts of a cluster that was cut to a pool: every domain with room, then larger parts in turn."""
@@ -204,7 +206,7 @@ class _Search:
         costs, slots = self._costs_of(pool), self.problem.slots[pool]
         order = np.array(self.best[workers].order)
         known = np.searchsorted(pool, order)[None, :] if np.isin(order, pool).all() else np.zeros((0, workers), dtype=np.int64)
-        starts = np.concatenate((known, self._starts(pool, workers, effort)))
+        starts = np.concatenate((known, self._starts(pool, workers, effort, costs, slots)))
         if len(starts):
             fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
             orders, seconds = improve(costs, slots, starts, fixed, effort, self.expired)
@@ -244,9 +246,9 @@ class _Search:
             self.solved.add(workers)
         return self.bounds[workers]
 
-    def _starts(self, pool: IntArray, workers: int, effort: Effort) -> IntArray:
+    def _starts(self, pool: IntArray, workers: int, effort: Effort, costs: Costs, slots: IntArray) -> IntArray:
         """(B, k) placements to improve, the most promising first, scattered ones last."""
-        problem, slots, costs = self.problem, self.problem.slots[pool], self._costs_of(pool)
+        problem = self.problem
         ranks, start = self._pinned_in(pool)
         seeds = promising_seeds(costs, slots, workers, effort.seeds)
         grown = greedy_from(costs, slots, workers, seeds, start, self._done)
@@ -258,14 +260,14 @@ class _Search:
         scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
         return np.concatenate((promising(costs, [grown, near, fast], effort.starts), scattered))
 
-    def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> None:
-        """Remember the best different sets among `orders` (B, k) of the pool."""
+    def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
+        """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""
         ranking = np.argsort(seconds, kind="stable")
         rows = orders[distinct(orders, ranking[np.isfinite(seconds[ranking])], KEPT)]
         rows = rows if self.problem.pinned else canonical(rows)
         # By the reference, so that placements of all planners compare to the last digit.
         costs = objectives(self._costs_of(pool), rows)
-        for order, cost in zip(pool[rows], costs, strict=True):
+        for order, cost in zip(pool[rows][np.isfinite(costs)], costs[np.isfinite(costs)], strict=True):
             names = tuple(self.problem.names[candidate] for candidate in order)
             candidate = Candidate(float(cost), len(order), names, tuple(int(position) for position in order))
             held = self.best.get(candidate.workers)
@@ -273,6 +275,7 @@ class _Search:
                 self.best[candidate.workers] = candidate
             if held is not None and held.names != candidate.names:
                 self.others.append(max(held, candidate))
+        return float(seconds.min(initial=np.inf))
 
     def _costs_of(self, pool: IntArray) -> Costs:
         key = pool.tobytes()
