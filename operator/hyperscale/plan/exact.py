@@ -20,6 +20,8 @@ except ImportError:  # pragma: no cover - kernel.py has warned
 
 DEFAULT_WORK: Final = 50_000_000
 """Inner steps of branch and bound, some tenths of a second."""
+EARLY_WORK: Final = 120_000
+"""Steps of a proof that is tried before a close look, a millisecond or two: small problems need none."""
 PROOF_SETS: Final = 1e8
 """With no more sets of slots a proof may take DEFAULT_WORK."""
 QUICK_WORK: Final = 1_200_000

@@ -22,9 +22,9 @@ try:
 except ImportError:  # pragma: no cover - kernel.py has warned
     _exchange = None  # type: ignore[assignment] # the numpy path asks
 
-HOT: Final = 0.01
+HOT: Final = 0.02
 """First heat, part of the objective by which a pair may be worse."""
-COLD: Final = 5e-4
+COLD: Final = 1e-3
 """Last heat."""
 SLICE_WORK: Final = 20_000
 """Work between two looks at the clock, a millisecond or two."""

@@ -12,12 +12,13 @@ from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan.bounds import best_link, lower_bound
 from hyperscale.plan.counts import DENSE_COUNTS
 from hyperscale.plan.counts import ladder as ladder
-from hyperscale.plan.exact import branch_and_bound, proof_work
+from hyperscale.plan.exact import EARLY_WORK, branch_and_bound, proof_work
 from hyperscale.plan.found import Candidate as Candidate
 from hyperscale.plan.found import Found as Found
 from hyperscale.plan.improve import (
     CLOSE_LOOK,
     FIRST_LOOK,
+    FIRST_NODES,
     ROUGH_LOOK,
     annealed,
     distinct,
@@ -39,8 +40,6 @@ from hyperscale.plan.roomy import ROUNDING, ways
 from hyperscale.plan.starts import fastest_sets, nearest_sets, scattered_sets
 from hyperscale.plan.widen import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKERS, domains_with_room, part
 
-EARLY_WORK: Final = 120_000
-"""Steps of a proof that is tried before a close look, a millisecond or two: small problems need none."""
 CLOSE_COUNTS: Final = 3
 """Worker counts that get a close look."""
 CLOSE_RATIO: Final = 1.1
@@ -118,12 +117,15 @@ class _Search:
         self.best: dict[int, Candidate] = {}
         self.others: list[Candidate] = []
         self.solved: set[int] = set()
+        self.looked: set[tuple[int, Effort]] = set()
 
     def run(self) -> list[Candidate]:
         """All worker counts roughly, those around the best more finely, the best few closely."""
         counts = self.counts = [count for count in self.problem.counts() if count <= self.capacity]
         steps = ladder(counts)
-        for count in steps:
+        if len(counts) == 1 and FIRST_NODES < len(self.region) == len(self.pools.pool(counts[0])):
+            self._look(counts[0], CLOSE_LOOK)
+        for count in steps if not self.best else ():
             if not self.expired() or self.best or count in (steps[0], steps[-1]):
                 self._first(count)
         for _ in range(2):
@@ -131,7 +133,7 @@ class _Search:
                 self._first(count)
         for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
             if candidate.objective <= min(self.best.values()).objective * CLOSE_RATIO:
-                if not self.problem.pinned:
+                if not self.problem.pinned and (candidate.workers, CLOSE_LOOK) not in self.looked:
                     self._bound(candidate.workers, min(EARLY_WORK, proof_work(self.problem.slots[self.region], candidate.workers)))
                 self._look(candidate.workers, CLOSE_LOOK)
         if self.best:
@@ -158,13 +160,14 @@ class _Search:
 
     def _look(self, workers: int, effort: Effort) -> None:
         """Search one worker count; past the deadline only while nothing has been found."""
-        if workers in self.solved or self._done():
+        if workers in self.solved or (workers, effort) in self.looked or self._done():
             return
         pool = self.pools.pool(workers)
         costs, slots = self._costs_of(pool), self.problem.slots[pool]
         bound = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
-        if effort is CLOSE_LOOK and bound > min(self.best.values()).objective:
+        if effort is CLOSE_LOOK and self.best and bound > min(self.best.values()).objective:
             return
+        self.looked.add((workers, effort))
         fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
         for way in ways(costs, slots, workers):
             orders = self._starts(pool, workers, effort, *way)

@@ -49,11 +49,13 @@ GREEDY_ELEMENTS: Final = 12_000_000
 GREEDY_SEEDS: Final = 16
 """Seeds between two looks at the clock."""
 
+FIRST_NODES: Final = 40
+"""With more candidates, all of them searched, a single worker count gets its close look at once."""
 FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
 CLOSE_LOOK: Final = Effort(
-    seeds=128, starts=32, elements=120_000_000, sweeps=12, scattered=24, work=1_200_000, walks=0, steps=0, pairs=900_000
+    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=900_000
 )
 PAIR_PLACES: Final = 8_000
 """Inner steps for every two places that are free: where few are, all their pairs are soon tried."""
