@@ -15,7 +15,8 @@ from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, rin
 cdef int MOST_WORK = 8000
 cdef int TRIAL_WORK = 16
 cdef int LIST_RATIO = 6
-cdef int RING_WORK = 60
+cdef int PAIR_RATIO = 8
+cdef int RING_WORK = 4
 cdef int RING_STEPS = 8
 cdef double BETTER = 1.0 - 1e-12
 
@@ -305,6 +306,7 @@ cdef bint _seat(Pairs *s, int c, int d, double room) noexcept nogil:
     cdef double cheap[2]
     if (c == first and d == second) or (c == second and d == first):
         return False
+    s.work += <long long> k * k // PAIR_RATIO
     memcpy(s.tried, s.order, k * sizeof(int))
     s.tried[s.at[0]], s.tried[s.at[1]] = c, d
     for i in range(k):
@@ -321,7 +323,7 @@ cdef bint _seat(Pairs *s, int c, int d, double room) noexcept nogil:
             return False
     steps = RING_STEPS
     ring = ring_repair(q, s.tried, s.fixed, &steps, s.ws)
-    s.work += RING_WORK * (1 + steps)
+    s.work += <long long> RING_WORK * k * (1 + steps)
     if tax * ring >= room:
         return False
     s.limit = (s.limit - room + tax * ring) * BETTER
@@ -333,13 +335,13 @@ cdef double _walk(Pairs *s, long long work, double heat, double best, int *best_
     """Trials until so much work is done; a pair may be worse by `heat` of the objective or so. The best objective and order seen."""
     cdef double now = objective(s.q, s.order)
     while s.work < work:
-        s.work += TRIAL_WORK + s.ws.u
+        s.work += TRIAL_WORK + s.ws.u + <long long> s.q.k * s.q.k // PAIR_RATIO
         _rank_costs(s)
         _choose(s)
         s.limit = now * (1.0 - heat * log(_unit(s)))
         _take_away(s)
         _list(s)
-        s.work += s.listed * s.q.k // LIST_RATIO
+        s.work += <long long> s.listed * s.q.k // LIST_RATIO
         _cheapest(s)
         if s.listed == 0 or not _both(s):
             continue
