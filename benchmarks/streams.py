@@ -27,7 +27,7 @@ import msgspec
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import common, streampage, streamruns  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks import common, streamagents, streampage, streamruns  # noqa: E402 - a script's own folder, not the repository, is on the path
 from benchmarks.suites import Options  # noqa: E402
 
 DOCUMENT: Final = ROOT / "docs" / "benchmarks" / "streams.md"
@@ -41,7 +41,8 @@ def main() -> int:
         rows = msgspec.json.decode(arguments.rows.read_bytes(), type=list[common.Row])
     else:
         options = Options(arguments.quick, tuple(range(1 if arguments.quick else arguments.seeds)), arguments.dump)
-        rows = [*about_run(), *streamruns.run(options, arguments.tune)]
+        found = [*streamruns.run(options, arguments.tune), *streamagents.rows(options), *streamruns.decision_times(options)]
+        rows = [*about_run(), *found]
     print(streampage.text(rows))
     if arguments.json is not None:
         kept = [{name: value for name, value in msgspec.to_builtins(row).items() if value is not None} for row in rows]
