@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from hyperscale.learn.agents.scorer import CandidateScorer, ScorerPolicy
 from hyperscale.learn.agents.stream_env import StreamEnv
@@ -27,7 +27,7 @@ from hyperscale.learn.streams.lesson import write
 from hyperscale.learn.streams.simulator import Network
 
 ENVIRONMENTS: Final = 8
-STEPS: Final = 120_000
+STEPS: Final = 200_000
 """Decisions of one training."""
 ROLLOUT: Final = 512
 """Decisions of one environment between two updates."""
@@ -35,7 +35,7 @@ HORIZON: Final = 0.998
 """Discount: a decision answers for some hundreds of the following ones (streams.md: short horizons lose)."""
 VALUE_ROLLOUTS: Final = 4
 """Rollouts in which only the value is learned; an actor that follows an unlearned critic forgets the rule."""
-PRIOR: Final = 5.0
+PRIOR: Final = 2.0
 """Logit of the rule's flag at the start: nearly always the rule."""
 CHECKPOINT: Final = "ppo-checkpoint.safetensors"
 
@@ -71,19 +71,20 @@ def learn(assignment: Assignment, report: Report) -> Network:
 
 
 def _model(assignment: Assignment) -> MaskablePPO:
-    environments = DummyVecEnv([_maker(assignment.seed * ENVIRONMENTS + number) for number in range(ENVIRONMENTS)])
+    made = DummyVecEnv([_maker(assignment.seed * ENVIRONMENTS + number) for number in range(ENVIRONMENTS)])
+    # Returns of hundreds would leave the actor nothing of a gradient that is clipped together with the critic's.
+    environments = VecNormalize(made, norm_obs=False, gamma=HORIZON)
     return MaskablePPO(
         ScorerPolicy,
         environments,
-        learning_rate=3e-4,
+        learning_rate=1e-3,
         n_steps=ROLLOUT,
         batch_size=512,
         n_epochs=2,
         gamma=HORIZON,
         gae_lambda=0.97,
-        clip_range=0.1,
-        target_kl=0.03,
-        ent_coef=0.002,
+        clip_range=0.2,
+        ent_coef=0.003,
         seed=assignment.seed,
         tensorboard_log=str(assignment.folder),
         policy_kwargs={
@@ -128,6 +129,8 @@ def _keep(model: Any, folder: Path) -> None:  # noqa: ANN401 - stable-baselines3
     for number, moments in model.policy.optimizer.state_dict()["state"].items():
         arrays |= {f"adam.{number}.{name}": np.asarray(value) for name, value in moments.items()}
     arrays["steps"] = np.array([model.num_timesteps])
+    returns = model.get_vec_normalize_env().ret_rms
+    arrays["returns"] = np.array([returns.mean, returns.var, returns.count], dtype=np.float64)
     beside = folder / f".{CHECKPOINT}"
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, beside)
     beside.replace(folder / CHECKPOINT)
@@ -148,3 +151,5 @@ def _restore(model: MaskablePPO, folder: Path) -> None:
     held["state"] = state
     model.policy.optimizer.load_state_dict(held)
     model.num_timesteps = int(arrays["steps"][0])
+    scale: Any = model.get_vec_normalize_env()
+    scale.ret_rms.mean, scale.ret_rms.var, scale.ret_rms.count = arrays["returns"].tolist()
