@@ -69,11 +69,11 @@ class QueuePolicy(Spec, frozen=True):
     order: Annotated[QueueOrder, Meta(description="Who decides which pending job starts next.")] = QueueOrder.RULE
     thrift: Annotated[
         float, Meta(ge=0, le=1, description="α: a larger worker count must shorten the run by the ratio of counts to this power.")
-    ] = 0.15
-    thrift_alone: Annotated[float, Meta(ge=0, le=1, description="α where only one job is pending: those to come are left more.")] = 0.23
+    ] = 0.02
+    thrift_alone: Annotated[float, Meta(ge=0, le=1, description="α where only one job is pending: those to come are left more.")] = 0.21
     patience: Annotated[
         float, Meta(ge=1, le=1000, description="Start only where the run takes at most so many times its time on the empty cluster.")
-    ] = 2.63
+    ] = 2.6
     max_priority: Annotated[
         int, Meta(ge=1, le=1000, description="Most that runPolicy.priority counts: authors write it themselves; 1 makes all jobs equal.")
     ] = 1000
