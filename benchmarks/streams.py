@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,10 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    # As in the planner process: the matrices are small, and threads that wait for each other make them ten times slower.
+    os.environ.setdefault(variable, "1")
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))

@@ -29,6 +29,9 @@ DEBUG_VARIABLE: Final = "HYPERSCALE_DEBUG"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; `argv` without the program's name, the process's own where None. Returns the exit code, never raises on input."""
     program = program_name(sys.argv[0] if sys.argv else "")
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        # As in the planner process: small matrices are ten times slower where threads wait for each other.
+        os.environ.setdefault(variable, "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no µ gets a ? instead of a failure
             stream.reconfigure(errors="replace")
