@@ -1,0 +1,127 @@
+"""`python -m e2e.horovod`: Horovod with Open MPI in this environment, compiled once for each torch and kept.
+
+A machine without Open MPI gets Debian's when this runs as root; otherwise it says what to install. images/worker/Dockerfile builds the same
+versions from the same locks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from e2e.cluster.binaries import cache_directory
+
+WORKER: Final = Path(__file__).resolve().parents[1] / "images" / "worker"
+PACKAGES: Final = ("openmpi-bin", "libopenmpi-dev", "openssh-client")
+OPTIONS: Final = {
+    "HOROVOD_WITH_MPI": "1",
+    "HOROVOD_WITHOUT_GLOO": "1",
+    "HOROVOD_WITH_PYTORCH": "1",
+    "HOROVOD_WITHOUT_TENSORFLOW": "1",
+    "HOROVOD_WITHOUT_MXNET": "1",
+    "HOROVOD_CPU_OPERATIONS": "MPI",
+}
+_BUILD_SECONDS: Final = 1800.0
+
+
+class BuildError(Exception):
+    """Horovod cannot be had; the message says why and what to do."""
+
+
+def wheel_directory() -> Path:
+    """Where the wheel for this Python, torch, lock and compiler wrapper is kept."""
+    digest = hashlib.sha256()
+    for part in (sys.version, importlib.metadata.version("torch"), *(f"{name}={value}" for name, value in OPTIONS.items())):
+        digest.update(part.encode() + b"\0")
+    for name in ("horovod.lock", "build.lock", "c++20"):
+        digest.update((WORKER / name).read_bytes())
+    return cache_directory() / f"horovod-{digest.hexdigest()[:16]}"
+
+
+def ensure_mpi() -> None:
+    """Open MPI's compiler wrapper and mpirun on PATH; raises BuildError where they cannot be installed."""
+    if shutil.which("mpirun") and shutil.which("mpicxx"):
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise BuildError(f"Open MPI is missing; install {' '.join(PACKAGES)} (Debian's names), then run this again")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    _run(["apt-get", "-qq", "update"], environment)
+    _run(["apt-get", "-qq", "install", "--yes", "--no-install-recommends", *PACKAGES], environment)
+
+
+def ensure_wheel() -> Path:
+    """The wheel, built where this pin was not built before. Safe to interrupt and to run twice."""
+    target = wheel_directory()
+    if target.is_dir():
+        return next(target.glob("*.whl"))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    print("building horovod (once for this version, some minutes)", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".horovod-") as scratch:
+        built = _build(Path(scratch))
+        try:
+            built.rename(target)
+        except OSError:  # another process finished the same build first: its result is as good as ours
+            if not target.is_dir():
+                raise
+    return next(target.glob("*.whl"))
+
+
+def _build(scratch: Path) -> Path:
+    tools, wheels = scratch / "tools", scratch / "wheels"
+    uv = str(Path(sys.executable).parent / "uv")
+    _run([uv, "pip", "install", "--quiet", "--target", str(tools), "--require-hashes", "-r", str(WORKER / "build.lock")], dict(os.environ))
+    _run([uv, "pip", "install", "--quiet", "--target", str(tools), "pip"], dict(os.environ))
+    environment = {
+        **os.environ,
+        **OPTIONS,
+        "CXX": str(WORKER / "c++20"),
+        "PATH": f"{tools / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(tools),
+        "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
+    }
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", "horovod"]
+    pinned = [line for line in (WORKER / "horovod.lock").read_text().splitlines() if line.startswith("horovod==")][0].split()[0]
+    _run([*command, "--wheel-dir", str(wheels), pinned], environment)
+    return wheels
+
+
+def ensure() -> None:
+    """Horovod importable by this interpreter, on MPI."""
+    ensure_mpi()
+    uv = str(Path(sys.executable).parent / "uv")
+    environment = {**os.environ, "VIRTUAL_ENV": str(Path(sys.executable).parents[1])}
+    needed = [
+        line.split()[0] for line in (WORKER / "horovod.lock").read_text().splitlines() if "==" in line and not line.startswith("horovod")
+    ]
+    _run(
+        [uv, "pip", "install", "--quiet", "--no-deps", *[name for name in needed if not _installed(name)], str(ensure_wheel())], environment
+    )
+
+
+def _installed(pinned: str) -> bool:
+    try:
+        importlib.metadata.version(pinned.split("==")[0])
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
+    if finished.returncode != 0:
+        raise BuildError(f"{' '.join(command[:4])} failed:\n{(finished.stderr or finished.stdout)[-3000:]}")
+
+
+if __name__ == "__main__":
+    try:
+        ensure()
+    except BuildError as error:
+        print(f"horovod: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,1 @@
+"""Readers of training graphs, generators, and the store of partitions."""

@@ -1,0 +1,1 @@
+"""The model as a graph of operations: analysis and fusion (torch.fx)."""

@@ -1,0 +1,1 @@
+"""Runs inside the job's pods: DGL and Horovod."""
