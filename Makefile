@@ -7,7 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: setup kernel lock demo test fmt lint type unit api e2e cluster-up cluster-down bench crds clean help
+HOROVOD := $(VENV)/.horovod
+
+.PHONY: setup horovod kernel lock demo test fmt lint type unit api e2e cluster-up cluster-down bench crds clean help
 
 COMPILED := setup.py $(wildcard operator/hyperscale/*/*.pyx operator/hyperscale/*/*.pxd)
 
@@ -18,7 +20,13 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml $(COMPILED)
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $@
 
+$(HOROVOD): $(VENV)/.ready images/worker/horovod.lock images/worker/build.lock images/worker/c++20 e2e/horovod.py
+	@$(BIN)/python -m e2e.horovod
+	@touch $@
+
 setup: $(VENV)/.ready ## Make .venv with everything that the other targets need
+
+horovod: $(HOROVOD) ## Open MPI where it is missing, and Horovod compiled for this torch (kept in the cache)
 
 kernel: ## Compile the .pyx modules again
 	@$(BIN)/python setup.py -q build_ext --inplace
@@ -43,13 +51,13 @@ lint: setup ## ruff and the import contracts
 type: setup ## mypy, strict
 	@$(BIN)/mypy
 
-unit: setup ## Tests that need no server
+unit: horovod ## Tests that need no server
 	@$(BIN)/pytest tests/unit tests/property
 
 api: setup ## Tests against a real kube-apiserver
 	@$(BIN)/pytest tests/api tests/fault
 
-e2e: setup ## Scenarios on the local cluster
+e2e: horovod ## Scenarios on the local cluster
 	@$(BIN)/pytest e2e
 
 test: setup ## Everything: lint, types, all tests
@@ -61,7 +69,7 @@ cluster-up: setup ## Start the local cluster and print the KUBECONFIG it wrote
 cluster-down: setup ## Stop the local cluster and leave nothing
 	@$(BIN)/python -m e2e.cluster down
 
-demo: setup ## Local cluster, operator, one job: the plan, its reasons, the pods
+demo: horovod ## Local cluster, operator, one job: the plan, its reasons, the pods
 	@$(BIN)/python -m e2e.demo
 
 bench: setup ## All benchmarks, quick

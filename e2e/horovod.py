@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -77,7 +78,6 @@ def _build(scratch: Path) -> Path:
     tools, wheels = scratch / "tools", scratch / "wheels"
     uv = str(Path(sys.executable).parent / "uv")
     _run([uv, "pip", "install", "--quiet", "--target", str(tools), "--require-hashes", "-r", str(WORKER / "build.lock")], dict(os.environ))
-    _run([uv, "pip", "install", "--quiet", "--target", str(tools), "pip"], dict(os.environ))
     environment = {
         **os.environ,
         **OPTIONS,
@@ -86,9 +86,22 @@ def _build(scratch: Path) -> Path:
         "PYTHONPATH": str(tools),
         "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
     }
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-binary", "horovod"]
-    pinned = [line for line in (WORKER / "horovod.lock").read_text().splitlines() if line.startswith("horovod==")][0].split()[0]
-    _run([*command, "--wheel-dir", str(wheels), pinned], environment)
+    lock = scratch / "horovod.lock"
+    lock.write_text("".join(re.findall(r"^horovod==.*?(?:\n(?! )|\Z)", (WORKER / "horovod.lock").read_text(), re.MULTILINE | re.DOTALL)))
+    _run([sys.executable, "-m", "ensurepip"], environment)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--require-hashes",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-binary",
+        ":all:",
+    ]
+    _run([*command, "--wheel-dir", str(wheels), "-r", str(lock)], environment)
     return wheels
 
 
