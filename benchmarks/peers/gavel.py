@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
-from scipy.optimize import linprog  # type: ignore[import-untyped] # scipy ships no annotations
+from scipy.optimize import linprog
 
 from benchmarks.replay import Cluster, Job, Policy, Running
 

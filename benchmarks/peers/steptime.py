@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from scipy.optimize import least_squares  # type: ignore[import-untyped] # scipy ships no annotations
+from scipy.optimize import least_squares
 
 from hyperscale.plan.steptime import LARGEST_EXPONENT, ROBUST_SCALE, Step
 

@@ -6,7 +6,7 @@ import time
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.stats import wilcoxon  # type: ignore[import-untyped] # scipy ships no types
+from scipy.stats import wilcoxon
 
 from benchmarks.common import Row, goal, percentile
 from benchmarks.families import NAMES, Instance, instance

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped] # scipy ships no types
+from scipy.optimize import linear_sum_assignment
 
 from benchmarks.common import Row
 from benchmarks.peers import hulk as peer

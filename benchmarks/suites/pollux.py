@@ -29,7 +29,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from scipy.stats import kendalltau  # type: ignore[import-untyped] # scipy ships no annotations
+from scipy.stats import kendalltau
 
 from benchmarks import common, summary
 from benchmarks.common import Row

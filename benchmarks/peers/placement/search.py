@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-from scipy.optimize import quadratic_assignment  # type: ignore[import-untyped] # scipy ships no types
+from scipy.optimize import quadratic_assignment
 
 from benchmarks.peers.placement.arena import Arena
 from benchmarks.peers.placement.schedulers import random_nodes

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from scipy.optimize import least_squares, nnls  # type: ignore[import-untyped] # scipy ships no annotations
+from scipy.optimize import least_squares, nnls
 
 from hyperscale.model.graph import FloatArray
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.stats import wilcoxon  # type: ignore[import-untyped] # scipy ships no annotations
+from scipy.stats import wilcoxon
 
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import Outcome, Policy, Simulator

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from scipy.optimize import linprog  # type: ignore[import-untyped] # scipy ships no annotations
-from scipy.sparse import csr_array  # type: ignore[import-untyped] # scipy ships no annotations
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
 
 from hyperscale.model.graph import FloatArray
 

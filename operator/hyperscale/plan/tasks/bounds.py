@@ -39,7 +39,7 @@ def row_bound(tasks: Tasks) -> float:
 
 def seat_bound(tasks: Tasks) -> float:
     """Every task has its cheapest rows, no machine in two tasks."""
-    from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped] # scipy ships no annotations
+    from scipy.optimize import linear_sum_assignment
 
     seats = np.repeat(np.arange(tasks.idle), tasks.low)
     halves = _halves(tasks)[:, seats]

@@ -82,8 +82,8 @@ class Program:
 
     def solve(self, integral: bool = False, limit_seconds: float | None = None) -> Any:  # noqa: ANN401 - scipy's result has no public type
         """HiGHS' result. Raises RuntimeError where it fails."""
-        from scipy.optimize import Bounds, LinearConstraint, linprog, milp  # type: ignore[import-untyped] # no annotations
-        from scipy.sparse import csr_array, vstack  # type: ignore[import-untyped] # no annotations
+        from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+        from scipy.sparse import csr_array, vstack
 
         rows = np.repeat(np.arange(len(self._columns)), [len(columns) for columns in self._columns])
         columns = self.members + self.tasks.idle * self.pairs
