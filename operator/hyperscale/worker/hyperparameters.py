@@ -1,0 +1,58 @@
+"""How a model is trained: the figures of the papers, unless the user says otherwise in HYPERSCALE_HYPERPARAMETERS (JSON)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from hyperscale.model.job import Architecture
+
+Rate = Annotated[float, Meta(ge=0.0, lt=1.0)]
+
+
+class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Everything about the training that spec.model does not say."""
+
+    learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 0.01
+    """Of Adam."""
+    weight_decay: Annotated[float, Meta(ge=0.0, le=1.0)] = 5e-4
+    """L2 as in Adam's gradient."""
+    decay_first_layer_only: bool = False
+    """Kipf and Welling decay only the first layer's weights."""
+    dropout: Rate = 0.5
+    """Of each layer's input."""
+    attention_dropout: Rate = 0.0
+    """Of GAT's normalised coefficients."""
+    output_heads: Annotated[int, Meta(ge=0, le=64)] = 1
+    """Heads of GAT's last layer, averaged; 0: as many as the others."""
+    normalize_features: bool = True
+    """Rows of the features sum to 1, where they are not categories."""
+    patience: Annotated[int, Meta(ge=0, le=10**6)] = 0
+    """Epochs without a better validation figure after which training ends; 0: never."""
+    evaluate_every: Annotated[int, Meta(ge=1, le=10**6)] = 1
+    """Epochs between two evaluations; the last epoch is always evaluated."""
+    cache_bytes: Annotated[int, Meta(ge=0)] = 256 << 20
+    """Sampled: feature cache of each rank."""
+
+
+PUBLISHED: Final[dict[Architecture, Hyperparameters]] = {
+    # Kipf and Welling, ICLR 2017, section 5.2: 0.01, 5e-4 on the first layer, dropout 0.5.
+    Architecture.GCN: Hyperparameters(decay_first_layer_only=True),
+    # The public split's common setting (Shchur et al. 2018, Pitfalls of GNN evaluation): 0.01, 5e-4, dropout 0.5, mean aggregation.
+    Architecture.GRAPH_SAGE: Hyperparameters(),
+    # Velickovic et al., ICLR 2018, section 3.3: 0.005, 5e-4, dropout 0.6 on inputs and coefficients, patience 100.
+    Architecture.GAT: Hyperparameters(learning_rate=0.005, dropout=0.6, attention_dropout=0.6),
+    Architecture.CUSTOM: Hyperparameters(),
+}
+
+
+def resolve(architecture: Architecture, text: str) -> Hyperparameters:
+    """The architecture's published figures with the JSON object's own on top; raises ValueError that names the wrong field."""
+    try:
+        stated = msgspec.json.decode(text, type=dict[str, object])
+        merged = {**msgspec.to_builtins(PUBLISHED[architecture]), **stated}
+        return msgspec.convert(merged, Hyperparameters)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise ValueError(str(error)) from error
