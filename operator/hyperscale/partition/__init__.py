@@ -1,1 +1,24 @@
 """Pure: who holds which vertices, by what each GPU and link can carry."""
+
+from hyperscale.partition.auto import CANDIDATES, EpochCost, choose, epoch_seconds
+from hyperscale.partition.local import local_part
+from hyperscale.partition.measures import measure
+from hyperscale.partition.memory import memory_bytes
+from hyperscale.partition.split import DEGREE, precomputed, split
+from hyperscale.partition.types import Measures, PartitionError, Parts
+
+__all__ = [
+    "CANDIDATES",
+    "DEGREE",
+    "EpochCost",
+    "Measures",
+    "PartitionError",
+    "Parts",
+    "choose",
+    "epoch_seconds",
+    "local_part",
+    "measure",
+    "memory_bytes",
+    "precomputed",
+    "split",
+]

@@ -1,0 +1,60 @@
+"""Auto: the method whose parts give the shortest predicted epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hyperscale.model.adjacency import Adjacency, Array
+from hyperscale.model.job import PartitioningMethod
+from hyperscale.partition.split import split
+from hyperscale.partition.types import PartitionError, Parts, weight_columns
+
+CANDIDATES = (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL)
+
+
+@dataclass(frozen=True)
+class EpochCost:
+    """What an epoch costs each rank: its weight, its copies, and what all ranks wait for together."""
+
+    weight_seconds: tuple[float, ...]
+    """Seconds per unit of vertex weight (the first column), by part."""
+    link_seconds_per_byte: tuple[float, ...]
+    """Seconds per byte that a part receives, by part."""
+    copy_bytes: float
+    """Bytes of one copied vertex in an epoch: all layers, forward and backward."""
+    overlap: float = 0.0
+    """0..1 of the smaller of both that hides behind the larger."""
+    extra: dict[str, float] = field(default_factory=dict)
+    """Seconds of an epoch that a method costs besides, e.g. its partitioning divided by the epochs."""
+
+
+def choose(
+    adjacency: Adjacency,
+    shares: tuple[float, ...],
+    candidates: Iterable[PartitioningMethod | str],
+    cost: EpochCost,
+    *,
+    seed: int = 0,
+    train: Array | None = None,
+) -> Parts:
+    """The candidate with the shortest predicted epoch; of equal ones the first."""
+    tried = [split(adjacency, shares, method, seed=seed, train=train) for method in candidates]
+    if not tried:
+        raise PartitionError("candidates: none; name at least one partitioner")
+    seconds = [epoch_seconds(adjacency, parts, cost) for parts in tried]
+    return tried[int(np.argmin(seconds))]
+
+
+def epoch_seconds(adjacency: Adjacency, parts: Parts, cost: EpochCost) -> float:
+    """Predicted seconds of one epoch: the slowest rank's work and its copies."""
+    weight = np.asarray(cost.weight_seconds, dtype=np.float64)
+    link = np.asarray(cost.link_seconds_per_byte, dtype=np.float64)
+    if len(weight) != parts.parts or len(link) != parts.parts:
+        raise PartitionError(f"cost: {len(weight)} speeds and {len(link)} links for {parts.parts} parts; name one of each for every part")
+    load = np.bincount(parts.assignment, weights=weight_columns(adjacency)[:, 0], minlength=parts.parts)
+    compute, copies = load * weight, parts.measures.halo * link * cost.copy_bytes
+    ranks = compute + copies - cost.overlap * np.minimum(compute, copies)
+    return float(ranks.max()) + cost.extra.get(str(parts.method), 0.0)

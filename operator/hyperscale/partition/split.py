@@ -1,0 +1,90 @@
+"""One entrance to all partitioners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hyperscale.model.adjacency import Adjacency, Array
+from hyperscale.model.job import PartitioningMethod
+from hyperscale.partition.baselines import degree_parts, random_parts
+from hyperscale.partition.measures import measure
+from hyperscale.partition.metis import metis
+from hyperscale.partition.types import PartitionError, Parts, checked_graph, checked_shares
+
+DEGREE = "Degree"
+"""AGPCS's baseline: for benchmarks, no job can ask for it."""
+
+
+def split(
+    adjacency: Adjacency,
+    shares: tuple[float, ...],
+    method: PartitioningMethod | str,
+    *,
+    seed: int = 0,
+    train: Array | None = None,
+) -> Parts:
+    """Every vertex to one part; part i gets about shares[i] of the weight (any positive numbers) and of the training vertices, (n,) bool.
+
+    PartitionError where shares, graph and method do not go together. The same arguments give the same parts.
+    """
+    checked_graph(adjacency)
+    target = checked_shares(adjacency, shares)
+    if train is not None and len(train) != adjacency.vertices:
+        raise PartitionError(f"train: need {adjacency.vertices} values, one for each vertex")
+    partitioner = _PARTITIONERS.get(str(method))
+    if partitioner is None:
+        raise PartitionError(_no_partitioner(str(method)))
+    assignment = partitioner(adjacency, target, seed, train)
+    return Parts(assignment, len(target), _named(method), measure(adjacency, assignment, shares, train))
+
+
+def precomputed(adjacency: Adjacency, assignment: Array, shares: tuple[float, ...], train: Array | None = None) -> Parts:
+    """Parts that came with the data set, checked and measured."""
+    checked_graph(adjacency)
+    whole = np.ascontiguousarray(assignment, dtype=np.int32)
+    return Parts(whole, len(shares), PartitioningMethod.PRECOMPUTED, measure(adjacency, whole, shares, train))
+
+
+def _no_partitioner(method: str) -> str:
+    if method == PartitioningMethod.PRECOMPUTED:
+        return "spec.partitioning.method: Precomputed takes the parts of the data set, and it has none; write Auto or METIS"
+    known = ", ".join(sorted(name for name in _PARTITIONERS if name != DEGREE))
+    return f"spec.partitioning.method: {method} is no partitioner; write one of {known}"
+
+
+def _named(method: PartitioningMethod | str) -> PartitioningMethod | str:
+    if str(method) == PartitioningMethod.AUTO:
+        return PartitioningMethod.METIS
+    return method
+
+
+def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
+    return metis(adjacency, target, seed=seed)
+
+
+def _random(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
+    return random_parts(adjacency, target, seed=seed)
+
+
+def _degree(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
+    return degree_parts(adjacency, target)
+
+
+def _contiguous(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
+    """None: vertices in the order of the data set, as a loader without partitioner would share them out."""
+    from hyperscale.partition.baselines import along
+    from hyperscale.partition.types import weight_columns
+
+    return along(np.arange(adjacency.vertices), weight_columns(adjacency)[:, 0], target)
+
+
+_PARTITIONERS: dict[str, Callable[[Adjacency, Array, int, Array | None], Array]] = {
+    PartitioningMethod.AUTO.value: _metis,
+    PartitioningMethod.METIS.value: _metis,
+    PartitioningMethod.INDEPENDENT_SET_SPECTRAL.value: _metis,
+    PartitioningMethod.RANDOM.value: _random,
+    PartitioningMethod.NONE.value: _contiguous,
+    DEGREE: _degree,
+}
