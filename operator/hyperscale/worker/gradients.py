@@ -31,7 +31,7 @@ class Gradients:
         """By parameter: from `start` to its gradient, in the last backward pass."""
         self.regroup(groups)
         for name, parameter in self._parameters.items():
-            parameter.register_post_accumulate_grad_hook(self._hook(name))
+            parameter.register_post_accumulate_grad_hook(self._hook(name))  # type: ignore[no-untyped-call]
 
     @property
     def bytes(self) -> dict[str, int]:
