@@ -1,1 +1,1 @@
-"""Pure: when gradients travel and which go together, exactly; what Horovod is told."""
+"""Which gradients go together in one allreduce, and when: exact schedules, what other rules would do, and how Horovod is told."""

@@ -1,0 +1,165 @@
+"""The fastest way to put gradients into allreduces, exactly, in O(L²) at most.
+
+L gradients become ready one after another while a backward pass runs; one channel carries one message at a time, and a message of m bytes
+takes alpha + beta × m seconds (MG-WFBP, INFOCOM 2019). Wanted: messages and their order with the earliest end of the last one.
+
+Groups of neighbours in the order of readiness, sent in that order, are enough. Let messages 1..k be sent in that order, message l ready at
+R_l and followed by messages of together B_l bytes, itself included; they end at max over l of R_l + (k − l + 1) × alpha + beta × B_l. Take
+gradients i in message a and j in a later message b with j ready before i, and move j into a: R_a stays (i is later), R_b does not grow, no
+B_l grows. So the end does not grow, and after finitely many moves no such pair is left. The best grouping of neighbours is therefore the
+best of all groupings in all orders. Its end E(j) for the first j gradients follows E(j) = min over i < j of
+max(E(i), ready_j) + alpha + beta × (bytes of i+1..j), because nothing gets faster when the messages before end later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+Groups = tuple[tuple[int, ...], ...]
+"""Numbers of gradients by message, in the order of sending."""
+
+SLACK: Final = 1e-12
+"""Relative rounding that two equally fast schedules may differ by."""
+
+
+class ScheduleError(ValueError):
+    """The figures cannot be scheduled; the message says which and what to give instead."""
+
+
+class Schedule(msgspec.Struct, frozen=True, rename="camel"):
+    """What is sent together, and when the last message ends."""
+
+    groups: Groups
+    finish_seconds: float
+    """On the clock of the ready times."""
+    lower_bound_seconds: float
+    """Nothing ends earlier, whatever is grouped or reordered."""
+
+
+class LowerBounds(msgspec.Struct, frozen=True, rename="camel"):
+    """No schedule ends before these; seconds on the clock of the ready times."""
+
+    last_seconds: float
+    """The last gradient is sent once it is ready: its ready time + alpha + beta × its bytes."""
+    whole_seconds: float
+    """Everything passes the channel, from the first ready time on: that + alpha + beta × all bytes."""
+    best_seconds: float
+    """The same for what is ready not before any given gradient; the largest of them, at least the two above."""
+
+
+class Gradients(msgspec.Struct, frozen=True):
+    """Checked figures in the order of readiness."""
+
+    order: tuple[int, ...]
+    ready: tuple[float, ...]
+    before: tuple[float, ...]
+    """(L + 1,) bytes of the first 0..L gradients."""
+
+
+def schedule(
+    ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: float, beta: float, *, most_bytes: float = math.inf
+) -> Schedule:
+    """The schedule that ends first, and of those the one with the fewest messages.
+
+    ready_seconds, sizes_bytes: (L,) by gradient, in any order; alpha in seconds, beta in seconds per byte. most_bytes: no message of two or
+    more gradients is larger (Horovod's fusion threshold); with such a bound the result is the best of groups of neighbours. Raises
+    ScheduleError.
+    """
+    known = ordered(ready_seconds, sizes_bytes, alpha, beta)
+    ends = _earliest(known, alpha, beta, most_bytes)
+    found = _fewest(known, ends, alpha, beta, most_bytes)
+    groups = tuple(known.order[first:last] for first, last in found)
+    return Schedule(groups, finish(groups, ready_seconds, sizes_bytes, alpha, beta), _bounds(known, alpha, beta).best_seconds)
+
+
+def finish(groups: Groups, ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: float, beta: float) -> float:
+    """When the last message ends if `groups` are sent one after another, each as soon as all its gradients are ready."""
+    end = -math.inf
+    for group in groups:
+        end = max(end, max(ready_seconds[at] for at in group)) + alpha + beta * math.fsum(sizes_bytes[at] for at in group)
+    return float(end)
+
+
+def lower_bounds(ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: float, beta: float) -> LowerBounds:
+    """What no schedule can beat. Raises ScheduleError."""
+    return _bounds(ordered(ready_seconds, sizes_bytes, alpha, beta), alpha, beta)
+
+
+def ordered(ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: float, beta: float) -> Gradients:
+    """The gradients in the order of readiness, equally ready ones in the order given. Raises ScheduleError."""
+    if len(ready_seconds) != len(sizes_bytes) or not len(sizes_bytes):
+        raise ScheduleError(f"{len(ready_seconds)} ready times for {len(sizes_bytes)} sizes; give one of each per gradient, one at least")
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if not (math.isfinite(value) and value >= 0):
+            raise ScheduleError(f"{name} is {value}; give seconds and seconds per byte, 0 or more")
+    for name, values, least in (("ready_seconds", ready_seconds, -math.inf), ("sizes_bytes", sizes_bytes, 0.0)):
+        wrong = [at for at, value in enumerate(values) if not (math.isfinite(value) and value >= least)]
+        if wrong:
+            raise ScheduleError(f"{name}[{wrong[0]}] is {values[wrong[0]]}; give a finite number, and of bytes 0 or more")
+    order = tuple(sorted(range(len(sizes_bytes)), key=lambda at: ready_seconds[at]))
+    before = [0.0]
+    for at in order:
+        before.append(before[-1] + float(sizes_bytes[at]))
+    return Gradients(order, tuple(float(ready_seconds[at]) for at in order), tuple(before))
+
+
+def _bounds(known: Gradients, alpha: float, beta: float) -> LowerBounds:
+    ready, before = known.ready, known.before
+    tails = [at + alpha + beta * (before[-1] - sent) for at, sent in zip(ready, before, strict=False)]
+    return LowerBounds(tails[-1], tails[0], max(tails))
+
+
+def _earliest(known: Gradients, alpha: float, beta: float, most_bytes: float) -> list[float]:
+    """(L + 1,) earliest end of the first 0..L gradients, in linear time.
+
+    Of the ends that are not after ready_j the latest is best, it leaves the fewest bytes; of the others the least E(i) − beta × before_i.
+    Both ranges only move forward, so a queue of falling candidates holds the least one at its head.
+    """
+    ready, before = known.ready, known.before
+    ends = [-math.inf]
+    waiting: deque[int] = deque()
+    idle = least = 0
+    for j in range(1, len(before)):
+        while waiting and ends[waiting[-1]] - beta * before[waiting[-1]] >= ends[j - 1] - beta * before[j - 1]:
+            waiting.pop()
+        waiting.append(j - 1)
+        while least < j - 1 and before[j] - before[least] > most_bytes:
+            least += 1
+        while idle < j and ends[idle] <= ready[j - 1]:
+            idle += 1
+        while waiting and waiting[0] < max(idle, least):
+            waiting.popleft()
+        at_once = ready[j - 1] + beta * (before[j] - before[idle - 1]) if idle > least else math.inf
+        later = ends[waiting[0]] + beta * (before[j] - before[waiting[0]]) if waiting else math.inf
+        ends.append(min(at_once, later) + alpha)
+    return ends
+
+
+def _fewest(known: Gradients, ends: list[float], alpha: float, beta: float, most_bytes: float) -> list[tuple[int, int]]:
+    """Ranges of the schedule with the fewest messages among the fastest, from the last gradient back.
+
+    With g messages left after the first j gradients these may end at `end − g × alpha − beta × (bytes after j)`, whatever those messages
+    are: fewer messages left never hurts, so for each j only the least g counts.
+    """
+    ready, before = known.ready, known.before
+    count = len(ready)
+    limit = ends[-1] + SLACK * (abs(ends[-1]) + alpha + beta * before[-1])
+    left: list[float] = [math.inf] * count + [0.0]
+    following = [0] * count
+    for i in range(count - 1, -1, -1):
+        for j in range(i + 1, count + 1):
+            if j > i + 1 and before[j] - before[i] > most_bytes:
+                break
+            start = limit - (left[j] + 1.0) * alpha - beta * (before[-1] - before[i])
+            if left[j] + 1.0 < left[i] and start >= ready[j - 1] and start >= ends[i]:
+                left[i], following[i] = left[j] + 1.0, j
+    ranges, at = [], 0
+    while at < count:
+        ranges.append((at, following[at]))
+        at = following[at]
+    return ranges
