@@ -153,9 +153,9 @@ def _fused(pending: list[int], sizes_bytes: Sequence[float], threshold_bytes: fl
     FuseResponses also looks past what does not fit, but only as far as even that would fit: with gradients of one type, never.
     """
     messages: list[list[int]] = []
-    held = math.inf
+    held = 0.0
     for at in pending:
-        if held + sizes_bytes[at] <= threshold_bytes:
+        if messages and held + sizes_bytes[at] <= threshold_bytes:
             messages[-1].append(at)
             held += sizes_bytes[at]
         else:

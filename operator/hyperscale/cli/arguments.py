@@ -17,6 +17,8 @@ PLANNERS: Final = ("Auto", "Learned", "Heuristic")
 LESSONS: Final = ("constructor", "streams", "ppo", "dqn")
 """Modules of hyperscale.learn; cli/learn.py says which."""
 MAX_STEPS: Final = 10_000_000
+SPREADS: Final = ("tensors", "numbers")
+"""hyperscale.allreduce.layers.Spread."""
 
 EXIT_CODES: Final = "exit codes: 0 done, 1 no plan exists (the reason is printed), 2 bad input (one line says what to write instead)"
 
@@ -43,6 +45,7 @@ def build_parser(prog: str) -> Parser:
     _add_explain(commands, prog)
     _add_snapshot(commands, prog)
     _add_topology(commands, prog)
+    _add_allreduce(commands, prog)
     _add_learn(commands, prog)
     _command(commands, "version", "print the version", f"{prog} version")
     return parser
@@ -101,6 +104,19 @@ def _add_topology(commands: argparse._SubParsersAction[Parser], prog: str) -> No
     command.add_argument("--png", metavar="FILE", help="draw the cluster into this file as well")
     command.add_argument("--policy", metavar="FILE", help="PlannerPolicy; without it the cluster's, or built-in figures offline")
     _add_snapshot_source(command)
+    _add_output(command, ("table", "json"))
+
+
+def _add_allreduce(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
+    example = f"{prog} allreduce layers.csv --alpha 5.2e-4 --beta 8.6e-10 --backward-seconds 0.1"
+    command = _command(commands, "allreduce", "find the fastest way to put gradients into allreduces", example)
+    command.add_argument("layers", metavar="LAYERS.csv", help="one line a gradient: name, bytes or numel, ready_seconds or forward_order")
+    command.add_argument("--alpha", type=_cost, required=True, metavar="SECONDS", help="what every message takes, however small")
+    command.add_argument("--beta", type=_cost, required=True, metavar="SECONDS", help="what every byte of a message adds")
+    command.add_argument("--backward-seconds", type=_positive_seconds, metavar="SECONDS", help="how long the backward pass takes")
+    command.add_argument(
+        "--spread", choices=SPREADS, default=SPREADS[0], help="what shares it among gradients without ready times (default: %(default)s)"
+    )
     _add_output(command, ("table", "json"))
 
 
@@ -163,6 +179,16 @@ def _positive_seconds(text: str) -> float:
         value = math.nan
     if not 0 < value <= 600:  # NaN fails as well
         raise argparse.ArgumentTypeError(f"{text!r} is no time from 0 to 600 seconds; write for example 5")
+    return value
+
+
+def _cost(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 600:  # NaN fails as well
+        raise argparse.ArgumentTypeError(f"{text!r} is no time from 0 to 600 seconds; write for example 5e-4")
     return value
 
 

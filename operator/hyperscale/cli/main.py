@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "explain": "hyperscale.cli.explain",
     "snapshot": "hyperscale.cli.snapshot",
     "topology": "hyperscale.cli.topology",
+    "allreduce": "hyperscale.cli.allreduce",
     "learn": "hyperscale.cli.learn",
     "version": "hyperscale.cli.version",
 }
