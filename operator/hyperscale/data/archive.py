@@ -1,0 +1,140 @@
+"""NPZ archives: the citation form (edges, CSR features, labels, split) and a plain one (dense features, masks). Never unpickles.
+
+Keys: `edges` (m, 2), or `sources` and `destinations` (m,); `features` (n, f), or CSR `indptr, indices, data, shape`; `labels` (n,);
+`split` (n,) of train/val/test/none, or `train`, `validation`, `test` (n,) bool; `directed` (bool, default false); `vertices` (count).
+Sparse features are bags of words and are scaled to rows of sum 1, as DGL and PyTorch Geometric load the citation graphs.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from hyperscale.data.assemble import Found, assemble
+from hyperscale.data.errors import DataError, fault
+from hyperscale.data.limits import Stated, check_bytes
+from hyperscale.model.adjacency import Array, TrainingGraph
+
+SUFFIX: Final = ".npz"
+KEYS: Final = frozenset(
+    {
+        "edges", "sources", "destinations", "features", "indptr", "indices", "data", "shape", "labels", "split",
+        "train", "validation", "test", "directed", "vertices",
+    }
+)  # fmt: skip
+SPLIT_NAMES: Final = (("train",), ("val", "validation", "valid"), ("test",))
+
+
+def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
+    """The graph in `file`; raises DataError."""
+    arrays = load(file)
+    sources, destinations = _edges(arrays, file)
+    features = _features(arrays, file)
+    vertices = _vertices(arrays, features, sources, destinations, file)
+    found = Found(
+        vertices,
+        sources,
+        destinations,
+        features,
+        arrays.get("labels"),
+        _masks(arrays, vertices, file),
+        directed=bool(arrays["directed"].any()) if "directed" in arrays else False,
+    )
+    return assemble(found, file, file.name.removesuffix(SUFFIX), stated, seed)
+
+
+def load(file: Path) -> dict[str, Array]:
+    """The arrays of `file` under known keys; nothing is unpickled, and nothing larger than memory is unpacked."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            wanted = [entry for entry in archive.infolist() if entry.filename.removesuffix(".npy") in KEYS]
+            check_bytes(sum(entry.file_size for entry in wanted), file, "unpacking")
+        with np.load(file, allow_pickle=False) as opened:
+            return {name: opened[name] for name in sorted(KEYS.intersection(opened.files))}
+    except DataError:
+        raise
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise fault(file, f"no readable NPZ archive ({error})", "write it with numpy.savez and no objects inside") from None
+
+
+def _edges(arrays: dict[str, Array], file: Path) -> tuple[Array, Array]:
+    if "edges" in arrays:
+        edges = arrays["edges"]
+        if edges.ndim != 2 or edges.shape[1] != 2:
+            raise fault(f"{file}: edges", f"shape {edges.shape}", "write (m, 2)")
+        return edges[:, 0], edges[:, 1]
+    if "sources" in arrays and "destinations" in arrays:
+        sources, destinations = arrays["sources"], arrays["destinations"]
+        if sources.ndim != 1 or sources.shape != destinations.shape:
+            raise fault(f"{file}: sources", f"shapes {sources.shape} and {destinations.shape} of destinations", "write (m,) each")
+        return sources, destinations
+    raise fault(file, "no edges", "write an array `edges` (m, 2), or `sources` and `destinations`")
+
+
+def _features(arrays: dict[str, Array], file: Path) -> Array | None:
+    if "features" in arrays:
+        return arrays["features"]
+    parts = ("indptr", "indices", "data", "shape")
+    if not all(name in arrays for name in parts):
+        return None
+    indptr, columns, values, shape = (arrays[name] for name in parts)
+    if shape.shape != (2,) or shape.dtype.kind not in "iu" or int(shape.min()) < 0:
+        raise fault(f"{file}: shape", "no two sizes", "write (vertices, features)")
+    rows, width = int(shape[0]), int(shape[1])
+    fits = (
+        indptr.shape == (rows + 1,)
+        and all(array.dtype.kind in "iu" for array in (indptr, columns))
+        and columns.shape == values.shape == (int(indptr[-1]),)
+        and int(indptr[0]) == 0
+        and bool((np.diff(indptr.astype(np.int64)) >= 0).all())
+        and (not len(columns) or (int(columns.min()) >= 0 and int(columns.max()) < width))
+    )
+    if not fits:
+        raise fault(f"{file}: indptr, indices, data", f"no CSR matrix of {rows} × {width}", "write scipy.sparse.csr_matrix's arrays")
+    check_bytes(4 * rows * width, file, f"{rows} × {width} features")
+    return scaled_rows(rows, width, indptr, columns, values)
+
+
+def scaled_rows(rows: int, width: int, indptr: Array, columns: Array, values: Array) -> Array:
+    """(rows, width) float32 from CSR parts, each row with a sum scaled to 1."""
+    dense = np.zeros((rows, width), np.float32)
+    np.add.at(dense, (np.repeat(np.arange(rows), np.diff(indptr)), columns), values.astype(np.float32))
+    sums = dense.sum(axis=1, keepdims=True)
+    np.divide(dense, sums, out=dense, where=sums != 0)
+    return dense
+
+
+def _vertices(arrays: dict[str, Array], features: Array | None, sources: Array, destinations: Array, file: Path) -> int:
+    """Stated, else rows of features or labels, else the largest id plus one."""
+    if "vertices" in arrays:
+        stated = arrays["vertices"]
+        if stated.size != 1 or stated.dtype.kind not in "iu" or int(stated.flat[0]) < 0:
+            raise fault(f"{file}: vertices", "no count", "write one whole number")
+        return int(stated.flat[0])
+    for array in (features, arrays.get("labels")):
+        if array is not None and array.ndim:
+            return len(array)
+    try:
+        return max((int(ids.max(initial=-1)) for ids in (sources, destinations)), default=-1) + 1
+    except (TypeError, ValueError):
+        raise fault(f"{file}: edges", f"ids are {sources.dtype}", "write whole numbers") from None
+
+
+def _masks(arrays: dict[str, Array], vertices: int, file: Path) -> tuple[Array, Array, Array] | None:
+    if "split" in arrays:
+        split = arrays["split"]
+        if split.dtype.kind != "U" or split.shape != (vertices,):
+            raise fault(f"{file}: split", f"{split.dtype} {split.shape}", "write train, val, test or none for each vertex")
+        train, validation, test = (np.isin(split, names) for names in SPLIT_NAMES)
+        return train, validation, test
+    masks = [arrays.get(name) for name in ("train", "validation", "test")]
+    given = [mask.astype(bool) for mask in masks if mask is not None and mask.dtype.kind in "biu"]
+    if len(given) == 3:
+        return given[0], given[1], given[2]
+    if any(mask is not None for mask in masks):
+        raise fault(f"{file}: train, validation, test", "not all three are arrays of truth values", "write all three, or `split`")
+    return None

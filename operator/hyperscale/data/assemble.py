@@ -1,0 +1,117 @@
+"""From what a reader found in its file to a checked `TrainingGraph`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from hyperscale.data.adjacency import in_neighbours
+from hyperscale.data.errors import fault
+from hyperscale.data.limits import Stated
+from hyperscale.model.adjacency import Array, TrainingGraph
+
+SPLIT: Final = (0.6, 0.2, 0.2)
+"""Train, validation and test where a file names no split."""
+NO_LABEL: Final = -1
+
+
+@dataclass(frozen=True)
+class Found:
+    """Arrays as they stood in a file; `None` where it has none."""
+
+    vertices: int
+    sources: Array
+    """(m,) integers."""
+    destinations: Array
+    """(m,) integers."""
+    features: Array | None = None
+    """(n, f)."""
+    labels: Array | None = None
+    """(n,) integers, -1 for unknown."""
+    masks: tuple[Array, Array, Array] | None = None
+    """(n,) bool each: train, validation, test."""
+    directed: bool = False
+    """False: every edge is one in both directions."""
+    classes: int | None = None
+
+
+def assemble(found: Found, place: Path | str, name: str, stated: Stated, seed: int) -> TrainingGraph:
+    """A `TrainingGraph`; raises DataError naming `place` where the arrays do not fit each other."""
+    check_ids(found, place)
+    stated.check_counts(found.vertices, len(found.sources), place)
+    indptr, indices = in_neighbours(found.vertices, found.sources, found.destinations, both_directions=not found.directed)
+    labels = check_labels(found.labels, found.vertices, place)
+    features = check_features(found.features, found.vertices, place)
+    if features is None:
+        features = degree_features(indptr)
+    train, validation, test = found.masks if found.masks is not None else split(labels, seed)
+    for part, mask in (("train", train), ("validation", validation), ("test", test)):
+        if mask.shape != (found.vertices,):
+            raise fault(f"{place}: {part}", f"shape {mask.shape} does not fit {found.vertices} vertices", "write one value a vertex")
+    known = labels != NO_LABEL
+    classes = found.classes if found.classes is not None else int(labels.max(initial=-1)) + 1
+    return TrainingGraph(indptr, indices, features, labels, train & known, validation & known, test & known, max(classes, 1), name=name)
+
+
+def check_ids(found: Found, place: Path | str) -> None:
+    """Raises DataError where an edge ends outside 0..vertices-1."""
+    for side, ids in (("source", found.sources), ("destination", found.destinations)):
+        if ids.dtype.kind not in "iu":
+            raise fault(place, f"{side} ids are {ids.dtype}, not whole numbers", "write vertex numbers from 0")
+        if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= found.vertices):
+            at = int(np.argmax((ids < 0) | (ids >= found.vertices)))
+            raise fault(
+                f"{place}: edge {at}",
+                f"{side} {int(ids[at])} is outside 0..{found.vertices - 1}",
+                "number the vertices from 0 without gaps, or state all of them",
+            )
+
+
+def check_labels(labels: Array | None, vertices: int, place: Path | str) -> Array:
+    """(n,) int64; all unknown where there are none."""
+    if labels is None:
+        return np.full(vertices, NO_LABEL, np.int64)
+    if labels.shape != (vertices,):
+        raise fault(
+            f"{place}: labels", f"shape {labels.shape} does not fit {vertices} vertices", "write one label a vertex, -1 for unknown"
+        )
+    if labels.dtype.kind not in "iu" or (len(labels) and int(labels.min()) < NO_LABEL):
+        raise fault(f"{place}: labels", "a label is no class number", "write 0, 1, 2 …, -1 for unknown")
+    return labels.astype(np.int64, copy=False)
+
+
+def check_features(features: Array | None, vertices: int, place: Path | str) -> Array | None:
+    """(n, f) float32, finite; None stays None."""
+    if features is None:
+        return None
+    if features.ndim != 2 or len(features) != vertices or features.dtype.kind not in "fiub":
+        raise fault(
+            f"{place}: features", f"{features.dtype} {features.shape} does not fit {vertices} vertices", "write one row of numbers a vertex"
+        )
+    made = np.ascontiguousarray(features, np.float32)
+    if not np.isfinite(made).all():
+        row = int(np.argmax(~np.isfinite(made).all(axis=1)))
+        raise fault(f"{place}: features of vertex {row}", "not finite", "write numbers; 0 for what is unknown")
+    return made
+
+
+def degree_features(indptr: Array) -> Array:
+    """(n, 2) float32 where a file has no features: a constant, and log(1 + in-degree) over its largest value."""
+    logs = np.log1p(np.diff(indptr)).astype(np.float32)
+    return np.stack([np.ones_like(logs), logs / max(float(logs.max(initial=0.0)), 1.0)], axis=1)
+
+
+def split(labels: Array, seed: int) -> tuple[Array, Array, Array]:
+    """Train, validation and test masks over the labelled vertices in parts of `SPLIT`, drawn by `seed`."""
+    known = np.flatnonzero(labels != NO_LABEL) if labels.ndim == 1 else np.arange(len(labels))
+    order = np.random.default_rng(seed).permutation(known)
+    first, second = round(SPLIT[0] * len(order)), round((SPLIT[0] + SPLIT[1]) * len(order))
+    masks = []
+    for chosen in (order[:first], order[first:second], order[second:]):
+        mask = np.zeros(len(labels), bool)
+        mask[chosen] = True
+        masks.append(mask)
+    return masks[0], masks[1], masks[2]

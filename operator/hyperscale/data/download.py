@@ -1,0 +1,88 @@
+"""Files from an address: bounded, checked, put into the cache at once or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from hyperscale.data.errors import DataError, fault
+
+CHUNK_BYTES: Final = 1 << 20
+TIMEOUT_SECONDS: Final = 30
+SCHEMES: Final = ("s3", "https", "http")
+
+
+def fetch(url: str, cache: Path | None, most_bytes: int, endpoint: str | None) -> Path:
+    """`url` as a local file, from the cache where it is there already; raises DataError after one clear attempt.
+
+    Cached files are named by address, size and the store's own version of it, so that a changed object is fetched again.
+    """
+    if url.partition("://")[0] not in SCHEMES:
+        raise fault(
+            url[:80], "no address that can be read", f"write one that begins with {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+        )
+    folder = cache if cache is not None else Path(tempfile.gettempdir()) / f"hyperscale-{os.getuid()}"
+    with _faults(url, folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        system, place = _open(url, endpoint)
+        about = system.info(place)
+        size = about.get("size")
+        if size is not None and size > most_bytes:
+            raise fault(url, f"{size} bytes are more than the {most_bytes} allowed", "check the address")
+        version = str(about.get("ETag") or about.get("LastModified") or "")
+        file = folder / f"{hashlib.sha256(f'{url} {endpoint} {size} {version}'.encode()).hexdigest()[:32]}-{Path(url).name}"
+        if not file.is_file():
+            _copy(system, place, file, most_bytes, url)
+        return file
+
+
+def _open(url: str, endpoint: str | None) -> tuple[Any, str]:
+    """File system and the path in it."""
+    import fsspec
+
+    options: dict[str, Any] = {}
+    if url.startswith("s3://"):
+        options = {"client_kwargs": {"endpoint_url": endpoint} if endpoint else {}, "config_kwargs": {
+            "connect_timeout": TIMEOUT_SECONDS, "read_timeout": TIMEOUT_SECONDS, "retries": {"max_attempts": 3}}}  # fmt: skip
+        options["anon"] = not (os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"))
+    system, place = fsspec.core.url_to_fs(url, **options)
+    return system, place
+
+
+def _copy(system: Any, place: str, file: Path, most_bytes: int, url: str) -> None:  # noqa: ANN401 - fsspec ships no annotations
+    """Stream into a file beside the final one, then rename."""
+    handle, fresh = tempfile.mkstemp(dir=file.parent, prefix=".part-")
+    try:
+        with os.fdopen(handle, "wb") as out, system.open(place, "rb") as incoming:
+            total = 0
+            while chunk := incoming.read(CHUNK_BYTES):
+                total += len(chunk)
+                if total > most_bytes:
+                    raise fault(url, f"more than the {most_bytes} bytes allowed", "check the address")
+                out.write(chunk)
+        os.replace(fresh, file)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+
+
+@contextlib.contextmanager
+def _faults(url: str, folder: Path) -> Iterator[None]:
+    """Whatever client libraries raise, as one line."""
+    try:
+        yield
+    except DataError:
+        raise
+    except PermissionError as error:
+        raise fault(
+            url, f"access denied, or {folder} cannot be written ({error})", "check credentials and spec.dataset.source.s3.secretName"
+        ) from None
+    except FileNotFoundError:
+        raise fault(url, "not found", "check bucket and path") from None
+    except Exception as error:  # botocore, aiohttp and fsspec each have their own
+        raise fault(url, f"cannot be read ({type(error).__name__}: {str(error)[:200]})", "check address, endpoint and network") from None

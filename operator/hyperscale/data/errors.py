@@ -1,0 +1,23 @@
+"""The one error of this package: a single line that names the file, the place in it, and what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MAX_SHOWN: int = 60
+"""Characters of a foreign value that an error repeats."""
+
+
+class DataError(ValueError):
+    """Data that cannot be used; the message is one line for the person who wrote the file or the job."""
+
+
+def fault(place: str | Path, what: str, mend: str) -> DataError:
+    """`place: what; mend` on one line; `place` is a file with line or field, or a field of the job."""
+    return DataError(" ".join(f"{place}: {what}; {mend}".split()))
+
+
+def shown(value: object) -> str:
+    """`value` as an error repeats it: quoted, printable, short."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"

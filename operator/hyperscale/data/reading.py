@@ -1,0 +1,55 @@
+"""`read`: the file of a source, its reader, its checks."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+from hyperscale.data import builtin, generate
+from hyperscale.data.errors import fault
+from hyperscale.data.limits import Stated
+from hyperscale.data.sources import local
+from hyperscale.model.adjacency import TrainingGraph
+
+READERS: Final = {
+    "NPZ": "hyperscale.data.archive",
+}
+"""Module of each format, imported only when it is used: some need large libraries."""
+
+
+class Reader(Protocol):
+    """What a module of `READERS` has."""
+
+    def read(self, file: Path, stated: Stated, seed: int) -> TrainingGraph:
+        """The graph in a file or folder; raises DataError."""
+        ...
+
+
+def read(
+    source: str,
+    path: str,
+    format: str,  # noqa: A002 - the contract's own name
+    *,
+    cache: Path | None,
+    seed: int = 0,
+    endpoint: str | None = None,
+    stated: Stated | None = None,
+) -> TrainingGraph:
+    """The training graph of a job; raises DataError with one line for its owner.
+
+    `source` is builtin, pvc, configMap, s3 or generated; `path` as in HYPERSCALE_DATASET_PATH; `format` one of `READERS`. Downloads go
+    to `cache`, or to the temporary folder. `seed` draws generated graphs, and the split of data sets that come without one.
+    """
+    sizes = stated if stated is not None else Stated()
+    if source == "builtin":
+        graph = builtin.read(path, cache, seed)
+    elif source == "generated":
+        graph = generate.generate(generate.recipe(path, sizes), seed)
+    else:
+        if format not in READERS:
+            raise fault("spec.dataset.format", f"{format[:40]!r} is not known", f"write one of {', '.join(sorted(READERS))}")
+        reader = cast("Reader", importlib.import_module(READERS[format]))
+        graph = reader.read(local(source, path, cache, endpoint), sizes, seed)
+    sizes.check(graph, graph.name or path)
+    return graph
