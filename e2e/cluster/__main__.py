@@ -19,7 +19,8 @@ from e2e.cluster.control_plane import NotReadyError
 from e2e.cluster.pki import PkiError
 from e2e.cluster.processes import ProcessError
 from e2e.cluster.prometheus import PrometheusMissingError
-from e2e.cluster.topology import Topology, TopologyError, generate, load
+from e2e.cluster.real import machines
+from e2e.cluster.topology import DEFAULT_FILE, Topology, TopologyError, generate, load, with_real
 
 EXPECTED: Final = (
     ApiError,
@@ -30,6 +31,7 @@ EXPECTED: Final = (
     PrometheusMissingError,
     TopologyError,
     cluster.ClusterError,
+    *machines.EXPECTED,
     providers.ProviderError,
 )
 """Errors that are told in one line."""
@@ -46,8 +48,10 @@ def _up(arguments: argparse.Namespace) -> int:
 def _topology(arguments: argparse.Namespace) -> Topology | None:
     """The asked-for nodes; None for whatever runs there."""
     if arguments.size is not None:
-        return generate(arguments.size)
-    return None if arguments.nodes is None else load(arguments.nodes)
+        found: Topology | None = generate(arguments.size)
+    else:
+        found = None if arguments.nodes is None else load(arguments.nodes)
+    return with_real(found or load(DEFAULT_FILE)) if arguments.real else found
 
 
 def _down(arguments: argparse.Namespace) -> int:
@@ -85,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "up":
             command.add_argument("--provider", choices=providers.NAMES, default="auto")
             command.add_argument("--only", choices=("control-plane",), help="etcd and kube-apiserver, nothing else")
+            command.add_argument("--real", action="store_true", help="three nodes that run containers as well (root, cgroup v1)")
             nodes = command.add_mutually_exclusive_group()
             nodes.add_argument("--nodes", type=Path, metavar="FILE", help="topology file (12 nodes without it)")
             nodes.add_argument("--size", type=int, metavar="N", help="generate N nodes, at most 5000")

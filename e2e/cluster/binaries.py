@@ -77,6 +77,18 @@ TOOLS: Final = (
     Tool("helm", (("helm", "helm.sh/helm/v3/cmd/helm"),)),
 )
 
+REAL_TOOLS: Final = (
+    Tool(
+        "kubelet",
+        (("kubelet", "k8s.io/kubernetes/cmd/kubelet"),),
+        _KUBERNETES_FLAGS,
+        files=(("deviceplugin.proto", "k8s.io/kubelet", "pkg/apis/deviceplugin/v1beta1/api.proto"),),
+    ),
+    Tool("coredns", (("coredns", "github.com/coredns/coredns"),)),
+    Tool("pause", (("pause", "."),)),
+)
+"""What nodes that run containers need beside `TOOLS`."""
+
 
 class BuildError(Exception):
     """A tool could not be built; the message carries the toolchain's own last words."""
@@ -131,9 +143,9 @@ def ensure(tool: Tool) -> Path:
     return target
 
 
-def ensure_all() -> dict[str, Path]:
-    """Every executable and manifest by file name."""
-    return {path.name: path for tool in TOOLS for path in sorted(ensure(tool).iterdir())}
+def ensure_all(tools: tuple[Tool, ...] = TOOLS) -> dict[str, Path]:
+    """Every executable and manifest of `tools` by file name."""
+    return {path.name: path for tool in tools for path in sorted(ensure(tool).iterdir())}
 
 
 def _module_directory(tool: Tool, module: str) -> Path:

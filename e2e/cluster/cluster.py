@@ -24,15 +24,18 @@ import msgspec
 
 from e2e.cluster import components, nodes, prometheus, providers
 from e2e.cluster.api import Api, ApiError, access_from
-from e2e.cluster.binaries import ensure_all
-from e2e.cluster.control_plane import audit_path, kubeconfig_path, wait_until
+from e2e.cluster.binaries import REAL_TOOLS, ensure_all
+from e2e.cluster.control_plane import Serving, audit_path, kubeconfig_path, wait_until
 from e2e.cluster.lock import locked
 from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.processes import ProcessTable
+from e2e.cluster.real import ground, machines, slots
+from e2e.cluster.real.node import RealNode
 from e2e.cluster.topology import DEFAULT_FILE, Topology, load, measured_pairs
 
 DEFAULT_DIRECTORY: Final = Path(__file__).resolve().parents[2] / ".cluster" / "default"
 _STATE_FILE: Final = "cluster.json"
+_API_PORT: Final = 443
 _CONTROL_SECONDS: Final = 5.0
 _FIRST_SCRAPE_SECONDS: Final = 30.0
 _LINES_PER_GPU: Final = 7
@@ -99,6 +102,16 @@ class Cluster:
     def set_load(self, node: str, utilization_percent: float) -> None:
         """Somebody else's work on every GPU of a node."""
         self._control("POST", "/load", {"node": node, "utilization": utilization_percent})
+
+    @property
+    def topology(self) -> Topology:
+        """What runs there."""
+        return load(self.directory / "topology.json")
+
+    @property
+    def real_nodes(self) -> dict[str, RealNode]:
+        """Nodes that run containers, by name."""
+        return machines.find(self.directory, self.topology)
 
     def slow_link(self, source: str, destination: str, factor: float) -> None:
         """Make both directions of a link `factor` times slower."""
@@ -170,6 +183,8 @@ def up(directory: Path, provider: str = "auto", parts: str = "all", topology: To
             topology = topology or load(DEFAULT_FILE)
             digest = _digest(topology)
         state = State(providers.choose(provider, os.environ), parts, digest, nodes=len(topology.nodes) if topology else 0)
+        if topology is not None and topology.real:
+            _check_real(state.provider, topology)
         _write(directory, state)
         return _start(directory, state, topology if parts == "all" else None)
 
@@ -178,6 +193,7 @@ def down(directory: Path) -> bool:
     """End everything that runs for the directory and remove it; False when there is none. Raises ClusterError for a foreign directory."""
     directory = directory.resolve()
     if not directory.is_dir():
+        machines.stop(directory)
         ProcessTable(directory).stop_all()
         return False
     with locked(directory):
@@ -199,17 +215,35 @@ def say(message: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {message}", file=sys.stderr, flush=True)
 
 
+def _check_real(provider: str, topology: Topology) -> None:
+    """Raises ClusterError or GroundError where real nodes cannot be had."""
+    if provider != "local":
+        raise ClusterError(f"real nodes need --provider local, not {provider}")
+    if len(topology.real) > slots.MAX_NODES:
+        raise ClusterError(f"at most {slots.MAX_NODES} nodes may be real, the topology has {len(topology.real)}")
+    ground.ensure()
+
+
 def _start(directory: Path, state: State, topology: Topology | None) -> Cluster:
-    binaries = ensure_all()
+    has_real = topology is not None and bool(topology.real)
+    binaries = ensure_all() | (ensure_all(REAL_TOOLS) if has_real else {})
     if topology is not None:
         state = _start_prometheus(directory, state, topology)
     say(f"starting the control plane ({state.provider})")
-    provided = providers.start(state.provider, directory, binaries, len(topology.nodes) if topology else None)
+    serving = _serving(directory, topology) if topology is not None and topology.real else None
+    provided = providers.start(state.provider, directory, binaries, len(topology.nodes) if topology else None, serving)
     if topology is not None:
         _start_components(Cluster(directory, state), provided, binaries, topology)
     state = msgspec.structs.replace(state, ready=True)
     _write(directory, state)
     return Cluster(directory, state)
+
+
+def _serving(directory: Path, topology: Topology) -> Serving:
+    """An address that real nodes reach, which has to be there before the server."""
+    slot = slots.take(directory)
+    machines.lay_network(slot, topology)
+    return Serving(slot.server, _API_PORT, slot.services, machines.clients(topology))
 
 
 def _start_prometheus(directory: Path, state: State, topology: Topology) -> State:
@@ -235,6 +269,10 @@ def _start_components(cluster: Cluster, provided: providers.Provided, binaries: 
     (health_port,) = free_ports(1)
     components.start_mpi_operator(table, binaries["mpi-operator"], provided.component_kubeconfig("mpi-operator"), health_port)
     nodes.create(api, topology)
+    slot = slots.held(directory)
+    if slot is not None:
+        say(f"starting {len(topology.real)} nodes that run containers")
+        machines.start(directory, slot, api, topology, binaries)
     components.wait_http(table, "exporter", cluster.exporter_url + "/healthz")
     nodes.wait_ready(api, len(topology.nodes))
     components.wait_mpi_operator(table, api)
@@ -258,6 +296,7 @@ def _clear(directory: Path) -> None:
     if found is not None and found.state.provider == "existing":
         with contextlib.suppress(ApiError, OSError):
             nodes.remove(found.api())
+    machines.stop(directory)
     table.stop_all()
     if found is not None:
         providers.stop(found.state.provider, directory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +59,17 @@ class ControlPlane:
         ProcessTable(self.directory).stop_all()
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where the API server listens, and for whom beside CLIENTS."""
+
+    address: str = LOOPBACK
+    port: int | None = None
+    """None: a free one."""
+    services: str = "10.96.0.0/16"
+    clients: Mapping[str, Client] = field(default_factory=dict)
+
+
 def kubeconfig_path(directory: Path, user: str) -> Path:
     """The kubeconfig of one of CLIENTS; the administrator's lies where people look for it."""
     return directory / "kubeconfig" if user == "admin" else directory / "kubeconfigs" / user
@@ -69,19 +80,21 @@ def audit_path(directory: Path) -> Path:
     return directory / "audit.log"
 
 
-def start_control_plane(directory: Path, binaries: Mapping[str, Path]) -> ControlPlane:
+def start_control_plane(directory: Path, binaries: Mapping[str, Path], serving: Serving | None = None) -> ControlPlane:
     """Start etcd and kube-apiserver and wait until /readyz is ok.
 
     `binaries` comes from `binaries.ensure_all()`. Raises ProcessError or NotReadyError; what was started stays recorded in the directory.
     """
     directory = directory.resolve()
     table = ProcessTable(directory)
-    etcd_port, peer_port, api_port = free_ports(3)
-    pki = Pki(directory / "pki")
+    serving = serving or Serving()
+    etcd_port, peer_port, free_port = free_ports(3)
+    serving = replace(serving, port=serving.port or free_port)
+    pki, clients = Pki(directory / "pki"), {**CLIENTS, **serving.clients}
     _start_etcd(table, binaries["etcd"], directory, etcd_port, peer_port)
-    pki.create(CLIENTS)
-    _write_kubeconfigs(directory, pki, f"https://{LOOPBACK}:{api_port}")
-    _start_apiserver(table, binaries["kube-apiserver"], directory, pki, etcd_port, api_port)
+    pki.create(clients, serving.address)
+    _write_kubeconfigs(directory, pki, clients, f"https://{serving.address}:{serving.port}")
+    _start_apiserver(table, binaries["kube-apiserver"], directory, pki, etcd_port, serving)
     plane = ControlPlane(directory, kubeconfig_path(directory, "admin"), audit_path(directory))
     api = plane.api()
 
@@ -108,8 +121,8 @@ def wait_until(condition: Callable[[], bool], seconds: float, message: str, poll
         time.sleep(poll_seconds)
 
 
-def _write_kubeconfigs(directory: Path, pki: Pki, server: str) -> None:
-    for user in CLIENTS:
+def _write_kubeconfigs(directory: Path, pki: Pki, clients: Mapping[str, Client], server: str) -> None:
+    for user in clients:
         path = kubeconfig_path(directory, user)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -127,15 +140,18 @@ def _start_etcd(table: ProcessTable, binary: Path, directory: Path, port: int, p
     # fmt: on
 
 
-def _start_apiserver(table: ProcessTable, binary: Path, directory: Path, pki: Pki, etcd_port: int, port: int) -> None:
+def _start_apiserver(table: ProcessTable, binary: Path, directory: Path, pki: Pki, etcd_port: int, serving: Serving) -> None:
     policy = directory / "audit-policy.yaml"
+    certificate, key = pki.client_files("admin")
     policy.write_text(yaml.safe_dump(AUDIT_POLICY))
     # fmt: off
     table.start("kube-apiserver", [
-        str(binary), f"--etcd-servers=http://{LOOPBACK}:{etcd_port}", f"--bind-address={LOOPBACK}", f"--advertise-address={LOOPBACK}",
-        f"--secure-port={port}",
+        str(binary), f"--etcd-servers=http://{LOOPBACK}:{etcd_port}", f"--bind-address={serving.address}",
+        f"--advertise-address={serving.address}", f"--secure-port={serving.port}", f"--service-cluster-ip-range={serving.services}",
+        # For logs and exec on nodes that run containers.
+        f"--kubelet-client-certificate={certificate}", f"--kubelet-client-key={key}", "--kubelet-preferred-address-types=InternalIP",
         # A loopback address may not stand in Endpoints; no pod needs the `kubernetes` service here.
-        "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16",
+        "--endpoint-reconciler-type=none",
         f"--tls-cert-file={pki.server_certificate}", f"--tls-private-key-file={pki.server_key}", f"--client-ca-file={pki.authority}",
         f"--service-account-key-file={pki.service_account_public}", f"--service-account-signing-key-file={pki.service_account_key}",
         "--service-account-issuer=https://kubernetes.default.svc", "--authorization-mode=Node,RBAC",

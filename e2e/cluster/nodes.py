@@ -16,6 +16,8 @@ RACK_LABEL: Final = "fabric.topograph.run/tier-0"
 """topograph's label of the closest switch."""
 MADE_BY_LABEL: Final = "hyperscale.dev/local-cluster"
 """On every node of ours, so that `down` removes no other from an existing cluster."""
+KUBELET_OWN_LABELS: Final = frozenset({"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch"})
+"""Written by a real kubelet itself."""
 _CONDITIONS: Final = (
     ("Ready", "True", "KubeletReady"),
     ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
@@ -40,6 +42,26 @@ _READY_SECONDS_PER_NODE: Final = 0.05
 _POLL_SECONDS_PER_NODE: Final = 0.0005
 
 
+def labels(topology: Topology, machine: Machine) -> dict[str, str]:
+    """Of a node, as kubelet, the cloud, topograph and GPU Feature Discovery write them."""
+    product = topology.product_of(machine)
+    return {
+        MADE_BY_LABEL: "true",
+        "kubernetes.io/hostname": machine.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "node.kubernetes.io/instance-type": product.instance_type,
+        "topology.kubernetes.io/region": machine.region,
+        "topology.kubernetes.io/zone": machine.zone,
+        RACK_LABEL: machine.rack,
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.product": product.product,
+        "nvidia.com/gpu.memory": str(product.memory_mib),
+        "nvidia.com/gpu.count": str(topology.gpus_of(machine)),
+        "nvidia.com/gpu.family": product.family,
+    }
+
+
 def manifest(topology: Topology, machine: Machine, born: str) -> Object:
     """The Node object as a kubelet would have reported it at `born` (RFC 3339); kwok has nothing to add, which counts with thousands."""
     product, gpus = topology.product_of(machine), topology.gpus_of(machine)
@@ -50,21 +72,7 @@ def manifest(topology: Topology, machine: Machine, born: str) -> Object:
         "metadata": {
             "name": machine.name,
             "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
-            "labels": {
-                MADE_BY_LABEL: "true",
-                "kubernetes.io/hostname": machine.name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
-                "node.kubernetes.io/instance-type": product.instance_type,
-                "topology.kubernetes.io/region": machine.region,
-                "topology.kubernetes.io/zone": machine.zone,
-                RACK_LABEL: machine.rack,
-                "nvidia.com/gpu.present": "true",
-                "nvidia.com/gpu.product": product.product,
-                "nvidia.com/gpu.memory": str(product.memory_mib),
-                "nvidia.com/gpu.count": str(gpus),
-                "nvidia.com/gpu.family": product.family,
-            },
+            "labels": labels(topology, machine),
         },
         "status": {
             "allocatable": resources,
@@ -82,11 +90,11 @@ def _condition(kind: str, status: str, reason: str, born: str) -> Object:
 
 
 def create(api: Api, topology: Topology) -> None:
-    """Create every node that is not there yet; raises ApiError."""
+    """Create every simulated node that is not there yet; raises ApiError."""
     make = _maker(api)
     born = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(make, (manifest(topology, machine, born) for machine in topology.nodes)))
+        list(pool.map(make, (manifest(topology, machine, born) for machine in topology.nodes if not machine.real)))
 
 
 def _maker(api: Api) -> Callable[[Object], None]:
@@ -105,13 +113,14 @@ def wait_ready(api: Api, count: int) -> None:
 
     def ready() -> bool:
         nodes = api.items("/api/v1/nodes", labelSelector=MADE_BY_LABEL, resourceVersion="0")
-        return sum(map(_is_ready, nodes)) >= count
+        return sum(map(is_ready, nodes)) >= count
 
     patience = _READY_SECONDS_BASE + count * _READY_SECONDS_PER_NODE
     wait_until(ready, patience, f"not all of {count} nodes became Ready", 0.05 + count * _POLL_SECONDS_PER_NODE)
 
 
-def _is_ready(node: Object) -> bool:
+def is_ready(node: Object) -> bool:
+    """Whether pods can be placed on it."""
     tainted = any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints", ()))
     conditions = node["status"].get("conditions", ())
     return not tainted and any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -41,8 +41,8 @@ class Pki:
         self.service_account_key = folder / "sa.key"
         self.service_account_public = folder / "sa.pub"
 
-    def create(self, clients: Mapping[str, Client]) -> None:
-        """Write everything; `clients` maps a file stem to the user."""
+    def create(self, clients: Mapping[str, Client], address: str = "127.0.0.1") -> None:
+        """Write everything; `clients` maps a file stem to the user, `address` is where the server listens."""
         self.folder.mkdir(parents=True, exist_ok=True)
         os.chmod(self.folder, 0o700)
         self._key("ca")
@@ -52,7 +52,7 @@ class Pki:
         _openssl("req", "-x509", "-new", "-key", self._path("ca.key"), "-days", DAYS_VALID, "-out", self._path("ca.crt"),
                  "-subj", "/CN=hyperscale-local-cluster")
         # fmt: on
-        names = "DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:127.0.0.1"
+        names = f"DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,IP:{address}"
         with ThreadPoolExecutor(4) as pool:
             server = pool.submit(self._certificate, "apiserver", "/CN=kube-apiserver", f"subjectAltName={names}", 1)
             others = [

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from e2e.cluster.control_plane import kubeconfig_path, start_control_plane, start_controllers
+from e2e.cluster.control_plane import Serving, kubeconfig_path, start_control_plane, start_controllers
 
 EXISTING_VARIABLE: Final = "HYPERSCALE_E2E_KUBECONFIG"
 NAMES: Final = ("auto", "existing", "kind", "local")
@@ -57,8 +57,8 @@ def _docker_answers() -> bool:
         return False
 
 
-def start(name: str, directory: Path, binaries: Mapping[str, Path], node_count: int | None) -> Provided:
-    """Bring up the control plane of a provider, the bare API server when `node_count` is None.
+def start(name: str, directory: Path, binaries: Mapping[str, Path], node_count: int | None, serving: Serving | None = None) -> Provided:
+    """Bring up the control plane of a provider, the bare API server when `node_count` is None; `serving` counts for the local one only.
 
     Raises ProviderError, ProcessError or NotReadyError.
     """
@@ -66,7 +66,7 @@ def start(name: str, directory: Path, binaries: Mapping[str, Path], node_count: 
         return _existing(directory)
     if name == "kind":
         return _kind(directory)
-    plane = start_control_plane(directory, binaries)
+    plane = start_control_plane(directory, binaries, serving)
     if node_count is not None:
         start_controllers(plane, binaries, node_count)
     return Provided(plane.kubeconfig, lambda user: kubeconfig_path(directory, user), plane.audit_log)

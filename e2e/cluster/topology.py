@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 DEFAULT_FILE: Final = Path(__file__).parent / "topologies" / "default.yaml"
+REAL_FILE: Final = DEFAULT_FILE.with_name("real.yaml")
 MAX_GENERATED_NODES: Final = 5000
 ALL_PAIRS_UP_TO_NODES: Final = 200
 MAX_LINKS: Final = 20_000
@@ -52,6 +53,8 @@ class Machine(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     rack: str
     gpus: int | None = None
     """Where it differs from the product's."""
+    real: bool = False
+    """It runs containers; its GPUs are simulated like the others'."""
 
 
 class Figures(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -106,6 +109,11 @@ class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     nodes: tuple[Machine, ...]
     links: Links = field(default_factory=Links)
 
+    @property
+    def real(self) -> tuple[Machine, ...]:
+        """Nodes that run containers."""
+        return tuple(machine for machine in self.nodes if machine.real)
+
     def product_of(self, machine: Machine) -> Product:
         """The kind of server that a node is."""
         return self.products[machine.product]
@@ -127,6 +135,13 @@ def load(path: Path) -> Topology:
         raise TopologyError(f"{path}: {error}") from error
     _validate(topology, path)
     return topology
+
+
+def with_real(topology: Topology) -> Topology:
+    """The topology and the real nodes of REAL_FILE."""
+    added = load(REAL_FILE)
+    links = msgspec.structs.replace(topology.links, pairs=(*topology.links.pairs, *added.links.pairs))
+    return Topology({**topology.products, **added.products}, (*topology.nodes, *added.nodes), links)
 
 
 def _validate(topology: Topology, path: Path) -> None:

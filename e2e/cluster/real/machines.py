@@ -1,0 +1,188 @@
+"""All real nodes of one cluster, with what they share: cluster DNS, device plugins, volumes; started together and ended without a trace."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from e2e.cluster import nodes
+from e2e.cluster.api import Api, Object
+from e2e.cluster.control_plane import kubeconfig_path, wait_until
+from e2e.cluster.pki import Client
+from e2e.cluster.processes import ProcessTable
+from e2e.cluster.real import ground, images, network, node, slots
+from e2e.cluster.real.gpus import UNHEALTHY_FILE
+from e2e.cluster.real.node import Mount, RealNode
+from e2e.cluster.real.slots import DOMAIN, Slot
+from e2e.cluster.topology import LinkTable, Machine, Topology
+
+REAL_LABEL: Final = "hyperscale.dev/real"
+"""On nodes that run containers."""
+DATASETS_PATH: Final = "/opt/hyperscale/datasets"
+"""Where containers find the folder of `datasets_directory`."""
+VOLUMES: Final = 24
+_USER: Final = 1000
+_READY_SECONDS: Final = 60.0
+_REPOSITORY: Final = Path(__file__).resolve().parents[3]
+
+EXPECTED: Final = (ground.GroundError, images.ImageError, network.NetworkError, slots.SlotError)
+"""Errors that are told in one line."""
+
+
+def clients(topology: Topology) -> dict[str, Client]:
+    """Users of the API server for kubelets and CoreDNS."""
+    kubelets = {kubelet_user(one.name): Client(f"system:node:{one.name}", ("system:nodes",)) for one in topology.real}
+    return {**kubelets, "coredns": Client("coredns", ("system:masters",))}
+
+
+def kubelet_user(name: str) -> str:
+    """File stem of a kubelet's kubeconfig."""
+    return f"kubelet-{name}"
+
+
+def datasets_directory() -> Path | None:
+    """Local data sets: $HYPERSCALE_DATASETS, else a folder beside this checkout; None where neither is there."""
+    given = os.environ.get("HYPERSCALE_DATASETS")
+    candidates = [Path(given)] if given else [_REPOSITORY.parent / "shared" / "data" / "citation"]
+    return next((path.resolve() for path in candidates if path.is_dir()), None)
+
+
+def mounts() -> list[Mount]:
+    """What stands in for the Python half of the worker image, and data sets."""
+    packages = Path(sys.executable).parents[1] / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    found = [Mount(packages, images.PACKAGES_PATH), Mount(_REPOSITORY / "operator", images.OPERATOR_PATH)]
+    datasets = datasets_directory()
+    return found if datasets is None else [*found, Mount(datasets, DATASETS_PATH)]
+
+
+def real_nodes(directory: Path, slot: Slot, machines: Sequence[Machine]) -> list[RealNode]:
+    """In the order of the topology."""
+    return [RealNode(machine.name, slot.place(number), directory) for number, machine in enumerate(machines)]
+
+
+def lay_network(slot: Slot, topology: Topology) -> None:
+    """Addresses and cables, before the API server starts."""
+    network.lay(slot, [slot.place(number) for number in range(len(topology.real))])
+
+
+def start(directory: Path, slot: Slot, api: Api, topology: Topology, binaries: Mapping[str, Path]) -> None:
+    """Start every real node of the topology and wait until all are Ready with their GPUs.
+
+    Raises one of EXPECTED, ProcessError or NotReadyError.
+    """
+    table = ProcessTable(directory)
+    archives = [images.ensure_pause(binaries["pause"]), images.ensure_worker()]
+    made = real_nodes(directory, slot, topology.real)
+    _start_dns(table, directory, slot, binaries["coredns"])
+    shared = mounts()
+
+    def begin(one: RealNode, machine: Machine) -> None:
+        one.prepare(slot, directory / "pki" / "ca.crt", shared)
+        labels = {**nodes.labels(topology, machine), REAL_LABEL: "true"}
+        given = {key: value for key, value in labels.items() if key not in nodes.KUBELET_OWN_LABELS}
+        one.start(table, binaries["kubelet"], kubeconfig_path(directory, kubelet_user(one.name)), archives, given)
+
+    with ThreadPoolExecutor(len(made)) as pool:
+        list(pool.map(begin, made, topology.real))
+    _start_plugins(table, topology, made, binaries["deviceplugin.proto"])
+    _shape_all(topology, made)
+    _create_volumes(api, directory)
+    wanted = {machine.name: str(topology.gpus_of(machine)) for machine in topology.real}
+    wait_until(lambda: _ready(api, wanted), _READY_SECONDS, f"not all real nodes are Ready with their GPUs: see {directory / 'logs'}")
+
+
+def stop(directory: Path) -> None:
+    """End and remove all that `start` made on this machine; fine when it made nothing."""
+    slot = slots.held(directory)
+    if slot is None:
+        return
+    node.end(ProcessTable(directory), slot)
+    network.remove(slot)
+    slots.free(slot)
+
+
+def find(directory: Path, topology: Topology) -> dict[str, RealNode]:
+    """The real nodes of a running cluster by name."""
+    slot = slots.held(directory)
+    return {} if slot is None else {one.name: one for one in real_nodes(directory, slot, topology.real)}
+
+
+def shape(source: RealNode, destination: RealNode, bits_per_second: float) -> None:
+    """Limit the bandwidth between two nodes, both ways."""
+    network.shape(source.place, destination.place, bits_per_second)
+    network.shape(destination.place, source.place, bits_per_second)
+
+
+def break_gpus(one: RealNode, numbers: Sequence[int]) -> None:
+    """Report these GPUs of a node as Unhealthy; none of them mends all."""
+    (one.place.run / UNHEALTHY_FILE).write_text("\n".join(f"GPU-{one.name}-{number}" for number in numbers))
+
+
+def _start_dns(table: ProcessTable, directory: Path, slot: Slot, binary: Path) -> None:
+    corefile = directory / "Corefile"
+    corefile.write_text(f"""{DOMAIN} in-addr.arpa {{
+    bind {slot.dns}
+    errors
+    kubernetes {DOMAIN} in-addr.arpa {{
+        kubeconfig {kubeconfig_path(directory, "coredns")} hyperscale
+        pods insecure
+        ttl 1
+    }}
+}}
+. {{
+    bind {slot.dns}
+    template ANY ANY {{
+        rcode NXDOMAIN
+    }}
+}}
+""")
+    table.start("coredns", [str(binary), "-conf", str(corefile)])
+
+
+def _start_plugins(table: ProcessTable, topology: Topology, made: Sequence[RealNode], proto: Path) -> None:
+    gpus = {machine.name: topology.gpus_of(machine) for machine in topology.real}
+    given = [f"{one.name}={gpus[one.name]}={one.place.run}" for one in made]
+    command = [sys.executable, "-m", "e2e.cluster.real.gpus", "--proto", str(proto), *given]
+    table.start("device-plugins", command, {"PYTHONPATH": str(_REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"})
+
+
+def _shape_all(topology: Topology, made: Sequence[RealNode]) -> None:
+    """Every pair of real nodes gets the bandwidth that the exporter reports for it."""
+    links = LinkTable(topology)
+    for source in made:
+        for destination in made:
+            if source is not destination:
+                bandwidth = links.figures(source.name, destination.name).bandwidth_gbit_per_second * 1e9
+                network.shape(source.place, destination.place, bandwidth)
+
+
+def _create_volumes(api: Api, directory: Path) -> None:
+    """Folders that any pod on any real node may write, for whatever claims come: all nodes are this one machine."""
+    for number in range(VOLUMES):
+        folder = directory / "volumes" / f"local-{number}"
+        folder.mkdir(parents=True)
+        os.chown(folder, _USER, _USER)
+        volume: Object = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": folder.name},
+            "spec": {
+                "capacity": {"storage": "10Gi"},
+                "accessModes": ["ReadWriteMany", "ReadWriteOnce", "ReadOnlyMany"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "hostPath": {"path": str(folder), "type": "Directory"},
+            },
+        }
+        api.create("/api/v1/persistentvolumes", volume)
+
+
+def _ready(api: Api, wanted: Mapping[str, str]) -> bool:
+    found = {one["metadata"]["name"]: one for one in api.items("/api/v1/nodes", labelSelector=REAL_LABEL)}
+    return all(
+        name in found and nodes.is_ready(found[name]) and found[name]["status"].get("allocatable", {}).get(nodes.GPU) == gpus
+        for name, gpus in wanted.items()
+    )

@@ -1,0 +1,3 @@
+module hyperscale.dev/e2e/tools/pause
+
+go 1.24
