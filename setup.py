@@ -12,12 +12,15 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 MODULES = (
+    "hyperscale.data._kernels",
     "hyperscale.plan._kernel",
     "hyperscale.plan._branch",
     "hyperscale.plan._anneal",
     "hyperscale.plan._exchange",
     "hyperscale.plan.tasks._assign",
     "hyperscale.learn.streams._streams",
+    "hyperscale.partition._refine",
+    "hyperscale.modelgraph._sparse",
 )
 
 # No -ffast-math and no fused multiply-add: a plan must have the same bytes on every machine.
