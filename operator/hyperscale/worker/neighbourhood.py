@@ -45,15 +45,17 @@ class Neighbourhood(abc.ABC):
 def block(indptr: Array, indices: Array, sources: int, device: torch.device) -> Any:  # noqa: ANN401 - dgl has no annotations
     """DGL block of `len(indptr) - 1` destinations whose in-neighbours are sources 0..sources-1, as CSR."""
     rows = len(indptr) - 1
+    # Stated although they are in order: DGL's libxsmm kernels for edge features do without them in one direction only.
+    edges = torch.arange(len(indices))
     made = dgl.create_block(
-        ("csc", (torch.from_numpy(indptr.astype(np.int64)), torch.from_numpy(indices.astype(np.int64)), torch.empty(0, dtype=torch.int64))),
+        ("csc", (torch.from_numpy(indptr.astype(np.int64)), torch.from_numpy(indices.astype(np.int64)), edges)),
         num_src_nodes=sources,
         num_dst_nodes=rows,
         device="cpu",
     )
-    # 32-bit ids halve what a sparse product reads; both formats now, so that no first epoch pays for the reverse one.
+    # 32-bit ids halve what a sparse product reads; every format now, so that no first epoch pays for the reverse one.
     made = made.int() if max(sources, rows, len(indices)) < 2**31 else made
-    made = made.formats(["csr", "csc"])
+    made = made.formats(["coo", "csr", "csc"])
     made.create_formats_()
     return made.to(device)
 

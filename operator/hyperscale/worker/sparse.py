@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import dgl
 import numpy as np
 import scipy.sparse
 import torch
 
 from hyperscale.model.adjacency import Array
+from hyperscale.worker.neighbourhood import block
 
 Tensor = torch.Tensor
 SPARSE_BELOW = 0.1
@@ -18,16 +20,12 @@ SPARSE_BELOW = 0.1
 
 @dataclass(frozen=True)
 class SparseRows:
-    """(n, f) in CSR, with the CSR of its transpose for gradients of weights."""
+    """(n, f) rows as a graph from columns to rows with the entries on its edges."""
 
     shape: tuple[int, int]
-    indptr: Tensor
-    indices: Tensor
+    graph: Any
     values: Tensor
-    transposed_indptr: Tensor
-    transposed_indices: Tensor
-    transposed_order: Tensor
-    """Where each entry of the transpose stands in `values`."""
+    """(entries, 1)."""
 
     def scaled(self, factors: Tensor) -> SparseRows:
         """Every entry times its factor."""
@@ -35,32 +33,15 @@ class SparseRows:
 
     def times(self, weight: Tensor) -> Tensor:
         """(n, out) product with weights (f, out); differentiable in the weights."""
-        product: Tensor = _Product.apply(self, weight)
+        product: Tensor = dgl.ops.u_mul_e_sum(self.graph, weight, self.values)
         return product
 
     def dense(self) -> Tensor:
         """(n, f) with its zeros."""
-        return self.matrix().to_dense()
-
-    def matrix(self) -> Tensor:
-        """As torch's own CSR."""
-        return torch.sparse_csr_tensor(self.indptr, self.indices, self.values, self.shape, check_invariants=False)
-
-    def transposed(self) -> Tensor:
-        """(f, n) as torch's own CSR."""
-        values = self.values[self.transposed_order]
-        return torch.sparse_csr_tensor(self.transposed_indptr, self.transposed_indices, values, self.shape[::-1], check_invariants=False)
-
-
-class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, rows: SparseRows, weight: Tensor) -> Tensor:  # noqa: ANN401 - torch's own signature
-        context.rows = rows
-        return rows.matrix() @ weight
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[None, Tensor]:  # noqa: ANN401 - torch's own signature
-        return None, context.rows.transposed() @ gradient
+        rows = self.values.new_zeros(self.shape)
+        columns, destinations = self.graph.edges(order="eid")
+        rows[destinations.long(), columns.long()] = self.values.squeeze(1)
+        return rows
 
 
 def rows_of(features: Array, device: torch.device) -> Tensor | SparseRows:
@@ -69,8 +50,5 @@ def rows_of(features: Array, device: torch.device) -> Tensor | SparseRows:
     if filled >= SPARSE_BELOW * features.size:
         return torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)).to(device)
     csr = scipy.sparse.csr_matrix(features.astype(np.float32))
-    order = scipy.sparse.csr_matrix((np.arange(csr.nnz), csr.indices, csr.indptr), shape=csr.shape).tocsc()
-    arrays = (csr.indptr, csr.indices, csr.data, order.indptr, order.indices, order.data)
-    kinds = (np.int64, np.int64, np.float32, np.int64, np.int64, np.int64)
-    tensors = [torch.from_numpy(array.astype(kind)).to(device) for array, kind in zip(arrays, kinds, strict=True)]
-    return SparseRows((features.shape[0], features.shape[1]), *tensors)
+    graph = block(csr.indptr, csr.indices, features.shape[1], device)
+    return SparseRows((features.shape[0], features.shape[1]), graph, torch.from_numpy(csr.data).unsqueeze(1).to(device))

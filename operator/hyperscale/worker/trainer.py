@@ -7,6 +7,8 @@ from typing import Protocol
 
 import torch
 
+from hyperscale.worker.gradients import Gradients
+
 
 @dataclass(frozen=True)
 class EpochStats:
@@ -44,9 +46,20 @@ class Scores:
 class Trainer(Protocol):
     """Full-graph, sampled or graph-level. All ranks call the same methods in the same order."""
 
-    model: torch.nn.Module
-    """The same on every rank at every epoch's start and end."""
-    optimizer: torch.optim.Optimizer
+    @property
+    def model(self) -> torch.nn.Module:
+        """The same on every rank at every epoch's start and end."""
+        ...
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Of the model; its state is the same on every rank too."""
+        ...
+
+    @property
+    def gradients(self) -> Gradients:
+        """What sums the model's gradients over ranks."""
+        ...
 
     def epoch(self, number: int) -> EpochStats:
         """Train epoch `number` (from 1).

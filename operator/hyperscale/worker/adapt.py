@@ -1,0 +1,79 @@
+"""Keeps the groups of gradients right while training runs: ranks share what they measured, and all draw the same conclusion."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import torch
+
+from hyperscale.allreduce.adapt import Observation, State, begin, observe
+from hyperscale.allreduce.fit import Sample, fit
+from hyperscale.model.job import AllreduceSchedule
+from hyperscale.model.runplan import AllreduceCost
+from hyperscale.worker.comm import Comm
+from hyperscale.worker.contract import Run
+from hyperscale.worker.gradients import Gradients
+
+FIRST_EPOCHS: Final = 5
+"""Every one of them is observed; afterwards every EVERY-th."""
+EVERY: Final = 10
+_PROBE_BYTES: Final = (1 << 12, 1 << 16, 1 << 20)
+_PROBES: Final = 5
+
+
+class Adaptive:
+    """Of one run; does nothing where the job wants Horovod's own order, and where there is nobody to talk to."""
+
+    def __init__(self, run: Run, comm: Comm, gradients: Gradients) -> None:
+        """Collective: where the plan knows no measured links, a few messages are timed."""
+        self._comm, self._gradients = comm, gradients
+        self._names = tuple(gradients.bytes)
+        self.state: State | None = None
+        self._messages: tuple[Sample, ...] = ()
+        if run.schedule is AllreduceSchedule.DEFAULT or comm.size == 1 or not self._names:
+            return
+        known = run.plan.allreduce if run.plan is not None else None
+        if known is None or not known.measured:
+            self._messages = probe(comm)
+            known = fit(self._messages, known).cost
+        self.state = begin([float(size) for size in gradients.bytes.values()], known)
+        self._apply(self.state)
+
+    @property
+    def cost(self) -> AllreduceCost | None:
+        """As it is believed to be now."""
+        return self.state.cost if self.state is not None else None
+
+    def after(self, epoch: int) -> bool:
+        """After epoch `epoch` of this process (from 1); collective. True where the groups changed."""
+        if self.state is None or (epoch > FIRST_EPOCHS and epoch % EVERY):
+            return False
+        ready = torch.tensor([self._gradients.ready_seconds.get(name, 0.0) for name in self._names], dtype=torch.float64)
+        slowest = self._comm.gather(ready, "adapt.ready").max(dim=0).values
+        before = self.state
+        self.state = observe(before, Observation(tuple(slowest.tolist()), self._messages))
+        self._messages = ()
+        changed = self.state.groups != before.groups
+        if changed:
+            self._apply(self.state)
+        return changed
+
+    def _apply(self, state: State) -> None:
+        self._gradients.regroup([[self._names[at] for at in group] for group in state.groups])
+
+
+def probe(comm: Comm) -> tuple[Sample, ...]:
+    """Bytes and seconds of some allreduces, the mean over ranks, the same on every rank; collective."""
+    timed: list[float] = []
+    sizes: list[int] = []
+    for size in _PROBE_BYTES:
+        for number in range(_PROBES + 1):
+            payload = [torch.zeros(size // 4)]
+            began = time.perf_counter()
+            comm.start_allreduce_(payload, f"probe.{size}")()
+            if number:  # the first one makes connections and buffers
+                timed.append(time.perf_counter() - began)
+                sizes.append(size)
+    mean = comm.allreduce(torch.tensor(timed, dtype=torch.float64), "probe.times") / comm.size
+    return tuple((float(size), float(seconds)) for size, seconds in zip(sizes, mean.tolist(), strict=True))

@@ -1,0 +1,195 @@
+"""Full-graph training of one part: boundaries are exchanged in every layer, so the result is that of one process with the whole graph."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import dgl
+import numpy as np
+import torch
+from torch.nn import functional
+
+from hyperscale.model.adjacency import Array, LocalPart
+from hyperscale.model.job import Compression
+from hyperscale.worker import models, neighbourhood
+from hyperscale.worker.comm import Comm
+from hyperscale.worker.contract import Run
+from hyperscale.worker.exchange import Exchange
+from hyperscale.worker.gradients import Gradients
+from hyperscale.worker.models import Rows
+from hyperscale.worker.neighbourhood import Neighbourhood
+from hyperscale.worker.sparse import rows_of
+from hyperscale.worker.trainer import EpochStats, Scores
+
+Tensor = torch.Tensor
+
+
+class PartGraph(Neighbourhood):
+    """Own vertices, whose in-neighbours are own vertices and copies of others'."""
+
+    def __init__(self, part: LocalPart, exchange: Exchange, device: torch.device) -> None:
+        self.exchange = exchange
+        self._owned = len(part.owned)
+        self._part, self._device = part, device
+        inside = part.indices < self._owned
+        self._inner = _filtered(part, inside, 0, self._owned, device)
+        self._outer = _filtered(part, ~inside, self._owned, len(part.halo), device)
+        degree = torch.from_numpy(part.in_degree[: self._owned].astype(np.float32)).to(device)
+        self.destination_degree = degree
+        self.destination_norm = neighbourhood.norm(degree)
+        self.source_norm = neighbourhood.norm(torch.from_numpy(part.out_degree[: self._owned].astype(np.float32)).to(device))
+        self._looped: Any = None
+
+    def destinations(self, x: Tensor) -> Tensor:
+        """All of x: own vertices are the destinations."""
+        return x
+
+    def sum(self, x: Tensor, name: str) -> Tensor:
+        """Own rows are added up while the copies are on their way."""
+        if self.exchange.comm.size == 1:
+            alone: Tensor = dgl.ops.copy_u_sum(self._inner, x)
+            return alone
+        wait = self.exchange.start(x, name)
+        inner: Tensor = dgl.ops.copy_u_sum(self._inner, x)
+        outer: Tensor = dgl.ops.copy_u_sum(self._outer, wait())
+        return inner + outer
+
+    def sources(self, x: Tensor, name: str) -> Tensor:
+        """Own rows, then copies."""
+        if self.exchange.comm.size == 1:
+            return x
+        return torch.cat([x, self.exchange.start(x, name)()])
+
+    @property
+    def looped(self) -> Any:  # noqa: ANN401 - dgl has no annotations
+        """Made when first asked for."""
+        if self._looped is None:
+            indptr, indices = neighbourhood.with_loops(self._part.indptr, self._part.indices)
+            self._looped = neighbourhood.block(indptr, indices, self._owned + len(self._part.halo), self._device)
+        return self._looped
+
+
+def _filtered(part: LocalPart, chosen: Array, first: int, sources: int, device: torch.device) -> Any:  # noqa: ANN401 - dgl has no annotations
+    """The block of some of the part's edges; their sources begin at local id `first`."""
+    running = np.concatenate([[0], np.cumsum(chosen)])
+    return neighbourhood.block(running[part.indptr], part.indices[chosen] - first, sources, device)
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Own vertices of each kind."""
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+class FullTrainer:
+    """One step an epoch over the whole graph."""
+
+    def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
+        """Collective: agrees on the boundary and on the first weights."""
+        self._comm, self._device = comm, device
+        self.chance = models.Chance(run.seed, run.rank, device)
+        self.exchange = Exchange(comm, part, device)
+        graph = PartGraph(part, self.exchange, device)
+        self._graphs = [graph] * run.model.layers
+        self._x: Rows = rows_of(_features(comm, part.features, normalize=run.hyper.normalize_features), device)
+        self._labels = torch.from_numpy(part.labels).to(device)
+        labelled = _labelled(part.labels)
+        self._masks = Masks(*(torch.from_numpy(mask & labelled).to(device) for mask in (part.train, part.validation, part.test)))
+        width = part.features.shape[1]
+        self.model = models.build(run.model, run.hyper, width, outputs(part), self.chance, run.seed).to(device)
+        self.optimizer = models.optimizer(self.model, run.hyper)
+        self.gradients = Gradients(comm, self.model, half=run.compression is Compression.FP16)
+        counted = comm.allreduce(torch.tensor([float(self._weight(self._masks.train))], dtype=torch.float64), "train.total")
+        self._total = max(1.0, float(counted.item()))
+        self._train_vertices = part.train_total
+
+    def epoch(self, number: int) -> EpochStats:
+        """One step: the loss of own training vertices over all training vertices; gradients are summed."""
+        comm, began, sent = self._comm, time.perf_counter(), self._comm.sent_bytes.copy()
+        self.chance.begin(number)
+        self.model.train()
+        self.optimizer.zero_grad()
+        self.exchange.wait_seconds = 0.0
+        loss = self._loss(self.model(self._graphs, self._x), self._masks.train) / self._total
+        forward, forward_wait = time.perf_counter(), self.exchange.wait_seconds
+        summed = loss.detach().to(torch.float64).reshape(1).cpu()
+        arrived = comm.start_allreduce_([summed], "loss")
+        self.gradients.start()
+        loss.backward()  # type: ignore[no-untyped-call]
+        backward, boundary = time.perf_counter(), self.exchange.wait_seconds
+        exposed = self.gradients.finish()
+        reduced = time.perf_counter()
+        self.optimizer.step()
+        arrived()
+        ended = time.perf_counter()
+        return EpochStats(
+            loss=float(summed.item()),
+            samples=self._train_vertices,
+            seconds=ended - began,
+            compute_seconds=ended - began - boundary - exposed,
+            communication_seconds=boundary + exposed,
+            phases={
+                "forward": forward - began - forward_wait,
+                "backward": backward - forward - (boundary - forward_wait),
+                "boundary": boundary,
+                "allreduce": exposed,
+                "step": ended - reduced,
+            },
+            sent_bytes=tuple(int(count) for count in comm.sent_bytes - sent),
+        )
+
+    @torch.no_grad()
+    def evaluate(self) -> Scores:
+        """Accuracy on each kind of vertices, over all ranks."""
+        self.model.eval()
+        logits = self.model(self._graphs, self._x)
+        figures: list[float] = []
+        for mask in (self._masks.train, self._masks.validation, self._masks.test):
+            figures += [self._correct(logits, mask), float(self._weight(mask))]
+        figures.append(float(self._loss(logits, self._masks.validation)))
+        total = self._comm.allreduce(torch.tensor(figures, dtype=torch.float64), "scores").tolist()
+        train, validation, test = (total[i] / total[i + 1] if total[i + 1] else math.nan for i in (0, 2, 4))
+        return Scores(train, validation, test, total[6] / total[3] if total[3] else math.nan)
+
+    def _loss(self, logits: Tensor, mask: Tensor) -> Tensor:
+        """Sum over the vertices of `mask`; unknown labels of several tasks count nothing."""
+        chosen, labels = logits[mask], self._labels[mask]
+        if labels.dim() == 1:
+            return functional.cross_entropy(chosen, labels, reduction="sum")
+        known = ~labels.isnan()
+        return functional.binary_cross_entropy_with_logits(chosen[known], labels[known], reduction="sum")
+
+    def _weight(self, mask: Tensor) -> int:
+        labels = self._labels[mask]
+        return len(labels) if labels.dim() == 1 else int((~labels.isnan()).sum())
+
+    def _correct(self, logits: Tensor, mask: Tensor) -> float:
+        chosen, labels = logits[mask], self._labels[mask]
+        if labels.dim() == 1:
+            return float((chosen.argmax(dim=1) == labels).sum())
+        return float((((chosen > 0.0) == (labels > 0.5)) & ~labels.isnan()).sum())
+
+
+def outputs(part: LocalPart) -> int:
+    """Width of the last layer: one number a task, or one a class."""
+    return part.labels.shape[1] if part.labels.ndim == 2 else part.classes
+
+
+def _labelled(labels: Array) -> Array:
+    return np.ones(len(labels), dtype=bool) if labels.ndim == 2 else labels >= 0
+
+
+def _features(comm: Comm, features: Array, *, normalize: bool) -> Array:
+    """Rows that sum to 1 where asked for, and where rows are counts or the like: no rank holds anything negative."""
+    rows: Array = features.astype(np.float32)
+    negative = comm.allreduce(torch.tensor([float((rows < 0).any())]), "features.negative")
+    if not normalize or features.dtype.kind != "f" or negative.item() > 0:
+        return rows
+    sums = rows.sum(axis=1, keepdims=True)
+    return rows / np.where(sums > 0, sums, 1.0)

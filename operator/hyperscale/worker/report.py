@@ -1,0 +1,115 @@
+"""What a rank tells the outside: Prometheus metrics while it trains, and one `Measured` of all ranks at the end."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import prometheus_client
+import torch
+
+from hyperscale.model.measured import Measured
+from hyperscale.worker.checkpoint import Progress
+from hyperscale.worker.comm import Comm
+from hyperscale.worker.contract import Run
+from hyperscale.worker.trainer import EpochStats
+
+LABELS: Final = ("job_namespace", "job_name", "rank")
+PREFIX: Final = "hyperscale_training"
+GAUGES: Final = {
+    "epoch": "Finished epochs.",
+    "epochs": "Epochs asked for.",
+    "loss": "Training loss of the last epoch over all ranks.",
+    "accuracy": "Test accuracy (ROC-AUC for graphs) at the epoch that was best on the validation set, 0 to 1.",
+    "epoch_seconds": "Wall time of the last epoch on this rank.",
+    "samples_per_second": "Training vertices or graphs of all ranks per second.",
+}
+
+
+class Reporter:
+    """Metrics of one rank, served over HTTP where a port is given."""
+
+    def __init__(self, run: Run) -> None:
+        """A port that is taken is said on stderr and costs the metrics, never the training."""
+        self.registry = prometheus_client.CollectorRegistry()
+        self._labels = {"job_namespace": run.namespace, "job_name": run.name, "rank": str(run.rank)}
+        self._gauges = {name: self._gauge(f"{PREFIX}_{name}", text) for name, text in GAUGES.items()}
+        self._phases = self._gauge(f"{PREFIX}_phase_seconds", "Seconds of the last epoch by phase.", "phase")
+        self._peers = prometheus_client.Counter(
+            f"{PREFIX}_peer_bytes", "Bytes sent to another rank.", (*LABELS, "peer"), registry=self.registry
+        )
+        self._set("epochs", run.model.epochs)
+        self._server: Any = None
+        if run.metrics_port:
+            try:
+                self._server, _ = prometheus_client.start_http_server(run.metrics_port, registry=self.registry)
+            except OSError as error:
+                sys.stderr.write(
+                    f"HYPERSCALE_METRICS_PORT: {run.metrics_port} cannot be used ({error.strerror}); training without metrics\n"
+                )
+
+    def epoch(self, number: int, stats: EpochStats, progress: Progress) -> None:
+        """After every epoch."""
+        self._set("epoch", number)
+        self._set("loss", stats.loss)
+        self._set("epoch_seconds", stats.seconds)
+        self._set("samples_per_second", stats.samples / stats.seconds if stats.seconds > 0 else 0.0)
+        if progress.best_test is not None:
+            self._set("accuracy", progress.best_test)
+        for phase, seconds in stats.phases.items():
+            self._phases.labels(**self._labels, phase=phase).set(seconds)
+        for peer, sent in enumerate(stats.sent_bytes):
+            if sent:
+                self._peers.labels(**self._labels, peer=str(peer)).inc(sent)
+
+    def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _gauge(self, name: str, text: str, *labels: str) -> prometheus_client.Gauge:
+        return prometheus_client.Gauge(name, text, (*LABELS, *labels), registry=self.registry)
+
+    def _set(self, name: str, value: float) -> None:
+        self._gauges[name].labels(**self._labels).set(value)
+
+
+def measured(comm: Comm, epochs: int, history: Sequence[EpochStats], progress: Progress, resumed: int | None) -> Measured:
+    """The run over all ranks, the same on every rank; collective. history: this process's epochs, oldest first."""
+    later = history[1:] or history
+    columns = (
+        [stats.seconds for stats in later],
+        [stats.compute_seconds for stats in later],
+        [stats.communication_seconds for stats in later],
+        [float(sum(stats.sent_bytes)) for stats in later],
+    )
+    own = torch.tensor([_median(column) for column in columns], dtype=torch.float64)
+    table = comm.gather(own, "measured")
+    slowest = int(table[:, 1].argmax())
+    seconds = float(table[:, 0].max())
+    return Measured(
+        epoch=progress.epoch,
+        epochs=epochs,
+        loss=_finite(history[-1].loss if history else progress.loss),
+        accuracy=_finite(progress.best_test),
+        validation_accuracy=_finite(progress.best_validation),
+        epoch_seconds=seconds if history else None,
+        compute_seconds=float(table[slowest, 1]) if history else None,
+        communication_seconds=float(table[slowest, 2]) if history else None,
+        samples_per_second=history[-1].samples / seconds if history and seconds > 0 else None,
+        peer_bytes=float(table[:, 3].sum()) if history else None,
+        resumed_epoch=resumed,
+        finished=True,
+    )
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else 0.0
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

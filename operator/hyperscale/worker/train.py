@@ -1,0 +1,74 @@
+"""`mpirun … python3 -m hyperscale.worker.train`: one rank of a training job."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import msgspec
+import torch
+
+from hyperscale.model.adjacency import LocalPart, TrainingGraph
+from hyperscale.model.job import AllreduceSchedule
+from hyperscale.model.measured import RESULT_PREFIX, Measured
+from hyperscale.worker import contract, load
+from hyperscale.worker.adapt import Adaptive
+from hyperscale.worker.checkpoint import CheckpointError
+from hyperscale.worker.comm import Comm, connect
+from hyperscale.worker.contract import EXIT_WRONG_INPUT, ContractError, Run
+from hyperscale.worker.full import FullTrainer
+from hyperscale.worker.loop import Loop
+from hyperscale.worker.report import Reporter
+from hyperscale.worker.trainer import Trainer
+
+
+def main() -> int:
+    """Exit code: 0 trained, 2 wrong input."""
+    try:
+        run = contract.read(os.environ)
+        tune(run)
+        comm = connect(run.size)
+        result = train(run, comm)
+    except (ContractError, CheckpointError) as error:
+        sys.stderr.write(f"hyperscale.worker: {error}\n")
+        return EXIT_WRONG_INPUT
+    if run.rank == 0:
+        sys.stdout.write(f"{RESULT_PREFIX}{msgspec.json.encode(result).decode()}\n")
+        sys.stdout.flush()
+    comm.close()
+    return 0
+
+
+def tune(run: Run) -> None:
+    """Variables that must stand before Horovod starts; what the user set stays."""
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
+    if run.schedule is AllreduceSchedule.DEFAULT:
+        return
+    # An epoch of a full graph is a chain of a few small messages: at Horovod's 1 ms each of them would wait for the next tick.
+    os.environ.setdefault("HOROVOD_CYCLE_TIME", "0.2")
+    os.environ.setdefault("HOROVOD_DISABLE_GROUP_FUSION", "1")
+
+
+def train(run: Run, comm: Comm) -> Measured:
+    """One run on this rank; collective."""
+    if contract.is_custom(run):
+        raise ContractError("HYPERSCALE_MODEL: architecture Custom needs its own script; write spec.model.script")
+    device = torch.device("cuda", run.local_rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+    reporter = Reporter(run)
+    try:
+        trainer = choose(run, comm, device)
+        adaptive = Adaptive(run, comm, trainer.gradients)
+        return Loop(run, comm, trainer, reporter, adaptive.after).train()
+    finally:
+        reporter.close()
+
+
+def choose(run: Run, comm: Comm, device: torch.device) -> Trainer:
+    """The way of training that model and data ask for: whole graph, sampled, or many graphs."""
+    whole: TrainingGraph = load.agreed(comm, load.graph(run))
+    part: LocalPart = load.part_of(run, comm, whole)
+    return FullTrainer(run, comm, part, device)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
