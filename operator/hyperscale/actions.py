@@ -13,11 +13,13 @@ import msgspec
 from hyperscale import names
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, ConflictError
+from hyperscale.companions import UNACCEPTABLE, Companions, RefusedError
 from hyperscale.instants import timestamp
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import DeletePods, OpenLauncher, ReleaseWorkers, Seen, SetSuspend
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.model.topology import topology_status
@@ -36,13 +38,6 @@ _CHECKED_TEMPLATES: Final = 1024
 LOOK_HOLDS_SECONDS: Final = 0.25
 """How long after its beginning a pass may create without asking the API server again; watches deliver within milliseconds."""
 
-_UNACCEPTABLE: Final = frozenset({400, 403, 422})
-"""Codes with which the API server says that this object will not do: malformed, against admission policy, invalid."""
-
-
-class RefusedError(Exception):
-    """The API server will not have what the job's templates amount to; the message names the template."""
-
 
 class Actions:
     """Writes to the API on behalf of one pass at a time; every answer goes straight into the world."""
@@ -57,26 +52,41 @@ class Actions:
         self.probe = probe
         """Called with the name of each point of a pass; fault tests end the process there."""
         self._accepted: dict[str, None] = {}
+        self._companions = Companions(client, world, defaults, probe)
 
     async def create_mpijob(self, key: Key, seen: Seen, job: JobSpec, began: float) -> None:
-        """Create the MPIJob unless the job moved meanwhile; raises RefusedError when the API server does not take it or its pods.
+        """Create the MPIJob, after its plan file, unless the job moved meanwhile; raises RefusedError where the API server refuses.
 
         Of a new job the watch has told just now. Where the job was passed over before, or the pass that `began` then took long, the API
         server itself is asked: what a watch that broke did not tell must not come back to life.
         """
-        if seen.status.observed_generation or self._clock() - began > LOOK_HOLDS_SECONDS:
-            await self._confirm(key, seen)
+        await self._confirm_unless_new(key, seen, began)
         manifest = render(seen.metadata, job, seen.plan, self._defaults)
         await self._check_templates(key, job, manifest)
+        if seen.plan is not None:
+            await self._companions.write_plan_file(seen.metadata, seen.plan)
         self.probe("before-create")
         try:
             created = await self._client.create(paths.mpijobs(key.namespace), manifest, {"fieldManager": names.FIELD_MANAGER})
         except ApiError as error:
-            if error.status in _UNACCEPTABLE:
+            if error.status in UNACCEPTABLE:
                 raise RefusedError(f"the MPIJob was refused: {error.message}") from error
             raise
         self._world.see_mpijob(created)
         self.probe("created")
+
+    async def write_plan_file(self, metadata: JobMetadata, plan: Plan) -> None:
+        """Tell running workers, and those to come, of a new plan."""
+        await self._companions.write_plan_file(metadata, plan)
+
+    async def ensure_partitions(self, key: Key, seen: Seen, job: JobSpec, began: float) -> None:
+        """Create the Job that writes partitions, or read how far it is."""
+        await self._confirm_unless_new(key, seen, began)
+        await self._companions.ensure_partitions(key, seen, job)
+
+    async def _confirm_unless_new(self, key: Key, seen: Seen, began: float) -> None:
+        if seen.status.observed_generation or self._clock() - began > LOOK_HOLDS_SECONDS:
+            await self._confirm(key, seen)
 
     async def _confirm(self, key: Key, seen: Seen) -> None:
         """Raise ConflictError when the job is not what the pass saw."""
@@ -185,7 +195,7 @@ class Actions:
             try:
                 await self._client.create(paths.pods(key.namespace), pod, {"dryRun": "All"})
             except ApiError as error:
-                if error.status in _UNACCEPTABLE:
+                if error.status in UNACCEPTABLE:
                     raise RefusedError(f"spec.{role}.template: {error.message}") from error
                 raise
         while len(self._accepted) >= _CHECKED_TEMPLATES:

@@ -16,6 +16,7 @@ from hyperscale.model.decision import (
     CreateMpiJob,
     Decision,
     DeletePods,
+    EnsurePartitions,
     MakePlan,
     OpenLauncher,
     Reason,
@@ -30,6 +31,10 @@ from hyperscale.model.pods import PodView
 from hyperscale.model.status import Phase
 from hyperscale.movable import obstacle, strays
 
+PARTITION_POLL_SECONDS: Final = 10.0
+"""How often a partition Job is read while no pod event came; its pods' events ask at once."""
+PARTITION_ENDING_SECONDS: Final = 1.0
+"""The same once its pod has ended: the Job says so a moment later."""
 REPLAN_AFTER_SECONDS: Final = 30.0
 """How soon a job without room asks again when no event came; capacity events ask at once."""
 
@@ -165,6 +170,11 @@ def awaits_approval(seen: Seen) -> Decision | None:
     return Wait(Reason.AWAITING_APPROVAL, f"{was}approve with: {command}")
 
 
+def lacks_partitions(seen: Seen) -> Decision | None:
+    """Where a volume is named the parts of the training graph are on it before any worker starts."""
+    return _partitions(seen) if seen.mpijob is None else None
+
+
 def lacks_mpijob(seen: Seen) -> Decision | None:
     """Everything is decided: create it, with the plan written on it."""
     return CreateMpiJob(Reason.CREATING) if seen.mpijob is None else None
@@ -199,6 +209,13 @@ def stuck_on_lost_node(seen: Seen) -> Decision | None:
         if pod.terminating and pod.node in seen.unreachable_nodes and seen.now - unix_seconds(pod.deletion) >= limit_seconds
     ]
     return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(stuck)), force=True) if stuck else None
+
+
+def lacks_new_partitions(seen: Seen) -> Decision | None:
+    """New shares for a replaced rank need new parts before its gate opens; the same shares have theirs already."""
+    if not _gated(seen) or seen.misfits or not seen.plan_recorded:
+        return None
+    return _partitions(seen)
 
 
 def gates_closed(seen: Seen) -> Decision | None:
@@ -258,9 +275,11 @@ CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     plan_only,
     plan_no_longer_fits,
     awaits_approval,
+    lacks_partitions,
     lacks_mpijob,
     resumed,
     stuck_on_lost_node,
+    lacks_new_partitions,
     gates_closed,
     launcher_closed,
     move_pays,
@@ -305,6 +324,26 @@ def _ask(seen: Seen, step: MakePlan) -> Decision:
         retry = min(REPLAN_AFTER_SECONDS, turn.retry_after_seconds or REPLAN_AFTER_SECONDS)
         return Wait(turn.reason, turn.message, retry_after_seconds=retry)
     return step
+
+
+def _partitions(seen: Seen) -> Decision | None:
+    """None once the parts are written. The Job is read at most once a pass: it is not watched, its pods are."""
+    view = seen.partition
+    if not seen.partition_key or (view is not None and view.key == seen.partition_key and view.succeeded):
+        return None
+    if not seen.partition_looked:
+        return EnsurePartitions(Reason.PARTITIONING)
+    if view is None or view.key != seen.partition_key or view.deleting:
+        return Wait(Reason.PARTITIONING, "the previous partition Job is still being deleted", retry_after_seconds=PARTITION_ENDING_SECONDS)
+    last = next((pod for pod in reversed(seen.partition_pods) if pod.owner_uid == view.uid), None)
+    if view.failed:
+        told = last.termination.strip() if last is not None else ""
+        return Stop(Reason.PARTITIONING_FAILED, told or view.message or "the partition Job failed")
+    if last is not None and last.finished:
+        return Wait(Reason.PARTITIONING, "the partition Job is ending", retry_after_seconds=PARTITION_ENDING_SECONDS)
+    waiting = last.unschedulable if last is not None else ""
+    message = f"the partition Job's pod waits: {waiting}" if waiting else "the partition Job writes the parts of the training graph"
+    return Wait(Reason.PARTITIONING, message, retry_after_seconds=PARTITION_POLL_SECONDS)
 
 
 def _job(seen: Seen) -> JobSpec:

@@ -22,6 +22,8 @@ class Pass:
         self.metrics: MetricsState | None = None
         self.turn: Turn | None = None
         self.replans = 0
+        self.partition_looked = False
+        """The partition Job was read or created in this pass."""
         self.last_move: LastMove | None = None
         """Of a move that this pass has begun."""
 

@@ -14,8 +14,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from hyperscale import names
-from hyperscale.actions import Actions, RefusedError
+from hyperscale.actions import Actions
 from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, TransientError
+from hyperscale.companions import RefusedError
 from hyperscale.decide import decide
 from hyperscale.instants import timestamp
 from hyperscale.jobreader import metadata_of
@@ -25,20 +26,24 @@ from hyperscale.model.decision import (
     CreateMpiJob,
     Decision,
     DeletePods,
+    EnsurePartitions,
     MakePlan,
     OpenLauncher,
-    Reason,
     ReleaseWorkers,
     Seen,
     SetSuspend,
     Stop,
     Wait,
 )
+from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Plan
+from hyperscale.model.pods import LAUNCHER, PodView
 from hyperscale.model.status import LastMove
 from hyperscale.movable import PROPOSED_CONDITION, is_moving, proposed
+from hyperscale.observe.measured import read_measured
 from hyperscale.passes import Pass, edition, is_progress, is_warning
 from hyperscale.planning import Planning
+from hyperscale.render.partition import partition_key
 from hyperscale.status import derive
 from hyperscale.telemetry import Telemetry
 from hyperscale.workqueue import RetryLaterError, WorkQueue
@@ -129,7 +134,7 @@ class Reconciler:
                 if not await self._act(run, seen, decision):
                     break
             except RefusedError as error:
-                decision = Stop(Reason.INVALID_POD_TEMPLATE, str(error))
+                decision = Stop(error.reason, str(error))
                 break
             if run.key not in self.world.jobs:
                 return  # deleted meanwhile
@@ -197,14 +202,28 @@ class Reconciler:
             turn=run.turn,
             move=self._planning.drift.view(run.key),
             moving=run.last_move is not None or is_moving(record.status),
+            partition_key=partition_key(job, run.plan or recorded) if job is not None else "",
+            partition=self.world.partitions.get(run.key),
+            partition_looked=run.partition_looked,
+            partition_pods=self.world.partition_pods_of(run.key),
+            measured=self._measured(run.key, pods),
         )
         return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
+
+    def _measured(self, key: Key, pods: tuple[PodView, ...]) -> Measured | None:
+        """The result that the last launcher left behind, else the progress of now."""
+        launchers = sorted((pod for pod in pods if pod.role == LAUNCHER and pod.termination), key=lambda pod: pod.created)
+        result = read_measured(launchers[-1].termination) if launchers else None
+        return result or self.world.progress.get(key)
 
     async def _act(self, run: Pass, seen: Seen, decision: Decision) -> bool:
         """Carry one decision out; False when there is nothing more to decide in this pass."""
         match decision:
             case MakePlan():
                 await self._plan(run, seen, decision)
+            case EnsurePartitions() if seen.job is not None:
+                run.partition_looked = True
+                await self._actions.ensure_partitions(run.key, seen, seen.job, run.began)
             case CreateMpiJob() if seen.job is not None:
                 await self._actions.create_mpijob(run.key, seen, seen.job, run.began)
             case ReleaseWorkers() if seen.job is not None:
@@ -227,6 +246,8 @@ class Reconciler:
         if not isinstance(answer, Plan):
             run.refusal = answer
             return
+        if seen.mpijob is not None:
+            await self._actions.write_plan_file(seen.metadata, answer)
         run.plan, run.refusal, run.metrics = answer, None, snapshot.metrics
         run.replans += 1 if step.counts_as_replan else 0
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
@@ -238,6 +259,7 @@ class Reconciler:
         snapshot = await self._planning.begin_move(run.key, plan, run.policy)
         if snapshot is None:
             return
+        await self._actions.write_plan_file(seen.metadata, plan)
         run.plan, run.metrics = plan, snapshot.metrics
         run.replans += 1
         moved = sum(1 for pod in seen.workers if pod.rank is not None and pod.node != plan.node_of(pod.rank))

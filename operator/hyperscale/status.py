@@ -13,7 +13,15 @@ from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase
 from hyperscale.movable import MOVING_CONDITION, arrived, proposed
 
 _STALLED = frozenset(
-    {Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.NAME_CONFLICT, Reason.REPLANS_EXHAUSTED, Reason.WORKER_LOST, Reason.FAILED}
+    {
+        Reason.INVALID_SPEC,
+        Reason.INVALID_POD_TEMPLATE,
+        Reason.NAME_CONFLICT,
+        Reason.PARTITIONING_FAILED,
+        Reason.REPLANS_EXHAUSTED,
+        Reason.WORKER_LOST,
+        Reason.FAILED,
+    }
 )
 """Reasons for which only a person can help (kstatus: Stalled)."""
 
@@ -26,6 +34,9 @@ _AT_REST = _STALLED | {
     Reason.AWAITING_APPROVAL,
 }
 """Reasons in which the operator is not on its way to anything (kstatus: not Reconciling)."""
+
+
+PARTITIONED_CONDITION = "Partitioned"
 
 
 def derive(seen: Seen, decision: Decision) -> JobStatus:
@@ -49,6 +60,7 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         completion_time=(job.completion_time or None) if job else seen.status.completion_time,
         restarts=job.launcher_failures if job else seen.status.restarts,
         move=_move(seen, decision, job),
+        measured=seen.measured or seen.status.measured,
         queue_decision=seen.turn.decision if seen.turn else _kept_decision(seen),
     )
 
@@ -69,6 +81,8 @@ def _kept_decision(seen: Seen) -> QueueDecision | None:
 def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
     if decision.reason in (Reason.SUCCEEDED, Reason.FAILED):
         return Phase(str(decision.reason))
+    if job is None and decision.reason == Reason.PARTITIONING:
+        return Phase.PARTITIONING
     if job is None:
         return Phase.PLANNED if decision.reason in (Reason.PLAN_ONLY, Reason.AWAITING_APPROVAL) else Phase.PENDING
     if job.suspended:
@@ -78,7 +92,8 @@ def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
 
 def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
     """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
-    wanted = [_planned(seen, decision), _degraded(seen), _approved(decision), _placed(seen, job), _suspended(decision, job)]
+    wanted = [_planned(seen, decision), _degraded(seen), _approved(decision), _partitioned(seen, decision), _placed(seen, job)]
+    wanted.append(_suspended(decision, job))
     if job is not None:
         wanted.append(
             _condition("Running", job.is_true("Running"), *job.conditions.get("Running", (False, "", ""))[1:], otherwise="Starting")
@@ -141,6 +156,16 @@ def degraded(metrics: MetricsState, plan: Plan) -> Condition:
 
 def _approved(decision: Decision) -> Condition | None:
     return _condition("Approved", False, str(decision.reason), decision.message) if decision.reason == Reason.AWAITING_APPROVAL else None
+
+
+def _partitioned(seen: Seen, decision: Decision) -> Condition | None:
+    """Whether the parts of the training graph are on the job's volume; absent without one."""
+    view = seen.partition
+    if seen.partition_key and view is not None and view.key == seen.partition_key and view.succeeded:
+        return _condition(PARTITIONED_CONDITION, True, "PartitionsWritten")
+    if decision.reason in (Reason.PARTITIONING, Reason.PARTITIONING_FAILED):
+        return _condition(PARTITIONED_CONDITION, False, str(decision.reason), decision.message)
+    return next((condition for condition in seen.status.conditions if condition.type == PARTITIONED_CONDITION), None)
 
 
 def _placed(seen: Seen, job: MpiJobView | None) -> Condition | None:

@@ -11,15 +11,18 @@ from typing import Any, NamedTuple
 
 from hyperscale.ledger import Ledger
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MpiJobView
+from hyperscale.model.decision import MpiJobView, PartitionView
+from hyperscale.model.measured import Measured
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.plan import Plan
-from hyperscale.model.pods import PodView
+from hyperscale.model.pods import PARTITION, PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, read_status, to_plan
 from hyperscale.movable import held_gpus, holds_plan, is_moving
 from hyperscale.observe.kube import pod_view
 from hyperscale.observe.mpijob import mpijob_view
+from hyperscale.observe.narrow import narrow, narrow_node
+from hyperscale.observe.partitionjob import partition_view
 from hyperscale.observe.snapshot import build_snapshot
 
 Json = dict[str, Any]
@@ -50,6 +53,10 @@ class World:
     def __init__(self) -> None:
         self.jobs: dict[Key, JobRecord] = {}
         self.mpijobs: dict[Key, MpiJobView] = {}
+        self.partitions: dict[Key, PartitionView] = {}
+        """Partition Jobs as last read or created; they are not watched."""
+        self.progress: dict[Key, Measured] = {}
+        """What running jobs last said of themselves."""
         self.policies: dict[str, Json] = {}
         self.reading = MetricsReading(taken_at=0.0)
         self.unstarted: set[Key] = set()
@@ -72,13 +79,20 @@ class World:
         """Take in an MPIJob."""
         return self._see("mpijob", self.mpijobs, resource, mpijob_view(resource), deleted)
 
+    def see_partition(self, key: Key, resource: Json | None) -> None:
+        """Take in a job's partition Job as just read; None where there is none."""
+        if resource is None:
+            self.partitions.pop(key, None)
+        else:
+            self.partitions[key] = partition_view(resource)
+
     def see_policy(self, resource: Json, deleted: bool = False) -> None:
         """Take in a PlannerPolicy."""
         name = resource["metadata"]["name"]
         if deleted:
             self.policies.pop(name, None)
         else:
-            self.policies[name] = _narrow(resource)
+            self.policies[name] = narrow(resource)
 
     def see_node(self, resource: Json, deleted: bool = False) -> bool:
         """Take in a node; True when something that plans depend on changed."""
@@ -87,7 +101,7 @@ class World:
         if deleted:
             self._nodes.pop(name, None)
         else:
-            self._nodes[name] = _narrow_node(resource)
+            self._nodes[name] = narrow_node(resource)
         changed = before != self._nodes.get(name)
         if changed:
             self._snapshot = None
@@ -107,10 +121,10 @@ class World:
     def replace(self, kind: str, resources: Iterable[Json], version: int = 0) -> None:
         """Make a full listing of one kind the truth: what is not in it is gone, unless it is newer than the listing's `version`."""
         if kind == "node":
-            self._nodes = {item["metadata"]["name"]: _narrow_node(item) for item in resources}
+            self._nodes = {item["metadata"]["name"]: narrow_node(item) for item in resources}
             self._snapshot = None
         elif kind == "policy":
-            self.policies = {item["metadata"]["name"]: _narrow(item) for item in resources}
+            self.policies = {item["metadata"]["name"]: narrow(item) for item in resources}
         elif kind == "pod":
             listed = {Key(view.namespace, view.name): view for view in map(pod_view, resources)}
             for key in self._gone(kind, self._pods, listed.keys(), version):
@@ -137,6 +151,11 @@ class World:
         """Pods of one MPIJob, launcher first, then by rank; pods of an earlier MPIJob of that name are left out."""
         pods = (self._pods[pod] for pod in self._pods_of.get(key, ()))
         return tuple(sorted((pod for pod in pods if _belongs(pod, uid)), key=lambda pod: (pod.role, pod.rank or 0, pod.name)))
+
+    def partition_pods_of(self, key: Key) -> tuple[PodView, ...]:
+        """Pods that write a job's partitions, oldest first."""
+        pods = (self._pods[pod] for pod in self._pods_of.get(key, ()))
+        return tuple(sorted((pod for pod in pods if pod.role == PARTITION), key=lambda pod: (pod.created, pod.name)))
 
     def snapshot(self, policy: PolicySpec, now: float) -> ClusterSnapshot:
         """The cluster now; the same object as long as neither nodes, pods nor metrics changed."""
@@ -206,6 +225,9 @@ class World:
             plan = self.plan_in_force(key)
         pods = self.pods_of(key, view.uid) if plan is not None and view is not None else ()
         self.version += self._ledger.set(key, held_gpus(plan, pods, moving) if plan is not None else {})
+        if key not in self.jobs:
+            self.partitions.pop(key, None)
+            self.progress.pop(key, None)
         unstarted = key in self.jobs and view is None
         if unstarted != (key in self.unstarted):
             self.version += 1
@@ -257,7 +279,7 @@ def _claim(pod: PodView | None) -> tuple[str, int, float, int] | None:
 
 def _belongs(pod: PodView, mpijob_uid: str) -> bool:
     """Workers are controlled by the MPIJob; the launcher by its Job, whose uid differs: there the label decides."""
-    return pod.owner_uid == mpijob_uid or pod.owner_kind == "Job"
+    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role != PARTITION)
 
 
 def _key(resource: Mapping[str, Any]) -> Key:
@@ -266,30 +288,4 @@ def _key(resource: Mapping[str, Any]) -> Key:
 
 def _record(resource: Json) -> JobRecord:
     status = read_status(resource.get("status") or {})
-    return JobRecord(_narrow(resource), status, to_plan(status.plan) if status.plan else None)
-
-
-def _narrow(resource: Json) -> Json:
-    """The resource without managedFields, which are most of its bytes."""
-    metadata = {name: value for name, value in resource["metadata"].items() if name != "managedFields"}
-    return {**resource, "metadata": metadata}
-
-
-def _narrow_node(resource: Json) -> Json:
-    """What plans depend on; heartbeats and images are left out, so that they count as no change."""
-    metadata = resource["metadata"]
-    status = resource.get("status") or {}
-    return {
-        "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}},
-        "spec": {name: value for name, value in (resource.get("spec") or {}).items() if name in ("taints", "unschedulable")},
-        "status": {
-            "allocatable": {
-                name: value for name, value in (status.get("allocatable") or {}).items() if name in ("cpu", "memory") or "/" in name
-            },
-            "conditions": [
-                {"type": "Ready", "status": condition.get("status")}
-                for condition in status.get("conditions") or []
-                if condition.get("type") == "Ready"
-            ],
-        },
-    }
+    return JobRecord(narrow(resource), status, to_plan(status.plan) if status.plan else None)

@@ -139,11 +139,16 @@ class ApiClient:
                 raise ConflictError(error.status, error.message, error.reason) from error
             raise
 
-    async def delete(self, path: str, uid: str, grace_seconds: int | None = None) -> None:
-        """Delete exactly the object with that uid; an object already gone is fine."""
+    async def delete(self, path: str, uid: str, grace_seconds: int | None = None, propagation: str | None = None) -> None:
+        """Delete exactly the object with that uid; an object already gone is fine.
+
+        propagation: what happens to what it owns, Background or Foreground; None takes the API server's own choice
+        """
         body: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            body["propagationPolicy"] = propagation
         try:
             await self._request("DELETE", path, None, body, "application/json")
         except (NotFoundError, ConflictError):

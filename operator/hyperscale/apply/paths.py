@@ -45,6 +45,26 @@ def pod(namespace: str, name: str) -> str:
     return f"{pods(namespace)}/{name}"
 
 
+def config_maps(namespace: str) -> str:
+    """ConfigMaps of a namespace."""
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+def config_map(namespace: str, name: str) -> str:
+    """One ConfigMap."""
+    return f"{config_maps(namespace)}/{name}"
+
+
+def batch_jobs(namespace: str) -> str:
+    """Jobs (batch/v1) of a namespace."""
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs"
+
+
+def batch_job(namespace: str, name: str) -> str:
+    """One Job (batch/v1)."""
+    return f"{batch_jobs(namespace)}/{name}"
+
+
 def nodes() -> str:
     """All nodes."""
     return "/api/v1/nodes"

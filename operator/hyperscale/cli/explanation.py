@@ -74,9 +74,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The API server refuses the pods that the templates amount to.", "", "Correct spec.worker.template or spec.launcher.template."
     ),
     Reason.NAME_CONFLICT: Meaning(
-        "An MPIJob of this name belongs to someone else and is left alone.",
+        "An object of a name that this job needs belongs to someone else and is left alone.",
         "the name",
-        "Delete the MPIJob (`kubectl delete mpijob {name} -n {namespace}`) or give this job another name.",
+        "Delete what the message names (the MPIJob: `kubectl delete mpijob {name} -n {namespace}`) or give this job another name.",
     ),
     Reason.DELETED: Meaning("The job is being deleted; its MPIJob goes with it."),
     Reason.SUSPENDED: Meaning("The job is suspended.", "spec.runPolicy.suspend: false", "Set spec.runPolicy.suspend to false to start it."),
@@ -110,6 +110,12 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.PLAN_STALE: Meaning("The cluster moved under the plan, a new one is being made.", "a plan"),
     Reason.SPEC_CHANGED: Meaning("The spec was changed, a new plan is being made.", "a plan"),
     Reason.RESUMED: Meaning("The job was suspended and goes on with a new plan.", "its pods"),
+    Reason.PARTITIONING: Meaning("A Job writes the parts of the training graph to the shared volume.", "the parts of the training graph"),
+    Reason.PARTITIONING_FAILED: Meaning(
+        "The Job that writes the parts of the training graph has failed.",
+        "a person",
+        "Mend what the message names; then delete the Job (`kubectl delete job {name}-partition -n {namespace}`), it is made anew.",
+    ),
     Reason.CREATING: Meaning("The MPIJob is being created.", "the MPIJob"),
     Reason.PLAN_UNRECORDED: Meaning("The plan is being recorded before any pod is released.", "the next pass"),
     Reason.PODS_MISSING: Meaning(

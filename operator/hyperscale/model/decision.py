@@ -8,6 +8,7 @@ import msgspec
 
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.job import JobSpec
+from hyperscale.model.measured import Measured
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.pods import PodView
@@ -33,6 +34,8 @@ class Reason(enum.StrEnum):
     PLAN_STALE = "PlanStale"
     SPEC_CHANGED = "SpecChanged"
     RESUMED = "Resumed"
+    PARTITIONING = "Partitioning"
+    PARTITIONING_FAILED = "PartitioningFailed"
     CREATING = "CreatingMPIJob"
     PLAN_UNRECORDED = "PlanUnrecorded"
     PODS_MISSING = "PodsMissing"
@@ -76,6 +79,21 @@ class MpiJobView(msgspec.Struct, frozen=True):
     def is_true(self, condition: str) -> bool:
         """Whether a condition of that type is True."""
         return self.conditions.get(condition, (False, "", ""))[0]
+
+
+class PartitionView(msgspec.Struct, frozen=True):
+    """The Job that writes a job's partitions, as last read."""
+
+    uid: str
+    owner_uid: str
+    """uid of the controlling owner; "" without one."""
+    key: str
+    """What it makes partitions from."""
+    succeeded: bool = False
+    failed: bool = False
+    message: str = ""
+    """Why it failed, in the Job controller's words."""
+    deleting: bool = False
 
 
 class SpecFault(msgspec.Struct, frozen=True):
@@ -141,6 +159,16 @@ class Seen(msgspec.Struct, frozen=True):
     """None where the job has not been judged since the operator started: what its status says then stays."""
     moving: bool = False
     """A move has begun and not ended: the plan in force is the new one, whatever the pods still do."""
+    partition_key: str = ""
+    """What the plan in force is to be partitioned from; "" where no Job writes partitions, or there is no plan yet."""
+    partition: PartitionView | None = None
+    """The Job that writes them; None where it was not looked for, or is not there."""
+    partition_looked: bool = False
+    """`partition` was read, or the Job created, in this pass."""
+    partition_pods: tuple[PodView, ...] = ()
+    """Pods of the Job, oldest first."""
+    measured: Measured | None = None
+    """What the run says of itself now: its result, else its progress; None where nothing new is known."""
 
     @property
     def workers(self) -> tuple[PodView, ...]:
@@ -177,6 +205,10 @@ class MakePlan(Decision, frozen=True):
     pinned: dict[int, str] = {}
     excluded_nodes: tuple[str, ...] = ()
     counts_as_replan: bool = False
+
+
+class EnsurePartitions(Decision, frozen=True):
+    """See to it that the Job that writes the plan's partitions is there, and read how far it is."""
 
 
 class CreateMpiJob(Decision, frozen=True):

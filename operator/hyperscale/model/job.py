@@ -205,6 +205,10 @@ class PartitioningSpec(Spec, frozen=True):
         Meta(description="Number of parts, a multiple of the worker count; Auto gives one part a worker."),
     ] = "Auto"
     balance: Annotated[Balance, Meta(description="Capacity gives faster GPUs larger parts; Equal does not.")] = Balance.CAPACITY
+    volume_claim_name: Annotated[
+        Name253 | None,
+        Meta(description="ReadWriteMany claim for partitions, written once by a Job before training; absent partitions in the workers."),
+    ] = None
 
 
 class AllreduceSpec(Spec, frozen=True):

@@ -17,6 +17,18 @@ class WorkerPlacement(msgspec.Struct, frozen=True, rename="camel"):
     """Part of the training vertices that this rank holds, 0..1; the shares sum to 1."""
 
 
+class Calibration(msgspec.Struct, frozen=True, rename="camel"):
+    """How far predictions were off for finished runs of one architecture on one mix of GPU products."""
+
+    products: str
+    """GPU products of the run, each once, sorted, joined by +; empty where the nodes name none."""
+    factor: float
+    """Median of measured / uncorrected prediction."""
+    spread: float
+    """Of ln(measured / uncorrected prediction) about its median: 1.4826 × median absolute deviation (Rousseeuw & Croux 1993)."""
+    runs: int
+
+
 class Prediction(msgspec.Struct, frozen=True, rename="camel"):
     """What the cost model expects of one epoch."""
 
@@ -28,6 +40,17 @@ class Prediction(msgspec.Struct, frozen=True, rename="camel"):
     """Bounds that follow from the quality of the figures used; None when nobody can say."""
     cost_per_epoch: float | None = None
     """In the currency of the policy's price table; None where a price is missing."""
+    calibration: Calibration | None = None
+    """What the figures were multiplied with; None where too few runs have ended, or history is off."""
+
+
+class AllreduceCost(msgspec.Struct, frozen=True, rename="camel"):
+    """Seconds of one allreduce over the plan's ring: latencySeconds + secondsPerByte × bytes (MG-WFBP, INFOCOM 2019)."""
+
+    latency_seconds: float
+    seconds_per_byte: float
+    measured: bool = False
+    """False: some hop of the ring was estimated from labels, because nobody measured it."""
 
 
 class Rejection(msgspec.Struct, frozen=True, rename="camel"):
@@ -89,6 +112,8 @@ class Plan(msgspec.Struct, frozen=True, rename="camel"):
     """objective / proven lower bound − 1, for the worker counts asked for; 0 = proven optimal, None = no bound is known."""
     scores: tuple[PlannerScore, ...] = ()
     """Every planner that took part, best first; at most MAX_SCORES."""
+    allreduce: AllreduceCost | None = None
+    """What its links cost one allreduce; None in plans of earlier versions."""
 
     def node_of(self, rank: int) -> str:
         """The planned node of a rank; raises IndexError for a rank the plan does not have."""

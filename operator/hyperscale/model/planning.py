@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hyperscale.model.job import JobSpec
+from hyperscale.model.plan import Calibration
 
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,3 +47,6 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     tolerations: tuple[Toleration, ...] = ()
     """Tolerations of the worker pods."""
+
+    calibration: tuple[Calibration, ...] = ()
+    """What finished runs of the job's architecture taught, at most one for each mix of GPU products."""

@@ -6,6 +6,7 @@ import msgspec
 
 LAUNCHER = "launcher"
 WORKER = "worker"
+PARTITION = "partition"
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
@@ -41,9 +42,9 @@ class PodView(msgspec.Struct, frozen=True, rename="camel"):
     owner_name: str = ""
     owner_kind: str = ""
     job_name: str = ""
-    """Name of the MPIJob (label training.kubeflow.org/job-name); "" for pods of others."""
+    """Name of the MPIJob (label training.kubeflow.org/job-name), or of the job whose partitions it writes; "" for pods of others."""
     role: str = ""
-    """launcher, worker, or "" for pods of others."""
+    """launcher, worker, partition, or "" for pods of others."""
     rank: int | None = None
     """Label training.kubeflow.org/replica-index of a worker; None where absent or not a whole number."""
     created: str = ""
@@ -54,6 +55,9 @@ class PodView(msgspec.Struct, frozen=True, rename="camel"):
     """status.reason, e.g. Evicted or NodeLost."""
     unschedulable: str = ""
     """Message of PodScheduled=False with reason Unschedulable; "" otherwise."""
+
+    termination: str = ""
+    """What the program left behind at its end, of launcher and partition pods: their first container's termination message."""
 
     @property
     def key(self) -> str:

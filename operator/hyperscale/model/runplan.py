@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from hyperscale.model.plan import AllreduceCost as AllreduceCost
 from hyperscale.model.plan import Prediction, WorkerPlacement
 
 RUN_PLAN_FILE = "/etc/hyperscale/plan.json"
-
-
-class AllreduceCost(msgspec.Struct, frozen=True, rename="camel"):
-    """Seconds of one allreduce over the plan's ring: latencySeconds + secondsPerByte × bytes (MG-WFBP, INFOCOM 2019)."""
-
-    latency_seconds: float
-    seconds_per_byte: float
-    measured: bool = False
-    """False: from the policy's defaults, because no link of the ring is known."""
 
 
 class RunPlan(msgspec.Struct, frozen=True, rename="camel"):

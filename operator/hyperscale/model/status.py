@@ -9,7 +9,18 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from hyperscale.model.plan import MAX_REJECTED, MAX_SCORES, Plan, PlannerScore, Prediction, Rejection, WorkerPlacement
+from hyperscale.model.measured import Measured
+from hyperscale.model.plan import (
+    MAX_REJECTED,
+    MAX_SCORES,
+    AllreduceCost,
+    Calibration,
+    Plan,
+    PlannerScore,
+    Prediction,
+    Rejection,
+    WorkerPlacement,
+)
 
 MAX_CONDITIONS = 16
 MAX_MOVED = 16
@@ -23,6 +34,8 @@ class Phase(enum.StrEnum):
     """Waiting for a plan: no room, bad spec, or about to be planned."""
     PLANNED = "Planned"
     """A plan exists and nothing runs: planOnly, or waiting for approval."""
+    PARTITIONING = "Partitioning"
+    """A Job writes the parts of the training graph to the shared volume; nothing trains yet."""
     QUEUED = "Queued"
     """An MPIJob exists and a queue or the user has suspended it."""
     STARTING = "Starting"
@@ -58,6 +71,18 @@ class StatusWorker(Out, frozen=True):
     product: Annotated[str, Meta(max_length=63)] | None = None
 
 
+class StatusCalibration(Out, frozen=True):
+    """What predicted figures were multiplied with, from finished runs."""
+
+    products: Annotated[str, Meta(max_length=512)]
+    """GPU products of those runs, joined by +."""
+    factor: float
+    """Median of measured / uncorrected prediction."""
+    spread: float
+    """Of its logarithm about the median."""
+    runs: int
+
+
 class StatusPrediction(Out, frozen=True):
     """Predicted figures of one epoch."""
 
@@ -66,6 +91,8 @@ class StatusPrediction(Out, frozen=True):
     low: float | None = None
     high: float | None = None
     cost_per_epoch: float | None = None
+    calibration: StatusCalibration | None = None
+    """Absent where too few runs have ended, or history is off."""
 
 
 class StatusRejection(Out, frozen=True):
@@ -85,6 +112,15 @@ class StatusScore(Out, frozen=True):
     candidates: int
 
 
+class StatusAllreduce(Out, frozen=True):
+    """Seconds of one allreduce over the ring: latencySeconds + secondsPerByte × bytes."""
+
+    latency_seconds: float
+    seconds_per_byte: float
+    measured: bool = False
+    """False: some hop was estimated from labels."""
+
+
 class StatusPlan(Out, frozen=True):
     """The plan in force."""
 
@@ -101,6 +137,7 @@ class StatusPlan(Out, frozen=True):
     snapshot: Annotated[str, Meta(max_length=64)] = ""
     optimality_gap: float | None = None
     scores: Annotated[tuple[StatusScore, ...], Meta(max_length=MAX_SCORES)] = ()
+    allreduce: StatusAllreduce | None = None
 
 
 class ObjectReference(Out, frozen=True):
@@ -203,6 +240,8 @@ class JobStatus(Out, frozen=True):
     """Absent where no other job was pending or running."""
     move: StatusMove | None = None
     last_move: LastMove | None = None
+    measured: Measured | None = None
+    """As the run itself says: progress while it trains, the result at its end."""
 
 
 def to_wire(status: JobStatus) -> dict[str, object]:
@@ -228,7 +267,7 @@ def read_status(wire: Mapping[str, Any]) -> JobStatus:
 
 def to_plan(recorded: StatusPlan) -> Plan:
     """The plan that a status records, whole."""
-    predicted = recorded.predicted
+    predicted, calibration, allreduce = recorded.predicted, recorded.predicted.calibration, recorded.allreduce
     return Plan(
         planner=recorded.planner,
         seed=recorded.seed,
@@ -236,7 +275,12 @@ def to_plan(recorded: StatusPlan) -> Plan:
         partitions=recorded.partitions,
         workers=tuple(WorkerPlacement(w.rank, w.node, w.gpus, w.product, w.share) for w in recorded.workers),
         predicted=Prediction(
-            predicted.epoch_seconds, predicted.communication_seconds, predicted.low, predicted.high, predicted.cost_per_epoch
+            predicted.epoch_seconds,
+            predicted.communication_seconds,
+            predicted.low,
+            predicted.high,
+            predicted.cost_per_epoch,
+            Calibration(calibration.products, calibration.factor, calibration.spread, calibration.runs) if calibration else None,
         ),
         objective=recorded.objective,
         rejected=tuple(Rejection(r.node, r.reason, r.message) for r in recorded.rejected),
@@ -245,12 +289,13 @@ def to_plan(recorded: StatusPlan) -> Plan:
         fallbacks=recorded.fallbacks,
         optimality_gap=recorded.optimality_gap,
         scores=tuple(PlannerScore(s.planner, s.objective, s.regret, s.candidates) for s in recorded.scores),
+        allreduce=AllreduceCost(allreduce.latency_seconds, allreduce.seconds_per_byte, allreduce.measured) if allreduce else None,
     )
 
 
 def from_plan(plan: Plan) -> StatusPlan:
     """The plan as a status records it; texts are cut to the schema's bounds."""
-    predicted = plan.predicted
+    predicted, calibration, allreduce = plan.predicted, plan.predicted.calibration, plan.allreduce
     return StatusPlan(
         id=plan.plan_id,
         planner=plan.planner,
@@ -263,6 +308,9 @@ def from_plan(plan: Plan) -> StatusPlan:
             predicted.low_seconds,
             predicted.high_seconds,
             predicted.cost_per_epoch,
+            StatusCalibration(calibration.products[:512], calibration.factor, calibration.spread, calibration.runs)
+            if calibration
+            else None,
         ),
         objective=plan.objective,
         rejected=tuple(StatusRejection(r.node, r.reason, r.message[:256]) for r in plan.rejected[:MAX_REJECTED]),
@@ -271,4 +319,5 @@ def from_plan(plan: Plan) -> StatusPlan:
         snapshot=plan.snapshot,
         optimality_gap=plan.optimality_gap,
         scores=tuple(StatusScore(s.planner, s.objective, s.regret, s.candidates) for s in plan.scores[:MAX_SCORES]),
+        allreduce=StatusAllreduce(allreduce.latency_seconds, allreduce.seconds_per_byte, allreduce.measured) if allreduce else None,
     )

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from hyperscale.model.cluster import Gpu, Node, Taint
-from hyperscale.model.pods import LAUNCHER, WORKER, PodView
+from hyperscale.model.pods import LAUNCHER, PARTITION, WORKER, PodView
 from hyperscale.names import (
     GPU_RESOURCE,
     JOB_NAME_LABEL,
@@ -15,6 +15,7 @@ from hyperscale.names import (
     MPI_JOB_NAME_LABEL,
     MPI_JOB_ROLE_LABEL,
     MPI_REPLICA_INDEX_LABEL,
+    PARTITION_KEY_LABEL,
     PLAN_ID_LABEL,
 )
 from hyperscale.observe.demand import Amounts, mig_devices, pod_demand
@@ -27,8 +28,11 @@ KEPT_LABELS: Final = (
     MPI_JOB_NAME_LABEL,
     MPI_JOB_ROLE_LABEL,
     MPI_REPLICA_INDEX_LABEL,
+    PARTITION_KEY_LABEL,
     PLAN_ID_LABEL,
 )
+MAX_TERMINATION: Final = 4096
+"""What the kubelet keeps of a container's termination message."""
 MAX_MESSAGE: Final = 1024
 _number = lru_cache(maxsize=4096)(parse_number)
 _bytes = lru_cache(maxsize=4096)(parse_bytes)
@@ -41,7 +45,9 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     labels = metadata.get("labels") or {}
     owner: Mapping[str, Any] = next((entry for entry in metadata.get("ownerReferences") or () if entry.get("controller")), {})
     demand = pod_demand(spec)
-    role = labels.get(MPI_JOB_ROLE_LABEL, "")
+    role, job_name = labels.get(MPI_JOB_ROLE_LABEL, ""), labels.get(MPI_JOB_NAME_LABEL, "")
+    if not job_name and PARTITION_KEY_LABEL in labels:
+        role, job_name = PARTITION, labels.get(JOB_NAME_LABEL, "")
     return PodView(
         namespace=metadata.get("namespace", ""),
         name=metadata.get("name", ""),
@@ -61,13 +67,14 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         owner_uid=owner.get("uid", ""),
         owner_name=owner.get("name", ""),
         owner_kind=owner.get("kind", ""),
-        job_name=labels.get(MPI_JOB_NAME_LABEL, ""),
-        role=role if role in {LAUNCHER, WORKER} else "",
+        job_name=job_name,
+        role=role if role in {LAUNCHER, WORKER, PARTITION} else "",
         rank=_rank(labels.get(MPI_REPLICA_INDEX_LABEL)) if role == WORKER else None,
         created=metadata.get("creationTimestamp") or "",
         deletion=metadata.get("deletionTimestamp") or "",
         reason=status.get("reason") or "",
         unschedulable=_unschedulable(status),
+        termination=_termination(status) if role in {LAUNCHER, PARTITION} else "",
     )
 
 
@@ -131,6 +138,16 @@ def _unschedulable(status: Mapping[str, Any]) -> str:
     condition = _condition(status, "PodScheduled")
     if condition.get("status") == "False" and condition.get("reason") == "Unschedulable":
         return str(condition.get("message", ""))[:MAX_MESSAGE]
+    return ""
+
+
+def _termination(status: Mapping[str, Any]) -> str:
+    """Termination message of the first container; of its last end while it runs again."""
+    container: Mapping[str, Any] = next(iter(status.get("containerStatuses") or ()), {})
+    for state in ("state", "lastState"):
+        ended = (container.get(state) or {}).get("terminated") or {}
+        if ended.get("message"):
+            return str(ended["message"])[:MAX_TERMINATION]
     return ""
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.graph import ClusterGraph, IntArray
 from hyperscale.model.job import PlannerChoice
-from hyperscale.model.plan import Infeasible, Plan, Prediction, WorkerPlacement
+from hyperscale.model.plan import AllreduceCost, Infeasible, Plan, Prediction, WorkerPlacement
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
@@ -171,17 +171,40 @@ def describe(
         snapshot=problem.graph.digest,
         reasons=explain.reasons(problem, candidate, figures, others),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
+        allreduce=_allreduce(problem, order),
     )
 
 
 def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Prediction:
+    """The figures, times what finished runs on such GPUs taught."""
     low, high = trust.prediction_range(problem, order, figures)
+    known = trust.calibration(problem, order)
+    factor = known.factor if known is not None else 1.0
+    if known is not None:
+        low, high = trust.calibrated_range(known, figures)
     return Prediction(
-        epoch_seconds=rounded(figures.epoch_seconds),
-        communication_seconds=rounded(figures.communication_seconds),
+        epoch_seconds=rounded(factor * figures.epoch_seconds),
+        communication_seconds=rounded(factor * figures.communication_seconds),
         low_seconds=rounded(low),
         high_seconds=rounded(high),
-        cost_per_epoch=_cost(problem, order, figures.epoch_seconds),
+        cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
+        calibration=known,
+    )
+
+
+def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:
+    """Of one allreduce over the ring: its slowest hop sets the pace (Patarasuk & Yuan 2009)."""
+    workers = len(order)
+    if workers == 1:
+        return AllreduceCost(0.0, 0.0, measured=True)
+    following = np.roll(np.arange(workers), -1)
+    hops = (np.arange(workers), following)
+    costs = problem.costs(order)
+    known = problem.graph.link_costs(problem.nodes[order]).measured[hops] | (order == order[following])
+    return AllreduceCost(
+        latency_seconds=rounded(2.0 * (workers - 1) * float(costs.latency_seconds[hops].max())),
+        seconds_per_byte=rounded(2.0 * (workers - 1) / workers * float(costs.seconds_per_byte[hops].max())),
+        measured=bool(known.all()),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
 from hyperscale.model.job import Architecture
+from hyperscale.model.plan import Calibration
 from hyperscale.plan.objective import Breakdown
 from hyperscale.plan.problem import Problem
 
@@ -29,6 +32,30 @@ MEASURED_LINK_RANGE: Final = (0.8, 1.5)
 """Of communication time over measured links: others use them as well."""
 ESTIMATED_LINK_RANGE: Final = (0.3, 3.0)
 """Of communication time over links estimated from labels: networks of one tier differ by so much."""
+
+
+CALIBRATED_SPREADS: Final = 2.0
+"""Spreads about the median that a calibrated prediction spans: 95 % of runs where their logarithms are normal."""
+LEAST_SPREAD: Final = 0.05
+"""A few runs of the same job differ by less than the next job will."""
+
+
+def calibration(problem: Problem, order: IntArray) -> Calibration | None:
+    """What is known of finished runs on the products of the candidates `order` (k,)."""
+    products = mix(problem.graph.nodes[problem.nodes[member]].gpu_product for member in order)
+    return next((known for known in problem.request.calibration if known.products == products), None)
+
+
+def mix(products: Iterable[str | None]) -> str:
+    """`Calibration.products` of workers on such GPUs."""
+    return "+".join(sorted({product for product in products if product}))
+
+
+def calibrated_range(known: Calibration, figures: Breakdown) -> tuple[float, float]:
+    """Low and high epoch seconds by how much finished runs differed."""
+    width = math.exp(CALIBRATED_SPREADS * max(known.spread, LEAST_SPREAD))
+    middle = known.factor * figures.epoch_seconds
+    return middle / width, middle * width
 
 
 def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:

@@ -22,6 +22,10 @@ SSH_ARGUMENTS: Final = (
     *("-o", "ConnectionAttempts=10"),
 )
 """Replaces mpi-operator's OMPI_MCA_plm_rsh_args: an argument beats the environment."""
+LAUNCH_WRAPPER: Final = ("python3", "-m", "hyperscale.worker.launch", "--")
+"""Hands mpirun's output through and keeps the result of rank 0 as the pod's termination message."""
+PREPARE_COMMAND: Final = ("python3", "-m", "hyperscale.worker.prepare")
+"""Reads the training graph and writes its parts to the shared volume."""
 DEFAULT_ENTRY: Final = ("-m", "hyperscale.worker.train")
 
 
@@ -43,11 +47,12 @@ def worker_command() -> list[str]:
     ]
 
 
-def launcher_command(processes: int, variables: Iterable[str], script: str | None) -> list[str]:
+def launcher_command(processes: int, variables: Iterable[str], script: str | None, wrapped: bool) -> list[str]:
     """Mpirun of `processes` ranks over mpi-operator's hostfile.
 
     variables: names of environment variables that ranks get from the launcher: sshd hands down nothing of the container's environment
     script:    Python file to run, relative to the image's working directory; None runs the worker package
+    wrapped:   the image has the worker package, whose wrapper reports the result
     """
     parameters = (
         ("pml", "ob1"),
@@ -58,6 +63,7 @@ def launcher_command(processes: int, variables: Iterable[str], script: str | Non
         ("plm_rsh_args", " ".join(SSH_ARGUMENTS)),
     )
     return [
+        *(LAUNCH_WRAPPER if wrapped else ()),
         *("mpirun", "-np", str(processes), "--bind-to", "none", "--map-by", "slot"),
         *(part for name, value in parameters for part in ("-mca", name, value)),
         *(part for name in variables for part in ("-x", name)),

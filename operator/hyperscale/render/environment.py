@@ -4,11 +4,14 @@ Name, then meaning:
 
 - HYPERSCALE_JOB                    namespace/name
 - HYPERSCALE_PLAN_ID, _SEED         of the plan; absent without one
+- HYPERSCALE_PLAN_FILE              the plan as a file (docs/runplan.schema.json), written anew with every plan; absent without one
 - HYPERSCALE_WORKERS                worker pods; rank r of MPI runs in worker r // HYPERSCALE_GPUS_PER_WORKER
 - HYPERSCALE_GPUS_PER_WORKER        MPI processes in each worker
 - HYPERSCALE_PARTITIONS             parts of the training graph
 - HYPERSCALE_SHARES                 comma list, part of the training vertices per worker, in order of workers; sums to 1
 - HYPERSCALE_PARTITIONING_METHOD, HYPERSCALE_PARTITIONING_BALANCE
+- HYPERSCALE_PARTITION_DIR          root of the store of partitions; absent where the workers partition in memory
+- HYPERSCALE_METRICS_PORT           where each worker serves its progress to Prometheus
 - HYPERSCALE_ALLREDUCE_SCHEDULE, HYPERSCALE_COMPRESSION
 - HYPERSCALE_MODEL                  JSON of spec.model
 - HYPERSCALE_DATASET_SOURCE         pvc, s3, configMap or builtin
@@ -27,10 +30,14 @@ import msgspec
 from hyperscale.model.job import DatasetSpec, JobSpec
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Plan
+from hyperscale.model.runplan import RUN_PLAN_FILE
 from hyperscale.render.template import Json, mappings_at
 
 DATA_PATH: Final = "/data"
 CHECKPOINT_PATH: Final = "/checkpoints"
+PARTITION_PATH: Final = "/partitions"
+METRICS_PORT: Final = 9464
+"""Usual port of OpenTelemetry's Prometheus exporters; nothing else in a worker listens there."""
 AWS_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -44,12 +51,15 @@ def contract(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> dict[str
         "HYPERSCALE_JOB": metadata.key,
         "HYPERSCALE_PLAN_ID": plan.plan_id if plan is not None else None,
         "HYPERSCALE_SEED": plan.seed if plan is not None else None,
+        "HYPERSCALE_PLAN_FILE": RUN_PLAN_FILE if plan is not None else None,
         "HYPERSCALE_WORKERS": workers,
         "HYPERSCALE_GPUS_PER_WORKER": job.workers.gpus_per_worker,
         "HYPERSCALE_PARTITIONS": partitions(job, plan),
         "HYPERSCALE_SHARES": ",".join(repr(share) for share in shares(workers, plan)),
         "HYPERSCALE_PARTITIONING_METHOD": job.partitioning.method.value,
         "HYPERSCALE_PARTITIONING_BALANCE": job.partitioning.balance.value,
+        "HYPERSCALE_PARTITION_DIR": PARTITION_PATH if job.partitioning.volume_claim_name is not None else None,
+        "HYPERSCALE_METRICS_PORT": METRICS_PORT,
         "HYPERSCALE_ALLREDUCE_SCHEDULE": job.allreduce.schedule.value,
         "HYPERSCALE_COMPRESSION": job.allreduce.compression.value,
         "HYPERSCALE_MODEL": _ENCODER.encode(job.model).decode(),

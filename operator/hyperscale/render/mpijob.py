@@ -14,6 +14,7 @@ from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, WORKER
 from hyperscale.render.commands import SSH_PATH
+from hyperscale.render.owner import owner_references
 from hyperscale.render.pod import common_labels, gated, launcher_template, worker_template
 from hyperscale.render.template import Json
 
@@ -90,16 +91,7 @@ def _metadata(metadata: JobMetadata, plan: Plan | None) -> Json:
         "namespace": metadata.namespace,
         "name": metadata.name,
         "labels": labels,
-        "ownerReferences": [
-            {
-                "apiVersion": names.API_VERSION,
-                "kind": names.JOB_KIND,
-                "name": metadata.name,
-                "uid": metadata.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            },
-        ],
+        "ownerReferences": owner_references(metadata),
     }
     if plan is not None:
         rendered["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(plan)}

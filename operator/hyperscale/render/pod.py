@@ -8,14 +8,15 @@ from hyperscale import names
 from hyperscale.model.job import JobSpec, PlacementMode, PlannerChoice
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
-from hyperscale.model.pods import LAUNCHER, WORKER
-from hyperscale.render import commands, environment, template
+from hyperscale.model.pods import LAUNCHER, PARTITION, WORKER
+from hyperscale.render import commands, environment, template, volumes
 from hyperscale.render.security import harden
 from hyperscale.render.template import Json, RenderError, mapping_at, mappings_at, text_map_at
 
 PODSET_REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"
 PODSET_PREFERRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-preferred-topology"
 KAI_QUEUE_LABEL: Final = "kai.scheduler/queue"
+METRICS_PORT_NAME: Final = "metrics"
 ANY_HOST: Final[Json] = {"weight": 1, "preference": {"matchExpressions": [{"key": names.HOSTNAME_LABEL, "operator": "Exists"}]}}
 """Prefers every node alike. It is there so that the release patch can put the planned node before it without reading the pod's affinity."""
 
@@ -42,6 +43,31 @@ def common_labels(metadata: JobMetadata, plan: Plan | None, component: str) -> d
     return labels
 
 
+def partition_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
+    """Pod template of the Job that writes partitions: the worker's image, account and nodes, without its GPUs, side containers and sshd.
+
+    Raises RenderError where the user's own template cannot be merged.
+    """
+    path = "spec.worker.template"
+    pod, spec = _start(job.worker.template, metadata, plan, PARTITION, path)
+    container = template.main_container(spec, WORKER, f"{path}.spec")
+    container_path = f"{path}.spec.containers[0]"
+    for key in ("args", "ports", "readinessProbe", "livenessProbe", "startupProbe", "lifecycle", "resources"):
+        container.pop(key, None)
+    # A side container that never ends would keep the Job from ending.
+    container["name"], spec["containers"] = PARTITION, [container]
+    container["command"] = list(commands.PREPARE_COMMAND)
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    _give_image(container, defaults)
+    environment.put(container, environment.contract(metadata, job, plan), container_path)
+    _give_credentials(container, job, container_path)
+    volumes.mount_data(spec, container, job, f"{path}.spec")
+    volumes.mount_partitions(spec, container, job, f"{path}.spec", read_only=False)
+    _constrain_nodes(spec, job, f"{path}.spec")
+    spec["restartPolicy"] = "Never"
+    return _finish(pod, path)
+
+
 def worker_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
     """Pod template of all workers; raises RenderError where the user's own cannot be merged."""
     path = "spec.worker.template"
@@ -53,11 +79,14 @@ def worker_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defa
         container["command"] = commands.worker_command()
         container.setdefault("ports", [{"name": "ssh", "containerPort": commands.SSH_PORT}])
         container.setdefault("readinessProbe", {"tcpSocket": {"port": commands.SSH_PORT}, "periodSeconds": 1, "failureThreshold": 3})
+    _expose_metrics(pod["metadata"], container, container_path)
     _give_resources(container, job, container_path)
     _give_image(container, defaults)
     environment.put(container, environment.contract(metadata, job, plan), container_path)
     _give_credentials(container, job, container_path)
-    _mount_all(spec, container, job, f"{path}.spec")
+    volumes.mount_data(spec, container, job, f"{path}.spec")
+    volumes.mount_run(spec, container, job, f"{path}.spec")
+    volumes.mount_plan(spec, container, metadata, plan, f"{path}.spec")
     template.add_toleration(spec, f"{path}.spec")
     _constrain_nodes(spec, job, f"{path}.spec")
     if _queued(metadata) and job.placement.mode is PlacementMode.ADVISORY:
@@ -78,12 +107,16 @@ def launcher_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, de
     template.refuse_gpus(template.all_containers(spec, f"{path}.spec"))
     variables = environment.contract(metadata, job, plan)
     environment.put(container, variables, container_path)
+    own_image = bool(container.get("image"))
     _give_image(container, defaults)
     _give_credentials(container, job, container_path)
     if _lacks_command(container):
         workers = len(plan.workers) if plan is not None else job.workers.max
         forwarded = environment.forwarded(container, container_path, _secret_name(job) is not None)
-        container["command"] = commands.launcher_command(workers * job.workers.gpus_per_worker, forwarded, job.model.script)
+        processes = workers * job.workers.gpus_per_worker
+        wrapped = job.model.script is None or not own_image
+        container["command"] = commands.launcher_command(processes, forwarded, job.model.script, wrapped)
+    volumes.mount_plan(spec, container, metadata, plan, f"{path}.spec")
     if gated(job, plan):
         _gate(spec, names.LAUNCHER_GATE, f"{path}.spec")
     return _finish(pod, path)
@@ -117,6 +150,16 @@ def _lacks_command(container: Json) -> bool:
     return not container.get("command") and not container.get("args")
 
 
+def _expose_metrics(metadata: Json, container: Json, path: str) -> None:
+    """A named port, and the annotations by which Prometheus finds it unless the user says otherwise."""
+    ports = mappings_at(container, "ports", path)
+    if not any(port.get("name") == METRICS_PORT_NAME or port.get("containerPort") == environment.METRICS_PORT for port in ports):
+        ports.append({"name": METRICS_PORT_NAME, "containerPort": environment.METRICS_PORT})
+    annotations = metadata["annotations"]
+    for key, value in (("scrape", "true"), ("port", str(environment.METRICS_PORT)), ("path", "/metrics")):
+        annotations.setdefault(f"prometheus.io/{key}", value)
+
+
 def _give_image(container: Json, defaults: RenderDefaults) -> None:
     if not container.get("image"):
         container["image"] = defaults.worker_image
@@ -146,30 +189,6 @@ def _give_credentials(container: Json, job: JobSpec, path: str) -> None:
     """Keys of the bucket by reference: the operator never reads a Secret."""
     if (name := _secret_name(job)) is not None:
         mappings_at(container, "envFrom", path).append({"secretRef": {"name": name}})
-
-
-def _mount_all(spec: Json, container: Json, job: JobSpec, path: str) -> None:
-    """Shared memory for NCCL and DGL's loaders, the dataset, the checkpoints."""
-    source = job.dataset.source
-    _mount(spec, container, "hyperscale-shm", {"emptyDir": {"medium": "Memory"}}, "/dev/shm", path)  # noqa: S108 - a mount point, not a file
-    if source.pvc is not None:
-        claim = {"persistentVolumeClaim": {"claimName": source.pvc.claim_name, "readOnly": True}}
-        _mount(spec, container, "hyperscale-dataset", claim, environment.DATA_PATH, path, read_only=True)
-    if source.config_map is not None:
-        graph = {"configMap": {"name": source.config_map.name}}
-        _mount(spec, container, "hyperscale-dataset", graph, environment.DATA_PATH, path, read_only=True)
-    if job.checkpoint is not None:
-        claim = {"persistentVolumeClaim": {"claimName": job.checkpoint.volume_claim_name}}
-        _mount(spec, container, "hyperscale-checkpoints", claim, environment.CHECKPOINT_PATH, path)
-
-
-def _mount(spec: Json, container: Json, name: str, source: Json, at: str, path: str, *, read_only: bool = False) -> None:
-    """Mount a volume, unless the user's container has something there already."""
-    mounts = mappings_at(container, "volumeMounts", f"{path}.containers[0]")
-    if any(str(mount.get("mountPath")).rstrip("/") == at for mount in mounts):
-        return
-    mappings_at(spec, "volumes", path).append({"name": name, **source})
-    mounts.append({"name": name, "mountPath": at, **({"readOnly": True} if read_only else {})})
 
 
 def _constrain_nodes(spec: Json, job: JobSpec, path: str) -> None:

@@ -16,7 +16,17 @@ from hyperscale.names import GPU_RESOURCE
 
 Json = dict[str, Any]
 
-RESERVED_VOLUMES: Final = frozenset({"ssh-auth", "mpi-job-config", "hyperscale-shm", "hyperscale-dataset", "hyperscale-checkpoints"})
+RESERVED_VOLUMES: Final = frozenset(
+    {
+        "ssh-auth",
+        "mpi-job-config",
+        "hyperscale-shm",
+        "hyperscale-dataset",
+        "hyperscale-checkpoints",
+        "hyperscale-plan",
+        "hyperscale-partitions",
+    }
+)
 """The first two are added by mpi-operator, the others by the renderer."""
 GPU_TOLERATION: Final = {"key": GPU_RESOURCE, "operator": "Exists"}
 """GPU nodes commonly carry this taint to keep other pods away."""

@@ -24,6 +24,8 @@ JOB_RULES: Rules = {
     "hyperscale.dev/gnntrainingjobs/finalizers": "update",
     "kubeflow.org/mpijobs": "get list watch create patch",
     "pods": "get list watch create patch delete",
+    "configmaps": "get create patch",
+    "batch/jobs": "get create delete",
     "events": "create",
 }
 LEASE_RULES: Rules = {

@@ -40,6 +40,7 @@ DOCUMENTED_KEYS = {
     "fallbacks",
     "optimalityGap",
     "scores",
+    "allreduce",
 }
 
 

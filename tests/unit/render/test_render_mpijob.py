@@ -114,8 +114,9 @@ def test_queue_labels_are_copied_and_no_others() -> None:
 def test_an_advisory_job_in_a_queue_tells_the_queue_its_topology(topology: dict[str, str], annotation: dict[str, str]) -> None:
     placement = {"mode": "Advisory", "topology": topology}
     queued = rendered(labels={"kueue.x-k8s.io__queue-name": "gold"}, placement=placement)
-    assert queued["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["metadata"]["annotations"] == annotation
-    assert "annotations" not in rendered(placement=placement)["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["metadata"]
+    plain = rendered(placement=placement)["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["metadata"]["annotations"]
+    assert queued["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["metadata"]["annotations"] == annotation | plain
+    assert not any(key.startswith("kueue") for key in plain)
 
 
 def test_the_run_policy_is_the_jobs_own() -> None:
@@ -201,7 +202,7 @@ def test_checkpoints_are_mounted_in_the_workers() -> None:
     assert variables(mpijob)["CHECKPOINT_DIR"] == "/checkpoints"
     assert variables(mpijob)["HYPERSCALE_CHECKPOINT_EVERY_EPOCHS"] == "5"
     assert {"name": "hyperscale-checkpoints", "mountPath": "/checkpoints"} in pod_spec(mpijob)["containers"][0]["volumeMounts"]
-    assert "volumes" not in pod_spec(mpijob, "Launcher")
+    assert [volume["name"] for volume in pod_spec(mpijob, "Launcher")["volumes"]] == ["hyperscale-plan"]
 
 
 def test_shared_memory_is_there_for_nccl_and_the_data_loaders() -> None:

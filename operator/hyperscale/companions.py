@@ -1,0 +1,123 @@
+"""What stands beside an MPIJob: the ConfigMap with the plan as workers read it, and the Job that writes partitions.
+
+Neither is watched. Each has a name that follows from the job's, so that a pass that was cut off finds again what it made; what another
+owner made under that name is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hyperscale import names
+from hyperscale.apply import paths
+from hyperscale.apply.client import ApiClient, ApiError, ConflictError, NotFoundError
+from hyperscale.model.decision import Reason, Seen
+from hyperscale.model.job import JobSpec
+from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.plan import Plan
+from hyperscale.render.partition import job_name, partition_job
+from hyperscale.render.pod import common_labels
+from hyperscale.render.runplan import config_map, config_map_name
+from hyperscale.world import Key, World
+
+Json = dict[str, Any]
+
+UNACCEPTABLE: Final = frozenset({400, 403, 422})
+"""Codes with which the API server says that this object will not do: malformed, against admission policy, invalid."""
+
+_KNOWN: Final = 4096
+"""Plan files whose uid is remembered; of others it is read again."""
+
+
+class RefusedError(Exception):
+    """The API server will not have what the job amounts to; the message names the field or the object."""
+
+    def __init__(self, message: str, reason: Reason = Reason.INVALID_POD_TEMPLATE) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Companions:
+    """Creates and updates them, one pass at a time."""
+
+    def __init__(self, client: ApiClient, world: World, defaults: RenderDefaults, probe: Callable[[str], None]) -> None:
+        self._client = client
+        self._world = world
+        self._defaults = defaults
+        self._probe = probe
+        self._files: dict[str, str] = {}
+        """Uid of the plan file by uid of its job."""
+
+    async def write_plan_file(self, metadata: JobMetadata, plan: Plan) -> None:
+        """Make the plan file say `plan`, before the plan is written down anywhere else: a plan in force has its file.
+
+        Raises RefusedError where a ConfigMap of that name belongs to somebody else.
+        """
+        body = config_map(metadata, plan, common_labels(metadata, plan, "plan"))
+        name = config_map_name(metadata.name)
+        self._probe("before-plan-file")
+        known = self._files.get(metadata.uid)
+        if known is None:
+            found = await self._create(paths.config_maps(metadata.namespace), paths.config_map(metadata.namespace, name), body, metadata)
+            self._remember(metadata.uid, found["metadata"]["uid"])
+            if found.get("data") != body["data"]:
+                await self._update(metadata, body, found["metadata"]["uid"])
+        else:
+            await self._update(metadata, body, known)
+        self._probe("plan-file")
+
+    async def _update(self, metadata: JobMetadata, body: Json, uid: str) -> None:
+        path = paths.config_map(metadata.namespace, body["metadata"]["name"])
+        try:
+            await self._client.apply(path, {**body, "metadata": {**body["metadata"], "uid": uid}}, names.FIELD_MANAGER)
+        except (ConflictError, NotFoundError):  # it was deleted, and perhaps made anew: look next time
+            self._files.pop(metadata.uid, None)
+            raise
+
+    def _remember(self, job_uid: str, uid: str) -> None:
+        while len(self._files) >= _KNOWN:
+            del self._files[next(iter(self._files))]
+        self._files[job_uid] = uid
+
+    async def ensure_partitions(self, key: Key, seen: Seen, job: JobSpec) -> None:
+        """Create the partition Job, or read how far it is; one for other partitions is deleted, the next pass creates its successor."""
+        path = paths.batch_job(key.namespace, job_name(key.name))
+        found = await self._client.find(path) if key in self._world.partitions else None
+        if found is None:
+            body = partition_job(seen.metadata, job, seen.plan, self._defaults, None)
+            self._probe("before-partition")
+            found = await self._create(paths.batch_jobs(key.namespace), path, body, seen.metadata)
+            self._probe("partition-created")
+        _check_owner(found, seen.metadata)
+        metadata = found["metadata"]
+        if (metadata.get("labels") or {}).get(names.PARTITION_KEY_LABEL) != seen.partition_key and not metadata.get("deletionTimestamp"):
+            await self._client.delete(path, metadata["uid"], propagation="Background")
+            self._probe("partition-deleted")
+            found = await self._client.find(path)
+        self._world.see_partition(key, found)
+
+    async def _create(self, collection: str, path: str, body: Json, metadata: JobMetadata) -> Json:
+        """The object as created, or as it is already; raises RefusedError where it is another owner's, or will not do."""
+        try:
+            return await self._client.create(collection, body, {"fieldManager": names.FIELD_MANAGER})
+        except ConflictError:
+            found = await self._client.get(path)
+            _check_owner(found, metadata)
+            return found
+        except ApiError as error:
+            if error.status in UNACCEPTABLE:
+                raise RefusedError(f"the {body['kind']} {body['metadata']['name']} was refused: {error.message}") from error
+            raise
+
+
+def _check_owner(found: Json, metadata: JobMetadata) -> None:
+    """Raise where the object is not the job's: RefusedError, or ConflictError where an earlier job of this name left it."""
+    owner: Json = next((entry for entry in found["metadata"].get("ownerReferences") or () if entry.get("controller")), {})
+    if owner.get("uid") == metadata.uid:
+        return
+    kind, name = found.get("kind") or "object", found["metadata"]["name"]
+    if (owner.get("kind"), owner.get("name")) == (names.JOB_KIND, metadata.name):
+        raise ConflictError(409, f"the {kind} {name} of an earlier job of this name is still there")
+    message = f'a {kind} "{name}" of another owner exists in namespace {metadata.namespace}; delete it or rename this job'
+    raise RefusedError(message, Reason.NAME_CONFLICT)
