@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.plan.exchange import exchange
+from hyperscale.plan.exchange import exchange, tournament
 from hyperscale.plan.kernel import kernel_for, objectives
 from hyperscale.plan.objective import predict
 from tests.property.test_kernel_agreement import CASES, case, drawn_orders
@@ -60,3 +60,15 @@ def test_the_seed_decides_where_pairs_lead_and_the_clock_only_cuts_off() -> None
     cut, seconds = exchange(costs, slots + 1, order, seed=5, work=50_000_000, expired=twice)
     assert len(looks) == 3
     assert seconds == pytest.approx(predict(costs, cut).objective, rel=1e-9)
+
+
+def test_a_tournament_loses_to_none_of_its_starts_and_needs_only_one_that_works() -> None:
+    costs, slots, _, rng = case((11, 20, "Capacity", 0.0))
+    orders = drawn_orders(slots + 1, 6, rng, 9)
+    starts = objectives(costs, orders)
+    first, second = (tournament(costs, slots + 1, orders, seed=3, work=90_000) for _ in range(2))
+    assert (first[0] == second[0]).all()
+    assert first[1] <= starts.min() * (1 + 1e-12)
+    assert first[1] == pytest.approx(predict(costs, first[0]).objective, rel=1e-9)
+    at_once = tournament(costs, slots + 1, orders, seed=3, work=90_000, expired=lambda: True)
+    assert at_once[1] == pytest.approx(float(starts.min()), rel=1e-9)

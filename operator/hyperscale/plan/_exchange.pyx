@@ -10,15 +10,20 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
-from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_repair
+from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_cost, ring_repair
 
-cdef int MOST_WORK = 8000
-cdef int TRIAL_WORK = 16
-cdef int LIST_RATIO = 6
+cdef int MOST_WORK = 1000
+cdef int TRIAL_WORK = 24
+cdef int LIST_RATIO = 8
+cdef int TRIAL_RATIO = 4
 cdef int PAIR_RATIO = 8
-cdef int RING_WORK = 4
+cdef int RING_WORK = 6
 cdef int RING_STEPS = 8
+cdef int TURN_WORK = 5
+cdef int MOST_REPAIRS = 4
 cdef double BETTER = 1.0 - 1e-12
+cdef int IN_PLACE = 50      # percent of the trials that leave the ring as it is
+cdef int TURNS = 2
 
 
 cdef struct Pairs:
@@ -30,25 +35,49 @@ cdef struct Pairs:
     int *places           # (k,) ranks that may change
     int free              # how many
     int *rest             # (k,) members that stay in this trial, the one with the highest cost first
+    int *place            # (k,) where each rank is among them, -1 for the two that are taken away
     int *list             # (m,) candidates that can stand beside them, lowest bound first
+    int *row              # (m,) by position in `list`: its row in what follows
     int listed
     int *tried            # (k,)
     int *found            # (k,)
     int at[2]             # ranks that are taken away
+    bint adjacent         # they are neighbours in the ring
+    int repairs           # ring repairs left in this trial
+    bint in_place         # none: the ring stays as it is
     double *cost          # (k,) seconds of each rank, without the ring
+    double *weigh         # (k,) weight of each of the rest
+    double *slow          # (k,) weight / speed
     double *pay           # (k,) seconds per byte of each of the rest to the others of it, weighted
     double *far           # (k,) its largest latency to them
     double *least         # (k,) the least that one candidate adds to `pay`
     double *pay1          # (k,) the same with the first of the pair
     double *far1          # (k,)
+    double *near          # (k, 4) the two least latencies of each of the rest to the others of it, the two least seconds per byte
+    double *near1         # (k, 4) the same with the first of the pair
     double *bound         # (m,) by position in `list`
-    double *own_pay       # (m,)
-    double *own_far       # (m,)
+    double *lat           # (m, k - 2) by row: latency to each of the rest
+    double *spb           # (m, k - 2)
+    double *own           # (m, OWN) by row
     double weight         # of the rest
     double squares
-    double ring           # seconds of the objective that any ring takes
+    double hop_lat        # the slowest hop of the ring that stays
+    double hop_spb
+    double ring_lat       # no ring is better
+    double ring_spb
     double limit          # a pair must be below
     long long work
+
+
+cdef enum:
+    # What a listed candidate has to do with the rest.
+    OWN_PAY = 0      # weighted seconds per byte
+    OWN_FAR = 1      # largest latency
+    OWN_LAT = 2      # two: the least latencies
+    OWN_SPB = 4      # two: the least seconds per byte
+    OWN_HOP_LAT = 6  # two: the slowest hop at each rank that is taken away
+    OWN_HOP_SPB = 8  # two
+    OWN = 10
 
 
 cdef inline uint64_t _draw(Pairs *s) noexcept nogil:
@@ -121,34 +150,78 @@ cdef void _choose(Pairs *s) noexcept nogil:
         s.at[1] = s.places[_below(s, s.free)]
 
 
+cdef inline void _two_least(double *least, double value) noexcept nogil:
+    if value < least[1]:
+        if value < least[0]:
+            least[1] = least[0]
+            least[0] = value
+        else:
+            least[1] = value
+
+
+cdef inline double _second_of(const double *least, double value) noexcept nogil:
+    """The second least of two and a third."""
+    return least[1] if value >= least[1] else max(least[0], value)
+
+
+cdef inline double _either_way(const double *first, const double *second) noexcept nogil:
+    """The slowest hop of two candidates at two ranks, whichever goes where; first, second: (2,) hops of each at the ranks."""
+    return min(max(first[0], second[1]), max(second[0], first[1]))
+
+
 cdef void _take_away(Pairs *s) noexcept nogil:
-    """The rest, dearest first, its sums, and how many workers of it each candidate has."""
+    """The rest, dearest first, its sums, its part of the ring, and how many workers of it each candidate has."""
     cdef const Instance *q = s.q
-    cdef int i, j, r, c, at, n = 0
-    cdef double most
+    cdef int i, j, r, c, at, before, n = 0
+    cdef double w
+    cdef const double *lat
+    cdef const double *spb
     for i in range(s.ws.u):
         s.ws.used[s.ws.usable[i]] = 0
-    s.weight = s.squares = 0.0
+    s.weight = s.squares = s.hop_lat = s.hop_spb = 0.0
+    s.adjacent = False
+    before = q.k - 1
     for r in range(q.k):
-        if r == s.at[0] or r == s.at[1]:
-            continue
         c = s.order[r]
+        if r == s.at[0] or r == s.at[1]:
+            s.adjacent = s.adjacent or before == s.at[0] or before == s.at[1]
+            before = r
+            continue
+        if before != s.at[0] and before != s.at[1]:
+            s.hop_lat = max(s.hop_lat, q.lat[<size_t> c * q.m + s.order[before]])
+            s.hop_spb = max(s.hop_spb, q.spb[<size_t> c * q.m + s.order[before]])
+        before = r
         at = n
         n += 1
         while at > 0 and s.pay1[at - 1] < s.cost[r]:
-            s.pay1[at], s.rest[at] = s.pay1[at - 1], s.rest[at - 1]
+            s.pay1[at], s.tried[at] = s.pay1[at - 1], s.tried[at - 1]
             at -= 1
-        s.pay1[at], s.rest[at] = s.cost[r], c
-        s.weight += q.weight[c]
-        s.squares += q.weight[c] * q.weight[c]
+        s.pay1[at], s.tried[at] = s.cost[r], r
+        w = q.weight[c]
+        s.weight += w
+        s.squares += w * w
         if s.fixed == NULL or not s.fixed[r]:
             s.ws.used[c] += 1
+    s.place[s.at[0]] = s.place[s.at[1]] = -1
     for i in range(n):
+        s.place[s.tried[i]] = i
+        c = s.rest[i] = s.order[s.tried[i]]
+        s.weigh[i] = q.weight[c]
+        s.slow[i] = q.weight[c] / q.speed[c]
         s.pay[i] = s.far[i] = 0.0
-        for j in range(n):
-            if j != i:
-                s.pay[i] += q.weight[s.rest[j]] * q.spb[<size_t> s.rest[i] * q.m + s.rest[j]]
-                s.far[i] = max(s.far[i], q.lat[<size_t> s.rest[i] * q.m + s.rest[j]])
+        s.near[4 * i] = s.near[4 * i + 1] = s.near[4 * i + 2] = s.near[4 * i + 3] = s.least[i] = INFINITY
+    for i in range(n):
+        lat, spb = q.lat + <size_t> s.rest[i] * q.m, q.spb + <size_t> s.rest[i] * q.m
+        for j in range(i):
+            c = s.rest[j]
+            s.pay[i] += s.weigh[j] * spb[c]
+            s.pay[j] += s.weigh[i] * spb[c]
+            s.far[i] = max(s.far[i], lat[c])
+            s.far[j] = max(s.far[j], lat[c])
+            _two_least(s.near + 4 * i, lat[c])
+            _two_least(s.near + 4 * j, lat[c])
+            _two_least(s.near + 4 * i + 2, spb[c])
+            _two_least(s.near + 4 * j + 2, spb[c])
 
 
 cdef double _heaviest(const Pairs *s, const int *candidates, int count) noexcept nogil:
@@ -164,77 +237,126 @@ cdef double _heaviest(const Pairs *s, const int *candidates, int count) noexcept
 cdef void _list(Pairs *s) noexcept nogil:
     """Candidates that could stand beside the rest with the best of partners, the lowest bound first."""
     cdef const Instance *q = s.q
-    cdef int i, j, c, at, n = q.k - 2
-    cdef double w, total, scale, rate, heavy = _heaviest(s, s.ws.usable, s.ws.u), halo, slowest, worst, own, own_far
-    cdef const double *lat
-    cdef const double *spb
+    cdef int i, j, b, c, at, n = q.k - 2
+    cdef double w, total, scale, rate, heavy = _heaviest(s, s.ws.usable, s.ws.u), halo, slowest, worst, pay, far
+    cdef const double *from_lat
+    cdef const double *from_spb
+    cdef double *lat
+    cdef double *spb
     s.listed = 0
     for i in range(s.ws.u):
         c = s.ws.usable[i]
         if s.ws.used[c] >= s.ws.room[c]:
             continue
-        w, lat, spb = q.weight[c], q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
+        w, from_lat, from_spb = q.weight[c], q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
+        lat, spb = s.lat + <size_t> s.listed * n, s.spb + <size_t> s.listed * n
         total = s.weight + w + heavy
         rate = q.epoch_flops / total
         scale = q.halo_bytes / max(total * total - s.squares - w * w - heavy * heavy, 1e-12 * total * total)
-        slowest = worst = own = own_far = 0.0
+        slowest = worst = pay = far = 0.0
         for j in range(n):
-            own += q.weight[s.rest[j]] * spb[s.rest[j]]
-            own_far = max(own_far, lat[s.rest[j]])
-            halo = q.rounds * max(s.far[j], lat[s.rest[j]]) + scale * q.weight[s.rest[j]] * (s.pay[j] + w * spb[s.rest[j]])
+            b = s.rest[j]
+            lat[j], spb[j] = from_lat[b], from_spb[b]
+            pay += s.weigh[j] * spb[j]
+            far = max(far, lat[j])
+            halo = q.rounds * max(s.far[j], lat[j]) + scale * s.weigh[j] * (s.pay[j] + w * spb[j])
             worst = max(worst, halo)
-            slowest = max(slowest, halo + rate * q.weight[s.rest[j]] / q.speed[s.rest[j]])
+            slowest = max(slowest, halo + rate * s.slow[j])
             if q.overhead_seconds + slowest + q.communication_weight * worst >= s.limit:
                 break
         else:
-            halo = q.rounds * own_far + scale * w * own
+            halo = q.rounds * far + scale * w * pay
             worst = max(worst, halo)
             slowest = q.overhead_seconds + max(slowest, halo + rate * w / q.speed[c]) + q.communication_weight * worst
             if slowest >= s.limit:
                 continue
+            s.own[OWN * s.listed + OWN_PAY], s.own[OWN * s.listed + OWN_FAR] = pay, far
             at = s.listed
             s.listed += 1
             while at > 0 and s.bound[at - 1] > slowest:
-                s.bound[at], s.list[at] = s.bound[at - 1], s.list[at - 1]
-                s.own_pay[at], s.own_far[at] = s.own_pay[at - 1], s.own_far[at - 1]
+                s.bound[at], s.list[at], s.row[at] = s.bound[at - 1], s.list[at - 1], s.row[at - 1]
                 at -= 1
-            s.bound[at], s.list[at], s.own_pay[at], s.own_far[at] = slowest, c, own, own_far
+            s.bound[at], s.list[at], s.row[at] = slowest, c, s.listed - 1
 
 
-cdef void _cheapest(Pairs *s) noexcept nogil:
-    """What a listed candidate adds to every one of the rest at least, and the seconds that the ring takes at least."""
+cdef void _hops(Pairs *s) noexcept nogil:
+    """What is known of the ring: the hops of every listed candidate, and hops that no ring beside the rest is without.
+
+    Every member has two hops. Of any two others at most two are new, so that the second least to the rest, or the least to a candidate, holds.
+    """
     cdef const Instance *q = s.q
-    cdef int i, j, x, n = q.k - 2
-    cdef double latency = 0.0, per_byte = 0.0
-    cdef double near[2]
-    cdef double cheap[2]
+    cdef int x, y, i, j, r, beside, n = q.k - 2
+    cdef double w, lat, spb
+    cdef double *own
+    for j in range(n):
+        s.pay1[j] = s.far1[j] = INFINITY  # the least latency and seconds per byte of a listed one
+    for x in range(s.listed):
+        y, w = s.row[x], q.weight[s.list[x]]
+        own = s.own + OWN * y
+        own[OWN_LAT] = own[OWN_LAT + 1] = own[OWN_SPB] = own[OWN_SPB + 1] = INFINITY
+        for j in range(n):
+            lat, spb = s.lat[<size_t> y * n + j], s.spb[<size_t> y * n + j]
+            _two_least(own + OWN_LAT, lat)
+            _two_least(own + OWN_SPB, spb)
+            s.far1[j] = min(s.far1[j], lat)
+            s.pay1[j] = min(s.pay1[j], spb)
+            s.least[j] = min(s.least[j], w * spb)
+        for i in range(2):
+            own[OWN_HOP_LAT + i] = own[OWN_HOP_SPB + i] = 0.0
+            for r in range(2):
+                beside = s.place[(s.at[i] + (1 if r else q.k - 1)) % q.k]
+                if beside >= 0:
+                    own[OWN_HOP_LAT + i] = max(own[OWN_HOP_LAT + i], s.lat[<size_t> y * n + beside])
+                    own[OWN_HOP_SPB + i] = max(own[OWN_HOP_SPB + i], s.spb[<size_t> y * n + beside])
+    s.ring_lat = s.ring_spb = 0.0
+    for j in range(n if q.k > 3 else 0):
+        s.ring_lat = max(s.ring_lat, min(s.near[4 * j + 1], s.far1[j]))
+        s.ring_spb = max(s.ring_spb, min(s.near[4 * j + 3], s.pay1[j]))
+    if s.repairs == 0:  # the ring stays as it is
+        s.ring_lat, s.ring_spb = max(s.ring_lat, s.hop_lat), max(s.ring_spb, s.hop_spb)
+        for x in range(s.listed):
+            own = s.own + OWN * x
+            own[OWN_LAT], own[OWN_LAT + 1] = min(own[OWN_HOP_LAT], own[OWN_HOP_LAT + 1]), INFINITY
+            own[OWN_SPB], own[OWN_SPB + 1] = min(own[OWN_HOP_SPB], own[OWN_HOP_SPB + 1]), INFINITY
+
+
+cdef inline double _ring(const Pairs *s, double lat, double spb) noexcept nogil:
+    """Seconds of the objective that a ring takes with these slowest hops."""
+    return (1.0 + s.q.communication_weight) * (s.q.ring_latency_factor * lat + s.q.ring_byte_factor * spb)
+
+
+cdef void _sharpen(Pairs *s) noexcept nogil:
+    """Drop those of the list that cannot stand beside the rest with any other of it, sort the others by what they cost at least."""
+    cdef const Instance *q = s.q
+    cdef int x, y, j, c, at, n = q.k - 2, left = 0
+    cdef double w, heavy = _heaviest(s, s.list, s.listed), total, scale, rate, halo, slowest, worst, ring
     cdef const double *lat
     cdef const double *spb
-    for i in range(n):
-        lat, spb = q.lat + <size_t> s.rest[i] * q.m, q.spb + <size_t> s.rest[i] * q.m
-        near[0] = near[1] = cheap[0] = cheap[1] = s.least[i] = INFINITY
-        for j in range(n + s.listed):
-            if j == i:
-                continue
-            x = s.rest[j] if j < n else s.list[j - n]
-            if j >= n:
-                s.least[i] = min(s.least[i], q.weight[x] * spb[x])
-                if s.ws.used[x] + 1 < s.ws.room[x]:  # both of the pair may go there
-                    _two_least(near, lat[x])
-                    _two_least(cheap, spb[x])
-            _two_least(near, lat[x])
-            _two_least(cheap, spb[x])
-        latency, per_byte = max(latency, near[1]), max(per_byte, cheap[1])
-    s.ring = (1.0 + q.communication_weight) * (q.ring_latency_factor * latency + q.ring_byte_factor * per_byte)
-
-
-cdef inline void _two_least(double *least, double value) noexcept nogil:
-    if value < least[1]:
-        if value < least[0]:
-            least[1] = least[0]
-            least[0] = value
+    for x in range(s.listed):
+        c, y = s.list[x], s.row[x]
+        w, lat, spb = q.weight[c], s.lat + <size_t> y * n, s.spb + <size_t> y * n
+        ring = q.overhead_seconds + _ring(s, max(s.ring_lat, s.own[OWN * y + OWN_LAT]), max(s.ring_spb, s.own[OWN * y + OWN_SPB]))
+        total = s.weight + w + heavy
+        rate = q.epoch_flops / total
+        scale = q.halo_bytes / max(total * total - s.squares - w * w - heavy * heavy, 1e-12 * total * total)
+        slowest = worst = 0.0
+        for j in range(n):
+            halo = q.rounds * max(s.far[j], lat[j]) + scale * s.weigh[j] * (s.pay[j] + w * spb[j] + s.least[j])
+            worst = max(worst, halo)
+            slowest = max(slowest, halo + rate * s.slow[j])
+            if ring + slowest + q.communication_weight * worst >= s.limit:
+                break
         else:
-            least[1] = value
+            slowest = max(s.bound[x] + ring - q.overhead_seconds, ring + slowest + q.communication_weight * worst)
+            if slowest >= s.limit:
+                continue
+            at = left
+            left += 1
+            while at > 0 and s.bound[at - 1] > slowest:
+                s.bound[at], s.list[at], s.row[at] = s.bound[at - 1], s.list[at - 1], s.row[at - 1]
+                at -= 1
+            s.bound[at], s.list[at], s.row[at] = slowest, c, y
+    s.listed = left
 
 
 cdef bint _both(Pairs *s) noexcept nogil:
@@ -242,7 +364,7 @@ cdef bint _both(Pairs *s) noexcept nogil:
     cdef const Instance *q = s.q
     cdef int x, y, j, c, n = q.k - 2
     cdef long long until = s.work + MOST_WORK
-    cdef double w, heavy = _heaviest(s, s.list, s.listed), total, scale, rate, halo, slowest, worst
+    cdef double w
     cdef const double *lat
     cdef const double *spb
     cdef bint found = False
@@ -251,101 +373,152 @@ cdef bint _both(Pairs *s) noexcept nogil:
             break
         s.work += 1
         c = s.list[x]
-        w, lat, spb = q.weight[c], q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
-        total = s.weight + w + heavy
-        rate = q.epoch_flops / total
-        scale = q.halo_bytes / max(total * total - s.squares - w * w - heavy * heavy, 1e-12 * total * total)
-        slowest = worst = 0.0
+        w, lat, spb = q.weight[c], s.lat + <size_t> s.row[x] * n, s.spb + <size_t> s.row[x] * n
+        memcpy(s.near1, s.near, 4 * n * sizeof(double))
         for j in range(n):
-            s.pay1[j], s.far1[j] = s.pay[j] + w * spb[s.rest[j]], max(s.far[j], lat[s.rest[j]])
-            halo = q.rounds * s.far1[j] + scale * q.weight[s.rest[j]] * (s.pay1[j] + s.least[j])
-            worst = max(worst, halo)
-            slowest = max(slowest, halo + rate * q.weight[s.rest[j]] / q.speed[s.rest[j]])
-            if q.overhead_seconds + s.ring + slowest + q.communication_weight * worst >= s.limit:
-                break
-        else:
-            y = x if s.ws.used[c] + 1 < s.ws.room[c] else x + 1
-            while y < s.listed and s.bound[y] < s.limit and s.work <= until:
-                s.work += 1
-                found = _second(s, x, y) or found
-                y += 1
+            s.pay1[j], s.far1[j] = s.pay[j] + w * spb[j], max(s.far[j], lat[j])
+            _two_least(s.near1 + 4 * j, lat[j])
+            _two_least(s.near1 + 4 * j + 2, spb[j])
+        y = x if s.ws.used[c] + 1 < s.ws.room[c] else x + 1
+        while y < s.listed and s.bound[y] < s.limit and s.work <= until:
+            s.work += 1
+            found = _second(s, x, y) or found
+            y += 1
     return found
 
 
 cdef bint _second(Pairs *s, int x, int y) noexcept nogil:
     """True and the limit lower where the pair of the candidates at x and y of the list is below it."""
     cdef const Instance *q = s.q
-    cdef int j, c = s.list[x], d = s.list[y], b, n = q.k - 2
-    cdef double v = q.weight[c], w = q.weight[d], total = s.weight + v + w, tax = q.communication_weight
-    cdef double rate = q.epoch_flops / total, scale, halo, slowest, worst
+    cdef int j, c = s.list[x], d = s.list[y], n = q.k - 2
+    cdef double v = q.weight[c], w = q.weight[d], total = s.weight + v + w, tax = q.communication_weight, base = q.overhead_seconds
+    cdef double rate = q.epoch_flops / total, scale, halo, slowest, worst, hop_lat = s.ring_lat, hop_spb = s.ring_spb
     cdef double between_lat = q.lat[<size_t> c * q.m + d], between_spb = q.spb[<size_t> c * q.m + d]
-    cdef const double *lat = q.lat + <size_t> d * q.m
-    cdef const double *spb = q.spb + <size_t> d * q.m
+    cdef const double *lat = s.lat + <size_t> s.row[y] * n
+    cdef const double *spb = s.spb + <size_t> s.row[y] * n
+    cdef const double *first = s.own + OWN * s.row[x]
+    cdef const double *second = s.own + OWN * s.row[y]
+    if q.k > 3 and not s.in_place:
+        hop_lat = max(hop_lat, max(_second_of(first + OWN_LAT, between_lat), _second_of(second + OWN_LAT, between_lat)))
+        hop_spb = max(hop_spb, max(_second_of(first + OWN_SPB, between_spb), _second_of(second + OWN_SPB, between_spb)))
+    if s.repairs == 0:  # the ring stays as it is
+        hop_lat = max(max(hop_lat, s.hop_lat), _either_way(first + OWN_HOP_LAT, second + OWN_HOP_LAT))
+        hop_spb = max(max(hop_spb, s.hop_spb), _either_way(first + OWN_HOP_SPB, second + OWN_HOP_SPB))
+        if s.adjacent:
+            hop_lat, hop_spb = max(hop_lat, between_lat), max(hop_spb, between_spb)
+    base += _ring(s, hop_lat, hop_spb)
     scale = q.halo_bytes / max(total * total - s.squares - v * v - w * w, 1e-12 * total * total)
-    worst = q.rounds * max(s.own_far[y], between_lat) + scale * w * (s.own_pay[y] + v * between_spb)
+    worst = q.rounds * max(second[OWN_FAR], between_lat) + scale * w * (second[OWN_PAY] + v * between_spb)
     slowest = worst + rate * w / q.speed[d]
-    halo = q.rounds * max(s.own_far[x], between_lat) + scale * v * (s.own_pay[x] + w * between_spb)
+    halo = q.rounds * max(first[OWN_FAR], between_lat) + scale * v * (first[OWN_PAY] + w * between_spb)
     worst, slowest = max(worst, halo), max(slowest, halo + rate * v / q.speed[c])
-    if q.overhead_seconds + s.ring + slowest + tax * worst >= s.limit:
+    if base + slowest + tax * worst >= s.limit:
         return False
     for j in range(n):
-        b = s.rest[j]
-        halo = q.rounds * max(s.far1[j], lat[b]) + scale * q.weight[b] * (s.pay1[j] + w * spb[b])
-        worst, slowest = max(worst, halo), max(slowest, halo + rate * q.weight[b] / q.speed[b])
-        if q.overhead_seconds + s.ring + slowest + tax * worst >= s.limit:
+        halo = q.rounds * max(s.far1[j], lat[j]) + scale * s.weigh[j] * (s.pay1[j] + w * spb[j])
+        worst, slowest = max(worst, halo), max(slowest, halo + rate * s.slow[j])
+        if base + slowest + tax * worst >= s.limit:
             return False
-    return _seat(s, c, d, s.limit - q.overhead_seconds - slowest - tax * worst)
+    for j in range(n if q.k > 3 and s.repairs else 0):
+        hop_lat = max(hop_lat, _second_of(s.near1 + 4 * j, lat[j]))
+        hop_spb = max(hop_spb, _second_of(s.near1 + 4 * j + 2, spb[j]))
+    return _seat(s, x, y, s.limit - q.overhead_seconds - slowest - tax * worst, hop_lat, hop_spb)
 
 
-cdef bint _seat(Pairs *s, int c, int d, double room) noexcept nogil:
-    """True where a ring is found that leaves the objective below the limit; `room` seconds of it are left for the ring."""
+cdef bint _seat(Pairs *s, int x, int y, double room, double hop_lat, double hop_spb) noexcept nogil:
+    """True where a ring is found that leaves the objective below the limit; `room` seconds of it are left for the ring.
+
+    hop_lat, hop_spb: no ring has a better slowest hop
+    """
     cdef const Instance *q = s.q
-    cdef int r, j, i, steps, k = q.k, first = s.order[s.at[0]], second = s.order[s.at[1]]
-    cdef double latency = 0.0, per_byte = 0.0, ring, tax = 1.0 + q.communication_weight
-    cdef double near[2]
-    cdef double cheap[2]
+    cdef int i, steps, k = q.k, c = s.list[x], d = s.list[y], first = s.order[s.at[0]], second = s.order[s.at[1]]
+    cdef double ring, least = INFINITY
+    cdef const double *own
+    cdef const double *other
     if (c == first and d == second) or (c == second and d == first):
         return False
-    s.work += <long long> k * k // PAIR_RATIO
-    memcpy(s.tried, s.order, k * sizeof(int))
-    s.tried[s.at[0]], s.tried[s.at[1]] = c, d
-    for i in range(k):
-        # The new members first: they are the likeliest to have no two good hops.
-        r = s.at[i] if i < 2 else i - 2
-        near[0] = near[1] = cheap[0] = cheap[1] = INFINITY
-        for j in range(k):
-            if j != r:
-                _two_least(near, q.lat[<size_t> s.tried[r] * q.m + s.tried[j]])
-                _two_least(cheap, q.spb[<size_t> s.tried[r] * q.m + s.tried[j]])
-        if k > 2:
-            latency, per_byte = max(latency, near[1]), max(per_byte, cheap[1])
-        if tax * (q.ring_latency_factor * latency + q.ring_byte_factor * per_byte) >= room:
-            return False
-    steps = RING_STEPS
-    ring = ring_repair(q, s.tried, s.fixed, &steps, s.ws)
-    s.work += <long long> RING_WORK * k * (1 + steps)
-    if tax * ring >= room:
+    s.work += k // PAIR_RATIO
+    if _ring(s, hop_lat, hop_spb) >= room:
         return False
-    s.limit = (s.limit - room + tax * ring) * BETTER
+    for i in range(2):
+        own, other = s.own + OWN * s.row[y if i else x], s.own + OWN * s.row[x if i else y]
+        hop_lat = max(s.hop_lat, max(own[OWN_HOP_LAT], other[OWN_HOP_LAT + 1]))
+        hop_spb = max(s.hop_spb, max(own[OWN_HOP_SPB], other[OWN_HOP_SPB + 1]))
+        if s.adjacent:
+            hop_lat, hop_spb = max(hop_lat, q.lat[<size_t> c * q.m + d]), max(hop_spb, q.spb[<size_t> c * q.m + d])
+        ring = _ring(s, hop_lat, hop_spb)
+        if ring < least:
+            least = ring
+            memcpy(s.tried, s.order, k * sizeof(int))
+            s.tried[s.at[0]], s.tried[s.at[1]] = (d, c) if i else (c, d)
+    if least >= room:
+        if s.repairs == 0:
+            return False
+        s.repairs -= 1
+        steps = RING_STEPS
+        least = (1.0 + q.communication_weight) * ring_repair(q, s.tried, s.fixed, &steps, s.ws)
+        s.work += <long long> RING_WORK * k * (1 + steps)
+        if least >= room:
+            return False
+    s.limit = (s.limit - room + least) * BETTER
     memcpy(s.found, s.tried, k * sizeof(int))
     return True
+
+
+cdef double _turn(Pairs *s, double now, double heat) noexcept nogil:
+    """The objective after two ranks were swapped or a part of the ring was turned, where that is not much worse."""
+    cdef int i = _below(s, s.q.k), j = _below(s, s.q.k), low, high, x
+    cdef bint reverse = s.fixed == NULL and _below(s, 2) == 0
+    cdef double was, ring, tax = 1.0 + s.q.communication_weight
+    if i == j or (s.fixed != NULL and (s.fixed[i] or s.fixed[j])):
+        return now
+    low, high = min(i, j), max(i, j)
+    was = ring_cost(s.q, s.order)
+    _flip(s.order, low, high, reverse)
+    ring = ring_cost(s.q, s.order)
+    s.work += TURN_WORK
+    if now + tax * (ring - was) >= now * (1.0 - heat * log(_unit(s))):
+        _flip(s.order, low, high, reverse)
+        return now
+    return now + tax * (ring - was)
+
+
+cdef inline void _flip(int *order, int i, int j, bint reverse) noexcept nogil:
+    cdef int t
+    while i < j:
+        t = order[i]
+        order[i] = order[j]
+        order[j] = t
+        if not reverse:
+            return
+        i += 1
+        j -= 1
 
 
 cdef double _walk(Pairs *s, long long work, double heat, double best, int *best_order) noexcept nogil:
     """Trials until so much work is done; a pair may be worse by `heat` of the objective or so. The best objective and order seen."""
     cdef double now = objective(s.q, s.order)
+    cdef int steps, turn
     while s.work < work:
-        s.work += TRIAL_WORK + s.ws.u + <long long> s.q.k * s.q.k // PAIR_RATIO
+        s.work += TRIAL_WORK + 2 * s.ws.u + <long long> s.q.k * s.q.k // TRIAL_RATIO
+        for turn in range(TURNS):
+            now = _turn(s, now, heat)
+        s.in_place = _below(s, 100) < IN_PLACE
+        s.repairs = 0 if s.in_place else MOST_REPAIRS
         _rank_costs(s)
         _choose(s)
         s.limit = now * (1.0 - heat * log(_unit(s)))
         _take_away(s)
         _list(s)
         s.work += <long long> s.listed * s.q.k // LIST_RATIO
-        _cheapest(s)
+        _hops(s)
+        _sharpen(s)
         if s.listed == 0 or not _both(s):
             continue
         memcpy(s.order, s.found, s.q.k * sizeof(int))
+        steps = RING_STEPS
+        ring_repair(s.q, s.order, s.fixed, &steps, s.ws)
+        s.work += <long long> RING_WORK * s.q.k * (1 + steps)
         now = objective(s.q, s.order)
         if now < best * BETTER:
             best = now
@@ -367,16 +540,19 @@ def exchange(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
     for r in range(k):
         if not 0 <= order[r] < m:
             raise ValueError("a rank is on no candidate")
-    cdef int *whole = <int *> calloc(4 * <size_t> k + m + 8, sizeof(int))
-    cdef double *seconds = <double *> calloc(6 * <size_t> k + 3 * m + 8, sizeof(double))
+    cdef int *whole = <int *> calloc(5 * <size_t> k + 2 * m + 8, sizeof(int))
+    cdef double *seconds = <double *> calloc(16 * <size_t> k + (1 + OWN + 2 * <size_t> max(k, 2)) * m + 8, sizeof(double))
     if whole == NULL or seconds == NULL:
         release(whole)
         release(seconds)
         raise MemoryError()
     s.q, s.ws, s.random, s.fixed, s.order, s.free, s.work = &kernel.q, kernel.ws, random, NULL, &order[0], 0, 0
-    s.places, s.rest, s.tried, s.found, s.list = whole, whole + k, whole + 2 * k, whole + 3 * k, whole + 4 * k
-    s.cost, s.pay, s.far, s.least, s.pay1, s.far1 = seconds, seconds + k, seconds + 2 * k, seconds + 3 * k, seconds + 4 * k, seconds + 5 * k
-    s.bound, s.own_pay, s.own_far = seconds + 6 * k, seconds + 6 * k + m, seconds + 6 * k + 2 * m
+    s.places, s.rest, s.place, s.tried, s.found = whole, whole + k, whole + 2 * k, whole + 3 * k, whole + 4 * k
+    s.list, s.row = whole + 5 * k, whole + 5 * k + m
+    s.cost, s.weigh, s.slow, s.pay, s.far = seconds, seconds + k, seconds + 2 * k, seconds + 3 * k, seconds + 4 * k
+    s.least, s.pay1, s.far1, s.near, s.near1 = seconds + 5 * k, seconds + 6 * k, seconds + 7 * k, seconds + 8 * k, seconds + 12 * k
+    s.bound, s.own = seconds + 16 * k, seconds + 16 * k + m
+    s.lat, s.spb = s.own + OWN * <size_t> m, s.own + OWN * <size_t> m + <size_t> k * m
     for r in range(k):
         if fixed[r]:
             s.fixed = &fixed[0]

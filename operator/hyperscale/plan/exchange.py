@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from hyperscale.model.graph import BoolArray, IntArray
 from hyperscale.plan.anneal import anneal
 from hyperscale.plan.kernel import kernel_for
 from hyperscale.plan.objective import Costs, objectives
+
+if TYPE_CHECKING:
+    from hyperscale.plan._kernel import Kernel
+
+Int32Array = npt.NDArray[np.int32]
 
 try:
     from hyperscale.plan import _exchange
@@ -24,10 +30,12 @@ except ImportError:  # pragma: no cover - kernel.py has warned
 
 HOT: Final = 0.02
 """First heat, part of the objective by which a pair may be worse."""
-COLD: Final = 1e-3
+COLD: Final = 5e-3
 """Last heat."""
 SLICE_WORK: Final = 20_000
-"""Work between two looks at the clock, a millisecond or two."""
+"""Work between two looks at the clock, half a millisecond."""
+SEEDS: Final = 1000
+"""Seeds of two rounds of a tournament differ by so much."""
 
 
 def exchange(
@@ -44,18 +52,58 @@ def exchange(
 
     fixed: (k,) ranks that stay and take no slot; with fewer than two others nothing is done
     """
-    start = float(objectives(costs, order[None, :])[0])
-    stays = np.zeros(len(order), dtype=np.bool_) if fixed is None else fixed
-    if not math.isfinite(start) or start <= 0.0 or (~stays).sum() < 2:
-        return order, start
-    kernel = kernel_for(costs, slots, len(order)) if _exchange is not None else None
+    return tournament(costs, slots, order[None, :], fixed, seed=seed, work=work, expired=expired)
+
+
+def tournament(
+    costs: Costs,
+    slots: IntArray,
+    orders: IntArray,
+    fixed: BoolArray | None = None,
+    *,
+    seed: int,
+    work: int,
+    expired: Callable[[], bool] = lambda: False,
+) -> tuple[IntArray, float]:
+    """The best placement (k,) of walks from each of `orders` (B, k), best first, and its objective; never worse than any of them.
+
+    Successive halving (Jamieson & Talwalkar 2016): the walks share the work of a round, and the better half goes on to the next. Which
+    start leads where is not known beforehand, but soon shows. `work`: of all rounds together · the rest as for `exchange`
+    """
+    starts = objectives(costs, orders)
+    first = int(np.argmin(starts))
+    stays = np.zeros(orders.shape[1], dtype=np.bool_) if fixed is None else fixed
+    if not math.isfinite(starts[first]) or starts[first] <= 0.0 or (~stays).sum() < 2:
+        return orders[first], float(starts[first])
+    kernel = kernel_for(costs, slots, orders.shape[1]) if _exchange is not None else None
     if kernel is None:  # annealing is what numpy has for it
-        return anneal(costs, slots, order, stays, seed=seed, iterations=work, expired=expired)
-    walker, best_order, best, state = order.astype(np.int32), order.astype(np.int32), start, seed & 0xFFFFFFFFFFFFFFFF
-    done, rows = 0, stays.view(np.uint8)
-    while done < work and not expired():
-        heat, slice_work = HOT * math.pow(COLD / HOT, done / work), min(SLICE_WORK, work - done)
-        best, state, spent = _exchange.exchange(kernel, walker, rows, state, slice_work, heat, best, best_order)
-        done += spent
-    found: IntArray = best_order.astype(np.int64)
+        return anneal(costs, slots, orders[first], stays, seed=seed, iterations=work, expired=expired)
+    field = [
+        _Walker(float(seconds), number, order.astype(np.int32))
+        for number, (order, seconds) in enumerate(zip(orders, starts, strict=True))
+        if math.isfinite(seconds)
+    ]
+    rounds = len(field).bit_length()
+    for number in range(rounds):
+        for walker in field:
+            walker.walk(kernel, stays, seed + SEEDS * number, work // (rounds * len(field)), expired)
+        field = sorted(field, key=lambda walker: (walker.seconds, walker.number))[: (len(field) + 1) // 2]
+    found: IntArray = field[0].order.astype(np.int64)
     return found, float(objectives(costs, found[None, :])[0])
+
+
+class _Walker:
+    """One start of a tournament and the best that was found from it."""
+
+    def __init__(self, seconds: float, number: int, order: Int32Array) -> None:
+        self.seconds, self.number, self.order = seconds, number, order
+
+    def walk(self, kernel: Kernel, stays: BoolArray, seed: int, work: int, expired: Callable[[], bool]) -> None:
+        """So much work from the best so far, cooling from HOT to COLD."""
+        at, best, seconds, done = self.order.copy(), self.order.copy(), self.seconds, 0
+        state, rows = seed + self.number & 0xFFFFFFFFFFFFFFFF, stays.view(np.uint8)
+        while done < work and not expired():
+            heat, most = HOT * math.pow(COLD / HOT, done / work), min(SLICE_WORK, work - done)
+            seconds, state, spent = _exchange.exchange(kernel, at, rows, state, most, heat, seconds, best)
+            done += spent
+        self.order, self.seconds = best, seconds

@@ -11,7 +11,7 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.plan import kernel
 from hyperscale.plan.anneal import anneal
-from hyperscale.plan.exchange import exchange
+from hyperscale.plan.exchange import tournament
 from hyperscale.plan.objective import Costs, objectives
 from hyperscale.plan.polish import polish_all
 
@@ -41,7 +41,7 @@ class Effort(NamedTuple):
     steps: int
     """Workers that annealing may touch, steps × workers, in all walks."""
     pairs: int = 0
-    """Inner steps of the search by pairs from the best start, some 25 ns each."""
+    """Inner steps of the search by pairs from the best starts, some 25 ns each."""
 
 
 GREEDY_ELEMENTS: Final = 12_000_000
@@ -55,8 +55,10 @@ FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, s
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
 CLOSE_LOOK: Final = Effort(
-    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=900_000
+    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_000_000
 )
+PAIRED: Final = 16
+"""Different starts of the search by pairs."""
 PAIR_PLACES: Final = 8_000
 """Inner steps for every two places that are free: where few are, all their pairs are soon tried."""
 
@@ -116,12 +118,13 @@ def annealed(
 def paired(
     costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, seed: int, stop: Callable[[], bool]
 ) -> tuple[IntArray, FloatArray]:
-    """The best of `orders` (B, k) after the search by pairs: (B', k), (B',); none where the effort asks for none."""
+    """The best of `orders` (B, k) after a search by pairs from several: (B', k), (B',); none where the effort asks for none."""
     seconds = objectives(costs, orders)
     work = min(effort.pairs, PAIR_PLACES * math.comb(int((~fixed).sum()), 2))
     if not work or kernel.kernel_for(costs, slots, orders.shape[1]) is None:
         return orders[:0], seconds[:0]
-    order, value = exchange(costs, slots, orders[int(np.argmin(seconds))], fixed, seed=seed, work=work, expired=stop)
+    chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), PAIRED)]
+    order, value = tournament(costs, slots, chosen, fixed, seed=seed, work=work, expired=stop)
     return order[None, :], np.array([value])
 
 
