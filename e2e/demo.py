@@ -1,12 +1,17 @@
 """`make demo`: local cluster, operator, one job; prints the plan, why it was chosen, and each pod on the node that the plan names.
 
-Exit codes: 0 every rank is on its planned node, 1 it is not, or something did not get ready. The cluster and the operator stay.
+As root with cgroup v1 the pods are real: the job then trains a GCN on Cora through the MPI Operator and Horovod, and its result is shown.
+Elsewhere the demo says why not, and places a larger job on simulated nodes.
+
+Exit codes: 0 every rank is on its planned node and the training reached its accuracy, 1 it did not, or something did not get ready.
+The cluster and the operator stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,13 +19,17 @@ from typing import Final
 
 import yaml
 
+from e2e import training
 from e2e.cluster import cluster, operator
 from e2e.cluster.__main__ import EXPECTED
 from e2e.cluster.api import Api, Object
 from e2e.cluster.binaries import ensure_all
 from e2e.cluster.control_plane import wait_until
+from e2e.cluster.real import ground
+from e2e.cluster.topology import DEFAULT_FILE, load, with_real
 
 EXAMPLE: Final = Path(__file__).resolve().parents[1] / "examples" / "cora-gcn.yaml"
+TRAINING_EXAMPLE: Final = EXAMPLE.with_name("cora-train.yaml")
 JOBS: Final = "/apis/hyperscale.dev/v1alpha1"
 _BOUND_SECONDS: Final = 60.0
 _GONE_SECONDS: Final = 60.0
@@ -43,6 +52,12 @@ class Demo:
         self.name = job["metadata"]["name"]
         self.namespace = job["metadata"].get("namespace", "default")
         self._path = f"{JOBS}/namespaces/{self.namespace}/gnntrainingjobs/{self.name}"
+
+    @property
+    def claim(self) -> str:
+        """Name of the volume claim for its checkpoints."""
+        name: str = self._job["spec"]["checkpoint"]["volumeClaimName"]
+        return name
 
     def remove_old(self) -> None:
         """Take away what an earlier demo left, and wait until it is gone."""
@@ -116,24 +131,24 @@ def print_pods(pods: dict[int, Object]) -> None:
 
 def run(directory: Path) -> None:
     """The whole demo; raises DemoError or one of EXPECTED."""
-    if not EXAMPLE.is_file():
-        raise DemoError(f"{EXAMPLE} is missing")
-    here = cluster.up(directory)
+    here = _cluster(directory)
+    trains = bool(here.real_nodes)
+    example = TRAINING_EXAMPLE if trains else EXAMPLE
     operator.install(here)
     process = operator.start_operator(here)
     cluster.say(f"operator ready (pid {process.pid}), acting as {operator.USER}")
-    demo = Demo(here.api(), yaml.safe_load(EXAMPLE.read_text()))
+    demo = Demo(here.api(), yaml.safe_load(example.read_text()))
     demo.remove_old()
+    if trains:
+        training.say_data()
+        training.fresh_claim(here, demo.namespace, demo.claim)
     started = time.monotonic()
     demo.apply()
-    cluster.say(f"applied {EXAMPLE.relative_to(EXAMPLE.parents[1])}")
+    cluster.say(f"applied {example.relative_to(example.parents[1])}")
     try:
         demo.wait_bound()
     except EXPECTED as error:
-        conditions = [f"{one['type']}={one['status']} {one['reason']}: {one['message']}" for one in demo.status().get("conditions", ())]
-        raise DemoError(
-            "\n".join([str(error), *conditions, f"the end of {process.log}:", process.table.tail("operator", _LOG_LINES)])
-        ) from error
+        raise DemoError("\n".join([str(error), *_conditions(demo), *_log_end(process)])) from error
     seconds = time.monotonic() - started
     wait_until(lambda: _all_running(demo.pods()), _RUNNING_SECONDS, "the workers do not start")
     print_plan(demo.status())
@@ -141,10 +156,53 @@ def run(directory: Path) -> None:
     misplaced = demo.misplaced()
     if misplaced:
         raise DemoError("\n".join(["pods are not where the plan says:", *misplaced]))
-    print(f"\nEvery rank is on its planned node. From apply to all workers bound: {seconds:.2f} s")
+    print(f"\nEvery rank is on its planned node. From apply to all workers bound: {seconds:.2f} s", flush=True)
+    if trains:
+        _train(here, demo, process)
     print(f"\nLook around:   export KUBECONFIG={here.kubeconfig} HYPERSCALE_PROMETHEUS_URL={here.prometheus_url}")
     print(f"               {_kubectl()} get gnntj,mpijobs,pods -A -o wide")
     print(f"Prometheus:    {here.prometheus_url}\nOperator log:  {process.log}\nClean up:      {_clean_up(directory)}")
+
+
+def _cluster(directory: Path) -> cluster.Cluster:
+    """The one that runs there, else a new one, with nodes that run containers where this machine can."""
+    found = cluster.find(directory)
+    if found is not None and not found.faults():
+        if not found.real_nodes:
+            cluster.say("the cluster that runs has simulated nodes only: pods run without containers, nothing trains")
+        return found
+    reason = ground.obstacle()
+    if reason is not None:
+        cluster.say(f"no nodes that run containers: {reason}; the demo plans and places on simulated nodes, nothing trains")
+        return cluster.up(directory)
+    return cluster.up(directory, topology=with_real(load(DEFAULT_FILE)))
+
+
+def _train(here: cluster.Cluster, demo: Demo, process: operator.OperatorProcess) -> None:
+    """Follow the training to its end and show its result; raises DemoError where it fails or learns too little."""
+    command = [_kubectl(), "--kubeconfig", str(here.kubeconfig), "--namespace", demo.namespace, "get", "gnntj", demo.name, "--watch"]
+    print(f"\n$ kubectl get gnntj {demo.name} -w", flush=True)
+    with subprocess.Popen(command) as watch:
+        try:
+            status = training.wait_finished(demo.status)
+        except EXPECTED as error:
+            raise DemoError("\n".join([str(error), *_conditions(demo), *_log_end(process)])) from error
+        finally:
+            watch.terminate()
+    if status.get("phase") != "Succeeded":
+        raise DemoError("\n".join(["the training failed", *_conditions(demo), training.launcher_log(here, demo.namespace, demo.name)]))
+    print("\n".join(["", *training.summary(status)]))
+    accuracy = (status.get("measured") or {}).get("accuracy")
+    if training.has_data() and (accuracy is None or accuracy < training.CORA_ACCURACY):
+        raise DemoError(f"the test accuracy is {accuracy}, at least {training.CORA_ACCURACY} was expected")
+
+
+def _conditions(demo: Demo) -> list[str]:
+    return [f"{one['type']}={one['status']} {one['reason']}: {one.get('message', '')}" for one in demo.status().get("conditions", ())]
+
+
+def _log_end(process: operator.OperatorProcess) -> list[str]:
+    return [f"the end of {process.log}:", process.table.tail("operator", _LOG_LINES)]
 
 
 def _clean_up(directory: Path) -> str:

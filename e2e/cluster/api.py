@@ -118,6 +118,21 @@ class Api:
         """One object or list."""
         return self.request("GET", _with_query(path, query))
 
+    def text(self, path: str, **query: str) -> str:
+        """An answer that is no JSON, a pod's log for one."""
+        connection = self._connect(TIMEOUT_SECONDS)
+        try:
+            connection.request("GET", _with_query(path, query), headers={**self._headers, "Accept": "*/*"})
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise ApiError(0, str(error)) from error
+        finally:
+            connection.close()
+        if response.status >= 400:
+            _decoded(response.status, body)
+        return body.decode(errors="replace")
+
     def find(self, path: str) -> Object | None:
         """One object; None when there is none."""
         try:

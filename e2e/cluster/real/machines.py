@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -178,6 +179,20 @@ def _create_volumes(api: Api, directory: Path) -> None:
             },
         }
         api.create("/api/v1/persistentvolumes", volume)
+
+
+def recycle(directory: Path, api: Api) -> None:
+    """Empty the folders of volumes whose claim is gone, and let other claims have them."""
+    for volume in api.items("/api/v1/persistentvolumes"):
+        name = volume["metadata"]["name"]
+        folder = directory / "volumes" / name
+        if volume.get("status", {}).get("phase") == "Released" and folder.is_dir():
+            for entry in folder.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+            api.patch(f"/api/v1/persistentvolumes/{name}", {"spec": {"claimRef": None}})
 
 
 def _ready(api: Api, wanted: Mapping[str, str]) -> bool:
