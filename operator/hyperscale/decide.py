@@ -31,7 +31,7 @@ from hyperscale.model.pods import PodView
 from hyperscale.model.status import Phase
 from hyperscale.movable import obstacle, strays
 
-PARTITION_POLL_SECONDS: Final = 10.0
+PARTITION_POLL_SECONDS: Final = 5.0
 """How often a partition Job is read while no pod event came; its pods' events ask at once."""
 PARTITION_ENDING_SECONDS: Final = 1.0
 """The same once its pod has ended: the Job says so a moment later."""

@@ -42,7 +42,7 @@ Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
-Loader.add_implicit_resolver(f"{TAG_PREFIX}float", re.compile(r"^-?[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]+$"), list("-0123456789"))  # type: ignore[no-untyped-call]
+Loader.add_implicit_resolver(f"{TAG_PREFIX}float", re.compile(r"^-?[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]+$"), list("-0123456789"))
 
 
 def read_text(path: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:
