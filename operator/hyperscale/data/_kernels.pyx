@@ -74,14 +74,16 @@ def stream(
     const int32_t[::1] indices,
     const int32_t[::1] order,
     const double[::1] capacity,
+    const double[::1] entry_capacity,
     double alpha,
     double gamma,
     int32_t[::1] assignment,
     int64_t[::1] load,
+    int64_t[::1] entry_load,
 ):
     """One pass of Fennel (Tsourakakis et al., WSDM 2014) over `order`, in place; a vertex that has a part already leaves it first (restreaming).
 
-    capacity: (k,) most vertices of each part; alpha, gamma: price of a vertex in a part is alpha × gamma × (load / share)^(gamma - 1),
+    capacity, entry_capacity: (k,) most vertices and most entries of rows (both ends of edges) of each part; alpha, gamma: price of a vertex in a part is alpha × gamma × (load / share)^(gamma - 1),
     with share = capacity over its mean. Returns how many vertices changed their part.
     """
     cdef int64_t n = order.shape[0], parts = capacity.shape[0], moved = 0
@@ -89,7 +91,7 @@ def stream(
     cdef int64_t[::1] near = near_np
     cdef double[::1] price = price_np
     cdef double mean = 0.0, score, best_score
-    cdef int64_t i, at, p, best, v, old
+    cdef int64_t i, at, p, best, v, old, degree
     with nogil:
         for p in range(parts):
             mean += capacity[p] / parts
@@ -98,8 +100,10 @@ def stream(
         for i in range(n):
             v = order[i]
             old = assignment[v]
+            degree = indptr[v + 1] - indptr[v]
             if old >= 0:
                 load[old] -= 1
+                entry_load[old] -= degree
                 price[old] = _price(load[old], capacity[old] / mean, alpha, gamma)
             for p in range(parts):
                 near[p] = 0
@@ -110,16 +114,21 @@ def stream(
             best = -1
             best_score = 0.0
             for p in range(parts):
-                if load[p] + 1 > capacity[p]:
+                if load[p] + 1 > capacity[p] or entry_load[p] + degree > entry_capacity[p]:
                     continue
                 score = near[p] - price[p]
                 if best < 0 or score > best_score or (score == best_score and p == old):
                     best = p
                     best_score = score
-            if best < 0:
+            if best < 0:  # a hub that fits nowhere: where most room is
                 best = old if old >= 0 else 0
+                if old < 0:
+                    for p in range(parts):
+                        if load[p] / capacity[p] < load[best] / capacity[best]:
+                            best = p
             assignment[v] = <int32_t> best
             load[best] += 1
+            entry_load[best] += degree
             price[best] = _price(load[best], capacity[best] / mean, alpha, gamma)
             if best != old:
                 moved += 1

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
+from hyperscale.data.compiled import kernels
 from hyperscale.model.adjacency import Adjacency, Array, TrainingGraph
-
-try:
-    from hyperscale.data import _kernels
-except ImportError:  # no C compiler where this was installed
-    _kernels = None  # type: ignore[assignment]
-    warnings.warn("hyperscale.data._kernels is not compiled: graphs are read several times slower", RuntimeWarning, stacklevel=1)
 
 
 def in_neighbours(vertices: int, sources: Array, destinations: Array, *, both_directions: bool) -> tuple[Array, Array]:
@@ -25,10 +18,10 @@ def in_neighbours(vertices: int, sources: Array, destinations: Array, *, both_di
     for ids in (sources, destinations):
         if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= vertices):
             raise ValueError(f"an edge ends outside 0..{vertices - 1}")
-    if _kernels is None:
+    if kernels is None:
         return numpy_in_neighbours(vertices, sources, destinations, both_directions=both_directions)
     flat = [np.ascontiguousarray(ids, np.int32) for ids in (sources, destinations)]
-    return _kernels.csr(flat[0], flat[1], vertices, both_directions)
+    return kernels.csr(flat[0], flat[1], vertices, both_directions)
 
 
 def numpy_in_neighbours(vertices: int, sources: Array, destinations: Array, *, both_directions: bool) -> tuple[Array, Array]:

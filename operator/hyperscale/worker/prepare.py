@@ -1,0 +1,220 @@
+"""The partition Job: `python -m hyperscale.worker.prepare` reads the graph once, cuts it, and writes the parts to the shared volume.
+
+Variables as for training (render/environment.py), HYPERSCALE_PARTITION_DIR above all. Progress goes to stderr; stdout gets one line of
+JSON at the end. Exit code 2: this input or this memory will not do, and trying again changes nothing; 1: anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from hyperscale import data, partition
+from hyperscale.data import graphs, store, streaming
+from hyperscale.data.memory import limit_bytes
+from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
+from hyperscale.model.datasets import BUILTIN_SIZES
+from hyperscale.model.job import PartitioningMethod
+from hyperscale.worker import contract
+from hyperscale.worker.contract import ContractError, Run
+
+TERMINATION_FILE: Final = Path("/dev/termination-log")
+TERMINATION_BYTES: Final = 4096
+WHOLE_GRAPHS: Final = "WholeGraphs"
+"""Method of data sets of many graphs: each lies in one part, nothing is cut."""
+DIRECT: Final = (PartitioningMethod.RANDOM, PartitioningMethod.NONE)
+"""Methods that need no memory to speak of."""
+METIS_EDGE_BYTES: Final = 280
+"""Of an undirected edge: METIS's 64-bit copy, weights, and coarser graphs, which on R-MAT graphs hardly get smaller.
+
+Measured at 1 M and 10 M edges: 120 and 265 (benchmarks/partition_scale.py).
+"""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An assignment and how it was made."""
+
+    assignment: Array
+    method: str
+    measures: dict[str, float]
+
+
+def main(environment: Mapping[str, str] | None = None) -> int:
+    """Prepare the partitions that the variables ask for; the exit code."""
+    variables = os.environ if environment is None else environment
+    try:
+        answer = prepare(variables)
+    except (ContractError, data.DataError, partition.PartitionError, MemoryError) as error:
+        line = " ".join((str(error) or "out of memory; raise spec.worker's memory").split())
+        sys.stderr.write(f"hyperscale-prepare: {line}\n")
+        _leave_message(line)
+        return contract.EXIT_WRONG_INPUT
+    text = json.dumps(answer, sort_keys=True)
+    sys.stdout.write(text + "\n")
+    _leave_message(text)
+    return 0
+
+
+def prepare(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Write the parts, or find them written; what came of it as JSON. Raises ContractError, DataError or PartitionError."""
+    started = time.monotonic()
+    run = read_run(environment)
+    root = run.partition_dir
+    if root is None:
+        raise ContractError("HYPERSCALE_PARTITION_DIR: missing; write the folder of the shared volume")
+    shares = part_shares(run)
+    _check_memory(run, len(shares), *_stated_sizes(run))
+    _say(f"reading {run.dataset.source} {run.dataset.path}")
+    graph = read_graph(run)
+    vertices, edges = len(graph.indptr) - 1, len(graph.indices)
+    digest = data.graph_digest(graph)
+    _say(f"{graph.name}: {vertices} vertices, {edges} directed edges, {graph.features.shape[1]} features, digest {digest[:12]}")
+    method = _check_memory(run, len(shares), vertices, edges, graph.features.shape[1])
+    key = store.key(digest, method if graph.graph_offsets is None else WHOLE_GRAPHS, shares, run.seed)
+    reused = store.has(root, key)
+    if reused:
+        _say(f"{key} is there already")
+    else:
+        found = cut(graph, shares, method, run.seed)
+        _say(f"cut into {len(shares)} by {found.method}: " + ", ".join(f"{name} {value:.4g}" for name, value in found.measures.items()))
+        about = store.Manifest(store.VERSION, key, digest, graph.name, vertices, edges, found.method, shares, run.seed, found.measures)
+        store.write(root, key, _parts(graph, found.assignment, len(shares)), about)
+    store.note(root, store.request(environment), key)
+    return _answer(store.manifest(root, key), reused, time.monotonic() - started)
+
+
+def read_run(environment: Mapping[str, str]) -> Run:
+    """The contract as every rank would read it; this program is no rank."""
+    counts = [environment.get(name, "1") for name in ("HYPERSCALE_WORKERS", "HYPERSCALE_GPUS_PER_WORKER")]
+    ranks = int(counts[0]) * int(counts[1]) if all(text.isascii() and text.isdigit() and len(text) < 6 for text in counts) else 1
+    return contract.read({**environment, "OMPI_COMM_WORLD_SIZE": str(max(ranks, 1)), "OMPI_COMM_WORLD_RANK": "0"})
+
+
+def part_shares(run: Run) -> tuple[float, ...]:
+    """Share of each part: one part a rank, or several where the job asks for more parts than ranks."""
+    each, rest = divmod(run.partitions, run.size)
+    if run.partitions <= run.size:
+        return run.shares
+    if rest:
+        raise ContractError(f"HYPERSCALE_PARTITIONS: {run.partitions} parts for {run.size} ranks; write a multiple of the ranks")
+    return tuple(share / each for share in run.shares for _ in range(each))
+
+
+def read_graph(run: Run) -> TrainingGraph:
+    """The job's graph, checked against what the job states."""
+    dataset = run.dataset
+    stated = data.Stated(dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes)
+    return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
+
+
+def cut(graph: TrainingGraph, shares: tuple[float, ...], method: str, seed: int) -> Cut:
+    """The assignment by `method`, which `_check_memory` chose."""
+    if graph.graph_offsets is not None:
+        assignment = graphs.deal(graph, shares, seed)
+        load = np.bincount(assignment, minlength=len(shares)) / max(len(assignment), 1) / np.asarray(shares)
+        return Cut(assignment, WHOLE_GRAPHS, {"cut": 0.0, "imbalance": float(load.max())})
+    adjacency = data.symmetric(graph)
+    if method == streaming.METHOD:
+        streamed = streaming.assign(adjacency, shares)
+        figures = {
+            "cut": float(streamed.cut),
+            "cutFraction": streamed.cut / max(len(adjacency.indices) // 2, 1),
+            "imbalance": streamed.imbalance,
+            "edgeImbalance": streamed.edge_imbalance,
+            "largestHalo": float(streamed.halo.max()),
+            "replication": 1.0 + float(streamed.halo.sum()) / max(adjacency.vertices, 1),
+        }
+        return Cut(streamed.assignment, method, figures)
+    made = partition.split(adjacency, shares, PartitioningMethod(method), seed=seed, train=graph.train)
+    figures = {
+        "cut": float(made.measures.cut),
+        "cutFraction": made.measures.cut_fraction,
+        "imbalance": made.measures.imbalance,
+        "largestHalo": float(made.measures.largest_halo),
+        "replication": made.measures.replication,
+    }
+    return Cut(made.assignment, str(made.method), figures)
+
+
+def _stated_sizes(run: Run) -> tuple[int, int, int]:
+    """Vertices, directed edges and features as the job or the table of builtin graphs states them; 0 where unknown."""
+    dataset = run.dataset
+    known = BUILTIN_SIZES.get(dataset.path) if dataset.source == "builtin" else None
+    stated = (dataset.vertices, dataset.edges, dataset.feature_size)
+    sizes = tuple(value or (known[at] if known is not None else 0) for at, value in enumerate(stated))
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _check_memory(run: Run, parts: int, vertices: int, edges: int, features: int) -> str:
+    """The method to use: the job's, or for Auto the streaming one where METIS cannot fit. Raises DataError where nothing fits."""
+    most = limit_bytes()
+    streamed = streaming.memory_bytes(vertices, edges, features)
+    multilevel = max(partition.memory_bytes(vertices, edges // 2, features, parts), streamed + edges // 2 * METIS_EDGE_BYTES)
+    if run.method in DIRECT:
+        multilevel = streamed
+    if multilevel <= most:
+        return run.method.value
+    if run.method is PartitioningMethod.AUTO and streamed <= most:
+        _say(f"METIS would need {_gib(multilevel)}, this container may use {_gib(most)}: streaming with {streaming.METHOD} instead")
+        return streaming.METHOD
+    needed, mend = multilevel, "raise spec.worker's memory limit"
+    if run.method is PartitioningMethod.AUTO:
+        needed = streamed
+    elif streamed <= most:
+        mend += ", or write Auto, which streams large graphs"
+    what = f"{vertices} vertices, {edges} edges, {features} features into {parts} parts need {_gib(needed)}"
+    raise data.DataError(f"spec.partitioning.method: {run.method.value}: {what}, this container may use {_gib(most)}; {mend}")
+
+
+def _parts(graph: TrainingGraph, assignment: Array, parts: int) -> Iterator[LocalPart]:
+    for part in range(parts):
+        _say(f"writing part {part + 1} of {parts}")
+        yield partition.local_part(graph, assignment, part, parts)
+
+
+def _answer(manifest: store.Manifest, reused: bool, seconds: float) -> dict[str, Any]:
+    return {
+        "key": manifest.key,
+        "graph": manifest.graph,
+        "graphDigest": manifest.graph_digest,
+        "vertices": manifest.vertices,
+        "edges": manifest.edges,
+        "method": manifest.method,
+        "parts": len(manifest.parts),
+        "measures": manifest.measures,
+        "bytes": sum(part.bytes for part in manifest.parts),
+        "reused": reused,
+        "seconds": round(seconds, 3),
+        "peakBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.2f} GiB"
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"hyperscale-prepare: {line}\n")
+    sys.stderr.flush()
+
+
+def _leave_message(text: str) -> None:
+    """Where the kubelet looks for it; outside a pod there is no such file."""
+    if TERMINATION_FILE.is_file():
+        with contextlib.suppress(OSError):
+            TERMINATION_FILE.write_bytes(text.encode()[:TERMINATION_BYTES])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
