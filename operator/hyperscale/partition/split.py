@@ -8,10 +8,16 @@ import numpy as np
 
 from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.model.job import PartitioningMethod
-from hyperscale.partition.baselines import degree_parts, random_parts
+from hyperscale.partition.baselines import along, degree_parts, random_parts
+from hyperscale.partition.compiled import COMPILED
+from hyperscale.partition.levels import cut_of, finest
 from hyperscale.partition.measures import measure
 from hyperscale.partition.metis import metis
-from hyperscale.partition.types import PartitionError, Parts, checked_graph, checked_shares
+from hyperscale.partition.refine import Effort, limits_of, refine
+from hyperscale.partition.types import PartitionError, Parts, checked_graph, checked_shares, weight_columns
+
+METIS_RECURSES_FROM, METIS_RECURSES_TO = 2, 8
+"""pymetis bisects recursively up to 8 parts, which takes longer; with two of them there is time for as much again."""
 
 DEGREE = "Degree"
 """AGPCS's baseline: for benchmarks, no job can ask for it."""
@@ -61,7 +67,13 @@ def _named(method: PartitioningMethod | str) -> PartitioningMethod | str:
 
 
 def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
-    return metis(adjacency, target, seed=seed)
+    """METIS with target weights, then refined: the cut is never above METIS's own unless METIS left a part above its limit."""
+    start = metis(adjacency, target, seed=seed)
+    if len(target) == 1 or not COMPILED:
+        return start
+    level = finest(adjacency, train)
+    effort = Effort(cycles=2 if METIS_RECURSES_FROM < len(target) <= METIS_RECURSES_TO else 1)
+    return refine(level, start, limits_of(level.weights, target, train is not None), budget=cut_of(level, start), seed=seed, effort=effort)
 
 
 def _random(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
@@ -74,9 +86,6 @@ def _degree(adjacency: Adjacency, target: Array, seed: int, train: Array | None)
 
 def _contiguous(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
     """None: vertices in the order of the data set, as a loader without partitioner would share them out."""
-    from hyperscale.partition.baselines import along
-    from hyperscale.partition.types import weight_columns
-
     return along(np.arange(adjacency.vertices), weight_columns(adjacency)[:, 0], target)
 
 

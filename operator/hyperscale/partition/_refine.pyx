@@ -1,0 +1,809 @@
+"""Compiled multilevel refinement: clustering inside parts, contraction, local search for the cut (FM), for balance and for the largest halo.
+
+All of it follows from the arguments: chance is a seed, nothing looks at a clock. `refine.py` checks shapes and ranges before it calls.
+Notation: n vertices, k parts, c columns of weight; rows of `indptr`/`indices` hold every edge in both directions.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+cdef int32_t NONE = -1
+
+
+cdef inline uint64_t _draw(uint64_t *state) noexcept nogil:
+    """splitmix64 (Steele, Lea and Flood 2014)."""
+    cdef uint64_t z
+    state[0] += <uint64_t> 0x9E3779B97F4A7C15
+    z = state[0]
+    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
+    return z ^ (z >> 31)
+
+
+cdef void _shuffle(int32_t *items, int64_t count, uint64_t *state) noexcept nogil:
+    cdef int64_t i, j
+    cdef int32_t kept
+    for i in range(count - 1, 0, -1):
+        j = <int64_t> (_draw(state) % <uint64_t> (i + 1))
+        kept = items[i]
+        items[i] = items[j]
+        items[j] = kept
+
+
+# Coarsening ------------------------------------------------------------------------------------------------------------------------------
+
+
+cdef void _by_degree(const int64_t[::1] indptr, int64_t n, int32_t *order, uint64_t *state) noexcept nogil:
+    """Vertices in blocks of a drawn order, those of few neighbours first: they have the least choice, and hubs would swallow them."""
+    cdef int64_t count[34]
+    cdef int64_t v, degree, at, kept
+    cdef int level
+    memset(count, 0, sizeof(count))
+    for v in range(n):
+        degree = indptr[v + 1] - indptr[v]
+        level = 0
+        while degree > 3 and level < 32:
+            degree >>= 1
+            level += 1
+        count[level + 1] += 1
+    for level in range(33):
+        count[level + 1] += count[level]
+    for v in range(n):
+        degree = indptr[v + 1] - indptr[v]
+        level = 0
+        while degree > 3 and level < 32:
+            degree >>= 1
+            level += 1
+        order[count[level]] = <int32_t> v
+        count[level] += 1
+    at = 0
+    for level in range(33):
+        kept = count[level]
+        _shuffle(order + at, kept - at, state)
+        at = kept
+
+
+cdef void _two_hops(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] part, int32_t[::1] group, uint8_t *joined,
+                    int64_t *heavy, int columns, const int64_t[::1] most, const int32_t *order, int32_t *host, int64_t *slot) noexcept nogil:
+    """Who is still alone joins another one that hangs on the same neighbour, or that has no neighbour in its part either.
+
+    Without it the leaves of hubs, and isolated vertices, would stay as they are on every level. `slot` (n,) comes as zeros; `host` is scratch.
+    """
+    cdef int64_t n = indptr.shape[0] - 1, i, e, key
+    cdef int32_t v, other
+    cdef int j
+    cdef bint fits
+    for i in range(n):
+        host[i] = NONE
+    for i in range(n):
+        v = order[i]
+        if joined[v]:
+            continue
+        key = -1
+        for e in range(indptr[v], indptr[v + 1]):
+            if part[indices[e]] == part[v]:
+                key = group[indices[e]]
+                break
+        # Parts have fewer numbers than there are vertices, so that both kinds of keys have room in n slots each.
+        other = (<int32_t> slot[key] if key >= 0 else host[part[v]]) - (1 if key >= 0 else 0)
+        fits = other >= 0
+        if fits:
+            for j in range(columns):
+                if heavy[<int64_t> other * columns + j] + heavy[<int64_t> v * columns + j] > most[j]:
+                    fits = False
+        if fits:
+            group[v] = other
+            for j in range(columns):
+                heavy[<int64_t> other * columns + j] += heavy[<int64_t> v * columns + j]
+        elif key >= 0:
+            slot[key] = v + 1
+        else:
+            host[part[v]] = v
+
+
+def cluster(
+    const int64_t[::1] indptr,
+    const int32_t[::1] indices,
+    const int32_t[::1] edge_weights,
+    const int64_t[:, ::1] weights,
+    const int32_t[::1] part,
+    const int64_t[::1] most,
+    uint64_t seed,
+    int32_t[::1] group,
+):
+    """Join each vertex that is still alone to the neighbouring cluster of its part that rates highest; returns how many clusters there are.
+
+    The rating is (edge weight to the cluster) / (weights of both), Holtgrewe, Sanders and Schulz 2010; no cluster outgrows `most` (c,).
+    Fills `group` (n,) with 0..clusters-1.
+    """
+    cdef int64_t n = indptr.shape[0] - 1, e, i
+    cdef int columns = weights.shape[1], j
+    cdef int32_t v, u, best, other, clusters = 0
+    cdef double rating, highest
+    cdef uint64_t state = seed
+    cdef bint weighted = edge_weights.shape[0] > 0, fits
+    cdef int32_t *order = <int32_t *> malloc(n * sizeof(int32_t) + 1)
+    cdef int64_t *bond = <int64_t *> calloc(n + 1, sizeof(int64_t))
+    cdef int32_t *touched = <int32_t *> malloc(n * sizeof(int32_t) + 1)
+    cdef int64_t *heavy = <int64_t *> malloc(n * columns * sizeof(int64_t) + 1)
+    cdef uint8_t *joined = <uint8_t *> calloc(n + 1, 1)
+    cdef int32_t seen
+    if order == NULL or bond == NULL or touched == NULL or heavy == NULL or joined == NULL:
+        free(order); free(bond); free(touched); free(heavy); free(joined)
+        raise MemoryError
+    with nogil:
+        for i in range(n):
+            group[i] = <int32_t> i
+            for j in range(columns):
+                heavy[i * columns + j] = weights[i, j]
+        _by_degree(indptr, n, order, &state)
+        for i in range(n):
+            v = order[i]
+            if joined[v]:
+                continue
+            seen = 0
+            for e in range(indptr[v], indptr[v + 1]):
+                u = indices[e]
+                if part[u] != part[v]:
+                    continue
+                other = group[u]
+                if bond[other] == 0:
+                    touched[seen] = other
+                    seen += 1
+                bond[other] += edge_weights[e] if weighted else 1
+            best = NONE
+            highest = 0
+            for e in range(seen):
+                other = touched[e]
+                rating = <double> bond[other] / <double> (heavy[<int64_t> other * columns] + 1)
+                bond[other] = 0
+                if rating <= highest:
+                    continue
+                fits = True
+                for j in range(columns):
+                    if heavy[<int64_t> other * columns + j] + weights[v, j] > most[j]:
+                        fits = False
+                if fits and other != v:
+                    highest = rating
+                    best = other
+            if best != NONE:
+                group[v] = best
+                joined[v] = 1
+                joined[best] = 1
+                for j in range(columns):
+                    heavy[<int64_t> best * columns + j] += weights[v, j]
+        _two_hops(indptr, indices, part, group, joined, heavy, columns, most, order, touched, bond)
+        for i in range(n):
+            if group[i] == i:
+                touched[i] = clusters
+                clusters += 1
+        for i in range(n):
+            group[i] = touched[group[i]]
+    free(order); free(bond); free(touched); free(heavy); free(joined)
+    return clusters
+
+
+def contract(
+    const int64_t[::1] indptr,
+    const int32_t[::1] indices,
+    const int32_t[::1] edge_weights,
+    const int32_t[::1] group,
+    int32_t groups,
+    int64_t[::1] coarse_indptr,
+    int32_t[::1] coarse_indices,
+    int32_t[::1] coarse_weights,
+):
+    """One vertex for each group; parallel edges become one of their summed weight, edges inside vanish. Returns the entries that were written."""
+    cdef int64_t n = indptr.shape[0] - 1, e, i, written = 0, first
+    cdef int32_t g, other
+    cdef bint weighted = edge_weights.shape[0] > 0
+    cdef int64_t *start = <int64_t *> calloc(<size_t> groups + 2, sizeof(int64_t))
+    cdef int32_t *member = <int32_t *> malloc(n * sizeof(int32_t) + 1)
+    cdef int64_t *place = <int64_t *> malloc(<size_t> groups * sizeof(int64_t) + 1)
+    if start == NULL or member == NULL or place == NULL:
+        free(start); free(member); free(place)
+        raise MemoryError
+    with nogil:
+        for i in range(n):
+            start[group[i] + 2] += 1
+        for g in range(groups):
+            start[g + 2] += start[g + 1]
+            place[g] = -1
+        for i in range(n):
+            member[start[group[i] + 1]] = <int32_t> i
+            start[group[i] + 1] += 1
+        for g in range(groups):
+            coarse_indptr[g] = written
+            first = written
+            for i in range(start[g], start[g + 1]):
+                for e in range(indptr[member[i]], indptr[member[i] + 1]):
+                    other = group[indices[e]]
+                    if other == g:
+                        continue
+                    if place[other] < first:
+                        place[other] = written
+                        coarse_indices[written] = other
+                        coarse_weights[written] = edge_weights[e] if weighted else 1
+                        written += 1
+                    else:
+                        coarse_weights[place[other]] += edge_weights[e] if weighted else 1
+        coarse_indptr[groups] = written
+    free(start); free(member); free(place)
+    return written
+
+
+# Local search ----------------------------------------------------------------------------------------------------------------------------
+
+
+cdef struct Search:
+    int64_t n
+    int k
+    int columns
+    const int64_t *indptr
+    const int32_t *indices
+    const int32_t *edge_weights   # NULL: 1 each
+    const int64_t *weights        # (n, c)
+    const int64_t *limits         # (k, c)
+    int32_t *part
+    int32_t *bond                 # (n, k) weight of a vertex's edges to each part
+    int64_t *load                 # (k, c)
+    int64_t *members              # (k,) vertices of each part: none may become empty
+    const int64_t *price          # (k,) an edge between parts a and b costs price[a] + price[b]
+    int32_t *degree               # (n,) weight of all edges of a vertex
+    int64_t *gain                 # (n,) of the best move, as of its last look
+    int32_t *target               # (n,)
+    int32_t *heap                 # vertices, highest gain first
+    int32_t *place                # (n,) where in the heap, NONE outside
+    int64_t size
+    uint8_t *locked               # (n,) moved in this pass
+    int32_t *moved                # (n,) log of moves
+    int32_t *source               # (n,)
+    uint64_t random
+
+
+cdef inline bint _fits(Search *s, int32_t v, int to) noexcept nogil:
+    cdef int j
+    for j in range(s.columns):
+        if s.weights[<int64_t> v * s.columns + j] + s.load[to * s.columns + j] > s.limits[to * s.columns + j]:
+            if s.weights[<int64_t> v * s.columns + j] > 0:
+                return False
+    return True
+
+
+cdef inline bint _look(Search *s, int32_t v) noexcept nogil:
+    """The best move of a vertex that fits; False where there is none. Of equal ones the one into the emptier part.
+
+    In part p a vertex costs sum over q != p of bond[q] (price[p] + price[q]) = price[p] (degree - 2 bond[p]) + what is the same for all p.
+    """
+    cdef int32_t *bond = s.bond + <int64_t> v * s.k
+    cdef int own = s.part[v], p, best = NONE
+    cdef int64_t least = 0, cost
+    if s.members[own] < 2:
+        return False
+    for p in range(s.k):
+        if bond[p] == 0 or p == own:
+            continue
+        cost = s.price[p] * (s.degree[v] - 2 * <int64_t> bond[p])
+        if best == NONE or cost < least or (cost == least and _emptier(s, p, best)):
+            if _fits(s, v, p):
+                best = p
+                least = cost
+    if best == NONE:
+        return False
+    s.target[v] = best
+    s.gain[v] = s.price[own] * (s.degree[v] - 2 * <int64_t> bond[own]) - least
+    return True
+
+
+cdef inline bint _emptier(Search *s, int p, int q) noexcept nogil:
+    return <double> s.load[p * s.columns] * s.limits[q * s.columns] < <double> s.load[q * s.columns] * s.limits[p * s.columns]
+
+
+cdef inline void _up(Search *s, int64_t i) noexcept nogil:
+    cdef int32_t v = s.heap[i]
+    cdef int64_t parent
+    while i > 0:
+        parent = (i - 1) >> 1
+        if s.gain[s.heap[parent]] >= s.gain[v]:
+            break
+        s.heap[i] = s.heap[parent]
+        s.place[s.heap[i]] = <int32_t> i
+        i = parent
+    s.heap[i] = v
+    s.place[v] = <int32_t> i
+
+
+cdef inline void _down(Search *s, int64_t i) noexcept nogil:
+    cdef int32_t v = s.heap[i]
+    cdef int64_t child
+    while True:
+        child = 2 * i + 1
+        if child >= s.size:
+            break
+        if child + 1 < s.size and s.gain[s.heap[child + 1]] > s.gain[s.heap[child]]:
+            child += 1
+        if s.gain[s.heap[child]] <= s.gain[v]:
+            break
+        s.heap[i] = s.heap[child]
+        s.place[s.heap[i]] = <int32_t> i
+        i = child
+    s.heap[i] = v
+    s.place[v] = <int32_t> i
+
+
+cdef inline void _insert(Search *s, int32_t v) noexcept nogil:
+    s.heap[s.size] = v
+    s.size += 1
+    _up(s, s.size - 1)
+
+
+cdef inline void _remove(Search *s, int32_t v) noexcept nogil:
+    cdef int64_t i = s.place[v]
+    cdef int32_t last
+    s.place[v] = NONE
+    s.size -= 1
+    if i == s.size:
+        return
+    last = s.heap[s.size]
+    s.heap[i] = last
+    s.place[last] = <int32_t> i
+    _up(s, i)
+    _down(s, s.place[last])
+
+
+cdef inline void _shift(Search *s, int32_t v, int to) noexcept nogil:
+    """Move a vertex; bonds of its neighbours and loads follow."""
+    cdef int own = s.part[v], j
+    cdef int64_t e
+    cdef int32_t w
+    s.part[v] = to
+    s.members[own] -= 1
+    s.members[to] += 1
+    for j in range(s.columns):
+        s.load[own * s.columns + j] -= s.weights[<int64_t> v * s.columns + j]
+        s.load[to * s.columns + j] += s.weights[<int64_t> v * s.columns + j]
+    for e in range(s.indptr[v], s.indptr[v + 1]):
+        w = s.edge_weights[e] if s.edge_weights != NULL else 1
+        s.bond[<int64_t> s.indices[e] * s.k + own] -= w
+        s.bond[<int64_t> s.indices[e] * s.k + to] += w
+
+
+cdef inline void _refresh(Search *s, int32_t u) noexcept nogil:
+    """Put a vertex where its gain now belongs."""
+    cdef int64_t before
+    if s.locked[u]:
+        return
+    before = s.gain[u]
+    if not _look(s, u):
+        if s.place[u] != NONE:
+            _remove(s, u)
+        return
+    if s.place[u] == NONE:
+        _insert(s, u)
+    elif s.gain[u] > before:
+        _up(s, s.place[u])
+    elif s.gain[u] < before:
+        _down(s, s.place[u])
+
+
+cdef int64_t _climb(Search *s, int64_t patience) noexcept nogil:
+    """Moves from the heap until they promise no more (Osipov and Sanders 2010), undone back to the best state; returns what the cut lost."""
+    cdef int64_t total = 0, best = 0, made = 0, kept = 0, since = 0, e
+    cdef double mean = 0, square = 0, gain, delta
+    cdef int32_t v
+    cdef int64_t old
+    while s.size > 0:
+        v = s.heap[0]
+        old = s.gain[v]
+        if not _look(s, v):
+            _remove(s, v)
+            continue
+        if s.gain[v] < old:
+            _down(s, 0)
+            continue
+        _remove(s, v)
+        gain = s.gain[v]
+        s.moved[made] = v
+        s.source[made] = s.part[v]
+        made += 1
+        s.locked[v] = 1
+        _shift(s, v, s.target[v])
+        for e in range(s.indptr[v], s.indptr[v + 1]):
+            _refresh(s, s.indices[e])
+        total += <int64_t> gain
+        if total > best:
+            best = total
+            kept = made
+            since = 0
+            mean = 0
+            square = 0
+            continue
+        since += 1
+        delta = gain - mean
+        mean += delta / since
+        square += delta * (gain - mean)
+        if since > patience or (since > 15 and since * mean * mean > 2.0 * square / since + 10.0 * s.price[0] * s.price[0]):
+            break
+    while made > kept:
+        made -= 1
+        _shift(s, s.moved[made], s.source[made])
+    while s.size > 0:
+        s.size -= 1
+        s.place[s.heap[s.size]] = NONE
+    return best
+
+
+cdef bint _open(Search *s, const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] edge_weights,
+                const int64_t[:, ::1] weights, const int64_t[:, ::1] limits, const int64_t[::1] price, int32_t[::1] part, uint64_t seed) noexcept:
+    """Borrow the arrays and take the memory; False where there is none."""
+    cdef int64_t n = indptr.shape[0] - 1
+    s.n = n
+    s.k = limits.shape[0]
+    s.columns = weights.shape[1]
+    s.indptr = &indptr[0]
+    s.indices = &indices[0] if indices.shape[0] else NULL
+    s.edge_weights = &edge_weights[0] if edge_weights.shape[0] else NULL
+    s.weights = &weights[0, 0]
+    s.limits = &limits[0, 0]
+    s.price = &price[0]
+    s.part = &part[0]
+    s.random = seed
+    s.size = 0
+    s.bond = <int32_t *> calloc(n * s.k, sizeof(int32_t))
+    s.load = <int64_t *> calloc(s.k * s.columns, sizeof(int64_t))
+    s.members = <int64_t *> calloc(s.k, sizeof(int64_t))
+    s.gain = <int64_t *> malloc(n * sizeof(int64_t))
+    s.degree = <int32_t *> calloc(n, sizeof(int32_t))
+    s.target = <int32_t *> malloc(n * sizeof(int32_t))
+    s.heap = <int32_t *> malloc(n * sizeof(int32_t))
+    s.place = <int32_t *> malloc(n * sizeof(int32_t))
+    s.locked = <uint8_t *> calloc(n, 1)
+    s.moved = <int32_t *> malloc(n * sizeof(int32_t))
+    s.source = <int32_t *> malloc(n * sizeof(int32_t))
+    if (s.bond == NULL or s.degree == NULL or s.load == NULL or s.members == NULL or s.gain == NULL or s.target == NULL or s.heap == NULL or s.place == NULL
+            or s.locked == NULL or s.moved == NULL or s.source == NULL):
+        _close(s)
+        return False
+    _count(s)
+    return True
+
+
+cdef void _count(Search *s) noexcept nogil:
+    """Bonds, loads and places from nothing."""
+    cdef int64_t v, e
+    cdef int j
+    for v in range(s.n):
+        s.place[v] = NONE
+        s.members[s.part[v]] += 1
+        for j in range(s.columns):
+            s.load[s.part[v] * s.columns + j] += s.weights[v * s.columns + j]
+        for e in range(s.indptr[v], s.indptr[v + 1]):
+            s.bond[v * s.k + s.part[s.indices[e]]] += s.edge_weights[e] if s.edge_weights != NULL else 1
+            s.degree[v] += s.edge_weights[e] if s.edge_weights != NULL else 1
+
+
+cdef void _close(Search *s) noexcept:
+    free(s.bond); free(s.degree); free(s.load); free(s.members); free(s.gain); free(s.target); free(s.heap); free(s.place); free(s.locked)
+    free(s.moved); free(s.source)
+
+
+cdef inline bint _at_border(Search *s, int64_t v) noexcept nogil:
+    cdef int p
+    cdef int32_t *bond = s.bond + v * s.k
+    for p in range(s.k):
+        if bond[p] > 0 and p != s.part[v]:
+            return True
+    return False
+
+
+def improve(
+    const int64_t[::1] indptr,
+    const int32_t[::1] indices,
+    const int32_t[::1] edge_weights,
+    const int64_t[:, ::1] weights,
+    const int64_t[:, ::1] limits,
+    const int64_t[::1] price,
+    int32_t[::1] part,
+    uint64_t seed,
+    int passes,
+    int starts,
+    int64_t patience,
+):
+    """Lower the cut by moving vertices, none of them twice in a pass, from `starts` border vertices at a time; 0 starts from all together.
+
+    Changes `part` (n,); a move never takes a part above its limits (k, c). Returns what the cut lost.
+    """
+    cdef Search s
+    cdef int64_t i, j, borders, won, total = 0
+    cdef int number
+    cdef int32_t *border
+    if indptr.shape[0] < 2:
+        return 0
+    if not _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed):
+        raise MemoryError
+    border = <int32_t *> malloc(s.n * sizeof(int32_t))
+    if border == NULL:
+        _close(&s)
+        raise MemoryError
+    with nogil:
+        for number in range(passes):
+            borders = 0
+            for i in range(s.n):
+                s.locked[i] = 0
+                if _at_border(&s, i):
+                    border[borders] = <int32_t> i
+                    borders += 1
+            _shuffle(border, borders, &s.random)
+            won = 0
+            i = 0
+            while i < borders:
+                j = borders if starts == 0 else min(borders, i + starts)
+                while i < j:
+                    if not s.locked[border[i]] and s.place[border[i]] == NONE and _look(&s, border[i]):
+                        _insert(&s, border[i])
+                    i += 1
+                won += _climb(&s, patience)
+            total += won
+            if won == 0:
+                break
+    free(border)
+    _close(&s)
+    return total
+
+
+# The largest halo ------------------------------------------------------------------------------------------------------------------------
+
+
+cdef struct Halo:
+    int32_t *count    # (n, k) neighbours in each part; the bonds themselves where edges have no weights
+    int64_t *copies   # (k,)
+    double *power     # (k,) the potential of each part
+    int64_t *less     # (k,) copies that a move into each part adds there
+    double scale
+
+
+cdef inline double _potential(Halo *h, int64_t copies) noexcept nogil:
+    """The eighth power: two parts at the top count about as much as what takes one of them down."""
+    cdef double x = copies * h.scale
+    x = x * x
+    x = x * x
+    return x * x
+
+
+cdef void _copies(Search *s, Halo *h) noexcept nogil:
+    cdef int64_t v
+    cdef int p
+    for v in range(s.n):
+        for p in range(s.k):
+            if p != s.part[v] and h.count[v * s.k + p] > 0:
+                h.copies[p] += 1
+
+
+cdef bint _relieve(Search *s, Halo *h, int32_t v, int64_t *cut, int64_t budget, int64_t floor) noexcept nogil:
+    """Make the move of a vertex that lowers the potential most, if any does within the cut's budget."""
+    cdef int32_t *bond = s.bond + <int64_t> v * s.k
+    cdef int32_t *count = h.count + <int64_t> v * s.k
+    cdef int32_t *theirs
+    cdef int own = s.part[v], p, best = NONE
+    cdef int64_t e, out, into, dearer, best_dearer = 0, best_into = 0
+    cdef double gain, most = 0
+    cdef int32_t u
+    cdef bint matters = h.copies[own] >= floor
+    if s.members[own] < 2:
+        return False
+    for p in range(s.k):
+        h.less[p] = 0
+        if count[p] > 0 and h.copies[p] >= floor:
+            matters = True
+    if not matters:
+        return False
+    out = 1 if count[own] > 0 else 0
+    for e in range(s.indptr[v], s.indptr[v + 1]):
+        u = s.indices[e]
+        theirs = h.count + <int64_t> u * s.k
+        if s.part[u] != own and theirs[own] == 1:
+            out -= 1
+        for p in range(s.k):
+            if theirs[p] == 0 and count[p] > 0 and s.part[u] != p:
+                h.less[p] += 1
+    for p in range(s.k):
+        if p == own or count[p] == 0:
+            continue
+        dearer = bond[own] - bond[p]
+        if cut[0] + dearer > budget or not _fits(s, v, p):
+            continue
+        into = h.less[p] - 1
+        gain = h.power[own] + h.power[p] - _potential(h, h.copies[own] + out) - _potential(h, h.copies[p] + into)
+        if gain > most + 1e-12 or (gain > most - 1e-12 and (dearer < best_dearer)):
+            most = gain
+            best = p
+            best_dearer = dearer
+            best_into = into
+    if best == NONE:
+        return False
+    cut[0] += best_dearer
+    h.copies[own] += out
+    h.copies[best] += best_into
+    h.power[own] = _potential(h, h.copies[own])
+    h.power[best] = _potential(h, h.copies[best])
+    _shift(s, v, best)
+    if h.count != s.bond:
+        for e in range(s.indptr[v], s.indptr[v + 1]):
+            h.count[<int64_t> s.indices[e] * s.k + own] -= 1
+            h.count[<int64_t> s.indices[e] * s.k + best] += 1
+    return True
+
+
+def halo(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] part, int parts):
+    """(k,) int64: vertices of other parts that each part needs a copy of."""
+    found = np.zeros(parts, dtype=np.int64)
+    cdef int64_t[::1] count = found
+    cdef int64_t v, e
+    cdef int32_t p
+    cdef int32_t *seen = <int32_t *> malloc((parts + 1) * sizeof(int32_t))
+    if seen == NULL:
+        raise MemoryError
+    with nogil:
+        for p in range(parts):
+            seen[p] = NONE
+        for v in range(indptr.shape[0] - 1):
+            seen[part[v]] = <int32_t> v
+            for e in range(indptr[v], indptr[v + 1]):
+                p = part[indices[e]]
+                if seen[p] != v:
+                    seen[p] = <int32_t> v
+                    count[p] += 1
+    free(seen)
+    return found
+
+
+def even(
+    const int64_t[::1] indptr,
+    const int32_t[::1] indices,
+    const int32_t[::1] edge_weights,
+    const int64_t[:, ::1] weights,
+    const int64_t[:, ::1] limits,
+    int32_t[::1] part,
+    uint64_t seed,
+    int passes,
+    int64_t budget,
+):
+    """Lower the largest halo while the cut (weight of edges between parts) stays within `budget`; changes `part` (n,), returns moves made."""
+    cdef Search s
+    cdef Halo h
+    cdef int64_t i, e, borders, made, total = 0, cut = 0, highest
+    cdef int number, p
+    cdef int32_t *border
+    cdef int64_t[::1] price = np.ones(limits.shape[0], dtype=np.int64)
+    if indptr.shape[0] < 2:
+        return 0
+    if not _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed):
+        raise MemoryError
+    border = <int32_t *> malloc(s.n * sizeof(int32_t))
+    h.copies = <int64_t *> calloc(s.k, sizeof(int64_t))
+    h.power = <double *> calloc(s.k, sizeof(double))
+    h.less = <int64_t *> calloc(s.k, sizeof(int64_t))
+    h.count = s.bond if s.edge_weights == NULL else <int32_t *> calloc(s.n * s.k, sizeof(int32_t))
+    if border == NULL or h.copies == NULL or h.power == NULL or h.less == NULL or h.count == NULL:
+        if h.count != s.bond:
+            free(h.count)
+        free(border); free(h.copies); free(h.power); free(h.less)
+        _close(&s)
+        raise MemoryError
+    with nogil:
+        for i in range(s.n):
+            cut += s.degree[i] - s.bond[i * s.k + s.part[i]]
+            if s.edge_weights != NULL:
+                for e in range(s.indptr[i], s.indptr[i + 1]):
+                    h.count[i * s.k + s.part[s.indices[e]]] += 1
+        cut //= 2
+        _copies(&s, &h)
+        for number in range(passes):
+            highest = 1
+            for p in range(s.k):
+                highest = max(highest, h.copies[p])
+            h.scale = 1.0 / highest
+            for p in range(s.k):
+                h.power[p] = _potential(&h, h.copies[p])
+            borders = 0
+            for i in range(s.n):
+                if _at_border(&s, i):
+                    border[borders] = <int32_t> i
+                    borders += 1
+            _shuffle(border, borders, &s.random)
+            made = 0
+            for i in range(borders):
+                made += _relieve(&s, &h, border[i], &cut, budget, <int64_t> (0.8 * highest))
+            total += made
+            if made == 0:
+                break
+    if h.count != s.bond:
+        free(h.count)
+    free(border); free(h.copies); free(h.power); free(h.less)
+    _close(&s)
+    return total
+
+
+# Balance ---------------------------------------------------------------------------------------------------------------------------------
+
+
+cdef inline bint _above(Search *s, int p, int32_t v) noexcept nogil:
+    """Whether the part is above a limit that this vertex weighs on."""
+    cdef int j
+    for j in range(s.columns):
+        if s.load[p * s.columns + j] > s.limits[p * s.columns + j] and s.weights[<int64_t> v * s.columns + j] > 0:
+            return True
+    return False
+
+
+cdef bint _anywhere(Search *s, int32_t v) noexcept nogil:
+    """As `_look`, into any part with room, neighbours there or not."""
+    cdef int32_t *bond = s.bond + <int64_t> v * s.k
+    cdef int own = s.part[v], p, best = NONE
+    if s.members[own] < 2:
+        return False
+    for p in range(s.k):
+        if p != own and (best == NONE or bond[p] > bond[best] or (bond[p] == bond[best] and _emptier(s, p, best))) and _fits(s, v, p):
+            best = p
+    if best == NONE:
+        return False
+    s.target[v] = best
+    s.gain[v] = <int64_t> bond[best] - bond[own]
+    return True
+
+
+def balance(
+    const int64_t[::1] indptr,
+    const int32_t[::1] indices,
+    const int32_t[::1] edge_weights,
+    const int64_t[:, ::1] weights,
+    const int64_t[:, ::1] limits,
+    int32_t[::1] part,
+    uint64_t seed,
+):
+    """Take vertices out of parts above their limits, those first that cost the cut least; changes `part` (n,), True where all limits hold then."""
+    cdef Search s
+    cdef int64_t e
+    cdef int64_t[::1] price = np.ones(limits.shape[0], dtype=np.int64)
+    cdef int32_t v, u
+    cdef int64_t old
+    cdef int p, j
+    cdef bint over = False
+    if indptr.shape[0] < 2:
+        return True
+    if not _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed):
+        raise MemoryError
+    with nogil:
+        for v in range(<int32_t> s.n):
+            if _above(&s, s.part[v], v) and _anywhere(&s, v):
+                _insert(&s, v)
+        while s.size > 0:
+            v = s.heap[0]
+            old = s.gain[v]
+            if not _above(&s, s.part[v], v) or not _anywhere(&s, v):
+                _remove(&s, v)
+                continue
+            if s.gain[v] < old:
+                _down(&s, 0)
+                continue
+            _remove(&s, v)
+            _shift(&s, v, s.target[v])
+            for e in range(s.indptr[v], s.indptr[v + 1]):
+                u = s.indices[e]
+                if s.place[u] != NONE:
+                    old = s.gain[u]
+                    if not _anywhere(&s, u):
+                        _remove(&s, u)
+                    elif s.gain[u] > old:
+                        _up(&s, s.place[u])
+                    elif s.gain[u] < old:
+                        _down(&s, s.place[u])
+        for p in range(s.k):
+            for j in range(s.columns):
+                if s.load[p * s.columns + j] > s.limits[p * s.columns + j]:
+                    over = True
+    _close(&s)
+    return not over

@@ -1,0 +1,16 @@
+"""The compiled search, or what is left without it: METIS's parts as they are."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Final
+
+try:
+    from hyperscale.partition import _refine as search
+
+    COMPILED: Final = True
+except ImportError:  # pragma: no cover - a machine without a C compiler
+    COMPILED = False  # type: ignore[misc] # one of the two
+    warnings.warn("the compiled partition search is missing: parts stay as METIS makes them", RuntimeWarning, stacklevel=1)
+
+__all__ = ["COMPILED", "search"]

@@ -1,0 +1,104 @@
+"""A graph on several levels: as it is, and with more and more vertices joined (Hendrickson and Leland 1995; Karypis and Kumar 1998)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyperscale.model.adjacency import Adjacency, Array
+from hyperscale.partition.compiled import search
+from hyperscale.partition.types import weight_columns
+
+LARGEST_WEIGHT = (1 << 31) - 1
+"""Bonds are counted in 32 bits; heavier edges are scaled down for the search, never for the measures."""
+LEAST_SHRINK = 0.95
+"""A level that keeps more of the vertices than this is not worth its time."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One graph of the hierarchy, in the types that the compiled search reads."""
+
+    indptr: Array
+    """(n + 1,) int64."""
+    indices: Array
+    """(e,) int32."""
+    edge_weights: Array
+    """(e,) int32; empty where each is 1."""
+    weights: Array
+    """(n, c) int64."""
+
+    @property
+    def vertices(self) -> int:
+        """Number of vertices."""
+        return len(self.indptr) - 1
+
+    @property
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        """As the compiled functions take them."""
+        return self.indptr, self.indices, self.edge_weights, self.weights
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Levels from the finest; `groups[i]` gives each vertex of level i its vertex of level i + 1."""
+
+    levels: tuple[Level, ...]
+    groups: tuple[Array, ...]
+
+
+def finest(adjacency: Adjacency, train: Array | None = None) -> Level:
+    """The graph itself; training vertices, (n,) bool, are one more column to balance."""
+    weights = weight_columns(adjacency)
+    if train is not None:
+        weights = np.column_stack([weights, train.astype(np.int64)])
+    return Level(
+        np.ascontiguousarray(adjacency.indptr, dtype=np.int64),
+        np.ascontiguousarray(adjacency.indices, dtype=np.int32),
+        _narrow(adjacency.edge_weights),
+        np.ascontiguousarray(weights, dtype=np.int64),
+    )
+
+
+def coarsen(start: Level, part: Array, *, stop: int, most: Array, seed: int) -> tuple[Hierarchy, Array]:
+    """Levels down to about `stop` vertices, none of them across parts or heavier than `most` (c,); and the parts of the coarsest, (n',)."""
+    levels: list[Level] = [start]
+    groups: list[Array] = []
+    while levels[-1].vertices > stop:
+        here = levels[-1]
+        group = np.empty(here.vertices, dtype=np.int32)
+        count = search.cluster(*here.arrays, part, most, seed + len(groups), group)
+        if count > LEAST_SHRINK * here.vertices:
+            break
+        levels.append(contracted(here, group, count))
+        groups.append(group)
+        coarse = np.empty(count, dtype=np.int32)
+        coarse[group] = part
+        part = coarse
+    return Hierarchy(tuple(levels), tuple(groups)), part
+
+
+def contracted(level: Level, group: Array, count: int) -> Level:
+    """One vertex for each of `count` groups."""
+    indptr = np.empty(count + 1, dtype=np.int64)
+    indices, weights = np.empty(len(level.indices), dtype=np.int32), np.empty(len(level.indices), dtype=np.int32)
+    written = search.contract(level.indptr, level.indices, level.edge_weights, group, count, indptr, indices, weights)
+    heavy = np.column_stack([np.bincount(group, weights=column, minlength=count).astype(np.int64) for column in level.weights.T])
+    return Level(indptr, indices[:written].copy(), weights[:written].copy(), np.ascontiguousarray(heavy))
+
+
+def cut_of(level: Level, part: Array) -> int:
+    """Weight of the edges between parts, as the search counts it."""
+    row = np.repeat(part, np.diff(level.indptr))
+    across = row != part[level.indices]
+    return int(across.sum() if not len(level.edge_weights) else level.edge_weights[across].sum(dtype=np.int64)) // 2
+
+
+def _narrow(weights: Array | None) -> Array:
+    if weights is None:
+        return np.empty(0, dtype=np.int32)
+    total = int(weights.sum())
+    if total > LARGEST_WEIGHT:
+        weights = np.maximum(weights // -(-total // (LARGEST_WEIGHT // 2)), 1)
+    return np.ascontiguousarray(weights, dtype=np.int32)

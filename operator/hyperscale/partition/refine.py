@@ -1,0 +1,134 @@
+"""Better parts from given ones: V-cycles with local search on every level, and a last step that lowers the largest halo.
+
+A V-cycle joins vertices inside their parts, moves the joined ones, then finer and finer pieces (Walshaw 2004; Sanders and Schulz 2011).
+Each cycle prices the edges of parts with a large halo higher than the others, so that the search takes them out of where they hurt most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hyperscale.model.adjacency import Array
+from hyperscale.partition.compiled import search
+from hyperscale.partition.levels import Hierarchy, Level, coarsen, cut_of
+
+TOLERANCE = 1.03
+"""No part gets more than this of its share, where whole vertices allow it."""
+TRAIN_TOLERANCE = 1.10
+"""The same for training vertices."""
+LOOSE = 2
+"""Times its limit that a part may hold while another column is balanced."""
+COARSEST_PER_PART = 20
+COARSEST = 200
+CLUSTERS_PER_PART = 10
+"""No vertex of a coarse level is heavier than this fraction of a part."""
+PRICE = 16
+"""Of an edge at a part with an average halo."""
+PRICES = (PRICE // 2, PRICE * 3)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long the search goes on; every figure is a count, so that the result does not depend on the machine."""
+
+    cycles: int = 2
+    passes: int = 2
+    starts: int = 10
+    """Border vertices that one climb begins from."""
+    patience: int = 60
+    """Moves without gain before a climb gives up."""
+    even_passes: int = 8
+
+
+def limits_of(weights: Array, target: Array, train: bool) -> Array:
+    """(k, c) int64 what each part may weigh: its share with tolerance, or the share rounded up where that is more."""
+    share = np.outer(target, weights.sum(axis=0))
+    tolerance = np.full(weights.shape[1], TOLERANCE)
+    if train:
+        tolerance[-1] = TRAIN_TOLERANCE
+    limits: Array = np.maximum(np.floor(share * tolerance), np.ceil(share - 1e-9)).astype(np.int64)
+    return limits
+
+
+def refine(level: Level, part: Array, limits: Array, *, budget: int, seed: int, effort: Effort | None = None) -> Array:
+    """(n,) int32 parts within `limits` (k, c), or as near as moves bring them: the smallest largest halo found with a cut within `budget`.
+
+    Where no cut is within the budget the smallest cut counts.
+    """
+    effort = effort or Effort()
+    parts = len(limits)
+    found = np.array(part, dtype=np.int32)
+    if parts == 1 or level.vertices <= parts:
+        return found
+    whole, level = level, _without_isolated(level)
+    _balance(level, found, limits, seed)
+    best, best_score = found, _score(level, found, limits, budget)
+    price = np.full(parts, PRICE, dtype=np.int64)
+    for cycle in range(effort.cycles):
+        found = _cycle(level, found, limits, price, seed=seed + 7919 * cycle, effort=effort)
+        price = _prices(copies(level, found, parts))
+        candidate = found.copy()
+        search.even(*level.arrays, limits, candidate, seed + cycle, effort.even_passes, budget)
+        score = _score(level, candidate, limits, budget)
+        if score < best_score:
+            best, best_score = candidate, score
+    if level is not whole:
+        search.balance(*whole.arrays, limits, best, seed)
+    return best
+
+
+def _balance(level: Level, part: Array, limits: Array, seed: int) -> None:
+    """Into the limits, one column after the other: training vertices go where room is made for them afterwards."""
+    for column in range(limits.shape[1] - 1, 0, -1):
+        loose = limits * LOOSE
+        loose[:, column] = limits[:, column]
+        search.balance(*level.arrays, loose, part, seed)
+    search.balance(*level.arrays, limits, part, seed)
+
+
+def copies(level: Level, part: Array, parts: int) -> Array:
+    """(k,) vertices of other parts that each part needs a copy of."""
+    return np.asarray(search.halo(level.indptr, level.indices, part, parts))
+
+
+def _cycle(level: Level, part: Array, limits: Array, price: Array, *, seed: int, effort: Effort) -> Array:
+    """Down and up once."""
+    parts = len(limits)
+    most = np.maximum(limits.min(axis=0) // CLUSTERS_PER_PART, 1)
+    hierarchy, coarse = coarsen(level, part, stop=max(COARSEST, COARSEST_PER_PART * parts), most=most, seed=seed)
+    return climb(hierarchy, coarse, limits, price, seed=seed, effort=effort)
+
+
+def climb(hierarchy: Hierarchy, part: Array, limits: Array, price: Array, *, seed: int, effort: Effort) -> Array:
+    """From parts of the coarsest level, (n',), to those of the finest, with local search on each."""
+    for number in range(len(hierarchy.levels) - 1, -1, -1):
+        if number < len(hierarchy.groups):
+            part = part[hierarchy.groups[number]]
+        arrays = hierarchy.levels[number].arrays
+        search.improve(*arrays, limits, price, part, seed + number, effort.passes, effort.starts, effort.patience)
+    return part
+
+
+def _score(level: Level, part: Array, limits: Array, budget: int) -> tuple[float, int, int, int]:
+    """Smaller is better: how far above a limit, the cut above the budget, the largest halo, the cut."""
+    load = np.stack([np.bincount(part, weights=column, minlength=len(limits)) for column in level.weights.T], axis=1)
+    over = float(np.maximum(load / np.maximum(limits, 1), 1.0).max())
+    cut = cut_of(level, part)
+    return over, max(cut - budget, 0), int(copies(level, part, len(limits)).max()), cut
+
+
+def _prices(halo: Array) -> Array:
+    """Edges of a part with a larger halo cost more, within bounds: too much of it only moves the trouble around."""
+    price: Array = np.clip(PRICE * halo / max(float(halo.mean()), 1.0), *PRICES).astype(np.int64)
+    return price
+
+
+def _without_isolated(level: Level) -> Level:
+    """Vertices without edges weigh nothing while the others move: they fill what is left afterwards, at no cost for the cut."""
+    isolated = np.diff(level.indptr) == 0
+    if not isolated.any():
+        return level
+    weights = np.ascontiguousarray(np.where(isolated[:, None], 0, level.weights))
+    return Level(level.indptr, level.indices, level.edge_weights, weights)

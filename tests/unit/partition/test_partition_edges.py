@@ -1,0 +1,170 @@
+"""What partitioners refuse, what they do at the edges, and what Auto takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hyperscale.model.adjacency import Adjacency, TrainingGraph
+from hyperscale.model.job import PartitioningMethod
+from hyperscale.partition import (
+    CANDIDATES,
+    DEGREE,
+    EpochCost,
+    PartitionError,
+    choose,
+    epoch_seconds,
+    local_part,
+    measure,
+    memory_bytes,
+    precomputed,
+    split,
+)
+
+METHODS = (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL, PartitioningMethod.RANDOM, DEGREE)
+
+
+def ring(vertices: int) -> Adjacency:
+    """A cycle."""
+    ids = np.arange(vertices)
+    indices = np.sort(np.stack([(ids - 1) % vertices, (ids + 1) % vertices], axis=1), axis=1)
+    return Adjacency(np.arange(0, 2 * vertices + 1, 2, dtype=np.int64), indices.ravel().astype(np.int32))
+
+
+def grid(side: int) -> Adjacency:
+    """A square mesh."""
+    ids = np.arange(side * side)
+    x, y = ids % side, ids // side
+    pairs = [(x > 0, -1), (x < side - 1, 1), (y > 0, -side), (y < side - 1, side)]
+    row = np.concatenate([ids[there] for there, _ in pairs])
+    column = np.concatenate([ids[there] + step for there, step in pairs])
+    order = np.lexsort((column, row))
+    return Adjacency(np.concatenate([[0], np.cumsum(np.bincount(row))]).astype(np.int64), column[order].astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ((1.0, 0.0), r"^shares\[1\]: 0.0 is no capacity; every part needs a finite share above 0$"),
+        ((float("nan"), 1.0), r"^shares\[0\]: nan is no capacity"),
+        ((), r"^spec.partitioning.count: no parts; ask for at least 1$"),
+        ((1.0,) * 7, r"^spec.partitioning.count: 7 parts for 6 vertices; ask for at most 6$"),
+    ],
+)
+def test_shares_that_cannot_be_met_are_refused_by_field(shares: tuple[float, ...], message: str) -> None:
+    with pytest.raises(PartitionError, match=message):
+        split(ring(6), shares, PartitioningMethod.METIS)
+
+
+def test_methods_without_a_partitioner_say_what_to_write() -> None:
+    with pytest.raises(PartitionError, match=r"^spec.partitioning.method: Precomputed takes the parts of the data set"):
+        split(ring(6), (1, 1), PartitioningMethod.PRECOMPUTED)
+    with pytest.raises(PartitionError, match=r"write one of Auto, IndependentSetSpectral, METIS, None, Random$"):
+        split(ring(6), (1, 1), "Kernighan")
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "message"),
+    [
+        (Adjacency(np.array([0, 1]), np.array([4])), "adjacency.indices: names a vertex outside 0..0"),
+        (Adjacency(np.array([0, 3]), np.array([0])), "adjacency.indptr: not the row pointers"),
+        (Adjacency(np.array([0, 0]), np.array([], dtype=np.int32), np.array([-1])), "adjacency.vertex_weights: need 1 rows"),
+        (Adjacency(np.array([0, 0]), np.array([], dtype=np.int32), None, np.array([1])), "adjacency.edge_weights: need 0 integers"),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(adjacency: Adjacency, message: str) -> None:
+    with pytest.raises(PartitionError, match=message):
+        split(adjacency, (1,), PartitioningMethod.METIS)
+
+
+def test_a_training_mask_of_another_length_is_refused() -> None:
+    with pytest.raises(PartitionError, match="train: need 6 values"):
+        split(ring(6), (1, 1), PartitioningMethod.METIS, train=np.ones(5, dtype=bool))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_part_holds_everything(method: PartitioningMethod | str) -> None:
+    parts = split(grid(5), (3.0,), method)
+    assert not parts.assignment.any()
+    assert parts.measures.cut == parts.measures.largest_halo == 0
+    assert parts.measures.replication == parts.measures.imbalance == 1.0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_as_many_parts_as_vertices_and_no_edges_at_all_both_work(method: PartitioningMethod | str) -> None:
+    assert split(ring(5), (1.0,) * 5, method).measures.imbalance <= 5
+    empty = Adjacency(np.zeros(21, dtype=np.int64), np.zeros(0, dtype=np.int32))
+    parts = split(empty, (2.0, 1.0, 1.0), method)
+    assert np.bincount(parts.assignment, minlength=3).max() <= 11
+    assert parts.measures.cut_fraction == 0.0
+
+
+def test_parts_follow_capacity_on_a_mesh() -> None:
+    parts = split(grid(24), (2.0, 1.0), PartitioningMethod.METIS, seed=1)
+    assert np.bincount(parts.assignment)[0] / 576 == pytest.approx(2 / 3, rel=0.03)
+    assert parts.measures.cut <= 30
+    assert parts.measures.largest_halo <= 26
+
+
+def test_two_cliques_of_unequal_size_are_kept_whole() -> None:
+    edges = [(i, j) for block in (range(20), range(20, 30)) for i in block for j in block if i != j] + [(0, 25), (25, 0)]
+    rows = np.array(sorted(edges))
+    adjacency = Adjacency(np.concatenate([[0], np.cumsum(np.bincount(rows[:, 0]))]).astype(np.int64), rows[:, 1].astype(np.int32))
+    for method in (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL):
+        assert split(adjacency, (2.0, 1.0), method).measures.cut == 1
+
+
+def test_training_vertices_are_shared_out_where_a_mask_is_given() -> None:
+    mesh = grid(30)
+    train = np.zeros(900, dtype=bool)
+    train[:100] = True
+    plain = split(mesh, (1, 1, 1, 1), PartitioningMethod.METIS, seed=1)
+    assert measure(mesh, plain.assignment, (1, 1, 1, 1), train).train_imbalance > 1.5  # type: ignore[operator]
+    shared = split(mesh, (1, 1, 1, 1), PartitioningMethod.METIS, seed=1, train=train)
+    assert shared.measures.train_imbalance is not None
+    assert shared.measures.train_imbalance <= 1.12
+    assert shared.measures.imbalance <= 1.03
+
+
+def test_parts_of_the_data_set_are_checked_and_measured() -> None:
+    parts = precomputed(ring(6), np.array([0, 0, 0, 1, 1, 1]), (1, 1))
+    assert (parts.measures.cut, parts.measures.largest_halo, parts.method) == (2, 2, PartitioningMethod.PRECOMPUTED)
+    with pytest.raises(PartitionError, match=r"assignment: need 6 parts of 0..1, one for each vertex"):
+        precomputed(ring(6), np.array([0, 0, 0, 1, 1, 2]), (1, 1))
+
+
+def test_auto_takes_the_candidate_with_the_shortest_epoch() -> None:
+    mesh, cost = grid(12), EpochCost((1e-6, 2e-6), (1e-6, 1e-6), 1e3)
+    taken = choose(mesh, (2, 1), (PartitioningMethod.RANDOM, PartitioningMethod.METIS), cost)
+    assert taken.method is PartitioningMethod.METIS
+    tried = [split(mesh, (2, 1), method) for method in CANDIDATES]
+    best = choose(mesh, (2, 1), CANDIDATES, cost)
+    assert epoch_seconds(mesh, best, cost) == min(epoch_seconds(mesh, each, cost) for each in tried)
+    dear = EpochCost((1e-6, 2e-6), (1e-6, 1e-6), 1e3, extra={"METIS": 1e3})
+    assert choose(mesh, (2, 1), (PartitioningMethod.METIS, PartitioningMethod.RANDOM), dear).method is PartitioningMethod.RANDOM
+    with pytest.raises(PartitionError, match="cost: 2 speeds and 2 links for 3 parts"):
+        epoch_seconds(mesh, split(mesh, (1, 1, 1), PartitioningMethod.RANDOM), cost)
+    with pytest.raises(PartitionError, match="candidates: none"):
+        choose(mesh, (2, 1), (), cost)
+
+
+def test_many_graphs_stay_whole_and_bring_their_labels() -> None:
+    offsets = np.array([0, 2, 2, 5])
+    indptr = np.array([0, 1, 2, 3, 5, 6])
+    indices = np.array([1, 0, 3, 2, 4, 3])
+    yes = np.array([True, False, True])
+    graphs = TrainingGraph(
+        indptr, indices, np.eye(5, dtype=np.float32), np.array([4, 5, 6]), yes, ~yes, ~yes, 1, offsets, np.arange(6).reshape(6, 1)
+    )
+    local = local_part(graphs, np.array([0, 0, 1, 1, 1]), 1, 2)
+    assert local.labels.tolist() == [6]
+    assert local.extra["graph_offsets"].tolist() == [0, 3]
+    assert local.extra["edge_features"].ravel().tolist() == [2, 3, 4, 5]
+    assert len(local.halo) == 0
+    with pytest.raises(PartitionError, match="a graph of the data set lies in two parts"):
+        local_part(graphs, np.array([0, 1, 1, 1, 1]), 1, 2)
+
+
+def test_memory_grows_with_the_graph_and_shrinks_with_parts() -> None:
+    assert memory_bytes(10, 10, 10, 2) < memory_bytes(10**6, 10**7, 10, 2) < memory_bytes(10**6, 10**7, 500, 2)
+    assert memory_bytes(10**7, 10**8, 16, 8) < 32 << 30
