@@ -49,7 +49,7 @@ def _some_count_divides(job: JobSpec) -> bool:
 
 def _has_one_source(job: JobSpec) -> bool:
     source = job.dataset.source
-    return sum(given is not None for given in (source.pvc, source.s3, source.config_map, source.builtin)) == 1
+    return sum(given is not None for given in (source.pvc, source.s3, source.config_map, source.builtin, source.generated)) == 1
 
 
 def _dataset_rule(name: str, holds: Callable[[JobSpec], bool]) -> Rule:
@@ -86,9 +86,9 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         path="dataset.source",
-        message="give exactly one of pvc, s3, configMap, builtin",
+        message="give exactly one of pvc, s3, configMap, builtin, generated",
         cel="[has(self.dataset.source.pvc), has(self.dataset.source.s3), has(self.dataset.source.configMap), "
-        "has(self.dataset.source.builtin)].exists_one(given, given)",
+        "has(self.dataset.source.builtin), has(self.dataset.source.generated)].exists_one(given, given)",
         holds=_has_one_source,
     ),
     _dataset_rule("vertices", lambda job: job.dataset.vertices is not None),

@@ -176,12 +176,12 @@ def _crossing() -> tuple[Bad, ...]:
             "spec.workers.max",
             "2 is below spec.workers.min: 4; raise max or lower min",
         ),
-        Bad("no source", {"spec.dataset.source": {}}, "spec.dataset.source", "give exactly one of pvc, s3, configMap, builtin"),
+        Bad("no source", {"spec.dataset.source": {}}, "spec.dataset.source", "give exactly one of pvc, s3, configMap, builtin, generated"),
         Bad(
             "two sources",
             {"spec.dataset.source.pvc": {"claimName": "graphs"}},
             "spec.dataset.source",
-            "give exactly one of pvc, s3, configMap, builtin",
+            "give exactly one of pvc, s3, configMap, builtin, generated",
         ),
         Bad(
             "stored graph without vertices",

@@ -54,10 +54,13 @@ def scalars(bare: inspect.Type) -> st.SearchStrategy[Any]:
 def repaired(job: JobSpec) -> JobSpec:
     """The job with what its rules ask for."""
     source = job.dataset.source
-    kept = source.pvc or source.s3 or source.config_map or source.builtin
+    kept = source.pvc or source.s3 or source.config_map or source.builtin or source.generated
     if kept is None:
         source = GOOD_SOURCE
-    only = {name: getattr(source, name) if getattr(source, name) is kept else None for name in ("pvc", "s3", "config_map", "builtin")}
+    only = {
+        name: getattr(source, name) if getattr(source, name) is kept else None
+        for name in ("pvc", "s3", "config_map", "builtin", "generated")
+    }
     dataset = replace(job.dataset, source=replace(source, **only) if kept is not None else source)
     size = {name: getattr(dataset, name) or 7 for name in ("vertices", "edges", "feature_size", "classes")}
     low, high = sorted((job.workers.min, job.workers.max))

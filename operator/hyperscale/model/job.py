@@ -115,6 +115,17 @@ class DatasetFormat(enum.StrEnum):
     DGL = "DGL"
     NPZ = "NPZ"
     CSV = "CSV"
+    PARQUET = "Parquet"
+    GRAPHML = "GraphML"
+    SMILES = "SMILES"
+    OGB = "OGB"
+
+
+class GeneratedKind(enum.StrEnum):
+    """Random graphs for trials; the plan's seed draws them."""
+
+    SBM = "SBM"
+    RMAT = "RMAT"
 
 
 class ModelSpec(Spec, frozen=True):
@@ -160,19 +171,26 @@ class BuiltinSource(Spec, frozen=True):
     name: Annotated[Literal["Cora", "CiteSeer", "PubMed"], Meta(description="Public citation graph.")]
 
 
+class GeneratedSource(Spec, frozen=True):
+    """A random graph of the stated size, drawn by every reader from the plan's seed: for trials and scale."""
+
+    kind: Annotated[GeneratedKind, Meta(description="SBM has communities that training finds; RMAT has hubs.")]
+
+
 class DatasetSource(Spec, frozen=True):
-    """Exactly one of the four."""
+    """Exactly one of the five."""
 
     pvc: PvcSource | None = None
     s3: S3Source | None = None
     config_map: ConfigMapSource | None = None
     builtin: BuiltinSource | None = None
+    generated: GeneratedSource | None = None
 
 
 class DatasetSpec(Spec, frozen=True):
     """The training graph; its size decides compute, memory and halo volumes."""
 
-    source: Annotated[DatasetSource, Meta(description="Exactly one of pvc, s3, configMap, builtin.")]
+    source: Annotated[DatasetSource, Meta(description="Exactly one of pvc, s3, configMap, builtin, generated.")]
     path: Annotated[RelativePath | None, Meta(description="Path inside the source, relative, without `..`.")] = None
     format: Annotated[DatasetFormat, Meta(description="Form of the stored graph.")] = DatasetFormat.DGL
     vertices: Annotated[PositiveCount | None, Meta(description="Vertices; required unless builtin.")] = None

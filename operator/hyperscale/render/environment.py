@@ -14,8 +14,8 @@ Name, then meaning:
 - HYPERSCALE_METRICS_PORT           where each worker serves its progress to Prometheus
 - HYPERSCALE_ALLREDUCE_SCHEDULE, HYPERSCALE_COMPRESSION
 - HYPERSCALE_MODEL                  JSON of spec.model
-- HYPERSCALE_DATASET_SOURCE         pvc, s3, configMap or builtin
-- HYPERSCALE_DATASET_PATH           directory or file below /data, s3:// address, or name of the builtin graph
+- HYPERSCALE_DATASET_SOURCE         pvc, s3, configMap, builtin or generated
+- HYPERSCALE_DATASET_PATH           directory or file below /data, s3:// address, name of the builtin graph, or kind of the generated
 - HYPERSCALE_DATASET_FORMAT, _VERTICES, _EDGES, _FEATURE_SIZE, _CLASSES, _ENDPOINT    where the job says so
 - CHECKPOINT_DIR, HYPERSCALE_CHECKPOINT_EVERY_EPOCHS                                  where checkpoints are wanted
 """
@@ -105,6 +105,8 @@ def _location(dataset: DatasetSpec) -> tuple[str, str]:
     source, path = dataset.source, dataset.path or ""
     if source.builtin is not None:
         return "builtin", source.builtin.name
+    if source.generated is not None:
+        return "generated", source.generated.kind.value
     if source.s3 is not None:
         return "s3", f"s3://{source.s3.bucket}/{path}".rstrip("/")
     return "pvc" if source.pvc is not None else "configMap", f"{DATA_PATH}/{path}".rstrip("/")
