@@ -129,6 +129,10 @@ class ProcessTable:
         for name in self.names():
             (self._records / f"{name}.json").unlink(missing_ok=True)
 
+    def kill_named(self, prefix: str) -> None:
+        """SIGKILL what belongs to the directory and whose program's name begins so: shims, which ignore anything milder."""
+        _end([one for one in self._marked() if _program(one.pid).startswith(prefix)], signal.SIGKILL, 5.0)
+
     def _recorded(self) -> Iterator[Identity]:
         for name in self.names():
             found = self.identity(name)
@@ -145,6 +149,14 @@ class ProcessTable:
                     found = identity_of(int(entry.name))
                     if found is not None:
                         yield found
+
+
+def _program(pid: int) -> str:
+    """The first 15 characters of its program's name; empty when it has ended."""
+    try:
+        return (_PROC / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _end(processes: Sequence[Identity], signal_number: int, grace_seconds: float) -> None:

@@ -33,6 +33,8 @@ _SOCKET_SECONDS: Final = 20.0
 _IMPORT_SECONDS: Final = 120.0
 _PERIOD_MICROSECONDS: Final = 100_000
 _MAX_PODS: Final = 30
+_KILLS: Final = 100
+_KILL_POLL_SECONDS: Final = 0.05
 _BOUND: Final = {
     "kubelet": "/var/lib/kubelet",
     "cni-state": "/var/lib/cni",
@@ -142,7 +144,10 @@ def end(table: ProcessTable, slot: Slot) -> None:
         for prefix in ("kubelet-", "containerd-"):
             list(pool.map(table.stop, (name for name in names if name.startswith(prefix))))
     for place in slot.places:
-        _end_cgroup(place.link)
+        _kill_cgroup(place.link)
+    table.kill_named("containerd-shim")
+    for place in slot.places:
+        _remove_cgroup(place.link)
         shutil.rmtree(place.run, ignore_errors=True)
 
 
@@ -157,18 +162,24 @@ def _make_cgroup(name: str) -> None:
                 (folder / key).write_text((folder.parent / key).read_text())
 
 
-def _end_cgroup(name: str) -> None:
-    """SIGKILL whatever runs in it, until nothing does, and remove its folders."""
-    roots = [CGROUPS / hierarchy / name for hierarchy in HIERARCHIES if (CGROUPS / hierarchy / name).is_dir()]
-    for _ in range(100):
-        running = {pid for root in roots for file in root.rglob("cgroup.procs") for pid in _pids(file)}
+def _roots(name: str) -> list[Path]:
+    return [CGROUPS / hierarchy / name for hierarchy in (*HIERARCHIES, "unified") if (CGROUPS / hierarchy / name).is_dir()]
+
+
+def _kill_cgroup(name: str) -> None:
+    """SIGKILL whatever runs in it, until nothing does."""
+    for _ in range(_KILLS):
+        running = {pid for root in _roots(name)[:1] for file in root.rglob("cgroup.procs") for pid in _pids(file)}
         if not running:
-            break
+            return
         for pid in running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.02)
-    for root in roots:
+        time.sleep(_KILL_POLL_SECONDS)
+
+
+def _remove_cgroup(name: str) -> None:
+    for root in _roots(name):
         for folder, _, _ in os.walk(root, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
