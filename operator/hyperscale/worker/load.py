@@ -1,60 +1,62 @@
-"""The part of the graph that this rank trains on: from the partition store, or cut here."""
+"""The part of the graph that this rank trains on: from the partition store where it has one, or cut here."""
 
 from __future__ import annotations
 
-import hashlib
 import sys
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from hyperscale import data, partition
+from hyperscale.data import store
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
+from hyperscale.worker.merge import merge
+
+T = TypeVar("T")
+_FAULTS = (data.DataError, partition.PartitionError, ContractError)
+
+
+def part(run: Run, comm: Comm, environment: Mapping[str, str]) -> LocalPart:
+    """The rank's part; collective. Raises ContractError on every rank where any of them has nothing to train on."""
+    key = together(comm, "store", lambda: _stored(run, environment))
+    everywhere = comm.allreduce(torch.tensor([float(key is not None)]), "store.found").item() == comm.size
+    if everywhere and key is not None:
+        found = together(comm, "load", lambda: _read(run, key))
+        _same(comm, key, "HYPERSCALE_PARTITION_DIR: ranks see different partitions; mount the same volume in all workers")
+        return found
+    if run.partition_dir is not None and comm.rank == 0:
+        sys.stderr.write(f"{run.partition_dir} has no partitions for this job; cutting the graph in memory\n")
+    whole = together(comm, "graph", lambda: graph(run))
+    _same(comm, data.graph_digest(whole), "HYPERSCALE_DATASET_PATH: ranks read different graphs; give all of them the same file")
+    return part_of(run, comm, whole)
 
 
 def graph(run: Run) -> TrainingGraph:
-    """The job's training graph. Raises ContractError with the reader's own line."""
+    """The job's training graph. Raises DataError with the reader's own line."""
     dataset = run.dataset
     stated = data.Stated(dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes)
-    try:
-        return data.read(
-            dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated
-        )
-    except data.DataError as error:
-        raise ContractError(str(error)) from error
-
-
-def agreed(comm: Comm, found: TrainingGraph) -> TrainingGraph:
-    """`found`, once all ranks are sure to hold the same graph; collective. Raises ContractError on every rank otherwise."""
-    digest = data.graph_digest(found)
-    own = torch.tensor([int(hashlib.sha256(digest.encode()).hexdigest()[:12], 16)], dtype=torch.int64)
-    if len(set(comm.gather(own, "graph.digest").flatten().tolist())) > 1:
-        raise ContractError("HYPERSCALE_DATASET_PATH: ranks read different graphs; give all of them the same file")
-    return found
+    return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
 
 
 def part_of(run: Run, comm: Comm, whole: TrainingGraph) -> LocalPart:
-    """The rank's part, cut by rank 0 by the shares of all ranks; collective. Raises ContractError on every rank."""
+    """The rank's part of a graph that all ranks hold, cut by rank 0 by the shares of all ranks; collective."""
     vertices = len(whole.indptr) - 1
     if comm.size == 1:
         return partition.local_part(whole, np.zeros(vertices, dtype=np.int32), 0, 1)
-    assignment, error = np.zeros(vertices, dtype=np.int32), ""
-    if comm.rank == 0:
-        try:
-            assignment = cut(run, whole)
-        except partition.PartitionError as failure:
-            error = str(failure)
-    error = comm.broadcast_bytes(error.encode(), "partition.error").decode()
-    if error:
-        raise ContractError(error)
+    nothing = np.zeros(vertices, dtype=np.int32)
+    assignment = together(comm, "partition", lambda: cut(run, whole) if comm.rank == 0 else nothing)
     shared = comm.broadcast(torch.from_numpy(np.ascontiguousarray(assignment, dtype=np.int32)), "partition").numpy()
     return partition.local_part(whole, shared, comm.rank, comm.size)
 
 
 def cut(run: Run, whole: TrainingGraph) -> Array:
-    """(n,) part of each vertex, one part a rank."""
+    """(n,) part of each vertex, one part a rank; graphs of a data set of many stay whole."""
+    if whole.graph_offsets is not None:
+        return np.repeat(deal(np.diff(whole.graph_offsets), run.shares), np.diff(whole.graph_offsets)).astype(np.int32)
     parts = partition.split(data.symmetric(whole), run.shares, run.method, seed=run.seed, train=whole.train)
     measures = parts.measures
     sys.stderr.write(
@@ -62,3 +64,52 @@ def cut(run: Run, whole: TrainingGraph) -> Array:
         f"largest halo {measures.largest_halo}, replication {measures.replication:.3f}\n"
     )
     return parts.assignment
+
+
+def deal(sizes: Array, shares: tuple[float, ...]) -> Array:
+    """(g,) part of each graph, largest first to the part that is least full for its share."""
+    load, dealt = np.zeros(len(shares)), np.zeros(len(sizes), dtype=np.int32)
+    capacity = np.asarray(shares)
+    for index in np.argsort(-sizes, kind="stable").tolist():
+        at = int(np.argmin((load + sizes[index]) / capacity))
+        dealt[index] = at
+        load[at] += sizes[index]
+    return dealt
+
+
+def together(comm: Comm, name: str, work: Callable[[], T]) -> T:
+    """`work()` on every rank, or one ContractError on every rank where it failed on any: nobody is left waiting; collective."""
+    result: list[T] = []
+    error = ""
+    try:
+        result.append(work())
+    except _FAULTS as failure:
+        error = str(failure)
+    failed = comm.gather(torch.tensor([float(bool(error))]), f"{name}.failed").flatten()
+    if not failed.any():
+        return result[0]
+    first = int(failed.argmax())
+    raise ContractError(comm.broadcast_bytes(error.encode(), f"{name}.error", root=first).decode())
+
+
+def _stored(run: Run, environment: Mapping[str, str]) -> str | None:
+    return store.find(run.partition_dir, store.request(environment)) if run.partition_dir is not None else None
+
+
+def _read(run: Run, key: str) -> LocalPart:
+    """One stored part, or several where there are more parts than ranks."""
+    root = run.partition_dir
+    if root is None:
+        raise ContractError("HYPERSCALE_PARTITION_DIR: missing; mount the partition store and name it there")
+    count = len(store.manifest(root, key).parts)
+    if count % run.size:
+        raise ContractError(f"HYPERSCALE_PARTITIONS: {count} parts cannot be shared by {run.size} ranks; write a multiple of the ranks")
+    each = count // run.size
+    return merge([store.load(root, key, at) for at in range(run.rank * each, (run.rank + 1) * each)], run.rank, run.size)
+
+
+def _same(comm: Comm, digest: str, message: str) -> None:
+    """All ranks hold the same hexadecimal digest; collective. Raises ContractError on every rank otherwise."""
+    own = torch.tensor([int(digest[:12], 16)], dtype=torch.int64)
+    if len(set(comm.gather(own, "digest").flatten().tolist())) > 1:
+        raise ContractError(message)

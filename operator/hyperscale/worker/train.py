@@ -8,7 +8,6 @@ import sys
 import msgspec
 import torch
 
-from hyperscale.model.adjacency import LocalPart, TrainingGraph
 from hyperscale.model.job import AllreduceSchedule
 from hyperscale.model.measured import RESULT_PREFIX, Measured
 from hyperscale.worker import contract, load
@@ -42,11 +41,15 @@ def main() -> int:
 def tune(run: Run) -> None:
     """Variables that must stand before Horovod starts; what the user set stays."""
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
+    # Open MPI waits by spinning, which takes from training the processor time that a pod's limit or a neighbour leaves it.
+    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     if run.schedule is AllreduceSchedule.DEFAULT:
         return
-    # An epoch of a full graph is a chain of a few small messages: at Horovod's 1 ms each of them would wait for the next tick.
-    os.environ.setdefault("HOROVOD_CYCLE_TIME", "0.2")
     os.environ.setdefault("HOROVOD_DISABLE_GROUP_FUSION", "1")
+    if torch.cuda.is_available():
+        # An epoch is a chain of a few short messages, and each waits for Horovod's next tick (1 ms). Ticks take processor time: where the
+        # processor trains, they stay as they are.
+        os.environ.setdefault("HOROVOD_CYCLE_TIME", "0.2")
 
 
 def train(run: Run, comm: Comm) -> Measured:
@@ -65,8 +68,18 @@ def train(run: Run, comm: Comm) -> Measured:
 
 def choose(run: Run, comm: Comm, device: torch.device) -> Trainer:
     """The way of training that model and data ask for: whole graph, sampled, or many graphs."""
-    whole: TrainingGraph = load.agreed(comm, load.graph(run))
-    part: LocalPart = load.part_of(run, comm, whole)
+    part = load.part(run, comm, os.environ)
+    # Imported only where used: a full-graph worker starts without the others' libraries.
+    if "graph_offsets" in part.extra:
+        from hyperscale.worker.molecules import GraphTrainer
+
+        graphs: Trainer = GraphTrainer(run, comm, part, device)
+        return graphs
+    if run.model.batch_size is not None:
+        from hyperscale.worker.sampling import SampledTrainer
+
+        sampled: Trainer = SampledTrainer(run, comm, part, device)
+        return sampled
     return FullTrainer(run, comm, part, device)
 
 

@@ -1,0 +1,68 @@
+"""Several parts as one: a rank holds more than one where the job asks for more parts than ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hyperscale.model.adjacency import Array, LocalPart
+
+
+def merge(parts: Sequence[LocalPart], rank: int, ranks: int) -> LocalPart:
+    """One part of `ranks` from consecutive parts of a finer cut: rank r gets parts r·m to (r + 1)·m - 1.
+
+    Raises ValueError for parts of many graphs: those are dealt to ranks directly.
+    """
+    if len(parts) == 1 and parts[0].parts == ranks:
+        return parts[0]
+    if any("graph_offsets" in part.extra for part in parts):
+        raise ValueError("parts of a data set of many graphs cannot be merged; write as many parts as ranks")
+    each = parts[0].parts // ranks
+    owned = np.concatenate([part.owned for part in parts])
+    order = np.argsort(owned)
+    copies = np.concatenate([part.halo for part in parts])
+    owners = np.concatenate([part.halo_owner for part in parts]) // each
+    halo, first = np.unique(copies[owners != rank], return_index=True)
+    halo_owner = owners[owners != rank][first]
+    by_owner = np.argsort(halo_owner, kind="stable")
+    halo, halo_owner = halo[by_owner], halo_owner[by_owner]
+    held = np.concatenate([owned[order], halo])
+    place = np.argsort(held)
+    ids = np.concatenate([np.concatenate([part.owned, part.halo])[part.indices] for part in parts])
+    sizes = np.concatenate([np.diff(part.indptr) for part in parts])
+    indptr, entries = _reordered(sizes, order)
+    return LocalPart(
+        part=rank,
+        parts=ranks,
+        owned=owned[order],
+        halo=halo,
+        halo_owner=halo_owner.astype(np.int32),
+        indptr=indptr,
+        indices=place[np.searchsorted(held, ids[entries], sorter=place)].astype(np.int32),
+        in_degree=_looked_up(parts, "in_degree", held),
+        out_degree=_looked_up(parts, "out_degree", held),
+        classes=parts[0].classes,
+        train_total=parts[0].train_total,
+        features=np.concatenate([part.features for part in parts])[order],
+        labels=np.concatenate([part.labels for part in parts])[order],
+        train=np.concatenate([part.train for part in parts])[order],
+        validation=np.concatenate([part.validation for part in parts])[order],
+        test=np.concatenate([part.test for part in parts])[order],
+    )
+
+
+def _reordered(sizes: Array, order: Array) -> tuple[Array, Array]:
+    """Row pointers of rows taken in another order, and where their entries stood."""
+    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
+    indptr = np.concatenate([[0], np.cumsum(sizes[order])]).astype(np.int64)
+    entries = np.arange(indptr[-1]) + np.repeat(starts[order] - indptr[:-1], sizes[order])
+    return indptr, entries
+
+
+def _looked_up(parts: Sequence[LocalPart], name: str, held: Array) -> Array:
+    """An array by held vertex, for `held` global ids."""
+    ids = np.concatenate([np.concatenate([part.owned, part.halo]) for part in parts])
+    unique, first = np.unique(ids, return_index=True)
+    values: Array = np.concatenate([getattr(part, name) for part in parts])[first][np.searchsorted(unique, held)]
+    return values
