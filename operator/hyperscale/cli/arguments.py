@@ -14,7 +14,7 @@ MAX_WORKERS: Final = 1000
 """The bound of spec.workers; model/job.py says why. Not imported: `--help` must stay fast."""
 
 PLANNERS: Final = ("Auto", "Learned", "Heuristic")
-LESSONS: Final = ("constructor", "streams", "ppo", "dqn")
+LESSONS: Final = ("constructor", "streams", "ppo", "dqn", "allreduce")
 """Modules of hyperscale.learn; cli/learn.py says which."""
 MAX_STEPS: Final = 10_000_000
 SPREADS: Final = ("tensors", "numbers")

@@ -22,9 +22,10 @@ MODULES: Final = {
     "streams": "hyperscale.learn.streams.lesson",
     "ppo": "hyperscale.learn.agents.ppo",
     "dqn": "hyperscale.learn.agents.dqn",
+    "allreduce": "hyperscale.learn.agents.allreduce_dqn",
 }
 """Module of each lesson; it has `train` and `judge` as hyperscale.learn.lesson.Lesson says."""
-WEIGHTS: Final = {"constructor": "constructor", "streams": "stream", "ppo": "stream", "dqn": "dqn"}
+WEIGHTS: Final = {"constructor": "constructor", "streams": "stream", "ppo": "stream", "dqn": "dqn", "allreduce": "allreduce-dqn"}
 """Name of the files that a lesson writes, without suffix."""
 SIMULATOR: Final = "hyperscale.learn.streams._streams"
 REPORT_SECONDS: Final = 2.0
