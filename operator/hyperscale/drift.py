@@ -1,7 +1,7 @@
 """Running jobs on a changing cluster: each is scored on fresh measurements now and then, a better placement is told or carried out.
 
 What is known lives in memory; after a restart the job's status tells since when a move has been proposed. How far a run has come is
-predicted, not observed: elapsed time over the predicted epoch, by what was measured meanwhile.
+as the run says where it can be heard, else elapsed time over the predicted epoch, by what was measured meanwhile.
 """
 
 from __future__ import annotations
@@ -209,6 +209,9 @@ class DriftWatch:
         )
 
     def _epochs_done(self, key: Key, record: JobRecord, view: MpiJobView, plan: Plan) -> float:
+        """As the run itself says, else by its predicted epoch."""
+        if (reported := self._world.progress.get(key) or record.status.measured) is not None:
+            return float(reported.epoch)
         known = self._progress.get(key)
         if known is None or known.start_time != view.start_time:
             last = record.status.last_move

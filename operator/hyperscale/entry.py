@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hyperscale import names
 from hyperscale.instants import unix_seconds
 from hyperscale.model.job import Approval, JobSpec, PlannerChoice
+from hyperscale.model.plan import Calibration
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec, QueueOrder
 from hyperscale.model.status import Phase
@@ -52,7 +53,9 @@ class Entry:
         return self.request.job.workers.min * self.request.job.workers.gpus_per_worker
 
 
-def read_entry(key: Key, record: JobRecord, job: JobSpec | None, policy: PolicySpec) -> Entry | None:
+def read_entry(
+    key: Key, record: JobRecord, job: JobSpec | None, policy: PolicySpec, calibration: tuple[Calibration, ...] = ()
+) -> Entry | None:
     """The job if the queue decides on its start; None where it cannot be read, or something else decides."""
     metadata = record.resource["metadata"]
     if job is None or policy.queue.order is QueueOrder.ARRIVAL or not _joins(job, metadata.get("labels") or {}):
@@ -64,6 +67,7 @@ def read_entry(key: Key, record: JobRecord, job: JobSpec | None, policy: PolicyS
         deadline_seconds=policy.deadlines.plan_seconds,
         required_labels=worker_node_labels(job),
         tolerations=worker_tolerations(job),
+        calibration=calibration,
     )
     return Entry(
         key=key,

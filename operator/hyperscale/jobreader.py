@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from hyperscale.model.decision import SpecFault
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.plan import Calibration
 from hyperscale.model.policy import PolicySpec
 from hyperscale.render.mpijob import render
 from hyperscale.render.template import RenderError
@@ -29,6 +30,8 @@ class JobReader:
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, int], JobSpec | SpecFault] = {}
         self._policies: dict[tuple[str, int], PolicySpec | SpecFault] = {}
+        self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
+        """By architecture, what finished runs taught about predictions; whoever keeps history fills it."""
 
     def read(self, resource: Json, policies: Mapping[str, Json]) -> tuple[JobSpec | None, SpecFault | None]:
         """The job's spec, or what is wrong with it; a policy that is missing, broken or forbids the planner is the job's fault too."""
@@ -42,6 +45,10 @@ class JobReader:
             allowed = ", ".join(policy.planners) or "none"
             return None, SpecFault("spec.planner", f"{job.planner} is not allowed by the PlannerPolicy; write one of: {allowed}")
         return job, None
+
+    def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
+        """What finished runs of the job's architecture taught."""
+        return self.calibrations.get(job.model.architecture, ())
 
     def policy_of(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec:
         """The job's policy; the built-in one where `read` reports a fault."""

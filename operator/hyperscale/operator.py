@@ -20,6 +20,7 @@ from hyperscale.model.meta import RenderDefaults
 from hyperscale.observe.prometheus import PrometheusReader
 from hyperscale.plan.process import COMMAND, PlannerProcess
 from hyperscale.planning import Planning
+from hyperscale.progress import ProgressWatch
 from hyperscale.reconcile import Reconciler
 from hyperscale.settings import Settings
 from hyperscale.telemetry import Telemetry
@@ -50,8 +51,12 @@ class Operator:
         self._planner = PlannerProcess(command, memory_bytes=settings.planner_memory_bytes, on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url)
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
-        planning = self._planning = Planning(self.world, self._planner, self.telemetry, time.time)
+        planning = self._planning = Planning(
+            self.world, self._planner, self.telemetry, time.time, settings.history_url, settings.history_min_runs
+        )
         self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
+        self._progress = ProgressWatch(self.world, self._reader, settings.progress_poll_seconds, time.time)
+        self._progress.wake = self.reconciler.queue.add
         self._asking: asyncio.TimerHandle | None = None
         self._beat_at = time.monotonic()
         self._resynced_at = time.monotonic()
@@ -68,6 +73,9 @@ class Operator:
                 group.create_task(self._resync_forever())
                 group.create_task(self._planning.drift.run())
                 group.create_task(self._heartbeat())
+                group.create_task(self._planning.recorder.run())
+                if self.settings.prometheus_url:
+                    group.create_task(self._progress.run())
         finally:
             await self._planner.stop()
 

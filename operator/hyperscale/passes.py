@@ -7,6 +7,7 @@ from hyperscale.model.decision import Decision, Seen, Stop, Turn
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, LastMove
+from hyperscale.telemetry import Telemetry
 from hyperscale.world import JobRecord, Key
 
 
@@ -26,6 +27,28 @@ class Pass:
         """The partition Job was read or created in this pass."""
         self.last_move: LastMove | None = None
         """Of a move that this pass has begun."""
+
+
+class DriftCount:
+    """Counts each pod once that runs elsewhere than planned: the scheduler's doing where a placement only asks or advises."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._drifted: dict[Key, frozenset[str]] = {}
+        """Uids of pods already counted."""
+
+    def count(self, key: Key, seen: Seen) -> None:
+        """The pods of one pass."""
+        planned = {worker.rank: worker.node for worker in seen.plan.workers} if seen.plan is not None and not seen.moving else {}
+        away = {pod.uid for pod in seen.workers if pod.bound and pod.rank in planned and pod.node != planned[pod.rank]}
+        new = away - self._drifted.get(key, frozenset())
+        if new:
+            self._telemetry.drift.inc(len(new))
+            self._drifted[key] = self._drifted.get(key, frozenset()) | new
+
+    def forget(self, key: Key) -> None:
+        """The job is gone."""
+        self._drifted.pop(key, None)
 
 
 def is_progress(before: JobStatus, after: JobStatus) -> bool:

@@ -88,7 +88,8 @@ class Pending:
         edition = edition_of(record)
         known = self._entries.get(key)
         if known is None or known.edition != edition or known.policy != policy:
-            known = read_entry(key, record, self._reader.read(record.resource, self._world.policies)[0], policy)
+            job = self._reader.read(record.resource, self._world.policies)[0]
+            known = read_entry(key, record, job, policy, self._reader.calibration(job) if job is not None else ())
             if known is None:
                 self._entries.pop(key, None)
                 return None

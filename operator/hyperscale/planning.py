@@ -24,6 +24,7 @@ from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.check import misfits, violations
 from hyperscale.plan.moves_check import vacated_request
 from hyperscale.plan.queue.emptied import emptied_snapshot
+from hyperscale.recorder import Recorder
 from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer, TurnPlanner, TurnTaker
@@ -41,7 +42,15 @@ class Planner(TurnPlanner, MovePlanner, Protocol):
 class Planning:
     """Plans for jobs, made one after the other so that no two get the same GPUs."""
 
-    def __init__(self, world: World, planner: Planner, telemetry: Telemetry, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        world: World,
+        planner: Planner,
+        telemetry: Telemetry,
+        clock: Callable[[], float],
+        history_url: str = "",
+        history_min_runs: int = 5,
+    ) -> None:
         self.reader = JobReader()
         self.taker = TurnTaker(world, planner, telemetry, self.reader, clock)
         self.drift = DriftWatch(world, planner, telemetry, self.reader, self._request_for, clock)
@@ -51,6 +60,7 @@ class Planning:
         self._clock = clock
         self._lock = asyncio.Lock()
         self.drift.busy = self._lock.locked
+        self.recorder = Recorder(self.reader, telemetry, history_url, history_min_runs, clock)
 
     async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen."""
@@ -118,6 +128,7 @@ class Planning:
             free_gpus=self._world.free_gpus(snapshot, key),
             required_labels=_node_labels(job, example),
             tolerations=_tolerations(job, example),
+            calibration=self.reader.calibration(job),
         )
 
     def _count(self, answer: Plan | Infeasible, snapshot: ClusterSnapshot) -> None:

@@ -35,13 +35,10 @@ from hyperscale.model.decision import (
     Stop,
     Wait,
 )
-from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Plan
-from hyperscale.model.pods import LAUNCHER, PodView
 from hyperscale.model.status import LastMove
 from hyperscale.movable import PROPOSED_CONDITION, is_moving, proposed
-from hyperscale.observe.measured import read_measured
-from hyperscale.passes import Pass, edition, is_progress, is_warning
+from hyperscale.passes import DriftCount, Pass, edition, is_progress, is_warning
 from hyperscale.planning import Planning
 from hyperscale.render.partition import partition_key
 from hyperscale.status import derive
@@ -87,8 +84,7 @@ class Reconciler:
         self._telemetry = telemetry
         self._clock = clock
         self._written_at: dict[Key, float] = {}
-        self._drifted: dict[Key, frozenset[str]] = {}
-        """Uids of pods already counted as drifted."""
+        self._drift = DriftCount(telemetry)
         self._published_at = 0.0
         self._publishing: set[asyncio.Task[None]] = set()
         """Keeps the tasks from the garbage collector."""
@@ -104,7 +100,7 @@ class Reconciler:
             self.queue.forget(key)
             self._written_at.pop(key, None)
             self._unreported.pop(key, None)
-            self._drifted.pop(key, None)
+            self._drift.forget(key)
             self._telemetry.forget(*key)
             self._planning.taker.pending.drop(key)
             self._passed(key)
@@ -206,15 +202,9 @@ class Reconciler:
             partition=self.world.partitions.get(run.key),
             partition_looked=run.partition_looked,
             partition_pods=self.world.partition_pods_of(run.key),
-            measured=self._measured(run.key, pods),
+            measured=self.world.measured(run.key, pods),
         )
         return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
-
-    def _measured(self, key: Key, pods: tuple[PodView, ...]) -> Measured | None:
-        """The result that the last launcher left behind, else the progress of now."""
-        launchers = sorted((pod for pod in pods if pod.role == LAUNCHER and pod.termination), key=lambda pod: pod.created)
-        result = read_measured(launchers[-1].termination) if launchers else None
-        return result or self.world.progress.get(key)
 
     async def _act(self, run: Pass, seen: Seen, decision: Decision) -> bool:
         """Carry one decision out; False when there is nothing more to decide in this pass."""
@@ -280,9 +270,10 @@ class Reconciler:
         """The pass's one status write, if anything differs, and its one event, after the write."""
         if seen.deleting:
             return
-        self._count_drift(run.key, seen)
+        self._drift.count(run.key, seen)
         before = self.world.jobs[run.key].status if run.key in self.world.jobs else seen.status
         status = derive(seen, decision)
+        self._planning.recorder.note(seen, status)
         if status == before:
             return
         if is_progress(before, status) and run.plan is None:
@@ -294,22 +285,14 @@ class Reconciler:
         self._written_at[run.key] = self._clock()
         if status.phase != before.phase:
             self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
-        _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
+        if replace(status, measured=None) != replace(before, measured=None):
+            _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
         if run.plan is not None:
             await self._actions.emit(seen.metadata, "Planned", run.plan.summary(), warning=False)
         elif status.move is not None and before.move is None:
             await self._actions.emit(seen.metadata, PROPOSED_CONDITION, proposed(status.move).message, warning=False)
         elif decision.reason != before.reason and not is_progress(before, status):
             await self._actions.emit(seen.metadata, str(decision.reason), decision.message, warning=is_warning(seen, decision))
-
-    def _count_drift(self, key: Key, seen: Seen) -> None:
-        """Count each pod once that runs elsewhere than planned: the scheduler's doing where a placement only asks or advises."""
-        planned = {worker.rank: worker.node for worker in seen.plan.workers} if seen.plan is not None and not seen.moving else {}
-        away = {pod.uid for pod in seen.workers if pod.bound and pod.rank in planned and pod.node != planned[pod.rank]}
-        new = away - self._drifted.get(key, frozenset())
-        if new:
-            self._telemetry.drift.inc(len(new))
-            self._drifted[key] = self._drifted.get(key, frozenset()) | new
 
     def _count_error(self, error: BaseException) -> None:
         self._telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()

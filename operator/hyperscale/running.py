@@ -1,4 +1,4 @@
-"""Running jobs as decisions about pending ones need them: what they hold, and when it comes free by what was predicted."""
+"""Running jobs as decisions about pending ones need them: what they hold, and when it comes free: by their own words, else as predicted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ class Running:
             known = self._known.get(key)
             if known is None or known.view is not view:
                 known = self._known[key] = self._run(key, view)
-            if known.share is not None:
+            told = self._world.progress.get(key)
+            if known.share is not None and told is not None and told.epoch_seconds and told.epochs:
+                yield replace(known.share, remaining_seconds=max(0, told.epochs - told.epoch) * told.epoch_seconds)
+            elif known.share is not None:
                 elapsed = max(0.0, now - known.started)
                 total = known.share.remaining_seconds
                 yield replace(known.share, remaining_seconds=max(total - elapsed, LATE_RATIO * total)) if elapsed else known.share

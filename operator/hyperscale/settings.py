@@ -32,6 +32,16 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_poll_seconds: float = 10.0
     """Two thirds of the usual 15 s scrape: a plan sees a sample at most one scrape old."""
 
+    progress_poll_seconds: float = 10.0
+    """How often running jobs are asked how far they are, all in one query; their status changes no oftener."""
+
+    history_url: str = ""
+    """Where finished runs are kept, as SQLAlchemy writes it: sqlite:////var/lib/hyperscale/history.sqlite or postgresql://…. Empty keeps
+    none, and predictions stay uncorrected."""
+
+    history_min_runs: int = 5
+    """Finished runs of an architecture on a mix of GPU products before predictions are corrected by them: fewer say little of the next."""
+
     resync_seconds: float = 60.0
     """Every job is passed over this often even when no event came: events can be lost (nolar/kopf#585)."""
 

@@ -19,6 +19,7 @@ _RESERVED: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _REGRETS: Final = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
+_RATIOS: Final = (0.25, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
 _WAITING_SECONDS: Final = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0, 604800.0)
 
 
@@ -114,6 +115,14 @@ class Telemetry:
         self.query_failures = Counter(
             "hyperscale_prometheus_query_failures_total", "Failed metric queries.", ["query"], registry=self.registry
         )
+        self.prediction_ratio = Histogram(
+            "hyperscale_prediction_ratio",
+            "Measured epoch over the predicted one, of finished runs.",
+            ["architecture"],
+            buckets=_RATIOS,
+            registry=self.registry,
+        )
+        self.history_failures = Counter("hyperscale_history_failures_total", "Failed reads and writes of history.", registry=self.registry)
         self.queue_length = Gauge("hyperscale_queue_length", "Jobs waiting for a pass.", registry=self.registry)
         self.loop_lag_seconds = Gauge("hyperscale_event_loop_lag_seconds", "How late the event loop was last.", registry=self.registry)
         build = Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry)

@@ -15,11 +15,12 @@ from hyperscale.model.decision import MpiJobView, PartitionView
 from hyperscale.model.measured import Measured
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.plan import Plan
-from hyperscale.model.pods import PARTITION, PodView
+from hyperscale.model.pods import LAUNCHER, PARTITION, PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, read_status, to_plan
 from hyperscale.movable import held_gpus, holds_plan, is_moving
 from hyperscale.observe.kube import pod_view
+from hyperscale.observe.measured import read_measured
 from hyperscale.observe.mpijob import mpijob_view
 from hyperscale.observe.narrow import narrow, narrow_node
 from hyperscale.observe.partitionjob import partition_view
@@ -151,6 +152,12 @@ class World:
         """Pods of one MPIJob, launcher first, then by rank; pods of an earlier MPIJob of that name are left out."""
         pods = (self._pods[pod] for pod in self._pods_of.get(key, ()))
         return tuple(sorted((pod for pod in pods if _belongs(pod, uid)), key=lambda pod: (pod.role, pod.rank or 0, pod.name)))
+
+    def measured(self, key: Key, pods: Iterable[PodView]) -> Measured | None:
+        """What a run says of itself: the result that its last launcher left behind, else its progress of now."""
+        launchers = sorted((pod for pod in pods if pod.role == LAUNCHER and pod.termination), key=lambda pod: pod.created)
+        result = read_measured(launchers[-1].termination) if launchers else None
+        return result or self.progress.get(key)
 
     def partition_pods_of(self, key: Key) -> tuple[PodView, ...]:
         """Pods that write a job's partitions, oldest first."""

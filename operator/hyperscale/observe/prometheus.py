@@ -69,6 +69,13 @@ class PrometheusReader:
         with BoundedSession(self._max_body_bytes) as session:
             return _Reading(self._connect(session), policy.deadlines.metrics_seconds, self._host()).run(queries, now)
 
+    def instant(self, query: str, limit_seconds: float) -> list[Series]:
+        """Series of one instant query with all their labels, the metric's name as `__name__`; raises QueryError."""
+        if not is_url(self._url):
+            raise QueryError(UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
+        with BoundedSession(self._max_body_bytes) as session:
+            return _Reading(self._connect(session), limit_seconds, self._host()).ask(query, named=True)
+
     def _connect(self, session: BoundedSession) -> PrometheusConnect:
         # Imported here: it brings dateparser and more, and what only plans from files needs none of it.
         from prometheus_api_client import PrometheusConnect
@@ -114,12 +121,12 @@ class _Reading:
         An instant query hides up to five minutes of age: it stamps every value with the moment of evaluation. `timestamp()` of a
         plain selector tells the real one; of an expression it is the moment of evaluation, and the age is then not known.
         """
-        found = self._ask(query)
+        found = self.ask(query)
         if not found:
             return ()
         evaluated = found[0].timestamp
         try:
-            scraped = {frozenset(one.labels.items()): one.value for one in self._ask(f"timestamp({query})", evaluated)}
+            scraped = {frozenset(one.labels.items()): one.value for one in self.ask(f"timestamp({query})", evaluated)}
         except QueryError as error:
             if error.reason != REFUSED:
                 raise
@@ -130,7 +137,7 @@ class _Reading:
             kept.append(Series(labels, one.value, scraped.get(frozenset(one.labels.items()), one.timestamp)))
         return tuple(kept)
 
-    def _ask(self, query: str, evaluate_at: float | None = None, limit_seconds: float | None = None) -> list[Series]:
+    def ask(self, query: str, evaluate_at: float | None = None, limit_seconds: float | None = None, *, named: bool = False) -> list[Series]:
         """One instant query within what time is left; raises QueryError."""
         seconds = min(limit_seconds or self._query_seconds, self._end - time.monotonic())
         if seconds <= 0.01:
@@ -139,7 +146,7 @@ class _Reading:
         if evaluate_at is not None:
             params["time"] = f"{evaluate_at:.3f}"
         try:
-            return [_series(entry) for entry in self._connection.custom_query(query, params=params, timeout=seconds)]
+            return [_series(entry, named) for entry in self._connection.custom_query(query, params=params, timeout=seconds)]
         except requests.Timeout as error:
             raise QueryError(TIMEOUT, f"{self._host} did not answer within {seconds:.1f} s") from error
         except BodyTooLargeError as error:
@@ -158,7 +165,7 @@ class _Reading:
         if error.reason != TIMEOUT:
             return error.reason == UNREACHABLE
         try:
-            self._ask(PROBE, limit_seconds=PROBE_SECONDS)
+            self.ask(PROBE, limit_seconds=PROBE_SECONDS)
         except QueryError as probe:
             return probe.reason in {TIMEOUT, UNREACHABLE}
         return False
@@ -178,10 +185,10 @@ def is_url(text: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
-def _series(entry: Any) -> Series:  # noqa: ANN401 - untrusted JSON
-    """One element of an instant vector; the metric's name is dropped, timestamp() has none to compare with."""
+def _series(entry: Any, named: bool = False) -> Series:  # noqa: ANN401 - untrusted JSON
+    """One element of an instant vector; the metric's name is dropped unless `named`: timestamp() has none to compare with."""
     metric, (stamp, text) = entry["metric"], entry["value"]
-    labels = {key: value for key, value in metric.items() if key != "__name__" and isinstance(value, str)}
+    labels = {key: value for key, value in metric.items() if (named or key != "__name__") and isinstance(value, str)}
     if not isinstance(text, str):
         raise TypeError("a sample value is text in Prometheus' API")
     return Series(labels, float(text), float(stamp))

@@ -23,7 +23,8 @@ cdef int TURN_WORK = 5
 cdef int MOST_REPAIRS = 4
 cdef double BETTER = 1.0 - 1e-12
 cdef int IN_PLACE = 50      # percent of the trials that leave the ring as it is
-cdef int TURNS = 2
+cdef int TURNS = 4
+cdef int ALIKE = 50         # percent of the trials that choose the second rank as the first
 
 
 cdef struct Pairs:
@@ -120,10 +121,10 @@ cdef void _rank_costs(Pairs *s) noexcept nogil:
             q.halo_bytes / max(total * total - squares, 1e-12 * total * total) * weighted + q.epoch_flops / total / q.speed[s.order[r]])
 
 
-cdef void _choose(Pairs *s) noexcept nogil:
-    """Two ranks to take away: any; or one is the slowest, an expensive partner of it, or at an end of the ring's slowest hop."""
+cdef int _one(Pairs *s) noexcept nogil:
+    """A rank to take away: any; or the slowest, an expensive partner of it, or at an end of the ring's slowest hop."""
     cdef const Instance *q = s.q
-    cdef int i, r, first = -1, slowest = s.places[0], kind = _below(s, 4), k = q.k
+    cdef int r, first = -1, slowest = s.places[0], kind = _below(s, 4), k = q.k
     cdef double value, most = -1.0
     cdef const double *hops
     for r in range(k):
@@ -145,8 +146,15 @@ cdef void _choose(Pairs *s) noexcept nogil:
         first = (first + _below(s, 2)) % k
     if first < 0 or (s.fixed != NULL and s.fixed[first]):
         first = s.places[_below(s, s.free)]
-    s.at[0] = s.at[1] = first
-    while s.at[1] == first:
+    return first
+
+
+cdef void _choose(Pairs *s) noexcept nogil:
+    """Two ranks to take away, the second of them half the time any."""
+    s.at[0] = s.at[1] = _one(s)
+    if _below(s, 100) < ALIKE:
+        s.at[1] = _one(s)
+    while s.at[1] == s.at[0]:
         s.at[1] = s.places[_below(s, s.free)]
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.plan.beam import beam_sets
 from hyperscale.plan.bounds import best_link, lower_bound
 from hyperscale.plan.counts import DENSE_COUNTS
 from hyperscale.plan.counts import ladder as ladder
@@ -261,7 +262,8 @@ class _Search:
         near = nearest_sets(costs, slots, workers, seeds)
         fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
         scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
-        return np.concatenate((promising(costs, [grown, near, fast], effort.starts), scattered))
+        beams = promising(costs, [beam_sets(costs, slots, workers, effort.beam)], effort.starts // 2)
+        return np.concatenate((promising(costs, [grown, near, fast], effort.starts), beams, scattered))
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
         """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""

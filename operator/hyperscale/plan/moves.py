@@ -18,6 +18,7 @@ from hyperscale.plan.portfolio import describe
 from hyperscale.plan.problem import Problem, pose
 from hyperscale.plan.queue.emptied import emptied
 from hyperscale.plan.replan import LOST_ONLY, Prices, replan
+from hyperscale.plan.trust import mix
 
 Expired = Callable[[], bool]
 
@@ -45,6 +46,12 @@ def judge(
     return Moves(tuple(advice))
 
 
+def _factor(job: RunningJob) -> float:
+    """What predictions for the job's present GPUs are multiplied with."""
+    products = mix(worker.product for worker in job.plan.workers)
+    return next((known.factor for known in job.request.calibration if known.products == products), 1.0)
+
+
 def _least(problem: Problem, workers: int, expired: Expired) -> float:
     """Objective of the best plan from nothing, which costs little to find; 0 where there is none to compare with."""
     found = (candidate.objective for candidate in Heuristic().candidates(problem, expired) if candidate.workers == workers)
@@ -59,8 +66,9 @@ def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: W
     loss of the node is another matter.
     """
     vacated = emptied(graph, job.claims)
+    factor = _factor(job)
     prices = Prices(
-        remaining_epochs=job.remaining_epochs,
+        remaining_epochs=job.remaining_epochs * factor,  # the gain of an epoch is uncorrected, prices are not
         move_seconds=policy.replan.move_seconds,
         restart_seconds=policy.replan.restart_seconds + job.redone_epochs * job.plan.predicted.epoch_seconds,
         max_moves=policy.replan.max_moves,
@@ -72,7 +80,7 @@ def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: W
     move = still
     if still.stay_objective * (1.0 - policy.replan.min_gain_ratio * WORTH_A_SEARCH) > _least(problem, len(job.plan.workers), expired):
         move = replan(problem, job.plan, prices, expired, keep_shares=True) or still
-    now, then = rounded(move.epoch_seconds + move.gain_seconds_per_epoch), rounded(move.epoch_seconds)
+    now, then = rounded(factor * (move.epoch_seconds + move.gain_seconds_per_epoch)), rounded(factor * move.epoch_seconds)
     price = policy.replan.restart_seconds + job.redone_epochs * then + policy.replan.move_seconds * len(move.moved)
     stays = MoveAdvice(job.request.job_key, now, now, remaining_epochs=job.remaining_epochs)
     if not move.moved or then >= now:

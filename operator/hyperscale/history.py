@@ -1,0 +1,194 @@
+"""Finished runs, what was predicted for them beside what was measured, in SQLite or PostgreSQL; and what that teaches predictions.
+
+Blocking: call it in a thread. A run is its job's uid: recorded twice it is there once, as last told.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sql
+from sqlalchemy.exc import SQLAlchemyError
+
+from hyperscale.model.plan import Calibration
+
+CONNECT_SECONDS: Final = 5
+MOST_RUNS: Final = 200
+"""Of one architecture and mix of products, the newest, that a correction is made from: older ones ran on older software."""
+SAME_AS_SIGMA: Final = 1.4826
+"""Median absolute deviation to standard deviation of a normal distribution."""
+SUCCEEDED: Final = "Succeeded"
+
+
+class HistoryError(OSError):
+    """The database cannot be used; one line, without the password of its URL."""
+
+
+class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
+    """One finished run."""
+
+    uid: str
+    """Of the GNNTrainingJob."""
+    namespace: str
+    name: str
+    finished_at: float
+    """Unix seconds."""
+    phase: str
+    """Succeeded or Failed."""
+    architecture: str
+    layers: int
+    hidden_size: int
+    batch_size: int | None
+    vertices: int
+    edges: int
+    feature_size: int
+    method: str
+    workers: int
+    gpus: int
+    products: str
+    """Of its GPUs, as in `Calibration.products`."""
+    planner: str
+    plan_id: str
+    replans: int
+    predicted_seconds: float
+    """Of one epoch, uncorrected."""
+    correction: float
+    """What the prediction that was shown had been multiplied with."""
+    measured_seconds: float | None
+    compute_seconds: float | None
+    communication_seconds: float | None
+    accuracy: float | None
+    epochs: int
+    plan: str
+    """JSON of the plan in force at the end."""
+    measured: str
+    """JSON of `status.measured`."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured / uncorrected prediction; None where either is missing."""
+        return self.measured_seconds / self.predicted_seconds if self.measured_seconds and self.predicted_seconds > 0 else None
+
+
+_KINDS: Final[dict[type, Any]] = {str: sql.Text, int: sql.BigInteger, float: sql.Double}
+_METADATA: Final = sql.MetaData()
+_OPTIONAL: Final = frozenset({"batch_size", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"})
+_INTEGERS: Final = frozenset(
+    {"layers", "hidden_size", "batch_size", "vertices", "edges", "feature_size", "workers", "gpus", "replans", "epochs"}
+)
+_FLOATS: Final = frozenset(
+    {"finished_at", "predicted_seconds", "correction", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"}
+)
+
+
+def _column(name: str) -> sql.Column[Any]:
+    kind = _KINDS[int if name in _INTEGERS else float if name in _FLOATS else str]
+    return sql.Column(name, kind, primary_key=name == "uid", nullable=name in _OPTIONAL)
+
+
+RUNS: Final = sql.Table("hyperscale_runs", _METADATA, *(_column(field.name) for field in msgspec.structs.fields(FinishedRun)))
+sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
+
+
+class History:
+    """The table of finished runs."""
+
+    def __init__(self, url: str) -> None:
+        """url: as SQLAlchemy writes it; postgresql:// means psycopg. Makes the table where it is missing. Raises HistoryError."""
+        try:
+            address = sql.make_url(url)
+        except (SQLAlchemyError, ValueError) as error:
+            raise HistoryError(_BAD_URL) from error
+        kind = address.get_backend_name()
+        if kind not in ("sqlite", "postgresql"):
+            raise HistoryError(_BAD_URL)
+        limits = {"connect_timeout": CONNECT_SECONDS} if kind == "postgresql" else {"timeout": CONNECT_SECONDS}
+        if address.drivername == "postgresql":
+            address = address.set(drivername="postgresql+psycopg")
+        self._shown = address.render_as_string(hide_password=True)
+        try:
+            self._engine = sql.create_engine(address, pool_pre_ping=True, connect_args=limits)
+            _METADATA.create_all(self._engine)
+        except (SQLAlchemyError, ImportError) as error:
+            raise self._fault(error) from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def record(self, runs: Iterable[FinishedRun]) -> int:
+        """Keep these runs, in one transaction; how many of them were not there just so. Raises HistoryError."""
+        rows = {run.uid: msgspec.structs.asdict(run) for run in runs}
+        if not rows:
+            return 0
+        try:
+            with self._engine.begin() as connection:
+                known = {
+                    row.uid: row.measured for row in connection.execute(sql.select(RUNS.c.uid, RUNS.c.measured).where(RUNS.c.uid.in_(rows)))
+                }
+                new = [row for uid, row in rows.items() if known.get(uid) != row["measured"]]
+                if new:
+                    connection.execute(sql.delete(RUNS).where(RUNS.c.uid.in_([row["uid"] for row in new])))
+                    connection.execute(sql.insert(RUNS), new)
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+        return len(new)
+
+    def runs(self, limit: int, architecture: str | None = None) -> tuple[FinishedRun, ...]:
+        """The newest runs, newest first. Raises HistoryError."""
+        wanted = sql.select(RUNS).order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(limit)
+        if architecture is not None:
+            wanted = wanted.where(RUNS.c.architecture == architecture)
+        return self._read(wanted)
+
+    def calibrations(self, least: int) -> dict[str, tuple[Calibration, ...]]:
+        """Corrections by architecture, of mixes of products with at least so many runs. Raises HistoryError.
+
+        Only runs that succeeded on the plan that they began with: others were measured on more than one.
+        """
+        usable = (RUNS.c.phase == SUCCEEDED, RUNS.c.replans == 0, RUNS.c.measured_seconds > 0, RUNS.c.predicted_seconds > 0)
+        rank = sql.func.row_number().over(
+            partition_by=(RUNS.c.architecture, RUNS.c.products), order_by=(RUNS.c.finished_at.desc(), RUNS.c.uid)
+        )
+        ranked = sql.select(RUNS.c.architecture, RUNS.c.products, RUNS.c.measured_seconds, RUNS.c.predicted_seconds, rank.label("place"))
+        newest = ranked.where(*usable).subquery()
+        ratios: dict[tuple[str, str], list[float]] = {}
+        try:
+            with self._engine.connect() as connection:
+                for row in connection.execute(sql.select(newest).where(newest.c.place <= MOST_RUNS)):
+                    ratios.setdefault((row.architecture, row.products), []).append(row.measured_seconds / row.predicted_seconds)
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+        found: dict[str, tuple[Calibration, ...]] = {}
+        for (architecture, products), known in sorted(ratios.items()):
+            if len(known) >= least:
+                found[architecture] = (*found.get(architecture, ()), calibrate(products, known))
+        return found
+
+    def _read(self, wanted: sql.Select[Any]) -> tuple[FinishedRun, ...]:
+        try:
+            with self._engine.connect() as connection:
+                return tuple(FinishedRun(**row) for row in connection.execute(wanted).mappings())
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: Exception) -> HistoryError:
+        cause = getattr(error, "orig", None) or error
+        return HistoryError(f"{self._shown}: {' '.join(str(cause).split())[:300]}")
+
+
+_BAD_URL: Final = "the history's URL cannot be read; write sqlite:////FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+
+def calibrate(products: str, ratios: Sequence[float]) -> Calibration:
+    """Median and spread of measured / predicted; a single wild run moves neither. ValueError without any ratio above 0."""
+    logarithms = sorted(math.log(ratio) for ratio in ratios if ratio > 0.0 and math.isfinite(ratio))
+    if not logarithms:
+        raise ValueError("a calibration needs at least one run with a measured and a predicted epoch")
+    middle = statistics.median(logarithms)
+    spread = SAME_AS_SIGMA * statistics.median(abs(value - middle) for value in logarithms)
+    return Calibration(products, float(f"{math.exp(middle):.6g}"), float(f"{spread:.6g}"), len(logarithms))

@@ -1,0 +1,153 @@
+"""Finished runs on their way into history, and what history teaches on its way to the planners.
+
+Everything here is beside the passes: a database that is slow or away costs runs their record for a while, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from hyperscale.daemonthread import in_daemon_thread
+from hyperscale.instants import unix_seconds
+from hyperscale.jobreader import JobReader
+from hyperscale.model.datasets import dataset_size
+from hyperscale.model.decision import Seen
+from hyperscale.model.job import JobSpec
+from hyperscale.model.measured import Measured
+from hyperscale.model.meta import JobMetadata
+from hyperscale.model.plan import Plan
+from hyperscale.model.status import JobStatus, Phase
+from hyperscale.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from hyperscale.history import FinishedRun, History
+
+_LOG = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 30.0
+BATCH: Final = 500
+MOST_WAITING: Final = 20_000
+"""Runs kept while the database is away; beyond that the oldest are given up, and found again after a restart."""
+SETTLE_SECONDS: Final = 1.0
+"""Runs that end together are written together."""
+
+
+class Recorder:
+    """Notes runs as they end; `run` writes them and keeps the reader's corrections fresh."""
+
+    def __init__(self, reader: JobReader, telemetry: Telemetry, url: str, min_runs: int, clock: Callable[[], float]) -> None:
+        self._reader = reader
+        self._telemetry = telemetry
+        self._url = url
+        self._min_runs = max(1, min_runs)
+        self._clock = clock
+        self._began = clock()
+        self._noted: dict[str, Measured | None] = {}
+        self._waiting: dict[str, FinishedRun] = {}
+        self._something = asyncio.Event()
+        self._fault = ""
+
+    def note(self, seen: Seen, status: JobStatus) -> None:
+        """A job as its pass ends; kept where its run has ended, once for each thing that it says of itself."""
+        uid = seen.metadata.uid
+        if not self._url or seen.job is None or status.phase not in (Phase.SUCCEEDED, Phase.FAILED) or seen.plan is None:
+            return
+        if uid in self._noted and self._noted[uid] == status.measured:
+            return
+        while len(self._noted) >= MOST_WAITING:
+            del self._noted[next(iter(self._noted))]
+        self._noted[uid] = status.measured
+        run = finished_run(seen.metadata, seen.job, seen.plan, status, self._clock())
+        if run.ratio is not None and run.finished_at >= self._began:
+            self._telemetry.prediction_ratio.labels(architecture=run.architecture).observe(run.ratio / run.correction)
+        while len(self._waiting) >= MOST_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+        self._waiting[uid] = run
+        self._something.set()
+
+    async def run(self) -> None:
+        """Until cancelled; at once where no history is kept."""
+        if not self._url:
+            return
+        history: History | None = None
+        while True:
+            try:
+                if history is None:
+                    history = await in_daemon_thread(partial(_open, self._url))
+                    await self._learn(history)
+                await self._something.wait()
+                await asyncio.sleep(SETTLE_SECONDS)
+                await self._write(history)
+                self._fault = ""
+            except OSError as error:  # HistoryError is one
+                self._telemetry.history_failures.inc()
+                if str(error) != self._fault:
+                    _LOG.warning("history: %s", error)
+                self._fault = str(error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _write(self, history: History) -> None:
+        self._something.clear()
+        while self._waiting:
+            batch = dict(list(self._waiting.items())[:BATCH])
+            try:
+                new = await in_daemon_thread(partial(history.record, tuple(batch.values())))
+            except OSError:
+                self._something.set()
+                raise
+            self._waiting = {uid: run for uid, run in self._waiting.items() if batch.get(uid) is not run}
+            if new:
+                await self._learn(history)
+
+    async def _learn(self, history: History) -> None:
+        self._reader.calibrations = await in_daemon_thread(partial(history.calibrations, self._min_runs))
+
+
+def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobStatus, now: float) -> FinishedRun:
+    """A finished run as history keeps it; `now` (Unix seconds) where nobody told when it ended."""
+    from hyperscale.history import FinishedRun
+
+    told = status.measured
+    size, correction = dataset_size(job), plan.predicted.calibration.factor if plan.predicted.calibration is not None else 1.0
+    return FinishedRun(
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        finished_at=unix_seconds(status.completion_time) if status.completion_time else now,
+        phase=status.phase.value,
+        architecture=job.model.architecture.value,
+        layers=job.model.layers,
+        hidden_size=job.model.hidden_size,
+        batch_size=job.model.batch_size,
+        vertices=size.vertices,
+        edges=size.edges,
+        feature_size=size.feature_size,
+        method=job.partitioning.method.value,
+        workers=len(plan.workers),
+        gpus=sum(worker.gpus for worker in plan.workers),
+        products="+".join(sorted({worker.product for worker in plan.workers if worker.product})),
+        planner=plan.planner,
+        plan_id=plan.plan_id,
+        replans=status.replans,
+        predicted_seconds=plan.predicted.epoch_seconds / correction,
+        correction=correction,
+        measured_seconds=told.epoch_seconds if told is not None else None,
+        compute_seconds=told.compute_seconds if told is not None else None,
+        communication_seconds=told.communication_seconds if told is not None else None,
+        accuracy=told.accuracy if told is not None else None,
+        epochs=told.epoch if told is not None else 0,
+        plan=msgspec.json.encode(plan).decode(),
+        measured=msgspec.json.encode(told).decode() if told is not None else "",
+    )
+
+
+def _open(url: str) -> History:
+    from hyperscale.history import History  # SQLAlchemy: some 20 MB that an operator without history does without
+
+    return History(url)
