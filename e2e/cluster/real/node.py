@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -33,6 +34,7 @@ _SOCKET_SECONDS: Final = 20.0
 _IMPORT_SECONDS: Final = 120.0
 _PERIOD_MICROSECONDS: Final = 100_000
 _MAX_PODS: Final = 30
+_MEMORY_KIB: Final = 8 << 20
 _KILLS: Final = 100
 _KILL_POLL_SECONDS: Final = 0.05
 _BOUND: Final = {
@@ -99,7 +101,9 @@ class RealNode:
     def start(self, table: ProcessTable, kubelet: Path, kubeconfig: Path, images: Sequence[Path], labels: Mapping[str, str]) -> None:
         """Start containerd, import the images, start kubelet."""
         binds = "".join(f"mount --bind {shlex.quote(str(self.home / name))} {path}\n" for name, path in _BOUND.items())
-        script = f"set -e\n{binds}exec containerd --config {shlex.quote(str(self.home / 'containerd.toml'))}"
+        storage = shlex.quote(str(self.home / "containerd"))
+        memory = f"mount -t tmpfs -o size=2g,mode=0711 images {storage}\n" if _has_memory() else ""
+        script = f"set -e\n{binds}{memory}exec containerd --config {shlex.quote(str(self.home / 'containerd.toml'))}"
         network = f"--net={NAMESPACES / self.place.link}"
         unshare = ["unshare", "--mount", "--propagation", "slave"]
         found = table.start(self.containerd, [*unshare, "nsenter", network, "sh", "-c", script])
@@ -160,6 +164,12 @@ def _make_cgroup(name: str) -> None:
         for key in ("cpuset.cpus", "cpuset.mems"):  # a new cpuset is empty: nothing could run in it
             if (folder / key).exists():
                 (folder / key).write_text((folder.parent / key).read_text())
+
+
+def _has_memory() -> bool:
+    """Whether images may lie in memory: written three times and removed again, they keep a slow disk busy for a minute."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return found is not None and int(found.group(1)) >= _MEMORY_KIB
 
 
 def _roots(name: str) -> list[Path]:
