@@ -16,9 +16,11 @@ MODULES = (
     "hyperscale.plan._kernel",
     "hyperscale.plan._branch",
     "hyperscale.plan._anneal",
+    "hyperscale.plan._beam",
     "hyperscale.plan._exchange",
     "hyperscale.plan.tasks._assign",
     "hyperscale.learn.streams._streams",
+    "hyperscale.partition._independent",
     "hyperscale.partition._refine",
     "hyperscale.modelgraph._sparse",
 )

@@ -255,15 +255,14 @@ class _Search:
         problem = self.problem
         ranks, start = self._pinned_in(pool)
         seeds = promising_seeds(costs, slots, workers, effort.seeds)
-        grown = greedy_from(costs, slots, workers, seeds, start, self._done)
-        grown = seated(grown, ranks, workers)
+        grown = seated(greedy_from(costs, slots, workers, seeds, start, self._done), ranks, workers)
         if len(ranks):
             return promising(costs, [grown], effort.starts)
         near = nearest_sets(costs, slots, workers, seeds)
         fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
         scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
-        beams = promising(costs, [beam_sets(costs, slots, workers, effort.beam)], effort.starts // 2)
-        return np.concatenate((promising(costs, [grown, near, fast], effort.starts), beams, scattered))
+        beams = beam_sets(costs, slots, workers, effort.beam)
+        return np.concatenate((promising(costs, [grown, near, fast, beams], effort.starts), scattered))
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
         """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""
