@@ -1,0 +1,103 @@
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Longs = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+
+def drop(x: Floats, width: int, seed: int, least: int, grow: float, first: int, last: int, out: Floats) -> None: ...
+def finish_back(
+    grad: Floats,
+    out: Floats,
+    sums: Floats | None,
+    heads: int,
+    depth: int,
+    activation: int,
+    seed: int,
+    least: int,
+    grow: float,
+    first: int,
+    last: int,
+    inner: Floats,
+    bias_grad: Floats | None,
+    dots: Floats | None,
+) -> None: ...
+def aggregate(
+    indptr: Longs,
+    indices: Ints,
+    weights: Floats | None,
+    x: Floats,
+    add: Floats | None,
+    bias: Floats | None,
+    activation: int,
+    seed: int,
+    least: int,
+    grow: float,
+    width: int,
+    first: int,
+    last: int,
+    out: Floats,
+) -> None: ...
+def scores(x: Floats, a: Floats, b: Floats, heads: int, depth: int, first: int, last: int, left: Floats, right: Floats) -> None: ...
+def scores_back(
+    x: Floats,
+    a: Floats,
+    b: Floats,
+    left_grad: Floats,
+    right_grad: Floats,
+    heads: int,
+    depth: int,
+    first: int,
+    last: int,
+    x_grad: Floats,
+    a_grad: Floats,
+    b_grad: Floats,
+) -> None: ...
+def attend(
+    indptr: Longs,
+    indices: Ints,
+    left: Floats,
+    right: Floats,
+    x: Floats,
+    heads: int,
+    depth: int,
+    slope: float,
+    seed: int,
+    edge_least: int,
+    edge_grow: float,
+    bias: Floats | None,
+    activation: int,
+    least: int,
+    grow: float,
+    largest_degree: int,
+    first: int,
+    last: int,
+    highest: Floats,
+    total: Floats,
+    sums: Floats,
+    out: Floats,
+) -> None: ...
+def attend_back(
+    indptr: Longs,
+    indices: Ints,
+    origins: Longs | None,
+    left: Floats,
+    right: Floats,
+    highest: Floats,
+    total: Floats,
+    dots: Floats,
+    x: Floats,
+    grad: Floats,
+    heads: int,
+    depth: int,
+    slope: float,
+    seed: int,
+    edge_least: int,
+    edge_grow: float,
+    largest_degree: int,
+    first: int,
+    last: int,
+    x_grad: Floats,
+    left_grad: Floats,
+    right_grad: Floats,
+) -> None: ...

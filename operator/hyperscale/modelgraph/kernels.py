@@ -1,0 +1,318 @@
+"""The row kernels, compiled where they can be and in numpy elsewhere: shapes are checked here, rows are shared out to threads.
+
+Arrays are float32 and C-contiguous, (rows, floats) flattened where a kernel reads them. The same input gives the same bytes for the same
+number of threads; `aggregate` and `drop` for any number.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.model.adjacency import Array
+from hyperscale.modelgraph import kernels_numpy as twin
+from hyperscale.modelgraph.edges import Edges, Matrix
+
+try:
+    from hyperscale.modelgraph import _sparse
+
+    COMPILED: Final = True
+except ImportError:  # pragma: no cover - a machine without a compiler
+    COMPILED = False  # type: ignore[misc] # one of the two
+    warnings.warn("hyperscale.modelgraph._sparse is not compiled: fused layers run in numpy, slower", RuntimeWarning, stacklevel=1)
+
+NONE: Final = 0
+RELU: Final = twin.RELU
+ELU: Final = twin.ELU
+BLOCK_ROWS: Final = 1024
+"""HS_BLOCK of sparse_kernels.h."""
+LEAST_FLOATS: Final = 1 << 16
+"""Floats that a call must move before a second thread pays."""
+
+
+class Tail(NamedTuple):
+    """What happens to a row's sums before they are written: activation, then dropout."""
+
+    activation: int = NONE
+    drop: float = 0.0
+    """Probability, 0 to below 1."""
+    seed: int = 0
+
+    @property
+    def least(self) -> int:
+        """Draws below are dropped."""
+        return int(self.drop * 2**32)
+
+    @property
+    def grow(self) -> float:
+        """What is kept grows by this."""
+        return 1.0 / (1.0 - self.drop)
+
+
+NOTHING: Final = Tail()
+
+
+class Attention(NamedTuple):
+    """Heads, leaky ReLU and dropout of an attention layer."""
+
+    heads: int
+    slope: float
+    drop: float = 0.0
+    seed: int = 0
+
+    @property
+    def least(self) -> int:
+        """Draws below are dropped."""
+        return int(self.drop * 2**32)
+
+    @property
+    def grow(self) -> float:
+        """What is kept grows by this."""
+        return 1.0 / (1.0 - self.drop)
+
+
+def drop(x: Array, tail: Tail, threads: int = 1) -> Array:
+    """Dropout of (rows, F)."""
+    if not COMPILED:
+        return twin.dropped(x, tail.seed, tail.least, tail.grow)
+    out = np.empty_like(x)
+    flat, made = _flat(x), _flat(out)
+    _spread(
+        lambda first, last, _: _sparse.drop(flat, x.shape[1], tail.seed, tail.least, tail.grow, first, last, made), _even(len(x), threads)
+    )
+    return out
+
+
+def finish_back(
+    grad: Array, out: Array, tail: Tail, *, bias: bool, sums: Array | None = None, heads: int = 1, threads: int = 1
+) -> tuple[Array, Array | None, Array | None]:
+    """Gradient of the sums (n, F); of the bias (F,) where asked for; (n, heads) products of gradient and sums where those are given."""
+    rows, width = _same_shape(grad, out)
+    if not COMPILED:
+        inner = twin.finish_back(grad, out, tail.activation, tail.seed, tail.least, tail.grow)
+        dots = None if sums is None else (inner * sums).reshape(rows, heads, -1).sum(axis=2)
+        return inner, inner.sum(axis=0) if bias else None, dots
+    bounds = _even(rows, threads if rows * width >= LEAST_FLOATS else 1)
+    inner = np.empty_like(grad)
+    bias_grads = np.zeros((-(-rows // BLOCK_ROWS), width), dtype=np.float32)
+    sums_to = _flat(bias_grads) if bias else None
+    dots = None if sums is None else np.empty((rows, heads), dtype=np.float32)
+    fixed = (_flat(grad), _flat(out), None if sums is None else _flat(sums), heads, width // heads)
+    ends = (_flat(inner), None if dots is None else _flat(dots))
+    shape = (tail.activation, tail.seed, tail.least, tail.grow)
+
+    _spread(lambda first, last, _: _sparse.finish_back(*fixed, *shape, first, last, ends[0], sums_to, ends[1]), bounds)
+    return inner, bias_grads.sum(axis=0) if bias else None, dots
+
+
+def aggregate(
+    matrix: Matrix, x: Array, add: Array | None = None, bias: Array | None = None, tail: Tail = NOTHING, threads: int = 1
+) -> Array:
+    """out[v] = drop(activation(Σ_e weights[e] x[indices[e]] + add[v] + bias)): x (m, F), add (n, F), bias (F,) -> (n, F)."""
+    edges, weights = matrix.edges, matrix.weights
+    width = _width(x, edges.sources, "x")
+    if add is not None and add.shape != (edges.destinations, width):
+        raise ValueError(f"add must be ({edges.destinations}, {width}), got {add.shape}")
+    _check_bias(bias, width)
+    if not COMPILED:
+        sums = twin.weighted_sum(edges.indptr, edges.indices, weights, x)
+        return twin.finish(sums, add, bias, tail.activation, tail.seed, tail.least, tail.grow)
+    out = np.empty((edges.destinations, width), dtype=np.float32)
+    fixed = (edges.indptr, edges.indices, weights, _flat(x), None if add is None else _flat(add), bias)
+    shape = (tail.activation, tail.seed, tail.least, tail.grow, width)
+    made = _flat(out)
+    _spread(lambda first, last, _: _sparse.aggregate(*fixed, *shape, first, last, made), _shares(edges, width, threads))
+    return out
+
+
+def scores(x: Array, a: Array, b: Array, threads: int = 1) -> tuple[Array, Array]:
+    """Products (m, H) of x (m, H·D) with a and with b, both (H, D)."""
+    heads, depth = a.shape
+    rows = len(x)
+    if x.shape[1] != heads * depth or b.shape != a.shape:
+        raise ValueError(f"x must have {heads * depth} columns and b be {a.shape}, got {x.shape} and {b.shape}")
+    if not COMPILED:
+        parts = x.reshape(rows, heads, depth)
+        return (parts * a).sum(axis=2), (parts * b).sum(axis=2)
+    left, right = np.empty((rows, heads), dtype=np.float32), np.empty((rows, heads), dtype=np.float32)
+    fixed = (_flat(x), _flat(a), _flat(b), heads, depth)
+    ends = (_flat(left), _flat(right))
+    _spread(lambda first, last, _: _sparse.scores(*fixed, first, last, *ends), _even(rows, threads))
+    return left, right
+
+
+def scores_back(x: Array, a: Array, b: Array, left_grad: Array, right_grad: Array, x_grad: Array, threads: int = 1) -> tuple[Array, Array]:
+    """Adds what the scores' gradients give to x_grad (m, H·D) in place; returns the gradients of a and b."""
+    heads, depth = a.shape
+    rows = len(x)
+    if x.shape != (rows, heads * depth) or x_grad.shape != x.shape or left_grad.shape != (rows, heads) or right_grad.shape != (rows, heads):
+        raise ValueError("x and x_grad must be (m, H·D), the scores' gradients (m, H)")
+    if not COMPILED:
+        parts = x.reshape(rows, heads, depth)
+        x_grad += (left_grad[:, :, None] * a + right_grad[:, :, None] * b).reshape(rows, -1)
+        return (left_grad[:, :, None] * parts).sum(axis=0), (right_grad[:, :, None] * parts).sum(axis=0)
+    grads = np.zeros((2, -(-rows // BLOCK_ROWS), heads * depth), dtype=np.float32)
+    sums_to = (_flat(grads[0]), _flat(grads[1]))
+    fixed = (_flat(x), _flat(a), _flat(b), _flat(left_grad), _flat(right_grad), heads, depth)
+    made = _flat(x_grad)
+    _spread(lambda first, last, _: _sparse.scores_back(*fixed, first, last, made, *sums_to), _even(rows, threads))
+    total: Array = grads.sum(axis=1).reshape(2, heads, depth)
+    return total[0], total[1]
+
+
+class Attended(NamedTuple):
+    """What the backward pass of attention needs besides its inputs."""
+
+    out: Array
+    """(n, H·D)."""
+    sums: Array
+    """(n, H·D) before bias and activation; `out` itself where there is neither."""
+    highest: Array
+    """(n, H)."""
+    total: Array
+    """(n, H)."""
+
+
+def attend(
+    edges: Edges, x: Array, left: Array, right: Array, how: Attention, bias: Array | None = None, tail: Tail = NOTHING, threads: int = 1
+) -> Attended:
+    """Σ_e softmax_e(leaky(left[u] + right[v])) x[u] by head: x (m, H·D), left (m, H), right (n, H)."""
+    width = _width(x, edges.sources, "x")
+    rows, heads = edges.destinations, how.heads
+    if width % heads or left.shape != (edges.sources, heads) or right.shape != (rows, heads):
+        raise ValueError(f"left must be ({edges.sources}, {heads}), right ({rows}, {heads}), x a multiple of {heads} wide")
+    _check_bias(bias, width)
+    if not COMPILED:
+        return _attend_numpy(edges, x, left, right, how, bias, tail)
+    sums = np.empty((rows, width), dtype=np.float32)
+    out = np.empty_like(sums) if bias is not None or tail.activation or tail.drop else sums
+    highest, total = np.empty((rows, heads), dtype=np.float32), np.empty((rows, heads), dtype=np.float32)
+    fixed = (
+        edges.indptr,
+        edges.indices,
+        _flat(left),
+        _flat(right),
+        _flat(x),
+        heads,
+        width // heads,
+        how.slope,
+        how.seed,
+        how.least,
+        how.grow,
+    )
+    shape = (bias, tail.activation, tail.least, tail.grow, edges.largest_degree)
+    ends = (_flat(highest), _flat(total), _flat(sums), _flat(out))
+    _spread(lambda first, last, _: _sparse.attend(*fixed, *shape, first, last, *ends), _shares(edges, width, threads))
+    return Attended(out, sums, highest, total)
+
+
+def attend_back(
+    edges: Edges, x: Array, left: Array, right: Array, how: Attention, done: Attended, inner: Array, dots: Array, threads: int = 1
+) -> tuple[Array, Array, Array]:
+    """Gradients of x, left and right from `inner` (n, H·D), that of the sums, and `dots` (n, H), its products with them."""
+    if not COMPILED:
+        return _attend_back_numpy(edges, x, left, right, how, inner, dots)
+    turned, origins = edges.turned
+    heads = how.heads
+    width = x.shape[1]
+    _same_shape(inner, done.sums)
+    bounds = _shares(turned, width, threads)
+    x_grad, left_grad = np.empty_like(x), np.empty_like(left)
+    right_grads = np.zeros((len(bounds) - 1, right.size), dtype=np.float32)
+    scores_ = (_flat(left), _flat(right), _flat(done.highest), _flat(done.total), _flat(dots))
+    rows = (_flat(x), _flat(inner))
+    depth = width // heads
+    shape = (how.slope, how.seed, how.least, how.grow, turned.largest_degree)
+    ends = (_flat(x_grad), _flat(left_grad))
+    _spread(
+        lambda first, last, at: _sparse.attend_back(
+            turned.indptr, turned.indices, origins, *scores_, *rows, heads, depth, *shape, first, last, *ends, right_grads[at]
+        ),
+        bounds,
+    )
+    return x_grad, left_grad, right_grads.sum(axis=0).reshape(right.shape)
+
+
+def _attend_numpy(edges: Edges, x: Array, left: Array, right: Array, how: Attention, bias: Array | None, tail: Tail) -> Attended:
+    weights, kept, highest, total = twin.attention(edges.indptr, edges.indices, left, right, how.slope, how.seed, how.least, how.grow)
+    parts = x.reshape(len(x), how.heads, -1)
+    by_head = [
+        twin.weighted_sum(edges.indptr, edges.indices, weights[:, head] * kept[:, head], parts[:, head]) for head in range(how.heads)
+    ]
+    sums = np.stack(by_head, axis=1).reshape(edges.destinations, -1)
+    return Attended(twin.finish(sums, None, bias, tail.activation, tail.seed, tail.least, tail.grow), sums, highest, total)
+
+
+def _attend_back_numpy(
+    edges: Edges, x: Array, left: Array, right: Array, how: Attention, inner: Array, dots: Array
+) -> tuple[Array, Array, Array]:
+    weights, kept, _, _ = twin.attention(edges.indptr, edges.indices, left, right, how.slope, how.seed, how.least, how.grow)
+    rows = np.repeat(np.arange(edges.destinations), np.diff(edges.indptr))
+    columns = edges.indices
+    parts, grads = x.reshape(len(x), how.heads, -1), inner.reshape(len(inner), how.heads, -1)
+    x_grad, left_grad, right_grad = np.zeros_like(parts), np.zeros_like(left), np.zeros_like(right)
+    np.add.at(x_grad, columns, (weights * kept)[:, :, None] * grads[rows])
+    products = (parts[columns] * grads[rows]).sum(axis=2)
+    scores_ = left[columns] + right[rows]
+    slopes = np.where(scores_ > 0, np.float32(1.0), np.float32(how.slope))
+    given = weights * (kept * products - dots[rows]) * slopes
+    np.add.at(left_grad, columns, given)
+    np.add.at(right_grad, rows, given)
+    return x_grad.reshape(x.shape), left_grad, right_grad
+
+
+def _flat(values: Array) -> Array:
+    """The same memory in one dimension; a copy would lose what is written."""
+    if values.dtype != np.float32 or not values.flags.c_contiguous:
+        raise TypeError("kernels read and write contiguous float32")
+    return values.reshape(-1)
+
+
+def _width(x: Array, rows: int, name: str) -> int:
+    if x.ndim != 2 or len(x) != rows:
+        raise ValueError(f"{name} must have {rows} rows in two dimensions, got {x.shape}")
+    return int(x.shape[1])
+
+
+def _same_shape(first: Array, second: Array) -> tuple[int, int]:
+    if first.ndim != 2 or first.shape != second.shape:
+        raise ValueError(f"shapes must be equal and two-dimensional, got {first.shape} and {second.shape}")
+    return first.shape[0], first.shape[1]
+
+
+def _check_bias(bias: Array | None, width: int) -> None:
+    if bias is not None and (bias.shape != (width,) or bias.dtype != np.float32 or not bias.flags.c_contiguous):
+        raise ValueError(f"bias must be ({width},) contiguous float32, got {bias.shape}")
+
+
+def _even(rows: int, threads: int) -> list[int]:
+    """Bounds of about equal numbers of rows, whole blocks each."""
+    blocks = -(-rows // BLOCK_ROWS)
+    return [min(rows, BLOCK_ROWS * (blocks * at // threads)) for at in range(threads + 1)]
+
+
+def _shares(edges: Edges, width: int, threads: int) -> list[int]:
+    """Bounds of about equal numbers of edges and rows."""
+    if threads == 1 or edges.count * width < LEAST_FLOATS:
+        return [0, edges.destinations]
+    work = edges.indptr + np.arange(edges.destinations + 1)
+    inside = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads)
+    return [0, *(int(at) for at in inside), edges.destinations]
+
+
+@lru_cache(maxsize=1)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="hyperscale-rows")
+
+
+def _spread(work: Callable[[int, int, int], None], bounds: list[int]) -> None:
+    """Run `work(first, last, which)` for each range, side by side."""
+    if len(bounds) == 2:
+        work(bounds[0], bounds[1], 0)
+        return
+    list(_pool(len(bounds) - 1).map(work, bounds[:-1], bounds[1:], range(len(bounds) - 1)))

@@ -1,0 +1,95 @@
+"""The kernels in numpy: what answers where nothing was compiled, and what the compiled ones are tested against.
+
+Slower, the same figures up to the order of sums; dropout keeps exactly the same floats.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from hyperscale.model.adjacency import Array
+
+RELU: Final = 1
+ELU: Final = 2
+WIDE: Final = 2**64 - 1
+
+
+def keys(seed: int, rows: Array) -> Array:
+    """(len(rows),) uint32 key of each row for `draws`."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed & WIDE) + np.uint64(0x9E3779B97F4A7C15) * (rows.astype(np.uint64) + np.uint64(1))
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    made: Array = ((z ^ (z >> np.uint64(31))) >> np.uint64(32)).astype(np.uint32)
+    return made
+
+
+def draws(key: Array, width: int) -> Array:
+    """(rows, width) uint32 numbers in [0, 2^32)."""
+    with np.errstate(over="ignore"):
+        z = key[:, None] + np.arange(width, dtype=np.uint32)[None, :] * np.uint32(0x9E3779B9)
+        z = (z ^ (z >> np.uint32(16))) * np.uint32(0x7FEB352D)
+        z = (z ^ (z >> np.uint32(15))) * np.uint32(0x846CA68B)
+    made: Array = z ^ (z >> np.uint32(16))
+    return made
+
+
+def dropped(x: Array, seed: int, least: int, grow: float) -> Array:
+    """`x` (rows, F) where the draw is at least `least`, times `grow`; else 0."""
+    if least == 0:
+        return x
+    kept = draws(keys(seed, np.arange(len(x))), x.shape[1]) >= np.uint32(least)
+    made: Array = np.where(kept, x * np.float32(grow), np.float32(0.0))
+    return made
+
+
+def finish(sums: Array, add: Array | None, bias: Array | None, activation: int, seed: int, least: int, grow: float) -> Array:
+    """drop(activation(sums + add + bias))."""
+    out = sums if add is None else sums + add
+    out = out if bias is None else out + bias
+    if activation == RELU:
+        out = np.maximum(out, np.float32(0.0))
+    elif activation == ELU:
+        out = np.where(out > 0, out, np.expm1(np.minimum(out, np.float32(0.0))))
+    return dropped(out, seed, least, grow)
+
+
+def finish_back(grad: Array, out: Array, activation: int, seed: int, least: int, grow: float) -> Array:
+    """Gradient of the sums from that of `finish`."""
+    grad = dropped(grad, seed, least, grow)
+    if activation == RELU:
+        return np.where(out > 0, grad, np.float32(0.0))
+    if activation == ELU:
+        return np.where(out > 0, grad, grad * (out * np.float32(1.0 / grow) + np.float32(1.0)))
+    return grad
+
+
+def weighted_sum(indptr: Array, indices: Array, weights: Array | None, x: Array) -> Array:
+    """Σ_e weights[e] x[indices[e]] of every row."""
+    values = np.ones(len(indices), dtype=np.float32) if weights is None else weights
+    sums: Array = sp.csr_matrix((values, indices, indptr), shape=(len(indptr) - 1, len(x))) @ x
+    return sums
+
+
+def attention(
+    indptr: Array, indices: Array, left: Array, right: Array, slope: float, seed: int, least: int, grow: float
+) -> tuple[Array, Array, Array, Array]:
+    """(e, H) softmax weights, (e, H) what dropout makes of 1, (n, H) maxima, (n, H) sums of exponentials."""
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    scores = left[indices] + right[rows]
+    scores = np.where(scores > 0, scores, scores * np.float32(slope))
+    highest = np.full(right.shape, -np.inf, dtype=np.float32)
+    np.maximum.at(highest, rows, scores)
+    highest = np.where(np.isfinite(highest), highest, np.float32(0.0))
+    powers = np.exp(scores - highest[rows])
+    total = np.zeros(right.shape, dtype=np.float32)
+    np.add.at(total, rows, powers)
+    total = np.where(np.diff(indptr)[:, None] > 0, total, np.float32(1.0))
+    kept = np.ones_like(powers)
+    if least:
+        drawn = draws(keys(~seed & WIDE, np.arange(len(indices))), right.shape[1])
+        kept = np.where(drawn >= np.uint32(least), np.float32(grow), np.float32(0.0))
+    return powers / total[rows], kept, highest, total
