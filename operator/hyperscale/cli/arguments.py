@@ -17,6 +17,7 @@ PLANNERS: Final = ("Auto", "Learned", "Heuristic")
 LESSONS: Final = ("constructor", "streams", "ppo", "dqn", "allreduce")
 """Modules of hyperscale.learn; cli/learn.py says which."""
 MAX_STEPS: Final = 10_000_000
+MAX_RUNS: Final = 100_000
 SPREADS: Final = ("tensors", "numbers")
 """hyperscale.allreduce.layers.Spread."""
 
@@ -46,6 +47,7 @@ def build_parser(prog: str) -> Parser:
     _add_snapshot(commands, prog)
     _add_topology(commands, prog)
     _add_allreduce(commands, prog)
+    _add_history(commands, prog)
     _add_learn(commands, prog)
     _command(commands, "version", "print the version", f"{prog} version")
     return parser
@@ -118,6 +120,28 @@ def _add_allreduce(commands: argparse._SubParsersAction[Parser], prog: str) -> N
         "--spread", choices=SPREADS, default=SPREADS[0], help="what shares it among gradients without ready times (default: %(default)s)"
     )
     _add_output(command, ("table", "json"))
+
+
+def _add_history(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
+    example = f"{prog} history --url sqlite:////var/lib/hyperscale/history.sqlite"
+    command = _command(commands, "history", "show finished runs, predicted beside measured, and what predictions are corrected by", example)
+    command.add_argument("--url", metavar="URL", help="database (default: $HYPERSCALE_HISTORY_URL)")
+    command.add_argument("--architecture", metavar="NAME", help="only runs of this architecture, e.g. GCN")
+    command.add_argument("--limit", type=_run_count, default=20, metavar="COUNT", help="newest runs shown (default: %(default)s)")
+    command.add_argument(
+        "--min-runs",
+        type=_run_count,
+        default=5,
+        metavar="COUNT",
+        help="runs that a correction needs, as the operator's own setting (default: %(default)s)",
+    )
+    _add_output(command, ("table", "json"))
+
+
+def _run_count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_RUNS:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of runs; write a whole number from 1 to {MAX_RUNS}")
+    return int(text)
 
 
 def _add_learn(commands: argparse._SubParsersAction[Parser], prog: str) -> None:

@@ -35,14 +35,13 @@ TAGS: Final = frozenset({f"{TAG_PREFIX}{kind}" for kind in ("str", "int", "float
 
 
 class Loader(yaml.CSafeLoader):
-    """Safe YAML without dates: `2026-01-01` stays text; with numbers as JSON and Go write them: `4e-06`, which YAML 1.1 takes for text."""
+    """Safe YAML without dates: `2026-01-01` stays text."""
 
 
 Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
-Loader.add_implicit_resolver(f"{TAG_PREFIX}float", re.compile(r"^-?[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]+$"), list("-0123456789"))
 
 
 def read_text(path: str, max_bytes: int = MAX_DOCUMENT_BYTES) -> str:

@@ -39,7 +39,8 @@ def job_record(resource: Json, events: list[Json], shown: str) -> JobRecord:
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise InputError(f"{shown}: metadata.name: is missing; give the job as `kubectl get gnntj NAME -o yaml` prints it")
     try:
-        status = msgspec.convert(resource["status"], JobStatus) if resource.get("status") else None
+        # Not strict: YAML 1.1 takes 4e-06, as Go and JSON write it, for text.
+        status = msgspec.convert(resource["status"], JobStatus, strict=False) if resource.get("status") else None
     except msgspec.ValidationError as error:
         fault, _, place = str(error).partition(" - at `$")
         raise InputError(f"{shown}: status{place.rstrip('`')}: {fault}; was it written by another version of the operator?") from None

@@ -8,7 +8,7 @@ import msgspec
 
 from hyperscale.cli.tables import counted, seconds_text
 from hyperscale.model.decision import Reason
-from hyperscale.model.status import Condition, JobStatus, Phase, StatusPlan
+from hyperscale.model.status import Condition, JobStatus, Phase, StatusPlan, StatusPrediction
 from hyperscale.movable import proposed
 
 SHOWN_EVENTS: Final = 8
@@ -165,6 +165,7 @@ def explain(record: JobRecord) -> Explanation:
         _sentence(message),
         *_queue(status),
         *_progress(status),
+        *_measured(status),
         *_better(status),
         *_stale(record, status),
         *_degraded(status),
@@ -194,8 +195,16 @@ def plan_sentence(plan: StatusPlan) -> str:
     return (
         f"Plan {plan.id} by {plan.planner}: {size}, {counted(plan.partitions, 'partition')}; "
         f"an epoch should take {seconds_text(predicted.epoch_seconds)}{bounds}, "
-        f"of which {seconds_text(predicted.communication_seconds)} is communication."
+        f"of which {seconds_text(predicted.communication_seconds)} is communication{_corrected(predicted)}."
     )
+
+
+def _corrected(predicted: StatusPrediction) -> str:
+    known = predicted.calibration
+    if known is None:
+        return ""
+    gpus = known.products or "such GPUs"
+    return f"; corrected by {known.factor:.3g}, the median of {counted(known.runs, 'finished run')} on {gpus} (spread {known.spread:.2g})"
 
 
 def _unseen(record: JobRecord) -> Explanation:
@@ -254,6 +263,21 @@ def _queue(status: JobStatus) -> list[str]:
             f"Predicted weighted mean time until those jobs end: {seconds_text(decision.rule_score)} as the rule orders them, "
             f"{seconds_text(decision.agent_score)} as the agent does; the agent's choice is used only where it is no worse."
         )
+    return sentences
+
+
+def _measured(status: JobStatus) -> list[str]:
+    """How far the run is, or what came of it, and the measured epoch beside the predicted one."""
+    told = status.measured
+    if told is None:
+        return []
+    figures = [f"loss {told.loss:.4g}"] if told.loss is not None else []
+    figures += [f"accuracy {told.accuracy:.2%}"] if told.accuracy is not None else []
+    sentences = [f"Epoch {told.epoch} of {told.epochs}{': ' if figures else ''}{', '.join(figures)}."]
+    if told.epoch_seconds is not None and status.plan is not None and status.plan.predicted.epoch_seconds > 0:
+        predicted = status.plan.predicted.epoch_seconds
+        ratio = f"{told.epoch_seconds / predicted:.3g}"
+        sentences.append(f"An epoch takes {seconds_text(told.epoch_seconds)}, {ratio} × the predicted {seconds_text(predicted)}.")
     return sentences
 
 

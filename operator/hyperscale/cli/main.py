@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "snapshot": "hyperscale.cli.snapshot",
     "topology": "hyperscale.cli.topology",
     "allreduce": "hyperscale.cli.allreduce",
+    "history": "hyperscale.cli.history",
     "learn": "hyperscale.cli.learn",
     "version": "hyperscale.cli.version",
 }
