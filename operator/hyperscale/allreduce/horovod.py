@@ -15,7 +15,7 @@ from hyperscale.allreduce.simulate import CYCLE_SECONDS, THRESHOLD_BYTES
 
 LEAST_CYCLE_SECONDS: Final = 1e-4
 """Each cycle negotiates with all ranks: ten times as often as the default costs a few per cent of a core, more takes it from training."""
-CYCLE_SHARE: Final = 0.005
+CYCLE_SHARE: Final = 0.001
 """Of the time until the last message ends; so much a cycle may add to it."""
 ATOMIC_BYTES: Final = 64 * 2**10
 """Thresholds are rounded up to whole units of this; Horovod rounds as well, to units that depend on the ranks of a node."""

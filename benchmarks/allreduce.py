@@ -1,0 +1,266 @@
+"""When the last gradient is reduced: the exact schedule beside exhaustive search, Horovod, DDP's buckets, MG-WFBP and AGPCS's agent.
+
+Run: python benchmarks/allreduce.py [--quick] [--only exact|models|random|gnn|agent|live] [--json FILE]
+
+  exact    up to 14 gradients: the schedule against all 2^(L-1) groupings
+  models   ResNet-50, Inception v3 and BERT on six networks whose costs MG-WFBP measured; backward passes of 30, 100 and 300 ms
+  random   400 random models on these networks; the best of 42 settings of Horovod as a peer that had to try them all
+  gnn      models of graphs on the same networks: few small gradients
+  agent    the DQN of AGPCS, trained in this run, on models it has not seen
+  live     two processes with Horovod over a shaped loopback: measured against predicted, and against Horovod's defaults
+
+A ratio is a rule's time until the last message ends over the schedule's, from the begin of the backward pass. Horovod's cycle may begin at
+any time: its figures are means over several phases. `as emitted` is the schedule in Horovod's own cycles with the settings that
+hyperscale.allreduce.horovod gives; `schedule` is the optimum that no engine can beat.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
+
+import numpy as np  # noqa: E402 - after the threads are set
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
+from hyperscale.allreduce import horovod, layers, simulate  # noqa: E402
+from hyperscale.allreduce.schedule import Schedule, finish, schedule  # noqa: E402
+from hyperscale.learn.agents.allreduce_instances import NETWORKS, Instance, draw  # noqa: E402
+
+BENCHMARK: Final = "allreduce"
+DATA: Final = ROOT.parent / "shared" / "data" / "allreduce"
+MODELS: Final = ("resnet50", "inception_v3", "bert_base")
+BACKWARD_SECONDS: Final = (0.03, 0.1, 0.3)
+PHASES: Final = (0.0, 0.2, 0.4, 0.6, 0.8)
+RANDOM_INSTANCES: Final = 400
+EXACT_INSTANCES: Final = 200
+SETTINGS_INSTANCES: Final = 100
+MOST_EXHAUSTIVE: Final = 14
+ROUNDING: Final = 1e-9
+THRESHOLDS_MIB: Final = (0, 1, 4, 16, 64, 128)
+CYCLES_MS: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
+HOROVOD: Final = "Horovod default"
+EMITTED: Final = "as emitted"
+DDP: Final = "DDP 25 MiB"
+GREEDY: Final = "MG-WFBP greedy"
+EACH: Final = "one each"
+ONE: Final = "one message"
+RULES: Final = (EMITTED, HOROVOD, DDP, GREEDY, EACH, ONE)
+SECTIONS: Final = ("exact", "models", "random", "gnn", "agent", "live")
+GNNS: Final[dict[str, tuple[tuple[int, ...], float]]] = {
+    "GCN on Cora": ((7, 16 * 7, 16, 1433 * 16), 2e-3),
+    "GAT on Cora": ((7, 7, 7, 64 * 7, 64, 64, 64, 1433 * 64), 5e-3),
+    "GraphSAGE 3 × 256": ((47, 256 * 47, 256 * 47, 256, 256 * 256, 256 * 256, 256, 100 * 256, 100 * 256), 2e-2),
+}
+"""Numbers by gradient, first ready first, and seconds of a backward pass."""
+
+
+def main() -> int:
+    """Measure, print, and fail where a goal is missed."""
+    parser = common.parser(__doc__ or "")
+    parser.add_argument("--only", choices=SECTIONS, help="one section")
+    arguments = parser.parse_args()
+    sections: dict[str, Callable[[bool], list[common.Row]]] = {
+        "exact": exact_rows,
+        "models": model_rows,
+        "random": random_rows,
+        "gnn": gnn_rows,
+        "agent": agent_rows,
+        "live": live_rows,
+    }
+    rows = [row for name, made in sections.items() if arguments.only in (None, name) for row in made(arguments.quick)]
+    common.report(rows, arguments.json)
+    return 0 if all(row.holds is not False for row in rows) else 1
+
+
+def exact_rows(quick: bool) -> list[common.Row]:
+    """The schedule against all groupings of neighbours."""
+    rng = np.random.default_rng(14)
+    worst = 0.0
+    for _ in range(EXACT_INSTANCES // (4 if quick else 1)):
+        made = draw(rng, 1, MOST_EXHAUSTIVE)
+        worst = max(worst, abs(scheduled(made).finish_seconds / exhaustive(made) - 1))
+    return [
+        common.goal(BENCHMARK, f"up to {MOST_EXHAUSTIVE} gradients, against exhaustive search", "schedule", worst, ROUNDING, "difference")
+    ]
+
+
+def exhaustive(made: Instance) -> float:
+    """The earliest end of all 2^(L-1) groupings of neighbours; bit i says whether a message ends after gradient i."""
+    count = len(made.ready_seconds)
+    cuts = np.arange(1 << (count - 1))
+    end, held = np.full(len(cuts), -np.inf), np.zeros(len(cuts))
+    for at in range(count):
+        held = held + made.sizes_bytes[at]
+        closes = ((cuts >> at) & 1).astype(bool) if at < count - 1 else np.ones(len(cuts), dtype=bool)
+        end = np.where(closes, np.maximum(end, made.ready_seconds[at]) + made.alpha + made.beta * held, end)
+        held = np.where(closes, 0.0, held)
+    return float(end.min())
+
+
+def model_rows(quick: bool) -> list[common.Row]:
+    """Real models' gradients; how long each takes is not known, so both ways to divide the backward pass count."""
+    if not DATA.is_dir():
+        return [common.Row(BENCHMARK, "models", "-", "skipped: no tables of layers", 0.0, "")]
+    rows: list[common.Row] = []
+    goals: list[Instance] = []
+    for model in MODELS:
+        table = layers.parse((DATA / f"layers_{model}.csv").read_text())
+        made = []
+        for alpha, beta in NETWORKS[:2] if quick else NETWORKS:
+            for backward in BACKWARD_SECONDS:
+                for spread in layers.Spread:
+                    ready = layers.ready_times(table, backward, spread)
+                    order = table.backward_order
+                    made.append(Instance(tuple(ready[at] for at in order), tuple(table.sizes_bytes[at] for at in order), alpha, beta))
+        rows += compared(f"{model}, {len(made)} cases", made)
+        goals += made
+    return rows + goal_rows(f"{len(goals)} cases of real models", goals)
+
+
+def random_rows(quick: bool) -> list[common.Row]:
+    """Random models, and how far Horovod's own knobs get."""
+    rng = np.random.default_rng(400)
+    made = [draw(rng) for _ in range(RANDOM_INSTANCES // (8 if quick else 1))]
+    case = f"{len(made)} random models"
+    rows = compared(case, made) + goal_rows(case, made)
+    tried = made[: SETTINGS_INSTANCES // (10 if quick else 1)]
+    best = [min(tuned(one, mib, ms) for mib in THRESHOLDS_MIB for ms in CYCLES_MS) / scheduled(one).finish_seconds for one in tried]
+    settings = len(THRESHOLDS_MIB) * len(CYCLES_MS)
+    return rows + figures(f"{len(tried)} of them", f"Horovod, best of {settings} settings", best)
+
+
+def tuned(made: Instance, threshold_mib: int, cycle_ms: float) -> float:
+    """End of the last message with these settings, on average over phases."""
+    return engine_seconds(made, simulate.Engine(threshold_mib * 2**20, cycle_ms * 1e-3))
+
+
+def gnn_rows(quick: bool) -> list[common.Row]:
+    """Few small gradients: what grouping is worth where messages are all latency."""
+    del quick
+    rows = []
+    for name, (numbers, backward) in GNNS.items():
+        ready = tuple(backward * (at + 1) / len(numbers) for at in range(len(numbers)))
+        made = [Instance(ready, tuple(4.0 * count for count in numbers), alpha, beta) for alpha, beta in NETWORKS]
+        rows += compared(f"{name}, {len(made)} networks", made)
+        messages = common.median([len(scheduled(one).groups) for one in made])
+        exposed = common.median([1 - one.ready_seconds[-1] / scheduled(one).finish_seconds for one in made])
+        rows.append(common.Row(BENCHMARK, name, "schedule", "messages", messages, "median"))
+        rows.append(common.Row(BENCHMARK, name, "schedule", "part of the time after the backward pass", exposed, "median"))
+    return rows
+
+
+def agent_rows(quick: bool) -> list[common.Row]:
+    """AGPCS's DQN after its 1,000 episodes (100 with --quick), three training seeds, on unseen random models."""
+    from hyperscale.learn.agents import allreduce_dqn
+    from hyperscale.learn.lesson import Assignment
+
+    episodes = 100 if quick else allreduce_dqn.EPISODES
+    rng = np.random.default_rng([400, 1])
+    made = [draw(rng) for _ in range(50 if quick else 200)]
+    rows = []
+    for seed in (0,) if quick else (0, 1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            found = allreduce_dqn.learn(Assignment(Path(folder), seed=seed, steps=episodes), lambda progress: None)
+        rows += figures(
+            f"{len(made)} unseen random models", f"DQN, {episodes} episodes", [allreduce_dqn.ratio(found, one) for one in made], seed
+        )
+    return rows
+
+
+def live_rows(quick: bool) -> list[common.Row]:
+    """Measured with Horovod; skipped with the reason where it cannot run."""
+    from benchmarks import allreduce_live
+
+    return allreduce_live.rows(BENCHMARK, quick)
+
+
+def compared(case: str, made: Sequence[Instance]) -> list[common.Row]:
+    """Ratios of all rules, and how much of the optimum its lower bound explains."""
+    bound = [scheduled(one).lower_bound_seconds / scheduled(one).finish_seconds for one in made]
+    rows = [common.Row(BENCHMARK, case, "lower bound", "part of the schedule, mean", float(np.mean(bound)), "ratio")]
+    ratios = [rule_seconds(one) for one in made]
+    for rule in RULES:
+        rows += figures(case, rule, [seconds[rule] / scheduled(one).finish_seconds for one, seconds in zip(made, ratios, strict=True)])
+    return rows
+
+
+def goal_rows(case: str, made: Sequence[Instance]) -> list[common.Row]:
+    """Nobody ends earlier, on any case."""
+    worst: dict[str, float] = dict.fromkeys((HOROVOD, DDP, GREEDY), 0.0)
+    emitted = 0.0
+    for one in made:
+        seconds = rule_seconds(one)
+        for rule in worst:
+            worst[rule] = max(worst[rule], scheduled(one).finish_seconds / seconds[rule])
+        emitted = max(emitted, seconds[EMITTED] / seconds[HOROVOD])
+    limit = 1.0 + ROUNDING
+    rows = [common.goal(BENCHMARK, f"{case}, worst against {rule}", "schedule", value, limit, "ratio") for rule, value in worst.items()]
+    return [*rows, common.goal(BENCHMARK, f"{case}, worst against {HOROVOD}", EMITTED, emitted, limit, "ratio")]
+
+
+def rule_seconds(made: Instance) -> dict[str, float]:
+    """End of the last message by rule."""
+    ready, sizes, cost = made.ready_seconds, made.sizes_bytes, (made.alpha, made.beta)
+    found = scheduled(made)
+    settings = simulate.Engine(math.inf, horovod.cycle_seconds(found.finish_seconds))
+    plain = {
+        DDP: simulate.buckets(ready, sizes),
+        GREEDY: simulate.greedy(ready, sizes, *cost),
+        EACH: simulate.each_alone(ready, sizes),
+        ONE: simulate.all_in_one(ready, sizes),
+    }
+    return {
+        EMITTED: engine_seconds(made, settings, found),
+        HOROVOD: engine_seconds(made, simulate.Engine()),
+        **{rule: finish(groups, ready, sizes, *cost) for rule, groups in plain.items()},
+    }
+
+
+def engine_seconds(made: Instance, settings: simulate.Engine, found: Schedule | None = None) -> float:
+    """In Horovod's cycles, on average over where they lie."""
+    groups = found.groups if found is not None else None
+    ends = []
+    for phase in PHASES:
+        engine = simulate.Engine(settings.threshold_bytes, settings.cycle_seconds, phase * settings.cycle_seconds)
+        ends.append(simulate.horovod(made.ready_seconds, made.sizes_bytes, made.alpha, made.beta, engine, groups)[-1].end_seconds)
+    return float(np.mean(ends))
+
+
+def scheduled(made: Instance) -> Schedule:
+    """The exact schedule, once for each instance."""
+    if made not in _SCHEDULES:
+        _SCHEDULES[made] = schedule(made.ready_seconds, made.sizes_bytes, made.alpha, made.beta)
+    return _SCHEDULES[made]
+
+
+_SCHEDULES: Final[dict[Instance, Schedule]] = {}
+
+
+def figures(case: str, method: str, ratios: Iterable[float], seed: int = 0) -> list[common.Row]:
+    """Mean, 95th percentile, worst, and how often it is as fast as the schedule."""
+    known = sorted(ratios)
+    as_fast = sum(ratio <= 1 + ROUNDING for ratio in known) / len(known)
+    return [
+        common.Row(BENCHMARK, case, method, metric, value, unit, seed)
+        for metric, value, unit in (
+            ("mean", float(np.mean(known)), "ratio"),
+            ("p95", common.percentile(known, 0.95), "ratio"),
+            ("worst", known[-1], "ratio"),
+            ("as fast", as_fast, "share"),
+        )
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

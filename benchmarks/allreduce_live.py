@@ -1,0 +1,226 @@
+"""Allreduces as they are: two processes with Horovod over a loopback of their own that carries 500 Mbit/s, backward passes replaced by waits.
+
+Run by benchmarks/allreduce.py. Latency and seconds per byte are fitted from messages between the measured iterations of the same run, ready
+times are those at which gradients were really handed over. Two jobs take turns: one with the settings of hyperscale.allreduce.horovod, one
+with Horovod's defaults. A job's iterations go round robin through its rules, so that whatever else the machine does hits all alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
+from hyperscale.allreduce import adapt, fit, horovod, layers, simulate  # noqa: E402
+from hyperscale.allreduce.schedule import Groups, finish, schedule  # noqa: E402
+from hyperscale.model.runplan import AllreduceCost  # noqa: E402
+
+if TYPE_CHECKING:
+    from benchmarks.allreduce_rank import Rank  # imports Horovod, which only the two processes need
+
+DATA: Final = ROOT.parent / "shared" / "data" / "allreduce"
+RATE: Final = "500mbit"
+CASES: Final = (("resnet50", 10.0, 0.3), ("bert_base", 40.0, 0.3), ("graphsage", 1.0, 0.1))
+"""Table of layers, what its sizes are divided by so that a step takes less than a second, seconds of its backward pass."""
+SAGE_NUMBERS: Final = (47, 256 * 47, 256 * 47, 256, 256 * 256, 256 * 256, 256, 100 * 256, 100 * 256)
+PROBES_BYTES: Final = tuple(4.0**power for power in range(6, 13))
+"""Sizes of the messages that costs are fitted from: 4 KiB to 16 MiB."""
+WITHIN: Final = 0.10
+PHASES: Final = (0.0, 0.25, 0.5, 0.75)
+START_SECONDS: Final = 300.0
+GUESS: Final = AllreduceCost(5e-4, 1e-8)
+"""Before anything is measured."""
+
+
+def rows(benchmark: str, quick: bool) -> list[common.Row]:
+    """Measured and predicted seconds by case and rule; one row with the reason where it cannot run here."""
+    reason = missing()
+    if reason:
+        return [common.Row(benchmark, "live", "-", f"skipped: {reason}", 0.0, "")]
+    iterations, pairs = (4, 1) if quick else (12, 2)
+    found = [common.Row(benchmark, "live", "-", "processes that ran or waited for a core before", os.getloadavg()[0], "load")]
+    for name, divisor, backward in CASES[:1] if quick else CASES:
+        if name != "graphsage" and not DATA.is_dir():
+            continue
+        found += _case_rows(
+            benchmark, f"live, {name}" + (f" / {divisor:g}" if divisor != 1 else ""), (name, divisor, backward), iterations, pairs
+        )
+    return found
+
+
+def missing() -> str:
+    """What a live run lacks here; "" where nothing is."""
+    if importlib.util.find_spec("horovod") is None:
+        return "no Horovod; run python -m e2e.horovod"
+    absent = [tool for tool in ("mpirun", "unshare", "ip", "tc") if shutil.which(tool) is None]
+    if absent:
+        return f"no {', '.join(absent)}"
+    if subprocess.run([str(shutil.which("unshare")), "--net", "true"], capture_output=True, check=False).returncode != 0:
+        return "no right to make a network namespace; run as root"
+    return ""
+
+
+def _case_rows(benchmark: str, case: str, what: tuple[str, float, float], iterations: int, pairs: int) -> list[common.Row]:
+    ours, theirs = [], []
+    for _ in range(pairs):
+        ours.append(_job(what, iterations, horovod.environment(horovod.LEAST_CYCLE_SECONDS), "ours"))
+        theirs.append(_job(what, iterations, {}, "theirs"))
+    measured: dict[str, list[float]] = {}
+    predicted: dict[str, list[float]] = {}
+    for answer in [*ours, *theirs]:
+        for rule, seconds in answer["seconds"].items():
+            measured.setdefault(rule, []).extend(seconds)
+            predicted.setdefault(rule, []).append(answer["predicted"][rule])
+    made: list[common.Row] = []
+    for answer in ours:
+        made.append(common.Row(benchmark, case, "fit", "latency", answer["cost"][0] * 1e3, "ms"))
+        made.append(common.Row(benchmark, case, "fit", "per byte", answer["cost"][1] * 1e9, "ns"))
+        made.append(common.Row(benchmark, case, "fit", "median error", answer["fitError"], "ratio"))
+        made.append(common.Row(benchmark, case, "schedule", "messages", float(answer["messages"]), ""))
+    least = common.median(measured["schedule"])
+    for rule, seconds in measured.items():
+        made.append(common.Row(benchmark, case, rule, "measured, median", common.median(seconds) * 1e3, "ms"))
+        made.append(
+            common.Row(
+                benchmark,
+                case,
+                rule,
+                "measured, p10 to p90",
+                (common.percentile(seconds, 0.9) - common.percentile(seconds, 0.1)) * 1e3,
+                "ms",
+            )
+        )
+        made.append(common.Row(benchmark, case, rule, "predicted", common.median(predicted[rule]) * 1e3, "ms"))
+        made.append(common.Row(benchmark, case, rule, "measured, ratio to schedule", common.median(seconds) / least, "ratio"))
+    off = abs(least / common.median(predicted["schedule"]) - 1)
+    before, after = (common.median([value for answer in ours for value in answer["adapted"][key]]) for key in ("before", "after"))
+    made.append(common.Row(benchmark, case, "adapted between epochs", "measured, after / before", after / before, "ratio"))
+    made.append(common.goal(benchmark, f"{case}, measured against predicted", "schedule", off, WITHIN, "difference"))
+    return made
+
+
+def _job(what: tuple[str, float, float], iterations: int, settings: dict[str, str], side: str) -> dict[str, Any]:
+    """One job of two processes in a network namespace of its own; what its rank 0 wrote."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "answer.json"
+        arguments = ["--case", *map(str, what), "--iterations", str(iterations), "--side", side, "--out", str(file)]
+        command = ["unshare", "--net", sys.executable, str(Path(__file__).resolve()), "inside", *arguments]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+        ran = subprocess.run(
+            command, env={**kept, **settings, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=START_SECONDS, check=False
+        )
+        if ran.returncode != 0 or not file.is_file():
+            raise RuntimeError(f"the live job failed:\n{(ran.stderr or ran.stdout)[-2000:]}")
+        answer: dict[str, Any] = json.loads(file.read_text())
+        return answer
+
+
+def inside(arguments: Sequence[str]) -> None:
+    """In the namespace: shape its loopback, then become mpirun."""
+    for command in (
+        ["ip", "link", "set", "lo", "up"],
+        ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", RATE, "burst", "256kb", "latency", "1s"],
+    ):
+        subprocess.run(command, check=True)
+    loopback = ["-mca", "btl", "self,tcp", "-mca", "btl_tcp_if_include", "lo", "-mca", "oob_tcp_if_include", "lo"]
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    mpirun = shutil.which("mpirun") or "mpirun"
+    command = [mpirun, *root, "--oversubscribe", "-np", "2", *loopback, sys.executable, str(Path(__file__).resolve()), "rank", *arguments]
+    os.execv(mpirun, command)  # noqa: S606 - no shell is wanted
+
+
+def rank(arguments: Sequence[str]) -> None:
+    """One of the two processes."""
+    from benchmarks.allreduce_rank import Rank
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case", nargs=3)
+    parser.add_argument("--iterations", type=int)
+    parser.add_argument("--side")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(arguments)
+    sizes, ready = _gradients(given.case[0], float(given.case[1]), float(given.case[2]))
+    worker = Rank(sizes, ready)
+    answer = _ours(worker, given.iterations) if given.side == "ours" else _theirs(worker, given.iterations)
+    if worker.number == 0:
+        given.out.write_text(json.dumps(answer))
+    worker.close()
+
+
+def _gradients(name: str, divisor: float, backward: float) -> tuple[list[float], list[float]]:
+    """Bytes and planned ready times, first ready first."""
+    if name == "graphsage":
+        sizes = [4.0 * count for count in SAGE_NUMBERS]
+        return sizes, [backward * (at + 1) / len(sizes) for at in range(len(sizes))]
+    table = layers.parse((DATA / f"layers_{name}.csv").read_text())
+    planned = layers.ready_times(table, backward)
+    whole = [max(1.0, round(table.sizes_bytes[at] / 4 / divisor)) * 4 for at in table.backward_order]
+    return whole, [planned[at] for at in table.backward_order]
+
+
+def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
+    """First as adapt begins, all in one; then what it makes of the first epoch; then the rules in turn."""
+    state = adapt.begin(worker.sizes, GUESS, order=range(len(worker.sizes)))
+    worker.probe(PROBES_BYTES, 2)
+    before = [worker.step(state.groups) for _ in range(iterations)]
+    probes = worker.probe(PROBES_BYTES, 3)
+    state = adapt.observe(state, worker.same(adapt.Observation(tuple(worker.ready()), tuple(probes))))
+    worker.step(state.groups)  # Horovod learns the names of the new groups
+    after = [worker.step(state.groups) for _ in range(iterations)]
+    cost, ready = state.cost, worker.ready()
+    found = schedule(ready, worker.sizes, cost.latency_seconds, cost.seconds_per_byte)
+    rules: dict[str, Groups | None] = {
+        "schedule": found.groups,
+        "buckets of 2.5 MiB": simulate.buckets(ready, worker.sizes, simulate.BUCKET_BYTES / 10, simulate.FIRST_BUCKET_BYTES / 10),
+        "one message": simulate.all_in_one(ready, worker.sizes),
+        "Horovod, short cycle": None,
+    }
+    seconds = worker.turns(rules, iterations, PROBES_BYTES, probes)
+    fitted = worker.same(fit.fit(probes))
+    ready = worker.same(worker.ready())
+    constants = (fitted.cost.latency_seconds, fitted.cost.seconds_per_byte)
+    predicted = {rule: finish(groups, ready, worker.sizes, *constants) for rule, groups in rules.items() if groups is not None}
+    predicted["Horovod, short cycle"] = _engine(worker, constants, horovod.LEAST_CYCLE_SECONDS)
+    return {
+        "seconds": seconds,
+        "predicted": predicted,
+        "cost": constants,
+        "fitError": fitted.error,
+        "messages": len(found.groups),
+        "adapted": {"before": before, "after": after},
+    }
+
+
+def _theirs(worker: Rank, iterations: int) -> dict[str, Any]:
+    """Horovod as it is without any settings."""
+    worker.probe(PROBES_BYTES, 2)
+    probes = worker.probe(PROBES_BYTES, 3)
+    seconds = worker.turns({"Horovod default": None}, iterations, PROBES_BYTES, probes)
+    cost = fit.fit(probes).cost
+    # A message alone waits for the next cycle; within a step the engine model counts that wait itself.
+    latency = max(cost.latency_seconds - simulate.CYCLE_SECONDS / 2, 0.0)
+    return {"seconds": seconds, "predicted": {"Horovod default": _engine(worker, (latency, cost.seconds_per_byte), simulate.CYCLE_SECONDS)}}
+
+
+def _engine(worker: Rank, constants: tuple[float, float], cycle_seconds: float) -> float:
+    ends = []
+    for phase in PHASES:
+        engine = simulate.Engine(cycle_seconds=cycle_seconds, phase_seconds=phase * cycle_seconds)
+        ends.append(simulate.horovod(worker.ready(), worker.sizes, *constants, engine)[-1].end_seconds)
+    return common.median(ends)
+
+
+if __name__ == "__main__":
+    {"inside": inside, "rank": rank}[sys.argv[1]](sys.argv[2:])
