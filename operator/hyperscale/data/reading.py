@@ -13,7 +13,13 @@ from hyperscale.data.sources import local
 from hyperscale.model.adjacency import TrainingGraph
 
 READERS: Final = {
+    "CSV": "hyperscale.data.edgelist",
+    "DGL": "hyperscale.data.dglbinary",
+    "GraphML": "hyperscale.data.graphml",
     "NPZ": "hyperscale.data.archive",
+    "OGB": "hyperscale.data.ogb",
+    "Parquet": "hyperscale.data.parquet",
+    "SMILES": "hyperscale.data.smiles",
 }
 """Module of each format, imported only when it is used: some need large libraries."""
 

@@ -1,0 +1,173 @@
+"""GraphML: one graph; vertex data `label`, `split` and numbers as features; `edgedefault` says whether edges are directed.
+
+Read as a stream with expat, not with networkx, which would hold a dictionary for every vertex. Declarations of document types are
+refused, and with them every entity: no expansion, no external files.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+from xml.parsers import expat  # document types are refused below
+
+import numpy as np
+
+from hyperscale.data.assemble import NO_LABEL, Found, assemble
+from hyperscale.data.errors import DataError, fault, shown
+from hyperscale.data.limits import Stated, check_bytes
+from hyperscale.data.tables import SPLITS
+from hyperscale.model.adjacency import TrainingGraph
+
+LABEL, SPLIT = "label", "split"
+MAX_TEXT: Final = 4096
+MAX_KEYS: Final = 100_000
+MAX_DEPTH: Final = 64
+BLOCK_BYTES: Final = 1 << 20
+
+
+def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
+    """The graph in `file`; raises DataError with its line."""
+    document = _Document(file, stated)
+    parser = expat.ParserCreate(namespace_separator=" ")
+    document.attach(parser)
+    try:
+        with file.open("rb") as opened:
+            while block := opened.read(BLOCK_BYTES):
+                parser.Parse(block, False)
+            parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        raise fault(f"{file}: line {error.lineno}", f"no well-formed XML ({error})", "write it with networkx.write_graphml") from None
+    except OSError as error:
+        raise fault(file, f"cannot be read ({error.strerror})", "name a GraphML file") from None
+    return assemble(document.found(), file, file.stem, stated, seed)
+
+
+class _Document:
+    """What has been met so far."""
+
+    def __init__(self, file: Path, stated: Stated) -> None:
+        self.file, self.stated = file, stated
+        self.ids: dict[str, int] = {}
+        self.ends: list[int] = []
+        self.names: dict[str, str] = {}
+        """Name of each vertex key."""
+        self.values: list[dict[str, str]] = []
+        self.directed = False
+        self.graphs = self.depth = 0
+        self.vertex = -1
+        self.key = ""
+        self.text: list[str] = []
+        self.parser: expat.XMLParserType | None = None
+
+    def attach(self, parser: expat.XMLParserType) -> None:
+        self.parser = parser
+        parser.StartDoctypeDeclHandler = self._refuse
+        parser.EntityDeclHandler = self._refuse
+        parser.StartElementHandler = self.start
+        parser.EndElementHandler = self.end
+        parser.CharacterDataHandler = self.characters
+        parser.buffer_text = True
+
+    def fault(self, what: str, mend: str) -> DataError:
+        line = self.parser.CurrentLineNumber if self.parser is not None else 0
+        return fault(f"{self.file}: line {line}", what, mend)
+
+    def _refuse(self, *_: object) -> None:
+        raise self.fault("a document type or entity", "write plain GraphML without DOCTYPE")
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """One opening tag."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.fault("nested too deep", "write one graph without graphs inside vertices")
+        handler = {"graph": self._graph, "key": self._key, "node": self._node, "edge": self._edge, "data": self._data}.get(
+            tag.split(" ")[-1]
+        )
+        if handler is not None:
+            handler(attributes)
+
+    def end(self, tag: str) -> None:
+        """One closing tag."""
+        self.depth -= 1
+        name = tag.split(" ")[-1]
+        if name == "data" and self.key:
+            if self.vertex >= 0:
+                self.values[self.vertex][self.key] = "".join(self.text).strip()
+            self.key = ""
+        elif name == "node":
+            self.vertex = -1
+
+    def characters(self, text: str) -> None:
+        """Text of a value."""
+        if self.key:
+            self.text.append(text)
+            if sum(map(len, self.text)) > MAX_TEXT:
+                raise self.fault(f"a value of more than {MAX_TEXT} characters", "write numbers, labels and splits only")
+
+    def _graph(self, attributes: dict[str, str]) -> None:
+        self.graphs += 1
+        if self.graphs > 1:
+            raise self.fault("a second graph", "write one graph a file")
+        self.directed = attributes.get("edgedefault") == "directed"
+
+    def _key(self, attributes: dict[str, str]) -> None:
+        if attributes.get("for", "all") in ("node", "all"):
+            self.names[attributes.get("id", "")] = attributes.get("attr.name", attributes.get("id", ""))
+            if len(self.names) > MAX_KEYS:
+                raise self.fault(f"more than {MAX_KEYS} keys", "write wide features as NPZ or Parquet")
+
+    def _node(self, attributes: dict[str, str]) -> None:
+        name = attributes.get("id")
+        if name is None or name in self.ids:
+            raise self.fault(f"vertex {shown(name)} has no id of its own", "write each id once")
+        self.vertex = self.ids[name] = len(self.ids)
+        self.values.append({})
+        self.stated.check_counts(len(self.ids), 0, self.file)
+
+    def _edge(self, attributes: dict[str, str]) -> None:
+        for end in ("source", "target"):
+            place = self.ids.get(attributes.get(end, ""))
+            if place is None:
+                raise self.fault(f"{end} {shown(attributes.get(end))} is no vertex", "write all <node> elements before the edges")
+            self.ends.append(place)
+        self.stated.check_counts(0, len(self.ends) // 2, self.file)
+
+    def _data(self, attributes: dict[str, str]) -> None:
+        self.key, self.text = attributes.get("key", "") if self.vertex >= 0 else "", []
+
+    def found(self) -> Found:
+        """All of it as arrays."""
+        if not self.graphs:
+            raise fault(self.file, "no <graph>", "write GraphML")
+        vertices = len(self.ids)
+        by_name = {name: key for key, name in sorted(self.names.items())}
+        columns = [key for key in self.names if self.names[key] not in (LABEL, SPLIT)]
+        check_bytes(4 * vertices * len(columns), self.file, f"{vertices} × {len(columns)} features")
+        features = np.empty((vertices, len(columns)), np.float32)
+        for at, key in enumerate(columns):
+            features[:, at] = [self._number(value.get(key, "0"), self.names[key], vertex) for vertex, value in enumerate(self.values)]
+        labels, masks = None, None
+        if LABEL in by_name:
+            labels = np.asarray([self._label(value.get(by_name[LABEL], ""), at) for at, value in enumerate(self.values)], np.int64)
+        if SPLIT in by_name:
+            split = np.asarray([value.get(by_name[SPLIT], "") for value in self.values], np.str_)
+            masks = (np.isin(split, SPLITS[0]), np.isin(split, SPLITS[1]), np.isin(split, SPLITS[2]))
+        ends = np.asarray(self.ends, np.int64).reshape(-1, 2)
+        return Found(vertices, ends[:, 0], ends[:, 1], features if columns else None, labels, masks, self.directed)
+
+    def _number(self, text: str, name: str, vertex: int) -> float:
+        try:
+            value = float({"true": "1", "false": "0"}.get(text.lower(), text))
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise fault(f"{self.file}: vertex {vertex}: {shown(name)}", f"{shown(text)} is no number", "write numbers, or drop the key")
+        return value
+
+    def _label(self, text: str, vertex: int) -> int:
+        if not text:
+            return NO_LABEL
+        if not text.removeprefix("-").isdigit() or not text.isascii() or len(text) > 9:
+            raise fault(f"{self.file}: vertex {vertex}: label", f"{shown(text)} is no class number", "write 0, 1, 2 …")
+        return int(text)
