@@ -1,0 +1,172 @@
+"""Accuracy of distributed training against one process, and of one process against the published figures.
+
+    .venv/bin/python -m benchmarks.accuracy             # {GCN, GraphSAGE, GAT} × {Cora, CiteSeer}, 1 to 4 workers, 5 seeds
+    .venv/bin/python -m benchmarks.accuracy --quick     # GCN and GraphSAGE on Cora, 1 and 2 workers, 2 seeds, fewer epochs
+
+Public splits, row-normalised features, the papers' own hyper-parameters; the figure is the test accuracy at the epoch with the best
+validation accuracy. Workers are real processes over Horovod, one mpirun for each worker count, with uneven shares (SHARES): dropout draws
+other numbers on other ranks, so single runs differ and means over seeds are compared. Published figures: PUBLISHED.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"  # before numpy and torch: ranks share the cores
+
+import msgspec  # noqa: E402
+import torch  # noqa: E402
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # escape sequences in the source of DGL 1.1
+    import dgl  # noqa: F401
+
+from benchmarks.common import Row, goal, parser, report  # noqa: E402
+from hyperscale.model.adjacency import TrainingGraph  # noqa: E402
+from hyperscale.model.measured import Measured  # noqa: E402
+from hyperscale.worker import contract, load, train  # noqa: E402
+from hyperscale.worker.comm import Comm, connect  # noqa: E402
+from hyperscale.worker.full import FullTrainer  # noqa: E402
+from hyperscale.worker.loop import Loop  # noqa: E402
+from hyperscale.worker.report import Reporter  # noqa: E402
+
+NAME: Final = "accuracy"
+DATA: Final = Path(__file__).resolve().parents[1] / "../shared/data"
+LIMIT: Final = 0.01
+"""One point."""
+MODELS: Final[dict[str, dict[str, Any]]] = {
+    "GCN": {"architecture": "GCN", "hiddenSize": 16, "epochs": 200},
+    "GraphSAGE": {"architecture": "GraphSAGE", "hiddenSize": 16, "epochs": 200},
+    "GAT": {"architecture": "GAT", "hiddenSize": 8, "heads": 8, "epochs": 600},
+}
+HYPER: Final[dict[str, dict[str, Any]]] = {"GCN": {}, "GraphSAGE": {}, "GAT": {"patience": 100}}
+PUBLISHED: Final = {
+    ("GCN", "Cora"): (0.815, "Kipf and Welling, ICLR 2017, table 2"),
+    ("GCN", "CiteSeer"): (0.703, "Kipf and Welling, ICLR 2017, table 2"),
+    ("GAT", "Cora"): (0.830, "Velickovic et al., ICLR 2018, table 2"),
+    ("GAT", "CiteSeer"): (0.725, "Velickovic et al., ICLR 2018, table 2"),
+    ("GraphSAGE", "Cora"): (0.789, "Feng et al., NeurIPS 2020 (GRAND), table 1"),
+    ("GraphSAGE", "CiteSeer"): (0.674, "Feng et al., NeurIPS 2020 (GRAND), table 1"),
+}
+SHARES: Final = {1: "1", 2: "0.6,0.4", 3: "0.45,0.35,0.2", 4: "0.4,0.3,0.2,0.1"}
+
+Case = tuple[str, str, int]
+"""Architecture, data set, seed."""
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """In the order in which every rank works through them."""
+    seeds = range(2 if quick else 5)
+    pairs = [("GCN", "Cora"), ("GraphSAGE", "Cora")] if quick else [(model, graph) for graph in ("Cora", "CiteSeer") for model in MODELS]
+    return [(model, graph, seed) for model, graph in pairs for seed in seeds]
+
+
+def environment(case: Case, *, quick: bool, comm: Comm) -> dict[str, str]:
+    """The contract's variables of one case."""
+    model, graph, seed = case
+    spec = MODELS[model] | ({"epochs": 80} if quick else {})
+    return {
+        "HYPERSCALE_JOB": f"benchmark/{model.lower()}-{graph.lower()}",
+        "HYPERSCALE_MODEL": json.dumps(spec),
+        "HYPERSCALE_HYPERPARAMETERS": json.dumps(HYPER[model]),
+        "HYPERSCALE_DATASET_PATH": graph,
+        "HYPERSCALE_SEED": str(seed),
+        "HYPERSCALE_SHARES": SHARES[comm.size],
+        "HYPERSCALE_METRICS_PORT": "0",
+        "HYPERSCALE_PLAN_FILE": "/nonexistent/plan.json",
+        "OMPI_COMM_WORLD_SIZE": str(comm.size),
+        "OMPI_COMM_WORLD_RANK": str(comm.rank),
+    }
+
+
+def one(comm: Comm, case: Case, graphs: dict[str, TrainingGraph], *, quick: bool) -> Measured:
+    """Train one case on all ranks."""
+    run = contract.read(environment(case, quick=quick, comm=comm))
+    if case[1] not in graphs:
+        graphs[case[1]] = load.graph(run)
+    trainer = FullTrainer(run, comm, load.part_of(run, comm, graphs[case[1]]), torch.device("cpu"))
+    return Loop(run, comm, trainer, Reporter(run)).train()
+
+
+def work(workers: int, *, quick: bool, result: Path) -> None:
+    """All cases on this rank; rank 0 writes what came out."""
+    comm = connect(workers)
+    graphs: dict[str, TrainingGraph] = {}
+    outcomes = [one(comm, case, graphs, quick=quick) for case in cases(quick=quick)]
+    if comm.rank == 0:
+        result.write_bytes(msgspec.json.encode(outcomes))
+    comm.close()
+
+
+def measure(workers: int, *, quick: bool) -> list[Measured]:
+    """All cases with so many worker processes."""
+    with tempfile.TemporaryDirectory() as scratch:
+        result = Path(scratch) / "result.json"
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.accuracy", "--as-rank-of", str(workers), "--result", str(result)]
+        if workers > 1:
+            start = ["mpirun", "--oversubscribe", "-np", str(workers), "--bind-to", "none", "-mca", "btl", "self,tcp"]
+            root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+            command = [*start, *root, "-mca", "btl_tcp_if_include", "lo", *command]
+        variables = {**os.environ, "HYPERSCALE_DATASETS": str(DATA / "citation"), "OMPI_MCA_mpi_yield_when_idle": "1"}
+        finished = subprocess.run([*command, *(["--quick"] if quick else [])], env=variables, capture_output=True, text=True, check=False)
+        if finished.returncode != 0:
+            raise RuntimeError(f"{workers} workers: exit code {finished.returncode}\n{finished.stderr[-2000:]}")
+        return msgspec.json.decode(result.read_bytes(), type=list[Measured])
+
+
+def rows(results: dict[int, list[Measured]], *, quick: bool) -> Iterator[Row]:
+    """Every run, means, and the goals."""
+    for model, graph in dict.fromkeys(case[:2] for case in cases(quick=quick)):
+        name = f"{model} {graph}"
+        means: dict[int, float] = {}
+        for workers, outcomes in results.items():
+            here = [(case[2], run) for case, run in zip(cases(quick=quick), outcomes, strict=True) if case[:2] == (model, graph)]
+            method = f"{workers} workers" if workers > 1 else "1 process"
+            yield from (Row(NAME, name, method, "test accuracy", run.accuracy or 0.0, "", seed) for seed, run in here)
+            scores = [run.accuracy or 0.0 for _, run in here]
+            means[workers] = statistics.mean(scores)
+            yield Row(NAME, name, method, "mean test accuracy", means[workers], "")
+            yield Row(NAME, name, method, "deviation", statistics.stdev(scores), "")
+            yield Row(NAME, name, method, "epoch", statistics.median(run.epoch_seconds or 0.0 for _, run in here) * 1e3, "ms")
+        for workers in (count for count in means if count > 1):
+            yield goal(NAME, f"{name}: |{workers} workers - 1 process|", "hyperscale", abs(means[workers] - means[1]), LIMIT, "")
+        published, source = PUBLISHED[model, graph]
+        yield Row(NAME, name, source, "published test accuracy", published, "")
+        if not quick:
+            yield goal(NAME, f"{name}: published - 1 process", "hyperscale", published - means[1], LIMIT, "")
+
+
+def main() -> None:
+    """Run every worker count and print the table."""
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--as-rank-of", type=int, default=0, metavar="N", help=argparse.SUPPRESS)
+    arguments.add_argument("--result", type=Path, help=argparse.SUPPRESS)
+    arguments.add_argument("--workers", default="", metavar="LIST", help="worker counts, e.g. 1,2")
+    chosen = arguments.parse_args()
+    if chosen.as_rank_of:
+        train.tune(contract.read({"HYPERSCALE_MODEL": '{"architecture": "GCN"}', "HYPERSCALE_DATASET_PATH": "Cora"}))
+        work(chosen.as_rank_of, quick=chosen.quick, result=chosen.result)
+        return
+    if not (DATA / "citation" / "cora.npz").is_file():
+        sys.exit(f"accuracy: {DATA}/citation is not there; the public graphs cannot be compared without them")
+    counts = [int(text) for text in chosen.workers.split(",") if text] or ([1, 2] if chosen.quick else [1, 2, 3, 4])
+    if shutil.which("mpirun") is None:
+        sys.exit("accuracy: mpirun is missing; run `make horovod`")
+    results = {workers: measure(workers, quick=chosen.quick) for workers in sorted({1, *counts})}
+    report(rows(results, quick=chosen.quick), chosen.json)
+
+
+if __name__ == "__main__":
+    main()
