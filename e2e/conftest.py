@@ -12,7 +12,8 @@ from e2e.cluster import cluster as clusters
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.cluster.processes import identity_of
-from e2e.cluster.topology import DEFAULT_FILE, load
+from e2e.cluster.real import ground
+from e2e.cluster.topology import DEFAULT_FILE, REAL_FILE, load
 
 KEEP_VARIABLE = "HYPERSCALE_E2E_KEEP"
 """Set to anything: the cluster stays after the run, to look at it, and the next such run takes it up again."""
@@ -24,9 +25,7 @@ CLUSTERS = Path(__file__).resolve().parents[1] / ".cluster"
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The 12-node cluster, brought up once, in a directory of this very run: another run beside it has its own."""
-    for left in CLUSTERS.glob("e2e-[0-9]*"):  # by runs that were killed
-        if identity_of(int(left.name.rpartition("-")[2])) is None:
-            clusters.down(left)
+    _clear_left()
     keep = bool(os.environ.get(KEEP_VARIABLE))
     given = os.environ.get(DIRECTORY_VARIABLE)
     directory = Path(given) if given else CLUSTERS / ("e2e-kept" if keep else f"e2e-{os.getpid()}")
@@ -35,6 +34,29 @@ def cluster() -> Iterator[Cluster]:
     finally:
         if not keep:
             clusters.down(directory)
+
+
+@pytest.fixture(scope="session")
+def real_cluster() -> Iterator[Cluster]:
+    """Three nodes that run containers, and no others; skips the test where they cannot be had."""
+    reason = ground.obstacle()
+    if reason is not None:
+        pytest.skip(f"nodes that run containers cannot be had here: {reason}")
+    _clear_left()
+    keep = bool(os.environ.get(KEEP_VARIABLE))
+    directory = CLUSTERS / ("e2e-real-kept" if keep else f"e2e-real-{os.getpid()}")
+    try:
+        yield clusters.up(directory, topology=load(REAL_FILE))
+    finally:
+        if not keep:
+            clusters.down(directory)
+
+
+def _clear_left() -> None:
+    """Take away clusters of runs that were killed."""
+    for left in CLUSTERS.glob("e2e-*[0-9]"):
+        if identity_of(int(left.name.rpartition("-")[2])) is None:
+            clusters.down(left)
 
 
 @pytest.fixture(scope="session")
