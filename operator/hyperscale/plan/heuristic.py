@@ -258,10 +258,9 @@ class _Search:
         grown = seated(greedy_from(costs, slots, workers, seeds, start, self._done), ranks, workers)
         if len(ranks):
             return promising(costs, [grown], effort.starts)
-        near = nearest_sets(costs, slots, workers, seeds)
+        near, beams = nearest_sets(costs, slots, workers, seeds), beam_sets(costs, slots, workers, effort.beam)
         fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
         scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
-        beams = beam_sets(costs, slots, workers, effort.beam)
         return np.concatenate((promising(costs, [grown, near, fast, beams], effort.starts), scattered))
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
