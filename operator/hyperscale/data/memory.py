@@ -1,8 +1,9 @@
-"""Memory that this process may use: the lowest limit of its control groups, or the machine's memory."""
+"""Memory that this process may use: the lowest limit of its control groups and of itself, or the machine's memory."""
 
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import Final
 
@@ -12,13 +13,18 @@ UNLIMITED: Final = 2**60
 
 
 def limit_bytes(root: Path = CGROUP, groups: Path = Path("/proc/self/cgroup")) -> int:
-    """Bytes: the lowest of memory.max (v2), memory.limit_in_bytes (v1) on the way up from this process's group, and the machine's own."""
-    found = [_machine_bytes(), *(_number(folder / name) for folder, name in _limit_files(root, groups))]
+    """Bytes: the lowest of memory.max (v2), memory.limit_in_bytes (v1) from this process's group up; ulimit -v; the machine's."""
+    found = [_machine_bytes(), _own_bytes(), *(_number(folder / name) for folder, name in _limit_files(root, groups))]
     return min(value for value in found if value is not None)
 
 
 def _machine_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _own_bytes() -> int | None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _limit_files(root: Path, groups: Path) -> list[tuple[Path, str]]:

@@ -23,7 +23,7 @@ SLACK: Final = 1.03
 """Vertices of a part over its share at most."""
 ENTRY_SLACK: Final = 1.2
 """Edge ends of a part over its share at most, except for a hub that fits nowhere."""
-PASSES: Final = 6
+PASSES: Final = 4
 STEADY: Final = 0.002
 """Passes end when so small a part of the vertices still moves."""
 MAX_PARTS: Final = 64

@@ -50,6 +50,24 @@ class Cut:
     measures: dict[str, float]
 
 
+class _Clock:
+    """Seconds since the last lap, by name."""
+
+    def __init__(self) -> None:
+        self.started = self.last = time.monotonic()
+        self.phases: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        """Everything since the last lap belongs to `name`."""
+        now = time.monotonic()
+        self.phases[name] = round(now - self.last, 3)
+        self.last = now
+
+    def total(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self.started
+
+
 def main(environment: Mapping[str, str] | None = None) -> int:
     """Prepare the partitions that the variables ask for; the exit code."""
     variables = os.environ if environment is None else environment
@@ -68,7 +86,7 @@ def main(environment: Mapping[str, str] | None = None) -> int:
 
 def prepare(environment: Mapping[str, str]) -> dict[str, Any]:
     """Write the parts, or find them written; what came of it as JSON. Raises ContractError, DataError or PartitionError."""
-    started = time.monotonic()
+    clock = _Clock()
     run = read_run(environment)
     root = run.partition_dir
     if root is None:
@@ -80,6 +98,7 @@ def prepare(environment: Mapping[str, str]) -> dict[str, Any]:
     vertices, edges = len(graph.indptr) - 1, len(graph.indices)
     digest = data.graph_digest(graph)
     _say(f"{graph.name}: {vertices} vertices, {edges} directed edges, {graph.features.shape[1]} features, digest {digest[:12]}")
+    clock.lap("read")
     method = _check_memory(run, len(shares), vertices, edges, graph.features.shape[1])
     key = store.key(digest, method if graph.graph_offsets is None else WHOLE_GRAPHS, shares, run.seed)
     reused = store.has(root, key)
@@ -88,10 +107,12 @@ def prepare(environment: Mapping[str, str]) -> dict[str, Any]:
     else:
         found = cut(graph, shares, method, run.seed)
         _say(f"cut into {len(shares)} by {found.method}: " + ", ".join(f"{name} {value:.4g}" for name, value in found.measures.items()))
+        clock.lap("cut")
         about = store.Manifest(store.VERSION, key, digest, graph.name, vertices, edges, found.method, shares, run.seed, found.measures)
         store.write(root, key, _parts(graph, found.assignment, len(shares)), about)
+        clock.lap("write")
     store.note(root, store.request(environment), key)
-    return _answer(store.manifest(root, key), reused, time.monotonic() - started)
+    return _answer(store.manifest(root, key), reused, clock)
 
 
 def read_run(environment: Mapping[str, str]) -> Run:
@@ -183,7 +204,7 @@ def _parts(graph: TrainingGraph, assignment: Array, parts: int) -> Iterator[Loca
         yield partition.local_part(graph, assignment, part, parts)
 
 
-def _answer(manifest: store.Manifest, reused: bool, seconds: float) -> dict[str, Any]:
+def _answer(manifest: store.Manifest, reused: bool, clock: _Clock) -> dict[str, Any]:
     return {
         "key": manifest.key,
         "graph": manifest.graph,
@@ -195,7 +216,8 @@ def _answer(manifest: store.Manifest, reused: bool, seconds: float) -> dict[str,
         "measures": manifest.measures,
         "bytes": sum(part.bytes for part in manifest.parts),
         "reused": reused,
-        "seconds": round(seconds, 3),
+        "seconds": round(clock.total(), 3),
+        "phaseSeconds": clock.phases,
         "peakBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 
