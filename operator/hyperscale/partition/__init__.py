@@ -1,6 +1,7 @@
 """Pure: who holds which vertices, by what each GPU and link can carry."""
 
 from hyperscale.partition.auto import CANDIDATES, EpochCost, choose, epoch_seconds
+from hyperscale.partition.independent import independent_set
 from hyperscale.partition.local import local_part
 from hyperscale.partition.measures import measure
 from hyperscale.partition.memory import memory_bytes
@@ -16,6 +17,7 @@ __all__ = [
     "Parts",
     "choose",
     "epoch_seconds",
+    "independent_set",
     "local_part",
     "measure",
     "memory_bytes",

@@ -63,7 +63,7 @@ def refine(level: Level, part: Array, limits: Array, *, budget: int, seed: int, 
     if parts == 1 or level.vertices <= parts:
         return found
     whole, level = level, _without_isolated(level)
-    _balance(level, found, limits, seed)
+    balanced(level, found, limits, seed)
     best, best_score = found, _score(level, found, limits, budget)
     price = np.full(parts, PRICE, dtype=np.int64)
     for cycle in range(effort.cycles):
@@ -79,7 +79,7 @@ def refine(level: Level, part: Array, limits: Array, *, budget: int, seed: int, 
     return best
 
 
-def _balance(level: Level, part: Array, limits: Array, seed: int) -> None:
+def balanced(level: Level, part: Array, limits: Array, seed: int) -> None:
     """Into the limits, one column after the other: training vertices go where room is made for them afterwards."""
     for column in range(limits.shape[1] - 1, 0, -1):
         loose = limits * LOOSE

@@ -10,6 +10,7 @@ from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.model.job import PartitioningMethod
 from hyperscale.partition.baselines import along, degree_parts, random_parts
 from hyperscale.partition.compiled import COMPILED
+from hyperscale.partition.hybrid import hybrid
 from hyperscale.partition.levels import cut_of, finest
 from hyperscale.partition.measures import measure
 from hyperscale.partition.metis import metis
@@ -76,6 +77,14 @@ def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) 
     return refine(level, start, limits_of(level.weights, target, train is not None), budget=cut_of(level, start), seed=seed, effort=effort)
 
 
+def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
+    """Independent-set seeds, spectral embedding, refinement."""
+    if len(target) == 1 or not COMPILED:
+        return metis(adjacency, target, seed=seed)
+    level = finest(adjacency, train)
+    return hybrid(level, target, limits_of(level.weights, target, train is not None), seed=seed, effort=Effort(cycles=1))
+
+
 def _random(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
     return random_parts(adjacency, target, seed=seed)
 
@@ -92,7 +101,7 @@ def _contiguous(adjacency: Adjacency, target: Array, seed: int, train: Array | N
 _PARTITIONERS: dict[str, Callable[[Adjacency, Array, int, Array | None], Array]] = {
     PartitioningMethod.AUTO.value: _metis,
     PartitioningMethod.METIS.value: _metis,
-    PartitioningMethod.INDEPENDENT_SET_SPECTRAL.value: _metis,
+    PartitioningMethod.INDEPENDENT_SET_SPECTRAL.value: _hybrid,
     PartitioningMethod.RANDOM.value: _random,
     PartitioningMethod.NONE.value: _contiguous,
     DEGREE: _degree,
