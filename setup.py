@@ -20,6 +20,7 @@ MODULES = (
     "hyperscale.plan._exchange",
     "hyperscale.plan.tasks._assign",
     "hyperscale.learn.streams._streams",
+    "hyperscale.partition._independent",
     "hyperscale.partition._refine",
     "hyperscale.modelgraph._sparse",
 )
