@@ -12,6 +12,7 @@ from typing import Any, Final
 from hyperscale import names
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, ConflictError, NotFoundError
+from hyperscale.model.datasets import graph_bytes
 from hyperscale.model.decision import Reason, Seen
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
@@ -25,6 +26,9 @@ Json = dict[str, Any]
 
 UNACCEPTABLE: Final = frozenset({400, 403, 422})
 """Codes with which the API server says that this object will not do: malformed, against admission policy, invalid."""
+
+PROGRAM_BYTES: Final = 256 * 2**20
+"""Python with its libraries, beside the graph. The program itself knows better what its method needs, and refuses in words."""
 
 _KNOWN: Final = 4096
 """Plan files whose uid is remembered; of others it is read again."""
@@ -85,7 +89,7 @@ class Companions:
         path = paths.batch_job(key.namespace, job_name(key.name))
         found = await self._client.find(path) if key in self._world.partitions else None
         if found is None:
-            body = partition_job(seen.metadata, job, seen.plan, self._defaults, None)
+            body = partition_job(seen.metadata, job, seen.plan, self._defaults, graph_bytes(job) + PROGRAM_BYTES)
             self._probe("before-partition")
             found = await self._create(paths.batch_jobs(key.namespace), path, body, seen.metadata)
             self._probe("partition-created")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from hyperscale.model.datasets import graph_bytes
 from hyperscale.model.decision import SpecFault
-from hyperscale.model.job import JobSpec
+from hyperscale.model.job import JobSpec, PartitioningMethod
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Calibration
 from hyperscale.model.policy import PolicySpec
+from hyperscale.quantity import parse_bytes
 from hyperscale.render.mpijob import render
 from hyperscale.render.template import RenderError
 from hyperscale.spec import SpecError, parse_job, parse_policy
@@ -20,6 +22,7 @@ Parsed = TypeVar("Parsed", JobSpec, PolicySpec)
 DEFAULT_POLICY_NAME: Final = "default"
 """PlannerPolicy used by jobs without policyRef; where it does not exist the built-in figures hold."""
 
+GIBIBYTE: Final = 2**30
 _CACHED: Final = 4096
 """Parsed specs kept; beyond that the oldest is parsed again when needed."""
 
@@ -105,9 +108,27 @@ def metadata_of(resource: Json) -> JobMetadata:
 def _renderable_job(resource: Json) -> JobSpec:
     """The parsed job; templates of its own are tried with the renderer too, before anybody is asked for a plan."""
     job = parse_job(resource)
+    _check_memory(job)
     if job.launcher.template or job.worker.template:
         try:
             render(metadata_of(resource), job, None, RenderDefaults(worker_image="any"))
         except RenderError as error:
             raise SpecError(error.path, error.message) from error
     return job
+
+
+def _check_memory(job: JobSpec) -> None:
+    """Without a volume every worker reads the whole graph before it keeps its part; raises SpecError where that cannot fit.
+
+    What a user's own program reads is its own affair, and so are parts that are there already.
+    """
+    own = job.model.script is not None or job.partitioning.method in (PartitioningMethod.PRECOMPUTED, PartitioningMethod.NONE)
+    if own or job.partitioning.volume_claim_name is not None or job.workers.memory is None:
+        return
+    needed, given = graph_bytes(job), parse_bytes(job.workers.memory)
+    if needed > given:
+        message = (
+            f"{job.workers.memory} is less than the training graph alone takes, {needed / GIBIBYTE:.3g} GiB; raise it, or name a "
+            "spec.partitioning.volumeClaimName: then one Job partitions and workers read only their parts"
+        )
+        raise SpecError("spec.workers.memory", message)

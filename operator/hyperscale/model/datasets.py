@@ -26,6 +26,12 @@ BUILTIN_SIZES: Final[dict[str, DatasetSize]] = {
 """The citation graphs as DGL and PyTorch Geometric load them (Yang et al. 2016)."""
 
 
+def graph_bytes(job: JobSpec) -> int:
+    """Memory of the training graph alone: features and neighbours of 4 bytes, labels, offsets. Less does not partition it."""
+    size = dataset_size(job)
+    return size.vertices * (4 * size.feature_size + 24) + size.edges * 4
+
+
 def dataset_size(job: JobSpec) -> DatasetSize:
     """Size of the job's training graph; what the job itself states comes first. Raises ValueError naming the missing field."""
     dataset = job.dataset

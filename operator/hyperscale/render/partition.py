@@ -56,7 +56,7 @@ def partition_key(job: JobSpec, plan: Plan | None) -> str:
 def partition_job(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults, memory_bytes: int | None) -> Json:
     """The whole Job; the same arguments give the same object.
 
-    memory_bytes: what partitioning is estimated to take, asked for so that the scheduler finds a node with so much; None where unknown
+    memory_bytes: what partitioning takes at least, asked for so that the scheduler finds a node with so much; None where unknown
     Raises RenderError, with the field's path, where the user's worker template cannot be merged.
     """
     key = partition_key(job, plan)
