@@ -34,6 +34,8 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(prog: str) -> Parser:
     """The whole command line of `prog` (`hyperscale`, or `kubectl gnn` as a plugin)."""
+    from hyperscale.cli import arguments_data  # which builds on this module
+
     parser = Parser(
         prog=prog,
         description="Plan where the ranks of a GNN training job run, see why, and look at the cluster as the planner sees it.",
@@ -48,6 +50,7 @@ def build_parser(prog: str) -> Parser:
     _add_topology(commands, prog)
     _add_allreduce(commands, prog)
     _add_history(commands, prog)
+    arguments_data.add(commands, prog)
     _add_learn(commands, prog)
     _command(commands, "version", "print the version", f"{prog} version")
     return parser

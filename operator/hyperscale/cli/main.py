@@ -20,6 +20,8 @@ COMMANDS: Final = {
     "topology": "hyperscale.cli.topology",
     "allreduce": "hyperscale.cli.allreduce",
     "history": "hyperscale.cli.history",
+    "data": "hyperscale.cli.data",
+    "partition": "hyperscale.cli.partition",
     "learn": "hyperscale.cli.learn",
     "version": "hyperscale.cli.version",
 }

@@ -47,6 +47,26 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     return assemble(found, file, file.name.removesuffix(SUFFIX), stated, seed)
 
 
+def write(file: Path, graph: TrainingGraph) -> None:
+    """The plain form of one graph; raises DataError for many graphs, OSError where `file` cannot be written."""
+    if graph.graph_offsets is not None:
+        raise fault(file, "many graphs", "NPZ holds one")
+    vertices = len(graph.indptr) - 1
+    with file.open("wb") as opened:
+        np.savez(
+            opened,
+            vertices=np.int64(vertices),
+            directed=np.bool_(True),
+            sources=graph.indices,
+            destinations=np.repeat(np.arange(vertices, dtype=graph.indices.dtype), np.diff(graph.indptr)),
+            features=graph.features,
+            labels=graph.labels,
+            train=graph.train,
+            validation=graph.validation,
+            test=graph.test,
+        )
+
+
 def load(file: Path) -> dict[str, Array]:
     """The arrays of `file` under known keys; nothing is unpickled, and nothing larger than memory is unpacked."""
     try:

@@ -1,0 +1,93 @@
+"""`hyperscale data`: what a data set holds and what to write into spec.dataset; or a generated one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hyperscale.cli import dataset, errors
+from hyperscale.cli.errors import InputError
+from hyperscale.cli.tables import bytes_text, pairs
+
+if TYPE_CHECKING:
+    from hyperscale.model.adjacency import TrainingGraph
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read or generate, then print."""
+    graph = dataset.load(arguments) if arguments.action == "inspect" else _generate(arguments)
+    answer = about(graph)
+    if arguments.output == "json":
+        print(json.dumps(answer, indent=2))
+    else:
+        print("\n".join(_lines(answer)))
+    return errors.OK
+
+
+def about(graph: TrainingGraph) -> dict[str, Any]:
+    """Figures of a graph under the names of the job's fields where there are any."""
+    from hyperscale.data import graph_digest
+
+    degrees = np.diff(graph.indptr)
+    arrays = [graph.indptr, graph.indices, graph.features, graph.labels]
+    answer: dict[str, Any] = {
+        "name": graph.name,
+        "vertices": len(degrees),
+        "edges": len(graph.indices),
+        "featureSize": int(graph.features.shape[1]),
+        "classes": graph.classes,
+        "graphs": 1 if graph.graph_offsets is None else len(graph.graph_offsets) - 1,
+        "train": int(graph.train.sum()),
+        "validation": int(graph.validation.sum()),
+        "test": int(graph.test.sum()),
+        "isolated": int((degrees == 0).sum()),
+        "largestDegree": int(degrees.max(initial=0)),
+        "bytes": sum(array.nbytes for array in arrays),
+        "digest": graph_digest(graph),
+    }
+    homophily = _homophily(graph)
+    return answer if homophily is None else {**answer, "homophily": round(homophily, 4)}
+
+
+def _homophily(graph: TrainingGraph) -> float | None:
+    """Part of the edges between equal labels, of those between labelled vertices; None where labels are not of vertices."""
+    if graph.labels.ndim != 1 or graph.graph_offsets is not None:
+        return None
+    rows = np.repeat(np.arange(len(graph.indptr) - 1, dtype=np.int32), np.diff(graph.indptr))
+    first, second = graph.labels[rows], graph.labels[graph.indices]
+    known = (first >= 0) & (second >= 0)
+    return float((first[known] == second[known]).mean()) if known.any() else None
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    split = f"{answer['train']} train, {answer['validation']} validation, {answer['test']} test"
+    rows = [
+        ("Name", answer["name"]),
+        ("Graphs", str(answer["graphs"])),
+        ("Split", split),
+        ("Isolated", f"{answer['isolated']} vertices"),
+        ("Largest degree", str(answer["largestDegree"])),
+        ("Equal labels", f"{100 * answer['homophily']:.1f} % of the edges" if "homophily" in answer else ""),
+        ("In memory", bytes_text(answer["bytes"])),
+        ("Digest", answer["digest"]),
+    ]
+    spec = [f"    {name}: {answer[name]}" for name in ("vertices", "edges", "featureSize", "classes")]
+    return [*pairs(rows), "", "spec:", "  dataset:", *spec]
+
+
+def _generate(arguments: argparse.Namespace) -> TrainingGraph:
+    from hyperscale.data import DataError, archive, generate, limits
+
+    sizes = limits.Stated(arguments.vertices, arguments.edges, arguments.feature_size, arguments.classes)
+    try:
+        graph = generate.generate(generate.recipe(arguments.kind, sizes), arguments.seed)
+        archive.write(Path(arguments.out), graph)
+    except DataError as error:
+        raise InputError(str(error).replace("spec.dataset.source.generated", "--kind")) from None
+    except OSError as error:
+        raise InputError(f"--out: cannot write {arguments.out!r}: {error.strerror}; name another file") from None
+    return graph

@@ -1,0 +1,131 @@
+"""`hyperscale partition`: a training graph cut into parts by capacity, and how good they are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hyperscale.cli import dataset, errors
+from hyperscale.cli.errors import InputError
+from hyperscale.cli.tables import pairs, table
+
+if TYPE_CHECKING:
+    from hyperscale.model.adjacency import Adjacency, Array, TrainingGraph
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, cut, measure, print or write."""
+    if arguments.output == "parquet" and not arguments.out:
+        raise InputError("-o parquet: no file; add --out parts.parquet")
+    shares = _shares(arguments)
+    graph = dataset.load(arguments)
+    if graph.graph_offsets is not None:
+        raise InputError(f"{arguments.data}: a data set of many graphs, which are dealt out whole; name one with a single graph")
+    answer, assignment = _cut(graph, shares, arguments)
+    if arguments.out:
+        _write(Path(arguments.out), assignment)
+        answer["file"] = arguments.out
+    if arguments.output == "table":
+        print("\n".join(_lines(answer)))
+    else:
+        print(json.dumps(answer, indent=2))
+    return errors.OK
+
+
+def _shares(arguments: argparse.Namespace) -> tuple[float, ...]:
+    """Positive numbers with sum 1, one for each part."""
+    if arguments.shares is None:
+        if arguments.parts is None:
+            raise InputError("neither --parts nor --shares is given; write for example --parts 4")
+        return (1.0 / arguments.parts,) * arguments.parts
+    try:
+        given: list[float] = [float(text) for text in arguments.shares.split(",")]
+    except ValueError:
+        raise InputError(f"--shares: {arguments.shares[:40]!r} are no numbers; write for example 2,1,1") from None
+    if not all(math.isfinite(share) and share > 0 for share in given):
+        raise InputError("--shares: a share is not above 0; write for example 2,1,1")
+    if arguments.parts not in (None, len(given)):
+        raise InputError(f"--shares: {len(given)} numbers for {arguments.parts} parts; write one for each")
+    total = math.fsum(given)
+    return tuple(share / total for share in given)
+
+
+def _cut(graph: TrainingGraph, shares: tuple[float, ...], arguments: argparse.Namespace) -> tuple[dict[str, Any], Array]:
+    from hyperscale import partition
+    from hyperscale.data import streaming, symmetric
+    from hyperscale.model.job import PartitioningMethod
+
+    adjacency = symmetric(graph)
+    try:
+        if arguments.method == streaming.METHOD:
+            made = partition.precomputed(adjacency, streaming.assign(adjacency, shares).assignment, shares, graph.train)
+            method = streaming.METHOD
+        else:
+            made = partition.split(adjacency, shares, PartitioningMethod(arguments.method), seed=arguments.seed, train=graph.train)
+            method = str(made.method)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    measures = made.measures
+    answer = {
+        "graph": graph.name,
+        "method": method,
+        "cut": int(measures.cut),
+        "cutFraction": measures.cut_fraction,
+        "imbalance": measures.imbalance,
+        "trainImbalance": measures.train_imbalance,
+        "largestHalo": measures.largest_halo,
+        "replication": measures.replication,
+        "parts": _rows(adjacency, graph, made.assignment, shares, measures.halo),
+    }
+    return answer, made.assignment
+
+
+def _rows(adjacency: Adjacency, graph: TrainingGraph, assignment: Array, shares: tuple[float, ...], halo: Array) -> list[dict[str, Any]]:
+    counts = np.bincount(assignment, minlength=len(shares))
+    train = np.bincount(assignment[graph.train], minlength=len(shares))
+    ends = np.bincount(assignment, weights=np.diff(adjacency.indptr), minlength=len(shares))
+    return [
+        {"part": at, "share": share, "vertices": int(counts[at]), "train": int(train[at]), "edges": int(ends[at]), "halo": int(halo[at])}
+        for at, share in enumerate(shares)
+    ]
+
+
+def _write(file: Path, assignment: Array) -> None:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        columns = {"vertex": np.arange(len(assignment), dtype=np.int64), "part": assignment.astype(np.int32)}
+        parquet.write_table(pa.table(columns), file)
+    except ImportError:
+        raise InputError("--out: writing Parquet needs pyarrow; install the extra: pip install 'hyperscale[worker]'") from None
+    except OSError as error:
+        raise InputError(f"--out: cannot write {str(file)!r}: {error.strerror or error}; name another file") from None
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    train = answer["trainImbalance"]
+    about = pairs(
+        [
+            ("Graph", answer["graph"]),
+            ("Method", answer["method"]),
+            ("Cut", f"{answer['cut']} edges, {100 * answer['cutFraction']:.2f} %"),
+            (
+                "Imbalance",
+                f"{answer['imbalance']:.3f}, of training vertices {train:.3f}" if train is not None else f"{answer['imbalance']:.3f}",
+            ),
+            ("Largest halo", f"{answer['largestHalo']} vertices"),
+            ("Replication", f"{answer['replication']:.3f}"),
+            ("File", answer.get("file", "")),
+        ]
+    )
+    rows = [
+        [str(row["part"]), f"{100 * row['share']:.1f} %", *(str(row[name]) for name in ("vertices", "train", "edges", "halo"))]
+        for row in answer["parts"]
+    ]
+    return [*about, "", *table(("PART", "SHARE", "VERTICES", "TRAIN", "EDGES", "HALO"), rows, frozenset(range(6)))]
