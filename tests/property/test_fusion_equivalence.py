@@ -148,7 +148,7 @@ def test_the_compiled_gather_and_its_numpy_twin_agree(
     expected = kernels_numpy.finish(sums, add, bias, activation, seed, tail.least, tail.grow)
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
     assert kernels.aggregate(Matrix(edges, weights), x, add, bias, tail, threads=3).tobytes() == out.tobytes()
-    grad = rng.normal(size=out.shape).astype(np.float32)
+    grad = np.asarray(rng.normal(size=out.shape), dtype=np.float32)
     inner, bias_grad, dots = kernels.finish_back(grad, out, tail, bias=True, sums=np.asarray(sums, dtype=np.float32))
     given_back = kernels_numpy.finish_back(grad, out, activation, seed, tail.least, tail.grow)
     np.testing.assert_allclose(inner, given_back, rtol=1e-4, atol=1e-4)

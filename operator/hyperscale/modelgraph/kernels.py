@@ -224,17 +224,16 @@ def attend_back(
     bounds = _shares(turned, width, threads)
     x_grad, left_grad = np.empty_like(x), np.empty_like(left)
     right_grads = np.zeros((len(bounds) - 1, right.size), dtype=np.float32)
-    scores_ = (_flat(left), _flat(right), _flat(done.highest), _flat(done.total), _flat(dots))
-    rows = (_flat(x), _flat(inner))
-    depth = width // heads
-    shape = (how.slope, how.seed, how.least, how.grow, turned.largest_degree)
+    given = (_flat(left), _flat(right), _flat(done.highest), _flat(done.total), _flat(dots), _flat(x), _flat(inner))
     ends = (_flat(x_grad), _flat(left_grad))
-    _spread(
-        lambda first, last, at: _sparse.attend_back(
-            turned.indptr, turned.indices, origins, *scores_, *rows, heads, depth, *shape, first, last, *ends, right_grads[at]
-        ),
-        bounds,
-    )
+    depth, slope, seed, least, grow, largest = width // heads, how.slope, how.seed, how.least, how.grow, turned.largest_degree
+
+    def work(first: int, last: int, at: int) -> None:
+        where = (turned.indptr, turned.indices, origins)
+        mine = right_grads[at]
+        _sparse.attend_back(*where, *given, heads, depth, slope, seed, least, grow, largest, first, last, *ends, mine)
+
+    _spread(work, bounds)
     return x_grad, left_grad, right_grads.sum(axis=0).reshape(right.shape)
 
 
