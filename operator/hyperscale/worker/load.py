@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hyperscale import data, partition
-from hyperscale.data import store
+from hyperscale.data import graphs, store
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
@@ -56,7 +56,7 @@ def part_of(run: Run, comm: Comm, whole: TrainingGraph) -> LocalPart:
 def cut(run: Run, whole: TrainingGraph) -> Array:
     """(n,) part of each vertex, one part a rank; graphs of a data set of many stay whole."""
     if whole.graph_offsets is not None:
-        return np.repeat(deal(np.diff(whole.graph_offsets), run.shares), np.diff(whole.graph_offsets)).astype(np.int32)
+        return graphs.deal(whole, run.shares, run.seed)
     parts = partition.split(data.symmetric(whole), run.shares, run.method, seed=run.seed, train=whole.train)
     measures = parts.measures
     sys.stderr.write(
@@ -64,17 +64,6 @@ def cut(run: Run, whole: TrainingGraph) -> Array:
         f"largest halo {measures.largest_halo}, replication {measures.replication:.3f}\n"
     )
     return parts.assignment
-
-
-def deal(sizes: Array, shares: tuple[float, ...]) -> Array:
-    """(g,) part of each graph, largest first to the part that is least full for its share."""
-    load, dealt = np.zeros(len(shares)), np.zeros(len(sizes), dtype=np.int32)
-    capacity = np.asarray(shares)
-    for index in np.argsort(-sizes, kind="stable").tolist():
-        at = int(np.argmin((load + sizes[index]) / capacity))
-        dealt[index] = at
-        load[at] += sizes[index]
-    return dealt
 
 
 def together(comm: Comm, name: str, work: Callable[[], T]) -> T:
