@@ -42,7 +42,8 @@ def _shares(arguments: argparse.Namespace) -> tuple[float, ...]:
     if arguments.shares is None:
         if arguments.parts is None:
             raise InputError("neither --parts nor --shares is given; write for example --parts 4")
-        return (1.0 / arguments.parts,) * arguments.parts
+        parts: int = arguments.parts
+        return (1.0 / parts,) * parts
     try:
         given: list[float] = [float(text) for text in arguments.shares.split(",")]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Files from an address: bounded, checked, put into the cache at once or not at all."""
+"""Files and folders from an address: bounded, put into the cache at once or not at all."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from hyperscale.data.errors import DataError, fault
 
 CHUNK_BYTES: Final = 1 << 20
 TIMEOUT_SECONDS: Final = 30
+MAX_FILES: Final = 1000
+"""Of a folder: data sets have few, large ones."""
 SCHEMES: Final = ("s3", "https", "http")
 
 
 def fetch(url: str, cache: Path | None, most_bytes: int, endpoint: str | None) -> Path:
-    """`url` as a local file, from the cache where it is there already; raises DataError after one clear attempt.
+    """`url` as a local file or folder, from the cache where it is there already; raises DataError.
 
-    Cached files are named by address, size and the store's own version of it, so that a changed object is fetched again.
+    Cached files are named by address, size and the store's own version, so that a changed object is fetched again.
     """
     if url.partition("://")[0] not in SCHEMES:
         raise fault(
@@ -31,14 +33,18 @@ def fetch(url: str, cache: Path | None, most_bytes: int, endpoint: str | None) -
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         system, place = _open(url, endpoint)
         about = system.info(place)
-        size = about.get("size")
-        if size is not None and size > most_bytes:
-            raise fault(url, f"{size} bytes are more than the {most_bytes} allowed", "check the address")
-        version = str(about.get("ETag") or about.get("LastModified") or "")
-        file = folder / f"{hashlib.sha256(f'{url} {endpoint} {size} {version}'.encode()).hexdigest()[:32]}-{Path(url).name}"
-        if not file.is_file():
-            _copy(system, place, file, most_bytes, url)
-        return file
+        files = _files(system, place, url) if about.get("type") == "directory" else {"": about}
+        total = sum(entry.get("size") or 0 for entry in files.values())
+        if total > most_bytes:
+            raise fault(url, f"{total} bytes are more than the {most_bytes} allowed", "check the address")
+        versions = [(name, entry.get("size"), str(entry.get("ETag") or entry.get("LastModified") or "")) for name, entry in files.items()]
+        home = folder / f"{hashlib.sha256(repr((url, endpoint, versions)).encode()).hexdigest()[:32]}-{Path(url).name}"
+        for name in files:
+            file = home / name if name else home
+            if not file.is_file():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                _copy(system, f"{place.rstrip('/')}/{name}" if name else place, file, most_bytes, url)
+        return home
 
 
 def _open(url: str, endpoint: str | None) -> tuple[Any, str]:
@@ -52,6 +58,17 @@ def _open(url: str, endpoint: str | None) -> tuple[Any, str]:
         options["anon"] = not (os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"))
     system, place = fsspec.core.url_to_fs(url, **options)
     return system, place
+
+
+def _files(system: Any, place: str, url: str) -> dict[str, Any]:  # noqa: ANN401
+    """What is below a folder, by relative name, sorted."""
+    root = place.rstrip("/") + "/"
+    found = {name.removeprefix(root): entry for name, entry in system.find(place, detail=True).items() if name.startswith(root)}
+    if not 0 < len(found) <= MAX_FILES:
+        raise fault(url, f"a folder of {len(found)} files", f"name one with 1 to {MAX_FILES}")
+    if any(".." in name.split("/") or name.startswith("/") for name in found):
+        raise fault(url, "a file name with ..", "rename it")
+    return {name: found[name] for name in sorted(found) if name}
 
 
 def _copy(system: Any, place: str, file: Path, most_bytes: int, url: str) -> None:  # noqa: ANN401 - fsspec ships no annotations

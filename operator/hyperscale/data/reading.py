@@ -9,6 +9,7 @@ from typing import Final, Protocol, cast
 from hyperscale.data import builtin, generate
 from hyperscale.data.errors import fault
 from hyperscale.data.limits import Stated
+from hyperscale.data.remember import remembered
 from hyperscale.data.sources import local
 from hyperscale.model.adjacency import TrainingGraph
 
@@ -56,6 +57,7 @@ def read(
         if format not in READERS:
             raise fault("spec.dataset.format", f"{format[:40]!r} is not known", f"write one of {', '.join(sorted(READERS))}")
         reader = cast("Reader", importlib.import_module(READERS[format]))
-        graph = reader.read(local(source, path, cache, endpoint), sizes, seed)
+        place = local(source, path, cache, endpoint)
+        graph = remembered(place, format, seed, cache, lambda: reader.read(place, sizes, seed))
     sizes.check(graph, graph.name or path)
     return graph

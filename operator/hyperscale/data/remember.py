@@ -1,0 +1,71 @@
+"""Graphs that took long to read, kept in the cache: molecules take RDKit a millisecond each, and every run wants them again.
+
+Keyed by the file's contents, format, seed and the versions of what reads it; safetensors, written at once or not at all. Only slow
+formats, and files rather than folders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import fields
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from hyperscale.data.digest import graph_digest
+from hyperscale.model.adjacency import TrainingGraph
+
+SLOW: Final = {"SMILES": "rdkit", "GraphML": "hyperscale"}
+"""Formats worth it, and the package whose version decides what they read as."""
+VERSION: Final = 1
+
+
+def remembered(place: Path, form: str, seed: int, cache: Path | None, make: Callable[[], TrainingGraph]) -> TrainingGraph:
+    """What `make` gives, from the cache where it is there whole; a cache that cannot be used is passed over."""
+    if cache is None or form not in SLOW or not place.is_file():
+        return make()
+    with place.open("rb") as opened:
+        contents = hashlib.file_digest(opened, "sha256").hexdigest()
+    name = hashlib.sha256(f"{VERSION} {form} {seed} {metadata.version(SLOW[form])} {contents}".encode()).hexdigest()[:32]
+    file = cache / f"{name}.graph.safetensors"
+    kept = _load(file)
+    if kept is not None:
+        return kept
+    graph = make()
+    _save(file, graph)
+    return graph
+
+
+def _save(file: Path, graph: TrainingGraph) -> None:
+    arrays = {entry.name: getattr(graph, entry.name) for entry in fields(graph)}
+    about = {"classes": str(graph.classes), "name": graph.name, "digest": graph_digest(graph)}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, fresh = tempfile.mkstemp(dir=file.parent, prefix=".part-")
+        os.close(handle)
+        try:
+            save_file({key: np.ascontiguousarray(value) for key, value in arrays.items() if isinstance(value, np.ndarray)}, fresh, about)
+            os.replace(fresh, file)
+        finally:
+            Path(fresh).unlink(missing_ok=True)
+    except OSError:  # full or read-only: reading again is all it costs
+        return
+
+
+def _load(file: Path) -> TrainingGraph | None:
+    """None where it is absent or damaged."""
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            about = opened.metadata() or {}
+            arrays = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118 - no mapping
+        graph = TrainingGraph(**arrays, classes=int(about["classes"]), name=about["name"])
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return None
+    return graph if graph_digest(graph) == about.get("digest") else None
