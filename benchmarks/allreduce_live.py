@@ -1,4 +1,4 @@
-"""Allreduces as they are: two processes with Horovod over a loopback of their own that carries 500 Mbit/s, backward passes replaced by waits.
+"""Allreduces as they are: two processes with Horovod over a loopback of their own with 500 Mbit/s, backward passes are waits.
 
 Run by benchmarks/allreduce.py. Latency and seconds per byte are fitted from messages between the measured iterations of the same run, ready
 times are those at which gradients were really handed over. Two jobs take turns: one with the settings of hyperscale.allreduce.horovod, one
@@ -179,7 +179,7 @@ def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
     state = adapt.observe(state, worker.same(adapt.Observation(tuple(worker.ready()), tuple(probes))))
     worker.step(state.groups)  # Horovod learns the names of the new groups
     after = [worker.step(state.groups) for _ in range(iterations)]
-    cost, ready = state.cost, worker.ready()
+    cost, ready = state.cost, worker.same(worker.ready())
     found = schedule(ready, worker.sizes, cost.latency_seconds, cost.seconds_per_byte)
     rules: dict[str, Groups | None] = {
         "schedule": found.groups,
