@@ -18,6 +18,8 @@ IDENTITY = "hyperscale-0"
 POINTS = (
     "look",
     "planned",
+    "before-plan-file",
+    "plan-file",
     "before-create",
     "created",
     "before-status",

@@ -123,6 +123,7 @@ def start_operator(
         "HYPERSCALE_HEALTH_PORT": str(health_port),
         "HYPERSCALE_METRICS_PORT": str(metrics_port),
         "HYPERSCALE_METRICS_POLL_SECONDS": "2",
+        "HYPERSCALE_PROGRESS_POLL_SECONDS": "2",
         "PYTHONUNBUFFERED": "1",
         **(environment or {}),
     }

@@ -19,6 +19,7 @@ import msgspec
 
 from hyperscale.model.measured import RESULT_PREFIX, Measured
 from hyperscale.worker.contract import EXIT_WRONG_INPUT
+from hyperscale.worker.replanned import replanned
 
 MESSAGE_FILE: Final = "/dev/termination-log"
 MESSAGE_VARIABLE: Final = "HYPERSCALE_TERMINATION_LOG"
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         )
         return EXIT_WRONG_INPUT
     try:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        environment = {**os.environ, **replanned(os.environ)}
+        child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
         message = f"{command[0]}: {error.strerror}"
         sys.stderr.write(f"hyperscale.worker.launch: {message}\n")

@@ -1,0 +1,33 @@
+"""What changed since the launcher's variables were written: an MPIJob's templates never change, its plan does when a rank is replaced.
+
+The launcher is a new pod after every failure, and has the plan in force from its first moment; workers that stayed may see an older file
+for a minute. So the launcher tells all ranks, through the variables that mpirun hands down.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hyperscale.model.runplan import RUN_PLAN_FILE
+from hyperscale.worker.contract import ContractError, read_plan
+
+
+def replanned(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that the plan file says otherwise than `environment`; none where it says the same, or cannot be read."""
+    try:
+        plan = read_plan(Path(environment.get("HYPERSCALE_PLAN_FILE", RUN_PLAN_FILE)))
+    except ContractError as error:
+        sys.stderr.write(f"hyperscale.worker.launch: {error}; going by the environment\n")
+        return {}
+    if plan is None or str(len(plan.workers)) != environment.get("HYPERSCALE_WORKERS", ""):
+        return {}
+    told = {
+        "HYPERSCALE_PLAN_ID": plan.plan_id,
+        "HYPERSCALE_SEED": str(plan.seed),
+        "HYPERSCALE_PARTITIONS": str(plan.partitions),
+        # As render/environment.py writes it: the same text finds the same partitions.
+        "HYPERSCALE_SHARES": ",".join(repr(worker.share) for worker in plan.workers),
+    }
+    return {name: value for name, value in told.items() if environment.get(name) != value}
