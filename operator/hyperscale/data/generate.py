@@ -18,7 +18,7 @@ from hyperscale.data.errors import DataError, fault
 from hyperscale.data.limits import MAX_VERTICES, Stated, check_bytes
 from hyperscale.model.adjacency import Array, TrainingGraph
 
-CHUNK_EDGES: Final = 1 << 22
+CHUNK_EDGES: Final = 1 << 20
 CHUNK_ROWS: Final = 1 << 16
 RMAT: Final = (0.57, 0.19, 0.19)
 """Probability of the upper left, upper right and lower left quarter of the matrix (Graph500)."""

@@ -1,4 +1,6 @@
-"""GraphML: one graph; vertex data `label`, `split` and numbers as features; `edgedefault` says whether edges are directed.
+"""GraphML: one graph; vertex data `label`, `split`, and numbers as features in the order of their names (f2 before f10).
+
+`edgedefault` says whether edges are directed.
 
 Read as a stream with expat, not with networkx, which would hold a dictionary for every vertex. Declarations of document types are
 refused, and with them every entity: no expansion, no external files.
@@ -7,6 +9,7 @@ refused, and with them every entity: no expansion, no external files.
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Final
 from xml.parsers import expat  # document types are refused below
@@ -142,7 +145,7 @@ class _Document:
             raise fault(self.file, "no <graph>", "write GraphML")
         vertices = len(self.ids)
         by_name = {name: key for key, name in sorted(self.names.items())}
-        columns = [key for key in self.names if self.names[key] not in (LABEL, SPLIT)]
+        columns = sorted((key for key in self.names if self.names[key] not in (LABEL, SPLIT)), key=lambda key: _natural(self.names[key]))
         check_bytes(4 * vertices * len(columns), self.file, f"{vertices} × {len(columns)} features")
         features = np.empty((vertices, len(columns)), np.float32)
         for at, key in enumerate(columns):
@@ -171,3 +174,8 @@ class _Document:
         if not text.removeprefix("-").isdigit() or not text.isascii() or len(text) > 9:
             raise fault(f"{self.file}: vertex {vertex}: label", f"{shown(text)} is no class number", "write 0, 1, 2 …")
         return int(text)
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Digits inside `name` by value; networkx writes keys in no useful order."""
+    return tuple((0, int(piece), "") if piece.isdigit() else (1, 0, piece) for piece in re.split(r"([0-9]+)", name[:80]) if piece)

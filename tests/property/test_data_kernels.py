@@ -1,0 +1,54 @@
+"""The compiled edge loops agree with their numpy twins; streamed parts obey their limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hyperscale.data import compiled, streaming
+from hyperscale.data.adjacency import in_neighbours, numpy_in_neighbours
+from hyperscale.model.adjacency import Adjacency
+
+pytestmark = pytest.mark.skipif(compiled.kernels is None, reason="hyperscale.data._kernels is not compiled")
+
+
+@st.composite
+def edge_lists(draw: st.DrawFn) -> tuple[int, np.ndarray, np.ndarray]:
+    vertices = draw(st.integers(1, 40))
+    ends = st.lists(st.integers(0, vertices - 1), min_size=0, max_size=120)
+    sources = draw(ends)
+    destinations = draw(st.lists(st.integers(0, vertices - 1), min_size=len(sources), max_size=len(sources)))
+    return vertices, np.array(sources, np.int64), np.array(destinations, np.int64)
+
+
+@given(edge_lists(), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_counting_sorts_give_what_sorting_keys_gives(edges: tuple[int, np.ndarray, np.ndarray], both: bool) -> None:
+    ours, twin = in_neighbours(*edges, both_directions=both), numpy_in_neighbours(*edges, both_directions=both)
+    assert np.array_equal(ours[0], twin[0])
+    assert np.array_equal(ours[1], twin[1])
+    assert ours[1].dtype == np.int32
+
+
+@given(edge_lists(), st.integers(1, 6))
+@settings(max_examples=50, deadline=None)
+def test_every_vertex_gets_a_part_and_the_figures_are_true(edges: tuple[int, np.ndarray, np.ndarray], parts: int) -> None:
+    graph = Adjacency(*in_neighbours(*edges, both_directions=True))
+    made = streaming.assign(graph, (1.0 / parts,) * parts)
+    assert made.assignment.min(initial=0) >= 0
+    assert made.assignment.max(initial=0) < parts
+    rows = np.repeat(np.arange(graph.vertices), np.diff(graph.indptr))
+    across = made.assignment[rows] != made.assignment[graph.indices]
+    assert made.cut == across.sum() // 2
+    copies = {(int(made.assignment[row]), int(other)) for row, other in zip(rows[across], graph.indices[across], strict=True)}
+    assert made.halo.tolist() == [sum(1 for part, _ in copies if part == number) for number in range(parts)]
+
+
+def test_ids_outside_the_graph_are_refused_before_the_compiled_loop() -> None:
+    for bad in (-1, 3):
+        with pytest.raises(ValueError, match="outside 0"):
+            in_neighbours(3, np.array([0, bad]), np.array([1, 1]), both_directions=True)
+    with pytest.raises(ValueError, match="do not fit"):
+        in_neighbours(3, np.array([0, 1]), np.array([1]), both_directions=True)

@@ -1,0 +1,310 @@
+"""Every reader on a file that its own library wrote, and on files that lie."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from hyperscale.data import DataError, Stated, graph_digest, read
+from hyperscale.data.adjacency import numpy_in_neighbours
+from hyperscale.model.adjacency import TrainingGraph
+
+SHARED = Path(__file__).resolve().parents[3] / "../shared/data"
+EDGES = [(0, 1), (1, 2), (2, 0), (2, 3)]
+LABELS = [0, 1, 0, -1]
+FEATURES = [[1.0, 0.5], [0.0, 2.0], [3.0, 1.0], [0.25, 0.0]]
+SPLIT = ["train", "val", "test", "train"]
+
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is absent")
+
+
+def load(place: Path, form: str, stated: Stated | None = None) -> TrainingGraph:
+    return read("pvc", str(place), form, cache=None, seed=3, stated=stated)
+
+
+def check_example(graph: TrainingGraph) -> None:
+    """The four vertices above, whichever way they were stored."""
+    indptr, indices = numpy_in_neighbours(4, *np.array(EDGES).T, both_directions=True)
+    assert np.array_equal(graph.indptr, indptr)
+    assert np.array_equal(graph.indices, indices)
+    assert graph.labels.tolist() == LABELS
+    assert graph.classes == 2
+    assert np.array_equal(graph.features, np.array(FEATURES, np.float32))
+    assert graph.train.tolist() == [True, False, False, False], "a vertex without label trains nothing"
+    assert graph.validation.tolist() == [False, True, False, False]
+    assert graph.test.tolist() == [False, False, True, False]
+
+
+def nodes_csv() -> str:
+    rows = [f"{at},{'' if label < 0 else label},{SPLIT[at]},{FEATURES[at][0]},{FEATURES[at][1]}" for at, label in enumerate(LABELS)]
+    return "\n".join(["id,label,split,f0,f1", *reversed(rows)]) + "\n"
+
+
+def test_csv_folder_with_edges_and_vertices_in_any_order(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("source,destination,weight\n" + "".join(f"{u},{v},1\n" for u, v in EDGES))
+    (tmp_path / "nodes.csv").write_text(nodes_csv())
+    check_example(load(tmp_path, "CSV"))
+
+
+def test_tsv_gz_with_comments_and_without_header_is_an_edge_list(tmp_path: Path) -> None:
+    file = tmp_path / "snap.txt.gz"
+    file.write_bytes(gzip.compress(b"# Nodes: 4\n# FromNodeId\tToNodeId\n" + b"".join(b"%d\t%d\n" % edge for edge in EDGES)))
+    graph = load(file, "CSV")
+    assert len(graph.indptr) == 5
+    assert len(graph.indices) == 8
+    assert graph.features.shape == (4, 2), "degrees stand in for features"
+    assert not graph.train.any()
+
+
+def test_parquet_folder_with_lists_of_features(tmp_path: Path) -> None:
+    sources, destinations = zip(*EDGES, strict=True)
+    parquet.write_table(pa.table({"src": sources, "dst": destinations}), tmp_path / "edges.parquet")
+    labels = [None if label < 0 else label for label in LABELS]
+    parquet.write_table(pa.table({"features": FEATURES, "label": labels, "split": SPLIT}), tmp_path / "nodes.parquet")
+    check_example(load(tmp_path, "Parquet"))
+
+
+def test_npz_in_the_plain_form(tmp_path: Path) -> None:
+    file = tmp_path / "g.npz"
+    np.savez(file, edges=np.array(EDGES), features=np.array(FEATURES), labels=np.array(LABELS), split=np.array(SPLIT))
+    check_example(load(file, "NPZ"))
+
+
+def test_graphml_as_networkx_writes_it(tmp_path: Path) -> None:
+    import networkx as nx
+
+    graph: nx.Graph[str] = nx.Graph()
+    for at, label in enumerate(LABELS):
+        extra = {} if label < 0 else {"label": label}
+        graph.add_node(f"n{at}", split=SPLIT[at], f0=FEATURES[at][0], f1=FEATURES[at][1], **extra)
+    graph.add_edges_from((f"n{u}", f"n{v}") for u, v in EDGES)
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    check_example(load(tmp_path / "g.graphml", "GraphML"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dgl_binary(tmp_path: Path) -> None:
+    dgl = pytest.importorskip("dgl")
+    import torch
+
+    sources, destinations = torch.tensor(EDGES).T
+    graph = dgl.graph((torch.cat([sources, destinations]), torch.cat([destinations, sources])), num_nodes=4)
+    graph.ndata["feat"] = torch.tensor(FEATURES)
+    graph.ndata["label"] = torch.tensor(LABELS)
+    for part, name in (("train", "train_mask"), ("val", "val_mask"), ("test", "test_mask")):
+        graph.ndata[name] = torch.tensor([entry == part for entry in SPLIT])
+    dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
+    check_example(load(tmp_path / "g.bin", "DGL"))
+    graph.ndata["feat"] = graph.ndata["feat"].to(torch.int64)
+    dgl.save_graphs(str(tmp_path / "many.bin"), [graph, graph], {"label": torch.tensor([1, 0])})
+    many = load(tmp_path / "many.bin", "DGL")
+    assert many.graph_offsets is not None
+    assert many.graph_offsets.tolist() == [0, 4, 8]
+    assert many.labels.tolist() == [[1.0], [0.0]]
+
+
+def test_a_file_that_is_no_dgl_file_never_reaches_dgl(tmp_path: Path) -> None:
+    (tmp_path / "g.bin").write_bytes(b"\x80\x04" + b"x" * 100)
+    with pytest.raises(DataError, match="no DGL file of version 2"):
+        load(tmp_path / "g.bin", "DGL")
+
+
+def ogb_folder(root: Path) -> None:
+    """Two tiny molecules as OGB's archives hold them."""
+    raw, split = root / "raw", root / "split" / "scaffold"
+    raw.mkdir()
+    split.mkdir(parents=True)
+    files = {
+        "edge": "0,1\n1,2\n0,1\n",
+        "num-node-list": "3\n2\n",
+        "num-edge-list": "2\n1\n",
+        "node-feat": "5,0\n6,0\n7,1\n5,0\n7,1\n",
+        "edge-feat": "0,0\n1,0\n2,1\n",
+        "graph-label": "1\n0\n",
+    }
+    for name, text in files.items():
+        (raw / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+    for name, text in (("train", "0\n"), ("valid", "1\n"), ("test", "1\n")):
+        (split / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def test_ogb_folder_of_many_graphs_gets_reverse_edges_with_the_same_features(tmp_path: Path) -> None:
+    ogb_folder(tmp_path)
+    graph = load(tmp_path, "OGB")
+    assert graph.graph_offsets is not None
+    assert graph.graph_offsets.tolist() == [0, 3, 5]
+    assert graph.indptr.tolist() == [0, 1, 3, 4, 5, 6]
+    assert graph.indices.tolist() == [1, 0, 2, 1, 4, 3]
+    assert graph.edge_features is not None
+    assert graph.edge_features.tolist() == [[0, 0], [0, 0], [1, 0], [1, 0], [2, 1], [2, 1]]
+    assert graph.features.dtype == np.int64
+    assert graph.train.tolist() == [True, False]
+
+
+def test_ogb_folder_of_one_graph(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    texts = {"edge": "0,1\n1,2\n2,0\n2,3\n", "num-node-list": "4\n", "num-edge-list": "4\n", "node-label": "0\n1\n0\nnan\n"}
+    texts["node-feat"] = "".join(f"{a},{b}\n" for a, b in FEATURES)
+    for name, text in texts.items():
+        (raw / f"{name}.csv").write_text(text)
+    graph = load(tmp_path, "OGB")
+    assert graph.labels.tolist() == LABELS
+    assert len(graph.indices) == 8
+    assert np.array_equal(graph.features, np.array(FEATURES, np.float32))
+
+
+def test_smiles_have_the_features_of_ogb(tmp_path: Path) -> None:
+    file = tmp_path / "m.csv"
+    file.write_text("smiles,active,toxic,split\nCC(=O)O,1,,train\nc1ccccc1,0,1,test\n")
+    graph = load(file, "SMILES")
+    assert graph.graph_offsets is not None
+    assert graph.graph_offsets.tolist() == [0, 4, 10]
+    # Places in OGB's lists of values, by hand.
+    assert graph.features[:4].tolist() == [
+        [5, 0, 4, 5, 3, 0, 2, 0, 0],
+        [5, 0, 3, 5, 0, 0, 1, 0, 0],
+        [7, 0, 1, 5, 0, 0, 1, 0, 0],
+        [7, 0, 2, 5, 1, 0, 1, 0, 0],
+    ]
+    assert graph.edge_features is not None
+    assert graph.indices[:6].tolist() == [1, 0, 2, 3, 1, 1]
+    assert graph.edge_features[:6].tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 1], [0, 0, 1], [1, 0, 1], [0, 0, 1]]
+    assert graph.edge_features[6:, 0].tolist() == [3] * 12, "aromatic"
+    assert np.isnan(graph.labels[0, 1])
+    assert graph.train.tolist() == [True, False]
+
+
+def test_a_table_of_nonsense_instead_of_smiles_is_refused_with_its_row(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("smiles,active\nCC,1\nnot a molecule,0\n")
+    with pytest.raises(DataError, match=r"row 2: 'not a molecule'.*1 of 2 rows"):
+        load(tmp_path / "m.csv", "SMILES")
+
+
+@needs_shared
+def test_scaffold_split_of_the_first_molecules_keeps_scaffolds_together(tmp_path: Path) -> None:
+    lines = (SHARED / "molhiv/hiv.csv").read_text().splitlines()[:401]
+    (tmp_path / "m.csv").write_text("\n".join(line for line in lines if "[Al]" not in line) + "\n")
+    graph = read("pvc", str(tmp_path / "m.csv"), "SMILES", cache=tmp_path / "cache")
+    total = graph.train.astype(int) + graph.validation + graph.test
+    assert (total == 1).all()
+    assert 0.75 <= graph.train.mean() <= 0.8
+    again = read("pvc", str(tmp_path / "m.csv"), "SMILES", cache=tmp_path / "cache")
+    assert graph_digest(again) == graph_digest(graph)
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+@needs_shared
+@pytest.mark.parametrize(("name", "size"), [("Cora", (2708, 10556, 1433, 7)), ("CiteSeer", (3327, 9104, 3703, 6))])
+def test_public_graphs_from_a_local_folder_are_checked_by_digest(
+    name: str, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HYPERSCALE_DATASETS", str(SHARED / "citation"))
+    graph = read("builtin", name, "DGL", cache=None)
+    assert (len(graph.indptr) - 1, len(graph.indices), graph.features.shape[1], graph.classes) == size
+    assert (graph.train.sum(), graph.validation.sum(), graph.test.sum()) == (20 * graph.classes, 500, 1000)
+    assert graph.name == name
+    assert not caplog.records
+
+
+@needs_shared
+def test_another_graph_under_a_public_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with np.load(SHARED / "citation/cora.npz") as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    arrays["labels"] = np.roll(arrays["labels"], 1)
+    np.savez(tmp_path / "cora.npz", **arrays)
+    monkeypatch.setenv("HYPERSCALE_DATASETS", str(tmp_path))
+    with pytest.raises(DataError, match="digest differs"):
+        read("builtin", "Cora", "NPZ", cache=None)
+
+
+def test_without_the_public_graph_a_generated_one_says_so(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.delenv("HYPERSCALE_DATASETS", raising=False)
+    monkeypatch.delenv("HYPERSCALE_DATASETS_URL", raising=False)
+    graph = read("builtin", "Cora", "NPZ", cache=None)
+    assert graph.name == "Cora (generated)"
+    assert (len(graph.indptr) - 1, len(graph.indices)) == (2708, 10556)
+    assert "GENERATED" in caplog.text
+
+
+HOSTILE = {
+    "text.npz": (b"hello", "NPZ", "no readable NPZ archive"),
+    "letters.csv": (b"0,1\n1,x\n", "CSV", "'x'|null|string"),
+    "ragged.csv": (b"0,1\n1,2,3\n", "CSV", "Expected 2 columns, got 3"),
+    "negative.csv": (b"0,1\n-1,2\n", "CSV", "source -1 is outside"),
+    "one.csv": (b"a\n1\n", "CSV", "two columns"),
+    "empty.csv": (b"", "CSV", "empty|Empty|numbers"),
+    "far.csv": (b"0,9999999999\n", "CSV", "beyond 2147483647"),
+    "binary.csv": (b"\xff\xfe\x00\x01", "CSV", "text"),
+    "broken.csv.gz": (b"\x1f\x8b\x08\x00abc", "CSV", "cannot be read|gzip|truncated|zlib"),
+    "text.parquet": (b"PAR1nonsense", "Parquet", "no readable Parquet file"),
+    "bomb.graphml": (b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><graphml>&b;</graphml>', "GraphML", "document type or entity"),
+    "loose.graphml": (b'<graphml><graph><edge source="a" target="b"/></graph></graphml>', "GraphML", "line 1: source 'a' is no vertex"),
+    "torn.graphml": (b"<graphml><graph>", "GraphML", "no well-formed XML"),
+    "none.graphml": (b"<graphml/>", "GraphML", "no <graph>"),
+    "m.csv": (b"molecule\nCC\n", "SMILES", "no column 'smiles'"),
+    "f.unknown": (b"", "Excel", "write one of CSV, DGL, GraphML, NPZ, OGB, Parquet, SMILES"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_bad_files_give_one_line_that_names_them(name: str, tmp_path: Path) -> None:
+    content, form, words = HOSTILE[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=words) as caught:
+        load(tmp_path / name, form)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert len(line) < 600
+    assert name in line or "spec.dataset.format" in line
+
+
+def test_pickles_inside_npz_are_not_opened(tmp_path: Path) -> None:
+    np.savez(tmp_path / "g.npz", edges=np.array([[0, 1]]), labels=np.array([{"a": 1}, 2], dtype=object))
+    with pytest.raises(DataError, match="no objects inside"):
+        load(tmp_path / "g.npz", "NPZ")
+
+
+def test_an_archive_that_claims_more_than_memory_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "g.npz"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("features.npy", bytes(4 << 20))
+    monkeypatch.setattr("hyperscale.data.limits.limit_bytes", lambda: 1 << 20)
+    with pytest.raises(DataError, match=r"needs 0\.00 GiB of memory"):
+        load(file, "NPZ")
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        (Stated(vertices=3), "spec.dataset.vertices: the job states 3, .* has 4; write 4"),
+        (Stated(edges=7), "spec.dataset.edges: the job states 7, .* has 8; write 8"),
+        (Stated(feature_size=3), "spec.dataset.featureSize: the job states 3, .* has 2; write 2"),
+        (Stated(classes=1), "spec.dataset.classes: the job states 1, .* has 2; write 2"),
+    ],
+)
+def test_a_graph_that_is_larger_than_the_job_states_is_refused(stated: Stated, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "g.npz"
+    np.savez(file, edges=np.array(EDGES), features=np.array(FEATURES), labels=np.array(LABELS), split=np.array(SPLIT))
+    with pytest.raises(DataError, match=words):
+        load(file, "NPZ", stated)
+    load(file, "NPZ", Stated(4, 8, 2, 2))
+    load(file, "NPZ", Stated(5, 9, 2, 3))
+
+
+def test_an_edge_list_longer_than_stated_is_not_read_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("0,1\n" * 1000)
+    with pytest.raises(DataError, match="more than the 10 rows"):
+        load(tmp_path / "e.csv", "CSV", Stated(edges=10))
+
+
+def test_variables_state_sizes() -> None:
+    assert Stated.from_environment({"HYPERSCALE_DATASET_VERTICES": "12", "HYPERSCALE_DATASET_EDGES": ""}) == Stated(vertices=12)
+    with pytest.raises(DataError, match="HYPERSCALE_DATASET_CLASSES: '-1' is no whole number"):
+        Stated.from_environment({"HYPERSCALE_DATASET_CLASSES": "-1"})

@@ -1,0 +1,315 @@
+"""The store of partitions, the program that fills it, and object stores."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hyperscale import partition
+from hyperscale.data import DataError, Stated, generate, graph_digest, read, store, streaming, symmetric
+from hyperscale.data.adjacency import in_neighbours
+from hyperscale.data.graphs import deal
+from hyperscale.data.memory import limit_bytes
+from hyperscale.model.adjacency import LocalPart, TrainingGraph
+from hyperscale.worker import prepare
+
+SHARES = (0.5, 0.25, 0.25)
+
+
+@pytest.fixture(scope="module")
+def graph() -> TrainingGraph:
+    return generate.generate(generate.Recipe(generate.Kind.SBM, 300, 2400, 16, 4), 1)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {
+        "HYPERSCALE_JOB": "team/trial",
+        "HYPERSCALE_MODEL": '{"architecture": "GCN"}',
+        "HYPERSCALE_DATASET_SOURCE": "generated",
+        "HYPERSCALE_DATASET_PATH": "SBM",
+        "HYPERSCALE_DATASET_FORMAT": "DGL",
+        "HYPERSCALE_DATASET_VERTICES": "300",
+        "HYPERSCALE_DATASET_EDGES": "2400",
+        "HYPERSCALE_DATASET_FEATURE_SIZE": "16",
+        "HYPERSCALE_DATASET_CLASSES": "4",
+        "HYPERSCALE_SEED": "1",
+        "HYPERSCALE_WORKERS": "3",
+        "HYPERSCALE_PARTITIONS": "3",
+        "HYPERSCALE_SHARES": "0.5,0.25,0.25",
+        "HYPERSCALE_PARTITIONING_METHOD": "METIS",
+        "HYPERSCALE_PARTITION_DIR": str(tmp_path / "store"),
+    }
+
+
+def about(graph: TrainingGraph, key: str) -> store.Manifest:
+    return store.Manifest(store.VERSION, key, graph_digest(graph), graph.name, 300, len(graph.indices), "METIS", SHARES, 1)
+
+
+def written(root: Path, graph: TrainingGraph) -> tuple[str, list[LocalPart]]:
+    parts = partition.split(symmetric(graph), SHARES, "METIS", seed=1)
+    key = store.key(graph_digest(graph), "METIS", SHARES, 1)
+    local = [partition.local_part(graph, parts.assignment, part) for part in range(3)]
+    store.write(root, key, local, about(graph, key))
+    return key, local
+
+
+def test_parts_come_back_as_they_were_written(tmp_path: Path, graph: TrainingGraph) -> None:
+    key, local = written(tmp_path, graph)
+    assert store.has(tmp_path, key)
+    for part in local:
+        found = store.load(tmp_path, key, part.part)
+        for entry in fields(part):
+            if entry.name != "extra":
+                assert np.array_equal(getattr(found, entry.name), getattr(part, entry.name)), entry.name
+    assert sum(part.vertices for part in store.manifest(tmp_path, key).parts) == 300
+    assert not list(tmp_path.rglob(".part-*")), "nothing half written stays"
+
+
+def test_a_store_without_manifest_is_not_there(tmp_path: Path, graph: TrainingGraph) -> None:
+    key, _ = written(tmp_path, graph)
+    (tmp_path / key / store.MANIFEST).unlink()
+    assert not store.has(tmp_path, key)
+    with pytest.raises(DataError, match="cannot be read"):
+        store.load(tmp_path, key, 0)
+
+
+def test_a_changed_or_cut_part_is_refused(tmp_path: Path, graph: TrainingGraph) -> None:
+    key, _ = written(tmp_path, graph)
+    file = store.part_file(tmp_path, key, 1)
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DataError, match="damaged"):
+        store.load(tmp_path, key, 1)
+    file.write_bytes(content[:-8])
+    assert not store.has(tmp_path, key)
+
+
+@pytest.mark.parametrize("key", ["", "../../etc", "A" * 32, "0" * 31])
+def test_keys_are_hex_digits_and_nothing_else(key: str, tmp_path: Path) -> None:
+    assert not store.has(tmp_path, key)
+    with pytest.raises(DataError, match="no key of the store"):
+        store.part_file(tmp_path, key, 0)
+
+
+def test_what_decides_partitions_decides_the_key() -> None:
+    keys = {
+        store.key("d" * 64, "METIS", (0.5, 0.5), 1),
+        store.key("e" * 64, "METIS", (0.5, 0.5), 1),
+        store.key("d" * 64, "Random", (0.5, 0.5), 1),
+        store.key("d" * 64, "METIS", (0.4, 0.6), 1),
+        store.key("d" * 64, "METIS", (0.5, 0.5), 2),
+    }
+    assert len(keys) == 5
+
+
+def test_the_program_writes_once_and_workers_find_it(environment: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert prepare.main(environment) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["reused"], first["parts"], first["method"], first["vertices"]) == (False, 3, "METIS", 300)
+    root = Path(environment["HYPERSCALE_PARTITION_DIR"])
+    key = store.find(root, store.request(environment))
+    assert key is not None
+    assert key == first["key"]
+    loaded = [store.load(root, key, part) for part in range(3)]
+    assert np.array_equal(np.sort(np.concatenate([part.owned for part in loaded])), np.arange(300))
+    assert {part.train_total for part in loaded} == {sum(int(part.train.sum()) for part in loaded)}
+    assert prepare.main(environment) == 0
+    assert json.loads(capsys.readouterr().out)["reused"]
+    other = {**environment, "HYPERSCALE_SHARES": "0.25,0.5,0.25"}
+    assert store.find(root, store.request(other)) is None, "another plan has other parts"
+
+
+def test_more_parts_than_ranks_share_evenly(environment: dict[str, str]) -> None:
+    environment |= {"HYPERSCALE_PARTITIONS": "6", "HYPERSCALE_GPUS_PER_WORKER": "1"}
+    assert prepare.part_shares(prepare.read_run(environment)) == (0.25, 0.25, 0.125, 0.125, 0.125, 0.125)
+    environment |= {"HYPERSCALE_PARTITIONS": "3", "HYPERSCALE_GPUS_PER_WORKER": "2"}
+    assert prepare.part_shares(prepare.read_run(environment)) == (0.25, 0.25, 0.125, 0.125, 0.125, 0.125), "one part a rank"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"HYPERSCALE_PARTITION_DIR": ""}, "HYPERSCALE_PARTITION_DIR: missing"),
+        ({"HYPERSCALE_SHARES": "1,x,2"}, "HYPERSCALE_SHARES"),
+        ({"HYPERSCALE_PARTITIONS": "4"}, "write a multiple of the ranks"),
+        ({"HYPERSCALE_DATASET_PATH": "Torus"}, "write one of SBM, RMAT"),
+        ({"HYPERSCALE_DATASET_PATH": "SBM?vertices=10&edges=46"}, "more than half of all pairs"),
+        ({"HYPERSCALE_DATASET_SOURCE": "pvc", "HYPERSCALE_DATASET_PATH": "/nowhere/graph.npz"}, "does not exist in the mounted volume"),
+        ({"HYPERSCALE_PARTITIONING_METHOD": "Precomputed"}, "Precomputed takes the parts of the data set"),
+    ],
+)
+def test_the_program_refuses_with_one_line_and_exit_code_2(
+    change: dict[str, str], words: str, environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepare.main({**environment, **change}) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("hyperscale-prepare: ")
+    assert words in error
+
+
+def test_what_cannot_fit_is_refused_before_anything_is_read(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment |= {"HYPERSCALE_DATASET_VERTICES": "10000000", "HYPERSCALE_DATASET_EDGES": "200000000"}
+    monkeypatch.setattr(prepare, "limit_bytes", lambda: 16 * 2**30)
+    assert prepare.main(environment) == 2
+    error = capsys.readouterr().err
+    assert "this container may use 16.00 GiB; raise spec.worker's memory limit, or write Auto" in error
+    assert "reading" not in error
+    monkeypatch.setattr(prepare, "limit_bytes", lambda: 2**30)
+    assert prepare.main({**environment, "HYPERSCALE_PARTITIONING_METHOD": "Auto"}) == 2
+    assert "into 3 parts need" in capsys.readouterr().err
+
+
+def test_auto_streams_what_metis_has_no_memory_for(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limit = (streaming.memory_bytes(300, 2400, 16) + partition.memory_bytes(300, 1200, 16, 3)) // 2
+    monkeypatch.setattr(prepare, "limit_bytes", lambda: limit)
+    assert prepare.main({**environment, "HYPERSCALE_PARTITIONING_METHOD": "Auto"}) == 0
+    captured = capsys.readouterr()
+    answer = json.loads(captured.out)
+    assert answer["method"] == "Fennel"
+    assert answer["measures"]["imbalance"] <= 1.06
+    assert "streaming with Fennel instead" in captured.err
+
+
+def test_the_program_as_a_process_says_what_is_wrong(environment: dict[str, str]) -> None:
+    variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **environment, "HYPERSCALE_DATASET_VERTICES": "many"}
+    ran = subprocess.run([sys.executable, "-m", "hyperscale.worker.prepare"], env=variables, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert "HYPERSCALE_DATASET_VERTICES" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_data_sets_of_many_graphs_are_dealt_out_whole() -> None:
+    sizes = np.random.default_rng(0).integers(1, 9, 200)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    train = np.arange(200) < 100
+    nothing, vertices = np.zeros(200, bool), int(offsets[-1])
+    graph = TrainingGraph(
+        np.zeros(vertices + 1, np.int64),
+        np.zeros(0, np.int32),
+        np.zeros((vertices, 1)),
+        np.zeros((200, 1)),
+        train,
+        ~train,
+        nothing,
+        1,
+        offsets,
+    )
+    assignment = deal(graph, SHARES, 0)
+    first = assignment[offsets[:-1]]
+    assert np.array_equal(np.repeat(first, sizes), assignment)
+    assert np.bincount(first[train]).tolist() == [50, 25, 25]
+    assert np.bincount(first).tolist() == [100, 50, 50]
+
+
+def test_generated_graphs_follow_from_their_seed() -> None:
+    wanted = generate.Recipe(generate.Kind.RMAT, 1000, 10000, 8, 4)
+    first, again, other = (graph_digest(generate.generate(wanted, seed)) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_the_block_model_has_exactly_the_size_asked_for(graph: TrainingGraph) -> None:
+    assert len(graph.indices) == 2400
+    assert len(graph.indptr) == 301
+    rows = np.repeat(np.arange(300), np.diff(graph.indptr))
+    assert (graph.labels[rows] == graph.labels[graph.indices]).mean() > 0.7
+    assert np.allclose(graph.features.sum(axis=1), 1)
+    assert not (graph.train & graph.test).any()
+
+
+def test_a_recipe_takes_from_the_job_what_its_path_leaves_out() -> None:
+    made = generate.recipe("RMAT?vertices=50&featureSize=3", Stated(vertices=9, edges=100))
+    assert made == generate.Recipe(generate.Kind.RMAT, 50, 100, 3, 8)
+
+
+def test_streamed_parts_keep_their_shares_and_beat_chance() -> None:
+    graph = generate.generate(generate.Recipe(generate.Kind.SBM, 4000, 40000, 2, 4), 3)
+    made = streaming.assign(symmetric(graph), (0.4, 0.2, 0.2, 0.2))
+    assert made.imbalance <= streaming.SLACK + 0.01
+    measured = partition.measure(symmetric(graph), made.assignment, (0.4, 0.2, 0.2, 0.2))
+    assert (measured.cut, measured.halo.tolist()) == (made.cut, made.halo.tolist())
+    chance = partition.split(symmetric(graph), (0.4, 0.2, 0.2, 0.2), "Random", seed=0)
+    assert made.cut < 0.8 * chance.measures.cut
+
+
+def test_a_directed_graph_becomes_symmetric_and_a_symmetric_one_shares_its_arrays(graph: TrainingGraph) -> None:
+    assert symmetric(graph).indices is graph.indices
+    indptr, indices = in_neighbours(3, np.array([0, 0]), np.array([1, 2]), both_directions=False)
+    none = np.zeros(3, bool)
+    half = TrainingGraph(indptr, indices, np.zeros((3, 1)), np.zeros(3, np.int64), none, none, none, 1)
+    made = symmetric(half)
+    assert made.indptr.tolist() == [0, 2, 3, 4]
+    assert made.indices.tolist() == [1, 2, 0, 0]
+
+
+def test_the_lowest_memory_limit_on_the_way_up_counts(tmp_path: Path) -> None:
+    groups = tmp_path / "self"
+    groups.write_text("0::/pods/one/container\n")
+    root = tmp_path / "fs"
+    (root / "pods/one/container").mkdir(parents=True)
+    (root / "pods/one/container/memory.max").write_text("max\n")
+    (root / "pods/one/memory.max").write_text("123456\n")
+    assert limit_bytes(root, groups) == 123456
+    groups.write_text("5:memory:/pod\n")
+    (root / "memory/pod").mkdir(parents=True)
+    (root / "memory/pod/memory.limit_in_bytes").write_text("9223372036854771712\n")
+    (root / "memory/memory.limit_in_bytes").write_text("65536\n")
+    assert limit_bytes(root, groups) == 65536
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """Address of an S3-compatible store that has one bucket, `graphs`."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    saved = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")}
+    os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_DEFAULT_REGION="us-east-1")
+    boto3 = importlib.import_module("boto3")  # ships no annotations
+
+    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}")
+    client.create_bucket(Bucket="graphs")
+    client.put_object(Bucket="graphs", Key="ring/edges.csv", Body=b"0,1\n1,2\n2,0\n")
+    client.put_object(Bucket="graphs", Key="ring/nodes.csv", Body=b"label,f\n0,1\n1,2\n0,3\n")
+    yield f"http://{host}:{port}"
+    for name, value in saved.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    server.stop()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_files_and_folders_come_from_an_object_store_once(s3: str, tmp_path: Path) -> None:
+    graph = read("s3", "s3://graphs/ring", "CSV", cache=tmp_path, endpoint=s3)
+    assert graph.indices.tolist() == [1, 2, 0, 2, 0, 1]
+    assert graph.features.ravel().tolist() == [1, 2, 3]
+    alone = read("s3", "s3://graphs/ring/edges.csv", "CSV", cache=tmp_path, endpoint=s3)
+    assert np.array_equal(alone.indices, graph.indices)
+    kept = sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*.csv"))
+    read("s3", "s3://graphs/ring", "CSV", cache=tmp_path, endpoint=s3)
+    assert sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*.csv")) == kept
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_an_object_store_has_not_is_one_line(s3: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"s3://graphs/none\.npz: not found; check bucket and path"):
+        read("s3", "s3://graphs/none.npz", "NPZ", cache=tmp_path, endpoint=s3)
+    with pytest.raises(DataError, match="no address that can be read"):
+        read("s3", "file:///etc/passwd", "NPZ", cache=tmp_path)
