@@ -1,11 +1,12 @@
 """When the last gradient is reduced: the exact schedule beside exhaustive search, Horovod, DDP's buckets, MG-WFBP and AGPCS's agent.
 
-Run: python benchmarks/allreduce.py [--quick] [--only exact|models|random|gnn|agent|live] [--json FILE]
+Run: python benchmarks/allreduce.py [--quick] [--only SECTION] [--episodes N] [--json FILE]
 
   exact    up to 14 gradients: the schedule against all 2^(L-1) groupings
   models   ResNet-50, Inception v3 and BERT on six networks whose costs MG-WFBP measured; backward passes of 30, 100 and 300 ms
   random   400 random models on these networks; the best of 42 settings of Horovod as a peer that had to try them all
   gnn      models of graphs on the same networks: few small gradients
+  variants two levels and half precision on 4 nodes with 8 GPUs each, where they are predicted to pay
   agent    the DQN of AGPCS, trained in this run, on models it has not seen
   live     two processes with Horovod over a shaped loopback: measured against predicted, and against Horovod's defaults
 
@@ -33,7 +34,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
-from hyperscale.allreduce import horovod, layers, simulate  # noqa: E402
+from hyperscale.allreduce import horovod, layers, simulate, variants  # noqa: E402
 from hyperscale.allreduce.schedule import Schedule, finish, schedule  # noqa: E402
 from hyperscale.learn.agents.allreduce_instances import NETWORKS, Instance, draw  # noqa: E402
 
@@ -56,7 +57,14 @@ GREEDY: Final = "MG-WFBP greedy"
 EACH: Final = "one each"
 ONE: Final = "one message"
 RULES: Final = (EMITTED, HOROVOD, DDP, GREEDY, EACH, ONE)
-SECTIONS: Final = ("exact", "models", "random", "gnn", "agent", "live")
+SECTIONS: Final = ("exact", "models", "random", "gnn", "variants", "agent", "live")
+INSIDE: Final = variants.Links(2e-6, 2e11)
+"""NVLink of an A100 host, one way."""
+BETWEEN: Final = variants.Links(1e-5, 3.1e9)
+"""25 Gbit/s Ethernet."""
+CAST_SECONDS: Final = 1e-11
+"""Seconds to cast a byte to half precision and back on a GPU: both directions at some 200 GB/s."""
+VARIANT_BACKWARD_SECONDS: Final = 0.06
 GNNS: Final[dict[str, tuple[tuple[int, ...], float]]] = {
     "GCN on Cora": ((7, 16 * 7, 16, 1433 * 16), 2e-3),
     "GAT on Cora": ((7, 7, 7, 64 * 7, 64, 64, 64, 1433 * 64), 5e-3),
@@ -69,13 +77,15 @@ def main() -> int:
     """Measure, print, and fail where a goal is missed."""
     parser = common.parser(__doc__ or "")
     parser.add_argument("--only", choices=SECTIONS, help="one section")
+    parser.add_argument("--episodes", type=int, metavar="N", help="of the agent's training (default: AGPCS's 1,000)")
     arguments = parser.parse_args()
     sections: dict[str, Callable[[bool], list[common.Row]]] = {
         "exact": exact_rows,
         "models": model_rows,
         "random": random_rows,
         "gnn": gnn_rows,
-        "agent": agent_rows,
+        "variants": variant_rows,
+        "agent": lambda quick: agent_rows(quick, arguments.episodes),
         "live": live_rows,
     }
     rows = [row for name, made in sections.items() if arguments.only in (None, name) for row in made(arguments.quick)]
@@ -160,12 +170,39 @@ def gnn_rows(quick: bool) -> list[common.Row]:
     return rows
 
 
-def agent_rows(quick: bool) -> list[common.Row]:
+def variant_rows(quick: bool) -> list[common.Row]:
+    """What two levels and half precision are predicted to gain, and whether they are taken."""
+    del quick
+    if not DATA.is_dir():
+        return []
+    plain = variants.flat(32, BETWEEN)
+    rows = []
+    for model in MODELS:
+        table = layers.parse((DATA / f"layers_{model}.csv").read_text())
+        ready = layers.ready_times(table, VARIANT_BACKWARD_SECONDS)
+        for name, levels in (
+            ("NVLink inside", variants.hierarchical(4, 8, INSIDE, BETWEEN)),
+            ("no faster inside", variants.hierarchical(4, 8, BETWEEN, BETWEEN)),
+        ):
+            case = f"{model}, 4 nodes × 8, {name}"
+            for method, cost, cast in (
+                ("two levels", levels, None),
+                ("half precision", None, CAST_SECONDS),
+                ("best of both", levels, CAST_SECONDS),
+            ):
+                chosen = variants.choose(ready, table.sizes_bytes, plain, two_levels=cost, cast_seconds_per_byte=cast)
+                taken = " + ".join(word for word, used in (("two levels", chosen.hierarchical), ("half", chosen.half)) if used) or "neither"
+                gained = chosen.schedule.finish_seconds / chosen.plain_seconds
+                rows.append(common.Row(BENCHMARK, case, method, f"predicted, to plain; taken: {taken}", gained, "ratio"))
+    return rows
+
+
+def agent_rows(quick: bool, asked: int | None) -> list[common.Row]:
     """AGPCS's DQN after its 1,000 episodes (100 with --quick), three training seeds, on unseen random models."""
     from hyperscale.learn.agents import allreduce_dqn
     from hyperscale.learn.lesson import Assignment
 
-    episodes = 100 if quick else allreduce_dqn.EPISODES
+    episodes = asked or (100 if quick else allreduce_dqn.EPISODES)
     rng = np.random.default_rng([400, 1])
     made = [draw(rng) for _ in range(50 if quick else 200)]
     rows = []

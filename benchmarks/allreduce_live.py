@@ -185,14 +185,14 @@ def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
         "schedule": found.groups,
         "buckets of 2.5 MiB": simulate.buckets(ready, worker.sizes, simulate.BUCKET_BYTES / 10, simulate.FIRST_BUCKET_BYTES / 10),
         "one message": simulate.all_in_one(ready, worker.sizes),
-        "Horovod, short cycle": None,
+        "one message each": None,  # HOROVOD_DISABLE_GROUP_FUSION=1 makes a group of every gradient that is in none
     }
     seconds = worker.turns(rules, iterations, PROBES_BYTES, probes)
     fitted = worker.same(fit.fit(probes))
     ready = worker.same(worker.ready())
     constants = (fitted.cost.latency_seconds, fitted.cost.seconds_per_byte)
     predicted = {rule: finish(groups, ready, worker.sizes, *constants) for rule, groups in rules.items() if groups is not None}
-    predicted["Horovod, short cycle"] = _engine(worker, constants, horovod.LEAST_CYCLE_SECONDS)
+    predicted["one message each"] = finish(simulate.each_alone(ready, worker.sizes), ready, worker.sizes, *constants)
     return {
         "seconds": seconds,
         "predicted": predicted,

@@ -1,7 +1,9 @@
 """A schedule as Horovod takes it: groups for DistributedOptimizer, and the variables that must be set before `hvd.init()`.
 
-HOROVOD_DISABLE_GROUP_FUSION=1 keeps a group from being fused with others that are ready in the same cycle. The threshold still cuts groups
-that are larger, so it is raised where a group needs it. The cycle is what a ready group waits at most for its start.
+HOROVOD_DISABLE_GROUP_FUSION=1 keeps a group from being fused with others that are ready in the same cycle. It also makes a group of every
+tensor that is handed over alone (EnqueueTensorAllreduces), so with it nothing fuses by itself: every gradient belongs into a group, and a
+job that wants Horovod's own fusion must not set it. The threshold still cuts larger groups, so it is raised where a group needs it. The
+cycle is what a ready group waits at most for its start.
 """
 
 from __future__ import annotations

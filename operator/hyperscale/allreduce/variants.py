@@ -86,25 +86,26 @@ def choose(
     cast_seconds_per_byte: float | None = None,
     least_gain: float = LEAST_GAIN,
 ) -> Choice:
-    """The plain schedule, unless a variant that is offered ends earlier by `least_gain`; of several the earliest. Raises ScheduleError."""
+    """The plain schedule, unless a variant that is offered ends earlier by `least_gain`; both together only if that gains again as much.
+
+    Raises ScheduleError.
+    """
     first = schedule(ready_seconds, sizes_bytes, plain.latency_seconds, plain.seconds_per_byte)
     best = Choice(first, plain, plain_seconds=first.finish_seconds)
-    needed = first.finish_seconds - least_gain * (first.finish_seconds - min(ready_seconds))
-    for cost, levels in ((plain, False), (two_levels, True)):
-        if cost is None:
-            continue
-        if levels:
-            found = schedule(ready_seconds, sizes_bytes, cost.latency_seconds, cost.seconds_per_byte)
-            best = _better(best, Choice(found, cost, True, False, first.finish_seconds), needed)
-        if cast_seconds_per_byte is not None:
-            found = half_precision(ready_seconds, sizes_bytes, cost, cast_seconds_per_byte)
-            best = _better(best, Choice(found, cost, levels, True, first.finish_seconds), needed)
+    alone, both = [], []
+    if two_levels is not None:
+        found = schedule(ready_seconds, sizes_bytes, two_levels.latency_seconds, two_levels.seconds_per_byte)
+        alone.append(Choice(found, two_levels, True, False, first.finish_seconds))
+    if cast_seconds_per_byte is not None:
+        found = half_precision(ready_seconds, sizes_bytes, plain, cast_seconds_per_byte)
+        alone.append(Choice(found, plain, False, True, first.finish_seconds))
+    if two_levels is not None and cast_seconds_per_byte is not None:
+        found = half_precision(ready_seconds, sizes_bytes, two_levels, cast_seconds_per_byte)
+        both.append(Choice(found, two_levels, True, True, first.finish_seconds))
+    for more in (alone, both):
+        least = best.schedule.finish_seconds - least_gain * (best.schedule.finish_seconds - min(ready_seconds))
+        best = min([best, *(one for one in more if one.schedule.finish_seconds <= least)], key=lambda one: one.schedule.finish_seconds)
     return best
-
-
-def _better(best: Choice, other: Choice, needed_seconds: float) -> Choice:
-    earlier = other.schedule.finish_seconds < best.schedule.finish_seconds and other.schedule.finish_seconds <= needed_seconds
-    return other if earlier else best
 
 
 def _check(ranks: int, links: Links) -> None:

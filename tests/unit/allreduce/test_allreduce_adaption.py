@@ -130,6 +130,16 @@ def test_half_precision_pays_on_slow_links_and_not_where_casting_takes_longer() 
     assert not variants.choose([2e-3, 2e-3, 1e-3, 1e-3], gnn, SLOW, cast_seconds_per_byte=1e-10).half
 
 
+def test_a_second_variant_must_gain_again() -> None:
+    slow, fast = variants.Links(1e-5, 3e9), variants.Links(2e-6, 2e11)
+    plain = variants.flat(32, slow)
+    sizes, ready = [4e8], [0.06]
+    alike = variants.choose(ready, sizes, plain, two_levels=variants.hierarchical(4, 8, slow, slow), cast_seconds_per_byte=1e-11)
+    assert (alike.half, alike.hierarchical) == (True, False)
+    faster = variants.choose(ready, sizes, plain, two_levels=variants.hierarchical(4, 8, fast, slow), cast_seconds_per_byte=1e-11)
+    assert (faster.half, faster.hierarchical) == (True, True)
+
+
 def test_the_plain_schedule_is_what_schedule_gives() -> None:
     chosen = variants.choose(READY, SIZES, SLOW)
     assert chosen.schedule == schedule(READY, SIZES, SLOW.latency_seconds, SLOW.seconds_per_byte)
