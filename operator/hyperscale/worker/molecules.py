@@ -1,0 +1,216 @@
+"""Training on many graphs with a label each, such as molecules: every rank has whole graphs by its share, and batches of them.
+
+All ranks take the same number of steps. A rank's part of a batch follows its share; the loss is divided by the labels of all ranks' parts,
+and normalisation is over all of them, so that a step is the step of one process with the same batch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Final
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from hyperscale.model.adjacency import Array, LocalPart
+from hyperscale.model.job import Compression
+from hyperscale.worker import hyperparameters, models
+from hyperscale.worker.comm import Comm
+from hyperscale.worker.contract import ContractError, Run
+from hyperscale.worker.gradients import Gradients
+from hyperscale.worker.hyperparameters import Hyperparameters
+from hyperscale.worker.molecules_batch import Batch, assemble, in_turn, shuffled
+from hyperscale.worker.molecules_model import GraphNetwork, build
+from hyperscale.worker.molecules_norm import Sums
+from hyperscale.worker.molecules_score import accuracy, mean_roc_auc
+from hyperscale.worker.trainer import EpochStats, Scores
+
+Tensor = torch.Tensor
+BATCH: Final = 256
+"""Graphs per step and rank where spec.model.batchSize is absent."""
+EVALUATED: Final = 1024
+"""Graphs of a batch that is only scored."""
+PUBLISHED: Final = Hyperparameters(learning_rate=1e-3, weight_decay=0.0, dropout=0.5)
+"""Hu et al., NeurIPS 2020, appendix: Adam at 0.001, dropout 0.5. Instead of the vertex-level figures, where the user states none."""
+
+
+class GraphTrainer:
+    """Graph-level GCN, GraphSAGE or GAT."""
+
+    def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
+        """Collective. Raises ContractError where labels or model do not fit this way of training."""
+        self._comm, self._part, self._device, self._seed = comm, part, device, run.seed
+        hyper = PUBLISHED if run.hyper == hyperparameters.PUBLISHED[run.model.architecture] else run.hyper
+        self._check_labels()
+        self._single_label = part.labels.ndim == 1
+        self.chance = models.Chance(run.seed, run.rank, device)
+        self._sums = Sums(comm)
+        self._features = torch.from_numpy(np.ascontiguousarray(part.features)).to(device)
+        self._kinds, self._kind_of, edge_sizes = _kinds(comm, part, device)
+        self._labels = torch.from_numpy(part.labels).to(device)
+        self._train = np.flatnonzero(part.train)
+        vertex_sizes = part.features.shape[1] if part.features.dtype.kind == "f" else column_sizes(comm, part.features, "vertex")
+        outputs = part.classes if self._single_label else part.labels.shape[1]
+        try:
+            self.model: GraphNetwork = build(run.model, hyper, vertex_sizes, edge_sizes, outputs, self.chance, run.seed, self._sums).to(
+                device
+            )
+        except ValueError as error:
+            raise ContractError(str(error)) from error
+        self.optimizer: torch.optim.Optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=hyper.learning_rate, weight_decay=hyper.weight_decay
+        )
+        self.gradients = Gradients(comm, self.model, half=run.compression is Compression.FP16)
+        self.steps = max(1, math.ceil(part.train_total / ((run.model.batch_size or BATCH) * comm.size)))
+        self._seen: tuple[Array, Array] | None = None
+        comm.sent_bytes[:] = 0
+
+    def epoch(self, number: int) -> EpochStats:
+        """Every training graph once."""
+        comm, began, sent = self._comm, time.perf_counter(), self._comm.sent_bytes.copy()
+        self.chance.begin(number)
+        self.model.train()
+        self._sums.wait_seconds = 0.0
+        chosen = list(shuffled(self._train, self.steps, self._seed * 65_537 + comm.rank, number))
+        weights = self._sums.now(torch.tensor([self._weight(batch) for batch in chosen], dtype=torch.float64), "batch.weights").tolist()
+        phases = dict.fromkeys(("sample", "forward", "backward", "allreduce", "step"), 0.0)
+        total = torch.zeros(1, dtype=torch.float64)
+        seen: list[tuple[Array, Array]] = []
+        for graphs, weight in zip(chosen, weights, strict=True):
+            loss, logits = self._step(graphs, max(weight, 1.0), phases)
+            total += loss * weight
+            seen.append((logits.detach().cpu().numpy(), self._part.labels[graphs]))
+        self._seen = np.concatenate([pair[0] for pair in seen]), np.concatenate([pair[1] for pair in seen])
+        total = self._sums.now(total, "loss") / max(sum(weights), 1.0)
+        seconds = time.perf_counter() - began
+        waited = self._sums.wait_seconds + phases["allreduce"]
+        return EpochStats(
+            loss=float(total.item()),
+            samples=self._part.train_total,
+            seconds=seconds,
+            compute_seconds=seconds - waited,
+            communication_seconds=waited,
+            phases=phases | {"statistics": self._sums.wait_seconds},
+            sent_bytes=tuple(int(count) for count in comm.sent_bytes - sent),
+        )
+
+    @torch.no_grad()
+    def evaluate(self) -> Scores:
+        """Over the graphs of all ranks; of the training graphs what the last epoch saw before each of its steps."""
+        self.model.eval()
+        part = self._part
+        figures: list[float] = []
+        for name, mask in (("validation", part.validation), ("test", part.test)):
+            graphs = np.flatnonzero(mask)
+            logits = [self._logits(batch)[0].cpu().numpy() for batch in in_turn(graphs, EVALUATED)]
+            own = np.concatenate([*logits, np.zeros((0, self.model.head.out_features), np.float32)])
+            scores, labels = self._everybodys(own, part.labels[graphs], name)
+            figures += [self._score(scores, labels), _loss_of(scores, labels)]
+        train = math.nan
+        if self._comm.allreduce(torch.tensor([float(self._seen is not None)]), "scores.seen").item() == self._comm.size and self._seen:
+            train = self._score(*self._everybodys(*self._seen, "train"))
+        return Scores(train, figures[0], figures[2], figures[1])
+
+    def _step(self, graphs: Array, weight: float, phases: dict[str, float]) -> tuple[float, Tensor]:
+        """One step; the rank's part of the mean loss and its logits."""
+        marks = [time.perf_counter()]
+        batch = assemble(self._part, graphs, self._device)
+        marks.append(time.perf_counter())
+        waited = [self._sums.wait_seconds]
+        self.optimizer.zero_grad()
+        logits = self._forward(batch)
+        loss = self._loss(logits, self._labels[batch.graphs]) / weight
+        marks.append(time.perf_counter())
+        waited.append(self._sums.wait_seconds)
+        self.gradients.start()
+        loss.backward()  # type: ignore[no-untyped-call]
+        marks.append(time.perf_counter())
+        waited.append(self._sums.wait_seconds)
+        self.gradients.finish()
+        marks.append(time.perf_counter())
+        self.optimizer.step()
+        marks.append(time.perf_counter())
+        names = ("sample", "forward", "backward", "allreduce", "step")
+        apart = {"forward": waited[1] - waited[0], "backward": waited[2] - waited[1]}
+        for at, name in enumerate(names):
+            phases[name] += marks[at + 1] - marks[at] - apart.get(name, 0.0)
+        return float(loss.detach()), logits
+
+    def _logits(self, graphs: Array) -> tuple[Tensor, Batch]:
+        batch = assemble(self._part, graphs, self._device)
+        return self._forward(batch), batch
+
+    def _forward(self, batch: Batch) -> Tensor:
+        logits: Tensor = self.model(self._features[batch.vertices], batch, self._kinds, self._kind_of[batch.edges])
+        return logits
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Sum over known labels."""
+        if self._single_label:
+            return functional.cross_entropy(logits, labels, reduction="sum", ignore_index=-1)
+        known = ~labels.isnan()
+        return functional.binary_cross_entropy_with_logits(logits[known], labels[known], reduction="sum")
+
+    def _weight(self, graphs: Array) -> float:
+        """Known labels of some own graphs."""
+        labels = self._part.labels[graphs]
+        return float((labels >= 0).sum() if self._single_label else (~np.isnan(labels)).sum())
+
+    def _score(self, logits: Array, labels: Array) -> float:
+        return accuracy(logits, labels) if self._single_label else mean_roc_auc(logits, labels)
+
+    def _everybodys(self, logits: Array, labels: Array, name: str) -> tuple[Array, Array]:
+        """Rows of all ranks in order of ranks, on every rank."""
+        gathered = [
+            self._comm.alltoall(
+                torch.from_numpy(rows).repeat(self._comm.size, *[1] * (rows.ndim - 1)), [len(rows)] * self._comm.size, what
+            )[0]
+            for rows, what in ((logits, f"{name}.logits"), (labels, f"{name}.labels"))
+        ]
+        return gathered[0].numpy(), gathered[1].numpy()
+
+    def _check_labels(self) -> None:
+        labels = self._part.labels
+        wrong = labels.ndim == 2 and not np.isin(labels[~np.isnan(labels)], (0.0, 1.0)).all()
+        if self._comm.allreduce(torch.tensor([float(wrong)]), "labels.wrong").item():
+            raise ContractError("HYPERSCALE_DATASET_PATH: labels of graphs must be 0, 1 or empty; regression is not trained here")
+
+
+def column_sizes(comm: Comm, rows: Array, name: str) -> list[int]:
+    """Values of each column of categories: one more than the largest that any rank holds; collective."""
+    own = rows.max(axis=0, initial=0) + 1
+    sizes: list[int] = comm.gather(torch.from_numpy(own.astype(np.int64)), f"{name}.sizes").max(dim=0).values.tolist()
+    return sizes
+
+
+def _kinds(comm: Comm, part: LocalPart, device: torch.device) -> tuple[Tensor, Tensor, list[int]]:
+    """Combinations of edge categories that the rank holds, the combination of each edge, and the sizes of the columns; collective.
+
+    Edges without features, or with real-valued ones, are all of one kind: real values on edges are not used.
+    """
+    features = part.extra.get("edge_features")
+    usable = features is not None and features.dtype.kind in "iu" and features.ndim == 2 and features.shape[1] > 0
+    rows = features if usable and features is not None else np.zeros((len(part.indices), 1), np.int64)
+    sizes = column_sizes(comm, rows, "edge")
+    codes = np.ravel_multi_index(tuple(rows.T), tuple(sizes)) if math.prod(sizes) < 2**62 else _codes(rows)
+    _, first, kind_of = np.unique(codes, return_index=True, return_inverse=True)
+    kinds = torch.from_numpy(rows[first].astype(np.int64)).to(device)
+    return kinds, torch.from_numpy(kind_of.reshape(-1).astype(np.int64)).to(device), sizes
+
+
+def _codes(rows: Array) -> Array:
+    """A number for each different row."""
+    codes: Array = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+def _loss_of(logits: Array, labels: Array) -> float:
+    """Mean over known labels; NaN where there are none."""
+    rows, truth = torch.from_numpy(logits), torch.from_numpy(labels)
+    if labels.ndim == 1:
+        known = truth >= 0
+        return float(functional.cross_entropy(rows[known], truth[known])) if known.any() else math.nan
+    known = ~truth.isnan()
+    return float(functional.binary_cross_entropy_with_logits(rows[known], truth[known])) if known.any() else math.nan

@@ -1,0 +1,169 @@
+"""Graph-level training: any number of ranks takes the step of one process; every graph once an epoch; ROC-AUC by ranks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hyperscale.data.graphs import deal
+from hyperscale.model.adjacency import LocalPart, TrainingGraph
+from hyperscale.partition import local_part
+from hyperscale.worker.comm import Comm, run_threads
+from hyperscale.worker.contract import ContractError
+from hyperscale.worker.loop import Loop
+from hyperscale.worker.molecules import PUBLISHED, GraphTrainer
+from hyperscale.worker.molecules_batch import assemble, shuffled
+from hyperscale.worker.molecules_score import mean_roc_auc, roc_auc
+from hyperscale.worker.report import Reporter
+from tests.builders.training import a_run
+
+CPU = torch.device("cpu")
+ARCHITECTURES = ("GCN", "GraphSAGE", "GAT")
+
+
+def many_graphs(seed: int, count: int = 24, tasks: int = 2) -> TrainingGraph:
+    """Rings with a tail, categories on vertices and edges; the label is whether a certain vertex occurs. Some labels are unknown."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 7, count)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    rows: list[tuple[int, int]] = []
+    for start, size in zip(offsets[:-1], sizes, strict=True):
+        rows += [(start + at, start + at - 1) for at in range(1, size)] + [(start + at - 1, start + at) for at in range(1, size)]
+    pairs = np.asarray(sorted(rows), np.int64).reshape(-1, 2)
+    features = np.stack([rng.integers(0, 5, offsets[-1]), rng.integers(0, 2, offsets[-1])], axis=1)
+    ranges = list(itertools.pairwise(offsets))
+    labels = np.asarray([[float((features[low:high, 0] == task).any()) for task in range(tasks)] for low, high in ranges])
+    labels[2, 0] = np.nan
+    kind = np.arange(count) % 4
+    return TrainingGraph(
+        indptr=np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=offsets[-1]))]).astype(np.int64),
+        indices=pairs[:, 1].astype(np.int32),
+        features=features,
+        labels=labels.astype(np.float32),
+        train=kind < 2,
+        validation=kind == 2,
+        test=kind == 3,
+        classes=tasks,
+        graph_offsets=offsets,
+        edge_features=rng.integers(0, 3, (len(pairs), 2)),
+        name="rings",
+    )
+
+
+def parts_of(graph: TrainingGraph, ranks: int) -> list[LocalPart]:
+    shares = tuple(np.arange(ranks, 0, -1) / np.arange(1, ranks + 1).sum())
+    assignment = deal(graph, shares, 0)
+    return [local_part(graph, assignment, rank, ranks) for rank in range(ranks)]
+
+
+def trained(graph: TrainingGraph, ranks: int, epochs: int, model: dict[str, Any], hyper: dict[str, Any]) -> list[Any]:
+    parts = parts_of(graph, ranks)
+
+    def rank(comm: Comm) -> Any:
+        run = a_run({"layers": 2, "hiddenSize": 8} | model, hyper, rank=comm.rank, size=comm.size)
+        trainer = GraphTrainer(run, comm, parts[comm.rank], CPU)
+        stats = [trainer.epoch(number) for number in range(1, epochs + 1)]
+        return [stat.loss for stat in stats], trainer.evaluate(), {n: t.clone() for n, t in trainer.model.state_dict().items()}
+
+    return run_threads(ranks, rank)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_three_uneven_ranks_take_the_steps_of_one_process(architecture: str) -> None:
+    graph = many_graphs(1)
+    model = {"architecture": architecture, "batchSize": 1000, "heads": 2}
+    hyper = {"learningRate": 0.02}
+    (losses, scores, weights), *_ = trained(graph, 1, 4, model, hyper)
+    for other_losses, other_scores, other_weights in trained(graph, 3, 4, model, hyper):
+        assert other_losses == pytest.approx(losses, abs=1e-5)
+        assert (other_scores.validation, other_scores.test) == pytest.approx((scores.validation, scores.test), abs=1e-6)
+        assert other_scores.validation_loss == pytest.approx(scores.validation_loss, abs=1e-3)
+        for name, tensor in weights.items():
+            torch.testing.assert_close(other_weights[name], tensor, atol=2e-3, rtol=1e-2)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_all_ranks_hold_the_same_model_after_uneven_batches_with_dropout(architecture: str) -> None:
+    results = trained(many_graphs(2), 3, 2, {"architecture": architecture, "batchSize": 2, "heads": 2}, {"dropout": 0.3})
+    for _, scores, weights in results[1:]:
+        assert scores == results[0][1]
+        assert all(torch.equal(weights[name], results[0][2][name]) for name in weights)
+
+
+def test_the_same_seed_gives_the_same_bits_and_training_learns() -> None:
+    model = {"architecture": "GraphSAGE", "batchSize": 4}
+    first, again = (trained(many_graphs(3, 60), 2, 25, model, {"learningRate": 0.02}) for _ in range(2))
+    assert first[0][0] == again[0][0]
+    assert all(torch.equal(first[0][2][name], again[0][2][name]) for name in first[0][2])
+    assert first[0][0][-1] < 0.5 * first[0][0][0]
+    assert first[0][1].train > 0.9
+
+
+def test_every_graph_comes_once_an_epoch_in_as_many_batches_on_every_rank() -> None:
+    for train in (np.arange(7), np.arange(2), np.zeros(0, np.int64)):
+        found = list(shuffled(train, 3, seed=1, epoch=2))
+        assert len(found) == 3
+        assert sorted(np.concatenate(found)) == sorted(train)
+    assert [batch.tolist() for batch in shuffled(np.arange(9), 3, 1, 1)] != [batch.tolist() for batch in shuffled(np.arange(9), 3, 1, 2)]
+
+
+def test_a_batch_has_the_edges_and_sizes_of_its_graphs() -> None:
+    graph = many_graphs(4)
+    part = parts_of(graph, 1)[0]
+    chosen = np.asarray([5, 0, 3])
+    batch = assemble(part, chosen, CPU)
+    assert batch.sizes.tolist() == np.diff(part.extra["graph_offsets"])[chosen].tolist()
+    place = 0
+    for at, number in enumerate(chosen):
+        low, high = part.extra["graph_offsets"][number : number + 2]
+        inside = (batch.graph_of[batch.destinations] == at).numpy()
+        ends = torch.stack([batch.sources[inside], batch.destinations[inside]], dim=1).numpy() - place + low
+        pairs = {(int(source), int(destination)) for source, destination in ends}
+        wanted = {(int(part.indices[e]), v) for v in range(low, high) for e in range(part.indptr[v], part.indptr[v + 1])}
+        assert pairs == wanted
+        place += int(high - low)
+
+
+def test_roc_auc_is_the_part_of_pairs_in_order_with_ties_counted_half() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        scores, labels = rng.integers(0, 6, 30).astype(float), rng.integers(0, 2, 30).astype(float)
+        labels[4] = np.nan
+        active, inactive = scores[labels == 1], scores[labels == 0]
+        pairs = (active[:, None] > inactive).mean() + 0.5 * (active[:, None] == inactive).mean()
+        assert roc_auc(scores, labels) == pytest.approx(pairs)
+    assert math.isnan(roc_auc(np.arange(3.0), np.ones(3)))
+    assert mean_roc_auc(np.asarray([[1.0, 2.0], [0.0, 1.0]]), np.asarray([[1.0, 1.0], [0.0, 1.0]])) == 1.0
+
+
+def test_the_benchmarks_figures_are_used_where_the_user_states_none() -> None:
+    trainer = run_threads(1, lambda comm: GraphTrainer(a_run(hyper={"dropout": 0.5}), comm, parts_of(many_graphs(1), 1)[0], CPU))[0]
+    assert trainer.optimizer.param_groups[0]["lr"] == PUBLISHED.learning_rate
+    stated = run_threads(1, lambda comm: GraphTrainer(a_run(hyper={"learningRate": 0.5}), comm, parts_of(many_graphs(1), 1)[0], CPU))[0]
+    assert stated.optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_wrong_labels_and_heads_are_one_line_on_every_rank() -> None:
+    graph = many_graphs(1)
+    graph.labels[0, 0] = 0.5
+    with pytest.raises(ContractError, match="labels of graphs must be 0, 1 or empty"):
+        trained(graph, 2, 1, {"architecture": "GCN"}, {})
+    with pytest.raises(ContractError, match="hiddenSize 8 is no multiple of 3 heads"):
+        trained(many_graphs(1), 1, 1, {"architecture": "GAT", "heads": 3}, {})
+
+
+def test_a_data_set_of_many_graphs_is_trained_so_by_the_worker() -> None:
+    part = parts_of(many_graphs(6), 1)[0]
+
+    def rank(comm: Comm) -> Any:
+        run = a_run({"epochs": 2, "hiddenSize": 8})
+        return Loop(run, comm, GraphTrainer(run, comm, part, CPU), Reporter(run)).train()
+
+    result = run_threads(1, rank)[0]
+    assert result.finished
+    assert result.accuracy is not None
