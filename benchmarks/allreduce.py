@@ -63,7 +63,7 @@ INSIDE: Final = variants.Links(2e-6, 2e11)
 BETWEEN: Final = variants.Links(1e-5, 3.1e9)
 """25 Gbit/s Ethernet."""
 CAST_SECONDS: Final = 1e-11
-"""Seconds to cast a byte to half precision and back on a GPU: both directions at some 200 GB/s."""
+"""Seconds to cast a byte to half precision on a GPU, and as long back: some 100 GB/s."""
 VARIANT_BACKWARD_SECONDS: Final = 0.06
 GNNS: Final[dict[str, tuple[tuple[int, ...], float]]] = {
     "GCN on Cora": ((7, 16 * 7, 16, 1433 * 16), 2e-3),

@@ -5,6 +5,7 @@ A ring over P ranks moves 2 (P − 1) / P of the bytes over its slowest link in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -63,18 +64,25 @@ def half_precision(
 ) -> Schedule:
     """With FP16 on the way: half of the bytes, each gradient ready later by the casts before it, all of them cast back at the end.
 
-    sizes_bytes and cast_seconds_per_byte are of the gradient in single precision. Raises ScheduleError.
+    sizes_bytes and cast_seconds_per_byte (one way) are of the gradient in single precision. Raises ScheduleError.
     """
-    order = sorted(range(len(ready_seconds)), key=lambda at: ready_seconds[at])
-    later = list(ready_seconds)
-    spent = 0.0
-    for at in order:
-        spent += cast_seconds_per_byte * sizes_bytes[at]
-        later[at] += spent
-    found = schedule(later, [size / 2 for size in sizes_bytes], cost.latency_seconds, cost.seconds_per_byte)
+    later, sent = halved(ready_seconds, sizes_bytes, cast_seconds_per_byte)
+    found = schedule(later, sent, cost.latency_seconds, cost.seconds_per_byte)
+    spent = cast_seconds_per_byte * math.fsum(sizes_bytes)
     return msgspec.structs.replace(
         found, finish_seconds=found.finish_seconds + spent, lower_bound_seconds=found.lower_bound_seconds + spent
     )
+
+
+def halved(
+    ready_seconds: Sequence[float], sizes_bytes: Sequence[float], cast_seconds_per_byte: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """(L,) ready times after the casts before each, and (L,) bytes that travel."""
+    later, spent = list(ready_seconds), 0.0
+    for at in sorted(range(len(ready_seconds)), key=lambda at: ready_seconds[at]):
+        spent += cast_seconds_per_byte * sizes_bytes[at]
+        later[at] += spent
+    return tuple(later), tuple(size / 2 for size in sizes_bytes)
 
 
 def choose(

@@ -8,12 +8,13 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.allreduce import horovod, simulate
+from hyperscale.allreduce import horovod, simulate, variants
 from hyperscale.allreduce.layers import Layers, Spread, parse, ready_times
 from hyperscale.allreduce.schedule import Groups, LowerBounds, Schedule, ScheduleError, finish, lower_bounds, schedule
 from hyperscale.cli import errors
 from hyperscale.cli.errors import InputError
 from hyperscale.cli.tables import bytes_text, counted, pairs, printable, seconds_text, table
+from hyperscale.model.runplan import AllreduceCost
 
 MOST_FILE_BYTES: Final = 16 * 2**20
 WIDTH: Final = 56
@@ -48,14 +49,18 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     messages: tuple[simulate.Message, ...]
     groups: list[list[str]]
     environment: dict[str, str]
+    two_levels: bool = False
+    """Predicted to pay by 3 % at least, and so taken; likewise `half`."""
+    half: bool = False
+    plain_seconds: float | None = None
+    """When the last message would end without them."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, schedule, compare, print."""
     layers, ready = _read(arguments)
     try:
-        found = schedule(ready, layers.sizes_bytes, arguments.alpha, arguments.beta)
-        answer = _answer(arguments, layers, ready, found)
+        answer = _answer(arguments, layers, ready)
     except ScheduleError as error:
         raise InputError(f"{arguments.layers}: {error}") from None
     if arguments.output == "json":
@@ -82,8 +87,16 @@ def _read(arguments: argparse.Namespace) -> tuple[Layers, tuple[float, ...]]:
         raise InputError(f"{file}: {error}") from None
 
 
-def _answer(arguments: argparse.Namespace, layers: Layers, ready: tuple[float, ...], found: Schedule) -> Answer:
-    sizes, cost = layers.sizes_bytes, (arguments.alpha, arguments.beta)
+def _answer(arguments: argparse.Namespace, layers: Layers, ready: tuple[float, ...]) -> Answer:
+    plain = AllreduceCost(arguments.alpha, arguments.beta)
+    levels = AllreduceCost(*arguments.two_levels) if arguments.two_levels is not None else None
+    chosen = variants.choose(ready, layers.sizes_bytes, plain, two_levels=levels, cast_seconds_per_byte=arguments.cast)
+    cost, found = (chosen.cost.latency_seconds, chosen.cost.seconds_per_byte), chosen.schedule
+    if chosen.half:  # what travels from here on
+        ready, sent = variants.halved(ready, layers.sizes_bytes, arguments.cast)
+        layers = msgspec.structs.replace(layers, sizes_bytes=sent)
+        found = schedule(ready, sent, *cost)
+    sizes = layers.sizes_bytes
     groups, environment = horovod.options(found, layers.names, sizes)
     return Answer(
         len(sizes),
@@ -95,7 +108,10 @@ def _answer(arguments: argparse.Namespace, layers: Layers, ready: tuple[float, .
         _rules(layers, ready, cost, found),
         tuple(simulate.sequence(found.groups, ready, sizes, *cost)),
         groups,
-        environment,
+        {**environment, **chosen.environment()},
+        chosen.hierarchical,
+        chosen.half,
+        chosen.plain_seconds if chosen.hierarchical or chosen.half else None,
     )
 
 
@@ -134,7 +150,7 @@ def _lines(answer: Answer, layers: Layers) -> list[str]:
                 "Lower bound",
                 f"{seconds_text(bounds.best_seconds)} ({bounds.best_seconds / max(answer.finish_seconds, LEAST_SHOWN):.1%} of it)",
             ),
-            ("", ""),
+            ("Variant", _variant(answer)),
         )
     )
     rows = [(rule.rule, str(rule.messages), seconds_text(rule.finish_seconds), f"{rule.ratio:.4f}") for rule in answer.rules]
@@ -149,6 +165,11 @@ def _lines(answer: Answer, layers: Layers) -> list[str]:
         "Horovod",
         *settings,
     ]
+
+
+def _variant(answer: Answer) -> str:
+    taken = [name for name, used in (("two levels", answer.two_levels), ("half precision", answer.half)) if used]
+    return f"{' and '.join(taken)}; the plain schedule would end after {seconds_text(answer.plain_seconds)}" if taken else ""
 
 
 def _timeline(answer: Answer, layers: Layers) -> list[str]:

@@ -118,6 +118,10 @@ def _add_allreduce(commands: argparse._SubParsersAction[Parser], prog: str) -> N
     command.add_argument("layers", metavar="LAYERS.csv", help="one line a gradient: name, bytes or numel, ready_seconds or forward_order")
     command.add_argument("--alpha", type=_cost, required=True, metavar="SECONDS", help="what every message takes, however small")
     command.add_argument("--beta", type=_cost, required=True, metavar="SECONDS", help="what every byte of a message adds")
+    command.add_argument(
+        "--two-levels", type=_cost, nargs=2, metavar=("ALPHA", "BETA"), help="the same of an allreduce inside nodes, then between"
+    )
+    command.add_argument("--cast", type=_cost, metavar="SECONDS", help="what casting a byte to half precision takes, and as long back")
     command.add_argument("--backward-seconds", type=_positive_seconds, metavar="SECONDS", help="how long the backward pass takes")
     command.add_argument(
         "--spread", choices=SPREADS, default=SPREADS[0], help="what shares it among gradients without ready times (default: %(default)s)"

@@ -67,6 +67,19 @@ def test_a_table_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, text
     assert ran.err.count("\n") == 1
 
 
+def test_variants_are_taken_where_they_pay(layers: str) -> None:
+    offered = ("--backward-seconds", "0.001", "--two-levels", "1e-4", "1e-10", "-o", "json")
+    answer = json.loads(run("allreduce", layers, *NETWORK, *offered, "--cast", "1e-9").out)
+    assert (answer["twoLevels"], answer["half"]) == (True, False)
+    assert answer["environment"]["HOROVOD_HIERARCHICAL_ALLREDUCE"] == "1"
+    assert answer["finishSeconds"] < answer["plainSeconds"]
+    slow = json.loads(run("allreduce", layers, "--alpha", "1e-4", "--beta", "1e-8", *offered[:2], *offered[5:], "--cast", "1e-12").out)
+    assert slow["half"]
+    assert slow["bytes"] == 2 * (400_000 + 64 + 1_000_000 + 1000)
+    shown = run("allreduce", layers, "--alpha", "1e-4", "--beta", "1e-8", "--backward-seconds", "0.001", "--cast", "1e-12").out
+    assert "half precision; the plain schedule would end after" in shown
+
+
 def test_without_any_times_it_says_what_to_give(layers: str) -> None:
     ran = run("allreduce", layers, *NETWORK)
     assert ran.code == 2
