@@ -41,7 +41,7 @@ class Effort(NamedTuple):
     steps: int
     """Workers that annealing may touch, steps × workers, in all walks."""
     pairs: int = 0
-    """Inner steps of the search by pairs from the best starts, some 25 ns each."""
+    """Inner steps of the search by pairs from the best starts, some 15 ns each."""
     beam: int = 0
     """Sets that beam search keeps at every size."""
 
@@ -57,7 +57,7 @@ FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, s
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
 CLOSE_LOOK: Final = Effort(
-    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=750_000, beam=48
+    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=48
 )
 PAIRED: Final = 16
 """Different starts of the search by pairs."""
