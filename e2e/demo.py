@@ -184,7 +184,7 @@ def _train(here: cluster.Cluster, demo: Demo, process: operator.OperatorProcess)
     print(f"\n$ kubectl get gnntj {demo.name} -w", flush=True)
     with subprocess.Popen(command) as watch:
         try:
-            status = training.wait_finished(demo.status)
+            status = training.wait_finished(process, demo.status)
         except EXPECTED as error:
             raise DemoError("\n".join([str(error), *_conditions(demo), *_log_end(process)])) from error
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import pytest
@@ -13,7 +14,7 @@ import yaml
 from e2e import training
 from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
-from e2e.cluster.operator import install, start_operator
+from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.demo import TRAINING_EXAMPLE
 from e2e.jobs import Job, namespace
 
@@ -27,27 +28,35 @@ _METRICS_SECONDS: Final = 2.0
 pytestmark = pytest.mark.skipif(not training.has_data(), reason="no cora.npz in $HYPERSCALE_DATASETS, and a generated graph proves nothing")
 
 
+@dataclass(frozen=True)
+class Trainer:
+    """Nodes that run containers, and an operator."""
+
+    cluster: Cluster
+    operator: OperatorProcess
+
+
 @pytest.fixture(scope="module")
-def nodes(real_cluster: Cluster) -> Iterator[Cluster]:
+def trainer(real_cluster: Cluster) -> Iterator[Trainer]:
     """Nodes that run containers, and an operator."""
     install(real_cluster)
     process = start_operator(real_cluster)
-    yield real_cluster
+    yield Trainer(real_cluster, process)
     process.stop()
 
 
 @pytest.fixture(scope="module")
-def space(nodes: Cluster) -> Iterator[str]:
+def space(trainer: Trainer) -> Iterator[str]:
     """A namespace."""
-    with namespace(nodes.api(), "training") as name:
+    with namespace(trainer.cluster.api(), "training") as name:
         yield name
 
 
 @pytest.fixture(scope="module")
-def undisturbed(nodes: Cluster, space: str) -> Job:
+def undisturbed(trainer: Trainer, space: str) -> Job:
     """A job that has run to its end."""
-    job = _create(nodes, space, "undisturbed")
-    _succeeded(nodes, job)
+    job = _create(trainer, space, "undisturbed")
+    _succeeded(trainer, job)
     return job
 
 
@@ -61,9 +70,9 @@ def test_cora_is_trained_in_real_pods_on_the_planned_nodes_and_the_result_is_in_
 
 
 def test_a_killed_worker_alone_is_planned_anew_and_training_goes_on_from_the_checkpoint(
-    nodes: Cluster, space: str, undisturbed: Job
+    trainer: Trainer, space: str, undisturbed: Job
 ) -> None:
-    job = _create(nodes, space, "killed")
+    job = _create(trainer, space, "killed")
     job.wait(lambda: _epoch(job) >= KILLED_AFTER_EPOCH, f"epoch {KILLED_AFTER_EPOCH} does not come", training.FINISHED_SECONDS)
     stays, lost = job.nodes()
     uid = job.pods()[0]["metadata"]["uid"]
@@ -77,7 +86,7 @@ def test_a_killed_worker_alone_is_planned_anew_and_training_goes_on_from_the_che
         assert job.nodes()[0] == stays
         assert job.pods()[0]["metadata"]["uid"] == uid, "the other worker's pod stays"
         assert job.pod_nodes() == job.nodes()
-        measured = _succeeded(nodes, job)["measured"]
+        measured = _succeeded(trainer, job)["measured"]
     finally:
         job.api.patch(node, {"spec": {"unschedulable": None}})
     assert measured["epoch"] == EPOCHS
@@ -85,21 +94,22 @@ def test_a_killed_worker_alone_is_planned_anew_and_training_goes_on_from_the_che
     assert abs(measured["accuracy"] - undisturbed.status()["measured"]["accuracy"]) <= POINT
 
 
-def _create(nodes: Cluster, space: str, name: str) -> Job:
+def _create(trainer: Trainer, space: str, name: str) -> Job:
     """The example's job under another name, with checkpoints on a volume of its own."""
     spec = yaml.safe_load(TRAINING_EXAMPLE.read_text())["spec"]
     spec["model"]["epochs"] = EPOCHS
     spec["checkpoint"] = {"volumeClaimName": name, "everyEpochs": CHECKPOINT_EPOCHS}
-    training.fresh_claim(nodes, space, name)
-    job = Job(nodes.api(), space, name)
+    training.wait_idle(trainer.cluster)
+    training.fresh_claim(trainer.cluster, space, name)
+    job = Job(trainer.cluster.api(), space, name)
     job.create(**spec)
     return job
 
 
-def _succeeded(nodes: Cluster, job: Job) -> Object:
+def _succeeded(trainer: Trainer, job: Job) -> Object:
     """Its status at the end, which must be a good one."""
-    status = training.wait_finished(job.status)
-    assert status["phase"] == "Succeeded", f"{status}\n{training.launcher_log(nodes, job.namespace, job.name)}"
+    status = training.wait_finished(trainer.operator, job.status)
+    assert status["phase"] == "Succeeded", f"{status}\n{training.launcher_log(trainer.cluster, job.namespace, job.name)}"
     return status
 
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from e2e.cluster import cluster
+from e2e.cluster import cluster, prometheus
 from e2e.cluster.api import ApiError, Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import wait_until
+from e2e.cluster.operator import OperatorProcess
 from e2e.cluster.real import machines
 
 CORA_ACCURACY: Final = 0.80
@@ -17,6 +18,7 @@ CORA_ACCURACY: Final = 0.80
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 FINISHED_SECONDS: Final = 600.0
 _CLAIM_SECONDS: Final = 30.0
+_IDLE_PERCENT: Final = 10
 _POLL_SECONDS: Final = 0.25
 _ROWS: Final = (
     ("epoch", "epochs trained", "{:d}"),
@@ -46,6 +48,12 @@ def say_data() -> None:
         cluster.say("Cora is not at hand (name a folder with cora.npz in HYPERSCALE_DATASETS): training on a generated graph of its size")
 
 
+def wait_idle(here: Cluster) -> None:
+    """Until Prometheus sees no load of an earlier job any more: a plan made before gives busy nodes almost nothing to do."""
+    quiet = f"max(DCGM_FI_DEV_GPU_UTIL) < {_IDLE_PERCENT}"
+    wait_until(lambda: bool(prometheus.query(here.prometheus_url, quiet)), _CLAIM_SECONDS, "GPUs stay busy", _POLL_SECONDS)
+
+
 def fresh_claim(here: Cluster, namespace: str, name: str) -> None:
     """An empty volume that all workers can write, under a claim of that name; what an earlier run left there is gone."""
     api, path = here.api(), f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
@@ -61,9 +69,14 @@ def fresh_claim(here: Cluster, namespace: str, name: str) -> None:
     api.create(path, claim)
 
 
-def wait_finished(status: Callable[[], Object], seconds: float = FINISHED_SECONDS) -> Object:
-    """The status of a job that has ended, one way or the other; raises NotReadyError."""
-    wait_until(lambda: status().get("phase") in ENDED, seconds, "the training does not end", _POLL_SECONDS)
+def wait_finished(process: OperatorProcess, status: Callable[[], Object], seconds: float = FINISHED_SECONDS) -> Object:
+    """The status of a job that has ended, one way or the other; raises NotReadyError, or ProcessError when the operator ends first."""
+
+    def ended() -> bool:
+        process.table.require(process.name)
+        return status().get("phase") in ENDED
+
+    wait_until(ended, seconds, "the training does not end", _POLL_SECONDS)
     return status()
 
 

@@ -253,7 +253,7 @@ def _start_prometheus(directory: Path, state: State, topology: Topology) -> Stat
     state = msgspec.structs.replace(state, exporter_port=exporter_port, prometheus_port=prometheus_port)
     _write(directory, state)
     lines = sum(map(topology.gpus_of, topology.nodes)) * _LINES_PER_GPU + len(measured_pairs(topology)) * _LINES_PER_LINK
-    prometheus.write_configuration(directory, exporter_port, prometheus.scrape_seconds(lines))
+    prometheus.write_configuration(directory, exporter_port, prometheus.scrape_seconds(lines), has_pods=bool(topology.real))
     prometheus.start(directory, prometheus_port)
     return state
 

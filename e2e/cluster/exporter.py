@@ -7,6 +7,7 @@ POST   /links   {"source": A, "destination": B, "factor": F}                    
 POST   /faults  {"node": N, "fault": nan|infinite|negative|absent, "metric": one DCGM name, all without it}
                 {"node": N, "xid": number}                                       last XID error of its GPU 0
 DELETE /load /links /faults                                                      take back all wishes of a kind; DELETE / all
+GET    /targets                                                                  pods on real nodes, for Prometheus' HTTP discovery
 GET    /healthz                                                                  200 once the pods are known
 """
 
@@ -26,6 +27,7 @@ from typing import Any, Final
 from e2e.cluster.api import Api, ApiError, access_from
 from e2e.cluster.ports import LOOPBACK
 from e2e.cluster.simulation import FAULTS, METRICS, Simulation, Wishes
+from e2e.cluster.targets import Targets
 from e2e.cluster.topology import Figures, load
 
 MAX_BODY_BYTES: Final = 65536
@@ -102,9 +104,10 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, port: int, simulation: Simulation) -> None:
+    def __init__(self, port: int, simulation: Simulation, targets: Targets) -> None:
         super().__init__((LOOPBACK, port), _Handler)
         self.simulation = simulation
+        self.targets = targets
         self.lock = threading.Lock()
         self.synced = threading.Event()
 
@@ -118,6 +121,10 @@ class _Handler(BaseHTTPRequestHandler):
             with self.server.lock:
                 text = self.server.simulation.render()
             self._answer(200, text, "text/plain; version=0.0.4; charset=utf-8")
+        elif self.path == "/targets":
+            with self.server.lock:
+                text = self.server.targets.render()
+            self._answer(200, text, "application/json")
         elif self.path == "/healthz":
             self._answer(200 if self.server.synced.is_set() else 503, "ok" if self.server.synced.is_set() else "waiting for the pods")
         else:
@@ -174,13 +181,16 @@ def follow_pods(api: Api, server: Server) -> None:
             listed = api.get("/api/v1/pods", resourceVersion="0")
             with server.lock:
                 server.simulation.replace_pods(listed["items"])
+                server.targets.replace(listed["items"])
             server.synced.set()
             for event in api.watch("/api/v1/pods", _WATCH_SECONDS, resourceVersion=listed["metadata"]["resourceVersion"]):
                 with server.lock:
                     if event["type"] == "DELETED":
                         server.simulation.pod_gone(event["object"]["metadata"]["uid"])
+                        server.targets.gone(event["object"]["metadata"]["uid"])
                     else:
                         server.simulation.pod_changed(event["object"])
+                        server.targets.changed(event["object"])
         except ApiError as error:
             print(f"pods: {error}", file=sys.stderr, flush=True)
             time.sleep(_RETRY_SECONDS)
@@ -193,7 +203,8 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     arguments = parser.parse_args()
-    server = Server(arguments.port, Simulation(load(arguments.topology)))
+    topology = load(arguments.topology)
+    server = Server(arguments.port, Simulation(topology), Targets(machine.name for machine in topology.real))
     api = Api(access_from(arguments.kubeconfig), "hyperscale-exporter")
     threading.Thread(target=follow_pods, args=(api, server), daemon=True).start()
     server.serve_forever()

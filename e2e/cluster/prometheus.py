@@ -87,16 +87,22 @@ def scrape_seconds(lines: int) -> int:
     return max(SCRAPE_SECONDS, -(-lines // _LINES_PER_SECOND) * SCRAPE_SECONDS)
 
 
-def write_configuration(directory: Path, exporter_port: int, interval_seconds: int) -> None:
-    """prometheus.yml with one job: the exporter, its own labels kept."""
+def write_configuration(directory: Path, exporter_port: int, interval_seconds: int, has_pods: bool = False) -> None:
+    """prometheus.yml: the exporter, its own labels kept, and where pods run for good those that the exporter names."""
     job = {
         "job_name": "dcgm",
         "honor_labels": True,
         "metrics_path": "/metrics",
         "static_configs": [{"targets": [f"{LOOPBACK}:{exporter_port}"]}],
     }
+    pods = {
+        "job_name": "pods",
+        "scrape_interval": f"{SCRAPE_SECONDS}s",
+        "scrape_timeout": f"{SCRAPE_SECONDS}s",
+        "http_sd_configs": [{"url": f"http://{LOOPBACK}:{exporter_port}/targets", "refresh_interval": f"{SCRAPE_SECONDS}s"}],
+    }
     timing = {"scrape_interval": f"{interval_seconds}s", "scrape_timeout": f"{interval_seconds}s"}
-    (directory / "prometheus.yml").write_text(yaml.safe_dump({"global": timing, "scrape_configs": [job]}))
+    (directory / "prometheus.yml").write_text(yaml.safe_dump({"global": timing, "scrape_configs": [job, pods] if has_pods else [job]}))
 
 
 def start(directory: Path, port: int) -> None:
