@@ -94,23 +94,36 @@ class HorovodComm(Comm):
 
         hvd.init()
         self._hvd = hvd
+        self._cuda = bool(hvd.cuda_built())
         super().__init__(hvd.rank(), hvd.size())
 
     def start_allreduce_(self, tensors: Sequence[Tensor], name: str) -> Wait:
         """One tensor is left to Horovod's own fusion; several are fused as one group."""
         hvd = self._hvd
-        if len(tensors) == 1:
-            handle = hvd.allreduce_async_(tensors[0], name=name, op=hvd.Sum)
+        sent = [self._host(tensor) for tensor in tensors]
+        if len(sent) == 1:
+            handle = hvd.allreduce_async_(sent[0], name=name, op=hvd.Sum)
         else:
-            handle = hvd.grouped_allreduce_async_(list(tensors), name=name, op=hvd.Sum)
-        return lambda: hvd.synchronize(handle)
+            handle = hvd.grouped_allreduce_async_(sent, name=name, op=hvd.Sum)
+
+        def wait() -> None:
+            hvd.synchronize(handle)
+            for tensor, summed in zip(tensors, sent, strict=True):
+                if summed is not tensor:
+                    tensor.detach().copy_(summed)
+
+        return wait
+
+    def _host(self, tensor: Tensor) -> Tensor:
+        """The tensor where this Horovod can send it from: its build for processors knows no other memory."""
+        return tensor.detach().cpu() if tensor.is_cuda and not self._cuda else tensor
 
     def broadcast(self, tensor: Tensor, name: str, root: int = 0) -> Tensor:
         """By MPI_Bcast."""
         if tensor.numel() == 0:
             return tensor.clone()
-        result: Tensor = self._hvd.broadcast(tensor.detach(), root, name=name)
-        return result
+        result: Tensor = self._hvd.broadcast(self._host(tensor.detach()), root, name=name)
+        return result.to(tensor.device)
 
     def barrier(self) -> None:
         """Horovod's own."""
@@ -118,11 +131,11 @@ class HorovodComm(Comm):
 
     def _start_alltoall(self, tensor: Tensor, splits: list[int], name: str) -> Callable[[], tuple[Tensor, list[int]]]:
         hvd = self._hvd
-        handle = hvd.alltoall_async(tensor, splits=torch.tensor(splits, dtype=torch.int32), name=name)
+        handle = hvd.alltoall_async(self._host(tensor), splits=torch.tensor(splits, dtype=torch.int32), name=name)
 
         def wait() -> tuple[Tensor, list[int]]:
             received, counts = hvd.synchronize(handle)
-            return received, [int(count) for count in counts]
+            return received.to(tensor.device), [int(count) for count in counts]
 
         return wait
 

@@ -7,14 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import dgl
 import numpy as np
 import torch
 from torch.nn import functional
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.job import Compression
-from hyperscale.worker import models, neighbourhood
+from hyperscale.worker import models, neighbourhood, ops
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import Run
 from hyperscale.worker.exchange import Exchange
@@ -50,12 +49,10 @@ class PartGraph(Neighbourhood):
     def sum(self, x: Tensor, name: str) -> Tensor:
         """Own rows are added up while the copies are on their way."""
         if self.exchange.comm.size == 1:
-            alone: Tensor = dgl.ops.copy_u_sum(self._inner, x)
-            return alone
+            return ops.copy_u_sum(self._inner, x)
         wait = self.exchange.start(x, name)
-        inner: Tensor = dgl.ops.copy_u_sum(self._inner, x)
-        outer: Tensor = dgl.ops.copy_u_sum(self._outer, wait())
-        return inner + outer
+        inner = ops.copy_u_sum(self._inner, x)
+        return inner + ops.copy_u_sum(self._outer, wait())
 
     def sources(self, x: Tensor, name: str) -> Tensor:
         """Own rows, then copies."""

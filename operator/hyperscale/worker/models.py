@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import dgl
 import torch
 from torch import nn
 from torch.nn import functional
 
 from hyperscale.model.job import Architecture, ModelSpec
+from hyperscale.worker import ops
 from hyperscale.worker.hyperparameters import Hyperparameters
 from hyperscale.worker.neighbourhood import Neighbourhood
 from hyperscale.worker.sparse import SparseRows
@@ -120,9 +120,9 @@ class GATLayer(nn.Module):
         destinations = graph.destinations(projected).view(-1, self._heads, self.left.shape[1])
         left = (sources * self.left).sum(-1, keepdim=True)
         right = (destinations * self.right).sum(-1, keepdim=True)
-        scores = functional.leaky_relu(dgl.ops.u_add_v(graph.looped, left, right), _LEAK)
-        weights = self.dropout(dgl.ops.edge_softmax(graph.looped, scores))
-        gathered: Tensor = dgl.ops.u_mul_e_sum(graph.looped, sources, weights)
+        scores = functional.leaky_relu(ops.u_add_v(graph.looped, left, right), _LEAK)
+        weights = self.dropout(ops.edge_softmax(graph.looped, scores))
+        gathered: Tensor = ops.u_mul_e_sum(graph.looped, sources, weights)
         return (gathered.mean(dim=1) if self._average else gathered.flatten(1)) + self.bias
 
 

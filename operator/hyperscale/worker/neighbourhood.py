@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array
+from hyperscale.worker import ops
 
 Tensor = torch.Tensor
 
@@ -43,8 +44,13 @@ class Neighbourhood(abc.ABC):
 
 
 def block(indptr: Array, indices: Array, sources: int, device: torch.device) -> Any:  # noqa: ANN401 - dgl has no annotations
-    """DGL block of `len(indptr) - 1` destinations whose in-neighbours are sources 0..sources-1, as CSR."""
+    """DGL block of `len(indptr) - 1` destinations whose in-neighbours are sources 0..sources-1, as CSR.
+
+    A `TorchBlock` where DGL lacks the device.
+    """
     rows = len(indptr) - 1
+    if not ops.dgl_runs_on(device.type):
+        return torch_block(indptr, indices, sources, device)
     # Stated although they are in order: DGL's libxsmm kernels for edge features do without them in one direction only.
     edges = torch.arange(len(indices))
     made = dgl.create_block(
@@ -58,6 +64,13 @@ def block(indptr: Array, indices: Array, sources: int, device: torch.device) -> 
     made = made.formats(["coo", "csr", "csc"])
     made.create_formats_()
     return made.to(device)
+
+
+def torch_block(indptr: Array, indices: Array, sources: int, device: torch.device) -> ops.TorchBlock:
+    """The same for torch's own operations."""
+    rows = len(indptr) - 1
+    destination = torch.from_numpy(np.repeat(np.arange(rows), np.diff(indptr))).to(device)
+    return ops.TorchBlock(torch.from_numpy(indices.astype(np.int64)).to(device), destination, sources, rows)
 
 
 def with_loops(indptr: Array, indices: Array) -> tuple[Array, Array]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import dgl
 import numpy as np
 import scipy.sparse
 import torch
 
 from hyperscale.model.adjacency import Array
+from hyperscale.worker import ops
 from hyperscale.worker.neighbourhood import block
 
 Tensor = torch.Tensor
@@ -33,8 +33,7 @@ class SparseRows:
 
     def times(self, weight: Tensor) -> Tensor:
         """(n, out) product with weights (f, out); differentiable in the weights."""
-        product: Tensor = dgl.ops.u_mul_e_sum(self.graph, weight, self.values)
-        return product
+        return ops.u_mul_e_sum(self.graph, weight, self.values)
 
     def dense(self) -> Tensor:
         """(n, f) with its zeros."""

@@ -1,0 +1,59 @@
+"""Torch's own operations over edges give what DGL's give: for devices that DGL's wheel does not know."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hyperscale.partition import local_part
+from hyperscale.worker import neighbourhood, ops
+from hyperscale.worker.comm import Comm, run_threads
+from hyperscale.worker.full import FullTrainer
+from hyperscale.worker.sparse import SparseRows, rows_of
+from tests.builders.training import a_run, assignment, labelled_graph
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("architecture", ["GCN", "GraphSAGE", "GAT"])
+def test_training_without_dgls_kernels_is_the_same_training(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, cut = labelled_graph(4), assignment(4, 40, 2)
+    model = {"architecture": architecture, "heads": 3}
+
+    def losses() -> list[list[float]]:
+        def rank(comm: Comm) -> list[float]:
+            trainer = FullTrainer(a_run(model, rank=comm.rank, size=2), comm, local_part(graph, cut, comm.rank, 2), CPU)
+            return [trainer.epoch(number).loss for number in range(1, 4)]
+
+        return run_threads(2, rank)
+
+    theirs = losses()
+    monkeypatch.setattr(ops, "dgl_runs_on", lambda _: False)
+    np.testing.assert_allclose(losses(), theirs, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kernels", [True, False])
+def test_sparse_rows_multiply_like_dense_ones(kernels: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops, "dgl_runs_on", lambda _: kernels)
+    rng = np.random.default_rng(0)
+    features = (rng.random((30, 40)) < 0.05).astype(np.float32) * rng.random((30, 40), dtype=np.float32)
+    rows = rows_of(features, CPU)
+    assert isinstance(rows, SparseRows)
+    torch.testing.assert_close(rows.dense(), torch.from_numpy(features))
+    weight = torch.randn(40, 6, requires_grad=True)
+    rows.times(weight).square().sum().backward()  # type: ignore[no-untyped-call]
+    sparse, weight.grad = weight.grad, None
+    (torch.from_numpy(features) @ weight).square().sum().backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(sparse, weight.grad)
+
+
+def test_dense_features_stay_dense() -> None:
+    assert isinstance(rows_of(np.ones((3, 4), np.float32), CPU), torch.Tensor)
+    assert isinstance(rows_of(np.ones((0, 4), np.float32), CPU), torch.Tensor)
+
+
+def test_loops_come_first_in_each_row() -> None:
+    indptr, indices = neighbourhood.with_loops(np.array([0, 2, 2, 3]), np.array([1, 2, 0]))
+    assert indptr.tolist() == [0, 3, 4, 6]
+    assert indices.tolist() == [0, 1, 2, 1, 2, 0]
