@@ -280,11 +280,20 @@ cdef inline bint _look(Search *s, int32_t v) noexcept nogil:
     """
     cdef int32_t *bond = s.bond + <int64_t> v * s.k
     cdef int own = s.part[v], p, best = NONE
-    cdef int64_t least = 0, cost
-    if s.members[own] < 2:
+    cdef int64_t least = 0, cost, e, first, last
+    cdef bint few
+    if s.members[own] < 2 or bond[own] == s.degree[v]:
         return False
-    for p in range(s.k):
-        if bond[p] == 0 or p == own:
+    # Few neighbours name the parts faster than the row of all parts does; a part named twice is looked at twice.
+    first = s.indptr[v]
+    last = s.indptr[v + 1]
+    few = last - first < s.k
+    if not few:
+        first = 0
+        last = s.k
+    for e in range(first, last):
+        p = s.part[s.indices[e]] if few else <int> e
+        if p == own or bond[p] == 0 or p == best:
             continue
         cost = s.price[p] * (s.degree[v] - 2 * <int64_t> bond[p])
         if best == NONE or cost < least or (cost == least and _emptier(s, p, best)):
@@ -491,12 +500,7 @@ cdef void _close(Search *s) noexcept:
 
 
 cdef inline bint _at_border(Search *s, int64_t v) noexcept nogil:
-    cdef int p
-    cdef int32_t *bond = s.bond + v * s.k
-    for p in range(s.k):
-        if bond[p] > 0 and p != s.part[v]:
-            return True
-    return False
+    return s.bond[v * s.k + s.part[v]] < s.degree[v]
 
 
 def improve(
@@ -557,11 +561,16 @@ def improve(
 # The largest halo ------------------------------------------------------------------------------------------------------------------------
 
 
+cdef double WORTH = 0.3
+cdef int DEAREST = 3
+
+
 cdef struct Halo:
     int32_t *count    # (n, k) neighbours in each part; the bonds themselves where edges have no weights
     int64_t *copies   # (k,)
     double *power     # (k,) the potential of each part
     int64_t *less     # (k,) copies that a move into each part adds there
+    int32_t *near     # (k,) parts beside the vertex
     double scale
 
 
@@ -582,12 +591,12 @@ cdef void _copies(Search *s, Halo *h) noexcept nogil:
                 h.copies[p] += 1
 
 
-cdef bint _relieve(Search *s, Halo *h, int32_t v, int64_t *cut, int64_t budget, int64_t floor) noexcept nogil:
+cdef bint _relieve(Search *s, Halo *h, int32_t v, int64_t *cut, int64_t budget, int64_t dearest, int64_t floor) noexcept nogil:
     """Make the move of a vertex that lowers the potential most, if any does within the cut's budget."""
     cdef int32_t *bond = s.bond + <int64_t> v * s.k
     cdef int32_t *count = h.count + <int64_t> v * s.k
     cdef int32_t *theirs
-    cdef int own = s.part[v], p, best = NONE
+    cdef int own = s.part[v], p, best = NONE, j, beside = 0
     cdef int64_t e, out, into, dearer, best_dearer = 0, best_into = 0
     cdef double gain, most = 0
     cdef int32_t u
@@ -595,8 +604,12 @@ cdef bint _relieve(Search *s, Halo *h, int32_t v, int64_t *cut, int64_t budget, 
     if s.members[own] < 2:
         return False
     for p in range(s.k):
+        if count[p] == 0 or p == own:
+            continue
+        h.near[beside] = p
         h.less[p] = 0
-        if count[p] > 0 and h.copies[p] >= floor:
+        beside += 1
+        if h.copies[p] >= floor:
             matters = True
     if not matters:
         return False
@@ -606,17 +619,20 @@ cdef bint _relieve(Search *s, Halo *h, int32_t v, int64_t *cut, int64_t budget, 
         theirs = h.count + <int64_t> u * s.k
         if s.part[u] != own and theirs[own] == 1:
             out -= 1
-        for p in range(s.k):
-            if theirs[p] == 0 and count[p] > 0 and s.part[u] != p:
+        for j in range(beside):
+            p = h.near[j]
+            if theirs[p] == 0 and s.part[u] != p:
                 h.less[p] += 1
-    for p in range(s.k):
-        if p == own or count[p] == 0:
-            continue
+    for j in range(beside):
+        p = h.near[j]
         dearer = bond[own] - bond[p]
-        if cut[0] + dearer > budget or not _fits(s, v, p):
+        if dearer > dearest or cut[0] + dearer > budget or not _fits(s, v, p):
             continue
         into = h.less[p] - 1
         gain = h.power[own] + h.power[p] - _potential(h, h.copies[own] + out) - _potential(h, h.copies[p] + into)
+        if dearer > 0:
+            # What raises the cut must take about so much from a part at the top.
+            gain -= WORTH * 8.0 * h.scale * dearer
         if gain > most + 1e-12 or (gain > most - 1e-12 and (dearer < best_dearer)):
             most = gain
             best = p
@@ -637,12 +653,13 @@ cdef bint _relieve(Search *s, Halo *h, int32_t v, int64_t *cut, int64_t budget, 
     return True
 
 
-def halo(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] part, int parts):
-    """(k,) int64: vertices of other parts that each part needs a copy of."""
+def boundary(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] edge_weights, const int32_t[::1] part, int parts):
+    """(weight of the edges between parts, (k,) int64 vertices of other parts that each part needs a copy of)."""
     found = np.zeros(parts, dtype=np.int64)
     cdef int64_t[::1] count = found
-    cdef int64_t v, e
+    cdef int64_t v, e, cut = 0
     cdef int32_t p
+    cdef bint weighted = edge_weights.shape[0] > 0
     cdef int32_t *seen = <int32_t *> malloc((parts + 1) * sizeof(int32_t))
     if seen == NULL:
         raise MemoryError
@@ -650,14 +667,16 @@ def halo(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::
         for p in range(parts):
             seen[p] = NONE
         for v in range(indptr.shape[0] - 1):
-            seen[part[v]] = <int32_t> v
             for e in range(indptr[v], indptr[v + 1]):
                 p = part[indices[e]]
+                if p == part[v]:
+                    continue
+                cut += edge_weights[e] if weighted else 1
                 if seen[p] != v:
                     seen[p] = <int32_t> v
                     count[p] += 1
     free(seen)
-    return found
+    return cut // 2, found
 
 
 def even(
@@ -686,11 +705,12 @@ def even(
     h.copies = <int64_t *> calloc(s.k, sizeof(int64_t))
     h.power = <double *> calloc(s.k, sizeof(double))
     h.less = <int64_t *> calloc(s.k, sizeof(int64_t))
+    h.near = <int32_t *> calloc(s.k, sizeof(int32_t))
     h.count = s.bond if s.edge_weights == NULL else <int32_t *> calloc(s.n * s.k, sizeof(int32_t))
-    if border == NULL or h.copies == NULL or h.power == NULL or h.less == NULL or h.count == NULL:
+    if border == NULL or h.copies == NULL or h.power == NULL or h.less == NULL or h.near == NULL or h.count == NULL:
         if h.count != s.bond:
             free(h.count)
-        free(border); free(h.copies); free(h.power); free(h.less)
+        free(border); free(h.copies); free(h.power); free(h.less); free(h.near)
         _close(&s)
         raise MemoryError
     with nogil:
@@ -716,13 +736,13 @@ def even(
             _shuffle(border, borders, &s.random)
             made = 0
             for i in range(borders):
-                made += _relieve(&s, &h, border[i], &cut, budget, <int64_t> (0.8 * highest))
+                made += _relieve(&s, &h, border[i], &cut, budget, number // 2, <int64_t> (0.8 * highest))
             total += made
-            if made == 0:
+            if made == 0 and number >= 2 * DEAREST:
                 break
     if h.count != s.bond:
         free(h.count)
-    free(border); free(h.copies); free(h.power); free(h.less)
+    free(border); free(h.copies); free(h.power); free(h.less); free(h.near)
     _close(&s)
     return total
 

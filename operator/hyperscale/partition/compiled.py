@@ -12,8 +12,6 @@ try:
     COMPILED: Final = True
 except ImportError:  # pragma: no cover - a machine without a C compiler
     COMPILED = False  # type: ignore[misc] # one of the two
-    warnings.warn(
-        "the compiled partition search is missing: parts stay as METIS makes them, and worse", RuntimeWarning, stacklevel=1
-    )
+    warnings.warn("the compiled partition search is missing: parts stay as METIS makes them, and worse", RuntimeWarning, stacklevel=1)
 
 __all__ = ["COMPILED", "search", "seeds"]

@@ -90,9 +90,12 @@ def contracted(level: Level, group: Array, count: int) -> Level:
 
 def cut_of(level: Level, part: Array) -> int:
     """Weight of the edges between parts, as the search counts it."""
-    row = np.repeat(part, np.diff(level.indptr))
-    across = row != part[level.indices]
-    return int(across.sum() if not len(level.edge_weights) else level.edge_weights[across].sum(dtype=np.int64)) // 2
+    return boundary(level, part, int(part.max()) + 1 if len(part) else 1)[0]
+
+
+def boundary(level: Level, part: Array, parts: int) -> tuple[int, Array]:
+    """(weight of the edges between parts, (k,) vertices of other parts that each part needs a copy of)."""
+    return search.boundary(level.indptr, level.indices, level.edge_weights, part, parts)
 
 
 def _narrow(weights: Array | None) -> Array:

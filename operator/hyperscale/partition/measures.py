@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hyperscale.model.adjacency import Adjacency, Array
+from hyperscale.partition.compiled import COMPILED, search
 from hyperscale.partition.types import Measures, PartitionError, checked_shares, weight_columns
 
 CHUNK_ENTRIES = 1 << 24
@@ -39,7 +40,18 @@ def imbalance(weights: Array, assignment: Array, target: Array) -> float:
 
 
 def _boundary(adjacency: Adjacency, assignment: Array, parts: int) -> tuple[int, int, Array]:
-    """Weight of the cut, of all edges, and copies by part; rows in chunks."""
+    """Weight of the cut, of all edges, and copies by part."""
+    total = len(adjacency.indices) if adjacency.edge_weights is None else int(adjacency.edge_weights.sum())
+    if COMPILED and adjacency.edge_weights is None:
+        indptr, indices = np.ascontiguousarray(adjacency.indptr, dtype=np.int64), np.ascontiguousarray(adjacency.indices, dtype=np.int32)
+        cut, halo = search.boundary(indptr, indices, indices[:0], np.ascontiguousarray(assignment, dtype=np.int32), parts)
+        return cut, total // 2, halo
+    cut, halo = plain_boundary(adjacency, assignment, parts)
+    return cut, total // 2, halo
+
+
+def plain_boundary(adjacency: Adjacency, assignment: Array, parts: int) -> tuple[int, Array]:
+    """(weight of the edges between parts, (k,) copies) without compiled code and for weights of 64 bits; rows in chunks."""
     n, indptr = adjacency.vertices, adjacency.indptr
     cut = 0
     halo = np.zeros(parts, dtype=np.int64)
@@ -50,8 +62,7 @@ def _boundary(adjacency: Adjacency, assignment: Array, parts: int) -> tuple[int,
         cut += cut_here
         halo += copies
         start = stop
-    total = len(adjacency.indices) if adjacency.edge_weights is None else int(adjacency.edge_weights.sum())
-    return cut // 2, total // 2, halo
+    return cut // 2, halo
 
 
 def _boundary_rows(adjacency: Adjacency, assignment: Array, parts: int, start: int, stop: int) -> tuple[int, Array]:

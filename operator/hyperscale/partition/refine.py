@@ -12,7 +12,7 @@ import numpy as np
 
 from hyperscale.model.adjacency import Array
 from hyperscale.partition.compiled import search
-from hyperscale.partition.levels import Hierarchy, Level, coarsen, cut_of
+from hyperscale.partition.levels import Hierarchy, Level, boundary, coarsen
 
 TOLERANCE = 1.03
 """No part gets more than this of its share, where whole vertices allow it."""
@@ -39,7 +39,7 @@ class Effort:
     """Border vertices that one climb begins from."""
     patience: int = 60
     """Moves without gain before a climb gives up."""
-    even_passes: int = 8
+    even_passes: int = 10
 
 
 def limits_of(weights: Array, target: Array, train: bool) -> Array:
@@ -65,10 +65,10 @@ def refine(level: Level, part: Array, limits: Array, *, budget: int, seed: int, 
     whole, level = level, _without_isolated(level)
     balanced(level, found, limits, seed)
     best, best_score = found, _score(level, found, limits, budget)
-    price = np.full(parts, PRICE, dtype=np.int64)
+    price = _prices(level, found, parts, budget)
     for cycle in range(effort.cycles):
         found = _cycle(level, found, limits, price, seed=seed + 7919 * cycle, effort=effort)
-        price = _prices(copies(level, found, parts))
+        price = _prices(level, found, parts, budget)
         candidate = found.copy()
         search.even(*level.arrays, limits, candidate, seed + cycle, effort.even_passes, budget)
         score = _score(level, candidate, limits, budget)
@@ -86,11 +86,6 @@ def balanced(level: Level, part: Array, limits: Array, seed: int) -> None:
         loose[:, column] = limits[:, column]
         search.balance(*level.arrays, loose, part, seed)
     search.balance(*level.arrays, limits, part, seed)
-
-
-def copies(level: Level, part: Array, parts: int) -> Array:
-    """(k,) vertices of other parts that each part needs a copy of."""
-    return np.asarray(search.halo(level.indptr, level.indices, part, parts))
 
 
 def _cycle(level: Level, part: Array, limits: Array, price: Array, *, seed: int, effort: Effort) -> Array:
@@ -115,13 +110,16 @@ def _score(level: Level, part: Array, limits: Array, budget: int) -> tuple[float
     """Smaller is better: how far above a limit, the cut above the budget, the largest halo, the cut."""
     load = np.stack([np.bincount(part, weights=column, minlength=len(limits)) for column in level.weights.T], axis=1)
     over = float(np.maximum(load / np.maximum(limits, 1), 1.0).max())
-    cut = cut_of(level, part)
-    return over, max(cut - budget, 0), int(copies(level, part, len(limits)).max()), cut
+    cut, copies = boundary(level, part, len(limits))
+    return over, max(cut - budget, 0), int(copies.max()), cut
 
 
-def _prices(halo: Array) -> Array:
-    """Edges of a part with a larger halo cost more, within bounds: too much of it only moves the trouble around."""
-    price: Array = np.clip(PRICE * halo / max(float(halo.mean()), 1.0), *PRICES).astype(np.int64)
+def _prices(level: Level, part: Array, parts: int, budget: int) -> Array:
+    """(k,) edges of a part with a larger halo cost more, within bounds; all the same while the cut is above its budget."""
+    cut, copies = boundary(level, part, parts)
+    if cut > budget:
+        return np.full(parts, PRICE, dtype=np.int64)
+    price: Array = np.clip(PRICE * copies / max(float(copies.mean()), 1.0), *PRICES).astype(np.int64)
     return price
 
 

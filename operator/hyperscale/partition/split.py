@@ -11,17 +11,20 @@ from hyperscale.model.job import PartitioningMethod
 from hyperscale.partition.baselines import along, degree_parts, random_parts
 from hyperscale.partition.compiled import COMPILED
 from hyperscale.partition.hybrid import hybrid
-from hyperscale.partition.levels import cut_of, finest
+from hyperscale.partition.levels import Level, cut_of, finest
 from hyperscale.partition.measures import measure
 from hyperscale.partition.metis import metis
 from hyperscale.partition.refine import Effort, limits_of, refine
 from hyperscale.partition.types import PartitionError, Parts, checked_graph, checked_shares, weight_columns
 
-METIS_RECURSES_FROM, METIS_RECURSES_TO = 2, 8
-"""pymetis bisects recursively up to 8 parts, which takes longer; with two of them there is time for as much again."""
-
 DEGREE = "Degree"
 """AGPCS's baseline: for benchmarks, no job can ask for it."""
+SMALL_PART = 200
+"""Vertices of a part below which METIS's own start-up outweighs several cycles."""
+RECURSIVE = range(3, 9)
+"""Parts for which pymetis bisects recursively, which takes it longer: there is time for a second cycle."""
+DENSE_DEGREE = 16
+"""Mean degree above which a second cycle takes longer than it gives."""
 
 
 def split(
@@ -73,8 +76,17 @@ def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) 
     if len(target) == 1 or not COMPILED:
         return start
     level = finest(adjacency, train)
-    effort = Effort(cycles=2 if METIS_RECURSES_FROM < len(target) <= METIS_RECURSES_TO else 1)
-    return refine(level, start, limits_of(level.weights, target, train is not None), budget=cut_of(level, start), seed=seed, effort=effort)
+    limits = limits_of(level.weights, target, train is not None)
+    return refine(level, start, limits, budget=cut_of(level, start), seed=seed, effort=_effort(level, len(target)))
+
+
+def _effort(level: Level, parts: int) -> Effort:
+    """As many cycles as fit into about three times METIS's own time."""
+    if level.vertices < SMALL_PART * parts:
+        return Effort(cycles=4)
+    if parts in RECURSIVE and len(level.indices) <= DENSE_DEGREE * level.vertices:
+        return Effort(cycles=2)
+    return Effort(cycles=1)
 
 
 def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:

@@ -1,0 +1,293 @@
+"""Partitioners side by side: cut, balance, largest halo, copies and CPU time, equal and 2:1 capacities, k = 2 to 32.
+
+Peers: pymetis as it comes and with the same target weights, DGL's METIS call, Mt-KaHyPar's default, vertices by chance, AGPCS's degree
+heuristic. Ours is METIS refined (the method `METIS` of a job), and the hybrid (`IndependentSetSpectral`). Cuts and halos are compared with
+pymetis given the same shares; DGL knows no shares, so that it is compared on equal ones. CPU times are medians of runs in turn within one
+process.
+
+    python benchmarks/partition.py            all graphs, three seeds, several minutes
+    python benchmarks/partition.py --quick    smaller graphs, one seed
+    python benchmarks/partition.py --mis      only independent sets
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"
+os.environ.setdefault("DGLBACKEND", "pytorch")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np  # noqa: E402 - after the number of threads
+import pymetis  # noqa: E402
+
+from benchmarks.common import Row, goal, parser, report, table  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks.independentsets import set_rows  # noqa: E402
+from benchmarks.partitiongraphs import families  # noqa: E402
+from hyperscale.model.adjacency import Adjacency, Array  # noqa: E402
+from hyperscale.model.job import PartitioningMethod  # noqa: E402
+from hyperscale.partition import DEGREE, Measures, measure, split  # noqa: E402
+from hyperscale.partition.metis import metis  # noqa: E402
+
+NAME = "partition"
+PARTS = (2, 4, 8, 16, 32)
+UNEVEN = 1.3
+"""METIS's largest halo over its mean above which ours is to be at most EVENED of it."""
+EVENED = 0.85
+DGL_LIMIT = 0.90
+TIME_LIMIT = 3.0
+BALANCE_LIMIT = 1.03
+OURS, HYBRID, PEER = "refined", "hybrid", "pymetis tpwgts"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One partitioner on one case."""
+
+    measures: Measures
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """One graph, number of parts, capacities and seed."""
+
+    graph: str
+    adjacency: Adjacency
+    shares: tuple[float, ...]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """E.g. rmat k=8 2:1."""
+        return f"{self.graph} k={len(self.shares)} {'equal' if self.even else '2:1'}"
+
+    @property
+    def even(self) -> bool:
+        """Whether all parts get the same share."""
+        return len(set(self.shares)) == 1
+
+
+def capacities(parts: int, even: bool) -> tuple[float, ...]:
+    """Equal shares, or the first half of the parts twice as large."""
+    return (1.0,) * parts if even else (2.0,) * (parts // 2) + (1.0,) * (parts - parts // 2)
+
+
+def dgl_metis(adjacency: Adjacency, parts: int) -> Array:
+    """What DGL's own partitioning calls."""
+    import dgl
+    import torch
+
+    rows = np.repeat(np.arange(adjacency.vertices), np.diff(adjacency.indptr))
+    graph = dgl.graph((torch.from_numpy(rows), torch.from_numpy(adjacency.indices.astype(np.int64))), num_nodes=adjacency.vertices)
+    with silence():
+        return np.asarray(dgl.metis_partition_assignment(graph, parts).numpy(), dtype=np.int32)
+
+
+def mtkahypar_cut(case: Case) -> Array | None:
+    """Mt-KaHyPar's default preset with the same limits; None where it is not installed."""
+    try:
+        import mtkahypar
+    except ImportError:
+        return None
+    weight = case.adjacency.vertices
+    total = sum(case.shares)
+    with silence():
+        library = _mtkahypar()
+        mtkahypar.set_seed(case.seed)
+        context = library.context_from_preset(mtkahypar.PresetType.DEFAULT)
+        context.set_partitioning_parameters(len(case.shares), BALANCE_LIMIT - 1, mtkahypar.Objective.CUT)
+        context.set_individual_target_block_weights(
+            [int(max(BALANCE_LIMIT * weight * s / total, -(-weight * s // total))) for s in case.shares]
+        )
+        context.logging = False
+        rows = np.repeat(np.arange(weight), np.diff(case.adjacency.indptr))
+        upper = rows < case.adjacency.indices
+        pairs = list(zip(rows[upper].tolist(), case.adjacency.indices[upper].tolist(), strict=True))
+        done = library.create_graph(context, weight, len(pairs), pairs).partition(context)
+        return np.array([done.block_id(vertex) for vertex in range(weight)], dtype=np.int32)
+
+
+_LIBRARY: list[Any] = []
+
+
+def _mtkahypar() -> Any:  # noqa: ANN401 - the library has no types
+    """Its one instance: it may be started once in a process."""
+    import mtkahypar
+
+    if not _LIBRARY:
+        _LIBRARY.append(mtkahypar.initialize(1))
+    return _LIBRARY[0]
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Libraries that write to the process's output past Python."""
+    sys.stdout.flush()
+    kept, away = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(away, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(away)
+
+
+def partitioners(case: Case, peers: bool) -> dict[str, Callable[[], Array]]:
+    """By name; the first two are the ones that are timed against each other."""
+    adjacency, shares, seed = case.adjacency, case.shares, case.seed
+    target = np.array(shares) / sum(shares)
+    wide = pymetis.CSRAdjacency(adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
+    tpwgts = [float(share) for share in target[:-1]]
+    tpwgts.append(1.0 - sum(tpwgts))
+
+    def plain(weights: list[float] | None) -> Array:
+        return np.asarray(
+            pymetis.part_graph(len(shares), wide, tpwgts=weights, options=pymetis.Options(seed=seed)).vertex_part, dtype=np.int32
+        )
+
+    found: dict[str, Callable[[], Array]] = {
+        PEER: lambda: plain(None if case.even else tpwgts),
+        OURS: lambda: split(adjacency, shares, PartitioningMethod.METIS, seed=seed).assignment,
+        HYBRID: lambda: split(adjacency, shares, PartitioningMethod.INDEPENDENT_SET_SPECTRAL, seed=seed).assignment,
+    }
+    if not peers:
+        return found
+    found |= {
+        "pymetis k-way": lambda: metis(adjacency, target, seed=seed, recursive=False),
+        "random": lambda: split(adjacency, shares, PartitioningMethod.RANDOM, seed=seed).assignment,
+        "degree": lambda: split(adjacency, shares, DEGREE, seed=seed).assignment,
+    }
+    if case.even:
+        found["dgl"] = lambda: dgl_metis(adjacency, len(shares))
+    return found
+
+
+def outcomes(case: Case, repeats: int) -> dict[str, Outcome]:
+    """All partitioners on one case, in turn, with the median of their CPU seconds."""
+    made = partitioners(case, peers=True)
+    seconds: dict[str, list[float]] = {name: [] for name in made}
+    assigned: dict[str, Array] = {}
+    for _ in range(repeats):
+        for name, partition in made.items():
+            begun = time.process_time()
+            assigned[name] = partition()
+            seconds[name].append(time.process_time() - begun)
+    begun = time.process_time()
+    strong = mtkahypar_cut(case) if case.seed == 0 else None
+    if strong is not None:
+        assigned["mtkahypar"], seconds["mtkahypar"] = strong, [time.process_time() - begun]
+    return {
+        name: Outcome(measure(case.adjacency, parts, case.shares), statistics.median(seconds[name])) for name, parts in assigned.items()
+    }
+
+
+def figures(case: Case, found: dict[str, Outcome]) -> Iterator[Row]:
+    """Every figure of every partitioner; ratios are to pymetis with the same shares."""
+    base = found[PEER]
+    for name, outcome in found.items():
+        seen = outcome.measures
+        for metric, value, unit in (
+            ("cut", float(seen.cut), "edges"),
+            ("cut ratio", seen.cut / max(base.measures.cut, 1), "of pymetis"),
+            ("imbalance", seen.imbalance, "of share"),
+            ("largest halo", float(seen.largest_halo), "vertices"),
+            ("halo ratio", seen.largest_halo / max(base.measures.largest_halo, 1), "of pymetis"),
+            ("largest/mean halo", seen.largest_halo / max(float(seen.halo.mean()), 1e-9), ""),
+            ("replication", seen.replication, ""),
+            ("cpu", outcome.seconds, "s"),
+            ("cpu ratio", outcome.seconds / max(base.seconds, 1e-9), "of pymetis"),
+        ):
+            yield Row(NAME, case.name, name, metric, value, unit, case.seed)
+
+
+def judged(case: Case, found: dict[str, Outcome], name: str) -> Iterator[tuple[str, float, float]]:
+    """(what, value, limit) of every goal on one case."""
+    ours, base = found[name], found[PEER]
+    yield "cut / pymetis", ours.measures.cut / max(base.measures.cut, 1), 1.0
+    if "dgl" in found:
+        yield "cut / dgl", ours.measures.cut / max(found["dgl"].measures.cut, 1), DGL_LIMIT
+    share = np.array(case.shares) / sum(case.shares) * case.adjacency.vertices
+    yield "imbalance", ours.measures.imbalance, max(BALANCE_LIMIT, float((np.ceil(share - 1e-9) / share).max()))
+    uneven = base.measures.largest_halo > UNEVEN * float(base.measures.halo.mean())
+    what, limit = ("largest halo, uneven", EVENED) if uneven else ("largest halo, even", 1.0)
+    yield what, ours.measures.largest_halo / max(base.measures.largest_halo, 1), limit
+    yield "cpu / pymetis", ours.seconds / max(base.seconds, 1e-9), TIME_LIMIT
+
+
+Verdict = tuple[str, str, int, str, float, float]
+"""Graph, case, seed, what, value, limit."""
+
+
+def partition_rows(quick: bool, only: list[str], repeats: int) -> tuple[list[Row], dict[str, list[Verdict]]]:
+    """Rows of all cases, and what of them counts for a goal."""
+    rows: list[Row] = []
+    verdicts: dict[str, list[Verdict]] = {OURS: [], HYBRID: []}
+    for graph, make in families(quick).items():
+        if only and graph not in only:
+            continue
+        for seed in range(1 if quick else 3):
+            adjacency = make(seed)
+            if adjacency is None:
+                print(f"{graph}: no data, left out", file=sys.stderr)
+                break
+            for parts in PARTS[::2] if quick else PARTS:
+                for even in (True, False):
+                    case = Case(graph, adjacency, capacities(parts, even), seed)
+                    found = outcomes(case, repeats)
+                    rows += figures(case, found)
+                    for name, kept in verdicts.items():
+                        kept += [(graph, case.name, seed, *verdict) for verdict in judged(case, found, name)]
+            print(f"{graph} seed {seed}: done", file=sys.stderr, flush=True)
+    return rows, verdicts
+
+
+def summary(verdicts: dict[str, list[Verdict]]) -> list[Row]:
+    """By graph and goal: median ratio, share of the cases that hold, and the worst as the goal."""
+    rows: list[Row] = []
+    for name, all_of in verdicts.items():
+        for graph in dict.fromkeys(verdict[0] for verdict in all_of):
+            for what in dict.fromkeys(verdict[3] for verdict in all_of if verdict[0] == graph):
+                these = [verdict for verdict in all_of if (verdict[0], verdict[3]) == (graph, what)]
+                rows.append(Row(NAME, graph, name, f"{what}, median", statistics.median(each[4] for each in these), ""))
+                rows.append(Row(NAME, graph, name, f"{what}, holds", sum(each[4] <= each[5] for each in these) / len(these), "of cases"))
+                worst = max(these, key=lambda each: each[4] / each[5])
+                rows.append(goal(NAME, f"{graph}: worst {what} ({worst[1]}, seed {worst[2]})", name, worst[4], worst[5], ""))
+    return rows
+
+
+def losses(verdicts: list[Verdict]) -> str:
+    """The cases that miss a goal, one line each."""
+    lines = [[case, str(seed), what, f"{value:.3f}", f"{limit:.3f}"] for _, case, seed, what, value, limit in verdicts if value > limit]
+    return table(("missed", "seed", "goal", "value", "limit"), lines) if lines else "no goal is missed"
+
+
+def main() -> None:
+    """Run, print, write."""
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--graph", action="append", default=[], help="only this graph; may be repeated")
+    arguments.add_argument("--repeats", type=int, default=3, help="runs of each partitioner; the CPU time is their median")
+    arguments.add_argument("--mis", action="store_true", help="only independent sets")
+    asked = arguments.parse_args()
+    rows: list[Row] = []
+    if not asked.mis:
+        rows, verdicts = partition_rows(asked.quick, asked.graph, 1 if asked.quick else asked.repeats)
+        rows += summary(verdicts)
+    rows += set_rows(asked.quick, asked.graph)
+    report(rows, asked.json)
+    if not asked.mis:
+        print(f"\n{OURS}:\n{losses(verdicts[OURS])}")
+
+
+if __name__ == "__main__":
+    main()
