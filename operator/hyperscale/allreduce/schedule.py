@@ -1,4 +1,4 @@
-"""The fastest way to put gradients into allreduces, exactly, in O(L²) at most.
+"""The fastest way to put gradients into allreduces, exactly: the end in O(L), the fewest messages that reach it in O(L²) at most.
 
 L gradients become ready one after another while a backward pass runs; one channel carries one message at a time, and a message of m bytes
 takes alpha + beta × m seconds (MG-WFBP, INFOCOM 2019). Wanted: messages and their order with the earliest end of the last one.
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 
 Groups = tuple[tuple[int, ...], ...]
 """Numbers of gradients by message, in the order of sending."""
@@ -146,18 +147,25 @@ def _fewest(known: Gradients, ends: list[float], alpha: float, beta: float, most
     With g messages left after the first j gradients these may end at `end − g × alpha − beta × (bytes after j)`, whatever those messages
     are: fewer messages left never hurts, so for each j only the least g counts.
     """
-    ready, before = known.ready, known.before
+    ready, before = np.asarray(known.ready), np.asarray(known.before)
     count = len(ready)
     limit = ends[-1] + SLACK * (abs(ends[-1]) + alpha + beta * before[-1])
-    left: list[float] = [math.inf] * count + [0.0]
+    none = float(count + 1)
+    left = np.full(count + 1, none)
+    left[count] = 0.0
     following = [0] * count
     for i in range(count - 1, -1, -1):
-        for j in range(i + 1, count + 1):
-            if j > i + 1 and before[j] - before[i] > most_bytes:
-                break
-            start = limit - (left[j] + 1.0) * alpha - beta * (before[-1] - before[i])
-            if left[j] + 1.0 < left[i] and start >= ready[j - 1] and start >= ends[i]:
-                left[i], following[i] = left[j] + 1.0, j
+        latest = limit - alpha - beta * (before[-1] - before[i])
+        # Not beyond what is ready in time where one message is enough, nor beyond the largest message.
+        reach = min(np.searchsorted(ready, latest, "right"), max(np.searchsorted(before, before[i] + most_bytes, "right") - 1, i + 1))
+        if latest < ends[i] or reach <= i:
+            continue
+        messages = left[i + 1 : reach + 1]
+        start = latest - messages * alpha
+        fits = (messages < none) & (start >= ready[i:reach]) & (start >= ends[i])
+        best = int(np.argmin(np.where(fits, messages, none)))
+        if fits[best]:
+            left[i], following[i] = messages[best] + 1.0, i + 1 + best
     ranges, at = [], 0
     while at < count:
         ranges.append((at, following[at]))
