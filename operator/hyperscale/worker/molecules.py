@@ -1,7 +1,8 @@
 """Training on many graphs with a label each, such as molecules: every rank has whole graphs by its share, and batches of them.
 
-All ranks take the same number of steps. A rank's part of a batch follows its share; the loss is divided by the labels of all ranks' parts,
-and normalisation is over all of them, so that a step is the step of one process with the same batch.
+All ranks take the same steps: batches are drawn from all training graphs, and each rank has those of a batch that it holds, by its share
+in the mean. The loss is divided by the labels of the whole batch and normalisation is over all of it: without dropout any number of ranks
+trains as one process does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.gradients import Gradients
 from hyperscale.worker.hyperparameters import Hyperparameters
-from hyperscale.worker.molecules_batch import Batch, assemble, in_turn, shuffled
+from hyperscale.worker.molecules_batch import Batch, Shuffle, assemble, in_turn
 from hyperscale.worker.molecules_model import GraphNetwork, build
 from hyperscale.worker.molecules_norm import Sums
 from hyperscale.worker.molecules_score import accuracy, mean_roc_auc
@@ -50,7 +51,7 @@ class GraphTrainer:
         self._features = torch.from_numpy(np.ascontiguousarray(part.features)).to(device)
         self._kinds, self._kind_of, edge_sizes = _kinds(comm, part, device)
         self._labels = torch.from_numpy(part.labels).to(device)
-        self._train = np.flatnonzero(part.train)
+        self._shuffle = _shuffle(comm, part)
         vertex_sizes = part.features.shape[1] if part.features.dtype.kind == "f" else column_sizes(comm, part.features, "vertex")
         outputs = part.classes if self._single_label else part.labels.shape[1]
         try:
@@ -73,7 +74,7 @@ class GraphTrainer:
         self.chance.begin(number)
         self.model.train()
         self._sums.wait_seconds = 0.0
-        chosen = list(shuffled(self._train, self.steps, self._seed * 65_537 + comm.rank, number))
+        chosen = list(self._shuffle.batches(self.steps, self._seed, number))
         weights = self._sums.now(torch.tensor([self._weight(batch) for batch in chosen], dtype=torch.float64), "batch.weights").tolist()
         phases = dict.fromkeys(("sample", "forward", "backward", "allreduce", "step"), 0.0)
         total = torch.zeros(1, dtype=torch.float64)
@@ -163,19 +164,27 @@ class GraphTrainer:
 
     def _everybodys(self, logits: Array, labels: Array, name: str) -> tuple[Array, Array]:
         """Rows of all ranks in order of ranks, on every rank."""
-        gathered = [
-            self._comm.alltoall(
-                torch.from_numpy(rows).repeat(self._comm.size, *[1] * (rows.ndim - 1)), [len(rows)] * self._comm.size, what
-            )[0]
-            for rows, what in ((logits, f"{name}.logits"), (labels, f"{name}.labels"))
-        ]
-        return gathered[0].numpy(), gathered[1].numpy()
+        logits, labels = everybodys(self._comm, logits, f"{name}.logits"), everybodys(self._comm, labels, f"{name}.labels")
+        return logits, labels
 
     def _check_labels(self) -> None:
         labels = self._part.labels
         wrong = labels.ndim == 2 and not np.isin(labels[~np.isnan(labels)], (0.0, 1.0)).all()
         if self._comm.allreduce(torch.tensor([float(wrong)]), "labels.wrong").item():
             raise ContractError("HYPERSCALE_DATASET_PATH: labels of graphs must be 0, 1 or empty; regression is not trained here")
+
+
+def everybodys(comm: Comm, rows: Array, name: str) -> Array:
+    """Rows of all ranks in order of ranks, on every rank; collective."""
+    copies = torch.from_numpy(np.tile(rows, (comm.size, *[1] * (rows.ndim - 1))))
+    received: Array = comm.alltoall(copies, [len(rows)] * comm.size, name)[0].numpy()
+    return received
+
+
+def _shuffle(comm: Comm, part: LocalPart) -> Shuffle:
+    mine = np.flatnonzero(part.train)
+    owned = part.extra["graphs"].astype(np.int64)
+    return Shuffle(everybodys(comm, owned[mine], "train.ids"), owned, mine)
 
 
 def column_sizes(comm: Comm, rows: Array, name: str) -> list[int]:

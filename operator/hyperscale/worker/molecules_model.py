@@ -91,8 +91,8 @@ class GATLayer(nn.Module):
     def forward(self, x: Tensor, batch: Batch, kinds: Tensor, kind_of: Tensor) -> Tensor:
         """(n, width)."""
         flat = self.linear(x)
-        z = flat.view(len(x), self.heads, -1)
-        messages = (picked(flat, batch.sources) + picked(self.kinds(kinds), kind_of)).view(-1, self.heads, z.shape[2])
+        z = flat.view(len(x), self.heads, self.left.shape[1])
+        messages = (picked(flat, batch.sources) + picked(self.kinds(kinds), kind_of)).view(len(kind_of), self.heads, self.left.shape[1])
         right = (z * self.right).sum(-1)
         scores = functional.leaky_relu((messages * self.left).sum(-1) + right[batch.destinations], _LEAK)
         own = functional.leaky_relu((z * self.left).sum(-1) + right, _LEAK)

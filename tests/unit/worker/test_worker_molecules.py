@@ -17,7 +17,7 @@ from hyperscale.worker.comm import Comm, run_threads
 from hyperscale.worker.contract import ContractError
 from hyperscale.worker.loop import Loop
 from hyperscale.worker.molecules import PUBLISHED, GraphTrainer
-from hyperscale.worker.molecules_batch import assemble, shuffled
+from hyperscale.worker.molecules_batch import Shuffle, assemble
 from hyperscale.worker.molecules_score import mean_roc_auc, roc_auc
 from hyperscale.worker.report import Reporter
 from tests.builders.training import a_run
@@ -76,10 +76,10 @@ def trained(graph: TrainingGraph, ranks: int, epochs: int, model: dict[str, Any]
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_three_uneven_ranks_take_the_steps_of_one_process(architecture: str) -> None:
     graph = many_graphs(1)
-    model = {"architecture": architecture, "batchSize": 1000, "heads": 2}
-    hyper = {"learningRate": 0.02}
-    (losses, scores, weights), *_ = trained(graph, 1, 4, model, hyper)
-    for other_losses, other_scores, other_weights in trained(graph, 3, 4, model, hyper):
+    model = {"architecture": architecture, "heads": 2}
+    hyper = {"learningRate": 0.005}
+    (losses, scores, weights), *_ = trained(graph, 1, 3, model | {"batchSize": 6}, hyper)
+    for other_losses, other_scores, other_weights in trained(graph, 3, 3, model | {"batchSize": 2}, hyper):
         assert other_losses == pytest.approx(losses, abs=1e-5)
         assert (other_scores.validation, other_scores.test) == pytest.approx((scores.validation, scores.test), abs=1e-6)
         assert other_scores.validation_loss == pytest.approx(scores.validation_loss, abs=1e-3)
@@ -104,12 +104,21 @@ def test_the_same_seed_gives_the_same_bits_and_training_learns() -> None:
     assert first[0][1].train > 0.9
 
 
-def test_every_graph_comes_once_an_epoch_in_as_many_batches_on_every_rank() -> None:
-    for train in (np.arange(7), np.arange(2), np.zeros(0, np.int64)):
-        found = list(shuffled(train, 3, seed=1, epoch=2))
-        assert len(found) == 3
-        assert sorted(np.concatenate(found)) == sorted(train)
-    assert [batch.tolist() for batch in shuffled(np.arange(9), 3, 1, 1)] != [batch.tolist() for batch in shuffled(np.arange(9), 3, 1, 2)]
+def test_every_graph_comes_once_an_epoch_in_the_same_batches_for_any_number_of_ranks() -> None:
+    everybody = np.asarray([3, 4, 7, 8, 10, 11, 15])
+    owned = [np.asarray([3, 5, 8]), np.asarray([1, 4, 7, 9, 10, 11, 15])]
+    alone = Shuffle(everybody, everybody, np.arange(7))
+    ranks = [Shuffle(everybody, ids, np.flatnonzero(np.isin(ids, everybody))) for ids in owned]
+    for steps, epoch in ((3, 1), (3, 2), (1, 1), (9, 4)):
+        whole = [set(everybody[rows]) for rows in alone.batches(steps, 5, epoch)]
+        together = [
+            {int(found) for ids, rows in zip(owned, batch, strict=True) for found in ids[rows]}
+            for batch in zip(*(rank.batches(steps, 5, epoch) for rank in ranks), strict=True)
+        ]
+        assert together == whole
+        assert len(whole) == steps
+        assert sorted(found for batch in whole for found in batch) == everybody.tolist()
+    assert [rows.tolist() for rows in alone.batches(2, 5, 1)] != [rows.tolist() for rows in alone.batches(2, 5, 2)]
 
 
 def test_a_batch_has_the_edges_and_sizes_of_its_graphs() -> None:
