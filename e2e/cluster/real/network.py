@@ -33,7 +33,7 @@ def lay(slot: Slot, places: Sequence[Place]) -> None:
     _FORWARDING.write_text("1")
     for place in places:
         _cable(place)
-    _guard(slot, places)
+    _guard(slot)
 
 
 def remove(slot: Slot) -> None:
@@ -63,10 +63,9 @@ def _cable(place: Place) -> None:
     _run("ip", "route", "add", place.pod_network, "via", place.address)
 
 
-def _guard(slot: Slot, places: Sequence[Place]) -> None:
+def _guard(slot: Slot) -> None:
     """Node to node and node to host, but to no other machine, whatever the host's own firewall does."""
-    networks = [network for place in places for network in (place.node_network, place.pod_network)]
-    everywhere = ",".join(networks)
+    everywhere = ",".join(slot.networks)
     _run("iptables", "-w", "-N", slot.chain)
     _run("iptables", "-w", "-A", slot.chain, "-s", everywhere, "-d", everywhere, "-j", "ACCEPT")
     _run("iptables", "-w", "-A", slot.chain, "-s", everywhere, "-j", "REJECT")

@@ -43,6 +43,7 @@ _BOUND: Final = {
     "pod-logs": "/var/log/pods",
     "container-logs": "/var/log/containers",
     "containerd-run": "/run/containerd",
+    "pod-networks": "/run/netns",
 }
 """Folders of the node, and where programs with fixed paths find them."""
 

@@ -98,6 +98,12 @@ class Slot:
         return tuple(map(self.place, range(MAX_NODES)))
 
     @property
+    def networks(self) -> tuple[str, str]:
+        """All cables, all pods."""
+        first = self.number * MAX_NODES
+        return f"10.87.{first}.0/22", f"10.88.{first}.0/22"
+
+    @property
     def chain(self) -> str:
         """Of the firewall."""
         return f"HYPERSCALE-{self.number}"

@@ -27,6 +27,11 @@ def test_no_two_slots_share_an_address_a_device_or_a_chain() -> None:
     networks = [ipaddress.ip_network(text) for place in places for text in (place.node_network, place.pod_network)]
     networks += [ipaddress.ip_network(slot.services) for slot in every]
     assert not any(one.overlaps(other) for one, other in combinations(networks, 2))
+    for slot in every:
+        cables, pods = map(ipaddress.IPv4Network, slot.networks)
+        for place in slot.places:
+            assert ipaddress.IPv4Network(place.node_network).subnet_of(cables)
+            assert ipaddress.IPv4Network(place.pod_network).subnet_of(pods)
     assert len({place.link for place in places}) == SLOTS * MAX_NODES
     assert max(len(place.link) for place in places) <= INTERFACE_NAME_MAX
     assert len({slot.chain for slot in every}) == SLOTS
