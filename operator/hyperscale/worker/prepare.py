@@ -55,13 +55,15 @@ class _Clock:
 
     def __init__(self) -> None:
         self.started = self.last = time.monotonic()
+        self.last_cpu = time.process_time()
         self.phases: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
 
     def lap(self, name: str) -> None:
         """Everything since the last lap belongs to `name`."""
-        now = time.monotonic()
-        self.phases[name] = round(now - self.last, 3)
-        self.last = now
+        now, cpu = time.monotonic(), time.process_time()
+        self.phases[name], self.cpu[name] = round(now - self.last, 3), round(cpu - self.last_cpu, 3)
+        self.last, self.last_cpu = now, cpu
 
     def total(self) -> float:
         """Since the start."""
@@ -218,6 +220,7 @@ def _answer(manifest: store.Manifest, reused: bool, clock: _Clock) -> dict[str, 
         "reused": reused,
         "seconds": round(clock.total(), 3),
         "phaseSeconds": clock.phases,
+        "phaseCpuSeconds": clock.cpu,
         "peakBytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 
