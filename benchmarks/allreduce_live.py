@@ -49,7 +49,7 @@ def rows(benchmark: str, quick: bool) -> list[common.Row]:
     reason = missing()
     if reason:
         return [common.Row(benchmark, "live", "-", f"skipped: {reason}", 0.0, "")]
-    iterations, pairs = (4, 1) if quick else (12, 2)
+    iterations, pairs = (4, 1) if quick else (8, 2)
     found = [common.Row(benchmark, "live", "-", "processes that ran or waited for a core before", os.getloadavg()[0], "load")]
     for name, divisor, backward in CASES[:1] if quick else CASES:
         if name != "graphsage" and not DATA.is_dir():

@@ -120,17 +120,20 @@ def test_nobody_else_ends_earlier(instance: Instance, phase: float) -> None:
     assert simulate.horovod(*instance, engine)[-1].end_seconds >= found
 
 
-@settings(max_examples=30, deadline=None)
-@given(instances(9))
-def test_of_the_fastest_schedules_it_has_the_fewest_messages(instance: Instance) -> None:
-    found = schedule(*instance)
+@settings(max_examples=40, deadline=None)
+@given(instances(9), st.sampled_from([0.0, 0.01, 0.2]))
+def test_of_the_schedules_that_are_fast_enough_it_has_the_fewest_messages(instance: Instance, within: float) -> None:
+    best = schedule(*instance).finish_seconds
+    found = schedule(*instance, within=within)
+    limit = best + within * (best - min(instance[0]))
+    assert found.finish_seconds <= limit * (1 + 1e-9)
     order = sorted(range(len(instance[0])), key=lambda at: instance[0][at])
     count = len(order)
     for cuts in range(1 << (count - 1)):
         edges = [0, *(place + 1 for place in range(count - 1) if cuts >> place & 1), count]
         groups = tuple(tuple(order[first:last]) for first, last in pairwise(edges))
         if len(groups) < len(found.groups):
-            assert finish(groups, *instance) > found.finish_seconds * (1 - CLOSE)
+            assert finish(groups, *instance) > limit * (1 - CLOSE)
 
 
 def by_the_recurrence(ready: list[float], sizes: list[float], alpha: float, beta: float) -> float:

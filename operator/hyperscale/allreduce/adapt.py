@@ -20,6 +20,8 @@ from hyperscale.model.runplan import AllreduceCost
 
 LEAST_GAIN: Final = 0.03
 """New groups must be predicted to end so much earlier; below that noise would make them change every epoch."""
+WITHIN: Final = 0.005
+"""New groups may end so much later where that saves messages: each costs the processor something that no link's figures know."""
 REMEMBERED: Final = 5
 """Epochs whose figures count; their median lets one bad epoch pass."""
 
@@ -77,7 +79,7 @@ def observe(state: State, seen: Observation, *, least_gain: float = LEAST_GAIN) 
     ready = [statistics.median(epoch.ready_seconds[at] for epoch in kept) for at in range(len(state.sizes_bytes))]
     constants = (cost.latency_seconds, cost.seconds_per_byte)
     now = finish(state.groups, ready, state.sizes_bytes, *constants)
-    best = schedule(ready, state.sizes_bytes, *constants, most_bytes=state.most_bytes)
+    best = schedule(ready, state.sizes_bytes, *constants, most_bytes=state.most_bytes, within=WITHIN)
     changes = best.groups != state.groups and now - best.finish_seconds > least_gain * (now - min(ready))
     return msgspec.structs.replace(
         state,

@@ -63,17 +63,25 @@ class Gradients(msgspec.Struct, frozen=True):
 
 
 def schedule(
-    ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: float, beta: float, *, most_bytes: float = math.inf
+    ready_seconds: Sequence[float],
+    sizes_bytes: Sequence[float],
+    alpha: float,
+    beta: float,
+    *,
+    most_bytes: float = math.inf,
+    within: float = 0.0,
 ) -> Schedule:
     """The schedule that ends first, and of those the one with the fewest messages.
 
     ready_seconds, sizes_bytes: (L,) by gradient, in any order; alpha in seconds, beta in seconds per byte. most_bytes: no message of two or
-    more gradients is larger (Horovod's fusion threshold); with such a bound the result is the best of groups of neighbours. Raises
-    ScheduleError.
+    more gradients is larger (Horovod's fusion threshold); with such a bound the result is the best of groups of neighbours. within: the end
+    may be later by this part of the time from the first ready gradient on, where that saves messages. Raises ScheduleError.
     """
     known = ordered(ready_seconds, sizes_bytes, alpha, beta)
+    if not within >= 0:
+        raise ScheduleError(f"within is {within}; give a part of the time, 0 or more, for example 0.005")
     ends = _earliest(known, alpha, beta, most_bytes)
-    found = _fewest(known, ends, alpha, beta, most_bytes)
+    found = _fewest(known, ends, alpha, beta, most_bytes, within)
     groups = tuple(known.order[first:last] for first, last in found)
     return Schedule(groups, finish(groups, ready_seconds, sizes_bytes, alpha, beta), _bounds(known, alpha, beta).best_seconds)
 
@@ -141,15 +149,15 @@ def _earliest(known: Gradients, alpha: float, beta: float, most_bytes: float) ->
     return ends
 
 
-def _fewest(known: Gradients, ends: list[float], alpha: float, beta: float, most_bytes: float) -> list[tuple[int, int]]:
-    """Ranges of the schedule with the fewest messages among the fastest, from the last gradient back.
+def _fewest(known: Gradients, ends: list[float], alpha: float, beta: float, most_bytes: float, within: float) -> list[tuple[int, int]]:
+    """Ranges of the schedule with the fewest messages among those that are fast enough, from the last gradient back.
 
     With g messages left after the first j gradients these may end at `end − g × alpha − beta × (bytes after j)`, whatever those messages
     are: fewer messages left never hurts, so for each j only the least g counts.
     """
     ready, before = np.asarray(known.ready), np.asarray(known.before)
     count = len(ready)
-    limit = ends[-1] + SLACK * (abs(ends[-1]) + alpha + beta * before[-1])
+    limit = ends[-1] + within * (ends[-1] - ready[0]) + SLACK * (abs(ends[-1]) + alpha + beta * before[-1])
     none = float(count + 1)
     left = np.full(count + 1, none)
     left[count] = 0.0

@@ -64,9 +64,9 @@ def test_what_is_ready_long_before_goes_first_and_small_late_gradients_share_a_m
 
 def test_few_small_tensors_of_a_gnn_are_one_message() -> None:
     sizes = [1433 * 16 * 4.0, 16 * 4.0, 16 * 7 * 4.0, 7 * 4.0]
-    found = schedule([0.004, 0.004, 0.002, 0.002], sizes, 5.2e-4, 8.6e-10)
-    assert len(found.groups) <= 2
-    assert len(schedule([0.0022, 0.0022, 0.002, 0.002], sizes, 5.2e-4, 8.6e-10).groups) == 1
+    ready = [0.004, 0.004, 0.002, 0.002]
+    assert len(schedule(ready, sizes, 5.2e-4, 8.6e-10).groups) == 2
+    assert len(schedule(ready, sizes, 5.2e-4, 8.6e-10, within=0.005).groups) == 1
 
 
 def test_bounds_of_a_single_gradient_are_its_end() -> None:
