@@ -180,6 +180,7 @@ def _clean(bench: Bench, method: str, jobs: int) -> None:
     def remove(number: int) -> None:
         for path in (JOBS_PATH, MPIJOBS_PATH):
             bench.api.delete(f"{path.format(namespace)}/job-{number:04d}")
+        bench.api.delete(f"/api/v1/namespaces/{namespace}/configmaps/job-{number:04d}-plan")
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(remove, range(jobs)))

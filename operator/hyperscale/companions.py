@@ -102,26 +102,42 @@ class Companions:
         self._world.see_partition(key, found)
 
     async def _create(self, collection: str, path: str, body: Json, metadata: JobMetadata) -> Json:
-        """The object as created, or as it is already; raises RefusedError where it is another owner's, or will not do."""
+        """The object as created, or as it is already; raises RefusedError where it is another owner's, or will not do.
+
+        What an earlier job of this name left behind is taken away: the garbage collector may need half a minute for it.
+        """
+        query = {"fieldManager": names.FIELD_MANAGER}
         try:
-            return await self._client.create(collection, body, {"fieldManager": names.FIELD_MANAGER})
+            return await self._client.create(collection, body, query)
         except ConflictError:
             found = await self._client.get(path)
-            _check_owner(found, metadata)
-            return found
+            if not _is_left_over(found, metadata):
+                _check_owner(found, metadata)
+                return found
+            await self._client.delete(path, found["metadata"]["uid"], propagation="Background")
+            return await self._client.create(collection, body, query)
         except ApiError as error:
             if error.status in UNACCEPTABLE:
                 raise RefusedError(f"the {body['kind']} {body['metadata']['name']} was refused: {error.message}") from error
             raise
 
 
+def _owner(found: Json) -> Json:
+    return next((entry for entry in found["metadata"].get("ownerReferences") or () if entry.get("controller")), {})
+
+
+def _is_left_over(found: Json, metadata: JobMetadata) -> bool:
+    """It was made for a job of this name that is gone."""
+    owner = _owner(found)
+    return owner.get("uid") != metadata.uid and (owner.get("kind"), owner.get("name")) == (names.JOB_KIND, metadata.name)
+
+
 def _check_owner(found: Json, metadata: JobMetadata) -> None:
     """Raise where the object is not the job's: RefusedError, or ConflictError where an earlier job of this name left it."""
-    owner: Json = next((entry for entry in found["metadata"].get("ownerReferences") or () if entry.get("controller")), {})
-    if owner.get("uid") == metadata.uid:
+    if _owner(found).get("uid") == metadata.uid:
         return
     kind, name = found.get("kind") or "object", found["metadata"]["name"]
-    if (owner.get("kind"), owner.get("name")) == (names.JOB_KIND, metadata.name):
+    if _is_left_over(found, metadata):
         raise ConflictError(409, f"the {kind} {name} of an earlier job of this name is still there")
     message = f'a {kind} "{name}" of another owner exists in namespace {metadata.namespace}; delete it or rename this job'
     raise RefusedError(message, Reason.NAME_CONFLICT)

@@ -77,3 +77,21 @@ def test_other_partitions_replace_the_job_that_made_the_first(operator: Operator
         "no new Job",
     )
     assert job.mpijob() is None
+
+
+def test_what_an_earlier_job_of_this_name_left_makes_way(operator: OperatorProcess, job: Job) -> None:
+    """There is no garbage collector here: without the operator's own hand the second job would wait for ever."""
+    job.create(partitioning=SHARED)
+    job.wait_phase("Partitioning")
+    end(job, "Complete")
+    job.wait_reason("Starting")
+    left = {job.api.get(path(job))["metadata"]["uid"] for path in (plan_file, partition_job)}
+    job.delete()
+    job.api.delete(job.mpijob_path)
+    job.wait(lambda: job.api.find(job.path) is None and job.mpijob() is None, "the first job stays")
+    job.create(partitioning=SHARED)
+    job.wait_phase("Partitioning")
+    end(job, "Complete")
+    job.wait_reason("Starting")
+    assert written(job)["planId"] == job.plan()["id"]
+    assert not left & {job.api.get(path(job))["metadata"]["uid"] for path in (plan_file, partition_job)}

@@ -107,8 +107,8 @@ app.kubernetes.io/component: operator
   resources: [pods] # create: dry run of the rendered pod; patch: opening the gates
   verbs: [get, list, watch, create, patch{{ if .Values.recovery.deletePods }}, delete{{ end }}]
 - apiGroups: [""]
-  resources: [configmaps] # the plan file of each job, by name; never listed
-  verbs: [get, create, patch]
+  resources: [configmaps] # the plan file of each job, by name; never listed; delete: one that an earlier job of the name left
+  verbs: [get, create, patch, delete]
 - apiGroups: [batch]
   resources: [jobs] # the one that writes a job's partitions; delete: one for other shares makes way
   verbs: [get, create, delete]

@@ -24,7 +24,7 @@ JOB_RULES: Rules = {
     "hyperscale.dev/gnntrainingjobs/finalizers": "update",
     "kubeflow.org/mpijobs": "get list watch create patch",
     "pods": "get list watch create patch delete",
-    "configmaps": "get create patch",
+    "configmaps": "get create patch delete",
     "batch/jobs": "get create delete",
     "events": "create",
 }
