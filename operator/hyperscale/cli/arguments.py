@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(prog: str) -> Parser:
     """The whole command line of `prog` (`hyperscale`, or `kubectl gnn` as a plugin)."""
-    from hyperscale.cli import arguments_data  # which builds on this module
+    from hyperscale.cli import arguments_analyze, arguments_data  # which build on this module
 
     parser = Parser(
         prog=prog,
@@ -51,6 +51,7 @@ def build_parser(prog: str) -> Parser:
     _add_allreduce(commands, prog)
     _add_history(commands, prog)
     arguments_data.add(commands, prog)
+    arguments_analyze.add(commands, prog)
     _add_learn(commands, prog)
     _command(commands, "version", "print the version", f"{prog} version")
     return parser

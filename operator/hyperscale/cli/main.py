@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "snapshot": "hyperscale.cli.snapshot",
     "topology": "hyperscale.cli.topology",
     "allreduce": "hyperscale.cli.allreduce",
+    "analyze": "hyperscale.cli.analyze",
     "history": "hyperscale.cli.history",
     "data": "hyperscale.cli.data",
     "partition": "hyperscale.cli.partition",

@@ -1,0 +1,292 @@
+"""`hyperscale analyze`: a model's operations with their weights and what fuses, or who calls whom in a training script."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hyperscale.cli import errors
+from hyperscale.cli.errors import InputError
+from hyperscale.cli.tables import bytes_text, pairs, table
+from hyperscale.modelgraph.calls import CallGraph, call_graph
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from hyperscale.modelgraph.analyze import ModelGraph
+    from hyperscale.modelgraph.fuse import Fusion
+
+MOST_SCRIPT_BYTES: Final = 4 * 2**20
+NETWORKS: Final = {"gcn": "GCN", "graphsage": "GraphSAGE", "sage": "GraphSAGE", "gat": "GAT"}
+MOST_CALLEES: Final = 6
+"""In a cell of the table; -o json has all."""
+
+
+class OperationDocument(msgspec.Struct, frozen=True, rename="camel"):
+    """One node of `-o json`."""
+
+    name: str
+    op: str
+    module: str
+    shape: tuple[int, ...]
+    weight: float
+    """W_i: operations of one forward pass."""
+    output_bytes: float
+    parameter_bytes: int
+    parts: dict[str, float]
+    """Operations by kind of tensor operation."""
+
+
+class EdgeDocument(msgspec.Struct, frozen=True, rename="camel"):
+    """One edge of `-o json`."""
+
+    source: str
+    target: str
+    bytes: float
+
+
+class RuleDocument(msgspec.Struct, frozen=True, rename="camel"):
+    """One fusion rule that applies."""
+
+    rule: str
+    where: str
+    saved_bytes: float
+    expected_gain: float
+
+
+class ModelDocument(msgspec.Struct, frozen=True, rename="camel"):
+    """What `-o json` prints of a model."""
+
+    name: str
+    vertices: int
+    graph_edges: int
+    weight: float
+    dense_flops_on_sample: float
+    """Dense operations of a forward pass on the small graph that the model ran on."""
+    torch_flops_on_sample: float
+    """The same by torch.utils.flop_counter."""
+    operations: tuple[OperationDocument, ...]
+    edges: tuple[EdgeDocument, ...]
+    fusion: tuple[RuleDocument, ...]
+    kept: tuple[str, ...]
+
+
+class FunctionDocument(msgspec.Struct, frozen=True, rename="camel"):
+    """One function of `-o json`."""
+
+    name: str
+    line: int
+    roles: tuple[str, ...]
+    callees: tuple[str, ...]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read or run what is named, analyze, print."""
+    target: str = arguments.target
+    if target.lower() not in NETWORKS and ":" not in target:
+        print(_script(target, arguments.output))
+        return errors.OK
+    os.environ.setdefault("DGLBACKEND", "pytorch")  # or DGL asks on its first start
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of DGL's own source and of torch.fx: nothing that a user could change
+        try:
+            print(_model(arguments))
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("hyperscale"):
+                raise
+            raise InputError(f"analyzing a model needs {error.name}; install the extra: pip install 'hyperscale[worker]'") from None
+    return errors.OK
+
+
+def _script(target: str, form: str) -> str:
+    path = Path(target)
+    try:
+        graph = call_graph(_text(path))
+    except SyntaxError as error:
+        raise InputError(f"{target}: line {error.lineno}: {error.msg}; write a Python 3.11 script") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{target}: cannot be read as Python: {error}") from None
+    if form == "svg":
+        from hyperscale.modelgraph.draw import calls_svg
+
+        return calls_svg(graph, path.name)
+    if form == "graphml":
+        return _graphml(graph.networkx())
+    if form == "json":
+        functions = tuple(FunctionDocument(one.name, one.line, one.roles, one.callees) for one in graph.functions)
+        return _json({"script": path.name, "functions": functions})
+    return "\n".join(_calls_table(graph))
+
+
+def _calls_table(graph: CallGraph) -> list[str]:
+    rows = []
+    for one in graph.functions:
+        shown = ", ".join(one.callees[:MOST_CALLEES])
+        more = f", {len(one.callees) - MOST_CALLEES} more" if len(one.callees) > MOST_CALLEES else ""
+        rows.append((one.name, str(one.line or ""), ", ".join(one.roles), shown + more))
+    return table(("FUNCTION", "LINE", "ROLES", "CALLS"), rows, right=frozenset({1}))
+
+
+def _model(arguments: argparse.Namespace) -> str:
+    from hyperscale.modelgraph.analyze import AnalysisError, analyze
+    from hyperscale.modelgraph.fuse import fuse
+    from hyperscale.modelgraph.rules import GraphStatistics
+
+    if arguments.edges < arguments.vertices and arguments.target.lower() in NETWORKS:
+        raise InputError(f"--edges: {arguments.edges} are fewer than one a vertex; count the edges of vertices to themselves as well")
+    model, name = _built(arguments)
+    statistics = GraphStatistics(arguments.vertices, arguments.edges, constant_input=True)
+    try:
+        graph = analyze(model, arguments.features, statistics, name)
+    except AnalysisError as error:
+        raise InputError(f"{arguments.target}: {error}") from None
+    if arguments.output == "svg":
+        from hyperscale.modelgraph.draw import svg
+
+        return svg(graph)
+    if arguments.output == "graphml":
+        return _graphml(graph.networkx())
+    fusion = fuse(model, statistics)
+    return _json(_document(graph, fusion)) if arguments.output == "json" else "\n".join(_model_table(graph, fusion))
+
+
+def _built(arguments: argparse.Namespace) -> tuple[nn.Module, str]:
+    """The model that is named, and its name."""
+    from torch import nn
+
+    if (known := NETWORKS.get(arguments.target.lower())) is not None:
+        from hyperscale.modelgraph.stock import stack
+
+        try:
+            return stack(known, arguments.features, arguments.hidden, arguments.classes, arguments.layers, arguments.heads), known
+        except ValueError as error:
+            raise InputError(str(error)) from None
+    file, _, name = arguments.target.rpartition(":")
+    made = getattr(_run_file(file), name, None)
+    if made is None:
+        raise InputError(f"{arguments.target}: {file} has no {name!r}; write {file}:NAME with a name that it defines")
+    if not isinstance(made, nn.Module):
+        if not callable(made):
+            raise InputError(f"{arguments.target}: neither a torch module nor something that makes one")
+        try:
+            made = made()
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(f"{arguments.target}: cannot be made without arguments ({reason}); write a function that makes it") from None
+    if not isinstance(made, nn.Module):
+        raise InputError(f"{arguments.target}: gives a {type(made).__name__}, not a torch module")
+    return made, name
+
+
+def _run_file(file: str) -> ModuleType:
+    """The user's own file as a module, not as a script: what stands under `if __name__ == "__main__"` does not run."""
+    path = Path(file)
+    _text(path)
+    specification = importlib.util.spec_from_file_location("hyperscale_analyzed", path)
+    if specification is None or specification.loader is None:
+        raise InputError(f"{file}: is no Python file; write file.py:NAME")
+    module = importlib.util.module_from_spec(specification)
+    sys.path.insert(0, str(path.resolve().parent))  # its own imports
+    try:
+        specification.loader.exec_module(module)
+    except SyntaxError as error:
+        raise InputError(f"{file}: line {error.lineno}: {error.msg}") from None
+    except (Exception, SystemExit) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f'{file}: fails when it is imported ({reason}); keep its work under `if __name__ == "__main__"`') from None
+    finally:
+        sys.path.pop(0)
+    return module
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_file() and path.stat().st_size > MOST_SCRIPT_BYTES:
+            raise InputError(f"{path}: is larger than {MOST_SCRIPT_BYTES // 2**20} MiB; write the name of a script")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; write GCN, GraphSAGE, GAT, file.py or file.py:NAME") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is no text in UTF-8; write the name of a Python script") from None
+
+
+def _model_table(graph: ModelGraph, fusion: Fusion) -> list[str]:
+    whole = graph.weight or 1.0
+    sent = {one.name: sum(passed for source, _, passed in graph.edges if source == one.name) for one in graph.operations}
+    rows = [
+        (
+            one.name,
+            one.kind,
+            "x".join(map(str, one.shape)),
+            f"{one.weight:.4g}",
+            f"{100 * one.weight / whole:.1f} %",
+            bytes_text(sent[one.name]) if sent[one.name] else "",
+            bytes_text(one.parameter_bytes) if one.parameter_bytes else "",
+            _largest_part(one),
+        )
+        for one in graph.operations
+    ]
+    header = ("NODE", "OPERATION", "RESULT", "WEIGHT", "SHARE", "SENDS", "GRADIENTS", "MOSTLY")
+    same = "the same" if graph.dense_flops == graph.counted_flops else f"{graph.counted_flops:.6g}"
+    summary = [
+        ("Model", graph.name),
+        ("Graph", f"{graph.statistics.vertices:,} vertices, {graph.statistics.edges:,} edges"),
+        ("Operations", f"{graph.weight:.4g} in one forward pass"),
+        ("Check", f"{graph.dense_flops:.6g} dense ones on the sample graph, torch counts {same}"),
+    ]
+    applied = [(one.rule, one.where, bytes_text(one.saved_bytes), f"{one.expected_gain:.2f}") for one in fusion.applied]
+    lines = [*pairs(summary), "", *table(header, rows, right=frozenset({3, 4, 5, 6}))]
+    if applied:
+        lines += ["", *table(("FUSES", "WHERE", "SAVES A STEP", "EXPECTED GAIN"), applied, right=frozenset({2, 3}))]
+    return lines + [f"not fused: {sentence}" for sentence in fusion.kept]
+
+
+def _largest_part(one: Any) -> str:  # noqa: ANN401 - an Operation, whose module takes torch along
+    shares: dict[str, float] = {}
+    for part in one.parts:
+        shares[part.operation] = shares.get(part.operation, 0.0) + part.flops
+    if not shares or not one.weight:
+        return ""
+    name = max(sorted(shares), key=lambda key: shares[key])
+    return f"{name} {100 * shares[name] / one.weight:.0f} %"
+
+
+def _document(graph: ModelGraph, fusion: Fusion) -> ModelDocument:
+    operations = []
+    for one in graph.operations:
+        parts: dict[str, float] = {}
+        for part in one.parts:
+            parts[part.operation] = parts.get(part.operation, 0.0) + part.flops
+        operations.append(
+            OperationDocument(one.name, one.kind, one.module, one.shape, one.weight, one.output_bytes, one.parameter_bytes, parts)
+        )
+    return ModelDocument(
+        graph.name,
+        graph.statistics.vertices,
+        graph.statistics.edges,
+        graph.weight,
+        graph.dense_flops,
+        graph.counted_flops,
+        tuple(operations),
+        tuple(EdgeDocument(*edge) for edge in graph.edges),
+        tuple(RuleDocument(one.rule, one.where, one.saved_bytes, one.expected_gain) for one in fusion.applied),
+        tuple(fusion.kept),
+    )
+
+
+def _json(document: Any) -> str:  # noqa: ANN401
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _graphml(graph: Any) -> str:  # noqa: ANN401 - a networkx graph
+    import networkx as nx
+
+    return "\n".join(nx.generate_graphml(graph))

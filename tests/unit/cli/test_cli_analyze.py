@@ -1,0 +1,99 @@
+"""`hyperscale analyze`: networks by name, models of a file, call graphs, and one line for everything that cannot be analyzed."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # escape sequences in the source of DGL 1.1
+    import dgl  # noqa: F401
+
+from tests.unit.cli.cli_samples import run
+
+SCRIPT = """
+from torch import nn
+
+def make():
+    return nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2))
+
+class Needs(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+NUMBER = 3
+
+if __name__ == "__main__":
+    raise SystemExit("this must not run")
+"""
+
+
+@pytest.fixture(name="script")
+def script_fixture(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_a_network_by_name_is_a_table_of_weights_that_torch_confirms() -> None:
+    ran = run("analyze", "GAT", "--hidden", "64")
+    assert (ran.code, ran.err) == (0, "")
+    assert "torch counts the same" in ran.out
+    assert "layers_0  GATConv" in ran.out
+    assert "attention" in ran.out
+
+
+def test_json_has_operations_edges_and_rules() -> None:
+    document = json.loads(run("analyze", "sage", "-o", "json", "--vertices", "1000", "--edges", "5000").out)
+    assert document["name"] == "GraphSAGE"
+    assert document["denseFlopsOnSample"] == document["torchFlopsOnSample"]
+    assert document["weight"] == sum(one["weight"] for one in document["operations"])
+    assert {edge["source"] for edge in document["edges"]} <= {one["name"] for one in document["operations"]}
+    assert document["fusion"][0]["rule"] == "normalise+aggregate"
+
+
+def test_a_model_of_a_file_is_made_without_running_its_main(script: Path) -> None:
+    ran = run("analyze", f"{script}:make", "--features", "5")
+    assert (ran.code, ran.err) == (0, "")
+    assert "linear+activation" in ran.out
+
+
+@pytest.mark.parametrize("form", ["svg", "graphml", "json"])
+def test_a_script_is_read_and_drawn_in_every_form(script: Path, form: str) -> None:
+    ran = run("analyze", str(script), "-o", form)
+    assert (ran.code, ran.err) == (0, "")
+    assert "make" in ran.out
+
+
+def test_graphml_and_svg_of_a_model() -> None:
+    assert "<graphml" in run("analyze", "GCN", "-o", "graphml").out
+    assert "GraphConv layers.0" in run("analyze", "GCN", "-o", "svg").out
+
+
+def test_what_cannot_be_analyzed_is_one_line_and_exit_code_2(script: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "failing.py").write_text("raise RuntimeError('no\\nGPU')\n")
+    (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00")
+    cases = {
+        str(tmp_path / "absent.py"): "No such file",
+        str(tmp_path / "broken.py"): "line 1",
+        f"{tmp_path / 'broken.py'}:Net": "line 1",
+        f"{tmp_path / 'failing.py'}:Net": "no GPU",
+        str(tmp_path / "binary.py"): "UTF-8",
+        f"{script}:Nothing": "has no 'Nothing'",
+        f"{script}:Needs": "cannot be made without arguments",
+        f"{script}:NUMBER": "neither a torch module",
+        f"{script}:make": "write --features",
+        "GAT --hidden 10": "write for example 8",
+        "GCN --edges 3": "--edges",
+        "GCN --layers 0": "whole number",
+    }
+    for written, expected in cases.items():
+        ran = run("analyze", *written.split(" "))
+        assert ran.code == 2, written
+        assert ran.out == ""
+        assert expected in ran.err
+        assert ran.err.count("\n") == 1
