@@ -1,1 +1,1 @@
-"""A real Kubernetes control plane with simulated GPU nodes on one machine: `python -m e2e.cluster up|down|status`."""
+"""A real Kubernetes on one machine, with simulated GPU nodes and, where asked for, nodes that run containers: `python -m e2e.cluster`."""
