@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -67,7 +68,9 @@ def table(file: Path, most_rows: int | None, header: bool | None = None) -> pa.T
                 if most_rows is not None and rows > most_rows:
                     raise fault(file, f"more than the {most_rows} rows that the job states", "correct spec.dataset.vertices and edges")
                 check_bytes(2 * total, file, f"{rows} rows")
-            return pa.Table.from_batches(batches, opened.schema)
+            made = pa.Table.from_batches(batches, opened.schema)
+            made.column_names  # noqa: B018 - decodes the names, which nothing has checked yet
+            return made
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, pa.ArrowInvalid) and "Empty CSV" in str(error):
             raise fault(file, "empty", "write one edge a line") from None
@@ -86,7 +89,7 @@ def _first_line(file: Path) -> tuple[int, str]:
                     return count, line.strip("\r\n").lstrip("\ufeff")
     except DataError:
         raise
-    except (OSError, UnicodeDecodeError, EOFError) as error:
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:
         raise fault(file, f"cannot be read as text ({error})", "write CSV in UTF-8, plain or gzip") from None
     return 0, ""
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 MAX_SHOWN: int = 60
 """Characters of a foreign value that an error repeats."""
+MAX_WHAT: int = 300
+"""Characters of a fault: libraries repeat what they stumbled over."""
 
 
 class DataError(ValueError):
@@ -14,7 +16,9 @@ class DataError(ValueError):
 
 def fault(place: str | Path, what: str, mend: str) -> DataError:
     """`place: what; mend` on one line; `place` is a file with line or field, or a field of the job."""
-    return DataError(" ".join(f"{place}: {what}; {mend}".split()))
+    told = what if len(what) <= MAX_WHAT else what[: MAX_WHAT - 1] + "…"
+    line = " ".join(f"{place}: {told}; {mend}".split())
+    return DataError("".join(letter if letter.isprintable() else "?" for letter in line))
 
 
 def shown(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from hyperscale.data import tables
 from hyperscale.data.assemble import assemble
 from hyperscale.data.edgelist import pair
-from hyperscale.data.errors import fault
+from hyperscale.data.errors import DataError, fault
 from hyperscale.data.limits import Stated, check_bytes
 from hyperscale.model.adjacency import TrainingGraph
 
@@ -40,6 +40,10 @@ def table(file: Path, most_rows: int | None) -> pa.Table:
                 )
             size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
             check_bytes(3 * size, file, f"{about.num_rows} rows")
-            return opened.read(use_threads=False)
-    except (pa.ArrowException, OSError) as error:
+            made = opened.read(use_threads=False)
+            made.column_names  # noqa: B018 - decodes the names, which nothing has checked yet
+            return made
+    except DataError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise fault(file, f"no readable Parquet file ({str(error)[:200]})", "write it with pyarrow or pandas") from None

@@ -1,0 +1,108 @@
+"""`hyperscale data` and `hyperscale partition` on small files."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from hyperscale.data import read
+from tests.unit.cli.cli_samples import run
+
+SHARED = Path(__file__).resolve().parents[3] / "../shared/data/citation"
+
+
+@pytest.fixture
+def generated(tmp_path: Path) -> Path:
+    file = tmp_path / "graph.npz"
+    ran = run("data", "generate", "SBM", "--vertices", "400", "--edges", "3200", "--classes", "4", "--out", str(file), "-o", "json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["edges"] == 3200
+    return file
+
+
+def test_a_generated_graph_reads_back_as_it_was(generated: Path) -> None:
+    ran = run("data", "inspect", str(generated), "-o", "json")
+    about = json.loads(ran.out)
+    assert (about["vertices"], about["edges"], about["featureSize"], about["classes"]) == (400, 3200, 64, 4)
+    assert about["homophily"] > 0.7
+    again = run("data", "inspect", str(generated))
+    assert about["digest"] in again.out
+    assert "    featureSize: 64\n" in again.out, "as spec.dataset wants it"
+
+
+def test_parts_follow_the_shares_and_land_in_parquet(generated: Path, tmp_path: Path) -> None:
+    out = tmp_path / "parts.parquet"
+    ran = run("partition", str(generated), "--shares", "2,1,1", "-o", "parquet", "--out", str(out))
+    answer = json.loads(ran.out)
+    assert [part["share"] for part in answer["parts"]] == [0.5, 0.25, 0.25]
+    assert sum(part["vertices"] for part in answer["parts"]) == 400
+    table = parquet.read_table(out)
+    assert np.bincount(table["part"].to_numpy()).tolist() == [part["vertices"] for part in answer["parts"]]
+    assert table["vertex"].to_pylist() == list(range(400))
+
+
+@pytest.mark.parametrize("method", ["Auto", "METIS", "Random", "None", "Fennel"])
+def test_every_method_answers_with_a_table(method: str, generated: Path) -> None:
+    ran = run("partition", str(generated), "--parts", "3", "--method", method)
+    assert ran.code == 0, ran.err
+    assert len([line for line in ran.out.splitlines() if line.strip()[:1] in "012" and "%" in line]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("data", "inspect", "/nowhere/graph.npz"), "no such file or folder"),
+        (("data", "generate", "SBM", "--vertices", "9", "--edges", "99", "--out", "x.npz"), "more than half of all pairs"),
+        (("data", "generate", "SBM", "--vertices", "0", "--edges", "9", "--out", "x.npz"), "whole number from 1"),
+        (("partition", "Cora"), "write for example --parts 4"),
+        (("partition", "Cora", "--shares", "1,-1"), "not above 0"),
+        (("partition", "Cora", "--shares", "1,nan"), "not above 0"),
+        (("partition", "Cora", "--shares", "1,x"), "are no numbers"),
+        (("partition", "Cora", "--shares", "1,2", "--parts", "3"), "2 numbers for 3 parts"),
+        (("partition", "Cora", "--parts", "2", "-o", "parquet"), "add --out"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert words in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_folder_that_says_nothing_of_its_form_asks_for_it(tmp_path: Path) -> None:
+    assert "add --format" in run("data", "inspect", str(tmp_path)).err
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """The folder of public graphs behind an address."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(SHARED)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is absent")
+def test_a_public_graph_comes_from_the_address_that_is_named(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HYPERSCALE_DATASETS", raising=False)
+    monkeypatch.setenv("HYPERSCALE_DATASETS_URL", address)
+    assert read("builtin", "Cora", "", cache=tmp_path).name == "Cora"
+    assert len(list(tmp_path.iterdir())) == 1
+    assert read("builtin", "PubMed", "", cache=tmp_path).name == "PubMed (generated)", "not at that address"
