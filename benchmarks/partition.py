@@ -229,14 +229,14 @@ Verdict = tuple[str, str, int, str, float, float]
 """Graph, case, seed, what, value, limit."""
 
 
-def partition_rows(quick: bool, only: list[str], repeats: int) -> tuple[list[Row], dict[str, list[Verdict]]]:
+def partition_rows(quick: bool, only: list[str], repeats: int, seeds: int) -> tuple[list[Row], dict[str, list[Verdict]]]:
     """Rows of all cases, and what of them counts for a goal."""
     rows: list[Row] = []
     verdicts: dict[str, list[Verdict]] = {OURS: [], HYBRID: []}
     for graph, make in families(quick).items():
         if only and graph not in only:
             continue
-        for seed in range(1 if quick else 3):
+        for seed in range(seeds):
             adjacency = make(seed)
             if adjacency is None:
                 print(f"{graph}: no data, left out", file=sys.stderr)
@@ -277,13 +277,16 @@ def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--graph", action="append", default=[], help="only this graph; may be repeated")
     arguments.add_argument("--repeats", type=int, default=3, help="runs of each partitioner; the CPU time is their median")
+    arguments.add_argument("--seeds", type=int, default=3, help="graphs of each family")
+    arguments.add_argument("--no-mis", action="store_true", help="no independent sets")
     arguments.add_argument("--mis", action="store_true", help="only independent sets")
     asked = arguments.parse_args()
     rows: list[Row] = []
     if not asked.mis:
-        rows, verdicts = partition_rows(asked.quick, asked.graph, 1 if asked.quick else asked.repeats)
+        rows, verdicts = partition_rows(asked.quick, asked.graph, 1 if asked.quick else asked.repeats, 1 if asked.quick else asked.seeds)
         rows += summary(verdicts)
-    rows += set_rows(asked.quick, asked.graph)
+    if not asked.no_mis:
+        rows += set_rows(asked.quick, asked.graph)
     report(rows, asked.json)
     if not asked.mis:
         print(f"\n{OURS}:\n{losses(verdicts[OURS])}")

@@ -10,6 +10,8 @@ from hyperscale.partition.compiled import COMPILED, seeds
 KICKS_PER_VERTEX = 20
 MOST_KICKS = 200_000
 LEAST_KICKS = 20_000
+SPARSE_DEGREE = 20.0
+"""Mean degree above which a kick costs more and fewer are needed: sets are smaller there."""
 
 
 def independent_set(adjacency: Adjacency, *, seed: int = 0, kicks: int | None = None) -> Array:
@@ -19,7 +21,8 @@ def independent_set(adjacency: Adjacency, *, seed: int = 0, kicks: int | None = 
     """
     n = adjacency.vertices
     if kicks is None:
-        kicks = min(max(LEAST_KICKS, KICKS_PER_VERTEX * n), MOST_KICKS)
+        crowded = max(len(adjacency.indices) / max(n, 1) / SPARSE_DEGREE, 1.0)
+        kicks = int(min(max(LEAST_KICKS, KICKS_PER_VERTEX * n), MOST_KICKS) / crowded**2)
     indptr, indices = np.ascontiguousarray(adjacency.indptr, dtype=np.int64), np.ascontiguousarray(adjacency.indices, dtype=np.int32)
     if not COMPILED:  # pragma: no cover - a machine without a C compiler
         return plain_greedy(indptr, indices)
