@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from typing import Any
+from unittest import mock
 
 import hypothesis.strategies as st
 import numpy as np
@@ -207,6 +208,31 @@ def plain_attention(edges: Any, tensors: list[Tensor], how: Attention) -> Tensor
         weights = weights * torch.from_numpy(kept.astype(np.float32)) * how.grow
     sums = torch.zeros(edges.destinations, *parts.shape[1:]).index_add(0, rows, weights[:, :, None] * parts[columns])
     return nn.functional.elu(sums.flatten(1) + bias)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rows=st.integers(1, 30),
+    count=st.integers(0, 90),
+    heads=st.integers(1, 3),
+    drop=st.sampled_from([0.0, 0.4]),
+)
+def test_attention_in_numpy_gives_what_the_compiled_one_gives(seed: int, rows: int, count: int, heads: int, drop: float) -> None:
+    rng = np.random.default_rng(seed)
+    edges = random_edges(rng, rows, 3, count)
+    how = Attention(heads, 0.2, drop, seed)
+    given: list[list[Tensor]] = []
+    x = torch.from_numpy(rng.normal(size=(rows + 3, heads * 5)).astype(np.float32))
+    scores = torch.from_numpy(rng.normal(size=(2, heads, 5)).astype(np.float32))
+    for compiled in (True, False):
+        with mock.patch.object(kernels, "COMPILED", compiled and kernels.COMPILED):
+            mine = [x.clone().requires_grad_(), scores[0].clone().requires_grad_(), scores[1].clone().requires_grad_()]
+            out = sparse.attend(edges, mine[0], (mine[1], mine[2]), how, tail=Tail(kernels.RELU, drop, seed))
+            torch.autograd.backward((out * torch.linspace(-1.0, 1.0, out.numel()).view(out.shape)).sum())
+            given.append([out.detach(), *(torch.zeros(1) if one.grad is None else one.grad for one in mine)])
+    for one, other in zip(*given, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=2e-3, atol=2e-4 * max(1.0, float(one.abs().max())))
 
 
 @FAST

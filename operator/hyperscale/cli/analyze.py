@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
-import sys
 import warnings
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -142,9 +139,9 @@ def _model(arguments: argparse.Namespace) -> str:
 
     if arguments.edges < arguments.vertices and arguments.target.lower() in NETWORKS:
         raise InputError(f"--edges: {arguments.edges} are fewer than one a vertex; count the edges of vertices to themselves as well")
-    model, name = _built(arguments)
     statistics = GraphStatistics(arguments.vertices, arguments.edges, constant_input=True)
     try:
+        model, name = _built(arguments)
         graph = analyze(model, arguments.features, statistics, name)
     except AnalysisError as error:
         raise InputError(f"{arguments.target}: {error}") from None
@@ -160,51 +157,17 @@ def _model(arguments: argparse.Namespace) -> str:
 
 def _built(arguments: argparse.Namespace) -> tuple[nn.Module, str]:
     """The model that is named, and its name."""
-    from torch import nn
+    from hyperscale.modelgraph.load import load
+    from hyperscale.modelgraph.stock import stack
 
     if (known := NETWORKS.get(arguments.target.lower())) is not None:
-        from hyperscale.modelgraph.stock import stack
-
         try:
             return stack(known, arguments.features, arguments.hidden, arguments.classes, arguments.layers, arguments.heads), known
         except ValueError as error:
             raise InputError(str(error)) from None
     file, _, name = arguments.target.rpartition(":")
-    made = getattr(_run_file(file), name, None)
-    if made is None:
-        raise InputError(f"{arguments.target}: {file} has no {name!r}; write {file}:NAME with a name that it defines")
-    if not isinstance(made, nn.Module):
-        if not callable(made):
-            raise InputError(f"{arguments.target}: neither a torch module nor something that makes one")
-        try:
-            made = made()
-        except Exception as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(f"{arguments.target}: cannot be made without arguments ({reason}); write a function that makes it") from None
-    if not isinstance(made, nn.Module):
-        raise InputError(f"{arguments.target}: gives a {type(made).__name__}, not a torch module")
-    return made, name
-
-
-def _run_file(file: str) -> ModuleType:
-    """The user's own file as a module, not as a script: what stands under `if __name__ == "__main__"` does not run."""
-    path = Path(file)
-    _text(path)
-    specification = importlib.util.spec_from_file_location("hyperscale_analyzed", path)
-    if specification is None or specification.loader is None:
-        raise InputError(f"{file}: is no Python file; write file.py:NAME")
-    module = importlib.util.module_from_spec(specification)
-    sys.path.insert(0, str(path.resolve().parent))  # its own imports
-    try:
-        specification.loader.exec_module(module)
-    except SyntaxError as error:
-        raise InputError(f"{file}: line {error.lineno}: {error.msg}") from None
-    except (Exception, SystemExit) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f'{file}: fails when it is imported ({reason}); keep its work under `if __name__ == "__main__"`') from None
-    finally:
-        sys.path.pop(0)
-    return module
+    _text(Path(file))
+    return load(file, name), name
 
 
 def _text(path: Path) -> str:

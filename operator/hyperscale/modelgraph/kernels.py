@@ -188,7 +188,8 @@ def attend(
         raise ValueError(f"left must be ({edges.sources}, {heads}), right ({rows}, {heads}), x a multiple of {heads} wide")
     _check_bias(bias, width)
     if not COMPILED:
-        return _attend_numpy(edges, x, left, right, how, bias, tail)
+        sums, highest, total = twin.attend(edges.indptr, edges.indices, x, left, right, (how.slope, how.seed, how.least, how.grow))
+        return Attended(twin.finish(sums, None, bias, tail.activation, tail.seed, tail.least, tail.grow), sums, highest, total)
     sums = np.empty((rows, width), dtype=np.float32)
     out = np.empty_like(sums) if bias is not None or tail.activation or tail.drop else sums
     highest, total = np.empty((rows, heads), dtype=np.float32), np.empty((rows, heads), dtype=np.float32)
@@ -216,7 +217,7 @@ def attend_back(
 ) -> tuple[Array, Array, Array]:
     """Gradients of x, left and right from `inner` (n, H·D), that of the sums, and `dots` (n, H), its products with them."""
     if not COMPILED:
-        return _attend_back_numpy(edges, x, left, right, how, inner, dots)
+        return twin.attend_back(edges.indptr, edges.indices, x, left, right, (how.slope, how.seed, how.least, how.grow), inner, dots)
     turned, origins = edges.turned
     heads = how.heads
     width = x.shape[1]
@@ -235,34 +236,6 @@ def attend_back(
 
     _spread(work, bounds)
     return x_grad, left_grad, right_grads.sum(axis=0).reshape(right.shape)
-
-
-def _attend_numpy(edges: Edges, x: Array, left: Array, right: Array, how: Attention, bias: Array | None, tail: Tail) -> Attended:
-    weights, kept, highest, total = twin.attention(edges.indptr, edges.indices, left, right, how.slope, how.seed, how.least, how.grow)
-    parts = x.reshape(len(x), how.heads, -1)
-    by_head = [
-        twin.weighted_sum(edges.indptr, edges.indices, weights[:, head] * kept[:, head], parts[:, head]) for head in range(how.heads)
-    ]
-    sums = np.stack(by_head, axis=1).reshape(edges.destinations, -1)
-    return Attended(twin.finish(sums, None, bias, tail.activation, tail.seed, tail.least, tail.grow), sums, highest, total)
-
-
-def _attend_back_numpy(
-    edges: Edges, x: Array, left: Array, right: Array, how: Attention, inner: Array, dots: Array
-) -> tuple[Array, Array, Array]:
-    weights, kept, _, _ = twin.attention(edges.indptr, edges.indices, left, right, how.slope, how.seed, how.least, how.grow)
-    rows = np.repeat(np.arange(edges.destinations), np.diff(edges.indptr))
-    columns = edges.indices
-    parts, grads = x.reshape(len(x), how.heads, -1), inner.reshape(len(inner), how.heads, -1)
-    x_grad, left_grad, right_grad = np.zeros_like(parts), np.zeros_like(left), np.zeros_like(right)
-    np.add.at(x_grad, columns, (weights * kept)[:, :, None] * grads[rows])
-    products = (parts[columns] * grads[rows]).sum(axis=2)
-    scores_ = left[columns] + right[rows]
-    slopes = np.where(scores_ > 0, np.float32(1.0), np.float32(how.slope))
-    given = weights * (kept * products - dots[rows]) * slopes
-    np.add.at(left_grad, columns, given)
-    np.add.at(right_grad, rows, given)
-    return x_grad.reshape(x.shape), left_grad, right_grad
 
 
 def _flat(values: Array) -> Array:

@@ -93,3 +93,31 @@ def attention(
         drawn = draws(keys(~seed & WIDE, np.arange(len(indices))), right.shape[1])
         kept = np.where(drawn >= np.uint32(least), np.float32(grow), np.float32(0.0))
     return powers / total[rows], kept, highest, total
+
+
+def attend(
+    indptr: Array, indices: Array, x: Array, left: Array, right: Array, how: tuple[float, int, int, float]
+) -> tuple[Array, Array, Array]:
+    """(n, H·D) sums, and the last two of `attention`; `how` is slope, seed, least, grow."""
+    weights, kept, highest, total = attention(indptr, indices, left, right, *how)
+    heads = left.shape[1]
+    parts = x.reshape(len(x), heads, -1)
+    by_head = [weighted_sum(indptr, indices, weights[:, head] * kept[:, head], parts[:, head]) for head in range(heads)]
+    return np.stack(by_head, axis=1).reshape(len(indptr) - 1, -1), highest, total
+
+
+def attend_back(
+    indptr: Array, indices: Array, x: Array, left: Array, right: Array, how: tuple[float, int, int, float], inner: Array, dots: Array
+) -> tuple[Array, Array, Array]:
+    """Gradients of x, left and right from that of the sums, `inner`, and its products with the sums, `dots`."""
+    weights, kept, _, _ = attention(indptr, indices, left, right, *how)
+    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    parts, grads = x.reshape(len(x), left.shape[1], -1), inner.reshape(len(inner), left.shape[1], -1)
+    x_grad, left_grad, right_grad = np.zeros_like(parts), np.zeros_like(left), np.zeros_like(right)
+    np.add.at(x_grad, indices, (weights * kept)[:, :, None] * grads[rows])
+    products = (parts[indices] * grads[rows]).sum(axis=2)
+    slopes = np.where(left[indices] + right[rows] > 0, np.float32(1.0), np.float32(how[0]))
+    given = weights * (kept * products - dots[rows]) * slopes
+    np.add.at(left_grad, indices, given)
+    np.add.at(right_grad, rows, given)
+    return x_grad.reshape(x.shape), left_grad, right_grad
