@@ -210,15 +210,15 @@ class DriftWatch:
 
     def _epochs_done(self, key: Key, record: JobRecord, view: MpiJobView, plan: Plan) -> float:
         """As the run itself says, else by its predicted epoch."""
-        if (reported := self._world.progress.get(key) or record.status.measured) is not None:
-            return float(reported.epoch)
-        known = self._progress.get(key)
+        now, known = self._clock(), self._progress.get(key)
         if known is None or known.start_time != view.start_time:
             last = record.status.last_move
             began = unix_seconds(view.start_time)
             kept = last.epochs_done if last is not None else 0.0
             known = self._progress[key] = Progress(view.start_time, began, kept, plan.predicted.epoch_seconds)
-        return known.epochs_at(self._clock())
+        if (reported := self._world.progress.get(key) or record.status.measured) is not None:
+            known = self._progress[key] = known._replace(at=now, epochs=float(reported.epoch))
+        return known.epochs_at(now)
 
     def _due_jobs(self, now: float) -> list[Key]:
         """Jobs to judge, the longest due first; forgets those that do not run any more."""

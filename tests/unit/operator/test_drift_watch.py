@@ -2,155 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import permutations
-from typing import Any
-
 import msgspec
 import pytest
 
-from hyperscale import names
-from hyperscale.drift import ADVISES, DriftWatch
-from hyperscale.graph.cluster import build
-from hyperscale.jobreader import JobReader
-from hyperscale.model.cluster import ClusterSnapshot, MetricsState
-from hyperscale.model.metrics import MetricsReading, Series
-from hyperscale.model.moves import MoveQuestion, Moves
+from hyperscale.drift import ADVISES
+from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Plan
-from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus, LastMove, from_plan, to_wire
+from hyperscale.model.status import JobStatus, LastMove, from_plan
 from hyperscale.movable import is_moving
-from hyperscale.plan.moves import judge
-from hyperscale.planning import Planning
-from hyperscale.render.mpijob import plan_annotation
-from hyperscale.telemetry import Telemetry
-from hyperscale.workload.profile import profile
-from hyperscale.world import Key, World
-from tests.builders.seen import MPIJOB_UID, UID, plan
-
-CORA = Key("team", "cora")
-NODES = ("node-a", "node-b", "node-c", "node-d")
-PLAN = plan("node-a", "node-b")
-SPEC: dict[str, Any] = {
-    "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256, "epochs": 100_000},
-    "dataset": {"source": {"pvc": {"claimName": "g"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47},
-    "workers": {"min": 2, "max": 2},
-    "checkpoint": {"volumeClaimName": "state", "everyEpochs": 10},
-}
-HOUR = 3600.0
-
-
-class InProcess:
-    """The real judge, without the process around it."""
-
-    def __init__(self) -> None:
-        self.asked: list[MoveQuestion] = []
-        self.fails = False
-
-    async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
-        self.asked.append(question)
-        if self.fails:
-            return None
-        return judge(question, build(snapshot, policy), policy, lambda job: profile(job.request.job), lambda: False)
-
-
-class Cluster:
-    """Four nodes, one job of two ranks that has run for an hour, and a watch over it."""
-
-    def __init__(self, mode: str = "Advise", **spec: Any) -> None:
-        self.now = 1_800_000_000.0
-        self.world = World()
-        self.planner = InProcess()
-        self.woken: list[Key] = []
-        self.version = 1
-        self.spec = {**SPEC, **spec}
-        self.policy = {"replan": {"mode": mode, "checkSeconds": 10, "holdDownSeconds": 60, "restartSeconds": 60}}
-        self.start()
-        self.world.replace("node", [node(name) for name in NODES])
-        self.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 1}, "spec": self.policy})
-        self.see_job(JobStatus(plan=from_plan(PLAN)))
-        self.world.see_mpijob(mpijob())
-        for rank, name in enumerate(("node-a", "node-b")):
-            self.world.see_pod(pod(rank, name))
-        self.read()
-
-    def start(self) -> None:
-        """A new operator process."""
-        telemetry = Telemetry()
-        planning = Planning(self.world, self.planner, telemetry, lambda: self.now)  # type: ignore[arg-type] # a counting stand-in for the metrics
-        self.watch: DriftWatch = planning.drift
-        self.planning = planning
-        self.reader: JobReader = planning.reader
-        self.watch.wake = self.woken.append
-
-    def see_job(self, status: JobStatus) -> None:
-        self.version += 1
-        metadata = {"namespace": "team", "name": "cora", "uid": UID, "generation": 1, "resourceVersion": str(self.version)}
-        self.world.see_job({"metadata": metadata, "spec": self.spec, "status": to_wire(status)})
-
-    def read(self, slow: Iterable[str] = (), available: bool = True) -> None:
-        """A fresh reading of all links; those of `slow` nodes are ten times slower."""
-        bad = set(slow)
-        pairs = [({"source": a, "destination": b}, 10.0 if {a, b} & bad else 1.0) for a, b in permutations(NODES, 2)]
-        series = {
-            "link_latency": tuple(Series(labels, 1e-4 * factor, self.now) for labels, factor in pairs),
-            "link_bandwidth": tuple(Series(labels, 1e9 / factor, self.now) for labels, factor in pairs),
-        }
-        state = MetricsState(available=available, reason="" if available else "MetricsStale")
-        self.world.reading = MetricsReading(self.now, state, series if available else {})
-
-    async def pass_time(self, seconds: float, slow: Iterable[str] = ()) -> None:
-        """Let the clock run in steps of ten seconds, with fresh readings, and judge."""
-        for _ in range(int(seconds / 10)):
-            self.now += 10.0
-            self.read(slow)
-            await self.watch.check()
-
-
-def node(name: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
-        "status": {
-            "allocatable": {"cpu": "32", "memory": "256Gi", names.GPU_RESOURCE: "1"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-
-
-def pod(rank: int, on: str) -> dict[str, Any]:
-    return {
-        "metadata": {
-            "namespace": "team",
-            "name": f"cora-worker-{rank}",
-            "uid": f"pod-{rank}",
-            "resourceVersion": "1",
-            "labels": {
-                names.MPI_JOB_NAME_LABEL: "cora",
-                names.MPI_JOB_ROLE_LABEL: "worker",
-                names.MPI_REPLICA_INDEX_LABEL: str(rank),
-            },
-            "ownerReferences": [{"kind": "MPIJob", "name": "cora", "uid": MPIJOB_UID, "controller": True}],
-        },
-        "spec": {"nodeName": on, "containers": [{"name": "w", "resources": {"limits": {names.GPU_RESOURCE: "1"}}}]},
-        "status": {"phase": "Running"},
-    }
-
-
-def mpijob() -> dict[str, Any]:
-    return {
-        "metadata": {
-            "namespace": "team",
-            "name": "cora",
-            "uid": MPIJOB_UID,
-            "resourceVersion": "1",
-            "annotations": {names.PLAN_ANNOTATION: plan_annotation(PLAN)},
-            "ownerReferences": [{"uid": UID, "controller": True}],
-        },
-        "spec": {
-            "mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"schedulingGates": [{"name": names.PLACEMENT_GATE}]}}}}
-        },
-        "status": {"startTime": "2027-01-15T07:00:00Z", "conditions": [{"type": "Running", "status": "True"}]},
-    }
+from hyperscale.world import Key
+from tests.builders.seen import plan
+from tests.corpus.watched_cluster import CORA, PLAN, SPEC, Cluster
 
 
 async def test_nothing_is_said_where_nothing_changed() -> None:
@@ -328,6 +190,17 @@ async def test_progress_counts_slow_epochs_as_slow() -> None:
     assert after is not None
     assert before.remaining_epochs - after.remaining_epochs < 100.0 / PLAN.predicted.epoch_seconds
     assert after.redone_epochs == pytest.approx(10.0)
+
+
+async def test_a_run_that_reports_its_epochs_is_judged_by_them() -> None:
+    cluster = Cluster()
+    cluster.world.progress[CORA] = Measured(epoch=40, epochs=100)
+    await cluster.pass_time(30, slow=["node-b"])
+    snapshot = cluster.world.snapshot(cluster.reader.policy_named("default", cluster.world.policies), cluster.now)
+    job = cluster.watch.running_job(CORA, cluster.reader.policy_named("default", cluster.world.policies), snapshot)
+    assert cluster.planner.asked
+    assert job is not None
+    assert job.remaining_epochs == SPEC["model"]["epochs"] - 40
 
 
 def test_a_status_with_the_condition_counts_as_moving() -> None:

@@ -2,144 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
 
 from hyperscale import names
-from hyperscale.graph.cluster import build
-from hyperscale.jobreader import metadata_of
-from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MakePlan, Reason, Seen, Turn
-from hyperscale.model.moves import MoveQuestion, Moves
+from hyperscale.model.decision import Turn
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.status import Condition, JobStatus, Phase, QueueDecision
-from hyperscale.model.turns import TurnQuestion, Turns
-from hyperscale.plan.portfolio import make_plan
-from hyperscale.plan.queue.choosers import choosers
-from hyperscale.plan.queue.desk import Desk
-from hyperscale.plan.queue.joint import take_turns
-from hyperscale.planning import Planning
-from hyperscale.render.mpijob import plan_annotation
-from hyperscale.telemetry import Telemetry
-from hyperscale.turn import Answer, settled
-from hyperscale.workload.profile import profile
-from hyperscale.world import Key, World
-
-CREATED = 1_767_225_600.0
-POLICY = PolicySpec()
-STEP = MakePlan(Reason.PLANNING)
-
-
-class InThisProcess:
-    """The real planners and the real decisions, without the process around them."""
-
-    def __init__(self) -> None:
-        self.questions: list[TurnQuestion] = []
-        self.broken = False
-
-    async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
-        return make_plan(request, build(snapshot, policy), profile(request.job), policy)
-
-    async def turns(self, question: TurnQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Turns | None:
-        self.questions.append(question)
-        if self.broken:
-            return None
-        desk = Desk(build(snapshot, policy), policy, lambda request, graph, _: make_plan(request, graph, profile(request.job), policy))
-        return take_turns(question, desk, policy.queue, choosers(policy.queue))
-
-    async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
-        return None
-
-
-class Stage:
-    """A world of jobs and nodes, and the planning in it."""
-
-    def __init__(self, nodes: int = 4, gpus: int = 2) -> None:
-        self.now = CREATED + 1.0
-        self.world = World()
-        self.world.replace("node", [_node(f"node-{number}", gpus) for number in range(nodes)])
-        self.planner = InThisProcess()
-        self.planning = Planning(self.world, self.planner, Telemetry(), lambda: self.now)
-        self.woken: list[Key] = []
-        self.planning.taker.wake = self.woken.append
-
-    def add(self, name: str, *, epochs: int = 10, labels: dict[str, str] | None = None, version: int = 1, **spec: Any) -> Key:
-        metadata = {
-            "namespace": "team",
-            "name": name,
-            "uid": f"uid-{name}",
-            "generation": version,
-            "resourceVersion": str(version),
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": labels or {},
-        }
-        given = {
-            "model": {"architecture": "GCN", "epochs": epochs},
-            "dataset": {"source": {"builtin": {"name": "Cora"}}},
-            "workers": {"min": 2, "max": 3},
-        }
-        self.world.see_job({"metadata": metadata, "spec": {**given, **spec}})
-        return Key("team", name)
-
-    def seen(self, key: Key, status: JobStatus | None = None) -> Seen:
-        record = self.world.jobs[key]
-        job, fault = self.planning.reader.read(record.resource, {})
-        return Seen(metadata=metadata_of(record.resource), job=job, fault=fault, status=status or record.status, now=self.now)
-
-    async def ask(self, key: Key, policy: PolicySpec = POLICY, status: JobStatus | None = None) -> Answer:
-        return await self.planning.make(key, self.seen(key, status), STEP, policy)
-
-    def start(self, key: Key, plan: Plan) -> None:
-        """Its MPIJob is there."""
-        self.world.see_mpijob(
-            {
-                "metadata": {
-                    "namespace": "team",
-                    "name": key.name,
-                    "uid": f"mpi-{key.name}",
-                    "resourceVersion": "7",
-                    "annotations": {names.PLAN_ANNOTATION: plan_annotation(plan)},
-                    "ownerReferences": [{"uid": f"uid-{key.name}", "controller": True}],
-                },
-                "spec": {
-                    "mpiReplicaSpecs": {
-                        "Worker": {"replicas": 2, "template": {"spec": {"schedulingGates": [{"name": names.PLACEMENT_GATE}]}}}
-                    }
-                },
-                "status": {"startTime": "2026-01-01T00:00:00Z"},
-            }
-        )
-        self.planning.taker.pending.settle(key)
-
-    async def run(self, *keys: Key) -> dict[Key, Plan]:
-        """Passes over these jobs, one after the other; those that got a plan."""
-        plans = {}
-        for key in keys:
-            answer = await self.ask(key)
-            if isinstance(answer.found, Plan):
-                plans[key] = answer.found
-                self.start(key, answer.found)
-            else:
-                self.planning.taker.pending.settle(key)
-        return plans
-
-
-def _node(name: str, gpus: int) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
-        "status": {
-            "allocatable": {"cpu": "32", "memory": "256Gi", names.GPU_RESOURCE: str(gpus)},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
-
-
-def taken(plans: dict[Key, Plan]) -> Counter[str]:
-    return sum((Counter(plan.gpus_by_node()) for plan in plans.values()), Counter())
+from hyperscale.turn import settled
+from hyperscale.world import Key
+from tests.corpus.queue_stage import CREATED, Stage, taken
 
 
 async def test_a_job_that_is_alone_on_an_idle_cluster_is_planned_as_if_there_were_no_queue() -> None:
