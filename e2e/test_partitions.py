@@ -1,0 +1,105 @@
+"""Partitions written by a Job in a real pod before training: once, from the graph, to the volume that the workers then read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+import yaml
+
+from e2e import training
+from e2e.cluster.api import Object
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.operator import OperatorProcess, install, start_operator
+from e2e.demo import TRAINING_EXAMPLE
+from e2e.jobs import Job, namespace
+from hyperscale.history import History
+
+EPOCHS: Final = 30
+LEAST_ACCURACY: Final = 0.6
+"""After so few epochs; that it learns at all shows that every rank has its part."""
+_FAILED_SECONDS: Final = 120.0
+
+pytestmark = pytest.mark.skipif(not training.has_data(), reason="no cora.npz in $HYPERSCALE_DATASETS, and a generated graph proves nothing")
+
+
+@pytest.fixture(scope="module")
+def history_url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the operator keeps finished runs."""
+    return f"sqlite:///{tmp_path_factory.mktemp('history')}/history.sqlite"
+
+
+@pytest.fixture(scope="module")
+def operator(real_cluster: Cluster, history_url: str) -> Iterator[OperatorProcess]:
+    """An operator for nodes that run containers."""
+    install(real_cluster)
+    process = start_operator(real_cluster, {"HYPERSCALE_HISTORY_URL": history_url, "HYPERSCALE_HISTORY_MIN_RUNS": "1"})
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def space(real_cluster: Cluster, operator: OperatorProcess) -> Iterator[str]:
+    """A namespace."""
+    with namespace(real_cluster.api(), "partitions") as name:
+        yield name
+
+
+def create(nodes: Cluster, space: str, name: str, **dataset: object) -> Job:
+    """The example's job, short, with partitions on a volume."""
+    spec = yaml.safe_load(TRAINING_EXAMPLE.read_text())["spec"]
+    spec["model"]["epochs"] = EPOCHS
+    spec["dataset"] |= dataset
+    spec["partitioning"] = {"method": "METIS", "volumeClaimName": name}
+    del spec["checkpoint"]
+    (launcher,) = spec["launcher"]["template"]["spec"]["containers"]
+    spec["worker"] = {"template": {"spec": {"containers": [{"name": "worker", "env": launcher["env"]}]}}}
+    training.fresh_claim(nodes, space, name)
+    job = Job(nodes.api(), space, name)
+    job.create(**spec)
+    return job
+
+
+def partition_pods(job: Job) -> list[Object]:
+    """Pods of its partition Job."""
+    return job.api.items(f"/api/v1/namespaces/{job.namespace}/pods", labelSelector=f"batch.kubernetes.io/job-name={job.name}-partition")
+
+
+def test_a_job_partitions_once_workers_train_on_its_parts_and_the_run_is_history(
+    real_cluster: Cluster, operator: OperatorProcess, space: str, history_url: str
+) -> None:
+    job = create(real_cluster, space, "parted")
+    job.wait_phase("Partitioning")
+    status = training.wait_finished(operator, job.status)
+    assert status["phase"] == "Succeeded", f"{status}\n{training.launcher_log(real_cluster, space, job.name)}"
+    (pod,) = partition_pods(job)
+    assert pod["status"]["phase"] == "Succeeded"
+    assert job.condition("Partitioned")["status"] == "True"
+    job.wait(lambda: job.status()["measured"].get("finished", False), "no result")
+    assert job.status()["measured"]["accuracy"] >= LEAST_ACCURACY
+    history = History(history_url)
+    job.wait(lambda: any(run.measured_seconds for run in history.runs(10)), "the run is not in history")
+    (run,) = history.runs(10)
+    assert (run.name, run.architecture, run.workers, run.method) == ("parted", "GCN", 2, "METIS")
+    print(f"predicted {run.predicted_seconds:.4g} s, measured {run.measured_seconds:.4g} s an epoch: {run.ratio:.3g}")
+
+
+def test_the_next_job_is_predicted_with_what_the_first_taught(real_cluster: Cluster, operator: OperatorProcess, space: str) -> None:
+    job = create(real_cluster, space, "taught")
+    job.wait(lambda: bool(job.plan()), "no plan")
+    known = job.plan()["predicted"]["calibration"]
+    assert known["runs"] == 1
+    assert known["factor"] > 0
+    print(f"corrected by {known['factor']:.4g} to {job.plan()['predicted']['epochSeconds']:.4g} s")
+
+
+def test_what_partitioning_refuses_is_told_in_its_own_words(real_cluster: Cluster, operator: OperatorProcess, space: str) -> None:
+    stated = {"vertices": 99, "edges": 200, "featureSize": 3, "classes": 2}
+    job = create(real_cluster, space, "refused", **stated)
+    job.wait(lambda: job.status().get("reason") == "PartitioningFailed", "it is not refused", _FAILED_SECONDS)
+    message = job.condition("Stalled")["message"]
+    print(message)
+    assert "vertices" in message.lower()
+    assert len(partition_pods(job)) == 1, "what cannot succeed is not tried again"
+    assert job.mpijob() is None
