@@ -12,6 +12,7 @@ import torch
 from hyperscale import data, partition
 from hyperscale.data import graphs, store
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
+from hyperscale.worker import automatic
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.merge import merge
@@ -57,7 +58,7 @@ def cut(run: Run, whole: TrainingGraph) -> Array:
     """(n,) part of each vertex, one part a rank; graphs of a data set of many stay whole."""
     if whole.graph_offsets is not None:
         return graphs.deal(whole, run.shares, run.seed)
-    parts = partition.split(data.symmetric(whole), run.shares, run.method, seed=run.seed, train=whole.train)
+    parts = automatic.parts(run, data.symmetric(whole), whole.train, whole.features.shape[1], whole.classes)
     measures = parts.measures
     sys.stderr.write(
         f"{parts.parts} parts by {parts.method}: cut {measures.cut_fraction:.3f}, imbalance {measures.imbalance:.3f}, "

@@ -1,0 +1,33 @@
+"""Auto: the partitioner whose parts give the shortest epoch by what the plan predicts of ranks and links."""
+
+from __future__ import annotations
+
+from hyperscale import partition
+from hyperscale.model.adjacency import Adjacency, Array
+from hyperscale.model.job import PartitioningMethod
+from hyperscale.partition.auto import CANDIDATES, EpochCost
+from hyperscale.worker.contract import Run
+from hyperscale.workload.models import layers
+
+_COPY_BYTES = 8.0
+"""Of one column of one copied vertex: four there, four of its gradient back."""
+
+
+def parts(run: Run, adjacency: Adjacency, train: Array, features: int, classes: int) -> partition.Parts:
+    """By the job's method; Auto without a prediction takes the partitioner's own choice. Raises PartitionError."""
+    cost = epoch_cost(run, adjacency.vertices, features, classes) if run.method is PartitioningMethod.AUTO else None
+    if cost is None:
+        return partition.split(adjacency, run.shares, run.method, seed=run.seed, train=train)
+    return partition.choose(adjacency, run.shares, CANDIDATES, cost, seed=run.seed, train=train)
+
+
+def epoch_cost(run: Run, vertices: int, features: int, classes: int) -> EpochCost | None:
+    """Seconds of a vertex on each rank and of a byte between ranks; None where the plan says nothing of either."""
+    plan = run.plan
+    if plan is None or plan.predicted is None or plan.allreduce is None:
+        return None
+    compute = max(plan.predicted.epoch_seconds - plan.predicted.communication_seconds, 0.0)
+    # A rank gets the share that lets it end with the others: all need about the same time for their own vertices.
+    seconds = tuple(compute / (share * vertices) for share in run.shares)
+    columns = sum(min(layer) for layer in layers(run.model, features, classes))
+    return EpochCost(seconds, (plan.allreduce.seconds_per_byte,) * run.size, columns * _COPY_BYTES, overlap=1.0)

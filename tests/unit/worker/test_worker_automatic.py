@@ -1,0 +1,43 @@
+"""Auto in the worker: by the plan's prediction where there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hyperscale.data import symmetric
+from hyperscale.model.job import PartitioningMethod
+from hyperscale.model.plan import Prediction
+from hyperscale.model.runplan import AllreduceCost, RunPlan
+from hyperscale.worker import automatic
+from hyperscale.worker.contract import Run
+from tests.builders.training import a_run, labelled_graph
+
+SHARES = "0.75,0.25"
+
+
+def planned(directory: Path, *, allreduce: bool = True) -> Run:
+    plan = RunPlan(1, "a/b", "id", 0, 2, (), Prediction(2.0, 0.5), AllreduceCost(1e-4, 1e-6, measured=True) if allreduce else None)
+    (directory / "plan.json").write_bytes(msgspec.json.encode(plan))
+    return a_run(size=2, HYPERSCALE_SHARES=SHARES, HYPERSCALE_PLAN_FILE=str(directory / "plan.json"))
+
+
+def test_all_ranks_are_predicted_to_need_the_same_time_for_their_shares(tmp_path: Path) -> None:
+    cost = automatic.epoch_cost(planned(tmp_path), 40, 7, 3)
+    assert cost is not None
+    assert [seconds * share * 40 for seconds, share in zip(cost.weight_seconds, (0.75, 0.25), strict=True)] == pytest.approx([1.5, 1.5])
+    assert cost.copy_bytes == 8 * (5 + 3)
+
+
+def test_without_figures_the_partitioners_own_choice_counts(tmp_path: Path) -> None:
+    assert automatic.epoch_cost(planned(tmp_path, allreduce=False), 40, 7, 3) is None
+    assert automatic.epoch_cost(a_run(size=2), 40, 7, 3) is None
+
+
+def test_auto_names_the_method_that_it_took(tmp_path: Path) -> None:
+    graph = labelled_graph(1, vertices=120)
+    parts = automatic.parts(planned(tmp_path), symmetric(graph), graph.train, 7, 3)
+    assert parts.method in (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL)
+    assert set(parts.assignment.tolist()) == {0, 1}
