@@ -7,6 +7,7 @@ JSON at the end. Exit code 2: this input or this memory will not do, and trying 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import resource
@@ -20,19 +21,19 @@ from typing import Any, Final
 import numpy as np
 
 from hyperscale import data, partition
-from hyperscale.data import graphs, store, streaming
+from hyperscale.data import graphs, precomputed, store, streaming
 from hyperscale.data.memory import limit_bytes
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.model.datasets import BUILTIN_SIZES
 from hyperscale.model.job import PartitioningMethod
-from hyperscale.worker import contract
+from hyperscale.worker import autochoice, contract
 from hyperscale.worker.contract import ContractError, Run
 
 TERMINATION_FILE: Final = Path("/dev/termination-log")
 TERMINATION_BYTES: Final = 4096
 WHOLE_GRAPHS: Final = "WholeGraphs"
 """Method of data sets of many graphs: each lies in one part, nothing is cut."""
-DIRECT: Final = (PartitioningMethod.RANDOM, PartitioningMethod.NONE)
+DIRECT: Final = (PartitioningMethod.RANDOM, PartitioningMethod.NONE, PartitioningMethod.PRECOMPUTED)
 """Methods that need no memory to speak of."""
 METIS_EDGE_BYTES: Final = 280
 """Of an undirected edge: METIS's 64-bit copy, weights, and coarser graphs, which on R-MAT graphs hardly get smaller.
@@ -102,18 +103,22 @@ def prepare(environment: Mapping[str, str]) -> dict[str, Any]:
     _say(f"{graph.name}: {vertices} vertices, {edges} directed edges, {graph.features.shape[1]} features, digest {digest[:12]}")
     clock.lap("read")
     method = _check_memory(run, len(shares), vertices, edges, graph.features.shape[1])
-    key = store.key(digest, method if graph.graph_offsets is None else WHOLE_GRAPHS, shares, run.seed)
-    reused = store.has(root, key)
-    if reused:
-        _say(f"{key} is there already")
-    else:
-        found = cut(graph, shares, method, run.seed)
+    request = store.request(environment)
+    given = read_parts(run, vertices, len(shares)) if method == PartitioningMethod.PRECOMPUTED else None
+    identity = _identity(method, graph, given)
+    key = _written(root, request, digest, method, store.key(digest, identity, shares, run.seed))
+    reused = key is not None
+    if key is None:
+        found = cut(run, graph, shares, method, given)
         _say(f"cut into {len(shares)} by {found.method}: " + ", ".join(f"{name} {value:.4g}" for name, value in found.measures.items()))
         clock.lap("cut")
+        key = store.key(digest, identity if given is not None else found.method, shares, run.seed)
         about = store.Manifest(store.VERSION, key, digest, graph.name, vertices, edges, found.method, shares, run.seed, found.measures)
         store.write(root, key, _parts(graph, found.assignment, len(shares)), about)
         clock.lap("write")
-    store.note(root, store.request(environment), key)
+    else:
+        _say(f"{key} is there already")
+    store.note(root, request, key)
     return _answer(store.manifest(root, key), reused, clock)
 
 
@@ -141,10 +146,31 @@ def read_graph(run: Run) -> TrainingGraph:
     return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
 
 
-def cut(graph: TrainingGraph, shares: tuple[float, ...], method: str, seed: int) -> Cut:
+def read_parts(run: Run, vertices: int, parts: int) -> Array:
+    """The parts that came with the data set."""
+    dataset = run.dataset
+    return precomputed.read_parts(dataset.source, dataset.path, vertices, parts, run.cache, dataset.endpoint)
+
+
+def _identity(method: str, graph: TrainingGraph, given: Array | None) -> str:
+    """What of the method decides the parts."""
+    if graph.graph_offsets is not None:
+        return WHOLE_GRAPHS
+    return method if given is None else f"{method} {hashlib.sha256(given.tobytes()).hexdigest()}"
+
+
+def _written(root: Path, request: str, digest: str, method: str, key: str) -> str | None:
+    """The key of partitions that are there for this graph: what the same request led to before (Auto may choose), else `key`."""
+    noted = store.find(root, request)
+    if method == PartitioningMethod.AUTO and noted is not None and store.manifest(root, noted).graph_digest == digest:
+        return noted
+    return key if store.has(root, key) else None
+
+
+def cut(run: Run, graph: TrainingGraph, shares: tuple[float, ...], method: str, given: Array | None = None) -> Cut:
     """The assignment by `method`, which `_check_memory` chose."""
     if graph.graph_offsets is not None:
-        assignment = graphs.deal(graph, shares, seed)
+        assignment = graphs.deal(graph, shares, run.seed)
         load = np.bincount(assignment, minlength=len(shares)) / max(len(assignment), 1) / np.asarray(shares)
         return Cut(assignment, WHOLE_GRAPHS, {"cut": 0.0, "imbalance": float(load.max())})
     adjacency = data.symmetric(graph)
@@ -159,7 +185,12 @@ def cut(graph: TrainingGraph, shares: tuple[float, ...], method: str, seed: int)
             "replication": 1.0 + float(streamed.halo.sum()) / max(adjacency.vertices, 1),
         }
         return Cut(streamed.assignment, method, figures)
-    made = partition.split(adjacency, shares, PartitioningMethod(method), seed=seed, train=graph.train)
+    if given is not None:
+        made = partition.precomputed(adjacency, given, shares, graph.train)
+    elif method == PartitioningMethod.AUTO:
+        made = autochoice.choose(run, adjacency, graph.features.shape[1], graph.classes, shares, graph.train)
+    else:
+        made = partition.split(adjacency, shares, PartitioningMethod(method), seed=run.seed, train=graph.train)
     figures = {
         "cut": float(made.measures.cut),
         "cutFraction": made.measures.cut_fraction,

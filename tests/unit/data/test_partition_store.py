@@ -12,15 +12,17 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from hyperscale import partition
-from hyperscale.data import DataError, Stated, generate, graph_digest, read, store, streaming, symmetric
+from hyperscale.data import DataError, Stated, archive, generate, graph_digest, read, store, streaming, symmetric
 from hyperscale.data.adjacency import in_neighbours
 from hyperscale.data.graphs import deal
 from hyperscale.data.memory import limit_bytes
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
-from hyperscale.worker import prepare
+from hyperscale.worker import autochoice, prepare
 
 SHARES = (0.5, 0.25, 0.25)
 
@@ -130,6 +132,62 @@ def test_the_program_writes_once_and_workers_find_it(environment: dict[str, str]
     assert store.find(root, store.request(other)) is None, "another plan has other parts"
 
 
+def test_auto_takes_the_shortest_predicted_epoch_and_keeps_to_it(environment: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    environment |= {"HYPERSCALE_PARTITIONING_METHOD": "Auto"}
+    run = prepare.read_run(environment)
+    graph = prepare.read_graph(run)
+    adjacency = symmetric(graph)
+    cost = autochoice.epoch_cost(run, adjacency, 16, 4, SHARES)
+    tried = [partition.split(adjacency, SHARES, method, seed=1, train=graph.train) for method in partition.CANDIDATES]
+    best = min(tried, key=lambda parts: partition.epoch_seconds(adjacency, parts, cost))
+    assert prepare.main(environment) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["method"], first["measures"]["cut"]) == (best.method, best.measures.cut)
+    assert prepare.main(environment) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["reused"], again["key"]) == (True, first["key"])
+
+
+def test_parts_that_came_with_the_data_set_are_taken_and_checked(
+    environment: dict[str, str], tmp_path: Path, graph: TrainingGraph, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive.write(tmp_path / "g.npz", graph)
+    parts = tmp_path / "g.npz.parts.parquet"
+    environment |= {
+        "HYPERSCALE_DATASET_SOURCE": "pvc",
+        "HYPERSCALE_DATASET_PATH": str(tmp_path / "g.npz"),
+        "HYPERSCALE_DATASET_FORMAT": "NPZ",
+    }
+    environment |= {"HYPERSCALE_PARTITIONING_METHOD": "Precomputed"}
+    keys = []
+    for shift in (0, 1):
+        parquet.write_table(pa.table({"vertex": np.arange(300), "part": (np.arange(300) + shift) % 3}), parts)
+        assert prepare.main(environment) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert (answer["method"], answer["reused"]) == ("Precomputed", False)
+        keys.append(answer["key"])
+        owned = store.load(Path(environment["HYPERSCALE_PARTITION_DIR"]), answer["key"], 0).owned
+        assert np.array_equal(owned, np.flatnonzero((np.arange(300) + shift) % 3 == 0))
+    assert keys[0] != keys[1], "other parts, another key"
+    parquet.write_table(pa.table({"vertex": np.arange(300), "part": np.arange(300) % 4}), parts)
+    assert prepare.main(environment) == 2
+    assert "a part outside 0..2; write 3 parts" in capsys.readouterr().err
+    parts.unlink()
+    assert prepare.main(environment) == 2
+    assert "absent, and spec.partitioning.method is Precomputed" in capsys.readouterr().err
+
+
+def test_costs_follow_the_plan_where_there_is_one(environment: dict[str, str], tmp_path: Path) -> None:
+    plan = {"version": 1, "job": "team/trial", "planId": "p", "seed": 1, "partitions": 3, "workers": []}
+    plan |= {"predicted": {"epochSeconds": 4.0, "communicationSeconds": 1.0}, "allreduce": {"latencySeconds": 0, "secondsPerByte": 4e-9}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    run = prepare.read_run({**environment, "HYPERSCALE_PLAN_FILE": str(tmp_path / "plan.json")})
+    cost = autochoice.epoch_cost(run, symmetric(prepare.read_graph(run)), 16, 4, SHARES)
+    assert cost.weight_seconds == pytest.approx((3 / 150, 3 / 75, 3 / 75))
+    assert cost.link_seconds_per_byte == pytest.approx((3e-9,) * 3)
+    assert cost.copy_bytes == 4 * (16 + 2 * 256)
+
+
 def test_more_parts_than_ranks_share_evenly(environment: dict[str, str]) -> None:
     environment |= {"HYPERSCALE_PARTITIONS": "6", "HYPERSCALE_GPUS_PER_WORKER": "1"}
     assert prepare.part_shares(prepare.read_run(environment)) == (0.25, 0.25, 0.125, 0.125, 0.125, 0.125)
@@ -146,7 +204,7 @@ def test_more_parts_than_ranks_share_evenly(environment: dict[str, str]) -> None
         ({"HYPERSCALE_DATASET_PATH": "Torus"}, "write one of SBM, RMAT"),
         ({"HYPERSCALE_DATASET_PATH": "SBM?vertices=10&edges=46"}, "more than half of all pairs"),
         ({"HYPERSCALE_DATASET_SOURCE": "pvc", "HYPERSCALE_DATASET_PATH": "/nowhere/graph.npz"}, "does not exist in the mounted volume"),
-        ({"HYPERSCALE_PARTITIONING_METHOD": "Precomputed"}, "Precomputed takes the parts of the data set"),
+        ({"HYPERSCALE_PARTITIONING_METHOD": "Precomputed"}, "a generated data set has no parts"),
     ],
 )
 def test_the_program_refuses_with_one_line_and_exit_code_2(
