@@ -138,7 +138,7 @@ def _fused(name: str, module: nn.Module, first: bool, graph: GraphStatistics, ru
     if not attention:
         wanted += [ORDER] if ORDER in rules and first and not _dropping(module) and saved_bytes(ORDER, module, graph) > 0 else []
         wanted += [HOIST] if HOIST in rules and first and graph.constant_input and not _dropping(module) else []
-    fusion.applied += [applied(rule, name, module, graph) for rule in wanted]
+    fusion.applied += [applied(rule, name, module, graph, first) for rule in wanted]
     return fused_layer(module, Settings(epilogue=EPILOGUE in wanted, reorder=ORDER in wanted, hoist=HOIST in wanted))
 
 

@@ -69,12 +69,18 @@ def widths(layer: Any) -> tuple[int, int, int]:  # noqa: ANN401 - one of three D
     return entering, layer._out_feats, min(entering, layer._out_feats)
 
 
-def step_bytes(layer: Any, graph: GraphStatistics) -> float:  # noqa: ANN401
+def edge_floats(layer: Any, first: bool) -> int:  # noqa: ANN401
+    """Floats that DGL's layer moves for one edge in a step: a first layer that aggregates its input has nothing to send back."""
+    entering, leaving, gathered = widths(layer)
+    return gathered if first and entering <= leaving else 2 * gathered
+
+
+def step_bytes(layer: Any, graph: GraphStatistics, first: bool) -> float:  # noqa: ANN401
     """Bytes that one step of DGL's layer moves, forward and backward."""
     entering, leaving, gathered = widths(layer)
     heads = layer._num_heads if isinstance(layer, dglnn.GATConv) else 0
     rows = 3 * (entering + leaving) + 4 * leaving + (8 if isinstance(layer, dglnn.GraphConv) else 4) * gathered
-    edges = 2 * (gathered + 2) + ATTENTION_PASSES * heads + (2 * gathered if heads else 0)
+    edges = edge_floats(layer, first) + 4 + ATTENTION_PASSES * heads + (2 * gathered if heads else 0)
     return float(BYTES * (graph.vertices * rows + graph.edges * edges))
 
 
@@ -91,13 +97,13 @@ def saved_bytes(rule: str, layer: Any, graph: GraphStatistics) -> float:  # noqa
         case "aggregate+bias+activation":
             return float(BYTES * 6 * n * leaving)
         case "cheaper order":
-            return float(BYTES * e * max(0, 2 * gathered - min(entering, 2 * leaving)))
+            return float(BYTES * e * max(0, edge_floats(layer, first=True) - min(entering, 2 * leaving)))
         case "constant aggregate":
-            return float(BYTES * e * (2 * gathered if entering > leaving else entering))
+            return float(BYTES * e * edge_floats(layer, first=True))
     return 0.0
 
 
-def applied(rule: str, where: str, layer: Any, graph: GraphStatistics) -> Applied:  # noqa: ANN401
-    """The record of a rule at a layer."""
-    whole, saved = step_bytes(layer, graph), saved_bytes(rule, layer, graph)
+def applied(rule: str, where: str, layer: Any, graph: GraphStatistics, first: bool) -> Applied:  # noqa: ANN401
+    """The record of a rule at a layer; `first`: it reads the model's input."""
+    whole, saved = step_bytes(layer, graph, first), saved_bytes(rule, layer, graph)
     return Applied(rule, where, saved, whole / max(whole - saved, whole / 100))

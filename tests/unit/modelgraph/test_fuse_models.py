@@ -262,3 +262,12 @@ def test_shapes_that_do_not_fit_are_refused_before_memory_is_read() -> None:
         kernels.aggregate(one.matrix("none"), x.astype(np.float64))
     with pytest.raises(ValueError, match="left must be"):
         kernels.attend(one, x, x[:, :2], x[:, :2], kernels.Attention(3, 0.2))
+
+
+def test_the_order_changes_only_where_the_first_layer_gains_by_it() -> None:
+    graph = GraphStatistics(1000, 20_000)
+    changed = {
+        wide: any(one.rule == "cheaper order" for one in fuse(Wrapped(dglnn.GraphConv(wide, 64)), graph).applied)
+        for wide in (32, 64, 96, 127, 128, 256)
+    }
+    assert changed == {32: False, 64: False, 96: True, 127: True, 128: False, 256: False}
