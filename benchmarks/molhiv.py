@@ -39,7 +39,7 @@ MODELS: Final[dict[str, dict[str, Any]]] = {
     "GraphSAGE": {"architecture": "GraphSAGE"},
     "GAT": {"architecture": "GAT", "heads": 4},
 }
-SIZE: Final = {"hiddenSize": 64, "layers": 3, "epochs": 20}
+SIZE: Final[dict[str, int]] = {"hiddenSize": 64, "layers": 3, "epochs": 20}
 GLOBAL_BATCH: Final = 512
 HYPER: Final = {"learningRate": 0.001, "weightDecay": 0.0, "dropout": 0.0}
 SHARES: Final = {1: "1", 2: "0.6,0.4", 3: "0.45,0.35,0.2", 4: "0.4,0.3,0.2,0.1"}
@@ -131,6 +131,7 @@ def main() -> None:
     arguments.add_argument("--workers", default="1,2,4", metavar="LIST", help="worker counts, 1 is always among them")
     arguments.add_argument("--models", default=",".join(MODELS), metavar="LIST", help="e.g. GCN,GAT")
     arguments.add_argument("--seeds", type=int, default=5)
+    arguments.add_argument("--epochs", type=int, default=SIZE["epochs"])
     arguments.add_argument("--minutes", type=float, default=1e6, help="begin no seed of a model later than this")
     chosen = arguments.parse_args()
     if not TABLE.is_file():
@@ -141,7 +142,7 @@ def main() -> None:
             table = first_molecules(400, Path(scratch) / "hiv.csv")
             report((row for row in figures(["GCN"], [1, 2], 1, 1.0, table, 3) if "published" not in row.case), chosen.json)
             return
-        report(figures(chosen.models.split(","), counts, chosen.seeds, chosen.minutes, TABLE, int(SIZE["epochs"])), chosen.json)
+        report(figures(chosen.models.split(","), counts, chosen.seeds, chosen.minutes, TABLE, chosen.epochs), chosen.json)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,248 @@
+"""Epoch time on workers of different speed: parts by capacity against stock Horovod on equal METIS parts.
+
+    .venv/bin/python -m benchmarks.training             # 2 and 4 workers, speeds 2:1 and 1.5:1
+    .venv/bin/python -m benchmarks.training --quick     # 2 workers, 2:1, a smaller graph
+
+Workers are processes in network namespaces with shaped links of 1 Gbit/s whose computing threads have processor quotas, standing for GPUs
+of different speed (benchmarks/throttled.py); the sum of the quotas stays below this machine's cores, so that they do not contend. Both
+variants live in the same processes and take epochs in turn. An epoch ends when the last rank has ended it. Both train the same model on the
+same graph: their losses must agree.
+
+Stock: equal parts by METIS, Horovod's own fusion. Ours: parts by capacity, scheduled groups. The rest of the runtime, boundary exchange
+above all, is the same in both; so the gain is that of the parts. Bytes: what all ranks send in one epoch, boundaries and their gradients,
+with the same shares and other partitioners.
+
+The ideal gain of speeds r:1 is 1 - 2/(1+r): all arithmetic follows the parts, and nothing else takes time. Boundaries, gradients and the
+optimizer do not follow the parts; the graph is one of communities that METIS finds, so that arithmetic dominates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # escape sequences in the source of DGL 1.1
+    import dgl  # noqa: F401
+
+from benchmarks.common import Row, goal, parser, report  # noqa: E402
+from benchmarks.throttled import ThrottleError, compute_here, machines, why_not  # noqa: E402
+from hyperscale import data, partition  # noqa: E402
+from hyperscale.data import store  # noqa: E402
+from hyperscale.data.adjacency import in_neighbours  # noqa: E402
+from hyperscale.model.adjacency import TrainingGraph  # noqa: E402
+from hyperscale.worker import contract, train  # noqa: E402
+from hyperscale.worker.adapt import Adaptive  # noqa: E402
+from hyperscale.worker.comm import Comm, connect  # noqa: E402
+from hyperscale.worker.full import FullTrainer  # noqa: E402
+
+NAME: Final = "training"
+MEGABITS: Final = 1000.0
+STOCK, OURS, RANDOM, DEGREE = "stock", "capacity", "random", "degree"
+CLAIM: Final = 0.20
+"""AGPCS: epochs 20 % shorter on GPUs of different speed."""
+OF_IDEAL: Final = 0.9
+FEWER_BYTES: Final = 0.15
+FEATURES: Final = 512
+MODEL: Final[dict[str, Any]] = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 256, "epochs": 1000}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Processor quotas of the workers, in cores."""
+
+    name: str
+    ratio: float
+    cores: tuple[float, ...]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Of each worker, by its speed."""
+        return tuple(core / sum(self.cores) for core in self.cores)
+
+    @property
+    def ideal(self) -> float:
+        """Part of the epoch that capacity-weighted parts can save at best."""
+        return 1.0 - 2.0 / (1.0 + self.ratio)
+
+
+CASES: Final = (
+    Case("2 workers 2:1", 2.0, (0.6, 0.3)),
+    Case("2 workers 1.5:1", 1.5, (0.6, 0.4)),
+    Case("4 workers 2:1", 2.0, (0.4, 0.4, 0.2, 0.2)),
+    Case("4 workers 1.5:1", 1.5, (0.36, 0.36, 0.24, 0.24)),
+)
+
+
+def communities(vertices: int, features: int, seed: int) -> TrainingGraph:
+    """Communities of 250 in a ring: 16 edges a vertex, 91 % inside, 8 % to the next two communities, 1 % anywhere."""
+    rng = np.random.default_rng(seed)
+    sources = np.repeat(np.arange(vertices), 8)
+    home = sources // 250 * 250
+    kind = rng.random(len(sources))
+    near = (home + rng.integers(1, 3, len(sources)) * 250 + rng.integers(0, 250, len(sources))) % vertices
+    inside = np.minimum(home + rng.integers(0, 250, len(sources)), vertices - 1)
+    ends = np.where(kind < 0.91, inside, np.where(kind < 0.99, near, rng.integers(0, vertices, len(sources))))
+    indptr, indices = in_neighbours(vertices, sources.astype(np.int32), ends.astype(np.int32), both_directions=True)
+    labels = np.arange(vertices) // 250 % 16
+    rows = rng.normal(size=(vertices, features)).astype(np.float32)
+    rows[:, :16] += np.eye(16, dtype=np.float32)[labels]
+    fold = rng.permutation(vertices) % 10
+    return TrainingGraph(indptr, indices, rows, labels, fold < 6, fold == 6, fold > 6, 16, name="communities")
+
+
+def prepare(graph: TrainingGraph, shares: Sequence[float], method: str, seed: int, root: Path) -> str:
+    """The parts in the store; their key."""
+    adjacency = data.symmetric(graph)
+    parts = partition.split(adjacency, tuple(shares), method, seed=seed, train=graph.train)
+    key = store.key(f"{len(graph.labels)}", method, tuple(shares), seed)
+    if not store.has(root, key):
+        pieces = (partition.local_part(graph, parts.assignment, at, len(shares)) for at in range(len(shares)))
+        about = store.Manifest(1, key, "", graph.name, len(graph.labels), len(graph.indices), method, tuple(shares), seed)
+        store.write(root, key, pieces, about)
+    return key
+
+
+def rank(keys: dict[str, str], root: Path, repeats: int, result: Path) -> None:
+    """One worker: epochs of the timed variants in turn, one epoch each of the others."""
+    base = {"HYPERSCALE_MODEL": json.dumps(MODEL), "HYPERSCALE_DATASET_PATH": "Cora", "HYPERSCALE_METRICS_PORT": "0"}
+    base |= {"HYPERSCALE_HYPERPARAMETERS": json.dumps({"dropout": 0.0, "normalizeFeatures": False})}
+    run = contract.read({**os.environ, **base})
+    train.tune(run)
+    comm = connect(run.size)
+    compute_here(comm.rank)
+    epochs: dict[str, list[float]] = {}
+    losses: dict[str, float] = {}
+    sent: dict[str, int] = {}
+    waits: dict[str, list[float]] = {}
+    trainers = {name: FullTrainer(run, comm, store.load(root, keys[name], comm.rank), torch.device("cpu")) for name in (STOCK, OURS)}
+    adaptive = Adaptive(run, comm, trainers[OURS].gradients)
+    for number in range(1, repeats + 2):
+        for name in (STOCK, OURS) if number % 2 else (OURS, STOCK):
+            seconds, stats = _timed(comm, trainers[name], number)
+            if number > 1:  # the first one makes connections and buffers
+                epochs.setdefault(name, []).append(seconds)
+                waits.setdefault(name, []).append(stats.communication_seconds)
+            losses[name], sent[name] = stats.loss, sum(stats.sent_bytes)
+            if name == OURS:
+                adaptive.after(number)
+    trainers.clear()
+    for name in (RANDOM, DEGREE):
+        if name in keys:
+            stats = FullTrainer(run, comm, store.load(root, keys[name], comm.rank), torch.device("cpu")).epoch(1)
+            sent[name] = sum(stats.sent_bytes)
+    names = sorted(sent)
+    total = comm.allreduce(torch.tensor([float(sent[name]) for name in names], dtype=torch.float64), "sent.total").tolist()
+    mean_waits = comm.gather(
+        torch.tensor([statistics.median(waits[name]) for name in (STOCK, OURS)], dtype=torch.float64), "waits"
+    ).tolist()
+    if comm.rank == 0:
+        summary = {"epochs": epochs, "losses": losses, "bytes": dict(zip(names, total, strict=True)), "waits": mean_waits}
+        result.write_text(json.dumps(summary))
+    comm.close()
+
+
+def _timed(comm: Comm, trainer: FullTrainer, number: int) -> tuple[float, Any]:
+    """Wall time until the last rank has ended the epoch."""
+    comm.barrier()
+    began = time.perf_counter()
+    stats = trainer.epoch(number)
+    comm.barrier()
+    return time.perf_counter() - began, stats
+
+
+def measure(case: Case, graph: TrainingGraph, repeats: int, seed: int) -> dict[str, Any]:
+    """One case; raises RuntimeError with what the ranks said."""
+    equal = tuple(1.0 / len(case.cores) for _ in case.cores)
+    with tempfile.TemporaryDirectory() as scratch, machines(case.cores, MEGABITS) as workers:
+        root = Path(scratch)
+        asked = {
+            STOCK: (equal, "METIS"),
+            OURS: (case.shares, "METIS"),
+            RANDOM: (case.shares, "Random"),
+            DEGREE: (case.shares, partition.DEGREE),
+        }
+        keys = {name: prepare(graph, shares, method, seed, root) for name, (shares, method) in asked.items()}
+        result = root / "result.json"
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.training", "--as-rank", json.dumps(keys), "--store", str(root)]
+        command += ["--repeats", str(repeats), "--result", str(result)]
+        variables = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        variables |= {"OMPI_MCA_mpi_yield_when_idle": "1", "HYPERSCALE_PLAN_FILE": "/nonexistent/plan.json"}
+        variables |= {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        ended = workers.mpirun(command, variables, seconds=900.0)
+        if ended.returncode or not result.is_file():
+            raise RuntimeError(f"{case.name}: exit code {ended.returncode}\n{ended.stderr[-3000:]}")
+        summary: dict[str, Any] = json.loads(result.read_text())
+        return summary
+
+
+def rows(case: Case, summary: dict[str, Any], seed: int) -> Iterator[Row]:
+    """Figures and goals of one case."""
+    stock, ours = summary["epochs"][STOCK], summary["epochs"][OURS]
+    ratio = statistics.median(mine / theirs for mine, theirs in zip(ours, stock, strict=True))
+    for name, label in ((STOCK, "Horovod, equal METIS parts"), (OURS, "parts by capacity")):
+        yield Row(NAME, case.name, label, "epoch", statistics.median(summary["epochs"][name]) * 1e3, "ms", seed)
+        yield Row(NAME, case.name, label, "least epoch", min(summary["epochs"][name]) * 1e3, "ms", seed)
+        for worker, waits in enumerate(summary["waits"]):
+            yield Row(NAME, case.name, label, f"worker {worker} waits", waits[0 if name == STOCK else 1] * 1e3, "ms", seed)
+        yield Row(NAME, case.name, label, "loss", summary["losses"][name], "", seed)
+    for name in (STOCK, OURS, RANDOM, DEGREE):
+        yield Row(NAME, case.name, name, "bytes an epoch", summary["bytes"][name] / 1e6, "MB", seed)
+    yield Row(NAME, case.name, "parts by capacity", "shorter by", 1.0 - ratio, "", seed)
+    yield Row(NAME, case.name, "ideal", "shorter by", case.ideal, "", seed)
+    yield Row(NAME, case.name, "parts by capacity", "part of the ideal gain", (1.0 - ratio) / case.ideal, "", seed)
+    if case.ratio == 2.0:
+        yield goal(NAME, f"{case.name}: epoch / stock Horovod's (AGPCS claims 0.80)", "parts by capacity", ratio, 1.0 - CLAIM, "")
+    yield goal(NAME, f"{case.name}: epoch / stock Horovod's, 0.9 of the ideal", "parts by capacity", ratio, 1.0 - OF_IDEAL * case.ideal, "")
+    for name in (RANDOM, DEGREE):
+        moved = summary["bytes"][OURS] / summary["bytes"][name]
+        yield goal(NAME, f"{case.name}: bytes / those of {name} parts", "parts by capacity", moved, 1.0 - FEWER_BYTES, "")
+    apart = abs(summary["losses"][STOCK] - summary["losses"][OURS]) / summary["losses"][STOCK]
+    yield goal(NAME, f"{case.name}: losses apart", "parts by capacity", apart, 1e-3, "")
+
+
+def main() -> None:
+    """Measure every case and print the table."""
+    arguments = parser(__doc__ or "")
+    for name in ("--as-rank", "--store", "--result"):
+        arguments.add_argument(name, help=argparse.SUPPRESS)
+    arguments.add_argument("--repeats", type=int, default=0, help="epochs of each variant")
+    arguments.add_argument("--cases", default="", metavar="LIST", help=f"numbers of the cases, 0 to {len(CASES) - 1}")
+    arguments.add_argument("--vertices", type=int, default=0)
+    chosen = arguments.parse_args()
+    if chosen.as_rank:
+        rank(json.loads(chosen.as_rank), Path(chosen.store), chosen.repeats, Path(chosen.result))
+        return
+    if missing := why_not():
+        sys.exit(f"training: workers of different speed cannot be had here: {missing}")
+    repeats = chosen.repeats or (4 if chosen.quick else 12)
+    graph = communities(chosen.vertices or (20_000 if chosen.quick else 60_000), FEATURES, 0)
+    cases = [CASES[int(at)] for at in chosen.cases.split(",") if at] or list(CASES[:1] if chosen.quick else CASES)
+    found: list[Row] = []
+    for case in cases:
+        try:
+            found += rows(case, measure(case, graph, repeats, 0), 0)
+        except ThrottleError as error:
+            sys.exit(f"training: {error}")
+        sys.stderr.write(f"{case.name} done\n")
+    report(found, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
