@@ -8,14 +8,14 @@ from msgspec.structs import replace
 from hyperscale.graph.cluster import build
 from hyperscale.model.cluster import ClusterSnapshot, Link
 from hyperscale.model.moves import MoveAdvice, MoveQuestion, Moves, RunningJob
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec, ReplanPolicy
 from hyperscale.model.turns import Claim
 from hyperscale.plan.moves import judge
 from hyperscale.plan.moves_check import unsound_moves
 from hyperscale.workload.profile import profile
-from tests.builders.clusters import POLICY, both_ways, gpu_node, measured, planned, snapshot, training
+from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, measured, planned, snapshot, training
 
 NAMES = ["a1", "a2", "a3", "a4", "a5", "a6"]
 JOB = training(workers={"min": 4, "max": 4})
@@ -114,3 +114,15 @@ def test_advice_that_uses_what_is_not_there_is_found_out() -> None:
     elsewhere = replace(advice.plan, workers=(*advice.plan.workers[:3], replace(advice.plan.workers[3], node="gone")))
     assert "gone" in unsound_moves(Moves((replace(advice, plan=elsewhere),)), question, seen)[0]
     assert unsound_moves(Moves((replace(advice, key="team-a/other"),)), question, seen) == ("team-a/other was not asked about",)
+
+
+def test_a_move_is_weighed_in_seconds_as_finished_runs_measured_them() -> None:
+    seen, factor = cluster(slow=NODES[1], busy=NODES), 3.0
+    taught = replace(PlanRequest(job_key=KEY, job=JOB), calibration=(Calibration(PRODUCTS[0], factor, 0.1, 9),))
+    (plain,) = asked(seen, running())
+    (corrected,) = asked(seen, replace(running(), request=taught))
+    assert corrected.moved == plain.moved
+    assert corrected.plan is not None
+    assert corrected.now_epoch_seconds == pytest.approx(factor * plain.now_epoch_seconds)
+    assert corrected.saved_seconds == pytest.approx(factor * plain.saved_seconds)
+    assert corrected.plan.predicted.epoch_seconds == pytest.approx(corrected.then_epoch_seconds)
