@@ -1,0 +1,132 @@
+"""`hyperscale history`, and what `explain` says of measured beside predicted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from hyperscale.cli.explanation import JobRecord, explain, plan_sentence
+from hyperscale.history import FinishedRun, History
+from hyperscale.model.decision import Reason
+from hyperscale.model.measured import Measured
+from hyperscale.model.plan import Calibration, Prediction
+from hyperscale.model.status import JobStatus, Phase, from_plan
+from tests.builders.seen import plan
+from tests.unit.cli.cli_samples import run
+
+RUN = FinishedRun(
+    uid="0",
+    namespace="team",
+    name="cora",
+    finished_at=0.0,
+    phase="Succeeded",
+    architecture="GCN",
+    layers=2,
+    hidden_size=64,
+    batch_size=None,
+    vertices=2708,
+    edges=10556,
+    feature_size=1433,
+    method="METIS",
+    workers=2,
+    gpus=2,
+    products="A100",
+    planner="Heuristic",
+    plan_id="0123456789abcdef",
+    replans=0,
+    predicted_seconds=1.0,
+    correction=2.0,
+    measured_seconds=3.0,
+    compute_seconds=1.0,
+    communication_seconds=0.5,
+    accuracy=0.8125,
+    epochs=100,
+    plan="{}",
+    measured="{}",
+)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    made = f"sqlite:///{tmp_path}/history.sqlite"
+    history = History(made)
+    history.record([replace(RUN, uid=str(number), name=f"cora-{number}", finished_at=float(number)) for number in range(5)])
+    history.record([replace(RUN, uid="gat", name="gat", architecture="GAT", measured_seconds=None, accuracy=None, phase="Failed")])
+    history.close()
+    return made
+
+
+def test_runs_are_shown_predicted_beside_measured_and_what_follows(url: str) -> None:
+    ran = run("history", "--url", url)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[1].split() == [
+        "team/cora-4",
+        "1970-01-01T00:00:04Z",
+        "Succeeded",
+        "GCN",
+        "A100",
+        "2",
+        "2",
+        "s",
+        "3",
+        "s",
+        "1.5",
+        "81.25%",
+    ]
+    assert ran.out.splitlines()[-1].split() == ["GCN", "A100", "3", "0", "5"]
+    assert "unknown" in next(line for line in ran.out.splitlines() if "team/gat" in line)
+
+
+def test_json_holds_runs_and_corrections(url: str) -> None:
+    shown = json.loads(run("history", "--url", url, "--limit", "2", "-o", "json").out)
+    assert [one["job"] for one in shown["runs"]] == ["team/cora-4", "team/cora-3"]
+    assert shown["runs"][0]["ratio"] == 1.5
+    assert shown["calibrations"]["GCN"] == [{"products": "A100", "factor": 3.0, "spread": 0.0, "runs": 5}]
+
+
+def test_one_architecture_can_be_asked_for(url: str) -> None:
+    assert "cora" not in run("history", "--url", url, "--architecture", "GAT").out
+    assert "no architecture has 9 finished runs" in run("history", "--url", url, "--min-runs", "9").out
+
+
+def test_the_url_may_come_from_the_environment(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYPERSCALE_HISTORY_URL", url)
+    assert "team/cora-4" in run("history").out
+
+
+def test_an_empty_history_says_so(tmp_path: Path) -> None:
+    assert run("history", "--url", f"sqlite:///{tmp_path}/new.sqlite").out == "No run has finished yet.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "--url: no database is named"),
+        (["--url", "nonsense"], "write sqlite:"),
+        (["--url", "sqlite:////nowhere/at/all/h"], "unable to open"),
+        (["--url", "sqlite:///x", "--architecture", "CNN"], "write one of GCN"),
+        (["--limit", "0"], "write a whole number from 1"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HYPERSCALE_HISTORY_URL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    ran = run("history", *arguments)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert says in ran.err
+
+
+def test_explain_says_how_far_a_run_is_and_what_was_predicted() -> None:
+    said = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
+    status = JobStatus(observed_generation=1, phase=Phase.RUNNING, reason=Reason.RUNNING, plan=from_plan(plan("a", "b")), measured=said)
+    summary = explain(JobRecord("cora", "team", 1, False, status, ())).summary
+    assert "Epoch 7 of 100: loss 0.4, accuracy 80.00%." in summary
+    assert "An epoch takes 2 s, 2 × the predicted 1 s." in summary
+
+
+def test_the_plan_says_what_it_was_corrected_by() -> None:
+    corrected = replace(plan("a"), predicted=Prediction(2.0, 0.2, calibration=Calibration("A100", 2.0, 0.1, 7)))
+    assert "corrected by 2, the median of 7 finished runs on A100 (spread 0.1)." in plan_sentence(from_plan(corrected))
