@@ -26,7 +26,7 @@ from hyperscale.data.memory import limit_bytes
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.model.datasets import BUILTIN_SIZES
 from hyperscale.model.job import PartitioningMethod
-from hyperscale.worker import autochoice, contract
+from hyperscale.worker import automatic, contract
 from hyperscale.worker.contract import ContractError, Run
 
 TERMINATION_FILE: Final = Path("/dev/termination-log")
@@ -35,6 +35,8 @@ WHOLE_GRAPHS: Final = "WholeGraphs"
 """Method of data sets of many graphs: each lies in one part, nothing is cut."""
 DIRECT: Final = (PartitioningMethod.RANDOM, PartitioningMethod.NONE, PartitioningMethod.PRECOMPUTED)
 """Methods that need no memory to speak of."""
+MAX_TRIED_EDGES: Final = 2_000_000
+"""Directed; on larger graphs Auto is METIS: trying the hybrid as well takes longer than its parts can win back."""
 METIS_EDGE_BYTES: Final = 280
 """Of an undirected edge: METIS's 64-bit copy, weights, and coarser graphs, which on R-MAT graphs hardly get smaller.
 
@@ -187,8 +189,8 @@ def cut(run: Run, graph: TrainingGraph, shares: tuple[float, ...], method: str, 
         return Cut(streamed.assignment, method, figures)
     if given is not None:
         made = partition.precomputed(adjacency, given, shares, graph.train)
-    elif method == PartitioningMethod.AUTO:
-        made = autochoice.choose(run, adjacency, graph.features.shape[1], graph.classes, shares, graph.train)
+    elif shares == run.shares and len(adjacency.indices) <= MAX_TRIED_EDGES:
+        made = automatic.parts(run, adjacency, graph.train, graph.features.shape[1], graph.classes)
     else:
         made = partition.split(adjacency, shares, PartitioningMethod(method), seed=run.seed, train=graph.train)
     figures = {

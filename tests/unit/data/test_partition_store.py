@@ -22,7 +22,7 @@ from hyperscale.data.adjacency import in_neighbours
 from hyperscale.data.graphs import deal
 from hyperscale.data.memory import limit_bytes
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
-from hyperscale.worker import autochoice, prepare
+from hyperscale.worker import automatic, prepare
 
 SHARES = (0.5, 0.25, 0.25)
 
@@ -132,14 +132,14 @@ def test_the_program_writes_once_and_workers_find_it(environment: dict[str, str]
     assert store.find(root, store.request(other)) is None, "another plan has other parts"
 
 
-def test_auto_takes_the_shortest_predicted_epoch_and_keeps_to_it(environment: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    environment |= {"HYPERSCALE_PARTITIONING_METHOD": "Auto"}
-    run = prepare.read_run(environment)
-    graph = prepare.read_graph(run)
-    adjacency = symmetric(graph)
-    cost = autochoice.epoch_cost(run, adjacency, 16, 4, SHARES)
-    tried = [partition.split(adjacency, SHARES, method, seed=1, train=graph.train) for method in partition.CANDIDATES]
-    best = min(tried, key=lambda parts: partition.epoch_seconds(adjacency, parts, cost))
+def test_auto_takes_the_shortest_predicted_epoch_and_keeps_to_it(
+    environment: dict[str, str], tmp_path: Path, graph: TrainingGraph, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = {"version": 1, "job": "team/trial", "planId": "p", "seed": 1, "partitions": 3, "workers": []}
+    plan |= {"predicted": {"epochSeconds": 4.0, "communicationSeconds": 1.0}, "allreduce": {"latencySeconds": 0, "secondsPerByte": 4e-3}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    environment |= {"HYPERSCALE_PARTITIONING_METHOD": "Auto", "HYPERSCALE_PLAN_FILE": str(tmp_path / "plan.json")}
+    best = automatic.parts(prepare.read_run(environment), symmetric(graph), graph.train, 16, 4)
     assert prepare.main(environment) == 0
     first = json.loads(capsys.readouterr().out)
     assert (first["method"], first["measures"]["cut"]) == (best.method, best.measures.cut)
@@ -175,17 +175,6 @@ def test_parts_that_came_with_the_data_set_are_taken_and_checked(
     parts.unlink()
     assert prepare.main(environment) == 2
     assert "absent, and spec.partitioning.method is Precomputed" in capsys.readouterr().err
-
-
-def test_costs_follow_the_plan_where_there_is_one(environment: dict[str, str], tmp_path: Path) -> None:
-    plan = {"version": 1, "job": "team/trial", "planId": "p", "seed": 1, "partitions": 3, "workers": []}
-    plan |= {"predicted": {"epochSeconds": 4.0, "communicationSeconds": 1.0}, "allreduce": {"latencySeconds": 0, "secondsPerByte": 4e-9}}
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    run = prepare.read_run({**environment, "HYPERSCALE_PLAN_FILE": str(tmp_path / "plan.json")})
-    cost = autochoice.epoch_cost(run, symmetric(prepare.read_graph(run)), 16, 4, SHARES)
-    assert cost.weight_seconds == pytest.approx((3 / 150, 3 / 75, 3 / 75))
-    assert cost.link_seconds_per_byte == pytest.approx((3e-9,) * 3)
-    assert cost.copy_bytes == 4 * (16 + 2 * 256)
 
 
 def test_more_parts_than_ranks_share_evenly(environment: dict[str, str]) -> None:
