@@ -39,6 +39,7 @@ PROBES_BYTES: Final = tuple(4.0**power for power in range(6, 13))
 """Sizes of the messages that costs are fitted from: 4 KiB to 16 MiB."""
 WITHIN: Final = 0.10
 PHASES: Final = (0.0, 0.25, 0.5, 0.75)
+QUICK_ITERATIONS: Final = 3
 START_SECONDS: Final = 300.0
 GUESS: Final = AllreduceCost(5e-4, 1e-8)
 """Before anything is measured."""
@@ -49,7 +50,7 @@ def rows(benchmark: str, quick: bool) -> list[common.Row]:
     reason = missing()
     if reason:
         return [common.Row(benchmark, "live", "-", f"skipped: {reason}", 0.0, "")]
-    iterations, pairs = (4, 1) if quick else (8, 2)
+    iterations, pairs = (QUICK_ITERATIONS, 1) if quick else (8, 2)
     found = [common.Row(benchmark, "live", "-", "processes that ran or waited for a core before", os.getloadavg()[0], "load")]
     for name, divisor, backward in CASES[:1] if quick else CASES:
         if name != "graphsage" and not DATA.is_dir():
@@ -188,8 +189,9 @@ def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
         "schedule": found.groups,
         "buckets of 2.5 MiB": simulate.buckets(ready, worker.sizes, simulate.BUCKET_BYTES / 10, simulate.FIRST_BUCKET_BYTES / 10),
         "one message": simulate.all_in_one(ready, worker.sizes),
-        "one message each": None,  # HOROVOD_DISABLE_GROUP_FUSION=1 makes a group of every gradient that is in none
     }
+    if iterations > QUICK_ITERATIONS:
+        rules["one message each"] = None  # HOROVOD_DISABLE_GROUP_FUSION=1 makes a group of every gradient that is in none
     seconds = worker.turns(rules, iterations, PROBES_BYTES, probes)
     fitted = worker.same(fit.fit(probes))
     ready = worker.same(worker.ready())
