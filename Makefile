@@ -73,7 +73,7 @@ demo: horovod ## Local cluster, operator, one job: the plan, its reasons, the po
 	@$(BIN)/python -m e2e.demo
 
 bench: setup ## All benchmarks, quick
-	@for script in control_plane planner_scale placement streams; do $(BIN)/python benchmarks/$$script.py --quick; done
+	@for script in control_plane planner_scale placement streams partition partition_scale allreduce fusion training accuracy; do $(BIN)/python benchmarks/$$script.py --quick; done
 
 clean: ## Remove what the targets above made in this folder
 	@rm -rf $(VENV) .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
