@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.data import compiled, streaming
-from hyperscale.data.adjacency import in_neighbours, numpy_in_neighbours
+from hyperscale.data import compiled, streaming, twins
+from hyperscale.data.adjacency import in_neighbours
 from hyperscale.model.adjacency import Adjacency
 
-pytestmark = pytest.mark.skipif(compiled.kernels is None, reason="hyperscale.data._kernels is not compiled")
+needs_compiled = pytest.mark.skipif(not compiled.COMPILED, reason="hyperscale.data._kernels is not compiled")
 
 
 @st.composite
@@ -23,13 +23,29 @@ def edge_lists(draw: st.DrawFn) -> tuple[int, np.ndarray, np.ndarray]:
     return vertices, np.array(sources, np.int64), np.array(destinations, np.int64)
 
 
+@needs_compiled
 @given(edge_lists(), st.booleans())
 @settings(max_examples=50, deadline=None)
 def test_counting_sorts_give_what_sorting_keys_gives(edges: tuple[int, np.ndarray, np.ndarray], both: bool) -> None:
-    ours, twin = in_neighbours(*edges, both_directions=both), numpy_in_neighbours(*edges, both_directions=both)
+    vertices, sources, destinations = edges
+    ours, twin = in_neighbours(*edges, both_directions=both), twins.csr(sources, destinations, vertices, both)
     assert np.array_equal(ours[0], twin[0])
     assert np.array_equal(ours[1], twin[1])
     assert ours[1].dtype == np.int32
+
+
+@needs_compiled
+@given(edge_lists(), st.lists(st.integers(1, 9), min_size=1, max_size=6))
+@settings(max_examples=50, deadline=None)
+def test_the_stream_gives_the_same_parts_compiled_or_not(edges: tuple[int, np.ndarray, np.ndarray], shares: list[int]) -> None:
+    graph = Adjacency(*in_neighbours(*edges, both_directions=True))
+    compiled_parts = streaming.assign(graph, tuple(map(float, shares)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(streaming, "kernels", twins)
+        slow_parts = streaming.assign(graph, tuple(map(float, shares)))
+    assert np.array_equal(compiled_parts.assignment, slow_parts.assignment)
+    assert compiled_parts.cut == slow_parts.cut
+    assert compiled_parts.halo.tolist() == slow_parts.halo.tolist()
 
 
 @given(edge_lists(), st.integers(1, 6))

@@ -18,22 +18,8 @@ def in_neighbours(vertices: int, sources: Array, destinations: Array, *, both_di
     for ids in (sources, destinations):
         if len(ids) and (int(ids.min()) < 0 or int(ids.max()) >= vertices):
             raise ValueError(f"an edge ends outside 0..{vertices - 1}")
-    if kernels is None:
-        return numpy_in_neighbours(vertices, sources, destinations, both_directions=both_directions)
     flat = [np.ascontiguousarray(ids, np.int32) for ids in (sources, destinations)]
     return kernels.csr(flat[0], flat[1], vertices, both_directions)
-
-
-def numpy_in_neighbours(vertices: int, sources: Array, destinations: Array, *, both_directions: bool) -> tuple[Array, Array]:
-    """The same without the compiled module: sorts 64-bit keys, 10 times the memory."""
-    if both_directions:
-        sources, destinations = np.concatenate([sources, destinations]), np.concatenate([destinations, sources])
-    keep = sources != destinations
-    keys = np.unique(destinations[keep].astype(np.int64) * vertices + sources[keep])
-    rows, indices = np.divmod(keys, max(vertices, 1))
-    indptr = np.zeros(vertices + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=vertices), out=indptr[1:])
-    return indptr, indices.astype(np.int32)
 
 
 def symmetric(graph: TrainingGraph) -> Adjacency:

@@ -1,13 +1,18 @@
-"""The compiled loops, or None with one warning: numpy then answers where it can."""
+"""The compiled loops, or their numpy twins with one warning."""
 
 from __future__ import annotations
 
 import warnings
 
+from hyperscale.data import twins
+
 try:
-    from hyperscale.data import _kernels
+    from hyperscale.data import _kernels as kernels
+
+    COMPILED = True
 except ImportError:  # no C compiler where this was installed
-    _kernels = None  # type: ignore[assignment]
+    kernels = twins  # type: ignore[misc]
+    COMPILED = False
     warnings.warn("hyperscale.data._kernels is not compiled: graphs are read several times slower", RuntimeWarning, stacklevel=1)
 
-kernels = _kernels
+__all__ = ["COMPILED", "kernels", "twins"]

@@ -55,9 +55,7 @@ def memory_bytes(vertices: int, edges: int, features: int) -> int:
 
 
 def assign(graph: Adjacency, shares: tuple[float, ...]) -> Streamed:
-    """Parts within `SLACK` of the shares; the same graph gives the same parts. Raises ValueError where the module is not compiled."""
-    if kernels is None:
-        raise ValueError("hyperscale.data._kernels is not compiled; run `make kernel`, or give more memory for METIS")
+    """Parts within `SLACK` of the shares; the same graph gives the same parts. Raises ValueError for too many parts."""
     if not 1 <= len(shares) <= MAX_PARTS:
         raise ValueError(f"spec.partitioning.count: {len(shares)} parts; a graph of this size can be streamed into 1 to {MAX_PARTS}")
     target = np.asarray(shares, np.float64) / float(np.sum(shares))

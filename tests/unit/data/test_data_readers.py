@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from hyperscale.data import DataError, Stated, graph_digest, read
-from hyperscale.data.adjacency import numpy_in_neighbours
+from hyperscale.data.twins import csr
 from hyperscale.model.adjacency import TrainingGraph
 
 SHARED = Path(__file__).resolve().parents[3] / "../shared/data"
@@ -30,7 +30,7 @@ def load(place: Path, form: str, stated: Stated | None = None) -> TrainingGraph:
 
 def check_example(graph: TrainingGraph) -> None:
     """The four vertices above, whichever way they were stored."""
-    indptr, indices = numpy_in_neighbours(4, *np.array(EDGES).T, both_directions=True)
+    indptr, indices = csr(np.array(EDGES)[:, 0], np.array(EDGES)[:, 1], 4, True)
     assert np.array_equal(graph.indptr, indptr)
     assert np.array_equal(graph.indices, indices)
     assert graph.labels.tolist() == LABELS
