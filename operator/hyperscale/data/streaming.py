@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.data.compiled import kernels
+from hyperscale.data.errors import fault
 from hyperscale.model.adjacency import Adjacency, Array
 
 METHOD: Final = "Fennel"
@@ -55,9 +56,9 @@ def memory_bytes(vertices: int, edges: int, features: int) -> int:
 
 
 def assign(graph: Adjacency, shares: tuple[float, ...]) -> Streamed:
-    """Parts within `SLACK` of the shares; the same graph gives the same parts. Raises ValueError for too many parts."""
+    """Parts within `SLACK` of the shares; the same graph gives the same parts. Raises DataError for too many parts."""
     if not 1 <= len(shares) <= MAX_PARTS:
-        raise ValueError(f"spec.partitioning.count: {len(shares)} parts; a graph of this size can be streamed into 1 to {MAX_PARTS}")
+        raise fault("spec.partitioning.count", f"{len(shares)} parts", f"a graph streamed for want of memory takes 1 to {MAX_PARTS}")
     target = np.asarray(shares, np.float64) / float(np.sum(shares))
     indices = np.ascontiguousarray(graph.indices, np.int32)
     degrees = np.diff(graph.indptr)
