@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -29,6 +29,9 @@ from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer, TurnPlanner, TurnTaker
 from hyperscale.world import Key, World
+
+SAME_SHARE_RATIO: Final = 0.05
+"""Parts of METIS differ from their shares by 3 % themselves."""
 
 
 class Planner(TurnPlanner, MovePlanner, Protocol):
@@ -84,6 +87,7 @@ class Planning:
             answer = await self._planner.plan(request, snapshot, policy)
         self._count(answer, snapshot)
         if isinstance(answer, Plan):
+            answer = steady(answer, seen.plan)
             answer = self.taker.alone(key, seen, policy, answer)
             self._world.assume(key, answer)
         return Answer(answer, snapshot)
@@ -138,6 +142,19 @@ class Planning:
             self._telemetry.count_scores(answer)
         self._telemetry.topology_nodes.set(len(snapshot.nodes))
         self._telemetry.topology_links.set(len(snapshot.links))
+
+
+def steady(plan: Plan, before: Plan | None) -> Plan:
+    """The plan with the shares of the one before, where none differs by more than SAME_SHARE_RATIO.
+
+    Shares follow what the GPUs are measured to do, and move a little with every measurement: that is not worth partitioning anew.
+    """
+    if before is None or len(before.workers) != len(plan.workers) or before.partitions != plan.partitions:
+        return plan
+    pairs = tuple(zip(plan.workers, before.workers, strict=True))
+    if any(abs(new.share - old.share) > SAME_SHARE_RATIO * old.share for new, old in pairs):
+        return plan
+    return msgspec.structs.replace(plan, workers=tuple(msgspec.structs.replace(new, share=old.share) for new, old in pairs))
 
 
 def _node_labels(job: JobSpec, pod: PodView | None) -> dict[str, str]:

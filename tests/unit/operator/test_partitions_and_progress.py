@@ -20,6 +20,7 @@ from hyperscale.model.pods import PARTITION, PodView
 from hyperscale.model.status import JobStatus, Phase, from_plan, read_status, to_plan, to_wire
 from hyperscale.observe.prometheus import PrometheusReader
 from hyperscale.passes import is_progress
+from hyperscale.planning import steady
 from hyperscale.progress import MOST_WRITES, ProgressWatch
 from hyperscale.recorder import Recorder
 from hyperscale.status import derive
@@ -273,3 +274,14 @@ def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:
     assert (fault.path, "53.6 GiB" in fault.message) == ("spec.workers.memory", True)
     large["spec"]["partitioning"] = {"volumeClaimName": "parts"}
     assert JobReader().read(large, {})[1] is None
+
+
+def with_shares(*shares: float) -> Plan:
+    return replace(TWO, workers=tuple(replace(each, share=share) for each, share in zip(TWO.workers, shares, strict=True)))
+
+
+def test_shares_that_moved_with_a_measurement_stay_and_so_do_the_partitions() -> None:
+    assert steady(with_shares(0.51, 0.49), TWO) == TWO
+    assert steady(with_shares(0.6, 0.4), TWO) == with_shares(0.6, 0.4)
+    assert steady(with_shares(0.51, 0.49), None) == with_shares(0.51, 0.49)
+    assert steady(plan("a", "b", "c"), TWO) == plan("a", "b", "c")
