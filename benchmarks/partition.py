@@ -133,13 +133,16 @@ def _mtkahypar() -> Any:  # noqa: ANN401 - the library has no types
 def silence() -> Iterator[None]:
     """Libraries that write to the process's output past Python."""
     sys.stdout.flush()
-    kept, away = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    sys.stderr.flush()
+    kept, away = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_WRONLY)
     os.dup2(away, 1)
+    os.dup2(away, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        for number, copy in enumerate(kept, start=1):
+            os.dup2(copy, number)
+            os.close(copy)
         os.close(away)
 
 

@@ -17,7 +17,7 @@ from hyperscale.model.adjacency import Array
 from hyperscale.partition.baselines import along
 from hyperscale.partition.compiled import search, seeds
 from hyperscale.partition.levels import LEAST_SHRINK, Hierarchy, Level, contracted, cut_of
-from hyperscale.partition.refine import CLUSTERS_PER_PART, PRICE, Effort, balanced, climb, limits_of, refine
+from hyperscale.partition.refine import CLUSTERS_PER_PART, PRICE, Effort, Reference, balanced, climb, limits_of, refine
 
 COARSEST = 240
 COARSEST_PER_PART = 30
@@ -41,7 +41,7 @@ def hybrid(level: Level, target: Array, limits: Array, *, seed: int, effort: Eff
     search.improve(*coarsest.arrays, limits, price, part, seed, COARSE_PASSES.passes, COARSE_PASSES.starts, COARSE_PASSES.patience)
     part = climb(hierarchy, part, limits, price, seed=seed, effort=effort)
     balanced(level, part, limits, seed)
-    return refine(level, part, limits, budget=int(cut_of(level, part) * CUT_FOR_HALO), seed=seed, effort=effort)
+    return refine(level, part, limits, Reference.of(level, part, len(target), CUT_FOR_HALO), seed=seed, effort=effort)
 
 
 def seeded(level: Level, limits: Array, *, stop: int) -> Hierarchy:

@@ -18,6 +18,14 @@ TOLERANCE = 1.03
 """No part gets more than this of its share, where whole vertices allow it."""
 TRAIN_TOLERANCE = 1.10
 """The same for training vertices."""
+UNEVEN = 1.3
+"""Largest halo over the mean above which halos are uneven."""
+TOTAL_WORTH = 0.25
+"""Of the copies of all parts beside the largest halo: the slowest part sets the pace, but links are shared."""
+SKEW = 10.0
+"""Mean square of the degrees over the square of their mean above which a graph is skewed."""
+CUT_WORTH = 0.1
+"""Of the cut beside the largest halo: what neighbour sampling fetches goes over cut edges."""
 LOOSE = 2
 """Times its limit that a part may hold while another column is balanced."""
 COARSEST_PER_PART = 20
@@ -42,6 +50,27 @@ class Effort:
     even_passes: int = 10
 
 
+@dataclass(frozen=True)
+class Reference:
+    """What the search is judged against: METIS's own parts, or the first that a partitioner made."""
+
+    cut: int
+    """Weight of edges between parts that is not to be exceeded."""
+    largest: int
+    """Largest halo."""
+    total: int
+    """Copies of all parts."""
+    even: bool
+    """Whether the largest halo is near the mean: it must not grow then, whatever else is won."""
+
+    @classmethod
+    def of(cls, level: Level, part: Array, parts: int, more: float = 1.0) -> Reference:
+        """Of given parts; the cut may be `more` times theirs."""
+        cut, copies = boundary(level, part, parts)
+        largest = int(copies.max())
+        return cls(int(cut * more), max(largest, 1), max(int(copies.sum()), 1), largest <= UNEVEN * float(copies.mean()))
+
+
 def limits_of(weights: Array, target: Array, train: bool) -> Array:
     """(k, c) int64 what each part may weigh: its share with tolerance, or the share rounded up where that is more."""
     share = np.outer(target, weights.sum(axis=0))
@@ -52,10 +81,10 @@ def limits_of(weights: Array, target: Array, train: bool) -> Array:
     return limits
 
 
-def refine(level: Level, part: Array, limits: Array, *, budget: int, seed: int, effort: Effort | None = None) -> Array:
-    """(n,) int32 parts within `limits` (k, c), or as near as moves bring them: the smallest largest halo found with a cut within `budget`.
+def refine(level: Level, part: Array, limits: Array, reference: Reference, *, seed: int, effort: Effort | None = None) -> Array:
+    """(n,) int32 parts within `limits` (k, c), or as near as moves bring them: the smallest halos found with a cut within the reference's.
 
-    Where no cut is within the budget the smallest cut counts.
+    Where no cut is within it the smallest cut counts.
     """
     effort = effort or Effort()
     parts = len(limits)
@@ -64,19 +93,41 @@ def refine(level: Level, part: Array, limits: Array, *, budget: int, seed: int, 
         return found
     whole, level = level, _without_isolated(level)
     balanced(level, found, limits, seed)
-    best, best_score = found, _score(level, found, limits, budget)
-    price = _prices(level, found, parts, budget)
+    best, best_score = found, score(level, found, limits, reference)
+    price = _prices(level, found, parts, reference.cut)
     for cycle in range(effort.cycles):
         found = _cycle(level, found, limits, price, seed=seed + 7919 * cycle, effort=effort)
-        price = _prices(level, found, parts, budget)
+        price = _prices(level, found, parts, reference.cut)
         candidate = found.copy()
-        search.even(*level.arrays, limits, candidate, seed + cycle, effort.even_passes, budget)
-        score = _score(level, candidate, limits, budget)
-        if score < best_score:
-            best, best_score = candidate, score
+        search.even(*level.arrays, limits, candidate, seed + cycle, effort.even_passes, reference.cut)
+        seen = score(level, candidate, limits, reference)
+        if seen < best_score:
+            best, best_score = candidate, seen
     if level is not whole:
         search.balance(*whole.arrays, limits, best, seed)
     return best
+
+
+def skewed(level: Level) -> bool:
+    """Whether a few vertices have most of the edges, as in R-MAT graphs and social networks."""
+    degree = np.diff(level.indptr).astype(np.float64)
+    return bool(np.square(degree).mean() > SKEW * max(degree.mean(), 1e-9) ** 2)
+
+
+def by_degree(level: Level, limits: Array) -> Array:
+    """(n,) int32: parts filled one after the other, vertices of most edges first, the largest part first.
+
+    On a skewed graph the hubs hold most edges among themselves: one part with all of them cuts a fraction of what bisection does.
+    Vertices without edges weigh nothing in this, and find room in `refine`.
+    """
+    degree = np.diff(level.indptr)
+    order = np.argsort(-degree, kind="stable")
+    weights = np.where(degree > 0, level.weights[:, 0], 0)[order]
+    turn = np.argsort(-limits[:, 0], kind="stable")
+    filled = np.searchsorted(np.cumsum(limits[turn, 0]), np.cumsum(weights))
+    part = np.empty(level.vertices, dtype=np.int32)
+    part[order] = turn[np.minimum(filled, len(limits) - 1)]
+    return part
 
 
 def balanced(level: Level, part: Array, limits: Array, seed: int) -> None:
@@ -106,12 +157,15 @@ def climb(hierarchy: Hierarchy, part: Array, limits: Array, price: Array, *, see
     return part
 
 
-def _score(level: Level, part: Array, limits: Array, budget: int) -> tuple[float, int, int, int]:
-    """Smaller is better: how far above a limit, the cut above the budget, the largest halo, the cut."""
+def score(level: Level, part: Array, limits: Array, reference: Reference) -> tuple[float, int, float, int]:
+    """Smaller is better: how far above a limit, the cut above the reference, halos against the reference's, the cut."""
     load = np.stack([np.bincount(part, weights=column, minlength=len(limits)) for column in level.weights.T], axis=1)
     over = float(np.maximum(load / np.maximum(limits, 1), 1.0).max())
     cut, copies = boundary(level, part, len(limits))
-    return over, max(cut - budget, 0), int(copies.max()), cut
+    largest = int(copies.max()) / reference.largest
+    grown = 1.0 if reference.even and largest > 1.0 else 0.0
+    worth = largest + TOTAL_WORTH * int(copies.sum()) / reference.total + CUT_WORTH * cut / max(reference.cut, 1)
+    return over, max(cut - reference.cut, 0), grown + worth, cut
 
 
 def _prices(level: Level, part: Array, parts: int, budget: int) -> Array:

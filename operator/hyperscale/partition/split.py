@@ -11,10 +11,10 @@ from hyperscale.model.job import PartitioningMethod
 from hyperscale.partition.baselines import along, degree_parts, random_parts
 from hyperscale.partition.compiled import COMPILED
 from hyperscale.partition.hybrid import hybrid
-from hyperscale.partition.levels import Level, cut_of, finest
+from hyperscale.partition.levels import Level, finest
 from hyperscale.partition.measures import measure
 from hyperscale.partition.metis import metis
-from hyperscale.partition.refine import Effort, limits_of, refine
+from hyperscale.partition.refine import Effort, Reference, by_degree, limits_of, refine, score, skewed
 from hyperscale.partition.types import PartitionError, Parts, checked_graph, checked_shares, weight_columns
 
 DEGREE = "Degree"
@@ -77,7 +77,13 @@ def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) 
         return start
     level = finest(adjacency, train)
     limits = limits_of(level.weights, target, train is not None)
-    return refine(level, start, limits, budget=cut_of(level, start), seed=seed, effort=_effort(level, len(target)))
+    reference = Reference.of(level, start, len(target))
+    effort = _effort(level, len(target))
+    if skewed(level):
+        core = refine(level, by_degree(level, limits), limits, reference, seed=seed, effort=effort)
+        if score(level, core, limits, reference) < score(level, start, limits, reference):
+            return core
+    return refine(level, start, limits, reference, seed=seed, effort=effort)
 
 
 def _effort(level: Level, parts: int) -> Effort:
