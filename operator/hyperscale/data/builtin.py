@@ -42,6 +42,7 @@ def read(name: str, cache: Path | None, seed: int) -> TrainingGraph:
     if file is None:
         try:
             file = _download(name, cache)
+            reason += f", nor is {URL_VARIABLE}" if not folder else f"; {URL_VARIABLE} is not set"
         except DataError as error:
             reason += f"; {error}"
     if file is None:
@@ -57,11 +58,11 @@ def local_file(name: str, folder: Path) -> Path | None:
     return next((file for file in candidates if file.is_file()), None)
 
 
-def _download(name: str, cache: Path | None) -> Path:
-    """The archive from the administrator's address, kept in the cache."""
+def _download(name: str, cache: Path | None) -> Path | None:
+    """The archive from the administrator's address, kept in the cache; None where no address is named."""
     base = os.environ.get(URL_VARIABLE)
     if not base:
-        raise fault(URL_VARIABLE, "not set", "name the address of a folder with the NPZ archives")
+        return None
     return download.fetch(f"{base.rstrip('/')}/{name.lower()}.npz", cache, MAX_DOWNLOAD_BYTES, None)
 
 
@@ -80,6 +81,6 @@ def _check(graph: TrainingGraph, name: str, file: Path) -> None:
 def _generated(name: str, seed: int, reason: str) -> TrainingGraph:
     """A block graph of the same size, and a warning that says so."""
     size = BUILTIN_SIZES[name]
-    warning = "%s is not to be had (%s): training on a GENERATED block graph of the same size; its accuracy says nothing of %s"
+    warning = "%s is not to be had (%s): taking a GENERATED block graph of the same size; accuracy on it says nothing of %s"
     _log.warning(warning, name, reason, name)
     return generate.generate(generate.Recipe(generate.Kind.SBM, *size), seed, name + GENERATED_SUFFIX)
