@@ -107,8 +107,8 @@ def communities(vertices: int, features: int, seed: int) -> TrainingGraph:
     return TrainingGraph(indptr, indices, rows, labels, fold < 6, fold == 6, fold > 6, 16, name="communities")
 
 
-def prepare(graph: TrainingGraph, shares: Sequence[float], method: str, seed: int, root: Path) -> str:
-    """The parts in the store; their key."""
+def prepare(graph: TrainingGraph, shares: Sequence[float], method: str, seed: int, root: Path) -> tuple[str, float]:
+    """The parts in the store: their key, and the largest part over its share."""
     adjacency = data.symmetric(graph)
     parts = partition.split(adjacency, tuple(shares), method, seed=seed, train=graph.train)
     key = store.key(f"{len(graph.labels)}", method, tuple(shares), seed)
@@ -116,7 +116,7 @@ def prepare(graph: TrainingGraph, shares: Sequence[float], method: str, seed: in
         pieces = (partition.local_part(graph, parts.assignment, at, len(shares)) for at in range(len(shares)))
         about = store.Manifest(1, key, "", graph.name, len(graph.labels), len(graph.indices), method, tuple(shares), seed)
         store.write(root, key, pieces, about)
-    return key
+    return key, parts.measures.imbalance
 
 
 def rank(keys: dict[str, str], root: Path, repeats: int, result: Path) -> None:
@@ -178,7 +178,8 @@ def measure(case: Case, graph: TrainingGraph, repeats: int, seed: int) -> dict[s
             RANDOM: (case.shares, "Random"),
             DEGREE: (case.shares, partition.DEGREE),
         }
-        keys = {name: prepare(graph, shares, method, seed, root) for name, (shares, method) in asked.items()}
+        made = {name: prepare(graph, shares, method, seed, root) for name, (shares, method) in asked.items()}
+        keys = {name: key for name, (key, _) in made.items()}
         result = root / "result.json"
         command = [sys.executable, "-W", "ignore", "-m", "benchmarks.training", "--as-rank", json.dumps(keys), "--store", str(root)]
         command += ["--repeats", str(repeats), "--result", str(result)]
@@ -189,7 +190,7 @@ def measure(case: Case, graph: TrainingGraph, repeats: int, seed: int) -> dict[s
         if ended.returncode or not result.is_file():
             raise RuntimeError(f"{case.name}: exit code {ended.returncode}\n{ended.stderr[-3000:]}")
         summary: dict[str, Any] = json.loads(result.read_text())
-        return summary
+        return summary | {"imbalance": {name: imbalance for name, (_, imbalance) in made.items()}}
 
 
 def rows(case: Case, summary: dict[str, Any], seed: int) -> Iterator[Row]:
@@ -201,6 +202,7 @@ def rows(case: Case, summary: dict[str, Any], seed: int) -> Iterator[Row]:
         yield Row(NAME, case.name, label, "least epoch", min(summary["epochs"][name]) * 1e3, "ms", seed)
         for worker, waits in enumerate(summary["waits"]):
             yield Row(NAME, case.name, label, f"worker {worker} waits", waits[0 if name == STOCK else 1] * 1e3, "ms", seed)
+        yield Row(NAME, case.name, label, "largest part / its share", summary["imbalance"][name], "", seed)
         yield Row(NAME, case.name, label, "loss", summary["losses"][name], "", seed)
     for name in (STOCK, OURS, RANDOM, DEGREE):
         yield Row(NAME, case.name, name, "bytes an epoch", summary["bytes"][name] / 1e6, "MB", seed)
@@ -232,7 +234,7 @@ def main() -> None:
     if missing := why_not():
         sys.exit(f"training: workers of different speed cannot be had here: {missing}")
     repeats = chosen.repeats or (4 if chosen.quick else 12)
-    graph = communities(chosen.vertices or (20_000 if chosen.quick else 60_000), FEATURES, 0)
+    graph = communities(chosen.vertices or (20_000 if chosen.quick else 100_000), FEATURES, 0)
     cases = [CASES[int(at)] for at in chosen.cases.split(",") if at] or list(CASES[:1] if chosen.quick else CASES)
     found: list[Row] = []
     for case in cases:

@@ -22,10 +22,11 @@ from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.gradients import Gradients
 from hyperscale.worker.hyperparameters import Hyperparameters
-from hyperscale.worker.molecules_batch import Batch, Shuffle, assemble, in_turn
+from hyperscale.worker.molecules_batch import Batch, assemble, in_turn
 from hyperscale.worker.molecules_model import GraphNetwork, build
 from hyperscale.worker.molecules_norm import Sums
 from hyperscale.worker.molecules_score import accuracy, mean_roc_auc
+from hyperscale.worker.sampling_batches import Shuffle, everybodys
 from hyperscale.worker.trainer import EpochStats, Scores
 
 Tensor = torch.Tensor
@@ -172,13 +173,6 @@ class GraphTrainer:
         wrong = labels.ndim == 2 and not np.isin(labels[~np.isnan(labels)], (0.0, 1.0)).all()
         if self._comm.allreduce(torch.tensor([float(wrong)]), "labels.wrong").item():
             raise ContractError("HYPERSCALE_DATASET_PATH: labels of graphs must be 0, 1 or empty; regression is not trained here")
-
-
-def everybodys(comm: Comm, rows: Array, name: str) -> Array:
-    """Rows of all ranks in order of ranks, on every rank; collective."""
-    copies = torch.from_numpy(np.tile(rows, (comm.size, *[1] * (rows.ndim - 1))))
-    received: Array = comm.alltoall(copies, [len(rows)] * comm.size, name)[0].numpy()
-    return received
 
 
 def _shuffle(comm: Comm, part: LocalPart) -> Shuffle:

@@ -70,23 +70,6 @@ def _ranges(starts: Array, sizes: Array) -> Array:
     return places
 
 
-class Shuffle:
-    """Which graphs each step takes: the same ones for any number of ranks, each rank its own among them."""
-
-    def __init__(self, everybodys: Array, owned: Array, mine: Array) -> None:
-        """everybodys: ids of all ranks' training graphs; owned: ids of the rank's graphs, ascending; mine: rows of its training graphs."""
-        self._all = np.sort(everybodys)
-        self._row = np.full(len(self._all), -1, dtype=np.int64)
-        self._row[np.searchsorted(self._all, owned[mine])] = mine
-
-    def batches(self, steps: int, seed: int, epoch: int) -> Iterator[Array]:
-        """Rows of own graphs in each of `steps` batches of nearly equal size over all ranks; each graph once, drawn by seed and epoch."""
-        order = np.random.default_rng([seed, 6, epoch]).permutation(len(self._all))
-        for chosen in np.array_split(order, steps):
-            rows = self._row[chosen]
-            yield rows[rows >= 0]
-
-
 def in_turn(graphs: Array, size: int) -> Iterator[Array]:
     """Graphs in their own order, `size` at a time."""
     yield from (graphs[start : start + size] for start in range(0, len(graphs), size))

@@ -17,9 +17,10 @@ from hyperscale.worker.comm import Comm, run_threads
 from hyperscale.worker.contract import ContractError
 from hyperscale.worker.loop import Loop
 from hyperscale.worker.molecules import PUBLISHED, GraphTrainer
-from hyperscale.worker.molecules_batch import Shuffle, assemble
+from hyperscale.worker.molecules_batch import assemble
 from hyperscale.worker.molecules_score import mean_roc_auc, roc_auc
 from hyperscale.worker.report import Reporter
+from hyperscale.worker.sampling_batches import Shuffle
 from tests.builders.training import a_run
 
 CPU = torch.device("cpu")

@@ -1,0 +1,119 @@
+"""Mini-batch training: batches of training vertices, some of their neighbours, features of others fetched through a cache.
+
+Batches and draws are the same for any number of ranks: each rank has the seeds of a batch that it owns, and the loss is divided by the
+seeds of all. Without dropout any number of ranks trains as one process does; with all neighbours and one batch, as the whole graph does.
+Evaluation goes over whole neighbourhoods.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from hyperscale.model.adjacency import Array, LocalPart
+from hyperscale.worker import models
+from hyperscale.worker.comm import Comm
+from hyperscale.worker.contract import ContractError, Run
+from hyperscale.worker.fetch import Features
+from hyperscale.worker.full import FullTrainer
+from hyperscale.worker.sampling_batches import Shuffle, everybodys
+from hyperscale.worker.sampling_blocks import SampledBlock, Sampler
+from hyperscale.worker.sampling_routes import Routes
+from hyperscale.worker.trainer import EpochStats
+
+Tensor = torch.Tensor
+_PHASES = ("sample", "fetch", "forward", "backward", "allreduce", "step")
+
+
+class SampledTrainer(FullTrainer):
+    """Many steps an epoch; model, optimizer, gradients and evaluation are those of full-graph training."""
+
+    def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
+        """Collective: fills the cache. Raises ContractError where the fanouts do not fit the layers."""
+        super().__init__(run, comm, part, device)
+        fanouts = fanouts_of(run)
+        self._seed, self._part = run.seed, part
+        self.routes = Routes(comm)
+        self.features = Features(self.routes, part, models.dense(self._x).cpu(), run.hyper.cache_bytes)
+        self._sampler = Sampler(self.routes, part, fanouts, run.seed)
+        mine = np.flatnonzero(self._masks.train.cpu().numpy())
+        everybody = everybodys(comm, part.owned[mine].astype(np.int64), "seeds.ids")
+        self._shuffle = Shuffle(everybody, part.owned, mine)
+        self.steps = max(1, math.ceil(len(everybody) / ((run.model.batch_size or len(everybody)) * comm.size)))
+        comm.sent_bytes[:] = 0
+
+    def epoch(self, number: int) -> EpochStats:
+        """Every training vertex once."""
+        comm, began, sent = self._comm, time.perf_counter(), self._comm.sent_bytes.copy()
+        self.chance.begin(number)
+        self.model.train()
+        self.routes.wait_seconds = 0.0
+        batches = list(self._shuffle.batches(self.steps, self._seed, number))
+        weights = torch.tensor([float(self._weight(torch.from_numpy(seeds).to(self._device))) for seeds in batches], dtype=torch.float64)
+        weights = comm.allreduce(weights, "batch.weights")
+        phases, total, exposed = dict.fromkeys(_PHASES, 0.0), 0.0, 0.0
+        for step, (seeds, weight) in enumerate(zip(batches, weights.tolist(), strict=True)):
+            loss, waited = self._step(seeds, max(weight, 1.0), number, step, phases)
+            total, exposed = total + loss, exposed + waited
+        summed = comm.allreduce(torch.tensor([total], dtype=torch.float64), "loss") / max(float(weights.sum()), 1.0)
+        seconds = time.perf_counter() - began
+        return EpochStats(
+            loss=float(summed.item()),
+            samples=self._train_vertices,
+            seconds=seconds,
+            compute_seconds=seconds - self.routes.wait_seconds - exposed,
+            communication_seconds=self.routes.wait_seconds + exposed,
+            phases=phases,
+            sent_bytes=tuple(int(count) for count in comm.sent_bytes - sent),
+        )
+
+    def _step(self, seeds: Array, weight: float, epoch: int, step: int, phases: dict[str, float]) -> tuple[float, float]:
+        """One step; own sum of losses, and seconds waited for gradients."""
+        marks = [time.perf_counter()]
+        # A rank without seeds in this batch computes one vertex that counts nothing: every rank has the same gradients to send.
+        some = seeds if len(seeds) else np.zeros(1, dtype=np.int64)
+        sample = self._sampler.sample(some, epoch, step)
+        marks.append(time.perf_counter())
+        rows, degrees = self.features.of(sample.ids, sample.owners)
+        blocks = [SampledBlock(hop, degrees, self._device) for hop in sample.hops]
+        marks.append(time.perf_counter())
+        self.optimizer.zero_grad()
+        logits = self.model(blocks, rows.to(self._device))
+        chosen = torch.from_numpy(seeds).to(self._device)
+        loss = self._loss_over(logits[: len(seeds)], chosen) if len(seeds) else logits.sum() * 0.0
+        marks.append(time.perf_counter())
+        self.gradients.start()
+        (loss / weight).backward()
+        marks.append(time.perf_counter())
+        exposed = self.gradients.finish()
+        marks.append(time.perf_counter())
+        self.optimizer.step()
+        marks.append(time.perf_counter())
+        for at, name in enumerate(_PHASES):
+            phases[name] += marks[at + 1] - marks[at]
+        return float(loss.detach()), exposed
+
+    def _loss_over(self, logits: Tensor, seeds: Tensor) -> Tensor:
+        """Sum over seeds (own rows); unknown labels of several tasks count nothing."""
+        labels = self._labels[seeds]
+        if labels.dim() == 1:
+            return functional.cross_entropy(logits, labels, reduction="sum")
+        known = ~labels.isnan()
+        return functional.binary_cross_entropy_with_logits(logits[known], labels[known], reduction="sum")
+
+
+def fanouts_of(run: Run) -> tuple[int | None, ...]:
+    """Neighbours by layer, the input's first; raises ContractError where there are not as many as layers."""
+    fanouts = run.model.fanouts
+    if not fanouts:
+        return (None,) * run.model.layers
+    if len(fanouts) != run.model.layers:
+        raise ContractError(
+            f"HYPERSCALE_MODEL: fanouts has {len(fanouts)} numbers for {run.model.layers} layers; "
+            "write one a layer, or none for whole neighbourhoods"
+        )
+    return tuple(fanouts)

@@ -1,0 +1,125 @@
+"""Neighbourhoods of a batch, layer by layer from the seeds outwards, over a graph of which each rank holds a part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dgl
+import numpy as np
+import torch
+
+from hyperscale.model.adjacency import Array, LocalPart
+from hyperscale.worker import neighbourhood
+from hyperscale.worker.neighbourhood import Neighbourhood
+from hyperscale.worker.sampling_draw import draw, key_of
+from hyperscale.worker.sampling_routes import Routes
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One layer's edges: destinations are the first vertices of the list, sources are in it further on too."""
+
+    indptr: Array
+    indices: Array
+    """Places in the batch's list of vertices."""
+    destinations: int
+    sources: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A batch: its vertices, seeds first, and a hop for each layer, the input's first."""
+
+    ids: Array
+    """(n,) global, each once."""
+    owners: Array
+    hops: tuple[Hop, ...]
+
+
+class Sampler:
+    """Of one part; every call is collective."""
+
+    def __init__(self, routes: Routes, part: LocalPart, fanouts: Sequence[int | None], seed: int) -> None:
+        """fanouts: neighbours of each layer's destinations, the input's layer first; None: all of them."""
+        self._routes, self._part, self._seed = routes, part, seed
+        self._fanouts = tuple(fanouts)
+        self._id_of = np.concatenate([part.owned, part.halo]).astype(np.int64)
+        owners = np.concatenate([np.full(len(part.owned), part.part), part.halo_owner])
+        self._owner_of = owners.astype(np.int64)
+
+    def sample(self, seeds: Array, epoch: int, step: int) -> Sample:
+        """The neighbourhood of own vertices `seeds` (local ids, each once)."""
+        ids, owners = self._part.owned[seeds].astype(np.int64), np.full(len(seeds), self._part.part, dtype=np.int64)
+        hops: list[Hop] = []
+        for layer in reversed(range(len(self._fanouts))):
+            key = key_of(self._seed, epoch, step, layer)
+            sizes, near, near_owners = self._neighbours(ids, owners, self._fanouts[layer], key, f"hop{layer}")
+            destinations = len(ids)
+            ids, owners, places = _joined(ids, owners, near, near_owners)
+            hops.append(Hop(np.concatenate([[0], np.cumsum(sizes)]), places, destinations, len(ids)))
+        return Sample(ids, owners, tuple(reversed(hops)))
+
+    def _neighbours(self, ids: Array, owners: Array, fanout: int | None, key: int, name: str) -> tuple[Array, Array, Array]:
+        """Of each vertex: how many, their ids, their owners. Own ones from here, others' from their owners."""
+        route = self._routes.ask(ids, owners, name)
+        local = np.searchsorted(self._part.owned, route.received)
+        sizes, places = draw(self._part.indptr, local, route.received, fanout, key)
+        near = self._part.indices[places]
+        entries = torch.from_numpy(np.stack([self._id_of[near], self._owner_of[near]], axis=1))
+        back_sizes, back = self._routes.answer_lists(route, sizes, entries, name)
+        return back_sizes, back[:, 0].numpy(), back[:, 1].numpy()
+
+
+def _joined(ids: Array, owners: Array, near: Array, near_owners: Array) -> tuple[Array, Array, Array]:
+    """The list with the vertices of `near` that it lacks behind, ascending; and where each of `near` stands in it."""
+    unique, first, inverse = np.unique(near, return_index=True, return_inverse=True)
+    order = np.argsort(ids, kind="stable")
+    at = np.minimum(np.searchsorted(ids[order], unique), max(len(ids) - 1, 0))
+    known = ids[order][at] == unique if len(ids) else np.zeros(len(unique), dtype=bool)
+    place = np.empty(len(unique), dtype=np.int64)
+    place[known] = order[at[known]]
+    place[~known] = len(ids) + np.arange(int((~known).sum()))
+    fresh = first[~known]
+    return np.concatenate([ids, near[fresh]]), np.concatenate([owners, near_owners[fresh]]), place[inverse.reshape(-1)]
+
+
+class SampledBlock(Neighbourhood):
+    """One hop; sums over the drawn in-neighbours stand for sums over all of them."""
+
+    def __init__(self, hop: Hop, degrees: Tensor, device: torch.device) -> None:
+        """degrees: (n, 2) in and out, in the whole graph, of the batch's vertices."""
+        self._hop, self._device = hop, device
+        incoming = degrees[: hop.destinations, 0].float().to(device)
+        self.destination_degree = incoming
+        self.destination_norm = neighbourhood.norm(incoming)
+        self.source_norm = neighbourhood.norm(degrees[: hop.sources, 1].to(device))
+        self._block = neighbourhood.block(hop.indptr, hop.indices, hop.sources, device)
+        drawn = torch.from_numpy(np.diff(hop.indptr)).float().to(device)
+        # A drawn neighbour stands for all that were not drawn: the sum is right in the mean, and the mean is the drawn ones' own.
+        self._scale = None if torch.equal(drawn, incoming) else (incoming / drawn.clamp(min=1.0)).unsqueeze(1)
+        self._looped: Any = None
+
+    def destinations(self, x: Tensor) -> Tensor:
+        """The first rows."""
+        return x[: self._hop.destinations]
+
+    def sum(self, x: Tensor, name: str) -> Tensor:
+        """Scaled to all in-neighbours."""
+        summed: Tensor = dgl.ops.copy_u_sum(self._block, x)
+        return summed if self._scale is None else summed * self._scale
+
+    def sources(self, x: Tensor, name: str) -> Tensor:
+        """All rows."""
+        return x
+
+    @property
+    def looped(self) -> Any:  # noqa: ANN401 - dgl has no annotations
+        """Made when first asked for."""
+        if self._looped is None:
+            indptr, indices = neighbourhood.with_loops(self._hop.indptr, self._hop.indices)
+            self._looped = neighbourhood.block(indptr, indices, self._hop.sources, self._device)
+        return self._looped
