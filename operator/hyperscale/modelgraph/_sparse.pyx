@@ -21,10 +21,9 @@ cdef extern from "sparse_kernels.h" nogil:
     void hs_attend(int64_t *indptr, int32_t *indices, float *left, float *right, float *x, int64_t H, int64_t D, float slope, uint64_t seed,
                    uint32_t edge_drop, float edge_grow, float *bias, int activation, uint32_t drop, float grow, int64_t first, int64_t last,
                    int64_t edges, float *scratch, float *highest, float *total, float *sums, float *out)
-    void hs_attend_back(int64_t *indptr, int32_t *indices, int64_t *origins, float *left, float *right, float *highest, float *total,
-                        float *dots, float *x, float *grad, int64_t H, int64_t D, float slope, uint64_t seed, uint32_t edge_drop,
-                        float edge_grow, int64_t first, int64_t last, int64_t edges, float *scratch, float *x_grad, float *left_grad,
-                        float *right_grad)
+    void hs_attend_back(int64_t *indptr, int32_t *indices, int64_t *origins, float *left, float *rows, float *x, float *grad, int64_t H,
+                        int64_t D, float slope, uint64_t seed, uint32_t edge_drop, float edge_grow, int64_t first, int64_t last,
+                        int64_t edges, float *scratch, float *x_grad, float *left_grad, float *right_grad)
 
 
 cdef float *floats(const float[::1] values) noexcept:
@@ -131,10 +130,9 @@ def attend(const int64_t[::1] indptr, const int32_t[::1] indices, const float[::
 
 
 def attend_back(const int64_t[::1] indptr, const int32_t[::1] indices, const int64_t[::1] origins, const float[::1] left,
-                const float[::1] right, const float[::1] highest, const float[::1] total, const float[::1] dots, const float[::1] x,
-                const float[::1] grad, int64_t heads, int64_t depth, float slope, uint64_t seed, uint32_t edge_least, float edge_grow,
+                const float[::1] by_row, const float[::1] x, const float[::1] grad, int64_t heads, int64_t depth, float slope, uint64_t seed, uint32_t edge_least, float edge_grow,
                 int64_t largest_degree, int64_t first, int64_t last, float[::1] x_grad, float[::1] left_grad, float[::1] right_grad):
-    """Gradients over the out-edges of the sources [first, last); adds to right_grad, of which each thread has its own."""
+    """Gradients over the out-edges of the sources [first, last), by_row (n, H, 4) as in the header; adds to right_grad, of which each thread has its own."""
     cdef float *scratch = <float *> malloc(2 * (largest_degree + 32) * sizeof(float))
     if scratch == NULL:
         raise MemoryError
@@ -142,10 +140,7 @@ def attend_back(const int64_t[::1] indptr, const int32_t[::1] indices, const int
     cdef int32_t *columns = ints(indices)
     cdef int64_t *numbers = longs(origins)
     cdef float *l = floats(left)
-    cdef float *r = floats(right)
-    cdef float *high = floats(highest)
-    cdef float *all_of = floats(total)
-    cdef float *d = floats(dots)
+    cdef float *figures = floats(by_row)
     cdef float *rows = floats(x)
     cdef float *g = floats(grad)
     cdef float *xg = floats(x_grad)
@@ -153,6 +148,6 @@ def attend_back(const int64_t[::1] indptr, const int32_t[::1] indices, const int
     cdef float *rg = floats(right_grad)
     cdef int64_t edges = indices.shape[0]
     with nogil:
-        hs_attend_back(pointers, columns, numbers, l, r, high, all_of, d, rows, g, heads, depth, slope, seed, edge_least, edge_grow, first,
+        hs_attend_back(pointers, columns, numbers, l, figures, rows, g, heads, depth, slope, seed, edge_least, edge_grow, first,
                        last, edges, scratch, xg, lg, rg)
     free(scratch)

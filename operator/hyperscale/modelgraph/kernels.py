@@ -225,7 +225,8 @@ def attend_back(
     bounds = _shares(turned, width, threads)
     x_grad, left_grad = np.empty_like(x), np.empty_like(left)
     right_grads = np.zeros((len(bounds) - 1, right.size), dtype=np.float32)
-    given = (_flat(left), _flat(right), _flat(done.highest), _flat(done.total), _flat(dots), _flat(x), _flat(inner))
+    by_row = np.stack((right, done.highest, np.float32(1.0) / done.total, dots), axis=2)
+    given = (_flat(left), _flat(by_row), _flat(x), _flat(inner))
     ends = (_flat(x_grad), _flat(left_grad))
     depth, slope, seed, least, grow, largest = width // heads, how.slope, how.seed, how.least, how.grow, turned.largest_degree
 

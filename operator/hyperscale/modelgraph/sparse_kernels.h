@@ -279,13 +279,13 @@ HS_CLONES static void hs_attend(const int64_t *indptr, const int32_t *indices, c
 }
 
 /* Gradients of hs_attend, over the out-edges of sources [from, to): x_grad (m, H, D), left_grad (m, H), and right_grad (n, H), which is
- * added to: each thread has its own. grad (n, H, D) is of the sums before bias and activation; dots[v,h] = <grad[v,h], sums[v,h]>.
+ * added to: each thread has its own. rows (n, H, 4): right, highest, 1 / total and dots side by side, one cache line a destination where H is
+ * 4. grad (n, H, D) is of the sums before bias and activation; dots[v,h] = <grad[v,h], sums[v,h]>.
  * origins[t]: the CSR number of the t-th out-edge, needed only with dropout. */
 HS_CLONES static void hs_attend_back(const int64_t *indptr, const int32_t *indices, const int64_t *origins, const float *left,
-                                     const float *right, const float *highest, const float *total, const float *dots, const float *x,
-                                     const float *grad, int64_t H, int64_t D, float slope, uint64_t seed, uint32_t edge_drop, float edge_grow,
-                                     int64_t from, int64_t to, int64_t edges, float *scratch, float *x_grad, float *left_grad,
-                                     float *right_grad) {
+                                     const float *rows, const float *x, const float *grad, int64_t H, int64_t D, float slope,
+                                     uint64_t seed, uint32_t edge_drop, float edge_grow, int64_t from, int64_t to, int64_t edges,
+                                     float *scratch, float *x_grad, float *left_grad, float *right_grad) {
     const int64_t F = H * D;
     for (int64_t u = from; u < to; u++) {
         int64_t first = indptr[u], count = indptr[u + 1] - first, padded = (count + 15) & ~(int64_t)15;
@@ -296,9 +296,9 @@ HS_CLONES static void hs_attend_back(const int64_t *indptr, const int32_t *indic
             const float l = left[u * H + h], *mine = x + u * F + h * D;
             for (int64_t e = 0; e < count; e++) {
                 const int64_t at = (int64_t)row[e] * H + h;
-                const float s = l + right[at];
+                const float s = l + rows[4 * at];
                 slopes[e] = s > 0.0f ? 1.0f : slope;
-                a[e] = s * slopes[e] - highest[at];
+                a[e] = s * slopes[e] - rows[4 * at + 1];
             }
             for (int64_t e = count; e < padded; e++) a[e] = -INFINITY;
             for (int64_t e = 0; e < padded; e += 16) *(hs_v16 *)(a + e) = hs_exp16(*(hs_v16 *)(a + e));
@@ -306,8 +306,8 @@ HS_CLONES static void hs_attend_back(const int64_t *indptr, const int32_t *indic
                 const int64_t v = row[e], at = v * H + h;
                 if (fetch) for (int64_t f = 0; f < D; f += 16) __builtin_prefetch(grad + (int64_t)row[e + HS_AHEAD] * F + h * D + f);
                 const float kept = edge_drop && hs_draw(hs_key(~seed, origins[first + e]), (uint32_t)h) < edge_drop ? 0.0f : edge_grow;
-                const float p = a[e] / total[at];
-                const float slope_grad = p * (kept * hs_dot(grad + v * F + h * D, mine, D) - dots[at]) * slopes[e];
+                const float p = a[e] * rows[4 * at + 2];
+                const float slope_grad = p * (kept * hs_dot(grad + v * F + h * D, mine, D) - rows[4 * at + 3]) * slopes[e];
                 a[e] = p * kept;
                 sum += slope_grad;
                 right_grad[at] += slope_grad;

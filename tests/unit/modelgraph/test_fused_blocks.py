@@ -61,3 +61,20 @@ def test_what_the_kernels_cannot_take_is_said() -> None:
     assert not blocks.takes(block, torch.randn(20, 2).double())
     assert not blocks.takes(object(), torch.randn(20, 2))
     assert not blocks.takes(dgl.heterograph({("a", "x", "b"): ([0], [0]), ("b", "y", "a"): ([0], [0])}), torch.randn(20, 2))
+
+
+def test_threads_share_the_rows_and_change_nothing_but_the_order_of_sums() -> None:
+    graph = dgl.add_self_loop(dgl.rand_graph(3000, 30_000))
+    x, source, destination = (torch.randn(*shape, requires_grad=True) for shape in ((3000, 4, 16), (4, 16), (4, 16)))
+    given = {}
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            out = blocks.gather(graph, blocks.attention(graph, x, source, destination).flatten(1), "both")
+            given[threads] = gradients(out, x, source, destination)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(given[1][0], given[3][0])
+    for one, other in zip(given[1], given[3], strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4 * float(one.abs().max()))
