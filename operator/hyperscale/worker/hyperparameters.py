@@ -25,6 +25,8 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     """Of each layer's input."""
     attention_dropout: Rate = 0.0
     """Of GAT's normalised coefficients."""
+    projected_dropout: Rate = 0.0
+    """Of what GAT's coefficients weigh; the paper has none, its authors' code has 0.6."""
     output_heads: Annotated[int, Meta(ge=0, le=64)] = 1
     """Heads of GAT's last layer, averaged; 0: as many as the others."""
     normalize_features: bool = True

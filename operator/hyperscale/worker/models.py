@@ -105,8 +105,10 @@ class SAGELayer(nn.Module):
 class GATLayer(nn.Module):
     """Heads that weigh in-neighbours and the vertex itself by softmax(LeakyReLU(a_l z_u + a_r z_v)); concatenated, or averaged."""
 
-    def __init__(self, inputs: int, outputs: int, heads: int, name: str, dropout: Dropout, *, average: bool) -> None:
+    def __init__(self, inputs: int, outputs: int, heads: int, name: str, dropout: Dropout, values: Dropout, *, average: bool) -> None:
+        """dropout: of the weights; values: of what they weigh, after the scores are taken."""
         super().__init__()
+        self.values = values
         self.weight = nn.Parameter(torch.empty(inputs, heads * outputs))
         self.left = nn.Parameter(torch.empty(heads, outputs))
         self.right = nn.Parameter(torch.empty(heads, outputs))
@@ -123,7 +125,7 @@ class GATLayer(nn.Module):
         right = (destinations * self.right).sum(-1, keepdim=True)
         scores = functional.leaky_relu(ops.u_add_v(graph.looped, left, right), _LEAK)
         weights = self.dropout(ops.edge_softmax(graph.looped, scores))
-        gathered: Tensor = ops.u_mul_e_sum(graph.looped, sources, weights)
+        gathered = ops.u_mul_e_sum(graph.looped, dense(self.values(sources)), weights)
         return (gathered.mean(dim=1) if self._average else gathered.flatten(1)) + self.bias
 
 
@@ -159,7 +161,8 @@ def build(model: ModelSpec, hyper: Hyperparameters, inputs: int, outputs: int, c
         name = f"layer{index}"
         if attention:
             heads = (hyper.output_heads or model.heads) if last else model.heads
-            layers.append(GATLayer(width, size, heads, name, Dropout(hyper.attention_dropout, chance), average=last))
+            drops = Dropout(hyper.attention_dropout, chance), Dropout(hyper.projected_dropout, chance)
+            layers.append(GATLayer(width, size, heads, name, *drops, average=last))
             width = size * heads
         else:
             layers.append((GCNLayer if model.architecture is Architecture.GCN else SAGELayer)(width, size, name))
