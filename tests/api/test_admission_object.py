@@ -171,14 +171,15 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
             "predicted": {"epochSeconds": 1.5, "communicationSeconds": 0.5},
             "objective": 1.55,
         },
+        "measured": {"epoch": 7, "epochs": 100, "accuracy": 0.8125, "epochSeconds": 2.5},
     }
     api.patch(f"{path}/status", {"status": status})
     narrow = kubectl(binaries, plane, "get", "gnntj", "shown").stdout.splitlines()
-    assert narrow[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "PLANNER", "AGE"]
-    assert narrow[1].split()[:6] == ["shown", "Running", "4", "4", "3/4", "Heuristic"]
+    assert narrow[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "EPOCH", "ACCURACY", "PLANNER", "AGE"]
+    assert narrow[1].split()[:8] == ["shown", "Running", "4", "4", "3/4", "7", "0.8125", "Heuristic"]
     wide = kubectl(binaries, plane, "get", "gnntj", "shown", "-o", "wide").stdout.splitlines()
-    assert wide[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "PLANNER", "QUEUE", "REASON", "AGE"]
-    assert wide[1].split()[6:8] == ["team-a", "AllPlaced"]
+    assert wide[0].split() == [*narrow[0].split()[:-1], "PREDICTED", "MEASURED", "QUEUE", "REASON", "AGE"]
+    assert wide[1].split()[8:12] == ["1.5", "2.5", "team-a", "AllPlaced"]
     assert "gnntrainingjob.hyperscale.dev/shown" in kubectl(binaries, plane, "get", "gnn", "-o", "name").stdout
 
 

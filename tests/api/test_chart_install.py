@@ -21,6 +21,10 @@ OPERATOR_DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/hypersc
 Attributes = tuple[str, str, str, str, str, str]
 JOBS = "gnntrainingjobs"
 NEEDED: tuple[Attributes, ...] = (
+    ("create", "", "configmaps", "", "team-a", ""),
+    ("patch", "", "configmaps", "", "team-a", ""),
+    ("create", "batch", "jobs", "", "team-a", ""),
+    ("delete", "batch", "jobs", "", "team-a", ""),
     ("watch", "hyperscale.dev", JOBS, "", "team-a", ""),
     ("patch", "hyperscale.dev", JOBS, "status", "team-a", ""),
     ("create", "kubeflow.org", "mpijobs", "", "team-a", ""),
@@ -42,12 +46,14 @@ FORBIDDEN: tuple[Attributes, ...] = (
     ("list", "", "secrets", "", NAMESPACE, ""),
     ("create", "", "pods", "exec", "team-a", ""),
     ("create", "", "pods", "binding", "team-a", ""),
-    ("get", "", "configmaps", "", "team-a", ""),
+    ("list", "", "configmaps", "", "team-a", ""),
+    ("watch", "", "configmaps", "", "team-a", ""),
     ("create", "", "serviceaccounts", "token", NAMESPACE, ""),
     ("patch", "", "nodes", "", "", ""),
     ("patch", "hyperscale.dev", "plannerpolicies", "", "", ""),
     ("create", "apps", "deployments", "", "team-a", ""),
-    ("create", "batch", "jobs", "", "team-a", ""),
+    ("list", "batch", "jobs", "", "team-a", ""),
+    ("patch", "batch", "jobs", "", "team-a", ""),
     ("update", "coordination.k8s.io", "leases", "", NAMESPACE, "another-operator"),
     ("update", "coordination.k8s.io", "leases", "", "kube-system", "kube-scheduler"),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", "", ""),
