@@ -249,6 +249,8 @@ def _flat(values: Array) -> Array:
 def _width(x: Array, rows: int, name: str) -> int:
     if x.ndim != 2 or len(x) != rows:
         raise ValueError(f"{name} must have {rows} rows in two dimensions, got {x.shape}")
+    if x.dtype != np.float32:
+        raise TypeError(f"{name} must be float32, got {x.dtype}")
     return int(x.shape[1])
 
 
