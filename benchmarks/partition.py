@@ -2,16 +2,15 @@
 
 Peers: pymetis as it comes and with the same target weights, DGL's METIS call, Mt-KaHyPar's default, vertices by chance, AGPCS's degree
 heuristic. Ours is METIS refined (the method `METIS` of a job), and the hybrid (`IndependentSetSpectral`). Cuts and halos are compared with
-pymetis given the same shares; DGL knows no shares, so that it is compared on equal ones. CPU times are medians of runs in turn within one
-process.
+pymetis given the same shares; DGL knows no shares: equal ones only. CPU times are medians of runs in turn within one process.
 
     python benchmarks/partition.py            all graphs, three seeds, several minutes
-    python benchmarks/partition.py --quick    smaller graphs, one seed
-    python benchmarks/partition.py --mis      only independent sets
+    python benchmarks/partition.py --quick    smaller graphs, one seed (--mis: only independent sets)
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import statistics
@@ -228,23 +227,23 @@ def judged(case: Case, found: dict[str, Outcome], name: str) -> Iterator[tuple[s
     yield "cpu / pymetis", ours.seconds / max(base.seconds, 1e-9), TIME_LIMIT
 
 
-Verdict = tuple[str, str, int, str, float, float]
-"""Graph, case, seed, what, value, limit."""
+Verdict = tuple[str, str, int, str, float, float]  # graph, case, seed, what, value, limit
 
 
-def partition_rows(quick: bool, only: list[str], repeats: int, seeds: int) -> tuple[list[Row], dict[str, list[Verdict]]]:
+def partition_rows(asked: argparse.Namespace) -> tuple[list[Row], dict[str, list[Verdict]]]:
     """Rows of all cases, and what of them counts for a goal."""
+    quick, seeds, repeats = asked.quick, 1 if asked.quick else asked.seeds, 1 if asked.quick else asked.repeats
     rows: list[Row] = []
     verdicts: dict[str, list[Verdict]] = {OURS: [], HYBRID: []}
     for graph, make in families(quick).items():
-        if only and graph not in only:
+        if asked.graph and graph not in asked.graph:
             continue
         for seed in range(seeds):
             adjacency = make(seed)
             if adjacency is None:
                 print(f"{graph}: no data, left out", file=sys.stderr)
                 break
-            for parts in PARTS[::2] if quick else PARTS:
+            for parts in asked.parts or (PARTS[::2] if quick else PARTS):
                 for even in (True, False):
                     case = Case(graph, adjacency, capacities(parts, even), seed)
                     found = outcomes(case, repeats)
@@ -281,12 +280,13 @@ def main() -> None:
     arguments.add_argument("--graph", action="append", default=[], help="only this graph; may be repeated")
     arguments.add_argument("--repeats", type=int, default=3, help="runs of each partitioner; the CPU time is their median")
     arguments.add_argument("--seeds", type=int, default=3, help="graphs of each family")
+    arguments.add_argument("--parts", action="append", type=int, default=[], help="only this k; may be repeated")
     arguments.add_argument("--no-mis", action="store_true", help="no independent sets")
     arguments.add_argument("--mis", action="store_true", help="only independent sets")
     asked = arguments.parse_args()
     rows: list[Row] = []
     if not asked.mis:
-        rows, verdicts = partition_rows(asked.quick, asked.graph, 1 if asked.quick else asked.repeats, 1 if asked.quick else asked.seeds)
+        rows, verdicts = partition_rows(asked)
         rows += summary(verdicts)
     if not asked.no_mis:
         rows += set_rows(asked.quick, asked.graph)
