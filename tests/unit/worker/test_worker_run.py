@@ -79,7 +79,7 @@ def variables(dataset: Path, directory: Path, **more: str) -> dict[str, str]:
 def start(ranks: int, told: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [*MPIRUN, *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-np", str(ranks), *TRAIN]
     wrapped = [sys.executable, "-m", "hyperscale.worker.launch", "--", *command]
-    return subprocess.run(wrapped, env=told, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(wrapped, env=told, capture_output=True, text=True, timeout=900, check=False)
 
 
 @needs_horovod
