@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import dgl
 import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array, LocalPart
-from hyperscale.worker import neighbourhood
+from hyperscale.worker import neighbourhood, ops
 from hyperscale.worker.neighbourhood import Neighbourhood
 from hyperscale.worker.sampling_draw import draw, key_of
 from hyperscale.worker.sampling_routes import Routes
@@ -109,7 +108,7 @@ class SampledBlock(Neighbourhood):
 
     def sum(self, x: Tensor, name: str) -> Tensor:
         """Scaled to all in-neighbours."""
-        summed: Tensor = dgl.ops.copy_u_sum(self._block, x)
+        summed = ops.copy_u_sum(self._block, x)
         return summed if self._scale is None else summed * self._scale
 
     def sources(self, x: Tensor, name: str) -> Tensor:

@@ -1,0 +1,161 @@
+"""A training script of one's own under HyperScale's contract: APPNP (Gasteiger et al., ICLR 2019), which the worker does not have built in.
+
+What it takes from the contract: the rank's place (RANK, WORLD_SIZE), the plan file, the partition (PARTITION_PATH where a partition Job
+wrote it), the checkpoint directory. What it gives back: checkpoints, and one result line that ends in the job's status. Model, loss and optimizer
+are plain PyTorch and Horovod.
+
+By hand, on one machine:
+    HYPERSCALE_MODEL='{"architecture": "Custom", "parameters": 92231, "epochs": 100}' HYPERSCALE_DATASET_PATH=Cora \
+      mpirun --oversubscribe -np 2 -mca btl self,tcp -mca btl_tcp_if_include lo python3 examples/own-script/train.py
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hyperscale.data import store
+from hyperscale.model.adjacency import LocalPart
+from hyperscale.model.measured import RESULT_PREFIX, Measured
+from hyperscale.worker import checkpoint, contract, load
+from hyperscale.worker.comm import Comm, connect
+from hyperscale.worker.contract import Run
+from hyperscale.worker.exchange import Exchange
+from hyperscale.worker.full import PartGraph
+
+HIDDEN, STEPS, TELEPORT = 64, 10, 0.1
+"""As in the paper: 64 wide, 10 steps of propagation, return probability 0.1."""
+
+
+class APPNP(nn.Module):
+    """Predict from each vertex's own features, then let predictions walk: H = (1 - a) A H + a H0, K times."""
+
+    def __init__(self, inputs: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(inputs, HIDDEN), nn.Linear(HIDDEN, classes)
+
+    def forward(self, graph: PartGraph, x: torch.Tensor) -> torch.Tensor:
+        """(own vertices, classes); each step exchanges the boundary's predictions with the other ranks, a few numbers a vertex."""
+        start = self.second(functional.dropout(functional.relu(self.first(functional.dropout(x, 0.5, self.training))), 0.5, self.training))
+        rows: torch.Tensor = start
+        for step in range(STEPS):
+            sent = rows * graph.source_norm
+            gathered = (graph.sum(sent, f"walk{step}") + sent) * graph.destination_norm
+            rows = (1.0 - TELEPORT) * gathered + TELEPORT * start
+        return rows
+
+
+def main() -> int:
+    """Exit code 0, or 2 for wrong input, which the job's status shows."""
+    try:
+        run = contract.read(os.environ)
+        comm = connect(run.size)  # horovod.torch.init(), or nobody where mpirun started nothing
+        part = load.part(run, comm, os.environ)  # this rank's vertices and copies of their neighbours
+        os.environ.update(contract.variables(run, partition_file(run)))
+        result = train(run, comm, part)
+    except (contract.ContractError, checkpoint.CheckpointError) as error:
+        sys.stderr.write(f"own-script: {error}\n")
+        return contract.EXIT_WRONG_INPUT
+    if run.rank == 0:
+        sys.stdout.write(f"{RESULT_PREFIX}{msgspec.json.encode(result).decode()}\n")
+        sys.stdout.flush()
+    comm.close()
+    return 0
+
+
+def partition_file(run: Run) -> Path | None:
+    """Where this rank's part lies on the shared volume, for scripts that read it themselves; None where it was cut in memory."""
+    key = store.find(run.partition_dir, store.request(os.environ)) if run.partition_dir is not None else None
+    return store.part_file(run.partition_dir, key, run.rank) if run.partition_dir is not None and key is not None else None
+
+
+def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
+    """All epochs, from the newest checkpoint on."""
+    torch.manual_seed(run.seed)  # the same weights everywhere; Horovod broadcasts nothing
+    graph = PartGraph(part, Exchange(comm, part, torch.device("cpu")), torch.device("cpu"))
+    x, labels = torch.from_numpy(part.features).float(), torch.from_numpy(part.labels)
+    masks = {name: torch.from_numpy(getattr(part, name)) & (labels >= 0) for name in ("train", "validation", "test")}
+    model = APPNP(x.shape[1], part.classes)
+    plain = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-3)
+    optimizer = distributed(plain, model, comm)
+    saved, begun = resume(run, comm, model, plain)
+    torch.manual_seed(run.seed + 1 + run.rank)  # dropout of its own on every rank
+    best, seconds, loss = (0.0, 0.0), [], 0.0
+    for epoch in range(begun + 1, run.model.epochs + 1):
+        began = time.perf_counter()
+        model.train()
+        optimizer.zero_grad()
+        # Divided by the training vertices of all ranks, and summed over ranks: exact, however uneven the shares are.
+        own = functional.cross_entropy(model(graph, x)[masks["train"]], labels[masks["train"]], reduction="sum") / part.train_total
+        own.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        seconds.append(time.perf_counter() - began)
+        loss = float(comm.allreduce(own.detach().reshape(1), "loss"))
+        best = max(best, accuracies(comm, model, graph, x, labels, masks))
+        if saved is not None and (epoch % run.checkpoint_every == 0 or epoch == run.model.epochs):
+            saved.save(checkpoint.Progress(epoch=epoch, loss=loss, best_test=best[1]), checkpoint.collect(model, plain, {}), comm.size)
+    later = sorted(seconds[1:] or seconds)
+    return Measured(
+        epoch=run.model.epochs,
+        epochs=run.model.epochs,
+        loss=loss,
+        accuracy=best[1],
+        validation_accuracy=best[0],
+        epoch_seconds=later[len(later) // 2] if later else None,
+        resumed_epoch=begun or None,
+        finished=True,
+    )
+
+
+def distributed(optimizer: torch.optim.Optimizer, model: nn.Module, comm: Comm) -> torch.optim.Optimizer:
+    """Stock Horovod's optimizer, summing gradients."""
+    if comm.size == 1:
+        return optimizer
+    import horovod.torch as hvd
+
+    wrapped: torch.optim.Optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), op=hvd.Sum)
+    return wrapped
+
+
+def resume(run: Run, comm: Comm, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[checkpoint.Checkpoints | None, int]:
+    """Rank 0 reads the newest checkpoint, all ranks get its weights; written by whatever number of workers."""
+    if run.checkpoint_dir is None:
+        return None, 0
+    saved = (
+        checkpoint.Checkpoints(run.checkpoint_dir, run.job, checkpoint.describe("APPNP", model.named_parameters()))
+        if comm.rank == 0
+        else None
+    )
+    latest = saved.latest() if saved is not None else None
+    epoch = torch.tensor([latest.manifest.progress.epoch if latest is not None else 0])
+    epoch = comm.broadcast(epoch, "resume.epoch")
+    if int(epoch):
+        from safetensors.torch import load as unpack
+        from safetensors.torch import save as pack
+
+        packed = comm.broadcast_bytes(pack(latest.tensors) if latest is not None else b"", "resume.state")
+        checkpoint.restore(unpack(packed), model, optimizer)
+    return saved, int(epoch)
+
+
+@torch.no_grad()
+def accuracies(
+    comm: Comm, model: APPNP, graph: PartGraph, x: torch.Tensor, labels: torch.Tensor, masks: dict[str, torch.Tensor]
+) -> tuple[float, float]:
+    """Validation and test accuracy over all ranks."""
+    model.eval()
+    right = model(graph, x).argmax(dim=1) == labels
+    own = torch.tensor([float(figure) for name in ("validation", "test") for figure in (right[masks[name]].sum(), masks[name].sum())])
+    total = comm.allreduce(own, "scores").tolist()
+    return total[0] / max(total[1], 1.0), total[2] / max(total[3], 1.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
