@@ -9,7 +9,7 @@ from hyperscale.partition.compiled import COMPILED, seeds
 
 KICKS_PER_VERTEX = 20
 MOST_KICKS = 200_000
-LEAST_KICKS = 20_000
+LEAST_KICKS = 12_000
 SPARSE_DEGREE = 20.0
 """Mean degree above which a kick costs more and fewer are needed: sets are smaller there."""
 
@@ -17,7 +17,7 @@ SPARSE_DEGREE = 20.0
 def independent_set(adjacency: Adjacency, *, seed: int = 0, kicks: int | None = None) -> Array:
     """(n,) bool, a maximal independent set that is as large as greedy choice, swaps and `kicks` tries make it.
 
-    By default some tries for each vertex, enough to be optimal on graphs of some hundred vertices; 0 for a quick one.
+    By default some tries for each vertex, mostly enough for the optimum on graphs of some hundred vertices; 0 for a quick one.
     """
     n = adjacency.vertices
     if kicks is None:
