@@ -20,6 +20,9 @@ from hyperscale.partition import (
     precomputed,
     split,
 )
+from hyperscale.partition.levels import finest
+from hyperscale.partition.metis import metis
+from hyperscale.partition.refine import skewed
 
 METHODS = (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL, PartitioningMethod.RANDOM, DEGREE)
 
@@ -168,3 +171,25 @@ def test_many_graphs_stay_whole_and_bring_their_labels() -> None:
 def test_memory_grows_with_the_graph_and_shrinks_with_parts() -> None:
     assert memory_bytes(10, 10, 10, 2) < memory_bytes(10**6, 10**7, 10, 2) < memory_bytes(10**6, 10**7, 500, 2)
     assert memory_bytes(10**7, 10**8, 16, 8) < 32 << 30
+
+
+def hubs(vertices: int, seed: int) -> Adjacency:
+    """A graph whose first vertices have most of the edges, and a third of whose vertices have none."""
+    rng = np.random.default_rng(seed)
+    pairs = (rng.random((2, 8 * vertices)) ** 4 * vertices).astype(np.int64)
+    joined = np.unique(np.concatenate([pairs, pairs[::-1]], axis=1), axis=1)
+    row, column = joined[:, joined[0] != joined[1]]
+    degree = np.bincount(row, minlength=vertices + vertices // 2)
+    return Adjacency(np.concatenate([[0], np.cumsum(degree)]).astype(np.int64), column.astype(np.int32))
+
+
+@pytest.mark.parametrize("shares", [(1.0, 1.0), (2.0, 1.0, 1.0, 2.0)])
+def test_hubs_stay_together_where_that_cuts_less_and_isolated_vertices_fill_the_rest(shares: tuple[float, ...]) -> None:
+    adjacency = hubs(2000, 0)
+    target = np.array(shares) / sum(shares)
+    bisected = measure(adjacency, metis(adjacency, target, seed=0), shares)
+    parts = split(adjacency, shares, PartitioningMethod.METIS, seed=0).measures
+    assert skewed(finest(adjacency))
+    assert not skewed(finest(grid(10)))
+    assert parts.cut < 0.95 * bisected.cut
+    assert parts.imbalance <= 1.03
