@@ -1,8 +1,8 @@
 """A training script of one's own under HyperScale's contract: APPNP (Gasteiger et al., ICLR 2019), which the worker does not have built in.
 
 What it takes from the contract: the rank's place (RANK, WORLD_SIZE), the plan file, the partition (PARTITION_PATH where a partition Job
-wrote it), the checkpoint directory. What it gives back: checkpoints, and one result line that ends in the job's status. Model, loss and optimizer
-are plain PyTorch and Horovod.
+wrote it), the checkpoint directory. What it gives back: checkpoints, and one result line that ends in the job's status. Model, loss and
+optimizer are plain PyTorch and Horovod.
 
 By hand, on one machine:
     HYPERSCALE_MODEL='{"architecture": "Custom", "parameters": 92231, "epochs": 100}' HYPERSCALE_DATASET_PATH=Cora \
@@ -83,7 +83,8 @@ def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
     x, labels = torch.from_numpy(part.features).float(), torch.from_numpy(part.labels)
     masks = {name: torch.from_numpy(getattr(part, name)) & (labels >= 0) for name in ("train", "validation", "test")}
     model = APPNP(x.shape[1], part.classes)
-    plain = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-3)
+    # Decay of the first layer's weights only, as in the paper.
+    plain = torch.optim.Adam([{"params": model.first.parameters(), "weight_decay": 5e-3}, {"params": model.second.parameters()}], lr=0.01)
     optimizer = distributed(plain, model, comm)
     saved, begun = resume(run, comm, model, plain)
     torch.manual_seed(run.seed + 1 + run.rank)  # dropout of its own on every rank
