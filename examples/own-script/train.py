@@ -15,6 +15,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -84,7 +85,8 @@ def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
     masks = {name: torch.from_numpy(getattr(part, name)) & (labels >= 0) for name in ("train", "validation", "test")}
     model = APPNP(x.shape[1], part.classes)
     # Decay of the first layer's weights only, as in the paper.
-    plain = torch.optim.Adam([{"params": model.first.parameters(), "weight_decay": 5e-3}, {"params": model.second.parameters()}], lr=0.01)
+    groups: list[dict[str, Any]] = [{"params": model.first.parameters(), "weight_decay": 5e-3}, {"params": model.second.parameters()}]
+    plain = torch.optim.Adam(groups, lr=0.01)
     optimizer = distributed(plain, model, comm)
     saved, begun = resume(run, comm, model, plain)
     torch.manual_seed(run.seed + 1 + run.rank)  # dropout of its own on every rank
