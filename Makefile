@@ -11,7 +11,7 @@ HOROVOD := $(VENV)/.horovod
 
 .PHONY: setup horovod kernel lock demo test fmt lint type unit api e2e cluster-up cluster-down bench crds clean help
 
-COMPILED := setup.py $(wildcard operator/hyperscale/*/*.pyx operator/hyperscale/*/*.pxd)
+COMPILED := setup.py $(wildcard operator/hyperscale/*/*.pyx operator/hyperscale/*/*.pxd operator/hyperscale/*/*.h)
 
 $(VENV)/.ready: requirements/dev.lock pyproject.toml $(COMPILED)
 	@test -x $(BIN)/python || { $(PYTHON) -m venv $(VENV) 2>/dev/null || python3 -m venv $(VENV); }
