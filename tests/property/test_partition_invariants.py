@@ -100,7 +100,8 @@ def test_refinement_never_cuts_more_than_metis_where_metis_keeps_the_limits(seed
     parts = split(adjacency, shares, PartitioningMethod.METIS, seed=1)
     if start.imbalance <= 1.03:
         assert parts.measures.cut <= start.cut
-        assert parts.measures.largest_halo <= start.largest_halo
+        if start.largest_halo <= 1.3 * start.halo.mean():
+            assert parts.measures.largest_halo <= start.largest_halo
 
 
 @settings(max_examples=30, deadline=None)

@@ -143,7 +143,7 @@ def _cycle(level: Level, part: Array, limits: Array, price: Array, *, seed: int,
     """Down and up once."""
     parts = len(limits)
     most = np.maximum(limits.min(axis=0) // CLUSTERS_PER_PART, 1)
-    hierarchy, coarse = coarsen(level, part, stop=max(COARSEST, COARSEST_PER_PART * parts), most=most, seed=seed)
+    hierarchy, coarse = coarsen(level, part.copy(), stop=max(COARSEST, COARSEST_PER_PART * parts), most=most, seed=seed)
     return climb(hierarchy, coarse, limits, price, seed=seed, effort=effort)
 
 
