@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import subprocess
 import sys
 import tempfile
 import threading
@@ -30,16 +31,20 @@ _REGISTER_SECONDS: Final = 5.0
 
 
 def compile_interface(proto: Path, folder: Path) -> tuple[Any, Any]:
-    """(messages, services) modules of the interface, generated in `folder`."""
-    from grpc_tools import protoc  # type: ignore[import-untyped]
+    """(messages, services) modules of the interface, generated in `folder`.
 
+    By a process of its own: the compiler's extension does not load beside ortools, which has another protobuf linked in.
+    """
     text = proto.read_text()
     # gogo's options change Go code only, and its .proto file is not at hand.
     kept = [line for line in text.splitlines() if "gogoproto" not in line and "gogo.proto" not in line]
     (folder / "deviceplugin.proto").write_text("\n".join(kept) + "\n")
-    arguments = ["protoc", f"-I{folder}", f"--python_out={folder}", f"--grpc_python_out={folder}", str(folder / "deviceplugin.proto")]
-    if protoc.main(arguments) != 0:
-        raise RuntimeError(f"{proto} cannot be compiled")
+    arguments = [f"-I{folder}", f"--python_out={folder}", f"--grpc_python_out={folder}", str(folder / "deviceplugin.proto")]
+    finished = subprocess.run(
+        [sys.executable, "-m", "grpc_tools.protoc", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    if finished.returncode != 0:
+        raise RuntimeError(f"{proto} cannot be compiled: {finished.stderr}")
     sys.path.insert(0, str(folder))
     return importlib.import_module("deviceplugin_pb2"), importlib.import_module("deviceplugin_pb2_grpc")
 
