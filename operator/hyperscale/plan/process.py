@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -198,7 +199,7 @@ class PlannerProcess:
 
     async def _alive(self) -> Child:
         """The planner, started when there is none; raises PlannerError when it does not come up."""
-        if self._child is not None and not self._child.alive:
+        if self._child is not None and (not self._child.alive or _has_ended(self._child.pid)):
             await self._drop()
         if self._child is None:
             try:
@@ -220,6 +221,14 @@ class PlannerProcess:
         child, self._child = self._child, None
         if child is not None:
             await child.close(0)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child ended, also where the event loop has not been told yet; leaves its status for the loop to collect."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
 
 
 def _heuristic(request: PlanRequest) -> PlanRequest:

@@ -72,6 +72,17 @@ async def test_when_a_planner_fails_the_heuristic_answers_and_the_plan_says_so(m
     assert found.workers == plan("node-a", "node-b").workers
 
 
+async def test_a_planner_that_ended_unnoticed_is_replaced_before_it_is_asked(make: Make) -> None:
+    process = make("good")
+    await process.start()
+    ended = process.pid
+    assert ended is not None
+    os.kill(ended, signal.SIGKILL)
+    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)  # without a turn of the event loop, which has not been told
+    assert await planned(process) == plan("node-a", "node-b")
+    assert process.pid != ended
+
+
 async def test_a_planner_that_hangs_is_killed_at_its_deadline(make: Make) -> None:
     process = make("hang")
     await process.start()
