@@ -14,7 +14,6 @@ from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess, start_operator
 from e2e.jobs import Job, namespace
-from hyperscale.plan.queue.choosers import packaged_agent
 
 POLICY: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies/default"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
@@ -165,9 +164,6 @@ def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_
         assert_no_gpu_is_given_twice(installed, running)
         for job in jobs:
             print(job.name, len(job.nodes()), job.status()["reason"], decision(job))
-        if packaged_agent() is None:
-            assert all("QueueAgentUnavailable" in job.plan()["fallbacks"] for job in running)
-            pytest.skip("no agent is packaged: the rule decided, and every plan says so")
         for job in jobs:
             made = decision(job)
             assert "agentScore" in made

@@ -2,6 +2,7 @@
 
 The directory holds everything: cluster.json (what was asked for and where things listen), kubeconfig, pki/, logs/, run/, audit.log,
 topology.json, the data of etcd and Prometheus. A lock on the directory itself lets one `up` or `down` work on it at a time.
+Longer than other modules: the order of starting and of ending is to be read in one place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The job as asked for: the types behind `GNNTrainingJob.spec`, and the one source of its CRD schema.
 
 Every bound, default and description here is what `python -m hyperscale.crd` writes into crds/; a test fails when they differ.
-Cross-field rules (CEL) are in `hyperscale/crd.py`, beside the same rules in `spec.py`.
+Cross-field rules (CEL) are in `hyperscale/crd.py`, beside the same rules in `spec.py`. Longer than other modules: one type, read as the
+document that users write.
 """
 
 from __future__ import annotations

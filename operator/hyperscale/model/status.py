@@ -1,4 +1,7 @@
-"""`GNNTrainingJob.status`: what the operator tells people and tools, and the source of the CRD's status schema."""
+"""`GNNTrainingJob.status`: what the operator tells people and tools, and the source of the CRD's status schema.
+
+Longer than other modules: one document, read as a whole.
+"""
 
 from __future__ import annotations
 
