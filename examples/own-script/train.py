@@ -97,7 +97,7 @@ def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
         optimizer.zero_grad()
         # Divided by the training vertices of all ranks, and summed over ranks: exact, however uneven the shares are.
         own = functional.cross_entropy(model(graph, x)[masks["train"]], labels[masks["train"]], reduction="sum") / part.train_total
-        own.backward()  # type: ignore[no-untyped-call]
+        own.backward()  # type: ignore[no-untyped-call] # torch annotates only a part of Tensor
         optimizer.step()
         seconds.append(time.perf_counter() - began)
         loss = float(comm.allreduce(own.detach().reshape(1), "loss"))

@@ -18,7 +18,7 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any, Final
 
-import grpc  # type: ignore[import-untyped]
+import grpc  # type: ignore[import-untyped] # grpcio ships no annotations
 
 # ruff: noqa: ANN401 (modules and messages that exist only when the process runs)
 
