@@ -11,7 +11,7 @@ from e2e.cluster.api import Api, Object
 from e2e.cluster.components import ensure_namespace
 from e2e.cluster.control_plane import wait_until
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 120.0
 GATE: Final = "hyperscale.dev/placement"
 
 _PLURALS: Final = (

@@ -12,8 +12,10 @@ import pytest
 
 from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
+from e2e.cluster.control_plane import wait_until
 from e2e.cluster.operator import OperatorProcess, start_operator
-from e2e.jobs import Job, namespace
+from e2e.cluster.prometheus import query
+from e2e.jobs import PATIENCE_SECONDS, Job, namespace
 
 POLICY: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies/default"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
@@ -21,6 +23,8 @@ EPOCHS: Final = (400, 900, 100, 700, 300, 1000, 200, 600, 800, 500)
 """Of the ten jobs in order of creation: the queue must not follow that."""
 URGENT: Final = 3
 """This one's 700 epochs count like 70."""
+IDLE_PERCENT: Final = 2
+"""What an idle GPU of the simulation shows at most."""
 WORKERS: Final = {"min": 2, "max": 6, "gpusPerWorker": 2}
 MODEL: Final = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
 DATASET: Final = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
@@ -30,6 +34,7 @@ WAITING: Final = frozenset({"WaitingForTurn", "WaitingForBetterNodes", "Insuffic
 @pytest.fixture
 def space(installed: Cluster, calm: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     api = installed.api()
+    wait_idle(installed)
     with namespace(api, "queue-" + str(abs(hash(request.node.name)))[:8]) as name:
         yield name
     if api.find(POLICY) is not None:
@@ -54,6 +59,12 @@ def cordoned(cluster: Cluster, name: str) -> Iterator[None]:
         yield
     finally:
         api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
+
+
+def wait_idle(cluster: Cluster) -> None:
+    """Prometheus has seen that nothing runs: for a scrape or two GPUs look busy with pods that are gone, and decisions differ by that."""
+    busy = f"DCGM_FI_DEV_GPU_UTIL > {IDLE_PERCENT}"
+    wait_until(lambda: not query(cluster.prometheus_url, busy), PATIENCE_SECONDS, "GPUs are still busy")
 
 
 def ten_jobs(cluster: Cluster, space: str) -> list[Job]:
@@ -192,6 +203,7 @@ def test_a_restart_in_the_middle_of_a_decision_comes_to_the_same_mpijobs(install
         job.remove()
     for job in jobs:
         job.wait(job.is_gone, "something is left")
+    wait_idle(installed)
 
     jobs = ten_jobs(installed, space)
     dying = start_operator(installed, {**IDENTITY, "HYPERSCALE_CRASH_AT": "created"}, name="operator-dying", wait=False)

@@ -34,7 +34,7 @@ INSTALLED_KINDS: Final = frozenset(
 """What a local process needs of the chart; its Deployment, Service and NetworkPolicy stay out."""
 _TOKEN_SECONDS: Final = 7 * 24 * 3600
 _COMMAND_SECONDS: Final = 60.0
-_READY_SECONDS: Final = 30.0
+_READY_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 10.0
 _HTTP_SECONDS: Final = 5.0
 
