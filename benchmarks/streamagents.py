@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks import streamruns
 from benchmarks.common import Row
 from benchmarks.suites import Options
-from hyperscale.learn.agents import dqn
+from hyperscale.learn.agents import dqn, qnetwork
 from hyperscale.learn.agents.dispatch_env import RULES
 from hyperscale.learn.streams.lesson import network_of
 from hyperscale.learn.streams.simulator import SHORTEST_FIRST, TUNED, Outcome, Simulator, agent, index
@@ -28,7 +28,7 @@ RANDOM: Final = "a random one of the DQN's eight rules"
 def rows(options: Options) -> Iterator[Row]:
     """Both agents and a random one against the tuned rule, on the streams with exact durations."""
     ppo = agent(*network_of(load_agent(WEIGHTS / "ppo")))
-    layers = dqn.load_layers(WEIGHTS / "dqn")
+    layers = qnetwork.load(dqn.NAME, WEIGHTS / "dqn")
     found: dict[str, list[Outcome]] = {name: [] for name in (streamruns.RULE, streamruns.SHORTEST, PPO, DQN, RANDOM)}
     for conditions, seed in streamruns.streams(streamruns.CONDITIONS[streamruns.PLAIN], options):
         simulator, rng = Simulator(seed, conditions), np.random.default_rng([seed, 29])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stable_baselines3.common.env_checker import check_env
 
 from hyperscale.allreduce.schedule import finish, schedule
-from hyperscale.learn.agents import allreduce_dqn
+from hyperscale.learn.agents import allreduce_dqn, qnetwork
 from hyperscale.learn.agents.allreduce_env import ACTIONS, OBSERVED, AllreduceEnv, Channel
 from hyperscale.learn.agents.allreduce_instances import Instance, draw
 from hyperscale.learn.lesson import Assignment, LessonError
@@ -66,11 +66,11 @@ def test_the_agent_learns_and_is_judged_but_never_accepted(tmp_path: Path, monke
     monkeypatch.setattr(allreduce_dqn, "JUDGED", 5)
     files = allreduce_dqn.train(Assignment(tmp_path, steps=3), lambda progress: None)
     assert files == (tmp_path / "allreduce-dqn.safetensors",)
-    layers = allreduce_dqn.load_layers(tmp_path)
-    assert layers["0.weight"].shape == (allreduce_dqn.HIDDEN, OBSERVED)
-    assert layers["2.weight"].shape == (len(ACTIONS), allreduce_dqn.HIDDEN)
+    layers = qnetwork.load(allreduce_dqn.NAME, tmp_path)
+    assert layers["0.weight"].shape == (qnetwork.HIDDEN, OBSERVED)
+    assert layers["2.weight"].shape == (len(ACTIONS), qnetwork.HIDDEN)
     verdict = allreduce_dqn.judge(tmp_path, None, 0)
     assert not verdict.accepted
     assert verdict.figures["mean_ratio"] >= 1 - 1e-9
     with pytest.raises(LessonError, match="train first"):
-        allreduce_dqn.load_layers(tmp_path / "none")
+        qnetwork.load(allreduce_dqn.NAME, tmp_path / "none")

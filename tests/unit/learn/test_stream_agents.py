@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stable_baselines3.common.env_checker import check_env
 
-from hyperscale.learn.agents import dqn, ppo
+from hyperscale.learn.agents import dqn, ppo, qnetwork
 from hyperscale.learn.agents.dispatch_env import OBSERVED, RULES, DispatchEnv, chosen_by, observe
 from hyperscale.learn.agents.stream_env import MOST_CANDIDATES, StreamEnv, any_conditions
 from hyperscale.learn.lesson import Assignment, LessonError, Progress
@@ -87,7 +87,7 @@ def test_ppo_does_not_resume_from_nothing(tmp_path: Path) -> None:
 
 def test_the_dqn_learns_and_plays_a_whole_stream(tmp_path: Path) -> None:
     layers = dqn.learn(Assignment(tmp_path, steps=2), lambda progress: None)
-    assert layers["0.weight"].shape == (dqn.HIDDEN, OBSERVED)
-    assert layers["2.weight"].shape == (len(RULES), dqn.HIDDEN)
+    assert layers["0.weight"].shape == (qnetwork.HIDDEN, OBSERVED)
+    assert layers["2.weight"].shape == (len(RULES), qnetwork.HIDDEN)
     outcome = dqn.play(layers, Simulator(3, Conditions("random", 0.9, jobs=12)))
     assert (outcome.finish > outcome.arrival).all()
