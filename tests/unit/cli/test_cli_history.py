@@ -9,44 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.cli.explanation import JobRecord, explain, plan_sentence
-from hyperscale.history import FinishedRun, History
+from hyperscale.history import History
 from hyperscale.model.decision import Reason
 from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Calibration, Prediction
 from hyperscale.model.status import JobStatus, Phase, from_plan
+from tests.builders import history as recorded
 from tests.builders.seen import plan
 from tests.unit.cli.cli_samples import run
 
-RUN = FinishedRun(
-    uid="0",
-    namespace="team",
-    name="cora",
-    finished_at=0.0,
-    phase="Succeeded",
-    architecture="GCN",
-    layers=2,
-    hidden_size=64,
-    batch_size=None,
-    vertices=2708,
-    edges=10556,
-    feature_size=1433,
-    method="METIS",
-    workers=2,
-    gpus=2,
-    products="A100",
-    planner="Heuristic",
-    plan_id="0123456789abcdef",
-    replans=0,
-    predicted_seconds=1.0,
-    correction=2.0,
-    measured_seconds=3.0,
-    compute_seconds=1.0,
-    communication_seconds=0.5,
-    accuracy=0.8125,
-    epochs=100,
-    plan="{}",
-    measured="{}",
-)
+RUN = replace(recorded.RUN, finished_at=0.0, layers=2, hidden_size=64, correction=2.0, measured_seconds=3.0, accuracy=0.8125, measured="{}")
 
 
 @pytest.fixture

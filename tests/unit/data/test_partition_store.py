@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,8 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from hyperscale import partition
-from hyperscale.data import DataError, Stated, archive, generate, graph_digest, read, store, streaming, symmetric
-from hyperscale.data.adjacency import in_neighbours
+from hyperscale.data import DataError, archive, generate, graph_digest, store, streaming, symmetric
 from hyperscale.data.graphs import deal
 from hyperscale.data.memory import limit_bytes
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
@@ -264,46 +261,6 @@ def test_data_sets_of_many_graphs_are_dealt_out_whole() -> None:
     assert np.bincount(first).tolist() == [100, 50, 50]
 
 
-def test_generated_graphs_follow_from_their_seed() -> None:
-    wanted = generate.Recipe(generate.Kind.RMAT, 1000, 10000, 8, 4)
-    first, again, other = (graph_digest(generate.generate(wanted, seed)) for seed in (1, 1, 2))
-    assert first == again != other
-
-
-def test_the_block_model_has_exactly_the_size_asked_for(graph: TrainingGraph) -> None:
-    assert len(graph.indices) == 2400
-    assert len(graph.indptr) == 301
-    rows = np.repeat(np.arange(300), np.diff(graph.indptr))
-    assert (graph.labels[rows] == graph.labels[graph.indices]).mean() > 0.7
-    assert np.allclose(graph.features.sum(axis=1), 1)
-    assert not (graph.train & graph.test).any()
-
-
-def test_a_recipe_takes_from_the_job_what_its_path_leaves_out() -> None:
-    made = generate.recipe("RMAT?vertices=50&featureSize=3", Stated(vertices=9, edges=100))
-    assert made == generate.Recipe(generate.Kind.RMAT, 50, 100, 3, 8)
-
-
-def test_streamed_parts_keep_their_shares_and_beat_chance() -> None:
-    graph = generate.generate(generate.Recipe(generate.Kind.SBM, 4000, 40000, 2, 4), 3)
-    made = streaming.assign(symmetric(graph), (0.4, 0.2, 0.2, 0.2))
-    assert made.imbalance <= streaming.SLACK + 0.01
-    measured = partition.measure(symmetric(graph), made.assignment, (0.4, 0.2, 0.2, 0.2))
-    assert (measured.cut, measured.halo.tolist()) == (made.cut, made.halo.tolist())
-    chance = partition.split(symmetric(graph), (0.4, 0.2, 0.2, 0.2), "Random", seed=0)
-    assert made.cut < 0.8 * chance.measures.cut
-
-
-def test_a_directed_graph_becomes_symmetric_and_a_symmetric_one_shares_its_arrays(graph: TrainingGraph) -> None:
-    assert symmetric(graph).indices is graph.indices
-    indptr, indices = in_neighbours(3, np.array([0, 0]), np.array([1, 2]), both_directions=False)
-    none = np.zeros(3, bool)
-    half = TrainingGraph(indptr, indices, np.zeros((3, 1)), np.zeros(3, np.int64), none, none, none, 1)
-    made = symmetric(half)
-    assert made.indptr.tolist() == [0, 2, 3, 4]
-    assert made.indices.tolist() == [1, 2, 0, 0]
-
-
 def test_the_lowest_memory_limit_on_the_way_up_counts(tmp_path: Path) -> None:
     groups = tmp_path / "self"
     groups.write_text("0::/pods/one/container\n")
@@ -317,46 +274,3 @@ def test_the_lowest_memory_limit_on_the_way_up_counts(tmp_path: Path) -> None:
     (root / "memory/pod/memory.limit_in_bytes").write_text("9223372036854771712\n")
     (root / "memory/memory.limit_in_bytes").write_text("65536\n")
     assert limit_bytes(root, groups) == 65536
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """Address of an S3-compatible store that has one bucket, `graphs`."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    saved = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION")}
-    os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_DEFAULT_REGION="us-east-1")
-    boto3 = importlib.import_module("boto3")  # ships no annotations
-
-    client = boto3.client("s3", endpoint_url=f"http://{host}:{port}")
-    client.create_bucket(Bucket="graphs")
-    client.put_object(Bucket="graphs", Key="ring/edges.csv", Body=b"0,1\n1,2\n2,0\n")
-    client.put_object(Bucket="graphs", Key="ring/nodes.csv", Body=b"label,f\n0,1\n1,2\n0,3\n")
-    yield f"http://{host}:{port}"
-    for name, value in saved.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-    server.stop()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_files_and_folders_come_from_an_object_store_once(s3: str, tmp_path: Path) -> None:
-    graph = read("s3", "s3://graphs/ring", "CSV", cache=tmp_path, endpoint=s3)
-    assert graph.indices.tolist() == [1, 2, 0, 2, 0, 1]
-    assert graph.features.ravel().tolist() == [1, 2, 3]
-    alone = read("s3", "s3://graphs/ring/edges.csv", "CSV", cache=tmp_path, endpoint=s3)
-    assert np.array_equal(alone.indices, graph.indices)
-    kept = sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*.csv"))
-    read("s3", "s3://graphs/ring", "CSV", cache=tmp_path, endpoint=s3)
-    assert sorted(path.stat().st_mtime_ns for path in tmp_path.rglob("*.csv")) == kept
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_what_an_object_store_has_not_is_one_line(s3: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"s3://graphs/none\.npz: not found; check bucket and path"):
-        read("s3", "s3://graphs/none.npz", "NPZ", cache=tmp_path, endpoint=s3)
-    with pytest.raises(DataError, match="no address that can be read"):
-        read("s3", "file:///etc/passwd", "NPZ", cache=tmp_path)

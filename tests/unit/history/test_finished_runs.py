@@ -14,37 +14,8 @@ import msgspec
 import pytest
 
 from hyperscale.history import FinishedRun, History, HistoryError, calibrate
+from tests.builders.history import RUN
 
-RUN = FinishedRun(
-    uid="0",
-    namespace="team",
-    name="cora",
-    finished_at=1000.0,
-    phase="Succeeded",
-    architecture="GCN",
-    layers=2,
-    hidden_size=256,
-    batch_size=None,
-    vertices=2708,
-    edges=10556,
-    feature_size=1433,
-    method="METIS",
-    workers=2,
-    gpus=2,
-    products="A100",
-    planner="Heuristic",
-    plan_id="0123456789abcdef",
-    replans=0,
-    predicted_seconds=1.0,
-    correction=1.0,
-    measured_seconds=2.0,
-    compute_seconds=1.0,
-    communication_seconds=0.5,
-    accuracy=0.81,
-    epochs=100,
-    plan="{}",
-    measured='{"epoch":100}',
-)
 POSTGRES = next((folder for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 
 
