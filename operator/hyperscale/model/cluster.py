@@ -21,7 +21,34 @@ class Quality(enum.StrEnum):
     """Nothing usable: missing, stale, NaN, infinite, negative or absurd. The value is None, never 0."""
 
 
-class Sample(msgspec.Struct, frozen=True, rename="camel"):
+class Origin(enum.StrEnum):
+    """Where a figure can come from, the one that counts first; files may name others."""
+
+    OVERRIDE = "override"
+    """Written by an administrator into PlannerPolicy."""
+    AGENT = "agent"
+    """Measured by HyperScale's own node agent."""
+    DCGM = "dcgm"
+    """DCGM exporter, or another exporter with its names."""
+    PROMETHEUS = "prometheus"
+    """A query of the administrator's own, whoever exports what it reads."""
+    INFINIBAND = "infiniband"
+    """InfiniBand ports, as node-exporter reads them."""
+    NODE_EXPORTER = "node-exporter"
+    """Network cards, as node-exporter reads them."""
+    GFD = "gfd"
+    """Labels of GPU Feature Discovery."""
+    LABELS = "labels"
+    """Topology labels of the node."""
+    HYPERNODE = "hypernode"
+    """Volcano's HyperNodes."""
+    KUEUE = "kueue"
+    """Kueue's Topology."""
+    PODS = "pods"
+    """Reckoned from pods: a GPU whose pod has ended is idle before an exporter says so."""
+
+
+class Sample(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One metric figure of one thing."""
 
     value: float | None
@@ -31,9 +58,13 @@ class Sample(msgspec.Struct, frozen=True, rename="camel"):
     quality: Quality
     fault: str | None = None
     """Why the figure is unknown, in words a person can act on; None when it is usable."""
+    source: str = ""
+    """Where the figure came from (see `Origin`); "" where it is not told. No plan depends on it."""
+    confidence: float = 1.0
+    """0..1: how steady the figure has been, and how directly it was taken; 0 when unknown. Low confidence widens a forecast."""
 
 
-UNKNOWN_SAMPLE = Sample(value=None, age_seconds=None, quality=Quality.UNKNOWN, fault="no sample")
+UNKNOWN_SAMPLE = Sample(value=None, age_seconds=None, quality=Quality.UNKNOWN, fault="no sample", confidence=0.0)
 
 
 class Gpu(msgspec.Struct, frozen=True, rename="camel"):

@@ -15,7 +15,8 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 def snapshot_digest(snapshot: ClusterSnapshot) -> str:
     """64 hex digits of the sha256 of the canonical JSON of `snapshot`, without what only tells its time.
 
-    Left out: `taken_at`, the age of every sample, and the wording of the metrics state. Values, qualities and faults count.
+    Left out: `taken_at`, age and source of every sample, and the wording of the metrics state. Values, qualities, faults and
+    confidence count.
     """
     timeless = replace(
         snapshot,
@@ -28,7 +29,7 @@ def snapshot_digest(snapshot: ClusterSnapshot) -> str:
 
 
 def _timeless_node(node: Node) -> Node:
-    """`node` with ages cleared; itself when there is nothing to clear."""
+    """`node` with ages and sources cleared; itself when there is nothing to clear."""
     return replace(node, gpus=tuple(_timeless_gpu(gpu) for gpu in node.gpus)) if node.gpus else node
 
 
@@ -54,6 +55,6 @@ def _timeless_link(link: Link) -> Link:
 
 
 def _timeless(sample: Sample) -> Sample:
-    if sample.age_seconds is None:
+    if sample.age_seconds is None and not sample.source:
         return sample
-    return Sample(value=sample.value, age_seconds=None, quality=sample.quality, fault=sample.fault)
+    return Sample(value=sample.value, age_seconds=None, quality=sample.quality, fault=sample.fault, confidence=sample.confidence)

@@ -57,7 +57,7 @@ def rules(limits: QualityLimits) -> dict[str, Rule]:
 
 def unknown(fault: str, age_seconds: float | None = None) -> Sample:
     """A sample without a value, and why."""
-    return Sample(value=None, age_seconds=age_seconds, quality=Quality.UNKNOWN, fault=fault)
+    return Sample(value=None, age_seconds=age_seconds, quality=Quality.UNKNOWN, fault=fault, confidence=0.0)
 
 
 def judge(points: Sequence[Point], rule: Rule, now: float, max_age_seconds: float) -> Sample:
