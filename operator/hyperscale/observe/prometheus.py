@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -16,6 +16,7 @@ from hyperscale.model.policy import MetricQueries, PolicySpec
 from hyperscale.observe.dcgm import INDEX_LABELS, MIG_LABELS, UUID_LABELS
 from hyperscale.observe.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession, RefusedError
 from hyperscale.observe.identity import NODE_LABELS, POD_LABELS
+from hyperscale.observe.vector import Element, LabelSets, NotJsonError, elements
 
 if TYPE_CHECKING:
     from prometheus_api_client import PrometheusConnect
@@ -32,6 +33,7 @@ PROBE: Final = "vector(1)"
 """Costs Prometheus nothing: tells a slow query from a Prometheus that hangs."""
 PROBE_SECONDS: Final = 1.0
 MAX_MESSAGE: Final = 1024
+T = TypeVar("T")
 _CONNECTION = re.compile(r"^(<[^>]*>|\w+\([^)]*\)): ")
 KEPT_LABELS: Final = frozenset({*NODE_LABELS, *UUID_LABELS, *INDEX_LABELS, *MIG_LABELS, "source", "destination", *sum(POD_LABELS, ())})
 """Other labels (model, driver, container) are dropped at once: 5,000 nodes have a quarter of a million series."""
@@ -47,7 +49,7 @@ class QueryError(Exception):
 
 
 class PrometheusReader:
-    """Reads the figures that a policy asks for; keeps nothing between two readings, so any thread may use it."""
+    """Reads the figures that a policy asks for; keeps label sets between readings, so that one thread may read at a time."""
 
     def __init__(
         self, url: str, *, headers: Mapping[str, str] | None = None, verify: bool | str = True, max_body_bytes: int = MAX_BODY_BYTES
@@ -57,6 +59,7 @@ class PrometheusReader:
         self._headers = dict(headers or {})
         self._verify = verify
         self._max_body_bytes = max_body_bytes
+        self._sets = LabelSets(KEPT_LABELS)
 
     def read(self, policy: PolicySpec, now: float) -> MetricsReading:
         """All figures at `now` (Unix seconds, the caller's clock)."""
@@ -67,14 +70,15 @@ class PrometheusReader:
             state = MetricsState(False, UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
             return MetricsReading(taken_at=now, state=state)
         with BoundedSession(self._max_body_bytes) as session:
-            return _Reading(self._connect(session), policy.deadlines.metrics_seconds, self._host()).run(queries, now)
+            reading = _Reading(self._connect(session), session, policy.deadlines.metrics_seconds, self._host(), self._sets)
+            return reading.run(queries, now)
 
     def instant(self, query: str, limit_seconds: float) -> list[Series]:
         """Series of one instant query with all their labels, the metric's name as `__name__`; raises QueryError."""
         if not is_url(self._url):
             raise QueryError(UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
         with BoundedSession(self._max_body_bytes) as session:
-            return _Reading(self._connect(session), limit_seconds, self._host()).ask(query, named=True)
+            return _Reading(self._connect(session), session, limit_seconds, self._host(), self._sets).ask(query, named=True)
 
     def _connect(self, session: BoundedSession) -> PrometheusConnect:
         # Imported here: it brings dateparser and more, and what only plans from files needs none of it.
@@ -94,8 +98,10 @@ class PrometheusReader:
 class _Reading:
     """One run over all queries within one budget of time."""
 
-    def __init__(self, connection: PrometheusConnect, query_seconds: float, host: str) -> None:
+    def __init__(self, connection: PrometheusConnect, session: BoundedSession, query_seconds: float, host: str, sets: LabelSets) -> None:
         self._connection = connection
+        self._session = session
+        self._sets = sets
         self._query_seconds = query_seconds
         self._host = host
         self._end = time.monotonic() + query_seconds * READING_FACTOR
@@ -113,6 +119,7 @@ class _Reading:
             except QueryError as error:
                 failures[figure] = error
                 gone = gone or (error if self._is_gone(error) else None)
+        self._sets.sweep()
         return MetricsReading(taken_at=now, state=_state(series, failures, self._host), series=series)
 
     def _figure(self, query: str) -> tuple[Series, ...]:
@@ -121,24 +128,43 @@ class _Reading:
         An instant query hides up to five minutes of age: it stamps every value with the moment of evaluation. `timestamp()` of a
         plain selector tells the real one; of an expression it is the moment of evaluation, and the age is then not known.
         """
-        found = self.ask(query)
+        found = self._vector(query)
         if not found:
             return ()
-        evaluated = found[0].timestamp
         try:
-            scraped = {frozenset(one.labels.items()): one.value for one in self.ask(f"timestamp({query})", evaluated)}
+            scraped = {one.identity: one.value for one in self._vector(f"timestamp({query})", found[0].evaluated)}
         except QueryError as error:
             if error.reason != REFUSED:
                 raise
             scraped = {}  # Prometheus answers, only not this: several metric names in one query have no common timestamp().
-        kept = []
-        for one in found:
-            labels = {key: value for key, value in one.labels.items() if key in KEPT_LABELS}
-            kept.append(Series(labels, one.value, scraped.get(frozenset(one.labels.items()), one.timestamp)))
-        return tuple(kept)
+        labels = self._sets.labels
+        try:
+            return tuple(Series(labels(one.identity), one.value, scraped.get(one.identity, one.evaluated)) for one in found)
+        except ValueError as error:
+            raise QueryError(REFUSED, f"{self._host} answered with something that is not a query result") from error
 
-    def ask(self, query: str, evaluate_at: float | None = None, limit_seconds: float | None = None, *, named: bool = False) -> list[Series]:
+    def _vector(self, query: str, evaluate_at: float | None = None) -> list[Element]:
+        """One instant query, its answer decoded piece by piece; raises QueryError."""
+
+        def sent(params: Mapping[str, str], seconds: float) -> list[Element]:
+            url, given = f"{self._connection.url}/api/v1/query", {"query": query, **params}
+            answer = self._session.get(url, params=given, headers=self._connection.headers, timeout=seconds)
+            return list(elements(answer.content))
+
+        return self._bounded(sent, evaluate_at)
+
+    def ask(self, query: str, limit_seconds: float | None = None, *, named: bool = False) -> list[Series]:
         """One instant query within what time is left; raises QueryError."""
+
+        def sent(params: Mapping[str, str], seconds: float) -> list[Series]:
+            return [_series(entry, named) for entry in self._connection.custom_query(query, params=dict(params), timeout=seconds)]
+
+        return self._bounded(sent, limit_seconds=limit_seconds)
+
+    def _bounded(
+        self, send: Callable[[Mapping[str, str], float], list[T]], evaluate_at: float | None = None, limit_seconds: float | None = None
+    ) -> list[T]:
+        """What `send` gets for these parameters within so many seconds; raises QueryError and nothing else."""
         seconds = min(limit_seconds or self._query_seconds, self._end - time.monotonic())
         if seconds <= 0.01:
             raise QueryError(TIMEOUT, f"{self._host} was too slow: no time left")
@@ -146,14 +172,14 @@ class _Reading:
         if evaluate_at is not None:
             params["time"] = f"{evaluate_at:.3f}"
         try:
-            return [_series(entry, named) for entry in self._connection.custom_query(query, params=params, timeout=seconds)]
+            return send(params, seconds)
         except requests.Timeout as error:
             raise QueryError(TIMEOUT, f"{self._host} did not answer within {seconds:.1f} s") from error
         except BodyTooLargeError as error:
             raise QueryError(TOO_LARGE, f"{self._host}: {error}") from error
         except RefusedError as error:
             raise QueryError(REFUSED, f"{self._host} refused the query: {error}") from error
-        except requests.exceptions.JSONDecodeError as error:
+        except (requests.exceptions.JSONDecodeError, NotJsonError) as error:
             raise QueryError(REFUSED, f"{self._host} answered with something that is not JSON: is this Prometheus?") from error
         except requests.RequestException as error:
             raise QueryError(UNREACHABLE, f"{self._host} cannot be reached: {_line(_cause(error))}") from error
