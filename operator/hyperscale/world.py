@@ -6,7 +6,8 @@ is mended. Nothing here talks to the API.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hyperscale.ledger import Ledger
@@ -24,6 +25,7 @@ from hyperscale.observe.measured import read_measured
 from hyperscale.observe.mpijob import mpijob_view
 from hyperscale.observe.narrow import narrow, narrow_node
 from hyperscale.observe.partitionjob import partition_view
+from hyperscale.observe.released import Releases
 from hyperscale.observe.snapshot import build_snapshot
 
 Json = dict[str, Any]
@@ -51,7 +53,10 @@ class JobRecord(NamedTuple):
 class World:
     """Last known state of jobs, MPIJobs, pods, nodes, policies and metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """clock: Unix seconds."""
+        self._clock = clock
+        self._releases = Releases()
         self.jobs: dict[Key, JobRecord] = {}
         self.mpijobs: dict[Key, MpiJobView] = {}
         self.partitions: dict[Key, PartitionView] = {}
@@ -128,6 +133,7 @@ class World:
             self.policies = {item["metadata"]["name"]: narrow(item) for item in resources}
         elif kind == "pod":
             listed = {Key(view.namespace, view.name): view for view in map(pod_view, resources)}
+            self._releases.forget(self._clock())
             for key in self._gone(kind, self._pods, listed.keys(), version):
                 self._put_pod(key, self._pods[key], None)
             for key, view in listed.items():
@@ -168,7 +174,7 @@ class World:
         """The cluster now; the same object as long as neither nodes, pods nor metrics changed."""
         basis = (self.reading.taken_at, policy)
         if self._snapshot is None or self._snapshot[0] != basis:
-            built = build_snapshot(self._nodes.values(), self._pods.values(), self.reading, policy, now)
+            built = build_snapshot(self._nodes.values(), self._pods.values(), self.reading, policy, now, self._releases.by_node())
             self._snapshot = (basis, built)
         return self._snapshot[1]
 
@@ -274,6 +280,8 @@ class World:
                 self._pods_of.setdefault(Key(after.namespace, after.job_name), set()).add(key)
         if _claim(before) != _claim(after):
             self._snapshot = None
+            if before is not None and before.holds_resources and before.gpus and (after is None or not after.holds_resources):
+                self._releases.note(before.node, before.gpus, self._clock())
         for view in (before, after):
             if view is not None and view.job_name:
                 self._recount(Key(view.namespace, view.job_name))

@@ -40,6 +40,9 @@ class QualityLimits(Spec, frozen=True):
     """Beyond these a sample counts as unknown."""
 
     max_age_seconds: Annotated[float, Meta(gt=0, le=86400, description="Older samples are stale.")] = 120.0
+    settle_seconds: Annotated[
+        float, Meta(ge=0, le=900, description="A GPU's reading so soon after its pod's end may still be the pod's: exporters cache.")
+    ] = 30.0
     max_temperature_celsius: Annotated[float, Meta(gt=0, le=1000, description="Hotter is not plausible.")] = 150.0
     max_latency_seconds: Annotated[float, Meta(gt=0, le=3600, description="Slower is not plausible.")] = 60.0
     max_bandwidth_bytes_per_second: Annotated[float, Meta(gt=0, le=1e15, description="Faster is not plausible.")] = 1e13

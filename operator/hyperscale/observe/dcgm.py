@@ -11,8 +11,9 @@ from typing import Final
 from hyperscale.model.cluster import Gpu, Quality, Sample
 from hyperscale.model.metrics import MetricsReading, Series
 from hyperscale.model.policy import QualityLimits
-from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.identity import POD_LABELS, NodeIndex
 from hyperscale.observe.quality import MISSING, Point, judge, rules, unknown
+from hyperscale.observe.released import PodName
 from hyperscale.observe.tally import Tally
 
 GPU_FIGURES: Final = ("gpu_utilization", "memory_used", "memory_free", "memory_reserved", "temperature", "power", "xid")
@@ -45,6 +46,25 @@ def gpus_by_node(
     return {node: tuple(gpus) for node, gpus in by_node.items()}, tally.notes()
 
 
+def holders_by_node(reading: MetricsReading, index: NodeIndex) -> dict[str, dict[str, PodName]]:
+    """The pod that each GPU's use was read under, by node and UUID; GPUs whose series name none are absent."""
+    found: dict[str, dict[str, PodName]] = {}
+    for one in reading.series.get("gpu_utilization", ()):
+        name = holder(one.labels)
+        node, uuid = (index.of_series(one.labels), gpu_uuid(one.labels)) if name else (None, None)
+        if name and node and uuid:
+            found.setdefault(node, {})[uuid] = name
+    return found
+
+
+def holder(labels: Mapping[str, str]) -> PodName | None:
+    """Namespace and name of the pod that a series names: exported_… where Prometheus kept the target's own labels apart."""
+    for namespace_key, pod_key in reversed(POD_LABELS):
+        if labels.get(namespace_key) and labels.get(pod_key):
+            return labels[namespace_key], labels[pod_key]
+    return None
+
+
 def _collect(
     figure: str,
     series: Iterable[Series],
@@ -59,7 +79,7 @@ def _collect(
         if node is None:
             tally.add("GPU series name no node of this cluster", _called(one.labels))
             continue
-        uuid = _uuid(one.labels)
+        uuid = gpu_uuid(one.labels)
         if uuid is None:
             tally.add("GPU series have neither a UUID nor a gpu label", node)
         elif one.labels.get(MIG_LABELS[0]) or one.labels.get(MIG_LABELS[1]):
@@ -94,7 +114,7 @@ def _total(used: Sample, free: Sample, reserved: Sample) -> Sample:
     return Sample(value=total, age_seconds=age, quality=Quality.ESTIMATED if reserved.value is None else Quality.MEASURED)
 
 
-def _uuid(labels: Mapping[str, str]) -> str | None:
+def gpu_uuid(labels: Mapping[str, str]) -> str | None:
     """The GPU's UUID; for exporters without one, its index on the node."""
     for label in UUID_LABELS:
         if labels.get(label):

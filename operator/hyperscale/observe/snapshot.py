@@ -7,17 +7,19 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Sample
+from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Sample
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import PolicySpec, QualityLimits
 from hyperscale.observe import dcgm, labels, links
 from hyperscale.observe.bounded import SnapshotError
+from hyperscale.observe.demand import Amounts
 from hyperscale.observe.files import read_snapshot, write_snapshot
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube import is_gpu_node, node_view, requested_by_node
 from hyperscale.observe.quality import STALE
+from hyperscale.observe.released import Holders, PodName, Release, Tenancy, settled
 
 __all__ = ["SnapshotError", "build_snapshot", "read_snapshot", "snapshot_digest", "write_snapshot"]
 
@@ -25,12 +27,18 @@ MAX_MESSAGE: Final = 1024
 
 
 def build_snapshot(
-    nodes: Iterable[Mapping[str, Any]], pods: Iterable[PodView], reading: MetricsReading, policy: PolicySpec, now: float
+    nodes: Iterable[Mapping[str, Any]],
+    pods: Iterable[PodView],
+    reading: MetricsReading,
+    policy: PolicySpec,
+    now: float,
+    releases: Mapping[str, tuple[Release, ...]] | None = None,
 ) -> ClusterSnapshot:
     """The cluster at `now` (Unix seconds): its GPU nodes, their links, every figure judged. Pure; sorted, so equal input gives equal bytes.
 
     nodes: raw v1 Node objects, in any order; those without GPUs are left out
     pods:  all pods of the cluster: what they hold is not free
+    releases: GPUs that pods gave back lately, by node
     Raises ValueError for a node whose resources are no quantities.
     """
     listed = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
@@ -40,8 +48,9 @@ def build_snapshot(
     levels = policy.topology_levels or labels.detect_levels(node["metadata"].get("labels") or {} for node in gpu_nodes)
     figures = judged(reading, index, policy.limits, now)
     held = requested_by_node(seen_pods)
+    tenants = {(pod.namespace, pod.name): pod.gpus > 0 for pod in seen_pods if pod.holds_resources}
     views = tuple(
-        node_view(node, held.get(node["metadata"]["name"], {}), figures.gpus.get(node["metadata"]["name"], ()), levels)
+        _view(node, held.get(node["metadata"]["name"], {}), levels, figures, tenants, (releases or {}).get(node["metadata"]["name"], ()))
         for node in gpu_nodes
     )
     return ClusterSnapshot(
@@ -51,6 +60,29 @@ def build_snapshot(
         levels=levels,
         metrics=figures.state,
     )
+
+
+def _view(
+    node: Mapping[str, Any],
+    held: Amounts,
+    levels: tuple[str, ...],
+    figures: Figures,
+    tenants: Mapping[PodName, bool],
+    releases: tuple[Release, ...],
+) -> Node:
+    """One node, its GPUs without what was read of pods that have ended."""
+    name = node["metadata"]["name"]
+    view = node_view(node, held, figures.gpus.get(name, ()), levels)
+    if not view.gpus:
+        return view
+
+    def holds(pod: PodName) -> bool | None:
+        """Whether that pod has GPUs; None for one without, such as the exporter's own."""
+        return None if tenants.get(pod) is False else pod in tenants
+
+    tenancy = Tenancy(view.allocatable_gpus - view.requested_gpus, figures.holders.get(name, {}), holds, releases)
+    gpus = settled(view.gpus, tenancy, figures.moment, figures.limits.settle_seconds)
+    return view if gpus is view.gpus else replace(view, gpus=gpus)
 
 
 class Figures(NamedTuple):
@@ -63,6 +95,10 @@ class Figures(NamedTuple):
     gpus: dict[str, tuple[Gpu, ...]]
     links: tuple[Link, ...]
     state: MetricsState
+    moment: float
+    """Unix seconds from which ages count."""
+    holders: Mapping[str, Holders]
+    """The pods under which GPUs were read, by node."""
 
 
 _last: list[Figures] = []
@@ -86,7 +122,8 @@ def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now
         return known
     gpus, gpu_notes = dcgm.gpus_by_node(reading, index, limits, moment)
     found, link_notes = links.links(reading, index, limits, moment)
-    figures = Figures(reading, limits, index, gpus, found, _state(reading, gpus, found, (*gpu_notes, *link_notes)))
+    holders = dcgm.holders_by_node(reading, index)
+    figures = Figures(reading, limits, index, gpus, found, _state(reading, gpus, found, (*gpu_notes, *link_notes)), moment, holders)
     if moment == reading.taken_at:
         _last[:] = [figures]
     return figures
