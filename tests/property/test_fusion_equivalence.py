@@ -228,7 +228,7 @@ def test_attention_in_numpy_gives_what_the_compiled_one_gives(seed: int, rows: i
     for compiled in (True, False):
         with mock.patch.object(kernels, "COMPILED", compiled and kernels.COMPILED):
             mine = [x.clone().requires_grad_(), scores[0].clone().requires_grad_(), scores[1].clone().requires_grad_()]
-            out = sparse.attend(edges, mine[0], (mine[1], mine[2]), how, tail=Tail(kernels.RELU, drop, seed))
+            out = sparse.attend(edges, mine[0], (mine[1], mine[2]), how, tail=Tail(kernels.RELU, drop, seed + 1))
             torch.autograd.backward((out * torch.linspace(-1.0, 1.0, out.numel()).view(out.shape)).sum())
             given.append([out.detach(), *(torch.zeros(1) if one.grad is None else one.grad for one in mine)])
     for one, other in zip(*given, strict=True):

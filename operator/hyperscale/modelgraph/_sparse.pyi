@@ -67,6 +67,7 @@ def attend(
     edge_grow: float,
     bias: Floats | None,
     activation: int,
+    tail_seed: int,
     least: int,
     grow: float,
     largest_degree: int,

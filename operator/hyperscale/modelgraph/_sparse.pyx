@@ -19,8 +19,8 @@ cdef extern from "sparse_kernels.h" nogil:
     void hs_scores_back(float *x, float *a, float *b, float *left_grad, float *right_grad, int64_t H, int64_t D, int64_t first, int64_t last,
                         float *x_grad, float *a_grad, float *b_grad)
     void hs_attend(int64_t *indptr, int32_t *indices, float *left, float *right, float *x, int64_t H, int64_t D, float slope, uint64_t seed,
-                   uint32_t edge_drop, float edge_grow, float *bias, int activation, uint32_t drop, float grow, int64_t first, int64_t last,
-                   int64_t edges, float *scratch, float *highest, float *total, float *sums, float *out)
+                   uint32_t edge_drop, float edge_grow, float *bias, int activation, uint64_t tail_seed, uint32_t drop, float grow,
+                   int64_t first, int64_t last, int64_t edges, float *scratch, float *highest, float *total, float *sums, float *out)
     void hs_attend_back(int64_t *indptr, int32_t *indices, int64_t *origins, float *left, float *rows, float *x, float *grad, int64_t H,
                         int64_t D, float slope, uint64_t seed, uint32_t edge_drop, float edge_grow, int64_t first, int64_t last,
                         int64_t edges, float *scratch, float *x_grad, float *left_grad, float *right_grad)
@@ -106,7 +106,7 @@ def scores_back(const float[::1] x, const float[::1] a, const float[::1] b, cons
 
 def attend(const int64_t[::1] indptr, const int32_t[::1] indices, const float[::1] left, const float[::1] right, const float[::1] x,
            int64_t heads, int64_t depth, float slope, uint64_t seed, uint32_t edge_least, float edge_grow, const float[::1] bias,
-           int activation, uint32_t least, float grow, int64_t largest_degree, int64_t first, int64_t last, float[::1] highest,
+           int activation, uint64_t tail_seed, uint32_t least, float grow, int64_t largest_degree, int64_t first, int64_t last, float[::1] highest,
            float[::1] total, float[::1] sums, float[::1] out):
     """Softmax attention of the rows; fills the last four."""
     cdef float *scratch = <float *> malloc(heads * (largest_degree + 32) * sizeof(float))
@@ -124,7 +124,7 @@ def attend(const int64_t[::1] indptr, const int32_t[::1] indices, const float[::
     cdef float *o = floats(out)
     cdef int64_t edges = indices.shape[0]
     with nogil:
-        hs_attend(pointers, columns, l, r, rows, heads, depth, slope, seed, edge_least, edge_grow, b, activation, least, grow, first, last,
+        hs_attend(pointers, columns, l, r, rows, heads, depth, slope, seed, edge_least, edge_grow, b, activation, tail_seed, least, grow, first, last,
                   edges, scratch, high, all_of, s, o)
     free(scratch)
 

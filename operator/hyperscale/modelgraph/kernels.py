@@ -206,7 +206,7 @@ def attend(
         how.least,
         how.grow,
     )
-    shape = (bias, tail.activation, tail.least, tail.grow, edges.largest_degree)
+    shape = (bias, tail.activation, tail.seed, tail.least, tail.grow, edges.largest_degree)
     ends = (_flat(highest), _flat(total), _flat(sums), _flat(out))
     _spread(lambda first, last, _: _sparse.attend(*fixed, *shape, first, last, *ends), _shares(edges, width, threads))
     return Attended(out, sums, highest, total)

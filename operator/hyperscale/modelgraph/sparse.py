@@ -46,11 +46,14 @@ def attend(
     return made
 
 
-def dropout(x: Tensor, probability: float) -> Tensor:
-    """Dropout of x (..., F) in one pass forward and one back, nothing kept in between; torch keeps a mask as large as x."""
+def dropout(x: Tensor, probability: float, seed: int | None = None) -> Tensor:
+    """Dropout of x (..., F) in one pass forward and one back, nothing kept in between; torch keeps a mask as large as x.
+
+    Without a seed torch's generator gives one.
+    """
     if probability <= 0.0:
         return x
-    made: Tensor = _Dropout.apply(Tail(drop=probability, seed=fresh_seed()), x)
+    made: Tensor = _Dropout.apply(Tail(drop=probability, seed=fresh_seed() if seed is None else seed), x)
     return made
 
 

@@ -239,10 +239,10 @@ HS_INLINE float hs_leaky(float s, float slope) { return s > 0.0f ? s : s * slope
 /* Attention of rows [from, to): sums[v,h,:] = Σ_e keep(e,h) a(e,h) x[u,h,:], a = softmax over the row's edges of leaky(left[u,h] + right[v,h]);
  * out = drop(activation(sums + bias)); out may be sums where there is nothing to do. highest, total (n, H): maximum and sum of exponentials,
  * all that the backward pass needs. scratch: (largest degree + 16) floats a head. edge_drop: an edge and head is dropped where its draw
- * is below, the others grow by edge_grow; 0: none. */
+ * is below, the others grow by edge_grow; 0: none. `seed` is that of the dropout at the end. */
 HS_CLONES static void hs_attend(const int64_t *indptr, const int32_t *indices, const float *left, const float *right, const float *x, int64_t H,
-                                int64_t D, float slope, uint64_t seed, uint32_t edge_drop, float edge_grow, const float *bias, int activation,
-                                uint32_t drop, float grow, int64_t from, int64_t to, int64_t edges, float *scratch, float *highest,
+                                int64_t D, float slope, uint64_t edge_seed, uint32_t edge_drop, float edge_grow, const float *bias, int activation,
+                                uint64_t seed, uint32_t drop, float grow, int64_t from, int64_t to, int64_t edges, float *scratch, float *highest,
                                 float *total, float *sums, float *out) {
     const int64_t F = H * D;
     for (int64_t v = from; v < to; v++) {
@@ -267,7 +267,7 @@ HS_CLONES static void hs_attend(const int64_t *indptr, const int32_t *indices, c
             total[v * H + h] = count ? sum : 1.0f;
             const float inverse = 1.0f / total[v * H + h];
             if (edge_drop) {
-                for (int64_t e = 0; e < count; e++) s[e] *= hs_draw(hs_key(~seed, first + e), (uint32_t)h) < edge_drop ? 0.0f : inverse * edge_grow;
+                for (int64_t e = 0; e < count; e++) s[e] *= hs_draw(hs_key(~edge_seed, first + e), (uint32_t)h) < edge_drop ? 0.0f : inverse * edge_grow;
             } else {
                 for (int64_t e = 0; e < count; e++) s[e] *= inverse;
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from torch.nn import functional
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.job import Compression
+from hyperscale.modelgraph import sparse
+from hyperscale.modelgraph.edges import Edges, Matrix, edges_of
+from hyperscale.modelgraph.kernels import Tail
 from hyperscale.worker import models, neighbourhood, ops
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import Run
@@ -33,14 +37,12 @@ class PartGraph(Neighbourhood):
         self.exchange = exchange
         self._owned = len(part.owned)
         self._part, self._device = part, device
-        inside = part.indices < self._owned
-        self._inner = _filtered(part, inside, 0, self._owned, device)
-        self._outer = _filtered(part, ~inside, self._owned, len(part.halo), device)
+        self.fused = ops.fused_on(device.type)
         degree = torch.from_numpy(part.in_degree[: self._owned].astype(np.float32)).to(device)
         self.destination_degree = degree
         self.destination_norm = neighbourhood.norm(degree)
         self.source_norm = neighbourhood.norm(torch.from_numpy(part.out_degree[: self._owned].astype(np.float32)).to(device))
-        self._looped: Any = None
+        self._matrices: dict[str, tuple[Matrix, Matrix]] = {}
 
     def destinations(self, x: Tensor) -> Tensor:
         """All of x: own vertices are the destinations."""
@@ -49,10 +51,46 @@ class PartGraph(Neighbourhood):
     def sum(self, x: Tensor, name: str) -> Tensor:
         """Own rows are added up while the copies are on their way."""
         if self.exchange.comm.size == 1:
-            return ops.copy_u_sum(self._inner, x)
+            return ops.copy_u_sum(self._blocks[0], x)
         wait = self.exchange.start(x, name)
-        inner = ops.copy_u_sum(self._inner, x)
-        return inner + ops.copy_u_sum(self._outer, wait())
+        inner = ops.copy_u_sum(self._blocks[0], x)
+        return inner + ops.copy_u_sum(self._blocks[1], wait())
+
+    def _gathered(self, weights: str, x: Tensor, name: str, add: Tensor | None, bias: Tensor | None, tail: Tail) -> Tensor:
+        """As in `sum`, own rows first."""
+        if weights not in self._matrices:
+            self._matrices[weights] = self._split_matrix(weights)
+        inner, outer = self._matrices[weights]
+        if self.exchange.comm.size == 1:
+            return sparse.aggregate(inner, x, add=add, bias=bias, tail=tail)
+        wait = self.exchange.start(x, name)
+        own = sparse.aggregate(inner, x, add=add)
+        return sparse.aggregate(outer, wait(), add=own, bias=bias, tail=tail)
+
+    def _split_matrix(self, weights: str) -> tuple[Matrix, Matrix]:
+        """Of own vertices and of copies; loops are among the first."""
+        part, own = self._part, self._owned
+        received, sent = part.in_degree[:own], part.out_degree
+        (first, inner), (second, outer) = self._split
+        return (
+            neighbourhood.matrix(weights, first, inner, (received, sent[:own]), loops=True),
+            neighbourhood.matrix(weights, second, outer, (received, sent[own:]), loops=False),
+        )
+
+    @property
+    def _split(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """CSR of edges from own vertices, and of those from copies, which are numbered from 0."""
+        inside = self._part.indices < self._owned
+        return _filtered(self._part, inside, 0), _filtered(self._part, ~inside, self._owned)
+
+    @cached_property
+    def _blocks(self) -> tuple[Any, Any]:
+        """The same for DGL."""
+        (first, inner), (second, outer) = self._split
+        return (
+            neighbourhood.block(first, inner, self._owned, self._device),
+            neighbourhood.block(second, outer, len(self._part.halo), self._device),
+        )
 
     def sources(self, x: Tensor, name: str) -> Tensor:
         """Own rows, then copies."""
@@ -60,19 +98,22 @@ class PartGraph(Neighbourhood):
             return x
         return torch.cat([x, self.exchange.start(x, name)()])
 
-    @property
+    @cached_property
     def looped(self) -> Any:  # noqa: ANN401 - dgl has no annotations
         """Made when first asked for."""
-        if self._looped is None:
-            indptr, indices = neighbourhood.with_loops(self._part.indptr, self._part.indices)
-            self._looped = neighbourhood.block(indptr, indices, self._owned + len(self._part.halo), self._device)
-        return self._looped
+        indptr, indices = neighbourhood.with_loops(self._part.indptr, self._part.indices)
+        return neighbourhood.block(indptr, indices, self._owned + len(self._part.halo), self._device)
+
+    @cached_property
+    def looped_edges(self) -> Edges:
+        """Made when first asked for."""
+        return edges_of(*neighbourhood.with_loops(self._part.indptr, self._part.indices), self._owned + len(self._part.halo))
 
 
-def _filtered(part: LocalPart, chosen: Array, first: int, sources: int, device: torch.device) -> Any:  # noqa: ANN401 - dgl has no annotations
-    """The block of some of the part's edges; their sources begin at local id `first`."""
+def _filtered(part: LocalPart, chosen: Array, first: int) -> tuple[Array, Array]:
+    """CSR of some of the part's edges; their sources begin at local id `first`."""
     running = np.concatenate([[0], np.cumsum(chosen)])
-    return neighbourhood.block(running[part.indptr], part.indices[chosen] - first, sources, device)
+    return running[part.indptr], part.indices[chosen] - first
 
 
 @dataclass(frozen=True)
@@ -90,7 +131,7 @@ class FullTrainer:
     def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
         """Collective: agrees on the boundary and on the first weights."""
         self._comm, self._device = comm, device
-        self.chance = models.Chance(run.seed, run.rank, device)
+        self.chance = models.Chance(run.seed, run.rank)
         self.exchange = Exchange(comm, part, device)
         graph = PartGraph(part, self.exchange, device)
         self._graphs = [graph] * run.model.layers

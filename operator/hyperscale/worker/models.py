@@ -1,6 +1,7 @@
 """GCN (Kipf and Welling, ICLR 2017), GraphSAGE with mean aggregation (Hamilton et al., NeurIPS 2017), GAT (Velickovic et al., ICLR 2018).
 
-Every layer multiplies by its weights before it gathers neighbours where that makes them narrower: less to add up, less to send.
+Every layer multiplies by its weights before it gathers neighbours where that makes them narrower: less to add up, less to send. What
+follows a layer (activation, dropout) is its `tail`: where a neighbourhood is gathered in one pass, that pass ends with it.
 """
 
 from __future__ import annotations
@@ -9,35 +10,38 @@ from collections.abc import Sequence
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from hyperscale.model.job import Architecture, ModelSpec
+from hyperscale.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Tail
 from hyperscale.worker import ops
 from hyperscale.worker.hyperparameters import Hyperparameters
-from hyperscale.worker.neighbourhood import Neighbourhood
+from hyperscale.worker.neighbourhood import GCN, MEAN, Neighbourhood
 from hyperscale.worker.sparse import SparseRows
 
 Tensor = torch.Tensor
 Rows = Tensor | SparseRows
 _LEAK = 0.2
 """Slope of GAT's attention below 0."""
+_WIDE = 2**64 - 1
 
 
 class Chance:
     """The random numbers of one rank, begun anew for every epoch, so that a resumed run draws what it would have drawn."""
 
-    def __init__(self, seed: int, rank: int, device: torch.device | str = "cpu") -> None:
+    def __init__(self, seed: int, rank: int) -> None:
         self._seed, self._rank = seed, rank
-        self.generator = torch.Generator(device=device)
+        self._at = 0
 
     def begin(self, epoch: int) -> None:
         """Of epoch `epoch`."""
-        self.generator.manual_seed((self._seed * 1_000_003 + self._rank) * 1_000_003 + epoch & (2**63 - 1))
+        self._at = ((self._seed * 1_000_003 + self._rank) * 1_000_003 + epoch << 20) & _WIDE
 
-    def keep(self, shape: Sequence[int], dropout: float, device: torch.device) -> Tensor:
-        """0 with probability `dropout`, else 1 / (1 - dropout)."""
-        drawn = torch.empty(tuple(shape), device=device).uniform_(generator=self.generator)  # a quarter of the time of bernoulli_
-        return drawn.ge_(dropout).div_(1.0 - dropout)
+    def seed(self) -> int:
+        """Of the next dropout: below 2^62 (SplitMix64 of Steele, Lea and Flood, OOPSLA 2014)."""
+        self._at = (self._at + 0x9E3779B97F4A7C15) & _WIDE
+        mixed = ((self._at ^ (self._at >> 30)) * 0xBF58476D1CE4E5B9) & _WIDE
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WIDE
+        return (mixed ^ (mixed >> 31)) >> 2
 
 
 class Dropout(nn.Module):
@@ -47,13 +51,22 @@ class Dropout(nn.Module):
         super().__init__()
         self.p, self._chance = p, chance
 
+    @property
+    def now(self) -> float:
+        """The probability: 0 while evaluating."""
+        return self.p if self.training else 0.0
+
+    def seed(self) -> int:
+        """Decides what is dropped next."""
+        return self._chance.seed() if self.now else 0
+
     def forward(self, x: Rows) -> Rows:
         """x, thinned out while training."""
-        if not self.training or self.p == 0.0:
+        if not self.now:
             return x
         if isinstance(x, SparseRows):
-            return x.scaled(self._chance.keep(x.values.shape, self.p, x.values.device))
-        return x * self._chance.keep(x.shape, self.p, x.device)
+            return x.with_values(ops.dropout(x.values.unsqueeze(0), self.p, self.seed()).squeeze(0))
+        return ops.dropout(x, self.p, self.seed())
 
 
 def product(x: Rows, weight: Tensor) -> Tensor:
@@ -75,11 +88,11 @@ class GCNLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
         self._name, self._narrows = name, outputs <= inputs
 
-    def forward(self, graph: Neighbourhood, x: Rows) -> Tensor:
+    def forward(self, graph: Neighbourhood, x: Rows, tail: Tail = NOTHING) -> Tensor:
         """(d, outputs)."""
-        rows = (product(x, self.weight) if self._narrows else dense(x)) * graph.source_norm
-        gathered = (graph.sum(rows, self._name) + graph.destinations(rows)) * graph.destination_norm
-        return (gathered if self._narrows else gathered @ self.weight) + self.bias
+        if self._narrows:
+            return graph.gather(GCN, product(x, self.weight), self._name, bias=self.bias, tail=tail)
+        return ops.finish(torch.addmm(self.bias, graph.gather(GCN, dense(x), self._name), self.weight), tail)
 
 
 class SAGELayer(nn.Module):
@@ -92,14 +105,16 @@ class SAGELayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
         self._name, self._narrows = name, outputs <= inputs
 
-    def forward(self, graph: Neighbourhood, x: Rows) -> Tensor:
+    def forward(self, graph: Neighbourhood, x: Rows, tail: Tail = NOTHING) -> Tensor:
         """(d, outputs)."""
-        inverse = graph.destination_degree.clamp(min=1.0).reciprocal().unsqueeze(1)
         if self._narrows:
-            mine, theirs = product(x, torch.cat([self.weight, self.neighbour], dim=1)).chunk(2, dim=1)
-            return graph.destinations(mine) + graph.sum(theirs.contiguous(), self._name) * inverse + self.bias
+            # Two products rather than one with both weights: its halves would have to be copied apart, and back again backwards.
+            mine = graph.destinations(x) if isinstance(x, Tensor) else x
+            own = product(mine, self.weight) if isinstance(mine, Tensor) else graph.destinations(product(mine, self.weight))
+            return graph.gather(MEAN, product(x, self.neighbour), self._name, add=own, bias=self.bias, tail=tail)
         rows = dense(x)
-        return graph.destinations(rows) @ self.weight + (graph.sum(rows, self._name) * inverse) @ self.neighbour + self.bias
+        own = torch.addmm(self.bias, graph.destinations(rows), self.weight)
+        return ops.finish(own + graph.gather(MEAN, rows, self._name) @ self.neighbour, tail)
 
 
 class GATLayer(nn.Module):
@@ -116,17 +131,19 @@ class GATLayer(nn.Module):
         self.dropout = dropout
         self._name, self._heads, self._average = name, heads, average
 
-    def forward(self, graph: Neighbourhood, x: Rows) -> Tensor:
+    def forward(self, graph: Neighbourhood, x: Rows, tail: Tail = NOTHING) -> Tensor:
         """(d, outputs) where averaged, else (d, heads × outputs)."""
         projected = product(x, self.weight)
-        sources = graph.sources(projected, self._name).view(-1, self._heads, self.left.shape[1])
-        destinations = graph.destinations(projected).view(-1, self._heads, self.left.shape[1])
-        left = (sources * self.left).sum(-1, keepdim=True)
-        right = (destinations * self.right).sum(-1, keepdim=True)
-        scores = functional.leaky_relu(ops.u_add_v(graph.looped, left, right), _LEAK)
-        weights = self.dropout(ops.edge_softmax(graph.looped, scores))
-        gathered = ops.u_mul_e_sum(graph.looped, dense(self.values(sources)), weights)
-        return (gathered.mean(dim=1) if self._average else gathered.flatten(1)) + self.bias
+        how = Attention(self._heads, _LEAK, self.dropout.now, self.dropout.seed())
+        vectors = self.left, self.right
+        if self.values.now:
+            rows = graph.sources(projected, self._name).view(-1, *self.left.shape)
+            out = graph.weighed(rows, dense(self.values(rows)), vectors, how).flatten(1)
+        elif not self._average:
+            return graph.attend(projected, vectors, how, self._name, self.bias, tail)
+        else:
+            out = graph.attend(projected, vectors, how, self._name, None, NOTHING)
+        return ops.finish((out.view(-1, *self.left.shape).mean(dim=1) if self._average else out) + self.bias, tail)
 
 
 class Network(nn.Module):
@@ -137,14 +154,14 @@ class Network(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.dropout = Dropout(dropout, chance)
         self.chance = chance
-        self._elu = elu
+        self._activation = ELU if elu else RELU
 
     def forward(self, graphs: Sequence[Neighbourhood], x: Rows) -> Tensor:
         """(d, outputs) logits of the last graph's destinations; one neighbourhood a layer, input's first (the same one for full graphs)."""
+        x = self.dropout(x)
         for index, (layer, graph) in enumerate(zip(self.layers, graphs, strict=True)):
-            if index:
-                x = functional.elu(dense(x)) if self._elu else functional.relu(dense(x))
-            x = layer(graph, self.dropout(x))
+            last = index == len(self.layers) - 1
+            x = layer(graph, x, NOTHING if last else Tail(self._activation, self.dropout.now, self.dropout.seed()))
         return dense(x)
 
 

@@ -47,7 +47,7 @@ class GraphTrainer:
         hyper = PUBLISHED if run.hyper == hyperparameters.PUBLISHED[run.model.architecture] else run.hyper
         self._check_labels()
         self._single_label = part.labels.ndim == 1
-        self.chance = models.Chance(run.seed, run.rank, device)
+        self.chance = models.Chance(run.seed, run.rank)
         self._sums = Sums(comm)
         self._features = torch.from_numpy(np.ascontiguousarray(part.features)).to(device)
         self._kinds, self._kind_of, edge_sizes = _kinds(comm, part, device)

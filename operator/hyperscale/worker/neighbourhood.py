@@ -10,9 +10,15 @@ import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array
+from hyperscale.modelgraph import sparse
+from hyperscale.modelgraph.edges import Edges, Matrix, edges_of
+from hyperscale.modelgraph.kernels import NOTHING, Attention, Tail
+from hyperscale.modelgraph.kernels_numpy import WIDE
 from hyperscale.worker import ops
 
 Tensor = torch.Tensor
+GCN, MEAN = "gcn", "mean"
+"""Weights of sums: D^-1/2 (A + I) D^-1/2, and D^-1 A, with the degrees of the whole graph."""
 
 
 class Neighbourhood(abc.ABC):
@@ -24,6 +30,8 @@ class Neighbourhood(abc.ABC):
     """(rows of x, 1) 1 / sqrt(out-degree + 1), GCN's factor with its self loop."""
     destination_norm: Tensor
     """(d, 1) 1 / sqrt(in-degree + 1)."""
+    fused: bool = False
+    """Whether the passes of hyperscale.modelgraph take this neighbourhood; otherwise sums are chains of DGL's or torch's operations."""
 
     @abc.abstractmethod
     def destinations(self, x: Tensor) -> Tensor:
@@ -41,6 +49,59 @@ class Neighbourhood(abc.ABC):
     @abc.abstractmethod
     def looped(self) -> Any:  # noqa: ANN401 - dgl has no annotations
         """DGL block from sources to destinations with a self loop each, for attention."""
+
+    def gather(
+        self, weights: str, x: Tensor, name: str, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING
+    ) -> Tensor:
+        """drop(activation(A x + add + bias)) (d, f), A with `weights` GCN or MEAN."""
+        if self.fused:
+            return self._gathered(weights, x, name, add, bias, tail)
+        if weights == GCN:
+            rows = x * self.source_norm
+            out = (self.sum(rows, name) + self.destinations(rows)) * self.destination_norm
+        else:
+            out = self.sum(x, name) * self.destination_degree.clamp(min=1.0).reciprocal().unsqueeze(1)
+        for other in (add, bias):
+            out = out if other is None else out + other
+        return ops.finish(out, tail)
+
+    def attend(self, x: Tensor, vectors: tuple[Tensor, Tensor], how: Attention, name: str, bias: Tensor | None, tail: Tail) -> Tensor:
+        """drop(activation(Σ attention × x + bias)) (d, H·D) over in-neighbours and the vertex itself; x (rows, H·D), vectors (H, D)."""
+        sources = self.sources(x, name)
+        if self.fused:
+            return sparse.attend(self.looped_edges, sources, vectors, how, bias=bias, tail=tail)
+        heads, depth = vectors[0].shape
+        rows = sources.view(-1, heads, depth)
+        out = self.weighed(rows, rows, vectors, how).flatten(1)
+        return ops.finish(out if bias is None else out + bias, tail)
+
+    def weighed(self, rows: Tensor, values: Tensor, vectors: tuple[Tensor, Tensor], how: Attention) -> Tensor:
+        """(d, H, D) sums of `values` by attention scored with `rows`, both (sources, H, D); never in one pass."""
+        left = (rows * vectors[0]).sum(-1, keepdim=True)
+        right = (rows[: len(self.destination_degree)] * vectors[1]).sum(-1, keepdim=True)
+        scores = torch.nn.functional.leaky_relu(ops.u_add_v(self.looped, left, right), how.slope)
+        weights = ops.edge_softmax(self.looped, scores).squeeze(-1)
+        # The seed that the fused pass takes for its edges: on the processor both leave out the same ones.
+        kept = ops.dropout(weights, how.drop, ~how.seed & WIDE).unsqueeze(-1)
+        return ops.u_mul_e_sum(self.looped, values, kept)
+
+    @property
+    @abc.abstractmethod
+    def looped_edges(self) -> Edges:
+        """`looped` for the passes of hyperscale.modelgraph."""
+
+    @abc.abstractmethod
+    def _gathered(self, weights: str, x: Tensor, name: str, add: Tensor | None, bias: Tensor | None, tail: Tail) -> Tensor:
+        """`gather` in one pass."""
+
+
+def matrix(weights: str, indptr: Array, indices: Array, degrees: tuple[Array, Array], *, loops: bool) -> Matrix:
+    """In-neighbours of d destinations among s sources as CSR; degrees (d,) in and (s,) out in the whole graph. loops: add them for GCN."""
+    if weights == MEAN:
+        return edges_of(indptr, indices, len(degrees[1]), *degrees).matrix("mean")
+    if loops:
+        indptr, indices = with_loops(indptr, indices)
+    return edges_of(indptr, indices, len(degrees[1]), degrees[0] + 1, degrees[1] + 1).matrix("both")
 
 
 def block(indptr: Array, indices: Array, sources: int, device: torch.device) -> Any:  # noqa: ANN401 - dgl has no annotations

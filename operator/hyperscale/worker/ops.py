@@ -1,5 +1,6 @@
 """Sums and softmaxes over edges: DGL's kernels, or torch's own where this DGL has none for the device.
 
+Where a whole layer can be done in one pass (`fused_on`), a neighbourhood does that instead.
 DGL's wheels on PyPI know no CUDA, so on a GPU blocks are `TorchBlock` unless a DGL with CUDA is installed.
 """
 
@@ -11,6 +12,10 @@ from typing import Any
 
 import dgl
 import torch
+from torch.nn import functional
+
+from hyperscale.modelgraph import kernels, sparse
+from hyperscale.modelgraph.kernels import ELU, RELU, Tail
 
 Tensor = torch.Tensor
 
@@ -42,6 +47,31 @@ def dgl_runs_on(kind: str) -> bool:
     except dgl.DGLError:
         return False
     return True
+
+
+def fused_on(kind: str) -> bool:
+    """Whether this kind of device has the compiled passes of hyperscale.modelgraph."""
+    return kind == "cpu" and kernels.COMPILED
+
+
+def dropout(x: Tensor, probability: float, seed: int) -> Tensor:
+    """Dropout of x (…): entries set to 0 at random and the others grown; the seed alone decides which."""
+    if probability <= 0.0:
+        return x
+    if sparse.fits(x):
+        return sparse.dropout(x, probability, seed)
+    generator = torch.Generator(device=x.device).manual_seed(seed)
+    drawn = torch.empty(x.shape, device=x.device).uniform_(generator=generator)  # a quarter of the time of bernoulli_
+    return x * drawn.ge_(probability).div_(1.0 - probability)
+
+
+def finish(x: Tensor, tail: Tail) -> Tensor:
+    """Activation, then dropout."""
+    if tail.activation == RELU:
+        x = torch.relu(x)
+    elif tail.activation == ELU:
+        x = functional.elu(x)
+    return dropout(x, tail.drop, tail.seed)
 
 
 def copy_u_sum(block: Any, x: Tensor) -> Tensor:  # noqa: ANN401 - dgl has no annotations

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array, LocalPart
+from hyperscale.modelgraph import sparse
+from hyperscale.modelgraph.edges import Edges, Matrix, edges_of
+from hyperscale.modelgraph.kernels import Tail
 from hyperscale.worker import neighbourhood, ops
 from hyperscale.worker.neighbourhood import Neighbourhood
 from hyperscale.worker.sampling_draw import draw, key_of
@@ -96,11 +100,12 @@ class SampledBlock(Neighbourhood):
         self.destination_degree = incoming
         self.destination_norm = neighbourhood.norm(incoming)
         self.source_norm = neighbourhood.norm(degrees[: hop.sources, 1].to(device))
-        self._block = neighbourhood.block(hop.indptr, hop.indices, hop.sources, device)
-        drawn = torch.from_numpy(np.diff(hop.indptr)).float().to(device)
+        self.fused = ops.fused_on(device.type)
+        self._degrees = degrees
+        self._drawn = np.diff(hop.indptr)
+        drawn = torch.from_numpy(self._drawn).float().to(device)
         # A drawn neighbour stands for all that were not drawn: the sum is right in the mean, and the mean is the drawn ones' own.
         self._scale = None if torch.equal(drawn, incoming) else (incoming / drawn.clamp(min=1.0)).unsqueeze(1)
-        self._looped: Any = None
 
     def destinations(self, x: Tensor) -> Tensor:
         """The first rows."""
@@ -115,10 +120,39 @@ class SampledBlock(Neighbourhood):
         """All rows."""
         return x
 
-    @property
+    def _gathered(self, weights: str, x: Tensor, name: str, add: Tensor | None, bias: Tensor | None, tail: Tail) -> Tensor:
+        """One pass, no exchange."""
+        return sparse.aggregate(self._mean if weights == neighbourhood.MEAN else self._gcn, x, add=add, bias=bias, tail=tail)
+
+    @cached_property
+    def _mean(self) -> Matrix:
+        """Of the drawn ones."""
+        return edges_of(self._hop.indptr, self._hop.indices, self._hop.sources).matrix("mean")
+
+    @cached_property
+    def _gcn(self) -> Matrix:
+        """All but loops scaled to all in-neighbours."""
+        hop, degrees = self._hop, self._degrees.numpy()
+        known = degrees[: hop.destinations, 0], degrees[: hop.sources, 1]
+        made = neighbourhood.matrix(neighbourhood.GCN, hop.indptr, hop.indices, known, loops=True)
+        if self._scale is None or made.weights is None:
+            return made
+        edges = made.edges
+        weights = made.weights * np.repeat(self._scale.squeeze(1).numpy(), self._drawn + 1)
+        weights[edges.indptr[:-1]] = made.weights[edges.indptr[:-1]]
+        return Matrix(edges, weights)
+
+    @cached_property
+    def looped_edges(self) -> Edges:
+        """Made when first asked for."""
+        return edges_of(*neighbourhood.with_loops(self._hop.indptr, self._hop.indices), self._hop.sources)
+
+    @cached_property
+    def _block(self) -> Any:  # noqa: ANN401 - dgl has no annotations
+        return neighbourhood.block(self._hop.indptr, self._hop.indices, self._hop.sources, self._device)
+
+    @cached_property
     def looped(self) -> Any:  # noqa: ANN401 - dgl has no annotations
         """Made when first asked for."""
-        if self._looped is None:
-            indptr, indices = neighbourhood.with_loops(self._hop.indptr, self._hop.indices)
-            self._looped = neighbourhood.block(indptr, indices, self._hop.sources, self._device)
-        return self._looped
+        indptr, indices = neighbourhood.with_loops(self._hop.indptr, self._hop.indices)
+        return neighbourhood.block(indptr, indices, self._hop.sources, self._device)

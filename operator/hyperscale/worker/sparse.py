@@ -39,9 +39,9 @@ class SparseRows:
     transposed_order: Tensor
     """Where each entry of the transpose stands in `values`."""
 
-    def scaled(self, factors: Tensor) -> SparseRows:
-        """Every entry times its factor."""
-        return replace(self, values=self.values * factors)
+    def with_values(self, values: Tensor) -> SparseRows:
+        """Other entries (entries,) at the same places."""
+        return replace(self, values=values)
 
     def times(self, weight: Tensor) -> Tensor:
         """(n, out) product with weights (f, out); differentiable in the weights."""
