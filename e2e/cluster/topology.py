@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 DEFAULT_FILE: Final = Path(__file__).parent / "topologies" / "default.yaml"
 REAL_FILE: Final = DEFAULT_FILE.with_name("real.yaml")
+AGENTS_FILE: Final = DEFAULT_FILE.with_name("agents.yaml")
 MAX_GENERATED_NODES: Final = 5000
 ALL_PAIRS_UP_TO_NODES: Final = 200
 MAX_LINKS: Final = 20_000
@@ -100,6 +101,8 @@ class Links(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     default: Figures = Figures(60_000, 1)
     regions: tuple[RegionPair, ...] = ()
     pairs: tuple[NodePair, ...] = ()
+    reported: bool = True
+    """Whether the exporter reports them. Where agents measure them it must not."""
 
 
 class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -188,10 +191,10 @@ class LinkTable:
 def measured_pairs(topology: Topology) -> list[tuple[str, str]]:
     """Directed pairs that the exporter reports, sorted.
 
-    All of them up to ALL_PAIRS_UP_TO_NODES; beyond, one node of each rack with its zone's others, one of each zone with all
+    None where they are not to be reported. All of them up to ALL_PAIRS_UP_TO_NODES; beyond, one node of each rack with its zone's others, one of each zone with all
     zones', and neighbours inside racks, nearest first, up to MAX_LINKS.
     """
-    names = [machine.name for machine in topology.nodes]
+    names = [machine.name for machine in topology.nodes] if topology.links.reported else []
     if len(names) <= ALL_PAIRS_UP_TO_NODES:
         return sorted((a, b) for a in names for b in names if a != b)
     chosen: set[tuple[str, str]] = set()

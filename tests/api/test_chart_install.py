@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,6 +61,17 @@ FORBIDDEN: tuple[Attributes, ...] = (
     ("patch", "apiextensions.k8s.io", "customresourcedefinitions", "", "", ""),
 )
 
+AGENT = f"system:serviceaccount:{NAMESPACE}:hyperscale-agent"
+AGENT_NEEDED: tuple[Attributes, ...] = (("list", "discovery.k8s.io", "endpointslices", "", NAMESPACE, ""),)
+AGENT_FORBIDDEN: tuple[Attributes, ...] = (
+    ("list", "discovery.k8s.io", "endpointslices", "", "team-a", ""),
+    ("list", "", "nodes", "", "", ""),
+    ("get", "", "secrets", "", NAMESPACE, "hyperscale-agent-token"),
+    ("list", "", "pods", "", NAMESPACE, ""),
+    ("update", "coordination.k8s.io", "leases", "", NAMESPACE, "hyperscale-operator"),
+)
+AGENT_TOKEN = f"/api/v1/namespaces/{NAMESPACE}/secrets/hyperscale-agent-token"
+
 Helm = Callable[..., None]
 
 
@@ -87,14 +99,14 @@ def _namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def may(api: Api, attributes: Attributes) -> bool:
-    """Whether the API server lets the operator's account do this."""
+def may(api: Api, attributes: Attributes, account: str = ACCOUNT) -> bool:
+    """Whether the API server lets the account do this."""
     verb, group, resource, subresource, namespace, name = attributes
     wanted = {"verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace, "name": name}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": ACCOUNT, "groups": ["system:serviceaccounts", "system:authenticated"], "resourceAttributes": wanted},
+        "spec": {"user": account, "groups": ["system:serviceaccounts", "system:authenticated"], "resourceAttributes": wanted},
     }
     answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
     return bool(answer["status"]["allowed"])
@@ -125,6 +137,30 @@ def test_the_operators_pod_is_admitted_where_restricted_is_enforced(helm: Helm, 
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     admitted = api.create(f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", pod)
     assert admitted["spec"]["serviceAccountName"] == "hyperscale"
+
+
+def test_the_agents_pod_is_admitted_where_restricted_is_enforced(helm: Helm, api: Api) -> None:
+    template = api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/hyperscale-agent")["spec"]["template"]
+    metadata = {"name": "agent", "labels": template["metadata"]["labels"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    admitted = api.create(f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All", pod)
+    assert admitted["spec"]["serviceAccountName"] == "hyperscale-agent"
+
+
+@pytest.mark.parametrize("attributes", [*AGENT_NEEDED, *AGENT_FORBIDDEN], ids=words)
+def test_the_agents_account_lists_its_fellows_and_does_nothing_else(helm: Helm, api: Api, attributes: Attributes) -> None:
+    assert may(api, attributes, AGENT) == (attributes in AGENT_NEEDED)
+
+
+def test_the_agents_token_is_made_once_and_kept_by_every_upgrade(helm: Helm, api: Api) -> None:
+    made = api.get(AGENT_TOKEN)["data"]["token"]
+    assert len(base64.b64decode(made)) == 64
+    helm("upgrade", "hyperscale", str(CHART), "--reset-values")
+    assert api.get(AGENT_TOKEN)["data"]["token"] == made
+    helm("upgrade", "hyperscale", str(CHART), "--reset-values", "--set", "agent.token.generate=false")
+    assert api.get(AGENT_TOKEN)["data"]["token"] == made, "helm keeps what it made"
+    helm("upgrade", "hyperscale", str(CHART), "--reset-values")
+    assert api.get(AGENT_TOKEN)["data"]["token"] == made
 
 
 def test_with_namespaces_named_the_account_may_write_in_no_other(helm: Helm, api: Api) -> None:

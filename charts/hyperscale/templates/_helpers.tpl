@@ -1,4 +1,4 @@
-{{/* Names, labels and images. Rendering is deterministic: no lookup, no random value, no clock, no hook. */}}
+{{/* Names, labels and images. Rendering is deterministic: no clock, no hook; lookup and a random value only in agent-token.yaml, where a cluster is. */}}
 
 {{- define "hyperscale.name" -}}
 {{- .Values.nameOverride | default .Chart.Name | trunc 52 | trimSuffix "-" -}}
@@ -42,6 +42,28 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
+{{/* The agents' own name, labels and secret. */}}
+{{- define "hyperscale.agentName" -}}
+{{- printf "%s-agent" (include "hyperscale.fullname" .) -}}
+{{- end -}}
+
+{{- define "hyperscale.agentTokenName" -}}
+{{- .Values.agent.token.existingSecret | default (printf "%s-token" (include "hyperscale.agentName" .)) -}}
+{{- end -}}
+
+{{- define "hyperscale.agentSelectorLabels" -}}
+{{- toYaml (merge (dict "app.kubernetes.io/component" "agent") (include "hyperscale.selectorLabels" . | fromYaml)) -}}
+{{- end -}}
+
+{{- define "hyperscale.agentLabels" -}}
+{{- toYaml (merge (include "hyperscale.agentSelectorLabels" . | fromYaml) (include "hyperscale.labels" . | fromYaml)) -}}
+{{- end -}}
+
+{{- define "hyperscale.agentLinkPorts" -}}
+- {port: 9466, protocol: TCP}
+- {port: 9466, protocol: UDP}
+{{- end -}}
+
 {{/* The user's labels come first and ours win, so that a selector can never be broken by a label. */}}
 {{- define "hyperscale.labels" -}}
 {{- $own := dict
@@ -70,16 +92,14 @@ app.kubernetes.io/component: operator
 {{- if .Values.networkPolicy.prometheus.ports -}}
 {{- .Values.networkPolicy.prometheus.ports | toJson -}}
 {{- else -}}
-{{- $url := urlParse .Values.prometheus.url -}}
-{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) -}}
-{{- if $port -}}
-{{- list (int $port) | toJson -}}
-{{- else if eq $url.scheme "https" -}}
-{{- list 443 | toJson -}}
-{{- else -}}
-{{- list 80 | toJson -}}
+{{- list (include "hyperscale.urlPort" .Values.prometheus.url | int) | toJson -}}
 {{- end -}}
 {{- end -}}
+
+{{/* The port of a URL, given or its scheme's. */}}
+{{- define "hyperscale.urlPort" -}}
+{{- $url := urlParse . -}}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end -}}
 
 {{/* What a JSON schema cannot say. */}}

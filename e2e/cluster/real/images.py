@@ -1,7 +1,8 @@
-"""What containers run: a Debian made here, the worker image's stage `runtime` on it, and a pause image; each kept by a digest of its input.
+"""What containers run: Debians made here, the stages `runtime` of worker and agent on them, and a pause image; each kept by a digest of its input.
 
-Debian comes from mmdebstrap, the image from images/worker/Dockerfile by buildah without a daemon. The Python packages are not in it: nodes
-mount this environment's own, which a line in the image's site configuration puts on Python's path.
+Debian comes from mmdebstrap, the images from their Dockerfiles by buildah without a daemon. The worker's Python packages are not in it: nodes
+mount this environment's own, which a line in the image's site configuration puts on Python's path. The agent's few packages are, as its lock
+pins them; only its code is mounted.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from e2e.cluster.binaries import cache_directory
 
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
 DOCKERFILE: Final = REPOSITORY / "images" / "worker" / "Dockerfile"
+AGENT_DOCKERFILE: Final = REPOSITORY / "images" / "agent" / "Dockerfile"
+AGENT_LOCK: Final = AGENT_DOCKERFILE.with_name("agent.lock")
 WORKER_IMAGE: Final = "docker.io/hyperscale/worker:0.1.0"
 """What the operator gives to pods that name no image."""
+AGENT_IMAGE: Final = "docker.io/hyperscale/agent:0.1.0"
+"""What the chart gives to the agents."""
 PAUSE_IMAGE: Final = "docker.io/hyperscale/pause:1"
 PACKAGES_PATH: Final = "/opt/hyperscale/packages"
 """Where a node mounts the environment's packages in every container."""
@@ -34,6 +39,9 @@ _BASE_TAG: Final = "localhost/hyperscale-base"
 _HOOK: Final = f"""printf '%s\\n' {PACKAGES_PATH} {OPERATOR_PATH} > "$1/usr/local/lib/python3.11/dist-packages/hyperscale.pth"
 mkdir -p "$1{PACKAGES_PATH}" "$1{OPERATOR_PATH}"
 """
+_AGENT_PACKAGES: Final = "python3,python3-venv,python3-pip,ca-certificates"
+_SETTINGS: Final = ("/etc/apt/apt.conf.d", "/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
+"""How this machine reaches its package sources; mounted while an image is built."""
 _SECONDS: Final = 900.0
 
 
@@ -45,6 +53,13 @@ def ensure_worker() -> Path:
     """An OCI archive of the worker image; made when this Dockerfile was not built before."""
     digest = hashlib.sha256(b"\0".join(text.encode() for text in (_HOOK, _SUITE, _MIRROR, WORKER_IMAGE)) + DOCKERFILE.read_bytes())
     return _kept("worker-image", digest.hexdigest(), _build_worker)
+
+
+def ensure_agent() -> Path:
+    """An OCI archive of the agent's image without its code; made when this Dockerfile or lock was not built before."""
+    texts = b"\0".join(text.encode() for text in (_AGENT_PACKAGES, _SUITE, _MIRROR, AGENT_IMAGE))
+    digest = hashlib.sha256(texts + AGENT_DOCKERFILE.read_bytes() + AGENT_LOCK.read_bytes())
+    return _kept("agent-image", digest.hexdigest(), _build_agent)
 
 
 def ensure_pause(binary: Path) -> Path:
@@ -71,22 +86,35 @@ def _build_worker(target: Path, scratch: Path) -> None:
     hook = scratch / "hook"
     hook.write_text(f"#!/bin/sh\nset -e\n{_HOOK}")
     hook.chmod(0o755)
-    packages = "--include=python3,ca-certificates"
-    base = scratch / "base.tar"
-    _run("mmdebstrap", "--variant=minbase", packages, f'--customize-hook={hook} "$1"', _SUITE, str(base), _MIRROR)
+    _debian(scratch, "python3,ca-certificates", f'--customize-hook={hook} "$1"')
+    _build(target, scratch, DOCKERFILE, WORKER_IMAGE)
+
+
+def _build_agent(target: Path, scratch: Path) -> None:
+    print("making the agent image (once for this Dockerfile, about a minute)", file=sys.stderr, flush=True)
+    _debian(scratch, _AGENT_PACKAGES)
+    _build(target, scratch, AGENT_DOCKERFILE, AGENT_IMAGE)
+
+
+def _debian(scratch: Path, packages: str, *options: str) -> None:
+    """A root file system with these packages in scratch/base.tar."""
+    _run("mmdebstrap", "--variant=minbase", f"--include={packages}", *options, _SUITE, str(scratch / "base.tar"), _MIRROR)
+
+
+def _build(target: Path, scratch: Path, dockerfile: Path, name: str) -> None:
+    """The stage `runtime` of a Dockerfile on scratch/base.tar, as an OCI archive."""
     # Storage of its own: nothing of the machine's other images is read, and nothing of ours is left.
     buildah = ("buildah", "--root", str(scratch / "root"), "--runroot", str(scratch / "run"), "--storage-driver", "vfs")
     try:
         (scratch / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
         bud = (*buildah, "bud", "--isolation", "chroot", "--pull-never", "--network", "host", "--layers=false")
         _run(*bud, "-t", _BASE_TAG, str(scratch))
-        settings = [path for path in ("/etc/apt/apt.conf.d", "/etc/resolv.conf") if Path(path).exists()]
-        mounts = [part for path in settings for part in ("-v", f"{path}:{path}:ro")]
+        mounts = [part for path in _SETTINGS if Path(path).exists() for part in ("-v", f"{path}:{path}:ro")]
         _run(
             *bud, *mounts, "--target", "runtime", "--build-arg", f"PYTHON_IMAGE={_BASE_TAG}",
-            "-f", str(DOCKERFILE), "-t", "localhost/hyperscale-worker", str(REPOSITORY / "images"),
+            "-f", str(dockerfile), "-t", "localhost/hyperscale-built", str(REPOSITORY),
         )  # fmt: skip
-        _run(*buildah, "push", "--disable-compression", "localhost/hyperscale-worker", f"oci-archive:{target}:{WORKER_IMAGE}")
+        _run(*buildah, "push", "--disable-compression", "localhost/hyperscale-built", f"oci-archive:{target}:{name}")
     finally:
         shutil.rmtree(scratch / "root", ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""The audit of what the operator may do: the tables here are the whole of it, and a change to the chart must change them."""
+"""The audit of what operator and agents may do: the tables here are the whole of it, and a change to the chart must change them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ JOB_RULES: Rules = {
     "batch/jobs": "get create delete",
     "events": "create",
 }
+AGENT_RULES: Rules = {"discovery.k8s.io/endpointslices": "list"}
 LEASE_RULES: Rules = {
     "coordination.k8s.io/leases": "create",
     f"coordination.k8s.io/leases/{names.LEASE_NAME}": "get update",
@@ -60,6 +61,7 @@ def test_the_operators_rights_are_exactly_these(render: Render) -> None:
     assert roles(render()) == {
         "ClusterRole /hyperscale": CLUSTER_RULES | JOB_RULES,
         "Role hyperscale-system/hyperscale-lease": LEASE_RULES,
+        "Role hyperscale-system/hyperscale-agent": AGENT_RULES,
         "ClusterRole /hyperscale-job-editor": {
             "hyperscale.dev/gnntrainingjobs": "get list watch create update patch delete deletecollection",
             "hyperscale.dev/gnntrainingjobs/status": "get",
@@ -69,6 +71,17 @@ def test_the_operators_rights_are_exactly_these(render: Render) -> None:
             "hyperscale.dev/gnntrainingjobs/status": "get",
         },
     }
+
+
+def test_agents_may_list_nodes_only_when_asked_to(render: Render) -> None:
+    found = roles(render({"agent": {"links": {"readNodeLabels": True}}}))
+    assert found["ClusterRole /hyperscale-agent"] == {"nodes": "list"}
+    assert found["Role hyperscale-system/hyperscale-agent"] == AGENT_RULES
+
+
+@pytest.mark.parametrize("values", [{"enabled": False}, {"links": {"enabled": False}}], ids=["no agent", "no links"])
+def test_agents_that_ask_the_api_server_nothing_have_no_rights(render: Render, values: dict[str, Any]) -> None:
+    assert not [role for role in roles(render({"agent": values})) if role.endswith("agent")]
 
 
 def test_with_namespaces_named_every_right_to_write_to_them_is_a_role(render: Render) -> None:
@@ -84,7 +97,9 @@ def test_pods_cannot_be_deleted_where_recovery_may_not_delete_them(render: Rende
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"watchNamespaces": ["team-a"]}, {"recovery": {"deletePods": False}}], ids=["all", "named", "no recovery"]
+    "values",
+    [{}, {"watchNamespaces": ["team-a"]}, {"recovery": {"deletePods": False}}, {"agent": {"links": {"readNodeLabels": True}}}],
+    ids=["all", "named", "no recovery", "agents read node labels"],
 )
 def test_no_role_has_a_wildcard_or_reaches_secrets_exec_or_a_jobs_spec(render: Render, values: dict[str, Any]) -> None:
     for role, rules in roles(render(values)).items():
@@ -96,15 +111,16 @@ def test_no_role_has_a_wildcard_or_reaches_secrets_exec_or_a_jobs_spec(render: R
                 assert verbs == "get list watch"
 
 
-def test_every_binding_gives_an_existing_role_to_the_operators_account_only(render: Render) -> None:
-    resources = render({"watchNamespaces": ["team-a"]})
+def test_every_binding_gives_an_existing_role_to_one_account_only(render: Render) -> None:
+    resources = render({"watchNamespaces": ["team-a"], "agent": {"links": {"readNodeLabels": True}}})
     existing = {(resource["kind"], resource["metadata"].get("namespace"), resource["metadata"]["name"]) for resource in resources}
     bindings = [resource for resource in resources if resource["kind"].endswith("RoleBinding")]
-    assert len(bindings) == 3
+    assert len(bindings) == 5
     for binding in bindings:
         role = binding["roleRef"]
         assert (role["kind"], binding["metadata"].get("namespace"), role["name"]) in existing
-        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "hyperscale", "namespace": "hyperscale-system"}]
+        account = "hyperscale-agent" if role["name"].endswith("-agent") else "hyperscale"
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "hyperscale-system"}]
 
 
 def test_two_releases_share_no_cluster_role(render: Render) -> None:

@@ -73,7 +73,9 @@ def test_every_link_to_a_file_finds_it(document: Path) -> None:
 
 def test_the_rights_of_the_chart_are_all_explained() -> None:
     text = (ROOT / "docs/rbac.md").read_text()
-    template = "".join((ROOT / "charts/hyperscale/templates" / name).read_text() for name in ("_helpers.tpl", "rbac.yaml"))
+    template = "".join(
+        (ROOT / "charts/hyperscale/templates" / name).read_text() for name in ("_helpers.tpl", "rbac.yaml", "agent-rbac.yaml")
+    )
     resources = {resource.strip() for line in re.findall(r"resources: \[([^\]]+)\]", template) for resource in line.split(",")}
     assert resources
     for resource in sorted(resources):
