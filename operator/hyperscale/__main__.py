@@ -18,9 +18,10 @@ from kopf._core.engines.peering import Identity
 from hyperscale.apply.client import ApiClient, ConfigException
 from hyperscale.apply.lease import Lease
 from hyperscale.handlers import register
+from hyperscale.jsonlog import configure_logging
 from hyperscale.operator import Operator
 from hyperscale.settings import Settings, SettingsError, from_environment
-from hyperscale.telemetry import Server, configure_logging
+from hyperscale.telemetry import Server
 
 _LOG = logging.getLogger("hyperscale")
 

@@ -1,11 +1,8 @@
-"""What the operator tells machines: JSON logs, Prometheus metrics, liveness and readiness."""
+"""What the operator tells machines: Prometheus metrics, liveness and readiness."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
-import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -15,38 +12,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from hyperscale import __version__
 from hyperscale.model.plan import Plan
 
-_RESERVED: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _REGRETS: Final = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 _RATIOS: Final = (0.25, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
 _WAITING_SECONDS: Final = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0, 604800.0)
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, whatever the call passed as `extra`, and the traceback if any."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line for `record`."""
-        line: dict[str, object] = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line |= {key: value for key, value in vars(record).items() if key not in _RESERVED and not key.startswith(("k8s_", "settings"))}
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
-
-
-def configure_logging(level: int = logging.INFO) -> None:
-    """Send everything to stderr as JSON; kopf's own chatter only from warnings on."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("kopf").setLevel(logging.WARNING)
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
 class Telemetry:
@@ -112,6 +82,9 @@ class Telemetry:
         self.topology_nodes = Gauge("hyperscale_topology_nodes", "GPU nodes in the last snapshot.", registry=self.registry)
         self.topology_links = Gauge("hyperscale_topology_links", "Measured links in the last snapshot.", registry=self.registry)
         self.topology_age_seconds = Gauge("hyperscale_topology_age_seconds", "Age of the last metrics reading.", registry=self.registry)
+        self.topology_writes = Counter(
+            "hyperscale_topology_writes_total", "Writes of the ClusterTopology.", ["outcome"], registry=self.registry
+        )
         self.query_failures = Counter(
             "hyperscale_prometheus_query_failures_total", "Failed metric queries.", ["query"], registry=self.registry
         )

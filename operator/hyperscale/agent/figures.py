@@ -1,0 +1,71 @@
+"""Each figure of a GPU by DCGM's name and in DCGM's unit: how it is served and what is nonsense. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+KIB: Final = 1024
+
+NVLINK_TX_KIB: Final = "nvlink_tx_kib"
+NVLINK_RX_KIB: Final = "nvlink_rx_kib"
+"""Running totals in KiB; served as rates only, because DCGM knows no total."""
+
+
+class Figure(NamedTuple):
+    """How a figure is served."""
+
+    kind: str
+    """gauge or counter."""
+    help: str
+    limit: float = 2.0**63
+    """Larger values are nonsense and left out."""
+
+
+FIGURES: Final[Mapping[str, Figure]] = {
+    "DCGM_FI_DEV_SM_CLOCK": Figure("gauge", "SM clock frequency (in MHz).", 100_000),
+    "DCGM_FI_DEV_MEM_CLOCK": Figure("gauge", "Memory clock frequency (in MHz).", 100_000),
+    "DCGM_FI_DEV_MEMORY_TEMP": Figure("gauge", "Memory temperature (in C).", 200),
+    "DCGM_FI_DEV_GPU_TEMP": Figure("gauge", "GPU temperature (in C).", 200),
+    "DCGM_FI_DEV_POWER_USAGE": Figure("gauge", "Power draw (in W).", 10_000),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": Figure("counter", "Total energy consumption since the driver was loaded (in mJ)."),
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": Figure("counter", "Total number of PCIe retries."),
+    "DCGM_FI_DEV_GPU_UTIL": Figure("gauge", "GPU utilization (in %).", 100),
+    "DCGM_FI_DEV_MEM_COPY_UTIL": Figure("gauge", "Memory utilization (in %).", 100),
+    "DCGM_FI_DEV_XID_ERRORS": Figure("gauge", "Last XID error seen since the agent started, 0 for none."),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": Figure("gauge", "Why the clocks are lowered: NVML's bit mask of clock event reasons."),
+    "DCGM_FI_DEV_FB_FREE": Figure("gauge", "Framebuffer memory free (in MiB).", 2.0**24),
+    "DCGM_FI_DEV_FB_USED": Figure("gauge", "Framebuffer memory used (in MiB).", 2.0**24),
+    "DCGM_FI_DEV_FB_RESERVED": Figure("gauge", "Framebuffer memory reserved (in MiB).", 2.0**24),
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": Figure("counter", "Total number of single-bit volatile ECC errors."),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": Figure("counter", "Total number of double-bit volatile ECC errors."),
+    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": Figure("counter", "Total number of single-bit persistent ECC errors."),
+    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": Figure("counter", "Total number of double-bit persistent ECC errors."),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": Figure("counter", "Number of remapped rows for uncorrectable errors."),
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": Figure("counter", "Number of remapped rows for correctable errors."),
+    "DCGM_FI_DEV_ROW_REMAP_PENDING": Figure("gauge", "Whether remapping of rows waits for a reset.", 1),
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": Figure("gauge", "Whether remapping of rows has failed.", 1),
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": Figure("gauge", "Traffic of all NVLinks, both directions (in MB/s)."),
+    "DCGM_FI_PROF_NVLINK_TX_BYTES": Figure("gauge", "Rate of data sent over NVLink, headers excluded (in B/s)."),
+    "DCGM_FI_PROF_NVLINK_RX_BYTES": Figure("gauge", "Rate of data received over NVLink, headers excluded (in B/s)."),
+    "DCGM_FI_PROF_PCIE_TX_BYTES": Figure("gauge", "Rate of data sent over PCIe (in B/s)."),
+    "DCGM_FI_PROF_PCIE_RX_BYTES": Figure("gauge", "Rate of data received over PCIe (in B/s)."),
+}
+"""In the order in which they are served. Only DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL differs from the exporter's own words: that calls a rate
+in MB/s a counter (dcgm-exporter#417, dcgm-exporter#658)."""
+
+
+def plausible(figures: Mapping[str, float]) -> dict[str, float]:
+    """The figures that can be served: known by name, not negative, not beyond their limit."""
+    return {name: float(value) for name, value in figures.items() if name in FIGURES and 0 <= value <= FIGURES[name].limit}
+
+
+def nvlink_rates(before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """Rates from two readings of the running totals; none where a total is missing or went back (a reset, an overflow)."""
+    rates = {}
+    for name, total in (("DCGM_FI_PROF_NVLINK_TX_BYTES", NVLINK_TX_KIB), ("DCGM_FI_PROF_NVLINK_RX_BYTES", NVLINK_RX_KIB)):
+        if total in before and total in after and after[total] >= before[total] and seconds > 0:
+            rates[name] = (after[total] - before[total]) * KIB / seconds
+    if len(rates) == 2:  # as DCGM computes it: KiB/s over 1000
+        rates["DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"] = sum(rates.values()) / KIB / 1000
+    return rates

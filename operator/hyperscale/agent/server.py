@@ -1,0 +1,116 @@
+"""/metrics, /healthz and /readyz: GET only, every request bounded in size and time: nobody can hold the agent up or fill its memory.
+
+Written on asyncio's streams: an HTTP framework would double the memory of a process that runs on every node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from hyperscale.agent.exposition import CONTENT_TYPE
+
+_LOG = logging.getLogger("hyperscale.agent.server")
+
+MAX_HEAD_BYTES: Final = 8192
+MAX_CONNECTIONS: Final = 32
+REQUEST_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 10.0
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class Answer(NamedTuple):
+    """Status, text and its type."""
+
+    status: int
+    text: str
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Page = Callable[[], Answer]
+
+
+class Server:
+    """Serves pages by path; one request a connection."""
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        """pages: by path; called in the event loop, so they must be quick."""
+        self._pages = dict(pages)
+        self._listening: asyncio.Server | None = None
+        self._connections = 0
+
+    async def start(self, port: int, host: str | None = None) -> int:
+        """Listen, by default on all addresses of both families; the port, also where 0 was asked for. Raises OSError."""
+        self._listening = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES)
+        return int(self._listening.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            if self._connections <= MAX_CONNECTIONS:
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    writer.write(self._answer(head))
+                    await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
+            pass  # a client that says nothing, too much, or leaves: not our trouble
+        finally:
+            self._connections -= 1
+            writer.close()
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    await writer.wait_closed()
+
+    def _answer(self, head: bytes) -> bytes:
+        parts = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+            return _encode(Answer(400, "this is no HTTP/1 request\n"), with_body=True)
+        method, target, _ = parts
+        page = self._pages.get(target.partition("?")[0])
+        if page is None:
+            answer = Answer(404, f"not here; try one of {' '.join(sorted(self._pages))}\n")
+        elif method not in {"GET", "HEAD"}:
+            answer = Answer(405, "GET or HEAD only\n")
+        else:
+            answer = _ask(page)
+        return _encode(answer, with_body=method != "HEAD")
+
+
+def _ask(page: Page) -> Answer:
+    try:
+        return page()
+    except Exception:  # a page that fails must not take the connection's task with it unseen
+        _LOG.exception("a page failed")
+        return Answer(500, "failed; the agent's log says why\n")
+
+
+def _encode(answer: Answer, *, with_body: bool) -> bytes:
+    body = answer.text.encode()
+    allow = "Allow: GET, HEAD\r\n" if answer.status == 405 else ""
+    head = (
+        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n{allow}Connection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (body if with_body else b"")
+
+
+def metrics(text: Callable[[], str]) -> Page:
+    """Page of an exposition text."""
+    return lambda: Answer(200, text(), CONTENT_TYPE)

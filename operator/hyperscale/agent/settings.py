@@ -1,0 +1,86 @@
+"""Settings of one agent, read once from the environment at the border and passed down as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+PREFIX: Final = "HYPERSCALE_AGENT_"
+DOWNWARD: Final = {"node": "NODE_NAME", "namespace": "POD_NAMESPACE", "pod_ip": "POD_IP"}
+"""Fields that the downward API gives, under its customary names."""
+
+
+class AgentSettings(msgspec.Struct, frozen=True):
+    """How this agent runs."""
+
+    node: Annotated[str, msgspec.Meta(max_length=253)] = ""
+    """Name of the node in Kubernetes; the label of every series."""
+
+    namespace: str = ""
+    """Namespace of the agents."""
+
+    pod_ip: str = ""
+    """Address of this pod, by which the other agents find it."""
+
+    metrics_port: Port = 9465
+    """/metrics, /healthz and /readyz."""
+
+    probe_port: Port = 9466
+    """Where the link probe listens."""
+
+    gpu: Literal["auto", "on", "off"] = "auto"
+    """Whether GPU series are served; auto leaves them to a DCGM exporter that answers at `dcgm_url`."""
+
+    dcgm_url: str = ""
+    """Metrics of this node's DCGM exporter, e.g. http://10.0.0.7:9400/metrics; empty: there is none."""
+
+    interval_seconds: Seconds = 10.0
+    """From one reading of the GPUs to the next: what the operator itself asks for no oftener."""
+
+    nvml_deadline_seconds: Seconds = 5.0
+    """A reading that takes longer counts as stalled: its GPUs' series are gone until it returns."""
+
+    retry_seconds: Seconds = 30.0
+    """From one attempt to find a driver to the next; a driver may be installed after the agent."""
+
+
+class SettingsError(ValueError):
+    """A variable cannot be read; the message names it and says what to write."""
+
+
+def from_environment(environment: Mapping[str, str]) -> AgentSettings:
+    """Settings from HYPERSCALE_AGENT_<FIELD>, and from NODE_NAME, POD_NAMESPACE, POD_IP; raises SettingsError naming the variable."""
+    given = {name: raw for name in AgentSettings.__struct_fields__ if (raw := environment.get(variable(name)))}
+    try:
+        settings = msgspec.convert(given, AgentSettings, strict=False)
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("$.")[2].rstrip("`")
+        problem = str(error).partition(" - ")[0]
+        raise SettingsError(f"{variable(field)}: {problem}; write e.g. {_example(field)}") from error
+    if settings.dcgm_url and not is_http_url(settings.dcgm_url):
+        raise SettingsError(f"{variable('dcgm_url')}: {settings.dcgm_url[:200]!r} is no URL; write e.g. {_example('dcgm_url')}")
+    return settings
+
+
+def variable(field: str) -> str:
+    """The environment variable of a field."""
+    return DOWNWARD.get(field, PREFIX + field.upper())
+
+
+def is_http_url(text: str) -> bool:
+    """Whether `text` is an http or https URL with a host and a port that can be."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+
+
+def _example(field: str) -> str:
+    return "http://10.0.0.7:9400/metrics" if field == "dcgm_url" else str(getattr(AgentSettings(node="node-a"), field))
