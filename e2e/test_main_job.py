@@ -91,7 +91,7 @@ def test_the_cluster_as_the_last_plan_saw_it_can_be_looked_up(calm: Cluster, spa
     job = job_in(calm, space)
     job.create(planOnly=True)
     job.wait_reason("PlanOnly")
-    path = "/apis/hyperscale.dev/v1alpha1/clustertopologies/cluster"
+    path = "/apis/hyperscale.dev/v1alpha1/clustertopologies/default"
     job.wait(lambda: bool((calm.api().find(path) or {}).get("status")), "no ClusterTopology was written")
     seen = calm.api().get(path)["status"]
     assert seen["nodeCount"] == 12

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 from collections.abc import Callable
@@ -15,14 +14,12 @@ from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, ConflictError
 from hyperscale.companions import UNACCEPTABLE, Companions, RefusedError
 from hyperscale.instants import timestamp
-from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import DeletePods, OpenLauncher, ReleaseWorkers, Seen, SetSuspend
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus, to_wire
-from hyperscale.model.topology import topology_status
 from hyperscale.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, worker_pod_for_dry_run
 from hyperscale.render.release import launcher_release_patch, release_patch
 from hyperscale.world import Key, World
@@ -140,18 +137,6 @@ class Actions:
         }
         self._world.see_job(await self._client.apply(f"{paths.job(*key)}/status", body, names.FIELD_MANAGER))
         self.probe("after-status")
-
-    async def write_topology(self, snapshot: ClusterSnapshot) -> None:
-        """The cluster as a plan saw it, as ClusterTopology `cluster`; losing one write is logged and harms nothing."""
-        body: Json = {"apiVersion": names.API_VERSION, "kind": names.TOPOLOGY_KIND, "metadata": {"name": names.TOPOLOGY_NAME}}
-        path = paths.topology(names.TOPOLOGY_NAME)
-        status = msgspec.to_builtins(await asyncio.to_thread(topology_status, snapshot))
-        try:
-            if await self._client.find(path) is None:
-                await self._client.apply(path, body, names.FIELD_MANAGER)
-            await self._client.apply(f"{path}/status", {**body, "status": status}, names.FIELD_MANAGER)
-        except ApiError as error:
-            _LOG.warning("the ClusterTopology was not written: %s", error)
 
     async def emit(self, metadata: JobMetadata, reason: str, message: str, warning: bool) -> None:
         """A v1 Event on the job; losing one is logged and harms nothing."""

@@ -12,7 +12,7 @@ JOB_PLURAL: Final = "gnntrainingjobs"
 POLICY_KIND: Final = "PlannerPolicy"
 POLICY_PLURAL: Final = "plannerpolicies"
 TOPOLOGY_KIND: Final = "ClusterTopology"
-TOPOLOGY_NAME: Final = "cluster"
+TOPOLOGY_NAME: Final = "default"
 """The one ClusterTopology that the operator writes."""
 TOPOLOGY_PLURAL: Final = "clustertopologies"
 

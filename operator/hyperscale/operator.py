@@ -17,10 +17,12 @@ from hyperscale.apply.client import ApiClient, ApiError, NotFoundError, Transien
 from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
+from hyperscale.model.policy import PolicySpec
 from hyperscale.observe.prometheus import PrometheusReader
 from hyperscale.plan.process import COMMAND, PlannerProcess
 from hyperscale.planning import Planning
 from hyperscale.progress import ProgressWatch
+from hyperscale.publish import TopologyWriter
 from hyperscale.reconcile import Reconciler
 from hyperscale.settings import Settings
 from hyperscale.telemetry import Telemetry
@@ -57,6 +59,7 @@ class Operator:
         self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
         self._progress = ProgressWatch(self.world, self._reader, settings.progress_poll_seconds, time.time)
         self._progress.wake = self.reconciler.queue.add
+        self._topology = TopologyWriter(client, self.world, self._policy, self.telemetry, time.time, settings.topology_seconds)
         self._asking: asyncio.TimerHandle | None = None
         self._beat_at = time.monotonic()
         self._resynced_at = time.monotonic()
@@ -74,6 +77,7 @@ class Operator:
                 group.create_task(self._planning.drift.run())
                 group.create_task(self._heartbeat())
                 group.create_task(self._planning.recorder.run())
+                group.create_task(self._topology.run())
                 if self.settings.prometheus_url:
                     group.create_task(self._progress.run())
         finally:
@@ -184,13 +188,17 @@ class Operator:
 
     async def _read_metrics(self) -> None:
         """Read all figures in a thread: a stalled Prometheus must not hold up the event loop."""
-        policy = self.reconciler.reader.policy_named(DEFAULT_POLICY_NAME, self.world.policies)
+        policy = self._policy()
         reading = await in_daemon_thread(partial(self._reader.read, policy, time.time()))
         if reading.state.reason != self.world.reading.state.reason:
             _LOG.info("metrics: %s", reading.state.reason, extra={"detail": reading.state.message})
         self.world.reading = reading
         for query in reading.state.failed_queries:
             self.telemetry.query_failures.labels(query=query).inc()
+
+    def _policy(self) -> PolicySpec:
+        """The default policy."""
+        return self.reconciler.reader.policy_named(DEFAULT_POLICY_NAME, self.world.policies)
 
     async def _heartbeat(self) -> None:
         while True:

@@ -6,7 +6,6 @@ the plan by the MPIJob's annotation or the status, so the next pass goes on wher
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -20,7 +19,6 @@ from hyperscale.companions import RefusedError
 from hyperscale.decide import decide
 from hyperscale.instants import timestamp
 from hyperscale.jobreader import metadata_of
-from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import (
     BeginMove,
     CreateMpiJob,
@@ -57,9 +55,6 @@ PROGRESS_INTERVAL_SECONDS: Final = 1.0
 LATEST_REPORT_SECONDS: Final = 5.0
 """A report waits no longer for other jobs to be planned."""
 
-PUBLISH_INTERVAL_SECONDS: Final = 60.0
-"""A ClusterTopology of 5,000 nodes costs the API server a second or two."""
-
 _LOST_TAINTS: Final = frozenset({names.UNREACHABLE_TAINT, names.OUT_OF_SERVICE_TAINT})
 
 
@@ -85,9 +80,6 @@ class Reconciler:
         self._clock = clock
         self._written_at: dict[Key, float] = {}
         self._drift = DriftCount(telemetry)
-        self._published_at = 0.0
-        self._publishing: set[asyncio.Task[None]] = set()
-        """Keeps the tasks from the garbage collector."""
         self._unreported: dict[Key, Pass] = {}
         """Passes that created an MPIJob while other jobs waited for theirs: their report comes after those."""
         self._new: set[Key] = set()
@@ -242,7 +234,6 @@ class Reconciler:
         run.replans += 1 if step.counts_as_replan else 0
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
         self._actions.probe("planned")
-        self._publish(snapshot)
 
     async def _begin_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
         """The new plan is in force once this pass has reported it; until then nothing has happened."""
@@ -256,15 +247,6 @@ class Reconciler:
         run.last_move = LastMove(timestamp(self._clock()), moved, seen.move.epochs_done if seen.move is not None else 0.0)
         self._telemetry.predicted_seconds.labels(*run.key).set(plan.predicted.epoch_seconds)
         self._actions.probe("move-begun")
-
-    def _publish(self, snapshot: ClusterSnapshot) -> None:
-        """Write what the plan saw, beside the pass and rarely: at most once a minute, and never without a plan."""
-        if self._clock() - self._published_at < PUBLISH_INTERVAL_SECONDS:
-            return
-        self._published_at = self._clock()
-        task = asyncio.create_task(self._actions.write_topology(snapshot))
-        self._publishing.add(task)
-        task.add_done_callback(self._publishing.discard)
 
     async def _report(self, run: Pass, seen: Seen, decision: Decision) -> None:
         """The pass's one status write, if anything differs, and its one event, after the write."""

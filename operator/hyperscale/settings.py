@@ -32,6 +32,10 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_poll_seconds: float = 10.0
     """Two thirds of the usual 15 s scrape: a plan sees a sample at most one scrape old."""
 
+    topology_seconds: float = 60.0
+    """Between two writes of the ClusterTopology on average; it is written only when it tells something new. One of 5,000 nodes costs the
+    API server a second or two."""
+
     progress_poll_seconds: float = 10.0
     """How often running jobs are asked how far they are, all in one query; their status changes no oftener."""
 

@@ -10,6 +10,7 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Quality
 
@@ -17,6 +18,12 @@ MAX_NODES: Final = 5000
 MAX_LINKS: Final = 20000
 MAX_STATUS_BYTES: Final = 1_200_000
 """JSON of nodes and links together; leaves room in etcd's 1.5 MiB for what the API server adds."""
+
+DIGITS: Final = 3
+"""Significant digits of figures."""
+NOISE_RATIO: Final = 1.2
+"""A link's figure is written anew when it is so many times the one written, or that part of it."""
+CONFIDENCE_NOISE: Final = 0.15
 
 _Item = TypeVar("_Item", bound=msgspec.Struct)
 
@@ -57,6 +64,10 @@ class TopologyLink(Figures, frozen=True):
     """Sustained; absent when unknown."""
     age_seconds: float | None = None
     """Age of the older figure when the snapshot was taken."""
+    origin: Annotated[str, Meta(max_length=32)] = ""
+    """Who measured it: agent, dcgm, prometheus and so on; two where the figures differ in that."""
+    confidence: float = 1.0
+    """The lower of the two figures', 0..1."""
 
 
 class TopologyMetrics(Figures, frozen=True):
@@ -126,17 +137,64 @@ def _node(node: Node) -> TopologyNode:
     )
 
 
+def settled(status: TopologyStatus, written: TopologyStatus) -> TopologyStatus:
+    """`status` with the figures that `written` gives wherever they differ by noise only, so that noise is no reason to write.
+
+    A figure is kept as long as it stays within NOISE_RATIO of the one written, whatever it does in between.
+    """
+    known = {(link.source, link.destination): link for link in written.links}
+    return replace(status, links=tuple(_settled(link, known.get((link.source, link.destination))) for link in status.links))
+
+
+def tells_the_same(status: TopologyStatus, written: TopologyStatus) -> bool:
+    """Whether there is nothing in `status` worth writing: times, ages and the wording of the metrics' state do not count."""
+    return _timeless(status) == _timeless(written)
+
+
+def _settled(link: TopologyLink, before: TopologyLink | None) -> TopologyLink:
+    if before is None:
+        return link
+    return replace(
+        link,
+        latency_seconds=_kept(link.latency_seconds, before.latency_seconds),
+        bandwidth_bytes_per_second=_kept(link.bandwidth_bytes_per_second, before.bandwidth_bytes_per_second),
+        confidence=before.confidence if abs(link.confidence - before.confidence) <= CONFIDENCE_NOISE else link.confidence,
+    )
+
+
+def _kept(figure: float | None, before: float | None) -> float | None:
+    if figure is None or before is None or before <= 0:
+        return figure
+    return before if before / NOISE_RATIO <= figure <= before * NOISE_RATIO else figure
+
+
+def _timeless(status: TopologyStatus) -> TopologyStatus:
+    return replace(
+        status,
+        taken_at="",
+        metrics=replace(status.metrics, message=""),
+        links=tuple(replace(link, age_seconds=None) if link.age_seconds is not None else link for link in status.links),
+    )
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else float(f"{figure:.{DIGITS}g}")
+
+
 def _link(link: Link) -> TopologyLink:
     figures = (link.latency_seconds, link.bandwidth_bytes_per_second)
+    origins = sorted({str(figure.source) for figure in figures if figure.source and figure.value is not None})
     ages = [figure.age_seconds for figure in figures if figure.age_seconds is not None]
     worst_first = (Quality.UNKNOWN, Quality.ESTIMATED, Quality.MEASURED)
     return TopologyLink(
         source=link.source,
         destination=link.destination,
         quality=min((figure.quality for figure in figures), key=worst_first.index),
-        latency_seconds=link.latency_seconds.value,
-        bandwidth_bytes_per_second=link.bandwidth_bytes_per_second.value,
-        age_seconds=round(max(ages), 3) if ages else None,
+        latency_seconds=_rounded(link.latency_seconds.value),
+        bandwidth_bytes_per_second=_rounded(link.bandwidth_bytes_per_second.value),
+        age_seconds=round(max(ages), 1) if ages else None,
+        origin="+".join(origins)[:32],
+        confidence=round(min(figure.confidence for figure in figures), 2),
     )
 
 

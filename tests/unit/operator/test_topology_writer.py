@@ -1,0 +1,164 @@
+"""The ClusterTopology is written when it has something to tell, at a bounded rate, and not again after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from hyperscale import publish
+from hyperscale.apply.client import TransientError
+from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.topology import topology_status
+from hyperscale.publish import Allowance, TopologyWriter
+from hyperscale.telemetry import Telemetry
+
+OBJECT = "/apis/hyperscale.dev/v1alpha1/clustertopologies/default"
+
+
+def cluster(latency: float = 1e-3, free: int = 4, age: float = 1.0, message: str = "") -> ClusterSnapshot:
+    links = (Link("a", "b", Sample(latency, age, Quality.MEASURED, source="agent"), Sample(1e9, age, Quality.MEASURED, source="agent")),)
+    nodes = tuple(Node(name, None, None, allocatable_gpus=4, requested_gpus=4 - free) for name in "ab")
+    return ClusterSnapshot(taken_at=age, nodes=nodes, links=links, metrics=MetricsState(True, message=message))
+
+
+class Api:
+    """Keeps one object as the API server does."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self.writes = 0
+        self.fails = False
+
+    async def find(self, path: str) -> Any:
+        return self.objects.get(path)
+
+    async def apply(self, path: str, body: Any, field_manager: str) -> Any:
+        if self.fails:
+            raise TransientError(503, "no")
+        self.writes += path.endswith("/status")
+        target = path.removesuffix("/status")
+        self.objects[target] = {**self.objects.get(target, {}), **msgspec.json.decode(msgspec.json.encode(body))}
+        return self.objects[target]
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = cluster()
+        self.clock = 0.0
+
+    def snapshot(self, policy: PolicySpec, now: float) -> ClusterSnapshot:
+        return self.now
+
+
+@asynccontextmanager
+async def running(api: Api, world: World) -> AsyncIterator[Telemetry]:
+    telemetry = Telemetry()
+    writer = TopologyWriter(api, world, PolicySpec, telemetry, lambda: world.clock, 60.0)  # type: ignore[arg-type] # stand-ins
+    task = asyncio.create_task(writer.run())
+    try:
+        yield telemetry
+    finally:
+        task.cancel()
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "LOOK_SECONDS", 0.001)
+
+
+async def looked(api: Api, writes: int) -> None:
+    """Until so many writes were made; then long enough for one more, if it were to come."""
+    async with asyncio.timeout(10):
+        while api.writes < writes:  # noqa: ASYNC110 - what is waited for is in the stand-in API
+            await asyncio.sleep(0.002)
+    await asyncio.sleep(0.05)
+    assert api.writes == writes
+
+
+async def test_noise_ages_and_wording_are_no_reason_to_write() -> None:
+    api, world = Api(), World()
+    async with running(api, world):
+        await looked(api, 1)
+        for latency in (1.15e-3, 0.9e-3, 1.19e-3):
+            world.now = cluster(latency, age=7.0, message="12 series name no node")
+            await looked(api, 1)
+        world.now = cluster(1.3e-3)
+        await looked(api, 2)
+        assert api.objects[OBJECT]["status"]["links"][0]["latencySeconds"] == 1.3e-3
+        assert api.objects[OBJECT]["status"]["links"][0]["origin"] == "agent"
+
+
+async def test_a_figure_that_creeps_away_is_written_once_it_is_far_from_what_stands_there() -> None:
+    api, world = Api(), World()
+    async with running(api, world):
+        await looked(api, 1)
+        for step in range(1, 5):
+            world.now = cluster(1e-3 * 1.06**step)
+            await looked(api, 1 if step < 4 else 2)
+
+
+async def test_a_restart_does_not_write_what_is_there_already() -> None:
+    api, world = Api(), World()
+    async with running(api, world):
+        await looked(api, 1)
+    world.now = cluster(1.1e-3, age=99.0)
+    async with running(api, world):
+        await looked(api, 1)
+        world.now = cluster(free=2)
+        await looked(api, 2)
+
+
+async def test_an_object_of_another_version_is_written_anew() -> None:
+    api, world = Api(), World()
+    api.objects[OBJECT] = {"status": {"nodeCount": "many"}}
+    async with running(api, world):
+        await looked(api, 1)
+
+
+async def test_news_that_never_end_are_written_at_the_rate_and_the_last_of_them_is_not_lost() -> None:
+    api, world = Api(), World()
+    async with running(api, world):
+        for number in range(10):
+            world.now = cluster(10.0**-number)
+            await asyncio.sleep(0.02)
+        await looked(api, publish.BURST)
+        world.clock = 61.0
+        await looked(api, publish.BURST + 1)
+        assert api.objects[OBJECT]["status"]["links"][0]["latencySeconds"] == 1e-9
+
+
+async def test_a_server_that_refuses_is_counted_and_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "RETRY_SECONDS", 0.001)
+    api, world = Api(), World()
+    api.fails = True
+    writer = TopologyWriter(api, world, PolicySpec, telemetry := Telemetry(), lambda: world.clock, 0.001)  # type: ignore[arg-type] # stand-ins
+    task = asyncio.create_task(writer.run())
+    while telemetry.topology_writes.labels(outcome="failed")._value.get() < 2:
+        world.clock += 1.0
+        await asyncio.sleep(0.002)
+    api.fails = False
+    async with asyncio.timeout(10):
+        while not api.writes:
+            world.clock += 1.0
+            await asyncio.sleep(0.002)
+    task.cancel()
+
+
+def test_an_allowance_that_was_not_used_does_not_grow_beyond_the_burst() -> None:
+    allowance = Allowance(60.0, 0.0)
+    assert [allowance.take(1e6) for _ in range(publish.BURST + 1)] == [True] * publish.BURST + [False]
+    assert not allowance.take(1e6 + 59)
+    assert allowance.take(1e6 + 61)
+
+
+def test_clusters_that_differ_in_more_than_noise_are_told_apart() -> None:
+    written = topology_status(cluster())
+    for other in (cluster(free=3), replace(cluster(), metrics=MetricsState(False, "PrometheusTimeout")), replace(cluster(), links=())):
+        assert publish._news(other, written) is not None
