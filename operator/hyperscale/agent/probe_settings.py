@@ -1,0 +1,84 @@
+"""Settings of the link probe, read once from the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from hyperscale.agent.peers import Peer, PeersError, parse
+from hyperscale.agent.settings import PREFIX, SettingsError, is_http_url
+
+GROUP_LABELS: Final = (
+    "fabric.topograph.run/tier-0",
+    "network.topology.nvidia.com/leaf",
+    "topology.k8s.aws/network-node-layer-3",
+    "cloud.google.com/gce-topology-subblock",
+    "oci.oraclecloud.com/host.rack_id",
+    "cloud.provider.com/topology-rack",
+    "topology.kubernetes.io/zone",
+)
+"""The first that a node has names its group: the switch next to it, else its zone."""
+
+
+class LinkSettings(msgspec.Struct, frozen=True):
+    """How links are measured."""
+
+    links: Literal["on", "off"] = "on"
+    """Whether links are measured at all."""
+
+    token_file: str = "/var/run/hyperscale/link/token"  # noqa: S105 - a path
+    """File of the shared token, a mounted Secret; read anew when it changes."""
+
+    link_address: str = ""
+    """Address to listen on; empty: that of the pod, else every IPv4 address."""
+
+    budget_bytes_per_second: Annotated[float, msgspec.Meta(ge=10_000, le=1e10)] = 1_000_000.0
+    """What probing may cost this node, sent and received together."""
+
+    peers: str = ""
+    """name=host:port or name@group=host:port, separated by commas; empty: the endpoints of `service`."""
+
+    service: str = "hyperscale-agent"
+    """Headless Service of the agents, in their namespace."""
+
+    group_labels: str = ",".join(GROUP_LABELS)
+    """Node labels that name a node's group, narrowest first; empty: its zone."""
+
+    keep_seconds: Annotated[float, msgspec.Meta(ge=30, le=86400)] = 900.0
+    """How long a figure of a sampled pair is served after it was last measured."""
+
+    training_urls: str = ""
+    """Metrics of this node's training workers, separated by commas; no trains while they communicate."""
+
+    def static_peers(self) -> tuple[Peer, ...]:
+        """Peers that `peers` lists."""
+        return parse(self.peers)
+
+    def labels(self) -> tuple[str, ...]:
+        """Keys in `group_labels`."""
+        return tuple(part.strip() for part in self.group_labels.split(",") if part.strip())
+
+    def training(self) -> tuple[str, ...]:
+        """URLs in `training_urls`."""
+        return tuple(part.strip() for part in self.training_urls.split(",") if part.strip())
+
+
+def from_environment(environment: Mapping[str, str]) -> LinkSettings:
+    """Settings from HYPERSCALE_AGENT_<FIELD>; raises SettingsError naming the variable."""
+    given = {name: raw for name in LinkSettings.__struct_fields__ if (raw := environment.get(PREFIX + name.upper()))}
+    try:
+        settings = msgspec.convert(given, LinkSettings, strict=False)
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("$.")[2].rstrip("`")
+        problem = str(error).partition(" - ")[0]
+        raise SettingsError(f"{PREFIX}{field.upper()}: {problem}; write e.g. {getattr(LinkSettings(), field)}") from error
+    try:
+        settings.static_peers()
+    except PeersError as error:
+        raise SettingsError(f"{PREFIX}PEERS: {error}; write e.g. node-a=10.0.0.7:9466,node-b@rack-2=10.0.0.8:9466") from error
+    for url in settings.training():
+        if not is_http_url(url):
+            raise SettingsError(f"{PREFIX}TRAINING_URLS: {url[:200]!r} is no URL; write e.g. http://10.0.0.7:9464/metrics")
+    return settings

@@ -1,0 +1,90 @@
+"""The rate of a link from the arrival times of a train of datagrams. Pure.
+
+The bottleneck spreads the train out: what arrives between two moments, divided by the time between them, is its rate, however fast the
+train was sent and however much of it a full queue dropped on the way. The start does not count: shapers let a burst pass unshaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+PACKET_BYTES: Final = 1400
+"""Payload that fits the MTU of overlay networks (1450) too."""
+IP_BYTES: Final = 28
+"""IPv4 and UDP headers, which cross the link as well."""
+SKIP_BYTES: Final = 160_000
+"""Start of a train that does not count: more than twice the 64 KiB burst usual for htb."""
+MIN_BYTES: Final = 96_000
+"""Least that must arrive after the start."""
+MAX_BYTES: Final = 512_000
+MEASURED_SECONDS: Final = 0.02
+PACE: Final = 2.0
+"""A train is sent so many times faster than the link was last time; unpaced where that is not known."""
+LIMITED_RATIO: Final = 0.85
+"""A train that arrives at more than this part of the rate it was sent at was not held up by the link but by its sender."""
+
+
+class Arrival(NamedTuple):
+    """One datagram of a train."""
+
+    nanoseconds: int
+    """Arrival, by the receiver's own clock."""
+    number: int
+    """Place in the train, from 0."""
+    dropped: int
+    """Datagrams that the receiver's own socket buffer had dropped before this one: they had crossed the link."""
+
+
+class Rate(NamedTuple):
+    """What a train showed."""
+
+    bytes_per_second: float
+    """Of IP packets; 0 where the train says nothing."""
+    arrived: int
+    """Datagrams that crossed the link."""
+    fault: str
+    """Why it says nothing, or ""."""
+
+
+def packets(rate: float | None) -> int:
+    """Length of the next train for a link of `rate` bytes a second; a link nobody knows gets the middle length."""
+    measured = MAX_BYTES / 2 if rate is None else min(MAX_BYTES, max(MIN_BYTES, rate * MEASURED_SECONDS))
+    return round((SKIP_BYTES + measured) / PACKET_BYTES)
+
+
+def measure(arrivals: Sequence[Arrival], sent: int) -> Rate:
+    """The rate behind `arrivals` (in order of arrival) of `sent` datagrams."""
+    if not arrivals:
+        return Rate(0.0, 0, "nothing arrived")
+    crossed = _crossed(arrivals, sent)
+    total = crossed[-1]
+    if total > sent:
+        return Rate(0.0, len(arrivals), "disturbed")
+    # Datagrams handed over together carry one time: what counts is how many had come when that moment was over.
+    ends = [at for at in range(len(arrivals)) if at + 1 == len(arrivals) or arrivals[at + 1].nanoseconds != arrivals[at].nanoseconds]
+    skip = SKIP_BYTES / PACKET_BYTES
+    start = next((at for at in ends if crossed[at] >= skip), None)
+    if start is None or (total - crossed[start]) * PACKET_BYTES < MIN_BYTES / 2:
+        start = next((at for at in ends if crossed[at] >= total / 2), None)
+    if start is None or (total - crossed[start]) * PACKET_BYTES < MIN_BYTES / 4:
+        return Rate(0.0, total, "too little arrived")
+    nanoseconds = arrivals[-1].nanoseconds - arrivals[start].nanoseconds
+    if nanoseconds <= 0:
+        return Rate(0.0, total, "no time between arrivals")
+    return Rate((total - crossed[start]) * (PACKET_BYTES + IP_BYTES) * 1e9 / nanoseconds, total, "")
+
+
+def limited(rate: float, sent: int, send_seconds: float) -> bool:
+    """True where the sender, not the link, set the rate: the figure is a lower bound."""
+    return send_seconds > 0 and rate > LIMITED_RATIO * sent * (PACKET_BYTES + IP_BYTES) / send_seconds
+
+
+def _crossed(arrivals: Sequence[Arrival], sent: int) -> list[int]:
+    """Datagrams that had crossed the link up to each arrival, those the receiver's buffer dropped included.
+
+    Buffer drops count at most as far as numbers are missing: others may send to the port too.
+    """
+    missing = max(0, sent - len(arrivals))
+    first = arrivals[0].dropped
+    return [at + 1 + min(missing, max(0, arrival.dropped - first)) for at, arrival in enumerate(arrivals)]
