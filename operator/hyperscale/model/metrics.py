@@ -16,10 +16,33 @@ FIGURES: tuple[str, ...] = (
     "xid",
     "link_latency",
     "link_bandwidth",
+    "agent_state",
+    "network_speed",
+    "network_received",
+    "network_sent",
+    "infiniband_speed",
+    "infiniband_received",
+    "infiniband_sent",
 )
 """Names of figures: the fields of `PolicySpec.queries`, in reading order."""
 
+OPTIONAL: frozenset[str] = frozenset(FIGURES[FIGURES.index("agent_state") :])
+"""Figures that many clusters rightly have no series for."""
+
 NOT_CONFIGURED = MetricsState(available=False, reason="MetricsNotConfigured", message="no Prometheus URL is set: planning from labels only")
+
+
+class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What the history of a series says of its newest point; a series without one is taken as it is."""
+
+    fault: str | None = None
+    """Why the point may not be used yet."""
+    middle: float | None = None
+    """Median of the last readings, in the query's unit, where that is the better figure."""
+    confidence: float = 1.0
+    """0..1; falls as the last readings differ."""
+    frozen: bool = False
+    """The value has been the same, bit by bit, over many scrapes."""
 
 
 class Series(msgspec.Struct, frozen=True, rename="camel"):
@@ -30,6 +53,7 @@ class Series(msgspec.Struct, frozen=True, rename="camel"):
     """In the unit that the query gives; may be NaN or infinite."""
     timestamp: float
     """Unix seconds at which the value was scraped, where the source tells; else when the query was evaluated."""
+    verdict: Verdict | None = None
 
 
 class MetricsReading(msgspec.Struct, frozen=True, rename="camel"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, field
 
@@ -16,6 +16,10 @@ class GpuModel(Spec, frozen=True):
     product: Annotated[str, Meta(min_length=1, max_length=63, description="nvidia.com/gpu.product value or a prefix of it.")]
     teraflops: Annotated[float, Meta(gt=0, le=100000, description="Sustained TFLOP/s on GNN training (not the data sheet's peak).")]
     price_per_hour: Annotated[float, Meta(ge=0, le=100000, description="Price of one GPU hour, any currency.")] | None = None
+
+
+CARDS: Final = 'device!~"lo|bonding_masters|(veth|cali|cilium|lxc|docker|br-|cni|flannel|tunl|vxlan|kube-|nodelocal|virbr|dummy|ifb|wg).*"'
+"""Leaves out of node-exporter's devices those that are no network cards of the machine."""
 
 
 class MetricQueries(Spec, frozen=True):
@@ -35,6 +39,28 @@ class MetricQueries(Spec, frozen=True):
         "hyperscale_link_bandwidth_bytes_per_second"
     )
 
+    agent_state: Annotated[str, Meta(max_length=1024, description="Any series of the node agents: tells theirs from other exporters'.")] = (
+        "hyperscale_agent_state"
+    )
+    network_speed: Annotated[str, Meta(max_length=1024, description="Bytes a second that a network card can carry.")] = (
+        f"node_network_speed_bytes{{{CARDS}}}"
+    )
+    network_received: Annotated[str, Meta(max_length=1024, description="Bytes a second that a network card receives.")] = (
+        f"rate(node_network_receive_bytes_total{{{CARDS}}}[2m])"
+    )
+    network_sent: Annotated[str, Meta(max_length=1024, description="Bytes a second that a network card sends.")] = (
+        f"rate(node_network_transmit_bytes_total{{{CARDS}}}[2m])"
+    )
+    infiniband_speed: Annotated[str, Meta(max_length=1024, description="Bytes a second that an InfiniBand port can carry.")] = (
+        "node_infiniband_rate_bytes_per_second"
+    )
+    infiniband_received: Annotated[str, Meta(max_length=1024, description="Bytes a second that an InfiniBand port receives.")] = (
+        "rate(node_infiniband_port_data_received_bytes_total[2m])"
+    )
+    infiniband_sent: Annotated[str, Meta(max_length=1024, description="Bytes a second that an InfiniBand port sends.")] = (
+        "rate(node_infiniband_port_data_transmitted_bytes_total[2m])"
+    )
+
 
 class QualityLimits(Spec, frozen=True):
     """Beyond these a sample counts as unknown."""
@@ -43,6 +69,19 @@ class QualityLimits(Spec, frozen=True):
     settle_seconds: Annotated[
         float, Meta(ge=0, le=900, description="A GPU's reading so soon after its pod's end may still be the pod's: exporters cache.")
     ] = 30.0
+    window_readings: Annotated[
+        int, Meta(ge=1, le=15, description="Link figures of exporters other than the agent are the median of so many readings.")
+    ] = 3
+    freeze_readings: Annotated[
+        int, Meta(ge=3, le=10000, description="A busy GPU whose use, power and temperature stay the same so often is not being read.")
+    ] = 20
+    jump_ratio: Annotated[
+        float, Meta(ge=2, le=1e9, description="A figure that leaves its own history by this factor at once has to be confirmed.")
+    ] = 100.0
+    jump_readings: Annotated[int, Meta(ge=1, le=1000, description="Readings that confirm such a jump.")] = 3
+    unit_readings: Annotated[
+        int, Meta(ge=1, le=10000, description="Readings that confirm it where half of all series jump at once, as when a unit changes.")
+    ] = 60
     max_temperature_celsius: Annotated[float, Meta(gt=0, le=1000, description="Hotter is not plausible.")] = 150.0
     max_latency_seconds: Annotated[float, Meta(gt=0, le=3600, description="Slower is not plausible.")] = 60.0
     max_bandwidth_bytes_per_second: Annotated[float, Meta(gt=0, le=1e15, description="Faster is not plausible.")] = 1e13

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from hyperscale.model.cluster import Link
+from hyperscale.model.cluster import Link, Origin
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.policy import QualityLimits
 from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.provenance import Agents
 from hyperscale.observe.quality import Point, judge, rules
 from hyperscale.observe.tally import Tally
 
@@ -18,7 +19,8 @@ Pair = tuple[str, str]
 def links(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     """Links sorted by (source, destination), and notes on series that describe none; the two directions may differ."""
     tally = Tally()
-    by_figure = {figure: _points(figure, reading, index, tally) for figure in LINK_FIGURES}
+    agents = Agents(reading)
+    by_figure = {figure: _points(figure, reading, index, agents, tally) for figure in LINK_FIGURES}
     figure_rules = rules(limits)
     found = []
     for source, destination in sorted(by_figure["link_latency"].keys() | by_figure["link_bandwidth"].keys()):
@@ -30,7 +32,7 @@ def links(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now:
     return tuple(found), tally.notes()
 
 
-def _points(figure: str, reading: MetricsReading, index: NodeIndex, tally: Tally) -> dict[Pair, list[Point]]:
+def _points(figure: str, reading: MetricsReading, index: NodeIndex, agents: Agents, tally: Tally) -> dict[Pair, list[Point]]:
     """Points of one link figure by ordered pair of known nodes."""
     points: dict[Pair, list[Point]] = {}
     for series in reading.series.get(figure, ()):
@@ -41,5 +43,7 @@ def _points(figure: str, reading: MetricsReading, index: NodeIndex, tally: Tally
         elif source == destination:
             tally.add("link series lead from a node to itself", source)
         else:
-            points.setdefault((source, destination), []).append(Point(series.value, series.timestamp))
+            points.setdefault((source, destination), []).append(
+                Point(series.value, series.timestamp, Origin.AGENT if agents.made(series.labels) else Origin.PROMETHEUS, series.verdict)
+            )
     return points

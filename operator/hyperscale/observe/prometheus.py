@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 import requests
 
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.metrics import FIGURES, NOT_CONFIGURED, MetricsReading, Series
+from hyperscale.model.metrics import FIGURES, NOT_CONFIGURED, OPTIONAL, MetricsReading, Series
 from hyperscale.model.policy import MetricQueries, PolicySpec
 from hyperscale.observe.dcgm import INDEX_LABELS, MIG_LABELS, UUID_LABELS
 from hyperscale.observe.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession, RefusedError
 from hyperscale.observe.identity import NODE_LABELS, POD_LABELS
+from hyperscale.observe.steady import History, advance
 from hyperscale.observe.vector import Element, LabelSets, NotJsonError, elements
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class QueryError(Exception):
 
 
 class PrometheusReader:
-    """Reads the figures that a policy asks for; keeps label sets between readings, so that one thread may read at a time."""
+    """Reads the figures that a policy asks for; keeps label sets and histories between readings: one thread at a time may read."""
 
     def __init__(
         self, url: str, *, headers: Mapping[str, str] | None = None, verify: bool | str = True, max_body_bytes: int = MAX_BODY_BYTES
@@ -60,6 +61,7 @@ class PrometheusReader:
         self._verify = verify
         self._max_body_bytes = max_body_bytes
         self._sets = LabelSets(KEPT_LABELS)
+        self._history: History = {}
 
     def read(self, policy: PolicySpec, now: float) -> MetricsReading:
         """All figures at `now` (Unix seconds, the caller's clock)."""
@@ -71,7 +73,8 @@ class PrometheusReader:
             return MetricsReading(taken_at=now, state=state)
         with BoundedSession(self._max_body_bytes) as session:
             reading = _Reading(self._connect(session), session, policy.deadlines.metrics_seconds, self._host(), self._sets)
-            return reading.run(queries, now)
+            found, self._history = advance(self._history, reading.run(queries, now), policy.limits)
+            return found
 
     def instant(self, query: str, limit_seconds: float) -> list[Series]:
         """Series of one instant query with all their labels, the metric's name as `__name__`; raises QueryError."""
@@ -224,12 +227,12 @@ def _state(series: Mapping[str, tuple[Series, ...]], failures: Mapping[str, Quer
     """What the reading amounts to: usable as soon as one figure has one series."""
     failed = tuple(failures)
     first = next(iter(failures.values()), None)
-    if not any(series.values()):
+    if not any(found for figure, found in series.items() if figure not in OPTIONAL):
         if first is None:
             return MetricsState(False, EMPTY, f"{host} has no series for any query: are exporters scraped, are the queries right?")
         return MetricsState(False, first.reason, first.message[:MAX_MESSAGE], failed)
     texts = [f"{figure}: {error.message}" for figure, error in failures.items()]
-    if silent := [figure for figure, found in series.items() if not found]:
+    if silent := [figure for figure, found in series.items() if not found and figure not in OPTIONAL]:
         texts.append(f"no series for {', '.join(silent)}")
     return MetricsState(True, message="; ".join(texts)[:MAX_MESSAGE], failed_queries=failed)
 

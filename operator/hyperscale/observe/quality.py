@@ -7,14 +7,20 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hyperscale.model.cluster import Quality, Sample
+from hyperscale.model.metrics import Verdict
 from hyperscale.model.policy import QualityLimits
+from hyperscale.observe.provenance import rank
 
 MIB: Final = 1024 * 1024
 FUTURE_SECONDS: Final = 60.0
 """A sample may be this far ahead of our clock: NTP keeps machines closer, a scrape takes less."""
 
+SPEEDS: Final = ("network_speed", "infiniband_speed")
+USES: Final = ("network_received", "network_sent", "infiniband_received", "infiniband_sent")
+
 MISSING: Final = "no sample"
 STALE: Final = "older than the limit"
+FROZEN: Final = "the same for many scrapes although the GPU works: the exporter repeats itself"
 DISAGREE: Final = "duplicate series disagree"
 
 
@@ -24,6 +30,10 @@ class Point(NamedTuple):
     value: float
     timestamp: float
     """Unix seconds."""
+    source: str = ""
+    """Who says so; see `Origin`."""
+    verdict: Verdict | None = None
+    """What the series' past says of it."""
 
 
 class Rule(NamedTuple):
@@ -52,20 +62,23 @@ def rules(limits: QualityLimits) -> dict[str, Rule]:
         "xid": Rule(scale=1.0, maximum=100_000.0, whole=True),
         "link_latency": Rule(scale=1.0, maximum=limits.max_latency_seconds),
         "link_bandwidth": Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second, positive=True),
+        "agent_state": Rule(scale=1.0, maximum=1.0),
+        **dict.fromkeys(SPEEDS, Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second, positive=True)),
+        **dict.fromkeys(USES, Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second)),
     }
 
 
-def unknown(fault: str, age_seconds: float | None = None) -> Sample:
+def unknown(fault: str, age_seconds: float | None = None, source: str = "") -> Sample:
     """A sample without a value, and why."""
-    return Sample(value=None, age_seconds=age_seconds, quality=Quality.UNKNOWN, fault=fault, confidence=0.0)
+    return Sample(value=None, age_seconds=age_seconds, quality=Quality.UNKNOWN, fault=fault, source=source, confidence=0.0)
 
 
 def judge(points: Sequence[Point], rule: Rule, now: float, max_age_seconds: float) -> Sample:
     """The one sample that `points` of the same thing amount to.
 
     Points that are out of date or out of range do not count when a sound one exists (an exporter that moved leaves old series
-    behind); sound ones that differ cancel each other. The age is that of the newest point. Never raises; never answers 0 for
-    something that was not measured.
+    behind), nor do those of a source that comes later in the precedence. Sound ones of one source that differ cancel each other.
+    The age is that of the newest point. Never raises; never answers 0 for something that was not measured.
     """
     if not points:
         return unknown(MISSING)
@@ -76,8 +89,10 @@ def judge(points: Sequence[Point], rule: Rule, now: float, max_age_seconds: floa
     if not sound:
         _, newest, fault = judged[0]
         return _sample(newest, fault, rule, now)
+    first = min(rank(point.source) for point in sound)
+    sound = [point for point in sound if rank(point.source) == first]
     if any(point.value != sound[0].value for point in sound):
-        return unknown(DISAGREE, _age(sound[0], now))
+        return unknown(DISAGREE, _age(sound[0], now), sound[0].source)
     return _sample(sound[0], None, rule, now)
 
 
@@ -85,15 +100,28 @@ def _sample(point: Point, fault: str | None, rule: Rule, now: float) -> Sample:
     """One point that was found sound, or at fault, in base units."""
     age = _age(point, now)
     if fault is not None:
-        return unknown(fault, age)
-    scaled = point.value * rule.scale
-    return Sample(value=float(round(scaled)) if rule.whole else scaled, age_seconds=age, quality=Quality.MEASURED)
+        return unknown(fault, age, point.source)
+    verdict = point.verdict
+    value = point.value if verdict is None or verdict.middle is None else verdict.middle
+    scaled = value * rule.scale
+    return Sample(
+        value=float(round(scaled)) if rule.whole else scaled,
+        age_seconds=age,
+        quality=Quality.MEASURED,
+        source=point.source,
+        confidence=1.0 if verdict is None else verdict.confidence,
+    )
 
 
-def _newest_first(entry: tuple[float | None, Point, str | None]) -> tuple[bool, float, str]:
+def _newest_first(entry: tuple[float | None, Point, str | None]) -> tuple[bool, float, str, int, str, float, float]:
     """Sort key that does not depend on the order of series; an unreadable timestamp comes last."""
-    age, _, fault = entry
-    return age is None, age or 0.0, fault or ""
+    age, point, fault = entry
+    verdict = point.verdict or _PLAIN
+    middle = math.inf if verdict.middle is None else verdict.middle
+    return age is None, age or 0.0, fault or "", rank(point.source), point.source, middle, verdict.confidence
+
+
+_PLAIN: Final = Verdict()
 
 
 def _age(point: Point, now: float) -> float | None:
@@ -105,9 +133,10 @@ def _age(point: Point, now: float) -> float | None:
 def _fault(point: Point, rule: Rule, now: float, max_age_seconds: float) -> str | None:
     """The first thing wrong with a point, or None. Texts carry limits, not ages: equal faults give equal digests."""
     value, age = point.value, now - point.timestamp
+    held = None if point.verdict is None else point.verdict.fault
     # The usual case first, in one comparison that NaN fails: a large cluster has a quarter of a million points.
     if 0 <= value <= rule.maximum and -FUTURE_SECONDS <= age <= max_age_seconds and not (rule.positive and value == 0):
-        return None
+        return held
     checks = (
         (math.isnan(value), "not a number"),
         (math.isinf(value), "infinite"),

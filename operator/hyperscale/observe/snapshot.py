@@ -18,7 +18,7 @@ from hyperscale.observe.demand import Amounts
 from hyperscale.observe.files import read_snapshot, write_snapshot
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube import is_gpu_node, node_view, requested_by_node
-from hyperscale.observe.quality import STALE
+from hyperscale.observe.quality import FROZEN, STALE
 from hyperscale.observe.released import Holders, PodName, Release, Tenancy, settled
 
 __all__ = ["SnapshotError", "build_snapshot", "read_snapshot", "snapshot_digest", "write_snapshot"]
@@ -137,9 +137,11 @@ def _state(reading: MetricsReading, gpus: Mapping[str, tuple[Gpu, ...]], found: 
     samples = [sample for several in gpus.values() for gpu in several for sample in gpu_samples(gpu)]
     samples += [sample for link in found for sample in link_samples(link)]
     if not any(sample.value is not None for sample in samples):
-        if any(sample.fault == STALE for sample in samples):
+        if any(sample.fault in (STALE, FROZEN) for sample in samples):
             return _with(
-                state, "MetricsStale", ("every figure is older than the limit: are exporters scraped, is the clock right?", *notes)
+                state,
+                "MetricsStale",
+                ("every figure is too old or frozen: are exporters scraped, is the clock right?", *notes),
             )
         return _with(state, "MetricsEmpty", ("no figure could be used", *notes))
     message = "; ".join(text for text in (state.message, *notes) if text)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hyperscale.model.metrics import NOT_CONFIGURED, MetricsReading
+from hyperscale.model.metrics import FIGURES, NOT_CONFIGURED, MetricsReading
 from hyperscale.model.policy import Deadlines, MetricQueries, PolicySpec
 from hyperscale.observe.http import MAX_BODY_BYTES
 from hyperscale.observe.prometheus import PrometheusReader
@@ -45,7 +45,7 @@ def test_every_figure_that_is_not_switched_off_is_asked_for() -> None:
     _, asked = read(good, PolicySpec(queries=MetricQueries(xid="", power=" ", temperature="max by (UUID) (t)")))
     assert "max by (UUID) (t)" in asked
     assert not any("XID" in query or "POWER" in query for query in asked)
-    assert len(asked) == 2 * 7
+    assert len(asked) == 2 * (len(FIGURES) - 2)
 
 
 def test_where_timestamp_is_refused_the_moment_of_evaluation_stands_in() -> None:
@@ -140,7 +140,7 @@ def test_nobody_listening_is_known_at_once() -> None:
         port = taken.getsockname()[1]
     began = time.monotonic()
     state = PrometheusReader(f"http://user:secret@127.0.0.1:{port}").read(PolicySpec(), NOW).state
-    assert (state.available, state.reason, len(state.failed_queries)) == (False, "PrometheusUnreachable", 9)
+    assert (state.available, state.reason, len(state.failed_queries)) == (False, "PrometheusUnreachable", len(FIGURES))
     assert state.message == (f"127.0.0.1:{port} cannot be reached: Failed to establish a new connection: [Errno 111] Connection refused")
     assert "secret" not in state.message
     assert time.monotonic() - began < 5.0
@@ -189,7 +189,7 @@ def test_a_prometheus_that_hangs_costs_one_deadline_and_not_one_per_query(behavi
         state = PrometheusReader(url).read(ALL_SHORT, NOW).state
         spent = time.monotonic() - began
         release.set()
-    assert (state.available, state.reason, len(state.failed_queries)) == (False, "PrometheusTimeout", 9)
+    assert (state.available, state.reason, len(state.failed_queries)) == (False, "PrometheusTimeout", len(FIGURES))
     assert len(asked) == 2
     assert spent < 5.0
 
