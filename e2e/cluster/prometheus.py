@@ -21,6 +21,8 @@ from e2e.cluster.ports import LOOPBACK
 from e2e.cluster.processes import ProcessTable
 
 NAME: Final = "prometheus"
+CHECKER: Final = "promtool"
+"""Comes in the same package."""
 _TIMEOUT_SECONDS: Final = 5.0
 _APT_SECONDS: Final = 300.0
 _LINES_PER_SECOND: Final = 10_000
@@ -32,19 +34,19 @@ class PrometheusMissingError(Exception):
     """No Prometheus can be had; the message says what to install."""
 
 
-def executable() -> Path:
-    """Path of a prometheus binary; raises PrometheusMissingError."""
-    found = shutil.which(NAME)
+def executable(name: str = NAME) -> Path:
+    """Path of the prometheus binary, or of another of its package; raises PrometheusMissingError."""
+    found = shutil.which(name)
     if found:
         return Path(found)
-    kept = cache_directory() / "prometheus-debian"
-    if not (kept / NAME).exists():
-        _unpack(kept)
-    return kept / NAME
+    kept = cache_directory() / f"{name}-debian"
+    if not (kept / name).exists():
+        _unpack(kept, name)
+    return kept / name
 
 
-def _unpack(target: Path) -> None:
-    """Download the Debian package with apt-get as the current user and keep its binary."""
+def _unpack(target: Path, name: str) -> None:
+    """Download the Debian package with apt-get as the current user and keep that binary."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise PrometheusMissingError("prometheus is not on PATH and this is not a Debian system: install Prometheus 2.40 or newer")
     print("fetching the Debian package prometheus (once)", file=sys.stderr, flush=True)
@@ -62,11 +64,11 @@ def _unpack(target: Path) -> None:
             raise PrometheusMissingError(f"{package.name} cannot be unpacked")
         out = Path(scratch) / "out"
         out.mkdir()
-        shutil.copy(Path(scratch) / "unpacked/usr/bin/prometheus", out / NAME)
+        shutil.copy(Path(scratch) / "unpacked/usr/bin" / name, out / name)
         try:
             out.rename(target)
         except OSError:  # another process was first
-            if not (target / NAME).exists():
+            if not (target / name).exists():
                 raise
 
 
