@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import importlib
 import logging
 import os
 import signal
@@ -18,6 +16,7 @@ from typing import Final
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 
+from hyperscale.agent import probe_settings
 from hyperscale.agent.exposition import render
 from hyperscale.agent.expositiongpus import families
 from hyperscale.agent.nvmldcgm import Watch
@@ -76,11 +75,13 @@ class Agent:
         return 0
 
     def _works(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        works: dict[str, Callable[[], Awaitable[None]]] = {"GPU readings": self.poller.run, "DCGM check": self.watch.run}
-        with contextlib.suppress(ImportError):
-            links = importlib.import_module("hyperscale.agent.links")
-            works["link probe"] = lambda: links.run(self.settings, self.registry)
-        return works
+        from hyperscale.agent import links  # here, because --once and --compare need none of it
+
+        return {
+            "GPU readings": self.poller.run,
+            "DCGM check": self.watch.run,
+            "link probe": lambda: links.run(self.settings, self.registry),
+        }
 
 
 async def _for_ever(name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -146,6 +147,7 @@ def main(given: list[str] | None = None) -> int:
     by_hand = arguments.once or arguments.compare
     try:
         settings = _settings(os.environ, by_hand=by_hand)
+        probe_settings.from_environment(os.environ)
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_BAD_SETTINGS

@@ -35,7 +35,11 @@ EXPECTED = {
     "DCGM_FI_PROF_PCIE_TX_BYTES": 1_500_000,
     "DCGM_FI_PROF_PCIE_RX_BYTES": 2_500_000,
 }
-NVLINK = {"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 1.5, "DCGM_FI_PROF_NVLINK_TX_BYTES": 1_024_000 * 0.5, "DCGM_FI_PROF_NVLINK_RX_BYTES": 1_024_000}
+NVLINK = {
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": 1.5,
+    "DCGM_FI_PROF_NVLINK_TX_BYTES": 1_024_000 * 0.5,
+    "DCGM_FI_PROF_NVLINK_RX_BYTES": 1_024_000,
+}
 
 LINES_OF = {
     "clock.sm": ("DCGM_FI_DEV_SM_CLOCK",),
@@ -145,7 +149,10 @@ def test_memory_that_does_not_add_up_is_absent(nvml: FakeNvml) -> None:
 @pytest.mark.parametrize(
     ("function", "changed"),
     [
-        ("nvmlDeviceGetMemoryInfo_v2", {"DCGM_FI_DEV_FB_USED": 31_049 + 510, "DCGM_FI_DEV_FB_FREE": 50_000, "DCGM_FI_DEV_FB_RESERVED": None}),
+        (
+            "nvmlDeviceGetMemoryInfo_v2",
+            {"DCGM_FI_DEV_FB_USED": 31_049 + 510, "DCGM_FI_DEV_FB_FREE": 50_000, "DCGM_FI_DEV_FB_RESERVED": None},
+        ),
         ("nvmlDeviceGetTemperatureV", {"DCGM_FI_DEV_GPU_TEMP": 41}),
         ("nvmlDeviceGetCurrentClocksEventReasons", {"DCGM_FI_DEV_CLOCKS_EVENT_REASONS": 4}),
     ],
@@ -217,7 +224,8 @@ def test_gpus_on_nvswitches_reach_each_other_with_the_links_of_the_one_that_has_
 
 
 @pytest.mark.parametrize(
-    ("level", "kind"), [(0, "PcieSwitch"), (10, "PcieSwitch"), (20, "PcieBridge"), (30, "Socket"), (40, "Socket"), (50, "System"), (60, None)]
+    ("level", "kind"),
+    [(0, "PcieSwitch"), (10, "PcieSwitch"), (20, "PcieBridge"), (30, "Socket"), (40, "Socket"), (50, "System"), (60, None)],
 )
 def test_gpus_without_nvlink_are_as_near_as_their_common_ancestor(nvml: FakeNvml, level: int, kind: str | None) -> None:
     nvml.load({"gpu0.common.1": level, "gpu1.common.0": 50}, without=("gpu0.link", "gpu1.link"))
