@@ -25,7 +25,7 @@ CLUSTERS = Path(__file__).resolve().parents[1] / ".cluster"
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The 12-node cluster, brought up once, in a directory of this very run: another run beside it has its own."""
-    _clear_left()
+    clear_left()
     keep = bool(os.environ.get(KEEP_VARIABLE))
     given = os.environ.get(DIRECTORY_VARIABLE)
     directory = Path(given) if given else CLUSTERS / ("e2e-kept" if keep else f"e2e-{os.getpid()}")
@@ -42,7 +42,7 @@ def real_cluster() -> Iterator[Cluster]:
     reason = ground.obstacle()
     if reason is not None:
         pytest.skip(f"nodes that run containers cannot be had here: {reason}")
-    _clear_left()
+    clear_left()
     keep = bool(os.environ.get(KEEP_VARIABLE))
     directory = CLUSTERS / ("e2e-real-kept" if keep else f"e2e-real-{os.getpid()}")
     try:
@@ -52,7 +52,7 @@ def real_cluster() -> Iterator[Cluster]:
             clusters.down(directory)
 
 
-def _clear_left() -> None:
+def clear_left() -> None:
     """Take away clusters of runs that were killed."""
     for left in CLUSTERS.glob("e2e-*[0-9]"):
         if identity_of(int(left.name.rpartition("-")[2])) is None:

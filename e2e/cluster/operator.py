@@ -96,7 +96,7 @@ def install(cluster: Cluster) -> Path:
     ensure_namespace(api, NAMESPACE)
     version = api.get("/version")["gitVersion"]
     manifests = [text for text in split_manifests(_helm_template(version)) if kind_of(text) in INSTALLED_KINDS]
-    kubectl = str(_tool("kubernetes", "kubectl"))
+    kubectl = str(tool("kubernetes", "kubectl"))
     apply = [kubectl, "--kubeconfig", str(cluster.kubeconfig), "apply", "--server-side", "--force-conflicts", "-f", "-"]
     _run(apply, "\n---\n".join(manifests))
     for text in manifests:
@@ -152,7 +152,7 @@ def kind_of(manifest: str) -> str:
 
 
 def _helm_template(kubernetes_version: str) -> str:
-    command = [str(_tool("helm", "helm")), "template", ACCOUNT, str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes_version]
+    command = [str(tool("helm", "helm")), "template", ACCOUNT, str(CHART), "--namespace", NAMESPACE, "--kube-version", kubernetes_version]
     return _run(command)
 
 
@@ -174,7 +174,8 @@ def _write_kubeconfig(cluster: Cluster, api: Api) -> Path:
     return target
 
 
-def _tool(name: str, executable: str) -> Path:
+def tool(name: str, executable: str) -> Path:
+    """Path of an executable that the local cluster brings along."""
     return next(ensure(tool) for tool in TOOLS if tool.name == name) / executable
 
 

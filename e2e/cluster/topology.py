@@ -101,8 +101,8 @@ class Links(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     default: Figures = Figures(60_000, 1)
     regions: tuple[RegionPair, ...] = ()
     pairs: tuple[NodePair, ...] = ()
-    reported: bool = True
-    """Whether the exporter reports them. Where agents measure them it must not."""
+    real: bool = False
+    """Links between real nodes have these latencies too, not the bandwidths alone, and the exporter reports none: agents measure them."""
 
 
 class Topology(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -191,10 +191,10 @@ class LinkTable:
 def measured_pairs(topology: Topology) -> list[tuple[str, str]]:
     """Directed pairs that the exporter reports, sorted.
 
-    None where they are not to be reported. All of them up to ALL_PAIRS_UP_TO_NODES; beyond, one node of each rack with its zone's others, one of each zone with all
-    zones', and neighbours inside racks, nearest first, up to MAX_LINKS.
+    None where agents measure them. All of them up to ALL_PAIRS_UP_TO_NODES; beyond, one node of each rack with its zone's others,
+    one of each zone with all zones', and neighbours inside racks, nearest first, up to MAX_LINKS.
     """
-    names = [machine.name for machine in topology.nodes] if topology.links.reported else []
+    names = [machine.name for machine in topology.nodes] if not topology.links.real else []
     if len(names) <= ALL_PAIRS_UP_TO_NODES:
         return sorted((a, b) for a in names for b in names if a != b)
     chosen: set[tuple[str, str]] = set()

@@ -1,8 +1,8 @@
-"""What containers run: Debians made here, the stages `runtime` of worker and agent on them, and a pause image; each kept by a digest of its input.
+"""What containers run: Debians made here, the stages `runtime` of worker and agent on them, and a pause image, all kept by digest.
 
-Debian comes from mmdebstrap, the images from their Dockerfiles by buildah without a daemon. The worker's Python packages are not in it: nodes
-mount this environment's own, which a line in the image's site configuration puts on Python's path. The agent's few packages are, as its lock
-pins them; only its code is mounted.
+Debian comes from mmdebstrap, the images from their Dockerfiles by buildah without a daemon. The worker's Python packages are not in its
+image: nodes mount this environment's own, which a line in the image's site configuration puts on Python's path. The agent's few packages
+are, as its lock pins them; only its code is mounted.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from e2e.cluster.api import Api, Object
 from e2e.cluster.control_plane import kubeconfig_path, wait_until
 from e2e.cluster.pki import Client
 from e2e.cluster.processes import ProcessTable
-from e2e.cluster.real import ground, images, network, node, slots
+from e2e.cluster.real import delay, ground, images, network, node, slots
 from e2e.cluster.real.gpus import UNHEALTHY_FILE
 from e2e.cluster.real.node import Mount, RealNode
 from e2e.cluster.real.slots import DOMAIN, Slot
@@ -28,6 +29,9 @@ DATASETS_PATH: Final = "/opt/hyperscale/datasets"
 VOLUMES: Final = 24
 _USER: Final = 1000
 _READY_SECONDS: Final = 60.0
+_DELAYS_FILE: Final = "delays.json"
+_DEVICES: Final = Path("/sys/class/net")
+_DEVICE_SECONDS: Final = 10.0
 _REPOSITORY: Final = Path(__file__).resolve().parents[3]
 
 EXPECTED: Final = (ground.GroundError, images.ImageError, network.NetworkError, slots.SlotError)
@@ -91,6 +95,8 @@ def start(directory: Path, slot: Slot, api: Api, topology: Topology, binaries: M
         list(pool.map(begin, made, topology.real))
     _start_plugins(table, topology, made, binaries["deviceplugin.proto"])
     _shape_all(topology, made)
+    if topology.links.real:
+        _delay_all(table, directory, slot, topology, made)
     _create_volumes(api, directory)
     wanted = {machine.name: str(topology.gpus_of(machine)) for machine in topology.real}
     wait_until(lambda: _ready(api, wanted), _READY_SECONDS, f"not all real nodes are Ready with their GPUs: see {directory / 'logs'}")
@@ -110,6 +116,23 @@ def find(directory: Path, topology: Topology) -> dict[str, RealNode]:
     """The real nodes of a running cluster by name."""
     slot = slots.held(directory)
     return {} if slot is None else {one.name: one for one in real_nodes(directory, slot, topology.real)}
+
+
+def shape_one_way(source: RealNode, destination: RealNode, bits_per_second: float) -> None:
+    """Limit what one node sends to another."""
+    network.shape(source.place, destination.place, bits_per_second)
+
+
+def delay_links(directory: Path, topology: Topology, altered: Mapping[tuple[str, str], float]) -> None:
+    """Latencies of a topology with real links, as they are to be from now on: the topology's, but for those in `altered`, in seconds."""
+    made, links = find(directory, topology), LinkTable(topology)
+    delay.write(
+        directory / _DELAYS_FILE,
+        {
+            (made[a].place.pod_network, made[b].place.pod_network): altered.get((a, b), links.figures(a, b).latency_seconds)
+            for a, b in permutations(made, 2)
+        },
+    )
 
 
 def shape(source: RealNode, destination: RealNode, bits_per_second: float) -> None:
@@ -159,6 +182,20 @@ def _shape_all(topology: Topology, made: Sequence[RealNode]) -> None:
             if source is not destination:
                 bandwidth = links.figures(source.name, destination.name).bandwidth_gbit_per_second * 1e9
                 network.shape(source.place, destination.place, bandwidth)
+
+
+def _delay_all(table: ProcessTable, directory: Path, slot: Slot, topology: Topology, made: Sequence[RealNode]) -> None:
+    """Every pair of real nodes gets the latency of the topology."""
+    delay_links(directory, topology, {})
+    command = [sys.executable, "-m", "e2e.cluster.real.delay", "--device", slot.detour, "--delays", str(directory / _DELAYS_FILE)]
+    table.start("delay", command, {"PYTHONPATH": str(_REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"})
+
+    def there() -> bool:
+        table.require("delay")
+        return (_DEVICES / slot.detour).exists()
+
+    wait_until(there, _DEVICE_SECONDS, f"the detour {slot.detour} does not come: see {table.log('delay')}")
+    network.detour(slot, [(a.place, b.place) for a, b in permutations(made, 2)])
 
 
 def _create_volumes(api: Api, directory: Path) -> None:

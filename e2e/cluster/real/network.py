@@ -1,7 +1,7 @@
 """Cables between the host and each node, routes, a firewall that keeps pods on this machine, and the shaping of node pairs.
 
-The host is the fabric: what node A sends to node B arrives on A's cable and leaves on B's, where a class of htb for A's addresses
-limits it.
+The host is the fabric: what node A sends to node B arrives on A's cable, where links have latencies waits behind a detour (delay.py), and
+leaves on B's, where a class of htb for A's addresses limits it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ def remove(slot: Slot) -> None:
     for place in slot.places:
         _try("ip", "netns", "delete", place.link)
         _try("ip", "link", "delete", place.link)
+    for preference in (slot.table, slot.table + 1):
+        while _tried("ip", "rule", "delete", "preference", str(preference)):
+            pass
     for address in (slot.server, slot.dns):
         _try("ip", "address", "delete", f"{address}/32", "dev", "lo")
     _try("iptables", "-w", "-D", "FORWARD", "-j", slot.chain)
@@ -72,6 +75,16 @@ def _guard(slot: Slot) -> None:
     _run("iptables", "-w", "-I", "FORWARD", "-j", slot.chain)
 
 
+def detour(slot: Slot, pairs: Sequence[tuple[Place, Place]]) -> None:
+    """Send what pods of one node send to pods of another through the slot's device, which must be there; what comes out of it goes on."""
+    _run("ip", "link", "set", slot.detour, "up", "txqueuelen", "10000")
+    _run("ip", "route", "replace", "default", "dev", slot.detour, "table", str(slot.table))
+    _run("ip", "rule", "add", "preference", str(slot.table), "iif", slot.detour, "lookup", "main")
+    for source, destination in pairs:
+        ends = ("from", source.pod_network, "to", destination.pod_network)
+        _run("ip", "rule", "add", "preference", str(slot.table + 1), *ends, "lookup", str(slot.table))
+
+
 def shape(source: Place, destination: Place, bits_per_second: float) -> None:
     """Limit what one node sends to another, in this direction; may be called again with another rate."""
     device, number = destination.link, source.number + 1
@@ -98,5 +111,11 @@ def _run(*command: str) -> str:
 
 
 def _try(*command: str) -> None:
+    _tried(*command)
+
+
+def _tried(*command: str) -> bool:
     with contextlib.suppress(NetworkError, FileNotFoundError):
         _run(*command)
+        return True
+    return False

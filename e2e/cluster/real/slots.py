@@ -104,6 +104,16 @@ class Slot:
         return f"10.87.{first}.0/22", f"10.88.{first}.0/22"
 
     @property
+    def detour(self) -> str:
+        """The device behind which packets wait."""
+        return f"hs{self.number}t"
+
+    @property
+    def table(self) -> int:
+        """Of routes to it. Rules take this and the next number as their preference."""
+        return 8700 + 2 * self.number
+
+    @property
     def chain(self) -> str:
         """Of the firewall."""
         return f"HYPERSCALE-{self.number}"
