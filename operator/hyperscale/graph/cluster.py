@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from hyperscale.graph import tiers
-from hyperscale.model.cluster import ClusterSnapshot, Node, Quality, Sample
+from hyperscale.graph import completion, tiers
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Quality, Sample
 from hyperscale.model.digest import snapshot_digest
-from hyperscale.model.graph import ClusterGraph, IntArray, MeasuredLinks
+from hyperscale.model.graph import ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers
 from hyperscale.model.policy import PolicySpec
 
 
@@ -26,18 +26,28 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
         raise ValueError("snapshot.nodes: two nodes have the same name; every name must be there once")
     domains = _domain_codes(nodes, len(snapshot.levels))
     links = _measured_links(snapshot, index)
-    estimates = tiers.calibrated(
-        tiers.constants(snapshot.levels), _tiers_of(links.key, domains), links.latency_seconds, links.bandwidth_bytes_per_second
-    )
+    tier_of_link = _tiers_of(links.key, domains)
+    calibrated = tiers.calibrated(tiers.constants(snapshot.levels), tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
     return ClusterGraph(
         snapshot=snapshot,
         digest=snapshot_digest(snapshot),
         nodes=nodes,
         index=index,
         domains=domains,
-        tiers=estimates,
+        tiers=calibrated,
         links=links,
+        estimates=_estimates(snapshot, domains, links, tier_of_link, calibrated),
     )
+
+
+def _estimates(
+    snapshot: ClusterSnapshot, domains: IntArray, links: MeasuredLinks, tier_of_link: IntArray, known: Tiers
+) -> Estimates | None:
+    """What the measured links say about the others; nothing where a source lists every link there is."""
+    if snapshot.absent_links is not AbsentLink.ESTIMATE:
+        return None
+    figures = links.latency_seconds, links.bandwidth_bytes_per_second
+    return completion.fit(domains, links.key, tier_of_link, figures, (known.latency_seconds, known.bandwidth_bytes_per_second))
 
 
 def _domain_codes(nodes: tuple[Node, ...], levels: int) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,25 @@ class MeasuredLinks:
     """(m,)"""
 
 
+class PairEstimate(Protocol):
+    """How one figure of a pair that nobody measured is estimated; see `hyperscale.graph.completion`."""
+
+    @property
+    def errors(self) -> FloatArray:
+        """(levels + 2,) relative error to expect, by tier, 0..1."""
+
+    def estimated(self, rows: IntArray, columns: IntArray, tier_figures: FloatArray) -> FloatArray:
+        """(r, c) figures; tier_figures (r, c) are what the topology tier alone says."""
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Of both figures."""
+
+    latency: PairEstimate
+    bandwidth: PairEstimate
+
+
 @dataclass(frozen=True)
 class ClusterGraph:
     """Nodes and links of one snapshot, ready for arithmetic. Built by `hyperscale.graph.cluster.build`."""
@@ -90,6 +109,8 @@ class ClusterGraph:
 
     tiers: Tiers
     links: MeasuredLinks
+    estimates: Estimates | None = None
+    """Learned from the measured links; None where they are too few: the tiers' figures stand."""
 
     @cached_property
     def network(self) -> networkx.DiGraph[str]:
@@ -127,21 +148,38 @@ class ClusterGraph:
     def link_costs_between(self, rows: IntArray, columns: IntArray) -> LinkCosts:
         """Costs from the nodes at `rows` (r,) to those at `columns` (c,), as (r, c) arrays.
 
-        A figure comes from the pair's own sample, else from the sample of the opposite direction, else from the narrowest topology
-        level that both share. A pair without a link is unreachable where the snapshot says that it lists every link.
+        A figure comes from the pair's own sample, else from the sample of the opposite direction, else from what the measured links
+        say about the others, else from the narrowest topology level that both share. A pair without a link is unreachable where the
+        snapshot says that it lists every link.
         """
         rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
         tier = self.common_tier(rows, columns)
         same = rows[:, None] == columns[None, :]
         there, back = self._samples(rows, columns), self._samples(columns, rows)
         measured: BoolArray = np.isfinite(there[0]) & np.isfinite(there[1]) & ~same
-        latency = _filled(there[0], back[0].T, self.tiers.latency_seconds[tier], same)
-        bandwidth = _filled(there[1], back[1].T, self.tiers.bandwidth_bytes_per_second[tier], same)
+        guess = self.tiers.latency_seconds[tier], self.tiers.bandwidth_bytes_per_second[tier]
+        if self.estimates is not None:
+            ways = self.estimates.latency, self.estimates.bandwidth
+            guess = tuple(np.where(same, one, way.estimated(rows, columns, one)) for one, way in zip(guess, ways, strict=True))
+        latency = _filled(there[0], back[0].T, guess[0], same)
+        bandwidth = _filled(there[1], back[1].T, guess[1], same)
         if self.snapshot.absent_links is AbsentLink.UNREACHABLE:
             absent = ~(there[2] | same)
             latency[absent] = np.inf
             bandwidth[absent] = 0.0
         return LinkCosts(latency, bandwidth, measured)
+
+    def link_errors_between(self, rows: IntArray, columns: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(r, c) relative error to expect of each pair's latency and bandwidth: 0 where measured, 1 where nothing is known of it."""
+        rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
+        tier = self.common_tier(rows, columns)
+        there, back = self._samples(rows, columns), self._samples(columns, rows)
+        found = []
+        for at in range(2):
+            way = None if self.estimates is None else (self.estimates.latency, self.estimates.bandwidth)[at]
+            stated = np.ones(tier.shape) if way is None else way.errors[tier]
+            found.append(np.where(np.isfinite(there[at]) | np.isfinite(back[at].T), 0.0, stated))
+        return found[0], found[1]
 
     def _samples(self, rows: IntArray, columns: IntArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         """(r, c) latency and bandwidth samples, NaN where unusable, and whether the snapshot lists the pair at all."""
