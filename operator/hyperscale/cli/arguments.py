@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser(prog: str) -> Parser:
     """The whole command line of `prog` (`hyperscale`, or `kubectl gnn` as a plugin)."""
-    from hyperscale.cli import arguments_analyze, arguments_data  # which build on this module
+    from hyperscale.cli import arguments_analyze, arguments_data, doctor_arguments  # which build on this module
 
     parser = Parser(
         prog=prog,
@@ -48,6 +48,7 @@ def build_parser(prog: str) -> Parser:
     _add_explain(commands, prog)
     _add_snapshot(commands, prog)
     _add_topology(commands, prog)
+    doctor_arguments.add(commands, prog)
     _add_allreduce(commands, prog)
     _add_history(commands, prog)
     arguments_data.add(commands, prog)

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "explain": "hyperscale.cli.explain",
     "snapshot": "hyperscale.cli.snapshot",
     "topology": "hyperscale.cli.topology",
+    "doctor": "hyperscale.cli.doctor",
     "allreduce": "hyperscale.cli.allreduce",
     "analyze": "hyperscale.cli.analyze",
     "history": "hyperscale.cli.history",

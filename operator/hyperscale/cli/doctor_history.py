@@ -1,0 +1,87 @@
+"""Whether the database of finished runs can be reached: by itself where its URL was named here, else by its Service."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from hyperscale.cli.doctor_api import DoctorCluster, read
+from hyperscale.doctor.facts import History, Unread
+
+_SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
+SLICE_LABEL: Final = "kubernetes.io/service-name"
+
+
+def probe(cluster: DoctorCluster, url: str, home: str, named_here: bool, limit_seconds: float) -> History:
+    """What is wrong with the database at `url`, if anything.
+
+    home: namespace of the operator, for Services without one in their name
+    named_here: the URL is one of this machine, and opened; else only the cluster's own names are looked up
+    """
+    shown = without_password(url)
+    if not url:
+        return History()
+    if named_here:
+        return History(shown, True, _opened(url, limit_seconds))
+    host = urlsplit(url).hostname or ""
+    matched = _SERVICE.match(host)
+    if url.startswith("sqlite") or matched is None or host == "localhost":
+        return History(shown)
+    namespace, name = matched["namespace"] or home, matched["name"]
+    return History(shown, True, _service(cluster, namespace, name))
+
+
+def without_password(url: str) -> str:
+    """The URL with its password left out."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    user, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user.partition(':')[0]}@{host}", query="").geturl()
+
+
+def _opened(url: str, limit_seconds: float) -> str:
+    """The complaint of the database itself."""
+    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import TimeoutError as TooLateError
+
+    from hyperscale.history import History as Database
+    from hyperscale.history import HistoryError
+
+    def ask() -> str:
+        try:
+            database = Database(url)
+            try:
+                database.runs(1, None)
+            finally:
+                database.close()
+        except HistoryError as error:
+            return str(error)
+        return ""
+
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(ask).result(limit_seconds)
+    except TooLateError:
+        return f"no answer within {limit_seconds:g} s"
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _service(cluster: DoctorCluster, namespace: str, name: str) -> str:
+    """Why a Service leads nowhere; "" where it has a ready endpoint, or where that cannot be read."""
+    found = read(lambda: cluster.find("get services", f"/api/v1/namespaces/{namespace}/services/{name}"))
+    if found is None:
+        return f"there is no Service {name} in namespace {namespace}"
+    if isinstance(found, Unread) or (found.get("spec") or {}).get("type") == "ExternalName":
+        return ""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+    slices = read(lambda: list(cluster.items("list endpointslices", path, {"labelSelector": f"{SLICE_LABEL}={name}"})))
+    if isinstance(slices, Unread) or any(_ready(one) for entry in slices for one in entry.get("endpoints") or ()):
+        return ""
+    return f"Service {namespace}/{name} has no ready endpoint"
+
+
+def _ready(endpoint: dict[str, Any]) -> bool:
+    return (endpoint.get("conditions") or {}).get("ready") is not False

@@ -1,0 +1,111 @@
+"""What a check says: one verdict a check, any number of findings, each with a cause and a fix. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from hyperscale.doctor.faults import Fault
+
+
+class State(enum.StrEnum):
+    """How bad a finding is, best first."""
+
+    OK = "ok"
+    INFO = "info"
+    """Worth knowing; nothing is wrong."""
+    WARNING = "warning"
+    """Jobs run, but plans know less or something will fail later. Also what could not be checked: nobody knows then."""
+    ERROR = "error"
+    """Jobs do not run, or are planned on wrong figures."""
+
+    @property
+    def rank(self) -> int:
+        """0 for the best."""
+        return _ORDER.index(self)
+
+
+_ORDER = tuple(State)
+
+
+class Finding(msgspec.Struct, frozen=True, rename="camel"):
+    """One thing that is not as it should be."""
+
+    check: str
+    """Name of the check that found it."""
+    fault: Fault
+    state: State
+    message: str
+    """What is seen."""
+    cause: str
+    """Why, as far as the facts tell."""
+    fix: str
+    """A command, or a value to set."""
+    where: tuple[str, ...] = ()
+    """Names of the objects concerned, at most MAX_NAMES."""
+
+
+class Verdict(msgspec.Struct, frozen=True, rename="camel"):
+    """What one check came to."""
+
+    check: str
+    state: State
+    """Of its worst finding."""
+    summary: str
+    """What was looked at, in figures."""
+    findings: tuple[Finding, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel"):
+    """All verdicts in the order of the checks; the schema of `-o json`."""
+
+    version: str
+    """Of this command."""
+    cluster: str
+    """Address of the API server."""
+    state: State
+    """Of the worst verdict."""
+    exit_code: int
+    checks: tuple[Verdict, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All findings, worst first, else in the order of the checks."""
+        found = [finding for check in self.checks for finding in check.findings]
+        return tuple(sorted(found, key=lambda finding: -finding.state.rank))
+
+
+EXIT_CODES = {State.OK: 0, State.INFO: 0, State.WARNING: 3, State.ERROR: 4}
+"""1 and 2 mean "no plan" and "bad input" in all of this command line."""
+
+MAX_NAMES = 10
+
+
+def verdict(check: str, summary: str, findings: Iterable[Finding | None]) -> Verdict:
+    """The verdict over findings; None stands for one that does not apply."""
+    found = tuple(finding for finding in findings if finding is not None)
+    return Verdict(check, worst(finding.state for finding in found), summary, found)
+
+
+def worst(states: Iterable[State]) -> State:
+    """The worst of some states; OK of none."""
+    return max(states, key=lambda state: state.rank, default=State.OK)
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`, sorted."""
+    ordered = sorted(set(names))
+    shown = ", ".join(ordered[:most])
+    return shown if len(ordered) <= most else f"{shown} and {len(ordered) - most} more"
+
+
+def where(names: Iterable[str]) -> tuple[str, ...]:
+    """The first few names, sorted."""
+    return tuple(sorted(set(names))[:MAX_NAMES])
+
+
+def plural(count: int, thing: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

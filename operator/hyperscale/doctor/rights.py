@@ -1,0 +1,77 @@
+"""Every right that the operator's chart grants, as templates/rbac.yaml lists them; a test compares both. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hyperscale import names
+from hyperscale.doctor.facts import Right
+
+CORE: Final = ""
+_CLUSTER: Final = (
+    (CORE, "nodes", "get list watch"),
+    (names.GROUP, names.POLICY_PLURAL, "get list watch"),
+    (names.GROUP, names.TOPOLOGY_PLURAL, "get create patch"),
+    (names.GROUP, f"{names.TOPOLOGY_PLURAL}/status", "patch"),
+    ("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
+    (CORE, "pods", "get list watch"),
+)
+_JOBS: Final = (
+    (names.GROUP, names.JOB_PLURAL, "get list watch"),
+    (names.GROUP, f"{names.JOB_PLURAL}/status", "patch"),
+    (names.GROUP, f"{names.JOB_PLURAL}/finalizers", "update"),
+    (names.MPI_GROUP, names.MPI_PLURAL, "get list watch create patch"),
+    (CORE, "pods", "get list watch create patch"),
+    (CORE, "configmaps", "get create patch delete"),
+    ("batch", "jobs", "get create delete"),
+    (CORE, "events", "create"),
+)
+MAX_NAMESPACES: Final = 20
+"""Asked about of watchNamespaces; a Role is the same in each."""
+
+WHY: Final = {
+    (names.MPI_GROUP, names.MPI_PLURAL): "no job can start",
+    (CORE, "pods"): "ranks stay gated and GPUs that others hold are not seen",
+    (names.GROUP, names.JOB_PLURAL): "jobs are not seen or their status is not written",
+    (CORE, "nodes"): "nothing can be planned",
+    (CORE, "configmaps"): "pods wait for their plan file",
+    ("batch", "jobs"): "training graphs are not partitioned into volumes",
+    (CORE, "events"): "changes of jobs show in no event",
+    ("coordination.k8s.io", "leases"): "the operator does not start",
+    (names.GROUP, names.POLICY_PLURAL): "policies are ignored",
+    (names.GROUP, names.TOPOLOGY_PLURAL): "the ClusterTopology is not written",
+    ("apiextensions.k8s.io", "customresourcedefinitions"): "a kind that is installed later is not noticed",
+}
+"""What a missing right leads to, by group and resource."""
+
+
+def operator_rights(namespace: str, watched: Sequence[str]) -> tuple[Right, ...]:
+    """All rights of an operator.
+
+    namespace: its own, where its Lease lives
+    watched:   namespaces that it serves; empty for all
+    """
+    found = _spread(_CLUSTER, "")
+    for served in sorted(watched)[:MAX_NAMESPACES] or [""]:
+        found += _spread(_JOBS, served)
+    lease = "coordination.k8s.io", "leases"
+    found.append(Right("create", *lease, "", namespace))
+    found += [Right(verb, *lease, "", namespace, names.LEASE_NAME) for verb in ("get", "update")]
+    return tuple(dict.fromkeys(found))
+
+
+def words(right: Right) -> str:
+    """`patch pods/status in team-a`."""
+    resource = f"{right.resource}.{right.group}" if right.group else right.resource
+    path = f"{resource}/{right.subresource}" if right.subresource else resource
+    named = f" {right.name}" if right.name else ""
+    return f"{right.verb} {path}{named}{f' in {right.namespace}' if right.namespace else ''}"
+
+
+def _spread(table: Sequence[tuple[str, str, str]], namespace: str) -> list[Right]:
+    found = []
+    for group, path, verbs in table:
+        resource, _, subresource = path.partition("/")
+        found += [Right(verb, group, resource, subresource, namespace) for verb in verbs.split()]
+    return found

@@ -1,0 +1,286 @@
+"""A whole installation for `hyperscale doctor` on a real API server and a real Prometheus.
+
+What controllers that do not run here would write (statuses, pods) is written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import urllib.error
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from e2e.cluster import prometheus
+from e2e.cluster.api import Api
+from e2e.cluster.components import install_mpi_operator
+from e2e.cluster.control_plane import wait_until
+from e2e.cluster.ports import LOOPBACK, free_ports
+from e2e.cluster.processes import ProcessTable
+
+Object = dict[str, Any]
+Labels = dict[str, str]
+
+NAMESPACE: Final = "hyperscale-system"
+NODES: Final = ("gpu-1", "gpu-2", "gpu-3")
+GPUS: Final = 2
+MEMORY_MIB: Final = 81559
+OPERATOR: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/hyperscale"
+LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/hyperscale-operator"
+POD: Final = f"/api/v1/namespaces/{NAMESPACE}/pods/hyperscale-5d4f8-x7k2p"
+MPI: Final = "/apis/apps/v1/namespaces/mpi-operator/deployments/mpi-operator"
+PLUGIN: Final = "/apis/apps/v1/namespaces/nvidia-device-plugin/daemonsets/nvdp-nvidia-device-plugin"
+AGENT: Final = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/hyperscale-agent"
+POLICY: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies/default"
+
+
+@dataclass
+class Exporter:
+    """What Prometheus scrapes; tests change the text."""
+
+    dcgm: str = ""
+    agent: str = ""
+    port: int = 0
+    _server: ThreadingHTTPServer | None = field(default=None, repr=False)
+
+    def __enter__(self) -> Exporter:
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = {"/dcgm": exporter.dcgm, "/agent": exporter.agent}.get(self.path, "").encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+
+def exposition(rows: dict[str, list[tuple[Labels, float]]]) -> str:
+    """Prometheus' text format."""
+    lines = []
+    for name, series in rows.items():
+        lines += [f"# TYPE {name} gauge", *(f"{name}{{{_text(labels)}}} {value}" for labels, value in series)]
+    return "\n".join(lines) + "\n"
+
+
+def _text(labels: Labels) -> str:
+    return ",".join(f"{key}={json.dumps(value)}" for key, value in labels.items())
+
+
+def dcgm(label: str = "Hostname", named: Callable[[str], str] = str, scale: float = 1.0, leave_out: tuple[str, ...] = ()) -> str:
+    """dcgm-exporter's figures of all GPUs.
+
+    label, named: what names the node, and how; scale: of memory; leave_out: metrics that the exporter's CSV lacks
+    """
+    figures = {
+        "DCGM_FI_DEV_GPU_UTIL": 37.0,
+        "DCGM_FI_DEV_FB_USED": 20000.0 * scale,
+        "DCGM_FI_DEV_FB_FREE": 61000.0 * scale,
+        "DCGM_FI_DEV_FB_RESERVED": 559.0 * scale,
+        "DCGM_FI_DEV_GPU_TEMP": 51.0,
+        "DCGM_FI_DEV_POWER_USAGE": 212.5,
+        "DCGM_FI_DEV_XID_ERRORS": 0.0,
+    }
+    each = [
+        {"gpu": str(gpu), "UUID": f"GPU-{node}-{gpu}", "device": f"nvidia{gpu}", "modelName": "NVIDIA H100 80GB HBM3", label: named(node)}
+        for node in NODES
+        for gpu in range(GPUS)
+    ]
+    return exposition({name: [(labels, value) for labels in each] for name, value in figures.items() if name not in leave_out})
+
+
+def links(source: str = "source", destination: str = "destination", pairs: int = 6) -> str:
+    """What the node agents tell."""
+    every = [(one, other) for one in NODES for other in NODES if one != other][:pairs]
+    labelled = [{source: one, destination: other} for one, other in every]
+    return exposition(
+        {
+            "hyperscale_link_latency_seconds": [(labels, 0.000042) for labels in labelled],
+            "hyperscale_link_bandwidth_bytes_per_second": [(labels, 1.2e9) for labels in labelled],
+        }
+    )
+
+
+@contextmanager
+def serving_prometheus(directory: Path, exporter: Exporter) -> Iterator[str]:
+    """A real Prometheus that scrapes the exporter every second; yields its URL."""
+    (port,) = free_ports(1)
+    jobs = [
+        {"job_name": name, "honor_labels": True, "metrics_path": path, "static_configs": [{"targets": [f"{LOOPBACK}:{exporter.port}"]}]}
+        for name, path in (("dcgm-exporter", "/dcgm"), ("hyperscale-agent", "/agent"))
+    ]
+    timing = {"scrape_interval": "1s", "scrape_timeout": "1s"}
+    (directory / "prometheus.yml").write_text(yaml.safe_dump({"global": timing, "scrape_configs": jobs}))
+    prometheus.start(directory, port)
+    url = f"http://{LOOPBACK}:{port}"
+    try:
+        wait_until(lambda: prometheus.has_scraped(url), 30.0, "Prometheus has scraped nothing")
+        yield url
+    finally:
+        ProcessTable(directory).stop_all()
+
+
+def wait_scraped(url: str, expression: str, count: int) -> None:
+    """Until an expression has so many series."""
+
+    def reached() -> bool:
+        try:
+            return len(prometheus.query(url, expression)) == count
+        except (OSError, urllib.error.URLError, ValueError, KeyError):
+            return False
+
+    wait_until(reached, 20.0, f"{expression} has not {count} series")
+
+
+def build(api: Api, binaries: dict[str, Path]) -> None:
+    """Everything that a sound installation has besides the chart's own objects."""
+    install_mpi_operator(api, binaries)
+    for name in ("nvidia-device-plugin", "team-a"):
+        api.apply(f"/api/v1/namespaces/{name}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for name in NODES:
+        put_node(api, name)
+    binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/mpi-operator-account"
+    api.apply(binding, _binding())
+    put_mpi_operator(api)
+    put_daemon(api, PLUGIN, "nvcr.io/nvidia/k8s-device-plugin:v0.17.1", {"app.kubernetes.io/name": "nvidia-device-plugin"})
+    set_ready(api, AGENT)
+    put_pod(api, POD, "hyperscale/operator:0.1.0", "operator")
+    make_available(api, OPERATOR)
+    renew(api)
+
+
+def _binding() -> Object:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "mpi-operator-account"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "mpi-operator"},
+        "subjects": [{"kind": "ServiceAccount", "name": "mpi-operator", "namespace": "mpi-operator"}],
+    }
+
+
+def remove(api: Api) -> None:
+    """Take back what `build` made; the namespaces stay, nothing here ends them."""
+    for path in (MPI, PLUGIN, POLICY, LEASE, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/mpi-operator-account"):
+        api.delete(path)
+    api.delete(POD, gracePeriodSeconds="0")
+    for name in NODES:
+        api.delete(f"/api/v1/nodes/{name}")
+
+
+def put_node(api: Api, name: str, gpus: int = GPUS, drop: tuple[str, ...] = ()) -> None:
+    """A GPU node as the device plugin and GPU Feature Discovery leave it; `drop`: label keys that are missing."""
+    labels = {
+        "kubernetes.io/hostname": name,
+        "topology.kubernetes.io/zone": "hall-1",
+        "cloud.provider.com/topology-rack": f"rack-{name[-1]}",
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+        "nvidia.com/gpu.memory": str(MEMORY_MIB),
+        "nvidia.com/gpu.count": str(GPUS),
+    }
+    api.delete(f"/api/v1/nodes/{name}")
+    kept = {key: value for key, value in labels.items() if key not in drop}
+    api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": kept}})
+    amounts = {"cpu": "32", "memory": "256Gi", "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now, "lastTransitionTime": now}
+    status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
+    api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+
+
+def put_mpi_operator(api: Api, flags: tuple[str, ...] = ("-kube-api-qps=100", "-kube-api-burst=200", "-threadiness=10")) -> None:
+    """mpi-operator's Deployment, available."""
+    api.delete(MPI)
+    container = {"name": "mpi-operator", "image": "mpioperator/mpi-operator:0.8.2", "args": ["-alsologtostderr", *flags]}
+    template = {
+        "metadata": {"labels": {"app": "mpi-operator"}},
+        "spec": {"serviceAccountName": "mpi-operator", "containers": [container]},
+    }
+    spec = {"selector": {"matchLabels": {"app": "mpi-operator"}}, "template": template}
+    api.apply(MPI, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _metadata(MPI), "spec": spec})
+    make_available(api, MPI)
+
+
+def put_daemon(api: Api, path: str, image: str, labels: Labels) -> None:
+    """A DaemonSet that wants a pod on every GPU node."""
+    template = {"metadata": {"labels": {"app": path[-9:]}}, "spec": {"containers": [{"name": "main", "image": image}]}}
+    spec = {"selector": {"matchLabels": {"app": path[-9:]}}, "template": template}
+    api.apply(path, {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": _metadata(path) | {"labels": labels}, "spec": spec})
+    set_ready(api, path)
+
+
+def set_ready(api: Api, path: str, ready: int = len(NODES)) -> None:
+    """What the DaemonSet's controller would write: so many of the GPU nodes have a ready pod."""
+    numbers = {"desiredNumberScheduled": len(NODES), "currentNumberScheduled": len(NODES), "numberMisscheduled": 0, "numberReady": ready}
+    api.patch(f"{path}/status", {"status": numbers})
+
+
+def put_pod(api: Api, path: str, image: str, component: str, waiting: Object | None = None) -> None:
+    """A pod of the release, running or waiting for the given reason."""
+    labels = {"app.kubernetes.io/part-of": "hyperscale", "app.kubernetes.io/component": component}
+    container = {
+        "name": "main",
+        "image": image,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True},
+    }
+    spec = {
+        "containers": [container],
+        "nodeName": NODES[0],
+        "serviceAccountName": "hyperscale",
+        "automountServiceAccountToken": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    api.delete(path, gracePeriodSeconds="0")
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(path) | {"labels": labels}, "spec": spec}
+    api.create(path.rpartition("/")[0], pod)
+    state = {"waiting": waiting} if waiting else {"running": {"startedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
+    statuses = [{"name": "main", "image": image, "imageID": "", "ready": not waiting, "restartCount": 0, "state": state}]
+    api.patch(f"{path}/status", {"status": {"phase": "Pending" if waiting else "Running", "containerStatuses": statuses}})
+
+
+def make_available(api: Api, path: str, replicas: int = 1) -> None:
+    """What the Deployment's controller would write; `replicas` of them available."""
+    numbers = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": replicas, "availableReplicas": replicas}
+    api.patch(f"{path}/status", {"status": numbers})
+
+
+def renew(api: Api, holder: str = POD.rpartition("/")[2], seconds_ago: float = 0.0) -> None:
+    """The operator's Lease, renewed so long ago."""
+    stamp = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "renewTime": stamp, "acquireTime": stamp, "leaseDurationSeconds": 15}
+    api.apply(LEASE, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": _metadata(LEASE), "spec": spec})
+
+
+def closed_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind((LOOPBACK, 0))
+        return int(free.getsockname()[1])
+
+
+def _metadata(path: str) -> Object:
+    parts = path.split("/")
+    return {"name": parts[-1], "namespace": parts[parts.index("namespaces") + 1]}
