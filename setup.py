@@ -18,6 +18,7 @@ MODULES = (
     "hyperscale.plan._anneal",
     "hyperscale.plan._beam",
     "hyperscale.plan._exchange",
+    "hyperscale.plan._segment",
     "hyperscale.plan.tasks._assign",
     "hyperscale.learn.streams._streams",
     "hyperscale.partition._independent",

@@ -1,4 +1,4 @@
-"""The search by pairs keeps to the slots and never loses; with two free ranks it is exact; the same seed walks the same way."""
+"""The search by pairs and segments never loses; with two or three free ranks it is exact; the same seed walks the same way."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperscale.plan import _segment
 from hyperscale.plan.exchange import exchange, tournament
 from hyperscale.plan.kernel import kernel_for, objectives
 from hyperscale.plan.objective import predict
@@ -44,6 +45,56 @@ def test_the_last_two_free_ranks_are_placed_exactly(drawn: tuple[int, int, str, 
     tried[:, free] = pairs
     _, seconds = exchange(costs, slots, order, fixed, seed=drawn[0], work=8_000)
     assert seconds == pytest.approx(float(objectives(costs, tried).min()), rel=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(CASES)
+def test_three_free_neighbours_in_the_ring_are_placed_exactly(drawn: tuple[int, int, str, float]) -> None:
+    costs, slots, workers, rng = case(drawn)
+    order = drawn_orders(slots, workers, rng, 1)[0]
+    kernel = kernel_for(costs, slots, workers)
+    if workers < 5 or not np.isfinite(predict(costs, order).objective) or kernel is None:
+        return
+    free = (int(rng.integers(workers)) + np.arange(3)) % workers
+    fixed = ~np.isin(np.arange(workers), free)
+    usable = np.flatnonzero(slots > 0)
+    paths = np.array(list(product(usable, repeat=3)))
+    paths = paths[(np.stack([(paths == node).sum(axis=1) for node in usable], axis=1) <= slots[usable]).all(axis=1)]
+    tried = np.repeat(order[None, :], len(paths), axis=0)
+    tried[:, free] = paths
+    _, seconds = exchange(costs, slots, order, fixed, seed=drawn[0], work=40_000)
+    assert seconds == pytest.approx(float(objectives(costs, tried).min()), rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(CASES, st.booleans())
+def test_segments_are_never_worse_than_their_start_and_leave_pinned_ranks(drawn: tuple[int, int, str, float], pinned: bool) -> None:
+    costs, slots, workers, rng = case(drawn)
+    order = drawn_orders(slots, workers, rng, 1)[0]
+    fixed = (rng.random(workers) < 0.3) & pinned
+    spare = slots + np.bincount(order[fixed], minlength=len(slots))
+    kernel, before = kernel_for(costs, spare, workers), predict(costs, order).objective
+    if kernel is None or not np.isfinite(before):
+        return
+    at, best = order.astype(np.int32), order.astype(np.int32)
+    seconds, _, spent = _segment.segments(kernel, at, fixed.astype(np.uint8), drawn[0], 20_000, 0.02, before, best)
+    for walked in (at, best):
+        assert (walked[fixed] == order[fixed]).all()
+        assert (np.bincount(walked[~fixed], minlength=len(slots)) <= spare).all()
+    assert seconds <= before * (1 + 1e-12)
+    assert seconds == pytest.approx(predict(costs, best.astype(np.int64)).objective, rel=1e-9)
+    assert spent >= 20_000 or workers < 4 or fixed.all()
+
+
+@pytest.mark.parametrize(("length", "node"), [(5, 0), (6, -1), (6, 99)])
+def test_segments_refuse_an_order_of_another_length_and_unknown_candidates(length: int, node: int) -> None:
+    costs, slots, _, _ = case((7, 16, "Capacity", 0.0))
+    kernel = kernel_for(costs, slots + 1, 6)
+    if kernel is None:
+        pytest.skip("no compiled kernel")
+    order = np.full(length, node, dtype=np.int32)
+    with pytest.raises(ValueError, match=r"length|candidate"):
+        _segment.segments(kernel, order, np.zeros(6, dtype=np.uint8), 1, 10, 0.02, 1.0, np.zeros(6, dtype=np.int32))
 
 
 def test_the_seed_decides_where_pairs_lead_and_the_clock_only_cuts_off() -> None:

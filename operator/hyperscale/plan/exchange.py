@@ -1,7 +1,8 @@
-"""Search by pairs: two workers at a time go where both are best, found exactly. Pure and deterministic; the seed decides.
+"""Search by pairs and by segments of the ring, both found exactly. Pure and deterministic; the seed decides.
 
 It climbs out of what single moves cannot. Beside a placement of which two are missing few candidates can stand at all, so that every trial
-looks at thousands of pairs; where links have no structure that finds in a fraction of the time what annealing finds.
+looks at thousands of pairs; where links have no structure that finds in a fraction of the time what annealing finds. Where the slowest hop
+of the ring decides, hardly a candidate is near to both neighbours of a place: there paths for several places at once take turns with pairs.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ if TYPE_CHECKING:
 Int32Array = npt.NDArray[np.int32]
 
 try:
-    from hyperscale.plan import _exchange
+    from hyperscale.plan import _exchange, _segment
 except ImportError:  # pragma: no cover - kernel.py has warned
-    _exchange = None  # type: ignore[assignment] # the numpy path asks
+    _exchange = _segment = None  # type: ignore[assignment] # the numpy path asks
 
 HOT: Final = 0.02
 """First heat, part of the objective by which a pair may be worse."""
 COLD: Final = 5e-3
 """Last heat."""
-SLICE_WORK: Final = 20_000
-"""Work between two looks at the clock, half a millisecond."""
+SLICE_WORK: Final = 2_500
+"""Work of pairs, then of segments, between two looks at the clock: some hundred microseconds."""
+SEGMENT_WORKERS: Final = 4
+"""Fewer have one ring, or all that pairs can reach."""
 SEEDS: Final = 1000
 """Seeds of two rounds of a tournament differ by so much."""
 
@@ -102,8 +105,10 @@ class _Walker:
         """So much work from the best so far, cooling from HOT to COLD."""
         at, best, seconds, done = self.order.copy(), self.order.copy(), self.seconds, 0
         state, rows = seed + self.number & 0xFFFFFFFFFFFFFFFF, stays.view(np.uint8)
+        moves = (_exchange.exchange, _segment.segments) if len(at) >= SEGMENT_WORKERS else (_exchange.exchange,)
         while done < work and not expired():
-            heat, most = HOT * math.pow(COLD / HOT, done / work), min(SLICE_WORK, work - done)
-            seconds, state, spent = _exchange.exchange(kernel, at, rows, state, most, heat, seconds, best)
-            done += spent
+            heat = HOT * math.pow(COLD / HOT, done / work)
+            for move in moves:
+                seconds, state, spent = move(kernel, at, rows, state, min(SLICE_WORK, work - done), heat, seconds, best)
+                done += spent
         self.order, self.seconds = best, seconds

@@ -41,7 +41,7 @@ class Effort(NamedTuple):
     steps: int
     """Workers that annealing may touch, steps × workers, in all walks."""
     pairs: int = 0
-    """Inner steps of the search by pairs from the best starts, some 15 ns each."""
+    """Most inner steps of the search by pairs and segments from the best starts, some 25 ns each; PAIR_PLACES allows few workers fewer."""
     beam: int = 0
     """Sets that beam search keeps at every size."""
 
@@ -61,8 +61,8 @@ CLOSE_LOOK: Final = Effort(
 )
 PAIRED: Final = 16
 """Different starts of the search by pairs."""
-PAIR_PLACES: Final = 8_000
-"""Inner steps for every two places that are free: where few are, all their pairs are soon tried."""
+PAIR_PLACES: Final = 7_000
+"""Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides below 22 free workers."""
 
 
 def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:

@@ -1,0 +1,373 @@
+"""Compiled search by segments: workers that follow each other in the ring are taken away, and the best path for their places is found.
+
+Where the slowest hop of the ring decides, good hops are rare: of a hundred candidates hardly one is near to both neighbours of a place. Of
+paths of three or four between two that stay there are many, and few of their first hops are cheap enough to go on from. Like the search by
+pairs, a path that is somewhat worse may be taken; the workers that were taken away may not, so that the walk moves on. What a step does
+follows from the seed and the work spent, never from the time.
+"""
+
+from libc.math cimport log
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport calloc, free as release
+from libc.string cimport memcpy
+
+from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_repair
+
+cdef enum:
+    LONGEST = 5      # workers of a segment
+cdef int MOST_WORK = 1200
+cdef int NODE_WORK = 2
+cdef int TRIAL_WORK = 16
+cdef int TRIAL_RATIO = 4
+cdef int LIST_RATIO = 8
+cdef int REACH_RATIO = 16
+cdef int RING_WORK = 6
+cdef int RING_STEPS = 8
+cdef double BETTER = 1.0 - 1e-12
+cdef int AIMED = 50      # percent of the trials that take away the slowest hop or the slowest worker
+
+
+cdef struct Segment:
+    const Instance *q
+    Workspace *ws
+    const unsigned char *fixed
+    uint64_t random
+    int *order            # (k,) where the walk stands
+    int *found            # (k,)
+    int *member           # (k,) the rest, then the path as far as it goes
+    int *list             # (m,) candidates that can stand beside the rest, lowest bound first
+    int *row              # (m,)
+    int start             # the first rank that is taken away
+    int length
+    int n                 # members of the rest
+    int listed
+    int before            # the candidate that the path starts from
+    int after             # the one that it leads to
+    double *weigh         # (k,) weight of each member
+    double *slow          # (k,) weight / speed
+    double *pay           # (LONGEST + 1, k) by length of the path: seconds per byte of each member to the others, weighted
+    double *far           # (LONGEST + 1, k) its largest latency to them
+    double *bound         # (m,) by position in `list`
+    double *own           # (m, 2) by row: pay and far to the rest
+    unsigned char *reach  # (LONGEST, m) by place and position in `list`: the rest of the path may lead to its end
+    double heavy          # the largest weight
+    double hop_lat        # the slowest hop of the ring that stays
+    double hop_spb
+    double limit          # a path must be below
+    long long work
+    long long until
+
+
+cdef inline uint64_t _draw(Segment *s) noexcept nogil:
+    """splitmix64 (Steele, Lea and Flood 2014)."""
+    cdef uint64_t z
+    s.random += <uint64_t> 0x9E3779B97F4A7C15
+    z = s.random
+    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
+    return z ^ (z >> 31)
+
+
+cdef inline int _below(Segment *s, int count) noexcept nogil:
+    return <int> (((_draw(s) >> 32) * <uint64_t> count) >> 32)
+
+
+cdef inline double _unit(Segment *s) noexcept nogil:
+    """Above 0, at most 1."""
+    return ((_draw(s) >> 11) + 1) * (1.0 / 9007199254740992.0)
+
+
+cdef inline double _ring(const Segment *s, double lat, double spb) noexcept nogil:
+    """Seconds of the objective that a ring takes with these slowest hops."""
+    return (1.0 + s.q.communication_weight) * (s.q.ring_latency_factor * lat + s.q.ring_byte_factor * spb)
+
+
+cdef inline double _scale(const Segment *s, double total, double squares) noexcept nogil:
+    return s.q.halo_bytes / max(total * total - squares, 1e-12 * total * total)
+
+
+cdef int _aim(Segment *s) noexcept nogil:
+    """A rank that the segment should hold: any, at an end of the ring's slowest hop, or the slowest."""
+    cdef const Instance *q = s.q
+    cdef int r, j, aim = _below(s, q.k), kind = _below(s, 3)
+    cdef double value, most = -1.0
+    cdef const double *hops
+    if _below(s, 100) >= AIMED:
+        return aim
+    if kind == 2:
+        for r in range(q.k):
+            value = 0.0
+            for j in range(q.k):
+                if j != r:
+                    value += q.weight[s.order[j]] * q.spb[<size_t> s.order[r] * q.m + s.order[j]]
+            value *= q.weight[s.order[r]]
+            if value > most:
+                most, aim = value, r
+        return aim
+    hops = q.lat if kind else q.spb
+    for r in range(q.k):
+        value = hops[<size_t> s.order[r] * q.m + s.order[(r + 1) % q.k]]
+        if value > most:
+            most, aim = value, r
+    return (aim + _below(s, 2)) % q.k
+
+
+cdef bint _choose(Segment *s) noexcept nogil:
+    """Places of a path; False where one of them may not change."""
+    cdef int i, k = s.q.k
+    s.length = 2 + _below(s, min(LONGEST, k - 2) - 1)
+    s.start = (_aim(s) + k - _below(s, s.length)) % k
+    if s.fixed != NULL:
+        for i in range(s.length):
+            if s.fixed[(s.start + i) % k]:
+                return False
+    s.before, s.after = s.order[(s.start + k - 1) % k], s.order[(s.start + s.length) % k]
+    return True
+
+
+cdef void _take_away(Segment *s) noexcept nogil:
+    """The rest, its sums, its part of the ring, and how many workers of it each candidate has."""
+    cdef const Instance *q = s.q
+    cdef int i, j, r, c, k = q.k
+    cdef const double *lat
+    cdef const double *spb
+    for i in range(s.ws.u):
+        s.ws.used[s.ws.usable[i]] = 0
+    s.n = k - s.length
+    s.hop_lat = s.hop_spb = 0.0
+    for i in range(s.n):
+        r = (s.start + s.length + i) % k
+        c = s.member[i] = s.order[r]
+        s.weigh[i], s.slow[i] = q.weight[c], q.weight[c] / q.speed[c]
+        s.pay[i] = s.far[i] = 0.0
+        if s.fixed == NULL or not s.fixed[r]:
+            s.ws.used[c] += 1
+        lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
+        if i:
+            s.hop_lat, s.hop_spb = max(s.hop_lat, lat[s.member[i - 1]]), max(s.hop_spb, spb[s.member[i - 1]])
+        for j in range(i):
+            r = s.member[j]
+            s.pay[i] += s.weigh[j] * spb[r]
+            s.pay[j] += s.weigh[i] * spb[r]
+            s.far[i] = max(s.far[i], lat[r])
+            s.far[j] = max(s.far[j], lat[r])
+
+
+cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
+    """Candidates that could stand beside the rest with the best of partners, the lowest bound first."""
+    cdef const Instance *q = s.q
+    cdef int i, j, b, c, at, more = s.length - 1
+    cdef double w, total, scale, rate, halo, slowest, worst, pay, far, base = q.overhead_seconds + _ring(s, s.hop_lat, s.hop_spb)
+    cdef const double *lat
+    cdef const double *spb
+    s.heavy = 0.0
+    for i in range(s.ws.u):
+        c = s.ws.usable[i]
+        if s.ws.used[c] < s.ws.room[c]:
+            s.heavy = max(s.heavy, q.weight[c])
+    s.listed = 0
+    for i in range(s.ws.u):
+        c = s.ws.usable[i]
+        if s.ws.used[c] >= s.ws.room[c]:
+            continue
+        w, lat, spb = q.weight[c], q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
+        total = weight + w + more * s.heavy
+        rate, scale = q.epoch_flops / total, _scale(s, total, squares + w * w + more * s.heavy * s.heavy)
+        slowest = worst = pay = far = 0.0
+        for j in range(s.n):
+            b = s.member[j]
+            pay += s.weigh[j] * spb[b]
+            far = max(far, lat[b])
+            halo = q.rounds * max(s.far[j], lat[b]) + scale * s.weigh[j] * (s.pay[j] + w * spb[b])
+            worst = max(worst, halo)
+            slowest = max(slowest, halo + rate * s.slow[j])
+            if base + slowest + q.communication_weight * worst >= s.limit:
+                break
+        else:
+            halo = q.rounds * far + scale * w * pay
+            worst = max(worst, halo)
+            slowest = base + max(slowest, halo + rate * w / q.speed[c]) + q.communication_weight * worst
+            if slowest >= s.limit:
+                continue
+            s.own[2 * s.listed], s.own[2 * s.listed + 1] = pay, far
+            at = s.listed
+            s.listed += 1
+            while at > 0 and s.bound[at - 1] > slowest:
+                s.bound[at], s.list[at], s.row[at] = s.bound[at - 1], s.list[at - 1], s.row[at - 1]
+                at -= 1
+            s.bound[at], s.list[at], s.row[at] = slowest, c, s.listed - 1
+
+
+cdef inline double _over(const Segment *s, int a, int b) noexcept nogil:
+    """Seconds that a hop between two candidates adds to the ring that stays."""
+    cdef size_t at = <size_t> a * s.q.m + b
+    return _ring(s, max(0.0, s.q.lat[at] - s.hop_lat), max(0.0, s.q.spb[at] - s.hop_spb))
+
+
+cdef bint _reach(Segment *s) noexcept nogil:
+    """From which candidates at which places the path may lead to its end; False where there is none."""
+    cdef int x, y, place, m = s.q.m, last = s.length - 1
+    cdef bint some = False
+    for x in range(s.listed):
+        s.reach[last * m + x] = s.bound[x] + _over(s, s.list[x], s.after) < s.limit
+        some = some or s.reach[last * m + x]
+    for place in range(last - 1, -1, -1):
+        if not some:
+            return False
+        some = False
+        for x in range(s.listed):
+            s.reach[place * m + x] = 0
+            if place == 0 and s.bound[x] + _over(s, s.before, s.list[x]) >= s.limit:
+                continue
+            for y in range(s.listed):
+                if s.reach[(place + 1) * m + y] and max(s.bound[x], s.bound[y]) + _over(s, s.list[x], s.list[y]) < s.limit:
+                    s.reach[place * m + x] = some = True
+                    break
+            s.work += 1 if x % REACH_RATIO == 0 else 0
+    return some
+
+
+cdef bint _room(const Segment *s, int c, int place) noexcept nogil:
+    cdef int i, left = s.ws.room[c] - s.ws.used[c]
+    for i in range(place):
+        left -= s.member[s.n + i] == c
+    return left > 0
+
+
+cdef bint _same(const Segment *s) noexcept nogil:
+    """The path holds the workers that were taken away."""
+    cdef int i, j, c, k = s.q.k
+    for i in range(s.length):
+        c = s.member[s.n + i]
+        for j in range(s.length):
+            if s.order[(s.start + j) % k] == c:
+                break
+        else:
+            return False
+    return True
+
+
+cdef bint _path(Segment *s, int place, double weight, double squares, double hop_lat, double hop_spb) noexcept nogil:
+    """True where paths from `place` on are found below the limit; the best is in s.found, and the limit is what it costs."""
+    cdef const Instance *q = s.q
+    cdef int x, c, i, last = s.member[s.n + place - 1] if place else s.before, k = q.k
+    cdef double w, lat, spb, most
+    cdef bint found = False
+    for x in range(s.listed):
+        if s.bound[x] >= s.limit or s.work > s.until:
+            break
+        c = s.list[x]
+        if not s.reach[place * q.m + x] or not _room(s, c, place):
+            continue
+        lat, spb = max(hop_lat, q.lat[<size_t> last * q.m + c]), max(hop_spb, q.spb[<size_t> last * q.m + c])
+        if place == s.length - 1:
+            lat, spb = max(lat, q.lat[<size_t> s.after * q.m + c]), max(spb, q.spb[<size_t> s.after * q.m + c])
+        if s.bound[x] + _ring(s, lat - s.hop_lat, spb - s.hop_spb) >= s.limit:
+            continue
+        s.work += NODE_WORK
+        w = q.weight[c]
+        most = _beside(s, x, place, weight + w, squares + w * w, _ring(s, lat, spb))
+        if most >= s.limit:
+            continue
+        if place < s.length - 1:
+            found = _path(s, place + 1, weight + w, squares + w * w, lat, spb) or found
+        elif not _same(s):
+            s.limit, found = most * BETTER, True
+            memcpy(s.found, s.order, k * sizeof(int))
+            for i in range(s.length):
+                s.found[(s.start + i) % k] = s.member[s.n + i]
+    return found
+
+
+cdef double _beside(Segment *s, int x, int place, double weight, double squares, double ring) noexcept nogil:
+    """The least objective with the candidate at x of the list at the path's `place`; some value from the limit on where it is no less."""
+    cdef const Instance *q = s.q
+    cdef int j, c = s.list[x], b, more = s.length - 1 - place, n = s.n + place
+    cdef const double *lat = q.lat + <size_t> c * q.m
+    cdef const double *spb = q.spb + <size_t> c * q.m
+    cdef double *pay = s.pay + place * q.k
+    cdef double *far = s.far + place * q.k
+    cdef double w = q.weight[c], total = weight + more * s.heavy, scale = _scale(s, total, squares + more * s.heavy * s.heavy)
+    cdef double rate = q.epoch_flops / total, own = s.own[2 * s.row[x]], most = s.own[2 * s.row[x] + 1], halo, slowest = 0.0, worst = 0.0
+    cdef double base = q.overhead_seconds + ring, tax = q.communication_weight
+    for j in range(n):
+        b = s.member[j]
+        if j >= s.n:
+            own += s.weigh[j] * spb[b]
+            most = max(most, lat[b])
+        pay[q.k + j], far[q.k + j] = pay[j] + w * spb[b], max(far[j], lat[b])
+        halo = q.rounds * far[q.k + j] + scale * s.weigh[j] * pay[q.k + j]
+        worst = max(worst, halo)
+        slowest = max(slowest, halo + rate * s.slow[j])
+        if base + slowest + tax * worst >= s.limit:
+            return s.limit
+    s.member[n], s.weigh[n], s.slow[n], pay[q.k + n], far[q.k + n] = c, w, w / q.speed[c], own, most
+    halo = q.rounds * most + scale * w * own
+    return base + max(slowest, halo + rate * s.slow[n]) + tax * max(worst, halo)
+
+
+cdef double _walk(Segment *s, long long work, double heat, double best, int *best_order) noexcept nogil:
+    """Trials until so much work is done; a path may be worse by `heat` of the objective or so. The best objective and order seen."""
+    cdef double now = objective(s.q, s.order), weight, squares
+    cdef int i, steps
+    while s.work < work:
+        s.work += TRIAL_WORK + 2 * s.ws.u + <long long> s.q.k * s.q.k // TRIAL_RATIO
+        if not _choose(s):
+            continue
+        s.limit = now * (1.0 - heat * log(_unit(s)))
+        _take_away(s)
+        weight = squares = 0.0
+        for i in range(s.n):
+            weight += s.weigh[i]
+            squares += s.weigh[i] * s.weigh[i]
+        _list(s, weight, squares)
+        s.work += <long long> s.listed * s.q.k // LIST_RATIO
+        s.until = s.work + MOST_WORK
+        if s.listed < s.length or not _reach(s) or not _path(s, 0, weight, squares, s.hop_lat, s.hop_spb):
+            continue
+        memcpy(s.order, s.found, s.q.k * sizeof(int))
+        steps = RING_STEPS
+        ring_repair(s.q, s.order, s.fixed, &steps, s.ws)
+        s.work += <long long> RING_WORK * s.q.k * (1 + steps)
+        now = objective(s.q, s.order)
+        if now < best * BETTER:
+            best = now
+            memcpy(best_order, s.order, s.q.k * sizeof(int))
+    return best
+
+
+def segments(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint64_t random, long long work, double heat, double best,
+             int[::1] best_order):
+    """(best objective, state of the random numbers, work done) after about `work` from `order` (k,), which is where the walk then stands.
+
+    heat: part of the objective by which a path may be worse · best_order: (k,) of the objective `best`.
+    Raises MemoryError, and ValueError where a size or a candidate is wrong.
+    """
+    cdef Segment s
+    cdef int r, pins = 0, k = kernel.q.k, m = kernel.q.m
+    if len(order) != k or len(best_order) != k or len(fixed) != k:
+        raise ValueError("the order has another length than the job has workers")
+    for r in range(k):
+        if not 0 <= order[r] < m:
+            raise ValueError("a rank is on no candidate")
+        pins += fixed[r] != 0
+    cdef int *whole = <int *> calloc(2 * <size_t> k + 2 * m + 8, sizeof(int))
+    cdef double *seconds = <double *> calloc((4 + 2 * LONGEST) * <size_t> k + 3 * m + 8, sizeof(double))
+    cdef unsigned char *reach = <unsigned char *> calloc(LONGEST * <size_t> m + 8, 1)
+    if whole == NULL or seconds == NULL or reach == NULL:
+        release(whole)
+        release(seconds)
+        release(reach)
+        raise MemoryError()
+    s.q, s.ws, s.random, s.fixed, s.order, s.work, s.reach = &kernel.q, kernel.ws, random, &fixed[0] if pins else NULL, &order[0], 0, reach
+    s.found, s.member, s.list, s.row = whole, whole + k, whole + 2 * k, whole + 2 * k + m
+    s.weigh, s.slow, s.pay = seconds, seconds + k, seconds + 2 * k
+    s.far = s.pay + (LONGEST + 1) * k
+    s.bound, s.own = s.far + (LONGEST + 1) * k, s.far + (LONGEST + 1) * k + m
+    if k >= 4 and pins < k and s.ws.u > 0:
+        with nogil:
+            best = _walk(&s, work, heat, best, &best_order[0])
+    release(whole)
+    release(seconds)
+    release(reach)
+    return best, s.random, s.work
