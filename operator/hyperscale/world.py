@@ -6,6 +6,7 @@ is mended. Nothing here talks to the API.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -22,11 +23,12 @@ from hyperscale.model.status import JobStatus, read_status, to_plan
 from hyperscale.movable import held_gpus, holds_plan, is_moving
 from hyperscale.observe.kube import pod_view
 from hyperscale.observe.measured import read_measured
+from hyperscale.observe.memory import Memory
 from hyperscale.observe.mpijob import mpijob_view
 from hyperscale.observe.narrow import narrow, narrow_node
 from hyperscale.observe.partitionjob import partition_view
 from hyperscale.observe.released import Releases
-from hyperscale.observe.snapshot import build_snapshot
+from hyperscale.observe.snapshot import Figures, build_snapshot, warm
 
 Json = dict[str, Any]
 
@@ -75,6 +77,8 @@ class World:
         self._nodes: dict[str, Json] = {}
         self._pods: dict[Key, PodView] = {}
         self._pods_of: dict[Key, set[Key]] = {}
+        self.memory = Memory()
+        """Of the snapshot before."""
         self._snapshot: tuple[tuple[float, PolicySpec], ClusterSnapshot] | None = None
 
     def see_job(self, resource: Json, deleted: bool = False) -> bool:
@@ -107,7 +111,8 @@ class World:
         if deleted:
             self._nodes.pop(name, None)
         else:
-            self._nodes[name] = narrow_node(resource)
+            after = narrow_node(resource)
+            self._nodes[name] = before if before is not None and before == after else after  # the same object: views are found by it
         changed = before != self._nodes.get(name)
         if changed:
             self._snapshot = None
@@ -174,9 +179,23 @@ class World:
         """The cluster now; the same object as long as neither nodes, pods nor metrics changed."""
         basis = (self.reading.taken_at, policy)
         if self._snapshot is None or self._snapshot[0] != basis:
-            built = build_snapshot(self._nodes.values(), self._pods.values(), self.reading, policy, now, self._releases.by_node())
+            built = build_snapshot(
+                self._nodes.values(), self._pods.values(), self.reading, policy, now, self._releases.by_node(), self.memory
+            )
             self._snapshot = (basis, built)
         return self._snapshot[1]
+
+    def names(self) -> tuple[tuple[Json, ...], tuple[PodView, ...]]:
+        """What series are assigned to nodes by, for a thread: nodes and pods of now."""
+        return tuple(self._nodes.values()), tuple(self._pods.values())
+
+    async def take(self, figures: Figures, policy: PolicySpec) -> None:
+        """Make figures that a thread judged those of now; in small steps, so that nobody waits long."""
+        for _ in warm(self.memory, policy, figures, self._releases.by_node()):
+            await asyncio.sleep(0)
+        self.memory.published, self.memory.outdated = figures, False
+        self.reading = figures.reading
+        self._snapshot = None
 
     def free_gpus(self, snapshot: ClusterSnapshot, asking: Key | None = None) -> dict[str, int]:
         """Free GPUs of the nodes on which plans of other jobs hold some that no bound pod shows yet."""

@@ -48,7 +48,8 @@ class Origin(enum.StrEnum):
     """Reckoned from pods: a GPU whose pod has ended is idle before an exporter says so."""
 
 
-class Sample(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+# gc=False: frozen values in values, which cannot form a cycle. A million of them would hold up every full collection.
+class Sample(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
     """One metric figure of one thing."""
 
     value: float | None
@@ -67,7 +68,7 @@ class Sample(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 UNKNOWN_SAMPLE = Sample(value=None, age_seconds=None, quality=Quality.UNKNOWN, fault="no sample", confidence=0.0)
 
 
-class Gpu(msgspec.Struct, frozen=True, rename="camel"):
+class Gpu(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One GPU as DCGM describes it."""
 
     uuid: str
@@ -83,7 +84,7 @@ class Gpu(msgspec.Struct, frozen=True, rename="camel"):
     """DCGM_FI_DEV_XID_ERRORS: number of the last XID error; 0 is "none so far"."""
 
 
-class Taint(msgspec.Struct, frozen=True, rename="camel"):
+class Taint(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """A node taint, as in the core API."""
 
     key: str
@@ -114,6 +115,12 @@ class Node(msgspec.Struct, frozen=True, rename="camel"):
     allocatable_memory_bytes: int | None = None
     requested_cpu_cores: float = 0.0
     requested_memory_bytes: int = 0
+    network_bytes_per_second: Sample = UNKNOWN_SAMPLE
+    """What its fastest network card or InfiniBand port carries: no flow of the node is faster."""
+    network_use_ratio: Sample = UNKNOWN_SAMPLE
+    """0..1: use of that card in the busier direction. No plan depends on it."""
+    sources: dict[str, str] = {}
+    """Where gpuProduct, gpuMemoryBytes and domains came from (see `Origin`); absent where nothing tells them."""
 
     @property
     def free_gpus(self) -> int:
@@ -123,7 +130,7 @@ class Node(msgspec.Struct, frozen=True, rename="camel"):
         return max(0, self.allocatable_gpus - self.requested_gpus)
 
 
-class Link(msgspec.Struct, frozen=True, rename="camel"):
+class Link(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """A directed network path between two nodes, as last measured."""
 
     source: str

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 from msgspec.structs import replace
 
-from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Sample
+from hyperscale.model.cluster import UNKNOWN_SAMPLE, ClusterSnapshot, Gpu, Link, MetricsState, Node, Sample
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -30,7 +30,15 @@ def snapshot_digest(snapshot: ClusterSnapshot) -> str:
 
 def _timeless_node(node: Node) -> Node:
     """`node` with ages and sources cleared; itself when there is nothing to clear."""
-    return replace(node, gpus=tuple(_timeless_gpu(gpu) for gpu in node.gpus)) if node.gpus else node
+    if not (node.gpus or node.sources or node.network_bytes_per_second.age_seconds is not None or node.network_use_ratio.value is not None):
+        return node
+    return replace(
+        node,
+        gpus=tuple(_timeless_gpu(gpu) for gpu in node.gpus),
+        network_bytes_per_second=_timeless(node.network_bytes_per_second),
+        network_use_ratio=UNKNOWN_SAMPLE,
+        sources={},
+    )
 
 
 def _timeless_gpu(gpu: Gpu) -> Gpu:

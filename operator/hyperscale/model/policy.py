@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, field
 
-from hyperscale.model.job import LabelKey, PlannerChoice, Spec
+from hyperscale.model.job import LabelKey, LabelValue, Name253, PlannerChoice, Spec
 
 
 class GpuModel(Spec, frozen=True):
@@ -85,6 +85,45 @@ class QualityLimits(Spec, frozen=True):
     max_temperature_celsius: Annotated[float, Meta(gt=0, le=1000, description="Hotter is not plausible.")] = 150.0
     max_latency_seconds: Annotated[float, Meta(gt=0, le=3600, description="Slower is not plausible.")] = 60.0
     max_bandwidth_bytes_per_second: Annotated[float, Meta(gt=0, le=1e15, description="Faster is not plausible.")] = 1e13
+
+
+class NodeOverride(Spec, frozen=True):
+    """What an administrator knows better of one node; fields left out stay as found."""
+
+    name: Annotated[Name253, Meta(description="Name of the node.")]
+    gpu_product: Annotated[str, Meta(min_length=1, max_length=63, description="Instead of nvidia.com/gpu.product.")] | None = None
+    gpu_memory_mib: (
+        Annotated[int, Meta(ge=1, le=16_777_216, description="Memory of one GPU in MiB, instead of nvidia.com/gpu.memory.")] | None
+    ) = None
+    network_bytes_per_second: (
+        Annotated[float, Meta(gt=0, le=1e15, description="What its fastest network card carries, instead of node-exporter's word.")] | None
+    ) = None
+    topology: Annotated[
+        dict[LabelKey, LabelValue],
+        Meta(max_length=15, description="Topology labels that count instead of the node's own; they match no node selector."),
+    ] = field(default_factory=dict)
+
+
+class LinkOverride(Spec, frozen=True):
+    """What an administrator knows better of a link, or of all links between two topology domains."""
+
+    source: Annotated[str, Meta(min_length=1, max_length=253, description="Node name; with level, a value of that label.")]
+    destination: Annotated[str, Meta(min_length=1, max_length=253, description="Likewise; the same as source means inside one domain.")]
+    level: Annotated[LabelKey, Meta(description="Topology label whose domains are meant; without it, nodes are.")] | None = None
+    latency_seconds: Annotated[float, Meta(ge=0, le=3600, description="One way.")] | None = None
+    bandwidth_bytes_per_second: Annotated[float, Meta(gt=0, le=1e15, description="Sustained, one way.")] | None = None
+    one_way: Annotated[bool, Meta(description="True where the way back is another matter.")] = False
+
+
+class Overrides(Spec, frozen=True):
+    """Figures that count before anything measured or labelled."""
+
+    nodes: Annotated[tuple[NodeOverride, ...], Meta(max_length=512, description="Nodes; the last entry of a name counts.")] = field(
+        default_factory=tuple
+    )
+    links: Annotated[
+        tuple[LinkOverride, ...], Meta(max_length=1024, description="Links; pairs of nodes before domains, then the first that fits.")
+    ] = field(default_factory=tuple)
 
 
 class Deadlines(Spec, frozen=True):
@@ -170,6 +209,7 @@ class PolicySpec(Spec, frozen=True):
     replan: ReplanPolicy = ReplanPolicy()
     queries: MetricQueries = MetricQueries()
     limits: QualityLimits = QualityLimits()
+    overrides: Overrides = Overrides()
     topology_levels: Annotated[
         tuple[LabelKey, ...], Meta(max_length=15, description="Node label keys, widest first, without hostname; empty detects them.")
     ] = field(default_factory=tuple)

@@ -26,14 +26,25 @@ class NodeIndex:
         self._found: dict[str, str | None] = {}
         self._asked_names: dict[str, str] = {}
         self._asked_pods: dict[tuple[str, str], str] = {}
+        self._unread: tuple[PodView, ...] = tuple(pods)
+        """Pods not entered yet: few exporters call their node by a pod's name, and there may be many thousand pods."""
         listed = list(nodes)
         self.names.update(str(node["metadata"]["name"]) for node in listed)
         for node in listed:
             self._add_node(node)
-        for pod in pods:
+
+    def with_pods(self, pods: Iterable[PodView]) -> NodeIndex:
+        """An index of the same nodes and other pods."""
+        made = NodeIndex(())
+        made.names, made._aliases, made._unread = self.names, self._aliases, tuple(pods)
+        return made
+
+    def _enter_pods(self) -> None:
+        for pod in self._unread:
             if pod.holds_resources:
                 self._pods[pod.namespace, pod.name] = pod.node
                 _claim(self._pod_names, pod.name, pod.node)
+        self._unread = ()
 
     def _add_node(self, node: Mapping[str, Any]) -> None:
         metadata = node["metadata"]
@@ -59,6 +70,7 @@ class NodeIndex:
                 return found
         if host in self.names:
             return host
+        self._enter_pods()
         self._asked_names[text] = self._pod_names.get(text) or self._pod_names.get(host) or ""
         return self._asked_names[text] or None
 
@@ -70,6 +82,7 @@ class NodeIndex:
         for namespace_key, pod_key in POD_LABELS:
             if pod := labels.get(pod_key):
                 place = labels.get(namespace_key, ""), pod
+                self._enter_pods()
                 self._asked_pods[place] = self._pods.get(place, "")
                 if self._asked_pods[place]:
                     return self._asked_pods[place]
@@ -77,14 +90,16 @@ class NodeIndex:
 
     def agrees_with(self, later: NodeIndex) -> bool:
         """True when `later` would have given every answer that this index has given so far."""
+        if self._asked_names or self._asked_pods:
+            later._enter_pods()
         return (
             self.names == later.names
             and self._aliases == later._aliases
             and all(
                 (later._pod_names.get(text) or later._pod_names.get(_without_port(text)) or "") == node
-                for text, node in self._asked_names.items()
+                for text, node in list(self._asked_names.items())  # a thread may be adding to it
             )
-            and all(later._pods.get(place, "") == node for place, node in self._asked_pods.items())
+            and all(later._pods.get(place, "") == node for place, node in list(self._asked_pods.items()))
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from hyperscale.model.cluster import Gpu, Node, Taint
+from hyperscale.model.cluster import Gpu, Node, Origin, Taint
 from hyperscale.model.pods import LAUNCHER, PARTITION, WORKER, PodView
 from hyperscale.names import (
     GPU_RESOURCE,
@@ -20,6 +20,8 @@ from hyperscale.names import (
 )
 from hyperscale.observe.demand import Amounts, mig_devices, pod_demand
 from hyperscale.observe.labels import domains, gpu_memory_bytes, gpu_product, has_gpu_labels
+from hyperscale.observe.network import NO_NETWORK, Network
+from hyperscale.observe.overlay import own_labels, topology_source
 from hyperscale.quantity import parse_bytes, parse_number
 
 KEPT_LABELS: Final = (
@@ -78,21 +80,25 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
     )
 
 
-def node_view(node: Mapping[str, Any], requested: Amounts, gpus: tuple[Gpu, ...], levels: tuple[str, ...]) -> Node:
+def node_view(
+    node: Mapping[str, Any], requested: Amounts, gpus: tuple[Gpu, ...], levels: tuple[str, ...], network: Network = NO_NETWORK
+) -> Node:
     """What we read of a v1 Node.
 
     requested: what pods hold on it, by resource name (see `requested_by_node`)
     gpus:      its GPUs as DCGM sees them
     levels:    topology label keys, widest first
+    network:   its fastest card
     Raises ValueError for a resource quantity that is none.
     """
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
-    labels = {str(key): str(value) for key, value in sorted((metadata.get("labels") or {}).items())}
+    labels = {str(key): str(value) for key, value in sorted(own_labels(metadata).items())}
+    product, memory = gpu_product(labels), gpu_memory_bytes(labels)
     allocatable = status.get("allocatable") or {}
     return Node(
         name=metadata["name"],
-        gpu_product=gpu_product(labels),
-        gpu_memory_bytes=gpu_memory_bytes(labels),
+        gpu_product=product,
+        gpu_memory_bytes=memory,
         allocatable_gpus=int(_number(str(allocatable.get(GPU_RESOURCE, "0")))),
         requested_gpus=int(requested.get(GPU_RESOURCE, 0)),
         ready=_condition(status, "Ready").get("status") == "True",
@@ -102,12 +108,23 @@ def node_view(node: Mapping[str, Any], requested: Amounts, gpus: tuple[Gpu, ...]
             sorted((_taint(entry) for entry in spec.get("taints") or ()), key=lambda taint: (taint.key, taint.effect, taint.value))
         ),
         labels=labels,
-        domains=domains(labels, levels),
+        domains=domains(metadata.get("labels") or {}, levels),
         gpus=gpus,
         allocatable_cpu_cores=_number(str(allocatable["cpu"])) if "cpu" in allocatable else None,
         allocatable_memory_bytes=_bytes(str(allocatable["memory"])) if "memory" in allocatable else None,
         requested_cpu_cores=round(requested.get("cpu", 0.0), 6),
         requested_memory_bytes=int(requested.get("memory", 0)),
+        network_bytes_per_second=network.bytes_per_second,
+        network_use_ratio=network.use_ratio,
+        sources={
+            name: source
+            for name, source in (
+                ("gpuProduct", Origin.GFD.value if product is not None else ""),
+                ("gpuMemoryBytes", Origin.GFD.value if memory is not None else ""),
+                ("domains", topology_source(metadata, levels)),
+            )
+            if source
+        },
     )
 
 

@@ -29,5 +29,7 @@ def narrow_node(resource: Json) -> Json:
                 for condition in status.get("conditions") or []
                 if condition.get("type") == "Ready"
             ],
+            # By which exporters call it: node-exporter's `instance` is an address.
+            "addresses": [{"address": str(entry.get("address", ""))} for entry in status.get("addresses") or []],
         },
     }

@@ -102,7 +102,8 @@ def _sample(point: Point, fault: str | None, rule: Rule, now: float) -> Sample:
     if fault is not None:
         return unknown(fault, age, point.source)
     verdict = point.verdict
-    value = point.value if verdict is None or verdict.middle is None else verdict.middle
+    middle = None if verdict is None else verdict.middle
+    value = middle if middle is not None and 0 <= middle <= rule.maximum and (middle > 0 or not rule.positive) else point.value
     scaled = value * rule.scale
     return Sample(
         value=float(round(scaled)) if rule.whole else scaled,

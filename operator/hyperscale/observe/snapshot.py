@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -11,19 +12,23 @@ from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, N
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.pods import PodView
-from hyperscale.model.policy import PolicySpec, QualityLimits
-from hyperscale.observe import dcgm, labels, links
+from hyperscale.model.policy import Overrides, PolicySpec, QualityLimits
+from hyperscale.observe import dcgm, links
 from hyperscale.observe.bounded import SnapshotError
 from hyperscale.observe.demand import Amounts
 from hyperscale.observe.files import read_snapshot, write_snapshot
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.kube import is_gpu_node, node_view, requested_by_node
+from hyperscale.observe.kube import node_view
+from hyperscale.observe.memory import Memory
+from hyperscale.observe.network import NO_NETWORK, Network, bounded, networks
+from hyperscale.observe.overrides import by_name, linked, overridden
 from hyperscale.observe.quality import FROZEN, STALE
 from hyperscale.observe.released import Holders, PodName, Release, Tenancy, settled
 
 __all__ = ["SnapshotError", "build_snapshot", "read_snapshot", "snapshot_digest", "write_snapshot"]
 
 MAX_MESSAGE: Final = 1024
+WARM_STEP: Final = 100
 
 
 def build_snapshot(
@@ -33,33 +38,52 @@ def build_snapshot(
     policy: PolicySpec,
     now: float,
     releases: Mapping[str, tuple[Release, ...]] | None = None,
+    memory: Memory | None = None,
 ) -> ClusterSnapshot:
     """The cluster at `now` (Unix seconds): its GPU nodes, their links, every figure judged. Pure; sorted, so equal input gives equal bytes.
 
     nodes: raw v1 Node objects, in any order; those without GPUs are left out
     pods:  all pods of the cluster: what they hold is not free
     releases: GPUs that pods gave back lately, by node
+    memory: of the snapshot before, which makes this one cheap; changed
     Raises ValueError for a node whose resources are no quantities.
     """
-    listed = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
-    gpu_nodes = [node for node in listed if is_gpu_node(node)]
-    seen_pods = tuple(pods)
-    index = NodeIndex(gpu_nodes, seen_pods)
-    levels = policy.topology_levels or labels.detect_levels(node["metadata"].get("labels") or {} for node in gpu_nodes)
-    figures = judged(reading, index, policy.limits, now)
-    held = requested_by_node(seen_pods)
-    tenants = {(pod.namespace, pod.name): pod.gpus > 0 for pod in seen_pods if pod.holds_resources}
-    views = tuple(
-        _view(node, held.get(node["metadata"]["name"], {}), levels, figures, tenants, (releases or {}).get(node["metadata"]["name"], ()))
-        for node in gpu_nodes
+    memory = memory if memory is not None else Memory()
+    memory.laid = (policy.overrides, {})
+    index = memory.see(nodes, pods)
+    levels = memory.levels(policy.topology_levels)
+    stale = now - reading.taken_at > policy.limits.max_age_seconds
+    figures = memory.figures(reading, policy.limits, stale) or judged(reading, index, policy.limits, now)
+    given_back = releases or {}
+    views = tuple(memory.view(node, levels, figures, given_back.get(node["metadata"]["name"], ()), _view) for node in memory.gpu_nodes)
+    snapshot = ClusterSnapshot(taken_at=now, nodes=views, links=figures.links, levels=levels, metrics=figures.state)
+    return _overridden(snapshot, memory.gpu_nodes, policy.overrides) if policy.overrides != NO_OVERRIDES else snapshot
+
+
+NO_OVERRIDES: Final = Overrides()
+
+
+def _overridden(snapshot: ClusterSnapshot, nodes: Iterable[Mapping[str, Any]], overrides: Overrides) -> ClusterSnapshot:
+    """The snapshot as the administrator knows it."""
+    said = by_name(overrides)
+    domains = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
+    found, notes = linked(snapshot.links, domains, overrides)
+    message = "; ".join(text for text in (snapshot.metrics.message, *notes) if text)[:MAX_MESSAGE]
+    return replace(
+        snapshot,
+        nodes=tuple(overridden(node, said.get(node.name)) for node in snapshot.nodes),
+        links=found,
+        metrics=replace(snapshot.metrics, message=message),
     )
-    return ClusterSnapshot(
-        taken_at=now,
-        nodes=views,
-        links=figures.links,
-        levels=levels,
-        metrics=figures.state,
-    )
+
+
+def warm(memory: Memory, policy: PolicySpec, figures: Figures, releases: Mapping[str, tuple[Release, ...]]) -> Iterator[None]:
+    """Make the views of all nodes for figures that are about to be published, a hundred nodes a step: the snapshot then finds them made."""
+    levels = memory.levels(policy.topology_levels)
+    for at, node in enumerate(memory.gpu_nodes):
+        memory.view(node, levels, figures, releases.get(node["metadata"]["name"], ()), _view)
+        if at % WARM_STEP == 0:
+            yield
 
 
 def _view(
@@ -72,7 +96,7 @@ def _view(
 ) -> Node:
     """One node, its GPUs without what was read of pods that have ended."""
     name = node["metadata"]["name"]
-    view = node_view(node, held, figures.gpus.get(name, ()), levels)
+    view = node_view(node, held, figures.gpus.get(name, ()), levels, figures.networks.get(name, NO_NETWORK))
     if not view.gpus:
         return view
 
@@ -99,6 +123,8 @@ class Figures(NamedTuple):
     """Unix seconds from which ages count."""
     holders: Mapping[str, Holders]
     """The pods under which GPUs were read, by node."""
+    networks: Mapping[str, Network] = {}
+    """The fastest card of every node that tells one."""
 
 
 _last: list[Figures] = []
@@ -122,22 +148,30 @@ def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now
         return known
     gpus, gpu_notes = dcgm.gpus_by_node(reading, index, limits, moment)
     found, link_notes = links.links(reading, index, limits, moment)
+    cards = networks(reading, index, limits, moment)
+    found = bounded(found, {name: card.bytes_per_second for name, card in cards.items()})
     holders = dcgm.holders_by_node(reading, index)
-    figures = Figures(reading, limits, index, gpus, found, _state(reading, gpus, found, (*gpu_notes, *link_notes)), moment, holders)
+    state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
+    figures = Figures(reading, limits, index, gpus, found, state, moment, holders, cards)
     if moment == reading.taken_at:
         _last[:] = [figures]
     return figures
 
 
-def _state(reading: MetricsReading, gpus: Mapping[str, tuple[Gpu, ...]], found: Iterable[Link], notes: tuple[str, ...]) -> MetricsState:
+def state_of(reading: MetricsReading, gpus: Mapping[str, tuple[Gpu, ...]], found: Iterable[Link], notes: tuple[str, ...]) -> MetricsState:
     """The reading's own state, completed by what judging it showed: nothing but stale figures is as good as none."""
     state = reading.state
     if not state.available:
         return state
-    samples = [sample for several in gpus.values() for gpu in several for sample in gpu_samples(gpu)]
-    samples += [sample for link in found for sample in link_samples(link)]
-    if not any(sample.value is not None for sample in samples):
-        if any(sample.fault in (STALE, FROZEN) for sample in samples):
+
+    def samples() -> Iterator[Sample]:
+        return chain(
+            (sample for several in gpus.values() for gpu in several for sample in gpu_samples(gpu)),
+            (sample for link in found for sample in link_samples(link)),
+        )
+
+    if not any(sample.value is not None for sample in samples()):
+        if any(sample.fault in (STALE, FROZEN) for sample in samples()):
             return _with(
                 state,
                 "MetricsStale",

@@ -1,0 +1,125 @@
+"""What one snapshot leaves for the next: of 5,000 nodes one pod moved, and all the others are the objects of last time. Pure.
+
+Everything here is found again by identity or by equality with what it was made from, so that a snapshot built with a memory equals one
+built without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any, Final
+
+from hyperscale.model.cluster import Node
+from hyperscale.model.pods import PodView
+from hyperscale.model.policy import Overrides, QualityLimits
+from hyperscale.observe import labels
+from hyperscale.observe.demand import Amounts
+from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.kube import is_gpu_node, requested_by_node
+from hyperscale.observe.overlay import overlaid
+from hyperscale.observe.released import PodName, Release
+
+if TYPE_CHECKING:
+    from hyperscale.observe.snapshot import Figures
+
+RawNode = Mapping[str, Any]
+Make = Callable[[RawNode, Amounts, tuple[str, ...], "Figures", Mapping[PodName, bool], tuple[Release, ...]], Node]
+
+LARGE_SERIES: Final = 10_000
+"""More series than these are not judged on the event loop when a node comes or goes: that takes a tenth of a second and more."""
+_NOTHING: Final[Amounts] = {}
+
+
+class Memory:
+    """Nodes, pods and views of the last snapshot, and the figures judged last. Not for two threads at once."""
+
+    def __init__(self) -> None:
+        self.published: Figures | None = None
+        """Figures that somebody judged beforehand, for the reading that they were made from."""
+        self.outdated = False
+        """Names of nodes have changed since `published` was judged, and there was too much of it to judge it again at once."""
+        self.laid: tuple[Overrides, Mapping[str, Mapping[str, str]]] = (Overrides(), {})
+        """Topology that is not on the nodes: an administrator's word, and labels by node from HyperNodes."""
+        self._listed: tuple[RawNode, ...] = ()
+        self.gpu_nodes: tuple[RawNode, ...] = ()
+        """Nodes with GPUs, sorted by name; the same tuple as long as they are equal."""
+        self._detected: tuple[str, ...] = ()
+        self._index = NodeIndex(())
+        self._pods: dict[PodName, PodView] = {}
+        self._pods_on: dict[str, dict[PodName, PodView]] = {}
+        self._held: dict[str, Amounts] = {}
+        self._tenants: dict[PodName, bool] = {}
+        self._views: dict[str, tuple[tuple[object, ...], tuple[object, ...], Node]] = {}
+
+    def see(self, nodes: Iterable[RawNode], pods: Iterable[PodView]) -> NodeIndex:
+        """Take in all nodes and pods; the index of names."""
+        listed, seen = tuple(overlaid(nodes, *self.laid)), tuple(pods)
+        if listed != self._listed:
+            by_name = sorted((node for node in listed if is_gpu_node(node)), key=lambda node: str(node["metadata"]["name"]))
+            self._listed = listed
+            if tuple(by_name) != self.gpu_nodes:
+                self.gpu_nodes = tuple(by_name)
+                self._detected = labels.detect_levels(node["metadata"].get("labels") or {} for node in by_name)
+                self._index = NodeIndex(by_name)
+                self._views = {name: self._views[name] for node in by_name if (name := node["metadata"]["name"]) in self._views}
+        self._see_pods(seen)
+        self._index = self._index.with_pods(seen)
+        return self._index
+
+    def _see_pods(self, pods: Sequence[PodView]) -> None:
+        """Only what differs from last time is reckoned anew."""
+        known = self._pods
+        changed = [pod for pod in pods if (before := known.get((pod.namespace, pod.name))) is not pod and before != pod]
+        gone: set[PodName] = set()
+        if len(pods) != len(known) or changed:
+            gone = known.keys() - {(pod.namespace, pod.name) for pod in pods}
+        touched: set[str] = set()
+        for name in gone:
+            self._leave(name, touched)
+        for pod in changed:
+            name = (pod.namespace, pod.name)
+            self._leave(name, touched)
+            known[name] = pod
+            if pod.holds_resources:
+                self._pods_on.setdefault(pod.node, {})[name] = pod
+                self._tenants[name] = pod.gpus > 0
+                touched.add(pod.node)
+        for node in touched:
+            self._held[node] = requested_by_node(self._pods_on.get(node, {}).values()).get(node, _NOTHING)
+
+    def _leave(self, name: PodName, touched: set[str]) -> None:
+        before = self._pods.pop(name, None)
+        self._tenants.pop(name, None)
+        if before is not None and before.holds_resources:
+            self._pods_on[before.node].pop(name, None)
+            touched.add(before.node)
+
+    def levels(self, chosen: tuple[str, ...]) -> tuple[str, ...]:
+        """Topology label keys: those chosen, else those detected."""
+        return chosen or self._detected
+
+    def figures(self, reading: object, limits: QualityLimits, stale: bool) -> Figures | None:
+        """The figures judged beforehand where they are still true; None where they have to be judged anew."""
+        known = self.published
+        if known is None or known.reading is not reading or known.limits != limits or stale:
+            return None
+        if not known.names.agrees_with(self._index):
+            if sum(map(len, known.reading.series.values())) <= LARGE_SERIES:
+                return None
+            self.outdated = True  # a node that just came has no figures for a few seconds
+        return known
+
+    def view(self, node: RawNode, levels: tuple[str, ...], figures: Figures, releases: tuple[Release, ...], make: Make) -> Node:
+        """The view that `make` makes of a node, or made of the same node before."""
+        name = node["metadata"]["name"]
+        held, holders = self._held.get(name, _NOTHING), figures.holders.get(name)
+        same = (node, held, figures.gpus.get(name), levels, holders, figures.networks.get(name))
+        told = tuple(map(self._tenants.get, holders.values())) if holders else ()
+        equal = (told, releases, figures.moment if releases else 0.0, figures.limits.settle_seconds)
+        known = self._views.get(name)
+        if known is not None and known[1] == equal and all(map(is_, known[0], same)):
+            return known[2]
+        made = make(node, held, levels, figures, self._tenants, releases)
+        self._views[name] = (same, equal, made)
+        return made
