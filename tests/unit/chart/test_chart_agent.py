@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from hyperscale.agent import probe_settings, settings
+
 Render = Any
 VALUES = yaml.safe_load((Path(__file__).resolve().parents[3] / "charts/hyperscale/values.yaml").read_text())
 
@@ -69,6 +71,22 @@ def test_by_default_gpu_readings_are_left_to_the_gpu_operators_exporter(render: 
     found = environment(render())
     assert found["HYPERSCALE_AGENT_GPU"] == "auto"
     assert found["HYPERSCALE_AGENT_DCGM_URL"] == "http://nvidia-dcgm-exporter.gpu-operator.svc:9400/metrics"
+
+
+def test_the_agents_read_every_variable_that_is_rendered(render: Render) -> None:
+    found = environment(render({"agent": {"links": {"budgetBytesPerSecond": 5_000_000}, "gpu": {"mode": "on"}}}))
+    rendered = {name for name in found if name.startswith(settings.PREFIX)}
+    known = {*settings.AgentSettings.__struct_fields__, *probe_settings.LinkSettings.__struct_fields__}
+    assert rendered <= {settings.PREFIX + name.upper() for name in known}
+    links = probe_settings.from_environment(found)
+    assert (links.links, links.budget_bytes_per_second, links.service) == ("on", 5e6, "hyperscale-agent")
+    assert settings.from_environment(found).gpu == "on"
+
+
+def test_the_charts_defaults_are_the_agents_defaults(render: Render) -> None:
+    found = environment(render())
+    kept = probe_settings.from_environment({"HYPERSCALE_AGENT_TOKEN_FILE": found["HYPERSCALE_AGENT_TOKEN_FILE"]})
+    assert probe_settings.from_environment(found) == kept
 
 
 def test_agents_run_on_gpu_nodes_tainted_or_not(render: Render) -> None:

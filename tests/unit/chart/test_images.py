@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from hyperscale.render import commands, security
 
@@ -53,3 +57,59 @@ def test_what_an_image_adds_to_the_locks_is_pinned_with_hashes_and_agrees_with_t
     shared = dict(pin.findall((ROOT / "requirements/worker.lock").read_text()))
     for name in sorted(pins.keys() & shared.keys()):
         assert pins[name] == shared[name] or lock.name == "build.lock", name
+
+
+AGENT = ROOT / "images/agent"
+IMPORTS = """
+import importlib, importlib.abc, pkgutil, sys
+allowed = set(sys.argv[2].split(","))
+class Refusal(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in allowed:
+            raise ModuleNotFoundError(f"No module named {name!r} in the image", name=name)
+sys.meta_path.insert(0, Refusal())
+sys.path.insert(0, sys.argv[1])
+import hyperscale.agent
+assert hyperscale.agent.__file__.startswith(sys.argv[1])
+for found in pkgutil.iter_modules(hyperscale.agent.__path__):
+    importlib.import_module("hyperscale.agent." + found.name)
+"""
+
+
+def names_of(lock: Path) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock.read_text(), re.MULTILINE))
+
+
+def test_the_agents_packages_are_few_and_pinned_as_elsewhere() -> None:
+    pins = names_of(AGENT / "agent.lock")
+    assert pins.items() <= names_of(ROOT / "requirements/agent.lock").items()
+    needed = [Requirement(text) for name in pins for text in importlib.metadata.requires(name) or ()]
+    missing = [str(one) for one in needed if one.name not in pins and (one.marker is None or one.marker.evaluate({"extra": ""}))]
+    assert not missing
+    assert len(pins) <= 5
+
+
+def test_the_agents_image_holds_everything_that_the_agent_imports(tmp_path: Path) -> None:
+    packages = {top for name in names_of(AGENT / "agent.lock") for top in tops(name)}
+    for sources in re.findall(r"^COPY (operator/\S+(?: operator/\S+)*) ", (AGENT / "Dockerfile").read_text(), re.MULTILINE):
+        for source in sources.split():
+            target = tmp_path / Path(source).relative_to("operator")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(ROOT / source)
+    command = [sys.executable, "-c", IMPORTS, str(tmp_path), ",".join(sorted(packages | {"hyperscale"}))]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+def tops(distribution: str) -> set[str]:
+    """What a distribution lets one import."""
+    files = importlib.metadata.files(distribution) or ()
+    return {file.parts[0].partition(".")[0] for file in files if file.suffix in (".py", ".so")}
+
+
+def test_the_agents_user_ports_and_base_are_the_ones_that_the_chart_asks_for() -> None:
+    text = (AGENT / "Dockerfile").read_text()
+    values = yaml.safe_load((ROOT / "charts/hyperscale/values.yaml").read_text())
+    assert re.findall(r"^USER (\d+):(\d+)$", text, re.MULTILINE) == [(str(values["podSecurityContext"]["runAsUser"]),) * 2]
+    assert re.findall(r"^EXPOSE (.+)$", text, re.MULTILINE) == ["9465 9466"]
