@@ -20,7 +20,7 @@ NEIGHBOURS: Final = 8
 DIRECTED: Final = 3
 """From so many samples on a direction has a figure of its own."""
 RANK: Final = 4
-SWEEPS: Final = 6
+SWEEPS: Final = 4
 RIDGE: Final = 0.3
 
 
@@ -134,6 +134,8 @@ def by_domain(links: Links, domains: IntArray) -> ByDomain:
             break
     classes = classes.reshape(-1).astype(np.int64)
     table = np.full((len(unique), len(unique)), np.nan)
+    order = np.argsort(links.excess, kind="stable")  # once for all medians
+    links = Links(links.count, links.source[order], links.destination[order], links.excess[order], links.tier_logarithm)
     for level in range(unique.shape[1]):
         codes = domains[:, level]
         here = (codes[links.source] >= 0) & (codes[links.destination] >= 0)
@@ -192,10 +194,11 @@ def _fill(table: FloatArray, codes: IntArray, first: IntArray, second: IntArray,
 
 
 def _medians(keys: IntArray, values: FloatArray, least: int) -> tuple[IntArray, FloatArray]:
-    """Each key that occurs at least `least` times, and the median of its values."""
-    order = np.lexsort((values, keys))
+    """Each key that occurs at least `least` times, and the median of its values, which are in ascending order."""
+    order = np.argsort(keys, kind="stable")
     keys, values = keys[order], values[order]
-    unique, starts, counts = np.unique(keys, return_index=True, return_counts=True)
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    unique, counts = keys[starts], np.diff(np.append(starts, len(keys)))
     medians = (values[starts + (counts - 1) // 2] + values[starts + counts // 2]) / 2
     enough = counts >= least
     return unique[enough], medians[enough]
