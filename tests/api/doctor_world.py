@@ -137,6 +137,7 @@ def serving_prometheus(directory: Path, exporter: Exporter) -> Iterator[str]:
     url = f"http://{LOOPBACK}:{port}"
     try:
         wait_until(lambda: prometheus.has_scraped(url), 30.0, "Prometheus has scraped nothing")
+        wait_scraped(url, "hyperscale_link_bandwidth_bytes_per_second", 6)
         yield url
     finally:
         ProcessTable(directory).stop_all()

@@ -26,7 +26,8 @@ def unread(check: str, fact: object) -> Finding | None:
     refused = fact.status in (401, 403)
     verb, _, rest = fact.what.partition(" ")
     fix = (
-        f"ask an administrator for the right to {fact.what} (kubectl auth can-i {verb} {rest.partition(' ')[0]}), or let one run this command"
+        f"ask an administrator for the right to {fact.what} (kubectl auth can-i {verb} {rest.partition(' ')[0]}), "
+        "or let one run this command"
         if refused
         else "try again; where it stays, see the API server's log"
     )

@@ -98,7 +98,7 @@ def _queues(facts: Facts, found: Kueue) -> Finding | None:
         "kueue",
         Fault.KUEUE_QUEUE_MISSING,
         State.ERROR,
-        f"{plural(len(lost), 'job')} name{'s' if len(lost) == 1 else ''} a LocalQueue that is not in {'its' if len(lost) == 1 else 'their'} namespace: {some(lost)}",
+        f"{plural(len(lost), 'job')} with a queue that is no LocalQueue of the job's namespace: {some(lost)}",
         f"namespace {job.namespace} has {some(there) if there else 'no LocalQueue'}",
         fix,
         where(lost),

@@ -13,6 +13,7 @@ from hyperscale.observe.labels import detect_levels
 DENSE_NODES: Final = 12
 """Up to here every pair should be measured; beyond, agents sample pairs and the rest is estimated."""
 FULL_SHARE: Final = 0.9
+AGENT_LABEL: Final = "app.kubernetes.io/component=agent"
 TOPOGRAPH: Final = "https://github.com/NVIDIA/topograph"
 
 
@@ -54,7 +55,8 @@ def _coverage(facts: Facts, nodes: list[str], pairs: int, daemon: Workload | Non
             State.WARNING,
             f"latency known for {latency:.0%}, bandwidth for {bandwidth:.0%} of the pairs; {what}",
             f"{cause}; the rest is estimated",
-            "let TCP 9466 pass between the nodes' agents (NetworkPolicy, firewall); kubectl get pods -A -l app.kubernetes.io/component=agent -o wide",
+            "let TCP and UDP 9466 pass between the nodes' agents (NetworkPolicy, firewall); "
+            "kubectl get pods -A -l app.kubernetes.io/component=agent -o wide",
             where(alone),
         )
     ]
@@ -68,10 +70,10 @@ def _none(facts: Facts, daemon: Workload | None) -> Finding:
         cause, fix = "nothing measures them: the node agent is not installed", helm(facts, "agent.enabled=true")
     elif facts.metrics.names is not None and not any(name.startswith("hyperscale_") for name in facts.metrics.names):
         cause = "the agents run, but Prometheus has no series of theirs: they are not scraped"
-        fix = f"{helm(facts, 'agent.podMonitor.enabled=true')}, or a scrape job for port 9465 of pods labelled app.kubernetes.io/component=agent"
+        fix = f"{helm(facts, 'agent.metrics.podMonitor.enabled=true')}; or a scrape job for port 9465 of pods labelled {AGENT_LABEL}"
     else:
         cause = "the agents are scraped, but measure nothing: they do not find or reach each other, or their tokens differ"
-        fix = f"kubectl -n {daemon.namespace} logs daemonset/{daemon.name}; let TCP 9466 pass between nodes"
+        fix = f"kubectl -n {daemon.namespace} logs daemonset/{daemon.name}; let TCP and UDP 9466 pass between nodes"
     return Finding("links", Fault.LINKS_MISSING, State.WARNING, message, cause, fix)
 
 
@@ -96,7 +98,7 @@ def _agent(facts: Facts, daemon: Workload | None) -> Finding | None:
         State.WARNING,
         f"the node agent is ready on {daemon.ready} of {daemon.wanted} nodes",
         cause,
-        f"kubectl -n {daemon.namespace} get pods -l app.kubernetes.io/component=agent -o wide; kubectl -n {daemon.namespace} describe daemonset {daemon.name}",
+        f"kubectl -n {daemon.namespace} get pods -l {AGENT_LABEL} -o wide; kubectl -n {daemon.namespace} describe daemonset {daemon.name}",
         (daemon.place,),
     )
 
@@ -163,7 +165,7 @@ def _no_levels(facts: Facts, node: str) -> Finding:
         State.WARNING,
         "no GPU node carries a topology label that is known",
         "neither the cloud nor topograph nor an administrator labelled the nodes; links that are not measured all look alike",
-        f"label racks and zones, e.g. kubectl label node {node} topology.kubernetes.io/zone=hall-1 cloud.provider.com/topology-rack=rack-1; "
+        f"label zones and racks, e.g. kubectl label node {node} topology.kubernetes.io/zone=hall-1 cloud.provider.com/topology-rack=r1; "
         f"or install topograph ({TOPOGRAPH}); labels of your own: spec.topologyLevels of the PlannerPolicy",
     )
 

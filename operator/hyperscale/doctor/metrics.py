@@ -24,7 +24,8 @@ _REASONS: Final = {
     "PrometheusUnreachable": (
         Fault.PROMETHEUS_UNREACHABLE,
         "it is down, the URL is wrong, or a NetworkPolicy is in the way",
-        "check that Prometheus runs and that the URL names its Service: {helm}; from outside the cluster use --prometheus URL with a port-forward",
+        "check that Prometheus runs and that the URL names its Service: {helm}; "
+        "from outside the cluster use --prometheus URL with a port-forward",
     ),
     "PrometheusTimeout": (
         Fault.PROMETHEUS_TIMEOUT,

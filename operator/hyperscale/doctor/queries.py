@@ -116,7 +116,8 @@ def _strangers(figure: str, found: Figure) -> Finding | None:
         cause = f"the query drops the labels that name the node; it keeps {', '.join(sorted(found.labels)) or 'none'}"
         fix = f"keep one, e.g. `by (Hostname, gpu, UUID)`, in spec.queries.{field_of(figure)}"
     else:
-        cause += f" ({', '.join(f'{label}={value}' for label, value in sorted(shown.items()))}): a pod's name or address that is gone, or another cluster's"
+        pairs = ", ".join(f"{label}={value}" for label, value in sorted(shown.items()))
+        cause += f" ({pairs}): a pod's name or address that is gone, or another cluster's"
         fix = NODE_RELABELLING
     message = f"{field_of(figure)}: {lost} of {found.count:,} series lead to no node"
     return Finding("queries", Fault.SERIES_WITHOUT_NODE, State.WARNING, message, cause, fix)
@@ -129,11 +130,14 @@ def _without_pair(figure: str, found: Figure, lost: int) -> Finding:
         cause = f"source={one.get('source', '')}, destination={one.get('destination', '')} are no nodes of this cluster"
         fix = "export node names in `source` and `destination`, as the node agent does"
     elif any(label.startswith("exported_") for label in found.labels):
-        cause = "Prometheus renamed the labels to exported_source and exported_destination: honorLabels is off and targets carry labels of those names"
+        cause = (
+            "Prometheus renamed the labels to exported_source and exported_destination: honorLabels is off, and targets have such labels"
+        )
         fix = "set honorLabels: true on the ServiceMonitor, or honor_labels: true in the scrape job"
     else:
         cause = f"the labels are {', '.join(sorted(found.labels)) or 'none'}, not `source` and `destination`"
-        fix = f'wrap the query in label_replace(…, "source", "$1", "OLD", "(.*)"), for `destination` likewise, in spec.queries.{field_of(figure)}'
+        rename = 'label_replace(…, "source", "$1", "OLD", "(.*)")'
+        fix = f"wrap the query in {rename}, for `destination` likewise, in spec.queries.{field_of(figure)}"
     return Finding("queries", Fault.SERIES_WITHOUT_PAIR, State.WARNING, message, cause, fix)
 
 

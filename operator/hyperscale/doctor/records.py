@@ -71,7 +71,7 @@ def _missing(facts: Facts, by_name: Mapping[str, object]) -> Finding | None:
         "policy",
         Fault.POLICY_MISSING,
         State.ERROR,
-        f"{plural(len(lost), 'job')} name{'s' if len(lost) == 1 else ''} PlannerPolicy {some(lost.values())}, which does not exist: {some(lost)}",
+        f"PlannerPolicy {some(lost.values())} does not exist, and {plural(len(lost), 'job')} refer to it: {some(lost)}",
         "it was deleted, or its name is misspelt; such jobs are refused",
         f"create PlannerPolicy {wanted}, or leave spec.policyRef out",
         where(lost),
@@ -87,7 +87,7 @@ def _unreachable(facts: Facts) -> Finding | None:
         State.WARNING,
         f"{facts.history.url}: {facts.history.complaint}",
         "the database is down, its Service has no endpoints, or the URL is wrong; runs are not recorded meanwhile",
-        f"{helm(facts, 'history.url=postgresql+psycopg://USER@HOST:5432/hyperscale')}; open its port with networkPolicy.historyPorts={{5432}}",
+        f"{helm(facts, 'history.url=postgresql+psycopg://USER@HOST:5432/hyperscale', 'networkPolicy.historyPorts={5432}')}",
     )
 
 

@@ -69,7 +69,8 @@ def _down(one: Workload) -> Finding | None:
     if one.ready:
         return None
     cause = one.message or ("it is scaled to 0" if not one.wanted else "its pod is not ready")
-    fix = f"kubectl -n {one.namespace} describe pods -l app.kubernetes.io/component=operator; kubectl -n {one.namespace} logs deployment/{one.name}"
+    here = f"kubectl -n {one.namespace}"
+    fix = f"{here} describe pods -l app.kubernetes.io/component=operator; {here} logs deployment/{one.name}"
     if not one.wanted:
         fix = f"kubectl -n {one.namespace} scale deployment/{one.name} --replicas=1"
     message = f"the operator in {one.namespace} is not available: {one.ready} of {one.wanted} pods ready"
@@ -181,7 +182,8 @@ def _pull(cases: list[tuple[Pod, Trouble]]) -> Finding:
         "images",
         Fault.IMAGE_PULL_FAILED,
         State.ERROR,
-        f"{trouble.image} cannot be pulled ({trouble.reason}) by {plural(len(cases), 'pod')}: {some(f'{one.namespace}/{one.name}' for one, _ in cases)}",
+        f"{trouble.image} cannot be pulled ({trouble.reason}) by {plural(len(cases), 'pod')}: "
+        + some(f"{one.namespace}/{one.name}" for one, _ in cases),
         cause,
         fix,
         where(f"{one.namespace}/{one.name}" for one, _ in cases),
@@ -195,7 +197,8 @@ def _why(pod: Pod, trouble: Trouble) -> tuple[str, str]:
     if trouble.reason == "InvalidImageName":
         return "the reference is malformed", f"correct {value}.registry, {value}.repository and {value}.tag in the chart's values"
     if any(part in text for part in ("unauthorized", "denied", "forbidden", "authentication")):
-        secret = f"kubectl -n {pod.namespace} create secret docker-registry pull --docker-server=REGISTRY --docker-username=USER --docker-password=…"
+        given = "--docker-server=REGISTRY --docker-username=USER --docker-password=…"
+        secret = f"kubectl -n {pod.namespace} create secret docker-registry pull {given}"
         use = (
             "--set image.pullSecrets={pull}"
             if value != "workerImage"

@@ -48,18 +48,20 @@ def _guess(facts: Facts, figure: str, found: Figure) -> Guess | None:
     if not found.finite:
         return None
     if figure in _MEMORY:
-        return _memory(facts, found)
+        return _memory(facts)
     rule = _RULES.get(figure)
     return rule(found) if rule is not None else None
 
 
-def _memory(facts: Facts, found: Figure) -> Guess | None:
+def _memory(facts: Facts) -> Guess | None:
     """By the label of GPU Feature Discovery where there is one: a part of a GPU's memory is not larger than the whole."""
     labelled = [size for node in gpu_nodes(facts) if (size := gpu_memory_bytes(labels_of(node)))]
     whole = median(labelled) / MIB if labelled else _SUSPECT_MIB
-    if found.high > 64 * whole * 1024:
+    # Reserved memory alone is too small to tell bytes from KiB: an exporter has one unit for all three.
+    most = max((one.high for figure in _MEMORY if (one := facts.metrics.figures.get(figure)) is not None), default=0.0)
+    if most > 64 * whole * 1024:
         return Guess("bytes", "MiB", "/ 1048576")
-    if found.high > 8 * whole:
+    if most > 8 * whole:
         return Guess("KiB", "MiB", "/ 1024")
     return None
 
