@@ -47,7 +47,8 @@ class Server:
         """pages: by path; called in the event loop, so they must be quick."""
         self._pages = dict(pages)
         self._listening: asyncio.Server | None = None
-        self._connections = 0
+        self.connections = 0
+        """Open at this moment."""
 
     async def start(self, port: int, host: str | None = None) -> int:
         """Listen, by default on all addresses of both families; the port, also where 0 was asked for. Raises OSError."""
@@ -61,9 +62,9 @@ class Server:
             self._listening = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
+        self.connections += 1
         try:
-            if self._connections <= MAX_CONNECTIONS:
+            if self.connections <= MAX_CONNECTIONS:
                 async with asyncio.timeout(REQUEST_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -72,7 +73,7 @@ class Server:
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
             pass  # a client that says nothing, too much, or leaves: not our trouble
         finally:
-            self._connections -= 1
+            self.connections -= 1
             writer.close()
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(REQUEST_SECONDS):

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from hyperscale.agent.__main__ import main
+from hyperscale.agent.settings import AgentSettings, SettingsError, from_environment
+
+
+def test_without_variables_the_defaults_hold() -> None:
+    assert from_environment({}) == AgentSettings()
+    assert from_environment({"HYPERSCALE_AGENT_METRICS_PORT": "", "NODE_NAME": ""}) == AgentSettings()
+
+
+def test_every_field_has_a_variable() -> None:
+    given = {
+        "NODE_NAME": "gpu-a",
+        "POD_NAMESPACE": "hyperscale-system",
+        "POD_IP": "10.0.0.7",
+        "HYPERSCALE_AGENT_METRICS_PORT": "1",
+        "HYPERSCALE_AGENT_PROBE_PORT": "2",
+        "HYPERSCALE_AGENT_GPU": "on",
+        "HYPERSCALE_AGENT_DCGM_URL": "http://[fd00::7]:9400/metrics",
+        "HYPERSCALE_AGENT_INTERVAL_SECONDS": "2.5",
+        "HYPERSCALE_AGENT_NVML_DEADLINE_SECONDS": "1",
+        "HYPERSCALE_AGENT_RETRY_SECONDS": "60",
+    }
+    expected = AgentSettings("gpu-a", "hyperscale-system", "10.0.0.7", 1, 2, "on", "http://[fd00::7]:9400/metrics", 2.5, 1.0, 60.0)
+    assert from_environment(given) == expected
+    assert len(given) == len(AgentSettings.__struct_fields__)
+
+
+BAD = [
+    ("HYPERSCALE_AGENT_METRICS_PORT", "ninety", "write e.g. 9465"),
+    ("HYPERSCALE_AGENT_METRICS_PORT", "70000", "write e.g. 9465"),
+    ("HYPERSCALE_AGENT_PROBE_PORT", "0", "write e.g. 9466"),
+    ("HYPERSCALE_AGENT_GPU", "maybe", "write e.g. auto"),
+    ("HYPERSCALE_AGENT_INTERVAL_SECONDS", "0", "write e.g. 10.0"),
+    ("HYPERSCALE_AGENT_INTERVAL_SECONDS", "nan", "write e.g. 10.0"),
+    ("HYPERSCALE_AGENT_NVML_DEADLINE_SECONDS", "-1", "write e.g. 5.0"),
+    ("HYPERSCALE_AGENT_RETRY_SECONDS", "1e9", "write e.g. 30.0"),
+    ("HYPERSCALE_AGENT_DCGM_URL", "file:///etc/passwd", "write e.g. http://10.0.0.7:9400/metrics"),
+    ("HYPERSCALE_AGENT_DCGM_URL", "http://host:port/", "write e.g. http://10.0.0.7:9400/metrics"),
+    ("NODE_NAME", "n" * 254, "write e.g. node-a"),
+]
+
+
+@pytest.mark.parametrize(("variable", "value", "hint"), BAD)
+def test_a_bad_value_is_one_line_that_says_what_to_write(variable: str, value: str, hint: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        from_environment({variable: value})
+    message = str(caught.value)
+    assert message.startswith(f"{variable}: ")
+    assert message.endswith(hint)
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("HYPERSCALE_AGENT_GPU", "maybe"), ("HYPERSCALE_AGENT_PEERS", "nonsense"), ("NODE_NAME", "")]
+)
+def test_the_process_ends_with_2_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, value: str
+) -> None:
+    monkeypatch.setenv("NODE_NAME", "gpu-a")
+    monkeypatch.setenv(variable, value)
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"{variable}: ")
+    assert said.count("\n") == 1
