@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from hyperscale.model.moves import MoveAdvice, MoveQuestion, Moves, RunningJob
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.plan.artifact import rounded
+from hyperscale.plan.confidence import link_confidence, use_confidence
 from hyperscale.plan.heuristic import Heuristic
 from hyperscale.plan.moves_check import vacated_request
 from hyperscale.plan.portfolio import describe
@@ -88,4 +89,12 @@ def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: W
     shares = tuple(worker.share for worker in job.plan.workers)
     plan = describe(problem, move.candidate, PLANNER, held_shares=shares)
     found = replace(stays, then_epoch_seconds=then, moved=move.moved, price_seconds=rounded(price), plan=plan)
-    return found if found.saved_seconds > found.price_seconds else stays
+    sure = _sureness(vacated, [worker.node for worker in (*job.plan.workers, *plan.workers)])
+    enough = sure == 1.0 or sure * found.gain_ratio >= policy.replan.min_gain_ratio
+    return found if enough and sure * found.saved_seconds > found.price_seconds else stays
+
+
+def _sureness(graph: ClusterGraph, nodes: Iterable[str]) -> float:
+    """Confidence in the figures of both placements: no job moves for a gain that noise may have made."""
+    places = [graph.index[name] for name in nodes if name in graph.index]
+    return min(link_confidence(graph, places), use_confidence(graph, places))

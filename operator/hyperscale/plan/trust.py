@@ -12,6 +12,7 @@ from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
 from hyperscale.model.job import Architecture
 from hyperscale.model.plan import Calibration
+from hyperscale.plan.confidence import link_confidence, use_confidence
 from hyperscale.plan.objective import Breakdown
 from hyperscale.plan.problem import Problem
 
@@ -77,14 +78,25 @@ def prediction_range(problem: Problem, order: IntArray, figures: Breakdown) -> t
     """Low and high epoch seconds: each part of the prediction stretched by what is not known about its figures."""
     unsure = problem.job.model.architecture in (Architecture.GAT, Architecture.CUSTOM)
     low, high = UNSURE_COMPUTE_RANGE if unsure else COMPUTE_RANGE
+    places = problem.nodes[np.unique(order)].tolist()
+    use_low, use_high = _doubted((1.0, 1.0), UTILIZATION_RANGE, use_confidence(problem.graph, places))
     if not problem.utilization_known[order].all():
-        low, high = low * UTILIZATION_RANGE[0], high * UTILIZATION_RANGE[1]
+        use_low, use_high = UTILIZATION_RANGE
+    low, high = low * use_low, high * use_high
     if any(problem.speeds[member].assumed for member in order):
         low, high = low * SPEED_RANGE[0], high * SPEED_RANGE[1]
-    link_low, link_high = MEASURED_LINK_RANGE if _links_measured(problem, np.unique(order)) else ESTIMATED_LINK_RANGE
+    link_low, link_high = ESTIMATED_LINK_RANGE
+    if _links_measured(problem, np.unique(order)):
+        link_low, link_high = _doubted(MEASURED_LINK_RANGE, ESTIMATED_LINK_RANGE, link_confidence(problem.graph, places))
     network = figures.communication_seconds
     rest = max(0.0, figures.epoch_seconds - network)
     return rest * low + network * link_low, rest * high + network * link_high
+
+
+def _doubted(sure: tuple[float, float], unsure: tuple[float, float], confidence: float) -> tuple[float, float]:
+    """A range between that of sure and that of unknown figures."""
+    low, high = (unknown + confidence * (known - unknown) for known, unknown in zip(sure, unsure, strict=True))
+    return low, high
 
 
 def _kind(node: Node) -> str:
