@@ -17,8 +17,13 @@ from hyperscale.apply.client import ApiClient, ApiError, NotFoundError, Transien
 from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
+from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.policy import PolicySpec
+from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.incremental import Judge
+from hyperscale.observe.kube import is_gpu_node
 from hyperscale.observe.prometheus import PrometheusReader
+from hyperscale.observe.snapshot import Figures
 from hyperscale.plan.process import COMMAND, PlannerProcess
 from hyperscale.planning import Planning
 from hyperscale.progress import ProgressWatch
@@ -52,6 +57,7 @@ class Operator:
         command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
         self._planner = PlannerProcess(command, memory_bytes=settings.planner_memory_bytes, on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url)
+        self._judging = Judge()
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
         planning = self._planning = Planning(
             self.world, self._planner, self.telemetry, time.time, settings.history_url, settings.history_min_runs
@@ -68,6 +74,7 @@ class Operator:
         """Everything beside kopf's watches; until cancelled."""
         try:
             await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
+            await self._judge(self.world.reading, self._policy())  # the nodes are known only now
             self._beat_at = time.monotonic()
             self.synced = True
             async with asyncio.TaskGroup() as group:
@@ -183,18 +190,32 @@ class Operator:
 
     async def _poll_metrics(self) -> None:
         while True:
-            await asyncio.sleep(self.settings.metrics_poll_seconds)
+            due = time.monotonic() + self.settings.metrics_poll_seconds
+            while (left := due - time.monotonic()) > 0:
+                await asyncio.sleep(min(1.0, left))
+                if self.world.memory.outdated:  # nodes came or went
+                    await self._judge(self.world.reading, self._policy())
             await self._read_metrics()
 
     async def _read_metrics(self) -> None:
-        """Read all figures in a thread: a stalled Prometheus must not hold up the event loop."""
+        """Read and judge all figures in a thread: neither a stalled Prometheus nor 400,000 series may hold up the event loop."""
         policy = self._policy()
         reading = await in_daemon_thread(partial(self._reader.read, policy, time.time()))
-        if reading.state.reason != self.world.reading.state.reason:
+        before = self.world.reading.state.reason
+        await self._judge(reading, policy)
+        if reading.state.reason != before:
             _LOG.info("metrics: %s", reading.state.reason, extra={"detail": reading.state.message})
-        self.world.reading = reading
         for query in reading.state.failed_queries:
             self.telemetry.query_failures.labels(query=query).inc()
+
+    async def _judge(self, reading: MetricsReading, policy: PolicySpec) -> None:
+        """In a thread too: what every series says of which node."""
+        nodes, pods = self.world.names()
+
+        def judged() -> Figures:
+            return self._judging.figures(reading, NodeIndex(filter(is_gpu_node, nodes), pods), policy.limits)
+
+        await self.world.take(await in_daemon_thread(judged), policy)
 
     def _policy(self) -> PolicySpec:
         """The default policy."""

@@ -32,7 +32,7 @@ OPTIONAL: frozenset[str] = frozenset(FIGURES[FIGURES.index("agent_state") :])
 NOT_CONFIGURED = MetricsState(available=False, reason="MetricsNotConfigured", message="no Prometheus URL is set: planning from labels only")
 
 
-class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Verdict(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
     """What the history of a series says of its newest point; a series without one is taken as it is."""
 
     fault: str | None = None
@@ -45,7 +45,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The value has been the same, bit by bit, over many scrapes."""
 
 
-class Series(msgspec.Struct, frozen=True, rename="camel"):
+class Series(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The newest point of one time series; nothing about it has been checked."""
 
     labels: dict[str, str]

@@ -1,13 +1,13 @@
 """Figures of one reading after the other: only the series that changed are judged again, in small groups. Pure; for one thread at a time.
 
-A reading of 5,000 nodes is 400,000 series, and judging all of them takes seconds. Between two scrapes many GPUs of a cluster
-are as idle or as busy as before. So series are compared as arrays first; nodes and links whose series moved go through the same `dcgm` and `links` as
-ever, and the result equals that of judging everything, but for ages: those of what did not move may be AGE_SECONDS off.
+A reading of 5,000 nodes is 400,000 series, and judging all of them takes seconds. Between two scrapes many GPUs of a cluster are
+as idle or as busy as before. So series are compared as arrays first; nodes and links whose series moved go through the same `dcgm`
+and `links` as ever, and the result equals that of judging everything, but for ages: those of what did not move may be AGE_SECONDS off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter, is_
 from typing import Final, TypeVar
@@ -42,7 +42,10 @@ class _Column:
 
     def __init__(self, series: Sequence[Series], units: list[Unit], moment: float) -> None:
         self.series = series
-        self.units = units
+        self.units = tuple(sorted(set(units), key=repr))
+        number = {unit: at for at, unit in enumerate(self.units)}
+        self.codes = np.fromiter(map(number.__getitem__, units), np.int32, len(units))
+        """(n,) place of each series' unit in `units`."""
         self.values, self.ages = _arrays(series, moment)
 
     def aligned(self, series: Sequence[Series]) -> bool:
@@ -57,8 +60,13 @@ class _Column:
         changed |= said
         self.series, self.values = series, values
         self.ages = np.where(changed, ages, self.ages)
-        units = self.units
-        return {units[at] for at in np.flatnonzero(changed).tolist()}
+        return {self.units[code] for code in np.unique(self.codes[changed]).tolist()}
+
+    def of(self, wanted: set[Unit]) -> Iterator[tuple[Unit, Series]]:
+        """Series of these units, each with its unit."""
+        chosen = np.fromiter((unit in wanted for unit in self.units), np.bool_, len(self.units))
+        for at in np.flatnonzero(chosen[self.codes]).tolist():
+            yield self.units[self.codes[at]], self.series[at]
 
 
 class Judge:
@@ -166,10 +174,8 @@ class Judge:
         """Series of these figures by unit, of the wanted ones."""
         found: dict[Unit, list[tuple[str, Series]]] = {}
         for figure in figures:
-            column = self._columns[figure]
-            for one, unit in zip(column.series, column.units, strict=True):
-                if unit in wanted:
-                    found.setdefault(unit, []).append((figure, one))
+            for unit, one in self._columns[figure].of(wanted):
+                found.setdefault(unit, []).append((figure, one))
         return found
 
     def _forget(self, unit: Unit) -> None:
@@ -229,7 +235,8 @@ def _pair_of(index: NodeIndex) -> Callable[[Mapping[str, str]], Unit]:
 
 def _noisy(column: _Column) -> Iterable[Unit]:
     """Nodes with series that are left out and counted: judged every time, so that they are counted every time."""
-    for one, unit in zip(column.series, column.units, strict=True):
+    for one, code in zip(column.series, column.codes.tolist(), strict=True):
+        unit = column.units[code]
         if isinstance(unit, str) and (dcgm.gpu_uuid(one.labels) is None or any(one.labels.get(label) for label in dcgm.MIG_LABELS)):
             yield unit
 
