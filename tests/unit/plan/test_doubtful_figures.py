@@ -1,0 +1,67 @@
+"""Figures that have not been steady widen a forecast; they move no running job."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from hyperscale.graph.cluster import build
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.moves import MoveAdvice, MoveQuestion, RunningJob
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.turns import Claim
+from hyperscale.plan.moves import judge
+from hyperscale.workload.profile import profile
+from tests.builders.clusters import POLICY, both_ways, gpu_node, link, planned, snapshot, training
+
+NAMES = ["a1", "a2", "a3", "a4", "a5", "a6"]
+JOB = training(workers={"min": 4, "max": 4})
+
+
+def cluster(slow: str = "", link_confidence: float = 1.0, use_confidence: float = 1.0) -> ClusterSnapshot:
+    """Links of `slow` are ten times worse; all figures of links, or of the GPUs' use, are that sure."""
+    links = []
+    for one in both_ways(NAMES, latency_seconds=1e-4, bandwidth_bytes_per_second=1e9):
+        found = link(one.source, one.destination, 1e-3, 1e8) if slow in (one.source, one.destination) else one
+        links.append(
+            replace(
+                found,
+                latency_seconds=replace(found.latency_seconds, confidence=link_confidence),
+                bandwidth_bytes_per_second=replace(found.bandwidth_bytes_per_second, confidence=link_confidence),
+            )
+        )
+    nodes = [gpu_node(name, load=0.2) for name in NAMES]
+    sure = [
+        replace(
+            node, gpus=tuple(replace(gpu, utilization_ratio=replace(gpu.utilization_ratio, confidence=use_confidence)) for gpu in node.gpus)
+        )
+        for node in nodes
+    ]
+    return snapshot(*sure, links=tuple(links))
+
+
+def advice(seen: ClusterSnapshot) -> MoveAdvice:
+    plan = planned(cluster(), JOB)
+    job = RunningJob(
+        PlanRequest(job_key="team-a/gnn", job=JOB), plan, {worker.node: Claim(gpus=1) for worker in plan.workers}, 50_000.0, 0.0
+    )
+    moves = judge(MoveQuestion((job,)), build(seen, POLICY), POLICY, lambda one: profile(one.request.job), lambda: False)
+    return moves.advice[0]
+
+
+@pytest.mark.parametrize("doubt", ["link_confidence", "use_confidence"])
+def test_low_confidence_widens_the_forecast_and_nothing_else(doubt: str) -> None:
+    plans = [planned(cluster(**{doubt: sure}), JOB) for sure in (1.0, 0.5, 0.1)]
+    predicted = [plan.predicted for plan in plans]
+    assert len({tuple(worker.node for worker in plan.workers) for plan in plans}) == 1
+    assert len({one.epoch_seconds for one in predicted}) == 1
+    lows, highs = [[getattr(one, name) for one in predicted] for name in ("low_seconds", "high_seconds")]
+    assert lows == sorted(set(lows), reverse=True)
+    assert highs == sorted(set(highs))
+
+
+def test_a_gain_that_noise_may_have_made_moves_no_job() -> None:
+    slow = planned(cluster(), JOB).workers[1].node
+    assert advice(cluster(slow)).moved == (1,)
+    assert advice(cluster(slow, link_confidence=0.9)).moved == (1,)
+    assert advice(cluster(slow, link_confidence=0.1)).moved == ()
