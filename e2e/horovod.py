@@ -20,7 +20,14 @@ from typing import Final
 from e2e.cluster.binaries import cache_directory
 
 WORKER: Final = Path(__file__).resolve().parents[1] / "images" / "worker"
-PACKAGES: Final = ("openmpi-bin", "libopenmpi-dev", "openssh-client")
+PACKAGES: Final = {
+    "mpirun": "openmpi-bin",
+    "mpicxx": "libopenmpi-dev",
+    "ssh": "openssh-client",
+    "g++": "g++",
+    "make": "make",
+}
+"""Debian's package of each command. libopenmpi-dev alone brings no C++ compiler, which Horovod is built with."""
 OPTIONS: Final = {
     "HOROVOD_WITH_MPI": "1",
     "HOROVOD_WITHOUT_GLOO": "1",
@@ -30,6 +37,8 @@ OPTIONS: Final = {
     "HOROVOD_CPU_OPERATIONS": "MPI",
 }
 _BUILD_SECONDS: Final = 1800.0
+_LOCK_SECONDS: Final = 300
+"""A fresh machine updates itself first."""
 
 
 class BuildError(Exception):
@@ -46,15 +55,27 @@ def wheel_directory() -> Path:
     return cache_directory() / f"horovod-{digest.hexdigest()[:16]}"
 
 
+def absent() -> list[str]:
+    """Packages whose commands are missing."""
+    return sorted({package for command, package in PACKAGES.items() if shutil.which(command) is None})
+
+
 def ensure_mpi() -> None:
     """Open MPI's compiler wrapper and mpirun on PATH; raises BuildError where they cannot be installed."""
-    if shutil.which("mpirun") and shutil.which("mpicxx"):
+    missing = absent()
+    if not missing:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise BuildError(f"Open MPI is missing; install {' '.join(PACKAGES)} (Debian's names), then run this again")
+        raise BuildError(
+            f"Open MPI or what Horovod is built with is missing; install {' '.join(missing)} (Debian's names), then run this again"
+        )
+    print(f"installing {' '.join(missing)}", file=sys.stderr, flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    _run(["apt-get", "-qq", "update"], environment)
-    _run(["apt-get", "-qq", "install", "--yes", "--no-install-recommends", *PACKAGES], environment)
+    apt = ["apt-get", "-qq", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}"]
+    _run([*apt, "update"], environment)
+    _run([*apt, "install", "--yes", "--no-install-recommends", *missing], environment)
+    if left := absent():
+        raise BuildError(f"apt-get did not bring {' '.join(left)}: install them, then run this again")
 
 
 def ensure_wheel() -> Path:
@@ -127,7 +148,10 @@ def _installed(pinned: str) -> bool:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
+    try:
+        finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"{' '.join(command[:4])} did not end in {_BUILD_SECONDS:.0f} s") from error
     if finished.returncode != 0:
         raise BuildError(f"{' '.join(command[:4])} failed:\n{(finished.stderr or finished.stdout)[-3000:]}")
 

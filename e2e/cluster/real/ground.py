@@ -18,6 +18,9 @@ PACKAGES: Final = {
     "tc": "iproute2",
     "iptables": "iptables",
     "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "mount": "mount",
+    "openssl": "openssl",
 }
 """Debian's package of each command."""
 PLUGINS: Final = Path("/usr/lib/cni")
@@ -29,6 +32,10 @@ _REQUIRED: Final = ("cpu", "cpuacct", "cpuset", "memory", "devices", "pids", "sy
 _PYTHON: Final = (3, 11)
 """Of Debian 12, whose interpreter runs this environment's packages inside the containers."""
 _APT_SECONDS: Final = 600.0
+_LOCK_SECONDS: Final = 300
+"""A fresh machine updates itself first."""
+SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Where Debian puts ip, tc and iptables; the PATH of `su` and of some services lacks them."""
 
 
 class GroundError(Exception):
@@ -57,6 +64,7 @@ def obstacle() -> str | None:
 def ensure() -> None:
     """Install the missing Debian packages; raises GroundError."""
     reason = obstacle()
+    _find_system_commands()
     if reason is not None:
         raise GroundError(f"real nodes cannot run here: {reason}")
     absent = _absent()
@@ -72,14 +80,24 @@ def ensure() -> None:
 
 
 def _apt(command: list[str], environment: dict[str, str]) -> None:
-    whole = ("apt-get", "-qq", *command)
-    finished = subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=_APT_SECONDS, check=False)
+    whole = ("apt-get", "-qq", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}", *command)
+    try:
+        finished = subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=_APT_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise GroundError(f"apt-get {command[0]} did not end in {_APT_SECONDS:.0f} s: try it by hand, then run this again") from error
     if finished.returncode != 0:
         raise GroundError(f"apt-get {command[0]} failed: {finished.stderr.strip()[-500:]}")
 
 
+def _find_system_commands() -> None:
+    """Put the folders of system commands on the PATH of this process and of all that it starts."""
+    there = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join([*there, *(folder for folder in SYSTEM_FOLDERS if folder not in there)])
+
+
 def _absent() -> list[str]:
-    found = {package for command, package in PACKAGES.items() if shutil.which(command) is None}
+    everywhere = os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_FOLDERS])
+    found = {package for command, package in PACKAGES.items() if shutil.which(command, path=everywhere) is None}
     if not (PLUGINS / "bridge").exists():
         found.add(_PLUGINS_PACKAGE)
     return sorted(found)
