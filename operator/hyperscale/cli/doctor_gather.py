@@ -18,11 +18,11 @@ from hyperscale.cli.doctor_api import DoctorCluster, RequestError, read
 from hyperscale.cli.doctor_history import probe
 from hyperscale.cli.doctor_metrics import Asked, direct, proxied, shown_url
 from hyperscale.cli.errors import InputError
-from hyperscale.doctor.common import DEFAULT_NAMESPACE, named, operators, watched
+from hyperscale.doctor.common import DEFAULT_NAMESPACE, DEFAULT_POLICY, named, operators, watched
 from hyperscale.doctor.facts import Crd, Facts, History, Job, Kueue, Lease, Metrics, Pod, Review, Right, Server, Unread, Workload, known
 from hyperscale.doctor.mpi import CRD as MPI_CRD
 from hyperscale.doctor.mpi import LEASE as MPI_LEASE
-from hyperscale.doctor.records import DEFAULT_POLICY, HISTORY
+from hyperscale.doctor.records import HISTORY
 from hyperscale.doctor.rights import operator_rights
 from hyperscale.doctor.schema import OUR_CRDS
 from hyperscale.model.policy import PolicySpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from hyperscale.doctor.common import helm, unread
+from hyperscale.doctor.common import helm, operators, unread
 from hyperscale.doctor.facts import Facts, Review, Right, Unread
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import MAX_NAMES, Finding, State, Verdict, plural, verdict
@@ -33,8 +33,9 @@ def _missing(facts: Facts, review: Review) -> list[Finding]:
 
 def _finding(facts: Facts, review: Review, resource: tuple[str, str], denied: list[Right]) -> Finding:
     listed = ", ".join(words(right) for right in denied[:4]) + (f" and {len(denied) - 4} more" if len(denied) > 4 else "")
+    operator = next((one for one in operators(facts) if review.account == f"system:serviceaccount:{one.namespace}:{one.account}"), None)
     by_hand = f"; with rbac.create=false bind the rules of docs/rbac.md to {review.account}"
-    fix = f"{helm(facts, 'rbac.create=true')}{by_hand}"
+    fix = f"{helm(facts, 'rbac.create=true', of=operator)}{by_hand}"
     if review.account == "you":
         fix = "run the operator under an account with the rules of docs/rbac.md, e.g. that of the chart"
     harmless = resource[1] in _HARMLESS

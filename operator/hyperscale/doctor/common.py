@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,6 +11,7 @@ from hyperscale.doctor.facts import Facts, Unread, Workload, known
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State
 from hyperscale.model.policy import PolicySpec
+from hyperscale.names import API_VERSION, POLICY_KIND
 from hyperscale.observe.kube import is_gpu_node
 
 PART_OF: Final = "app.kubernetes.io/part-of"
@@ -16,6 +19,7 @@ COMPONENT: Final = "app.kubernetes.io/component"
 INSTANCE: Final = "app.kubernetes.io/instance"
 APP_VERSION: Final = "app.kubernetes.io/version"
 DEFAULT_NAMESPACE: Final = "hyperscale-system"
+DEFAULT_POLICY: Final = "default"
 CHART: Final = "charts/hyperscale"
 
 
@@ -59,9 +63,9 @@ def watched(operator: Workload) -> tuple[str, ...]:
     return tuple(part.strip() for part in operator.environment.get("HYPERSCALE_WATCH_NAMESPACES", "").split(",") if part.strip())
 
 
-def helm(facts: Facts, *settings: str) -> str:
-    """The command that gives the release other values."""
-    operator = next(iter(operators(facts)), None)
+def helm(facts: Facts, *settings: str, of: Workload | None = None) -> str:
+    """The command that gives the release other values; of: which release's operator, else the first."""
+    operator = of or next(iter(operators(facts)), None)
     release = operator.labels.get(INSTANCE, "hyperscale") if operator else "hyperscale"
     namespace = operator.namespace if operator else DEFAULT_NAMESPACE
     action = "upgrade" if operator else "install"
@@ -95,15 +99,35 @@ def labels_of(node: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in (node["metadata"].get("labels") or {}).items()}
 
 
-def policy_set(field: str, value: str) -> str:
-    """The command that sets one field of the default PlannerPolicy's queries."""
-    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'kubectl patch plannerpolicy default --type=merge -p \'{{"spec":{{"queries":{{"{field}":"{quoted}"}}}}}}\''
+def policy_set(facts: Facts, spec: Mapping[str, Any]) -> str:
+    """The command that sets fields of the default PlannerPolicy, whether it exists or not; safe to paste."""
+    if any(name_of(one) == DEFAULT_POLICY for one in known(facts.policies)):
+        return f"kubectl patch plannerpolicy {DEFAULT_POLICY} --type=merge -p {_shell({'spec': spec})}"
+    whole = {"apiVersion": API_VERSION, "kind": POLICY_KIND, "metadata": {"name": DEFAULT_POLICY}, "spec": spec}
+    # A manager for each set of fields: what one manager leaves out of its next apply is taken back.
+    parts = sorted(key for value in spec.values() if isinstance(value, Mapping) for key in value) or sorted(spec)
+    return f"echo {_shell(whole)} | kubectl apply --server-side --field-manager=doctor-{'-'.join(parts)[:100]} -f -"
+
+
+def set_query(facts: Facts, figure: str, query: str) -> str:
+    """The command that gives a figure another query."""
+    return policy_set(facts, {"queries": {field_of(figure): query}})
+
+
+def field_of(figure: str) -> str:
+    """Name of a figure in PlannerPolicy.spec.queries."""
+    first, *others = figure.split("_")
+    return first + "".join(part.capitalize() for part in others)
 
 
 def query_of(policy: PolicySpec, figure: str) -> str:
     """The PromQL of a figure; "" where it is off."""
     return str(getattr(policy.queries, figure)).strip()
+
+
+def _shell(value: object) -> str:
+    """JSON as one word of a shell."""
+    return shlex.quote(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def _is_ours(workload: Workload, component: str) -> bool:

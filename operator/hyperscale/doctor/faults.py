@@ -58,7 +58,7 @@ class Fault(enum.StrEnum):
     AGENT_MISSING = "AgentMissing"
     AGENT_PARTIAL = "AgentPartial"
     PROBES_REFUSED = "ProbesRefused"
-    AGENT_WITHOUT_DRIVER = "AgentWithoutDriver"
+    AGENT_READS_NO_GPU = "AgentReadsNoGpu"
     TOPOLOGY_LABELS_MISSING = "TopologyLabelsMissing"
     TOPOLOGY_LABELS_PARTIAL = "TopologyLabelsPartial"
     TOPOLOGY_LEVEL_UNKNOWN = "TopologyLevelUnknown"

@@ -89,6 +89,22 @@ def verdict(check: str, summary: str, findings: Iterable[Finding | None]) -> Ver
     return Verdict(check, worst(finding.state for finding in found), summary, found)
 
 
+def alike(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings of one fault with one cause and one fix as a single one, whose message is the first's and names the others."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.fault, finding.cause, finding.fix), []).append(finding)
+    return [_merged(group) for group in groups.values()]
+
+
+def _merged(group: list[Finding]) -> Finding:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    others = ", ".join(finding.message.partition(":")[0] for finding in group[1:])
+    return msgspec.structs.replace(first, message=f"{first.message}; likewise {others}", state=worst(one.state for one in group))
+
+
 def worst(states: Iterable[State]) -> State:
     """The worst of some states; OK of none."""
     return max(states, key=lambda state: state.rank, default=State.OK)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hyperscale import names
-from hyperscale.doctor.common import gpu_nodes, labels_of, name_of, named, unread
+from hyperscale.doctor.common import gpu_nodes, labels_of, name_of, named, policy_set, unread
 from hyperscale.doctor.facts import Facts, Unread
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
@@ -129,16 +129,20 @@ def _unknown_speed(facts: Facts, nodes: tuple[dict[str, Any], ...]) -> Finding |
             unknown.add(product)
     if not unknown:
         return None
-    entry = '{"spec":{"gpus":[{"product":"%s","teraflops":10}]}}' % min(unknown)  # noqa: UP031 - JSON is all braces
+    entry = {"gpus": [*({"product": one.product, "teraflops": one.teraflops} for one in facts.policy.gpus), *_assumed(unknown)]}
     return Finding(
         "labels",
         Fault.GPU_SPEED_UNKNOWN,
         State.INFO,
         f"the speed of {some(unknown)} is in no table",
         "plans assume a common speed for them",
-        f"kubectl patch plannerpolicy default --type=merge -p '{entry}' with the TFLOP/s that it sustains",
+        f"{policy_set(facts, entry)} with the TFLOP/s that they sustain in place of 10",
         where(unknown),
     )
+
+
+def _assumed(products: set[str]) -> list[dict[str, Any]]:
+    return [{"product": product, "teraflops": 10} for product in sorted(products)]
 
 
 def _count(node: Mapping[str, Any], kind: str) -> int:

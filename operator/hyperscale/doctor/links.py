@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hyperscale.doctor.common import agents, gpu_nodes, helm, labels_of, name_of, query_of
+from hyperscale.doctor.common import agents, gpu_nodes, helm, labels_of, name_of, policy_set, query_of
 from hyperscale.doctor.facts import Facts, Unread, Workload
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
@@ -26,7 +26,7 @@ def links(facts: Facts) -> Verdict:
     share = f", {latency / pairs:.0%} with latency, {bandwidth / pairs:.0%} with bandwidth" if pairs else ""
     daemon = next(iter(running), None)
     agent = f"; agent on {daemon.ready} of {daemon.wanted} nodes" if daemon else "; no agent"
-    found = [_agent(facts, daemon), *_coverage(facts, nodes, pairs, daemon), _refused(facts, daemon), _driver(facts, daemon)]
+    found = [_agent(facts, daemon), *_coverage(facts, nodes, pairs, daemon), _refused(facts, daemon), *_driver(facts)]
     return verdict("links", f"{plural(pairs, 'ordered pair')} of GPU nodes{share}{agent}", found)
 
 
@@ -105,7 +105,7 @@ def _agent(facts: Facts, daemon: Workload | None) -> Finding | None:
 
 def _refused(facts: Facts, daemon: Workload | None) -> Finding | None:
     """Probes that agents turn away."""
-    refused = {reason: count for reason, count in facts.metrics.refused.items() if count >= 1 and reason != "budget"}
+    refused = {reason: count for reason, count in facts.metrics.refused.items() if count >= 1 and reason not in _NORMAL_REFUSALS}
     if not refused:
         return None
     shown = ", ".join(f"{count:.0f} × {reason}" for reason, count in sorted(refused.items()))
@@ -121,24 +121,38 @@ def _refused(facts: Facts, daemon: Workload | None) -> Finding | None:
     )
 
 
-def _driver(facts: Facts, daemon: Workload | None) -> Finding | None:
-    """Agents that say they see no driver on nodes that should have one."""
-    bad = {
-        state: count for state, count in facts.metrics.agent_states.items() if count and any(part in state.lower() for part in _NO_DRIVER)
-    }
-    if not bad:
-        return None
-    return Finding(
-        "links",
-        Fault.AGENT_WITHOUT_DRIVER,
-        State.INFO,
-        f"agents that read no GPU: {', '.join(f'{count} {state}' for state, count in sorted(bad.items()))}",
-        "the driver is not loaded on those nodes, or its library is not mounted into the agent's pod; links are measured all the same",
-        "set agent.runtimeClassName=nvidia in the chart's values, or use dcgm-exporter for GPU figures",
-    )
+def _driver(facts: Facts) -> list[Finding | None]:
+    """Agents that say that they cannot read their node's GPUs, by what they say."""
+    found: list[Finding | None] = []
+    for state, (cause, fix) in _UNREAD.items():
+        count = facts.metrics.agent_states.get(state, 0)
+        if count:
+            message = f"{plural(count, 'agent')} cannot read the GPUs of the node: {state}"
+            level = State.INFO if state in _LINKS_ONLY else State.WARNING
+            found.append(Finding("links", Fault.AGENT_READS_NO_GPU, level, message, cause, f"{fix}; which nodes: {_WHICH.format(state)}"))
+    return found
 
 
-_NO_DRIVER: Final = ("driver", "library", "missing", "nogpu", "no_gpu")
+_WHICH: Final = 'hyperscale_agent_state{{state="{}"}} in Prometheus'
+_LINKS_ONLY: Final = ("NoLibrary", "NoGpu")
+"""Links are measured all the same, and a missing exporter is told by the check of queries."""
+_UNREAD: Final = {
+    "NoLibrary": (
+        "the driver's library is not in the agent's pod",
+        "set agent.runtimeClassName=nvidia in the chart's values, or run dcgm-exporter",
+    ),
+    "NoDriver": ("the NVIDIA driver is not loaded", "load it: nvidia-smi on the node says what it lacks"),
+    "NoGpu": ("the driver sees no GPU", "keep agents off such nodes with agent.nodeSelector, or look at the node's PCI bus"),
+    "NoPermission": ("the pod may not open /dev/nvidia*", "let the pods' user open /dev/nvidiactl and /dev/nvidia*"),
+    "VersionMismatch": ("the driver was exchanged under a running pod", "restart the agent's pod, or the node if that does not help"),
+    "GpuLost": ("a GPU fell off the bus", "drain the node and reset or replace the GPU"),
+    "ResetRequired": ("a GPU wants a reset", "drain the node and reset the GPU: nvidia-smi --gpu-reset"),
+    "Stalled": ("a call into the driver does not return", "look for XIDs in the kernel's log, drain and reboot the node"),
+    "Unreadable": ("NVML answers with an error", "see the agent's log"),
+}
+"""hyperscale_agent_state to cause and fix, in the words of docs/agent.md."""
+_NORMAL_REFUSALS: Final = ("budget", "busy", "occupied", "full")
+"""An agent that has enough to do already says so, and is asked again later."""
 
 
 def topology(facts: Facts) -> Verdict:
@@ -154,7 +168,7 @@ def topology(facts: Facts) -> Verdict:
         return verdict("topology", summary, [])
     found: list[Finding | None] = [_no_levels(facts, name_of(nodes[0]))] if not levels else []
     for level, count in carried.items():
-        found.append(_level(level, count, len(nodes), sets, [name_of(node) for node in nodes], bool(configured)))
+        found.append(_level(facts, level, count, len(nodes), sets, [name_of(node) for node in nodes], bool(configured)))
     return verdict("topology", summary, found)
 
 
@@ -170,7 +184,9 @@ def _no_levels(facts: Facts, node: str) -> Finding:
     )
 
 
-def _level(level: str, count: int, total: int, sets: list[dict[str, str]], names: list[str], configured: bool) -> Finding | None:
+def _level(
+    facts: Facts, level: str, count: int, total: int, sets: list[dict[str, str]], names: list[str], configured: bool
+) -> Finding | None:
     if count == total:
         return None
     bare = [name for name, labels in zip(names, sets, strict=True) if not labels.get(level)]
@@ -181,8 +197,7 @@ def _level(level: str, count: int, total: int, sets: list[dict[str, str]], names
             State.WARNING,
             f"spec.topologyLevels names {level}, which no GPU node carries",
             "a typing error, or topograph renamed its labels (network.topology.nvidia.com/… is now fabric.topograph.run/…)",
-            "correct spec.topologyLevels of the PlannerPolicy; empty, the levels are detected: "
-            'kubectl patch plannerpolicy default --type=merge -p \'{"spec":{"topologyLevels":[]}}\'',
+            f"correct spec.topologyLevels of the PlannerPolicy; empty, the levels are detected: {policy_set(facts, {'topologyLevels': []})}",
         )
     return Finding(
         "topology",

@@ -7,7 +7,7 @@ from typing import Final
 from hyperscale.doctor.common import gpu_nodes, helm, name_of, query_of
 from hyperscale.doctor.facts import Facts, Metrics
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.doctor.findings import Finding, State, Verdict, alike, plural, some, verdict, where
 from hyperscale.doctor.queries import judge_figure
 from hyperscale.doctor.series import LINK_FIGURES
 from hyperscale.model.metrics import FIGURES, OPTIONAL
@@ -69,7 +69,8 @@ def queries(facts: Facts) -> Verdict:
     needed = [figure for figure in wanted if figure not in OPTIONAL]
     full = sum(metrics.figures[figure].count > 0 for figure in needed if figure in metrics.figures)
     series = sum(one.count for one in metrics.figures.values())
-    return verdict("queries", f"{full} of {plural(len(needed), 'figure')} with series, {series:,} series in all", found)
+    merged = alike([finding for finding in found if finding is not None])
+    return verdict("queries", f"{full} of {plural(len(needed), 'figure')} with series, {series:,} series in all", merged)
 
 
 def _not_set(facts: Facts) -> Finding:

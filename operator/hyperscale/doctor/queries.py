@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hyperscale.doctor.common import policy_set
+from hyperscale.doctor.common import field_of, set_query
 from hyperscale.doctor.facts import Facts
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State, plural
@@ -46,17 +46,6 @@ def judge_figure(facts: Facts, figure: str, found: Figure, main: bool) -> list[F
     return [_strangers(figure, found), wrong_unit(facts, figure, found) or _unusable(figure, found), _stale(facts, figure, found)]
 
 
-def field_of(figure: str) -> str:
-    """Name of a figure in PlannerPolicy.spec.queries."""
-    first, *others = figure.split("_")
-    return first + "".join(part.capitalize() for part in others)
-
-
-def set_query(figure: str, query: str) -> str:
-    """The command that gives a figure another query."""
-    return policy_set(field_of(figure), query)
-
-
 def _refused(figure: str, found: Figure) -> Finding:
     reason, message = found.failure or ("", "")
     slow = reason in ("PrometheusTimeout", "PrometheusBodyTooLarge")
@@ -77,31 +66,31 @@ def _empty(facts: Facts, figure: str, found: Figure, state: State) -> Finding:
     field = field_of(figure)
     message = f"{field}: `{found.query}` has no series"
     if present:
-        return _renamed(figure, found, present[0], message)
+        return _renamed(facts, figure, found, present[0], message)
     name, other = SUBSTITUTES.get(figure, ("", ""))
     if name and (facts.metrics.names or {}).get(name):
         cause = f"the exporter leaves {', '.join(metric_names(found.query)) or 'it'} out, but has {name}"
-        return Finding("queries", Fault.METRIC_ABSENT, State.WARNING, message, cause, set_query(figure, other))
+        return Finding("queries", Fault.METRIC_ABSENT, State.WARNING, message, cause, set_query(facts, figure, other))
     cause = "the exporter's list of fields (its CSV) leaves it out, or this GPU does not report it"
-    fix = f"add it to the exporter's CSV; or switch the figure off: {set_query(figure, '')}"
+    fix = f"add it to the exporter's CSV; or switch the figure off: {set_query(facts, figure, '')}"
     return Finding("queries", Fault.QUERY_EMPTY, state, message, cause, fix)
 
 
-def _renamed(figure: str, found: Figure, metric: str, message: str) -> Finding:
+def _renamed(facts: Facts, figure: str, found: Figure, metric: str, message: str) -> Finding:
     """The metric is there; what the query selects by is not."""
     gone = [label for label in selector_labels(found.query) if label not in found.alone_labels]
     if not gone:
         cause = f"{metric} has {plural(found.alone[metric], 'series')}, but none with the values that the query selects".replace(
             "seriess", "series"
         )
-        fix = f"compare with `{metric}` in Prometheus; without selectors: {set_query(figure, metric)}"
+        fix = f"compare with `{metric}` in Prometheus; without selectors: {set_query(facts, figure, metric)}"
         return Finding("queries", Fault.LABEL_RENAMED, State.WARNING, message, cause, fix)
     label = gone[0]
     other = next((name for name in ALIASES.get(label, (f"exported_{label}",)) if name in found.alone_labels), "")
     cause = f"{metric} has series, but no label {label}"
     cause += f"; it has {other} (renamed by the exporter, or by Prometheus without honorLabels)" if other else ""
     query = found.query.replace(label, other) if other else metric
-    return Finding("queries", Fault.LABEL_RENAMED, State.WARNING, message, cause, set_query(figure, query), (label,))
+    return Finding("queries", Fault.LABEL_RENAMED, State.WARNING, message, cause, set_query(facts, figure, query), (label,))
 
 
 def _strangers(figure: str, found: Figure) -> Finding | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hyperscale.doctor.common import helm, operators, unread
+from hyperscale.doctor.common import DEFAULT_POLICY, helm, operators, unread
 from hyperscale.doctor.facts import Facts, Unread, known
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
 from hyperscale.spec import SpecError, parse_policy
 
-DEFAULT_POLICY: Final = "default"
 HISTORY: Final = "HYPERSCALE_HISTORY_URL"
 _LASTING: Final = "history.url=sqlite:////var/lib/hyperscale/history.sqlite"
 

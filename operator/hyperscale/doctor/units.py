@@ -6,7 +6,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final, NamedTuple
 
-from hyperscale.doctor.common import gpu_nodes, labels_of, policy_set
+from hyperscale.doctor.common import field_of, gpu_nodes, labels_of, set_query
 from hyperscale.doctor.facts import Facts
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State
@@ -33,14 +33,13 @@ def wrong_unit(facts: Facts, figure: str, found: Figure) -> Finding | None:
     guess = _guess(facts, figure, found)
     if guess is None:
         return None
-    field = "".join(part if at == 0 else part.capitalize() for at, part in enumerate(figure.split("_")))
     return Finding(
         "queries",
         Fault.WRONG_UNIT,
         State.ERROR,
-        f"{field}: values from {found.low:.4g} to {found.high:.4g}, median {found.middle:.4g}, are hardly {guess.wanted}",
+        f"{field_of(figure)}: values from {found.low:.4g} to {found.high:.4g}, median {found.middle:.4g}, are hardly {guess.wanted}",
         f"the query gives {guess.unit}",
-        policy_set(field, f"({found.query}) {guess.factor}"),
+        set_query(facts, figure, f"({found.query}) {guess.factor}"),
     )
 
 
