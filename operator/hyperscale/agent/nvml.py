@@ -41,8 +41,10 @@ class Nvml:
         self._open = False
         self._driver = ""
         self._events: Any = None
-        self._xids: dict[int, int] = {}
-        """Last XID by index, for GPUs that report any; 0 for none yet."""
+        self._watched: dict[int, str] = {}
+        """UUIDs, by index, of the GPUs whose XIDs are taken."""
+        self._xids: dict[str, int] = {}
+        """Last XID by UUID: indices move when a GPU is gone."""
         self._handles: dict[int, Any] = {}
         self._totals: dict[str, tuple[float, Mapping[str, float]]] = {}
         """When and what the running totals of a GPU were last, by UUID."""
@@ -72,7 +74,7 @@ class Nvml:
                 except pynvml.NVMLError as error:
                     self._count(error)
         self._events = None
-        self._handles = {}
+        self._handles, self._watched = {}, {}
         self._paths_of = ()
 
     def _read(self, now: float, figures: bool) -> Reading:
@@ -112,17 +114,18 @@ class Nvml:
             self._events = self.call("nvmlEventSetCreate")
         except pynvml.NVMLError as error:
             self._check(error)
-        watched = {}
         for index in range(count):
             self.call.subject = f"GPU {index}"
             try:
-                self._handles[index] = self.call("nvmlDeviceGetHandleByIndex", index)
-                if self._events is not None and self.call("nvmlDeviceGetSupportedEventTypes", self._handles[index]) & _XID_EVENTS:
-                    self.call("nvmlDeviceRegisterEvents", self._handles[index], _XID_EVENTS, self._events)
-                    watched[index] = self._xids.get(index, 0)
+                handle = self._handles[index] = self.call("nvmlDeviceGetHandleByIndex", index)
+                if self._events is not None and self.call("nvmlDeviceGetSupportedEventTypes", handle) & _XID_EVENTS:
+                    uuid = str(self.call("nvmlDeviceGetUUID", handle))
+                    self.call("nvmlDeviceRegisterEvents", handle, _XID_EVENTS, self._events)
+                    self._watched[index] = uuid
             except pynvml.NVMLError as error:
                 self._check(error)
-        self._xids = watched
+            except ValueError:  # a name that is no text; the reading of this GPU says so
+                continue
 
     def _take_events(self) -> None:
         """Empty the queue of XIDs; which one came last stays known until the agent ends."""
@@ -136,9 +139,9 @@ class Nvml:
                 if error.value != pynvml.NVML_ERROR_TIMEOUT:  # nothing (more) in the queue
                     self._check(error)
                 return
-            index = by_address.get(_address(event.device))
-            if index in self._xids and event.eventType & _XID_EVENTS:
-                self._xids[index] = int(event.eventData)
+            uuid = self._watched.get(by_address.get(_address(event.device), -1))
+            if uuid and event.eventType & _XID_EVENTS:
+                self._xids[uuid] = int(event.eventData)
 
     def _gpu(self, index: int, now: float, figures: bool) -> GpuReading:
         """One GPU; what goes wrong with it stays with it, unless NVML as a whole is gone."""
@@ -174,8 +177,8 @@ class Nvml:
         before_at, before = self._totals.get(named.uuid, (now, {}))
         self._totals[named.uuid] = now, raw
         raw |= nvlink_rates(before, raw, now - before_at)
-        if named.index in self._xids:
-            raw[_XID] = self._xids[named.index]
+        if self._watched.get(named.index) == named.uuid:
+            raw[_XID] = self._xids.get(named.uuid, 0)
         split = instances(self.call, handle, self._pass_on)
         return GpuReading(
             named.index, named.state, named.uuid, named.pci_bus_id, named.device, named.model, figures=plausible(raw), instances=split

@@ -1,8 +1,21 @@
+"""NVML for tests: a C library of ours, so that pynvml and ctypes are the real ones."""
+
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
+import pynvml
+import pytest
+
+SOURCE = Path(__file__).with_name("fake_nvml.c")
+SONAME = "libnvidia-ml.so.1"
 MIB = 2**20
 BUSES = ("0000:1b:00.0", "0000:43:00.0")
 UUIDS = ("GPU-00000000-aaaa-bbbb-cccc-000000000000", "GPU-11111111-aaaa-bbbb-cccc-111111111111")
@@ -60,22 +73,59 @@ def as_text(lines: Lines) -> str:
     return "".join(f"{key} {value}\n" for key, value in lines.items())
 
 
+@cache
+def compiled() -> Path:
+    """The library under NVML's name, compiled once a process; its folder is an LD_LIBRARY_PATH. Skips the test without a compiler."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc: NVML cannot be played at the C boundary")
+    target = Path(_folder().name) / SONAME
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{SONAME}", "-o", str(target), str(SOURCE)]
+    subprocess.run([*command, "-lpthread"], check=True, timeout=120)
+    return target
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Kept until the process ends."""
+    return tempfile.TemporaryDirectory(prefix="fake-nvml-")
+
+
+@contextmanager
+def played() -> Iterator[FakeNvml]:
+    """pynvml on our library, whatever it has loaded before: two GPUs with every reading, on one PCIe switch and four NVLinks."""
+    library = ctypes.CDLL(str(compiled()))
+    before, pointers = pynvml.nvmlLib, dict(pynvml._nvmlGetFunctionPointer_cache)
+    pynvml.nvmlLib = library
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    fake = FakeNvml(library)
+    fake.load()
+    try:
+        yield fake
+    finally:
+        fake.load()
+        library.nvmlShutdown()
+        pynvml.nvmlLib = before
+        pynvml._nvmlGetFunctionPointer_cache.clear()
+        pynvml._nvmlGetFunctionPointer_cache.update(pointers)
+
+
 class FakeNvml:
     """Steers the C library."""
 
-    def __init__(self, played: ctypes.CDLL) -> None:
-        self._played = played
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
         self.lines = whole()
 
     def load(self, changes: Lines | None = None, without: tuple[str, ...] = ()) -> None:
         """All readings with these changes, and without the lines that begin so."""
         self.lines = {key: value for key, value in (whole() | dict(changes or {})).items() if not key.startswith(without or ("\0",))}
-        self._played.fake_nvml_load(as_text(self.lines).encode())
+        self._library.fake_nvml_load(as_text(self.lines).encode())
 
     def load_bytes(self, lines: bytes) -> None:
         """All readings, and behind them lines that need be no text: the last of a key counts."""
-        self._played.fake_nvml_load(as_text(whole()).encode() + lines)
+        self._library.fake_nvml_load(as_text(whole()).encode() + lines)
 
     def xid(self, index: int, number: int) -> None:
         """The GPU reports an XID."""
-        self._played.fake_nvml_xid(index, ctypes.c_ulonglong(number))
+        self._library.fake_nvml_xid(index, ctypes.c_ulonglong(number))

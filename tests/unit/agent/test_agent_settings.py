@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hyperscale.agent.__main__ import main
-from hyperscale.agent.settings import AgentSettings, SettingsError, from_environment
+from hyperscale.agent.expositiongpus import families
+from hyperscale.agent.figures import FIGURES
+from hyperscale.agent.reading import GpuPath, GpuReading, Reading
+from hyperscale.agent.settings import AgentSettings, SettingsError, from_environment, variable
+from hyperscale.agent.state import Condition, State
 
 
 def test_without_variables_the_defaults_hold() -> None:
@@ -66,3 +72,15 @@ def test_the_process_ends_with_2_and_one_line(
     said = capsys.readouterr().err
     assert said.startswith(f"{variable}: ")
     assert said.count("\n") == 1
+
+
+def test_the_page_about_the_agent_names_every_setting_state_and_metric() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "agent.md").read_text()
+    missing = [field for field in AgentSettings.__struct_fields__ if variable(field) not in page and field != "probe_port"]
+    missing += [condition.value for condition in Condition if f"`{condition.value}`" not in page]
+    reading = Reading(
+        0.0, gpus=(GpuReading(0, State(Condition.READY)),), paths=(GpuPath(0, 1, "NVLink", 4),), errors={"NVML_ERROR_UNKNOWN": 1}
+    )
+    missing += [family.name for family in families(reading, "gpu-a", reading.state, 0.1) if family.lines and family.name not in page]
+    missing += [name for name in FIGURES if not all(part in page for part in name.removeprefix("DCGM_FI_").split("_")[1:])]
+    assert missing == []

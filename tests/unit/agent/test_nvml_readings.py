@@ -174,6 +174,18 @@ def test_the_last_xid_stays_known_and_belongs_to_its_gpu(nvml: FakeNvml) -> None
     reader.close()
 
 
+def test_an_xid_stays_with_its_gpu_when_the_indices_move(nvml: FakeNvml) -> None:
+    reader = Nvml()
+    reader.read(100.0)
+    nvml.xid(1, 79)
+    reader.read(110.0)
+    reader.close()
+    nvml.load({"count": 1, "gpu0.uuid": UUIDS[1], "gpu0.bus": "0000:43:00.0"})
+    moved = reader.read(120.0)
+    reader.close()
+    assert [(gpu.uuid, gpu.figures["DCGM_FI_DEV_XID_ERRORS"]) for gpu in moved.gpus] == [(UUIDS[1], 79)]
+
+
 def test_without_figures_only_names_and_ways_are_asked_for(nvml: FakeNvml) -> None:
     reader = Nvml()
     reading = reader.read(100.0, figures=False)
