@@ -39,11 +39,9 @@ class Origin(enum.StrEnum):
     GFD = "gfd"
     """Labels of GPU Feature Discovery."""
     LABELS = "labels"
-    """Topology labels of the node."""
+    """Topology labels of the node; a Kueue Topology may say which of them are levels."""
     HYPERNODE = "hypernode"
     """Volcano's HyperNodes."""
-    KUEUE = "kueue"
-    """Kueue's Topology."""
     PODS = "pods"
     """Reckoned from pods: a GPU whose pod has ended is idle before an exporter says so."""
 

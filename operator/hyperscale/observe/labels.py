@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from hyperscale.observe.fabric import HYPERNODE_LABEL
 from hyperscale.observe.quality import MIB
 
 PRODUCT: Final = "nvidia.com/gpu.product"
@@ -34,6 +35,7 @@ _FABRICS: Final = (
 )
 """Cloud and convention labels, widest first within each provider; AWS counts its layers from the spine down."""
 _TIER = re.compile(r"^fabric\.topograph\.run/tier-([0-9]{1,2})$")
+_HYPERNODE: Final = re.compile(rf"^{re.escape(HYPERNODE_LABEL)}([0-9]{{1,3}})$")
 _OLD_TOPOGRAPH: Final = ("network.topology.nvidia.com/core", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/leaf")
 _NVLINK: Final = (
     ("accelerator.topograph.run/domain", "network.topology.nvidia.com/accelerator", "nvidia.com/gpu.clique"),
@@ -63,22 +65,28 @@ def has_gpu_labels(labels: Mapping[str, str]) -> bool:
     return PRODUCT in labels or (count.isascii() and count.isdecimal() and int(count[:9]) > 0)
 
 
-def detect_levels(label_sets: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
+def detect_levels(label_sets: Iterable[Mapping[str, str]], declared: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Topology label keys that occur on any node, widest first, hostname excluded; at most MAX_LEVELS.
+
+    declared: further keys, widest first, that somebody says are levels; they stand between zones and NVLink domains
 
     Of several names for the same level (old and new) the one that most nodes carry is taken, the newer on a tie.
     """
     counts: dict[str, int] = {}
     for labels in label_sets:
         for key, value in labels.items():
-            if value and (key in _KNOWN or _TIER.match(key)):
+            if value and (key in _KNOWN or key in declared or _TIER.match(key) or _HYPERNODE.match(key)):
                 counts[key] = counts.get(key, 0) + 1
     levels = [_most_used(_REGION, counts), _most_used(_ZONE, counts), *(key for key in _FABRICS if key in counts)]
+    levels += [key for key in declared if key in counts and key not in _KNOWN and not _TIER.match(key)]
+    zones = len([key for key in levels if key in (*_REGION, *_ZONE)])
     # Topograph renamed its switch labels; a cluster in the middle of the change carries both, which would count each switch twice.
-    tiers = _tiers(counts)
+    tiers = _numbered(_TIER, counts)
     old = [key for key in _OLD_TOPOGRAPH if key in counts]
     tier_nodes = max((counts[key] for key in tiers), default=0)
     levels += tiers if tier_nodes >= max((counts[key] for key in old), default=0) else old
+    if len([key for key in levels if key is not None]) == zones:  # no label tells of switches: Volcano's HyperNodes do
+        levels += _numbered(_HYPERNODE, counts)
     levels += [_most_used(names, counts) for names in _NVLINK]
     return tuple(key for key in levels if key is not None)[-MAX_LEVELS:]
 
@@ -93,7 +101,7 @@ def domains(labels: Mapping[str, str], levels: tuple[str, ...]) -> tuple[str, ..
     for key in levels:
         value = labels.get(key, "").strip()
         domain = (f"{parent}/{value}" if parent else value) if value else ""
-        parent = domain or parent
+        parent = domain or (f"{parent}/" if parent else "")  # a gap counts: region a, rack 1 is not zone a, rack 1
         found.append(domain)
     return tuple(found)
 
@@ -104,9 +112,9 @@ def _most_used(names: tuple[str, ...], counts: Mapping[str, int]) -> str | None:
     return max(present, key=lambda name: counts[name], default=None)
 
 
-def _tiers(counts: Mapping[str, int]) -> list[str]:
-    """Topograph's switch tiers, widest (highest number) first; tier-0 is the switch next to the node."""
-    numbered = [(int(match.group(1)), key) for key in counts if (match := _TIER.match(key))]
+def _numbered(pattern: re.Pattern[str], counts: Mapping[str, int]) -> list[str]:
+    """Numbered switch tiers, widest (highest number) first; the lowest is the switch next to the node."""
+    numbered = [(int(match.group(1)), key) for key in counts if (match := pattern.match(key))]
     return [key for _, key in sorted(numbered, reverse=True)]
 
 

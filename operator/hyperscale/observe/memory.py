@@ -15,6 +15,7 @@ from hyperscale.model.pods import PodView
 from hyperscale.model.policy import Overrides, QualityLimits
 from hyperscale.observe import labels
 from hyperscale.observe.demand import Amounts
+from hyperscale.observe.fabric import Fabric, declared_levels, labels_by_node
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube import is_gpu_node, requested_by_node
 from hyperscale.observe.overlay import overlaid
@@ -39,8 +40,9 @@ class Memory:
         """Figures that somebody judged beforehand, for the reading that they were made from."""
         self.outdated = False
         """Names of nodes have changed since `published` was judged, and there was too much of it to judge it again at once."""
-        self.laid: tuple[Overrides, Mapping[str, Mapping[str, str]]] = (Overrides(), {})
-        """Topology that is not on the nodes: an administrator's word, and labels by node from HyperNodes."""
+        self.laid: tuple[Overrides, Fabric] = (Overrides(), Fabric())
+        """Topology that is not on the nodes: an administrator's word, and what other operators describe."""
+        self._raw: tuple[tuple[RawNode, ...], tuple[Overrides, Fabric]] = ((), self.laid)
         self._listed: tuple[RawNode, ...] = ()
         self.gpu_nodes: tuple[RawNode, ...] = ()
         """Nodes with GPUs, sorted by name; the same tuple as long as they are equal."""
@@ -54,15 +56,20 @@ class Memory:
 
     def see(self, nodes: Iterable[RawNode], pods: Iterable[PodView]) -> NodeIndex:
         """Take in all nodes and pods; the index of names."""
-        listed, seen = tuple(overlaid(nodes, *self.laid)), tuple(pods)
-        if listed != self._listed:
+        seen, given = tuple(pods), (tuple(nodes), self.laid)
+        listed, fabric = self._listed, self.laid[1]
+        if given != self._raw:
+            listed = tuple(overlaid(given[0], self.laid[0], labels_by_node(fabric.hypernodes, given[0])))
+        if listed != self._listed or fabric.topologies != self._raw[1][1].topologies:
             by_name = sorted((node for node in listed if is_gpu_node(node)), key=lambda node: str(node["metadata"]["name"]))
             self._listed = listed
+            label_sets = [node["metadata"].get("labels") or {} for node in by_name]
+            self._detected = labels.detect_levels(label_sets, declared_levels(fabric.topologies, label_sets))
             if tuple(by_name) != self.gpu_nodes:
                 self.gpu_nodes = tuple(by_name)
-                self._detected = labels.detect_levels(node["metadata"].get("labels") or {} for node in by_name)
                 self._index = NodeIndex(by_name)
                 self._views = {name: self._views[name] for node in by_name if (name := node["metadata"]["name"]) in self._views}
+        self._raw = given
         self._see_pods(seen)
         self._index = self._index.with_pods(seen)
         return self._index

@@ -16,6 +16,7 @@ from hyperscale.model.policy import Overrides, PolicySpec, QualityLimits
 from hyperscale.observe import dcgm, links
 from hyperscale.observe.bounded import SnapshotError
 from hyperscale.observe.demand import Amounts
+from hyperscale.observe.fabric import Fabric
 from hyperscale.observe.files import read_snapshot, write_snapshot
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube import node_view
@@ -28,6 +29,7 @@ from hyperscale.observe.released import Holders, PodName, Release, Tenancy, sett
 __all__ = ["SnapshotError", "build_snapshot", "read_snapshot", "snapshot_digest", "write_snapshot"]
 
 MAX_MESSAGE: Final = 1024
+NO_FABRIC: Final = Fabric()
 WARM_STEP: Final = 100
 
 
@@ -39,6 +41,7 @@ def build_snapshot(
     now: float,
     releases: Mapping[str, tuple[Release, ...]] | None = None,
     memory: Memory | None = None,
+    fabric: Fabric = NO_FABRIC,
 ) -> ClusterSnapshot:
     """The cluster at `now` (Unix seconds): its GPU nodes, their links, every figure judged. Pure; sorted, so equal input gives equal bytes.
 
@@ -46,10 +49,11 @@ def build_snapshot(
     pods:  all pods of the cluster: what they hold is not free
     releases: GPUs that pods gave back lately, by node
     memory: of the snapshot before, which makes this one cheap; changed
+    fabric: topology that other operators describe
     Raises ValueError for a node whose resources are no quantities.
     """
     memory = memory if memory is not None else Memory()
-    memory.laid = (policy.overrides, {})
+    memory.laid = (policy.overrides, fabric)
     index = memory.see(nodes, pods)
     levels = memory.levels(policy.topology_levels)
     stale = now - reading.taken_at > policy.limits.max_age_seconds

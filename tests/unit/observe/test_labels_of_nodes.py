@@ -101,4 +101,4 @@ def test_rack_numbers_that_repeat_in_every_zone_are_different_domains() -> None:
 
 
 def test_a_missing_label_leaves_its_own_level_empty_only() -> None:
-    assert domains({REGION: "eu", "rack": "r1"}, (REGION, ZONE, "rack")) == ("eu", "", "eu/r1")
+    assert domains({REGION: "eu", "rack": "r1"}, (REGION, ZONE, "rack")) == ("eu", "", "eu//r1")

@@ -51,7 +51,8 @@ def advice(seen: ClusterSnapshot) -> MoveAdvice:
 
 @pytest.mark.parametrize("doubt", ["link_confidence", "use_confidence"])
 def test_low_confidence_widens_the_forecast_and_nothing_else(doubt: str) -> None:
-    plans = [planned(cluster(**{doubt: sure}), JOB) for sure in (1.0, 0.5, 0.1)]
+    seen = [cluster("", sure, 1.0) if doubt == "link_confidence" else cluster("", 1.0, sure) for sure in (1.0, 0.5, 0.1)]
+    plans = [planned(one, JOB) for one in seen]
     predicted = [plan.predicted for plan in plans]
     assert len({tuple(worker.node for worker in plan.workers) for plan in plans}) == 1
     assert len({one.epoch_seconds for one in predicted}) == 1

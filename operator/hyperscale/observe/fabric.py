@@ -1,0 +1,162 @@
+"""Topology that other operators describe in objects of their own: Volcano's HyperNodes and Kueue's Topologies. Pure.
+
+A HyperNode is a switch: its tier (1 is next to the nodes) and what hangs on it, nodes or other HyperNodes. A Kueue Topology only says which
+node labels are levels, from wide to narrow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from hyperscale.names import HOSTNAME_LABEL
+
+HYPERNODE_LABEL: Final = "topology.volcano.sh/hypernode-tier-"
+"""Stands for labels that nodes do not have: its value is the HyperNode of that tier which the node hangs on."""
+MAX_TIERS: Final = 12
+MAX_DEPTH: Final = 12
+MAX_PATTERN: Final = 128
+# A quantified group that holds a quantifier can take exponential time, and a pattern is tried on every node.
+_RISKY: Final = re.compile(r"\)[*+?{]|\\[1-9]|\(\?")
+
+Json = Mapping[str, Any]
+Labels = Mapping[str, str]
+
+
+class Fabric(NamedTuple):
+    """Objects as listed, narrowed by `hypernode` and `topology_levels`; empty where the CRDs are not installed."""
+
+    hypernodes: tuple[HyperNode, ...] = ()
+    topologies: tuple[tuple[str, ...], ...] = ()
+    """Label keys of each Kueue Topology, widest first, without the hostname; sorted by the Topologies' names."""
+
+
+class Member(NamedTuple):
+    """What one entry of a HyperNode's members selects."""
+
+    kind: str
+    """Node or HyperNode."""
+    name: str = ""
+    pattern: re.Pattern[str] | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def fits(self, name: str, labels: Labels) -> bool:
+        """Whether a node or HyperNode of that name is meant."""
+        if self.name:
+            return self.name == name
+        if self.pattern is not None:
+            return self.pattern.fullmatch(name) is not None
+        return bool(self.labels) and all(labels.get(key) == value for key, value in self.labels)
+
+
+class HyperNode(NamedTuple):
+    """One switch."""
+
+    name: str
+    tier: int
+    members: tuple[Member, ...]
+
+
+def hypernode(resource: Json) -> HyperNode | None:
+    """A HyperNode object, narrowed; None for one that says nothing usable. Never raises."""
+    spec, metadata = resource.get("spec"), resource.get("metadata")
+    if not isinstance(spec, Mapping) or not isinstance(metadata, Mapping):
+        return None
+    tier = str(spec.get("tier", ""))
+    members = tuple(found for entry in _list(spec.get("members")) if (found := _member(entry)) is not None)
+    if not (tier.isascii() and tier.isdecimal() and len(tier) < 4 and members and metadata.get("name")):
+        return None
+    return HyperNode(str(metadata["name"]), int(tier), members)
+
+
+def topology_levels(resource: Json) -> tuple[str, ...]:
+    """Label keys of a Kueue Topology, widest first, without the hostname; () for one that says nothing usable. Never raises."""
+    spec = resource.get("spec")
+    levels = _list(spec.get("levels")) if isinstance(spec, Mapping) else []
+    keys = [str(level.get("nodeLabel") or "") for level in levels if isinstance(level, Mapping)]
+    return tuple(dict.fromkeys(key for key in keys if key and key != HOSTNAME_LABEL))
+
+
+def fabric_of(hypernodes: Iterable[Json], topologies: Iterable[Json]) -> Fabric:
+    """All listed objects, in the order of their names."""
+    switches = sorted(found for one in hypernodes if (found := hypernode(one)) is not None)
+    named = sorted((str((one.get("metadata") or {}).get("name", "")), topology_levels(one)) for one in topologies)
+    return Fabric(tuple(switches), tuple(levels for _, levels in named if levels))
+
+
+def labels_by_node(hypernodes: Iterable[HyperNode], nodes: Iterable[Json]) -> dict[str, dict[str, str]]:
+    """What HyperNodes say of every node as labels, `HYPERNODE_LABEL` + tier; nodes on no HyperNode are absent.
+
+    Of two HyperNodes of one tier that claim a node the first by name has it.
+    """
+    known = {one.name: one for one in hypernodes}
+    if not known:
+        return {}
+    labels = {str(node["metadata"]["name"]): node["metadata"].get("labels") or {} for node in nodes}
+    below: dict[str, frozenset[str]] = {}
+    found: dict[str, dict[str, str]] = {}
+    for name in sorted(known):
+        key = f"{HYPERNODE_LABEL}{known[name].tier}"
+        for node in sorted(_nodes_of(name, known, labels, below, 0)):
+            found.setdefault(node, {}).setdefault(key, name)
+    return found
+
+
+def declared_levels(topologies: Iterable[tuple[str, ...]], label_sets: Iterable[Labels]) -> tuple[str, ...]:
+    """Levels of that Kueue Topology which most nodes carry, its keys that occur on any; () where none does."""
+    sets = list(label_sets)
+    best: tuple[int, tuple[str, ...]] = (0, ())
+    for levels in topologies:
+        used = tuple(key for key in levels if any(labels.get(key) for labels in sets))
+        carried = sum(1 for labels in sets if used and all(labels.get(key) for key in used))
+        best = max(best, (carried, used), key=lambda entry: entry[0])
+    return best[1]
+
+
+def _nodes_of(
+    name: str, known: Mapping[str, HyperNode], labels: Mapping[str, Labels], below: dict[str, frozenset[str]], depth: int
+) -> frozenset[str]:
+    """Nodes under a HyperNode, also those on HyperNodes under it; a circle ends at MAX_DEPTH."""
+    if name in below or depth > MAX_DEPTH:
+        return below.get(name, frozenset())
+    nodes: set[str] = set()
+    for member in known[name].members:
+        if member.kind == "Node":
+            nodes |= {member.name} & labels.keys() if member.name else {node for node, own in labels.items() if member.fits(node, own)}
+            continue
+        for other in sorted(known):
+            if other != name and member.fits(other, {}):
+                nodes |= _nodes_of(other, known, labels, below, depth + 1)
+    if depth == 0:
+        below[name] = frozenset(nodes)
+    return frozenset(nodes)
+
+
+def _member(entry: object) -> Member | None:
+    selector = entry.get("selector") if isinstance(entry, Mapping) else None
+    if not isinstance(entry, Mapping) or not isinstance(selector, Mapping) or entry.get("type") not in ("Node", "HyperNode"):
+        return None
+    kind = str(entry["type"])
+    exact, pattern, matched = (selector.get(key) for key in ("exactMatch", "regexMatch", "labelMatch"))
+    if isinstance(exact, Mapping) and exact.get("name"):
+        return Member(kind, name=str(exact["name"]))
+    if isinstance(pattern, Mapping) and (compiled := _pattern(str(pattern.get("pattern") or ""))) is not None:
+        return Member(kind, pattern=compiled)
+    wanted = matched.get("matchLabels") if isinstance(matched, Mapping) and not matched.get("matchExpressions") else None
+    if isinstance(wanted, Mapping) and wanted:
+        return Member(kind, labels=tuple(sorted((str(key), str(value)) for key, value in wanted.items())))
+    return None
+
+
+def _pattern(text: str) -> re.Pattern[str] | None:
+    if not text or len(text) > MAX_PATTERN or _RISKY.search(text):
+        return None
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        return None
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
