@@ -87,7 +87,7 @@ def api_pod(number: int) -> dict[str, Any]:
 
 def link_pairs(nodes: int) -> list[tuple[int, int]]:
     """About n log2 n directed pairs: every node with others of its rack, and with nodes at distances that double."""
-    pairs = set()
+    pairs: set[tuple[int, int]] = set()
     wanted = max(1, round(math.log2(max(2, nodes))))
     for number in range(nodes):
         first = number - number % RACK_NODES
