@@ -20,6 +20,8 @@ PATHS_EVERY: Final = 6
 """Readings between two looks at the ways between GPUs: links go down rarely, and asking costs some hundred calls."""
 _MAX_EVENTS: Final = 256
 """XIDs taken out of the queue in one reading."""
+_EVENT_MILLISECONDS: Final = 1
+"""What waiting for an XID may take; they queue up between readings."""
 _XID = "DCGM_FI_DEV_XID_ERRORS"
 _READY = State(Condition.READY)
 
@@ -134,7 +136,7 @@ class Nvml:
         by_address = {_address(handle): index for index, handle in self._handles.items()}
         for _ in range(_MAX_EVENTS):
             try:
-                event = self.call("nvmlEventSetWait_v2", self._events, 0)
+                event = self.call("nvmlEventSetWait_v2", self._events, _EVENT_MILLISECONDS)
             except pynvml.NVMLError as error:
                 if error.value != pynvml.NVML_ERROR_TIMEOUT:  # nothing (more) in the queue
                     self._check(error)

@@ -17,7 +17,12 @@ _KINDS: Final[tuple[tuple[int, PathKind], ...]] = (
     (pynvml.NVML_TOPOLOGY_SYSTEM, "System"),  # SYS: between sockets
 )
 
+_OVER_NVLINK: Final = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+
 SWITCH: Final = "switch"
+"""Where links to NVSwitches lead."""
+ELSEWHERE: Final = "elsewhere"
+"""Where links lead of which NVML does not say more."""
 
 
 def paths(call: Call, handles: Mapping[int, Any], bus_ids: Mapping[int, str]) -> tuple[GpuPath, ...]:
@@ -36,14 +41,22 @@ def _path(
     if direct or switched:
         return GpuPath(gpu, peer, "NVLink", max(direct, switched))
     call.subject = f"GPU {gpu} and GPU {peer}"
+    active = min(sum(links[gpu].values()), sum(links[peer].values()))
+    if active and _asked(call, "nvmlDeviceGetP2PStatus", handles[gpu], handles[peer], _OVER_NVLINK) == pynvml.NVML_P2P_STATUS_OK:
+        return GpuPath(gpu, peer, "NVLink", active)  # drivers that do not tell what their links lead to
+    level = _asked(call, "nvmlDeviceGetTopologyCommonAncestor", handles[gpu], handles[peer])
+    kind = next((kind for limit, kind in _KINDS if level <= limit), None) if level is not None else None
+    return GpuPath(gpu, peer, kind, 1) if kind else None
+
+
+def _asked(call: Call, function: str, *arguments: Any) -> int | None:  # noqa: ANN401 - NVML handles
+    """A number, or None where NVML does not say; raises the errors that cost the GPU or more."""
     try:
-        level = call("nvmlDeviceGetTopologyCommonAncestor", handles[gpu], handles[peer])
+        return int(call(function, *arguments))
     except pynvml.NVMLError as error:
         if reach(error) in {Reach.GPU, Reach.LIBRARY}:
             raise
         return None
-    kind = next((kind for limit, kind in _KINDS if level <= limit), None)
-    return GpuPath(gpu, peer, kind, 1) if kind else None
 
 
 def _links(call: Call, handle: Any, index: int) -> dict[str, int]:  # noqa: ANN401 - an NVML handle
@@ -56,7 +69,7 @@ def _links(call: Call, handle: Any, index: int) -> dict[str, int]:  # noqa: ANN4
         except pynvml.NVMLError as error:
             if reach(error) in {Reach.GPU, Reach.LIBRARY}:
                 raise
-            if error.value in {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}:
+            if not link or error.value == pynvml.NVML_ERROR_INVALID_ARGUMENT:
                 break  # no NVLink here, or beyond the last
             continue
         if end:
@@ -65,20 +78,20 @@ def _links(call: Call, handle: Any, index: int) -> dict[str, int]:  # noqa: ANN4
 
 
 def _other_end(call: Call, handle: Any, link: int) -> str:  # noqa: ANN401 - an NVML handle
-    """Where an active link leads: a bus id, or SWITCH; empty for one that is down or leads to no GPU."""
+    """Where an active link leads: a bus id, SWITCH or ELSEWHERE; empty for one that is down or leads to a processor."""
     if call("nvmlDeviceGetNvLinkState", handle, link) != pynvml.NVML_FEATURE_ENABLED:
         return ""
+    kind = _asked(call, "nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
+    if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+        return SWITCH
+    if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU:
+        return ""
     try:
-        kind = call("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
+        return normal_bus_id(call("nvmlDeviceGetNvLinkRemotePciInfo", handle, link).busId)
     except pynvml.NVMLError as error:
         if reach(error) in {Reach.GPU, Reach.LIBRARY}:
             raise
-        kind = pynvml.NVML_NVLINK_DEVICE_TYPE_GPU  # drivers before 450 do not say; a bus id that is no GPU's leads nowhere
-    if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-        return SWITCH
-    if kind != pynvml.NVML_NVLINK_DEVICE_TYPE_GPU:
-        return ""
-    return normal_bus_id(call("nvmlDeviceGetNvLinkRemotePciInfo", handle, link).busId)
+        return ELSEWHERE
 
 
 def normal_bus_id(text: str | bytes) -> str:

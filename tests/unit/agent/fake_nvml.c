@@ -256,6 +256,12 @@ int nvmlDeviceGetTopologyCommonAncestor(device_t *a, device_t *b, unsigned int *
     READ(a, name, unsigned int, level);
 }
 
+int nvmlDeviceGetP2PStatus(device_t *a, device_t *b, unsigned int capability, unsigned int *status) {
+    char name[32];
+    snprintf(name, sizeof name, "p2p%u.%d", capability, b->gpu);
+    READ(a, name, unsigned int, status);
+}
+
 /* gpu0.link3 active | down; gpu0.link3.to switch | bus id */
 static int link_line(device_t *d, unsigned int link, const char *suffix, char *into) {
     char name[48];

@@ -244,6 +244,20 @@ def test_gpus_without_nvlink_are_as_near_as_their_common_ancestor(nvml: FakeNvml
     assert kinds(read()) == ([(0, 1, kind, 1)] if kind else []) + [(1, 0, "System", 1)]
 
 
+@pytest.mark.parametrize(("status", "kind"), [(0, "NVLink"), (6, "PcieSwitch"), (None, "PcieSwitch")])
+def test_links_that_lead_nobody_knows_where_count_when_peers_talk_over_nvlink(nvml: FakeNvml, status: int | None, kind: str) -> None:
+    over_nvlink = {f"gpu{gpu}.p2p{pynvml.NVML_P2P_CAPS_INDEX_NVLINK}.{1 - gpu}": status for gpu in (0, 1) if status is not None}
+    untold = {f"error.nvmlDeviceGetNvLink{part}": 3 for part in ("RemoteDeviceType", "RemotePciInfo_v2")}
+    nvml.load(over_nvlink | untold | {"gpu0.link3": "down"})
+    links = 3 if kind == "NVLink" else 1
+    assert kinds(read()) == [(0, 1, kind, links), (1, 0, kind, links)]
+
+
+def test_a_link_in_the_middle_that_is_not_supported_hides_no_other(nvml: FakeNvml) -> None:
+    nvml.load(without=("gpu0.link1.to",))
+    assert kinds(read())[0] == (0, 1, "NVLink", 3)
+
+
 def test_nvlinks_to_a_processor_are_no_way_between_gpus(nvml: FakeNvml) -> None:
     nvml.load({f"gpu{gpu}.link{link}.to": "cpu" for gpu in (0, 1) for link in range(4)})
     assert {path.kind for path in read().paths} == {"PcieSwitch"}
