@@ -19,6 +19,7 @@ from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.policy import PolicySpec
+from hyperscale.observe.fabric import fabric_of
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.incremental import Judge
 from hyperscale.observe.kube import is_gpu_node
@@ -158,6 +159,7 @@ class Operator:
             self._list("mpijob", [paths.mpijobs(namespace) for namespace in namespaces]),
             self._list("job", [paths.jobs(namespace) for namespace in namespaces]),
         )
+        await self._read_fabric()
         self._resynced_at = time.monotonic()
         for key in sorted(self.world.jobs, key=self._age):
             self.reconciler.queue.add(key)
@@ -170,6 +172,24 @@ class Operator:
             except (TransientError, NotFoundError) as error:
                 _LOG.warning("waiting for the API server: %s", error)
                 await asyncio.sleep(1.0)
+
+    async def _read_fabric(self) -> None:
+        """Topology that other operators describe, where their CRDs are installed; no watch: switches move seldom."""
+        hypernodes, topologies = [await self._optional(choices) for choices in (paths.hypernodes(), paths.kueue_topologies())]
+        if hypernodes is not None and topologies is not None:
+            self.world.see_fabric(fabric_of(hypernodes, topologies))
+
+    async def _optional(self, choices: tuple[str, ...]) -> list[Json] | None:
+        """Objects of a kind that need not exist, from the first version that is served; None where nobody can tell now."""
+        for path in choices:
+            try:
+                return [item async for _, page in self._client.pages(path) for item in page]
+            except NotFoundError:
+                continue
+            except ApiError as error:
+                _LOG.warning("%s cannot be listed: %s", path, error)
+                return None
+        return []
 
     async def _list(self, kind: str, collection_paths: list[str]) -> None:
         items: list[Json] = []

@@ -21,6 +21,7 @@ from hyperscale.model.pods import LAUNCHER, PARTITION, PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, read_status, to_plan
 from hyperscale.movable import held_gpus, holds_plan, is_moving
+from hyperscale.observe.fabric import Fabric
 from hyperscale.observe.kube import pod_view
 from hyperscale.observe.measured import read_measured
 from hyperscale.observe.memory import Memory
@@ -77,6 +78,7 @@ class World:
         self._nodes: dict[str, Json] = {}
         self._pods: dict[Key, PodView] = {}
         self._pods_of: dict[Key, set[Key]] = {}
+        self._fabric = Fabric()
         self.memory = Memory()
         """Of the snapshot before."""
         self._snapshot: tuple[tuple[float, PolicySpec], ClusterSnapshot] | None = None
@@ -103,6 +105,11 @@ class World:
             self.policies.pop(name, None)
         else:
             self.policies[name] = narrow(resource)
+
+    def see_fabric(self, fabric: Fabric) -> None:
+        """Take in what other operators say of the topology."""
+        if fabric != self._fabric:
+            self._fabric, self._snapshot = fabric, None
 
     def see_node(self, resource: Json, deleted: bool = False) -> bool:
         """Take in a node; True when something that plans depend on changed."""
@@ -180,7 +187,7 @@ class World:
         basis = (self.reading.taken_at, policy)
         if self._snapshot is None or self._snapshot[0] != basis:
             built = build_snapshot(
-                self._nodes.values(), self._pods.values(), self.reading, policy, now, self._releases.by_node(), self.memory
+                self._nodes.values(), self._pods.values(), self.reading, policy, now, self._releases.by_node(), self.memory, self._fabric
             )
             self._snapshot = (basis, built)
         return self._snapshot[1]

@@ -25,6 +25,16 @@ def topology(name: str) -> str:
     return f"/apis/{names.GROUP}/{names.VERSION}/{names.TOPOLOGY_PLURAL}/{name}"
 
 
+def hypernodes() -> tuple[str, ...]:
+    """Volcano's HyperNodes, by version."""
+    return ("/apis/topology.volcano.sh/v1alpha1/hypernodes",)
+
+
+def kueue_topologies() -> tuple[str, ...]:
+    """Kueue's Topologies, by version, the likeliest first: 0.14 serves v1beta1, 0.16 v1beta2, 0.9 v1alpha1."""
+    return tuple(f"/apis/kueue.x-k8s.io/{version}/topologies" for version in ("v1beta1", "v1beta2", "v1alpha1"))
+
+
 def mpijobs(namespace: str = "") -> str:
     """MPIJobs of a namespace, or of all."""
     return _collection(names.MPI_GROUP, names.MPI_VERSION, names.MPI_PLURAL, namespace)

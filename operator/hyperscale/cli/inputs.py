@@ -134,7 +134,7 @@ def live_snapshot(cluster: LiveCluster, policy: PolicySpec, url: str) -> Cluster
     reading = PrometheusReader(url).read(policy, now)
     note(reading.state.message or f"metrics: {sum(len(series) for series in reading.series.values())} series")
     try:
-        snapshot = build_snapshot(nodes, pods, reading, policy, now)
+        snapshot = build_snapshot(nodes, pods, reading, policy, now, fabric=cluster.fabric())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"the cluster's nodes cannot be read ({type(error).__name__}: {error}); is this a Kubernetes API server?"

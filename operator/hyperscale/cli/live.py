@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import urllib3
 from kubernetes import client
@@ -14,6 +14,9 @@ from kubernetes.client.exceptions import ApiException
 from hyperscale import names
 from hyperscale.cli.errors import InputError
 from hyperscale.model.pods import PodView
+
+if TYPE_CHECKING:
+    from hyperscale.observe.fabric import Fabric
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
@@ -81,6 +84,21 @@ class LiveCluster:
             raise InputError(
                 f"{self._host}: a pod cannot be read ({type(error).__name__}: {error}); is this a Kubernetes API server?"
             ) from None
+
+    def fabric(self) -> Fabric:
+        """Topology that other operators describe; none where their CRDs are not installed, or not for this user to read."""
+        from hyperscale.apply import paths
+        from hyperscale.observe.fabric import fabric_of
+
+        return fabric_of(self._optional(paths.hypernodes()), self._optional(paths.kueue_topologies()))
+
+    def _optional(self, choices: tuple[str, ...]) -> list[Json]:
+        for path in choices:
+            try:
+                return list(self._list(path))
+            except InputError:
+                continue
+        return []
 
     def policy(self, name: str) -> Json | None:
         """A PlannerPolicy; None when it, or its kind, does not exist."""

@@ -16,6 +16,8 @@ CLUSTER_RULES: Rules = {
     "hyperscale.dev/plannerpolicies": "get list watch",
     "hyperscale.dev/clustertopologies": "get create patch",
     "hyperscale.dev/clustertopologies/status": "patch",
+    "topology.volcano.sh/hypernodes": "list",
+    "kueue.x-k8s.io/topologies": "list",
     "apiextensions.k8s.io/customresourcedefinitions": "list watch",
 }
 JOB_RULES: Rules = {
