@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +29,8 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     """Of what GAT's coefficients weigh; the paper has none, its authors' code has 0.6."""
     output_heads: Annotated[int, Meta(ge=0, le=64)] = 1
     """Heads of GAT's last layer, averaged; 0: as many as the others."""
+    aggregator: Literal["mean", "gcn"] = "mean"
+    """Of GraphSAGE (its paper, section 3.3): own weights for a vertex and for the mean of its neighbours, or one for the mean of all."""
     normalize_features: bool = True
     """Rows of the features sum to 1, where they are not categories."""
     patience: Annotated[int, Meta(ge=0, le=10**6)] = 0

@@ -15,7 +15,7 @@ from hyperscale.model.job import Architecture, ModelSpec
 from hyperscale.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Tail
 from hyperscale.worker import ops
 from hyperscale.worker.hyperparameters import Hyperparameters
-from hyperscale.worker.neighbourhood import GCN, MEAN, Neighbourhood
+from hyperscale.worker.neighbourhood import GCN, MEAN, OWN_MEAN, Neighbourhood
 from hyperscale.worker.sparse import SparseRows
 
 Tensor = torch.Tensor
@@ -80,10 +80,11 @@ def dense(x: Rows) -> Tensor:
 
 
 class GCNLayer(nn.Module):
-    """D^-1/2 (A + I) D^-1/2 X W + b."""
+    """D^-1/2 (A + I) D^-1/2 X W + b; with `weights` OWN_MEAN D^-1 (A + I) X W + b, GraphSAGE's gcn aggregator."""
 
-    def __init__(self, inputs: int, outputs: int, name: str) -> None:
+    def __init__(self, inputs: int, outputs: int, name: str, weights: str = GCN) -> None:
         super().__init__()
+        self._weights = weights
         self.weight = nn.Parameter(torch.empty(inputs, outputs))
         self.bias = nn.Parameter(torch.zeros(outputs))
         self._name, self._narrows = name, outputs <= inputs
@@ -91,8 +92,8 @@ class GCNLayer(nn.Module):
     def forward(self, graph: Neighbourhood, x: Rows, tail: Tail = NOTHING) -> Tensor:
         """(d, outputs)."""
         if self._narrows:
-            return graph.gather(GCN, product(x, self.weight), self._name, bias=self.bias, tail=tail)
-        return ops.finish(torch.addmm(self.bias, graph.gather(GCN, dense(x), self._name), self.weight), tail)
+            return graph.gather(self._weights, product(x, self.weight), self._name, bias=self.bias, tail=tail)
+        return ops.finish(torch.addmm(self.bias, graph.gather(self._weights, dense(x), self._name), self.weight), tail)
 
 
 class SAGELayer(nn.Module):
@@ -182,11 +183,17 @@ def build(model: ModelSpec, hyper: Hyperparameters, inputs: int, outputs: int, c
             layers.append(GATLayer(width, size, heads, name, *drops, average=last))
             width = size * heads
         else:
-            layers.append((GCNLayer if model.architecture is Architecture.GCN else SAGELayer)(width, size, name))
+            layers.append(_convolution(model.architecture, hyper, width, size, name))
             width = size
     network = Network(layers, hyper.dropout, chance, elu=attention)
     initialise(network, seed)
     return network
+
+
+def _convolution(architecture: Architecture, hyper: Hyperparameters, inputs: int, outputs: int, name: str) -> nn.Module:
+    if architecture is Architecture.GCN:
+        return GCNLayer(inputs, outputs, name)
+    return SAGELayer(inputs, outputs, name) if hyper.aggregator == "mean" else GCNLayer(inputs, outputs, name, OWN_MEAN)
 
 
 def initialise(network: nn.Module, seed: int) -> None:

@@ -17,8 +17,8 @@ from hyperscale.modelgraph.kernels_numpy import WIDE
 from hyperscale.worker import ops
 
 Tensor = torch.Tensor
-GCN, MEAN = "gcn", "mean"
-"""Weights of sums: D^-1/2 (A + I) D^-1/2, and D^-1 A, with the degrees of the whole graph."""
+GCN, MEAN, OWN_MEAN = "gcn", "mean", "own-mean"
+"""Weights of sums: D^-1/2 (A + I) D^-1/2, D^-1 A, and D^-1 (A + I), with the degrees of the whole graph."""
 
 
 class Neighbourhood(abc.ABC):
@@ -53,12 +53,14 @@ class Neighbourhood(abc.ABC):
     def gather(
         self, weights: str, x: Tensor, name: str, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING
     ) -> Tensor:
-        """drop(activation(A x + add + bias)) (d, f), A with `weights` GCN or MEAN."""
+        """drop(activation(A x + add + bias)) (d, f), A with `weights` GCN, MEAN or OWN_MEAN."""
         if self.fused:
             return self._gathered(weights, x, name, add, bias, tail)
         if weights == GCN:
             rows = x * self.source_norm
             out = (self.sum(rows, name) + self.destinations(rows)) * self.destination_norm
+        elif weights == OWN_MEAN:
+            out = (self.sum(x, name) + self.destinations(x)) * self.destination_norm.square()
         else:
             out = self.sum(x, name) * self.destination_degree.clamp(min=1.0).reciprocal().unsqueeze(1)
         for other in (add, bias):
@@ -96,12 +98,12 @@ class Neighbourhood(abc.ABC):
 
 
 def matrix(weights: str, indptr: Array, indices: Array, degrees: tuple[Array, Array], *, loops: bool) -> Matrix:
-    """In-neighbours of d destinations among s sources as CSR; degrees (d,) in and (s,) out in the whole graph. loops: add them for GCN."""
+    """In-neighbours of d destinations among s sources as CSR; degrees (d,) in and (s,) out in the whole graph. loops: not for MEAN."""
     if weights == MEAN:
         return edges_of(indptr, indices, len(degrees[1]), *degrees).matrix("mean")
     if loops:
         indptr, indices = with_loops(indptr, indices)
-    return edges_of(indptr, indices, len(degrees[1]), degrees[0] + 1, degrees[1] + 1).matrix("both")
+    return edges_of(indptr, indices, len(degrees[1]), degrees[0] + 1, degrees[1] + 1).matrix("both" if weights == GCN else "mean")
 
 
 def block(indptr: Array, indices: Array, sources: int, device: torch.device) -> Any:  # noqa: ANN401 - dgl has no annotations

@@ -122,25 +122,25 @@ class SampledBlock(Neighbourhood):
 
     def _gathered(self, weights: str, x: Tensor, name: str, add: Tensor | None, bias: Tensor | None, tail: Tail) -> Tensor:
         """One pass, no exchange."""
-        return sparse.aggregate(self._mean if weights == neighbourhood.MEAN else self._gcn, x, add=add, bias=bias, tail=tail)
+        matrix = self._mean if weights == neighbourhood.MEAN else self._looped_matrix(weights)
+        return sparse.aggregate(matrix, x, add=add, bias=bias, tail=tail)
 
     @cached_property
     def _mean(self) -> Matrix:
         """Of the drawn ones."""
         return edges_of(self._hop.indptr, self._hop.indices, self._hop.sources).matrix("mean")
 
-    @cached_property
-    def _gcn(self) -> Matrix:
+    def _looped_matrix(self, weights: str) -> Matrix:
         """All but loops scaled to all in-neighbours."""
         hop, degrees = self._hop, self._degrees.numpy()
         known = degrees[: hop.destinations, 0], degrees[: hop.sources, 1]
-        made = neighbourhood.matrix(neighbourhood.GCN, hop.indptr, hop.indices, known, loops=True)
+        made = neighbourhood.matrix(weights, hop.indptr, hop.indices, known, loops=True)
         if self._scale is None or made.weights is None:
             return made
         edges = made.edges
-        weights = made.weights * np.repeat(self._scale.squeeze(1).numpy(), self._drawn + 1)
-        weights[edges.indptr[:-1]] = made.weights[edges.indptr[:-1]]
-        return Matrix(edges, weights)
+        scaled = made.weights * np.repeat(self._scale.squeeze(1).numpy(), self._drawn + 1)
+        scaled[edges.indptr[:-1]] = made.weights[edges.indptr[:-1]]
+        return Matrix(edges, scaled)
 
     @cached_property
     def looped_edges(self) -> Edges:

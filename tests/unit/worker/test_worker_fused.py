@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import dgl
+import dgl.nn as dglnn
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from hyperscale.model.adjacency import LocalPart
 from hyperscale.modelgraph import sparse
 from hyperscale.partition import local_part
 from hyperscale.worker import ops
-from hyperscale.worker.comm import Comm, run_threads
+from hyperscale.worker.comm import Comm, run_threads, solo
 from hyperscale.worker.full import FullTrainer
 from hyperscale.worker.models import Chance, Dropout
 from hyperscale.worker.sampling import SampledTrainer
@@ -65,6 +67,31 @@ def test_a_part_trains_alike_with_and_without_fused_layers(
     fused = trained(FullTrainer, ranks, model, hyper)
     monkeypatch.setattr(ops, "fused_on", lambda _: False)
     close(fused, trained(FullTrainer, ranks, model, hyper))
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("batch", [{}, {"fanouts": [2, 3], "batchSize": 8}], ids=["graph", "batch"])
+def test_the_mean_over_own_and_neighbours_trains_alike(ranks: int, batch: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = {"architecture": "GraphSAGE", "layers": 2} | batch
+    kind = SampledTrainer if batch else FullTrainer
+    fused = trained(kind, ranks, model, DROPPED | {"aggregator": "gcn"})
+    monkeypatch.setattr(ops, "fused_on", lambda _: False)
+    close(fused, trained(kind, ranks, model, DROPPED | {"aggregator": "gcn"}))
+
+
+def test_the_gcn_aggregator_is_dgls() -> None:
+    graph = labelled_graph(5, VERTICES, features=12, degree=6.0)
+    part = local_part(graph, np.zeros(VERTICES, np.int32), 0, 1)
+    run = a_run({"architecture": "GraphSAGE", "layers": 1}, {"aggregator": "gcn", "normalizeFeatures": False})
+    trainer = FullTrainer(run, solo(), part, CPU)
+    layer = cast(Any, trainer.model).layers[0]
+    theirs = dglnn.SAGEConv(12, 3, "gcn")
+    with torch.no_grad():
+        theirs.fc_neigh.weight.copy_(layer.weight.t())
+    whole = dgl.graph(("csc", (torch.from_numpy(graph.indptr), torch.from_numpy(graph.indices.astype(np.int64)), torch.tensor([]))))
+    expected = theirs(whole, torch.from_numpy(graph.features))
+    given = trainer.model(trainer._graphs, torch.from_numpy(graph.features))
+    torch.testing.assert_close(given, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
