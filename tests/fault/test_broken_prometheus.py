@@ -10,13 +10,14 @@ import pytest
 
 from e2e.cluster.control_plane import wait_until
 from e2e.jobs import PATIENCE_SECONDS, Job
+from hyperscale.model.metrics import FIGURES
 from tests.fault.conftest import POLICY, Stage
 from tests.fault.process import OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub
 from tests.fault.watching import wait_created
 
 NODES = ("eu-h100-0", "eu-h100-1")
-ONE_READING = 2 * 9
+ONE_READING = 2 * len(FIGURES)
 """Most questions of one reading: each figure, and the time of its scrape."""
 MOST_MEMORY_BYTES = 512 * 2**20
 """What the chart grants the operator."""

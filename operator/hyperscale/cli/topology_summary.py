@@ -32,6 +32,11 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     domains: tuple[str, ...]
     state: str
     """Ready, NotReady, Cordoned or Tainted."""
+    network_bytes_per_second: float | None = None
+    """What its fastest network card carries."""
+    network_use_ratio: float | None = None
+    sources: dict[str, str] = {}
+    """Where each figure above came from, by its name; several of them with a blank between where GPUs differ."""
 
 
 class Level(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,6 +53,10 @@ class Known(msgspec.Struct, frozen=True, rename="camel"):
     measured: int
     estimated: int
     unknown: int
+    sources: dict[str, int] = {}
+    """Usable figures by where they came from; those of files that do not tell are left out."""
+    confidence: float | None = None
+    """Mean of the usable ones, 0..1."""
 
 
 class DomainPair(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,6 +79,10 @@ class LinkRow(msgspec.Struct, frozen=True, rename="camel"):
     destination: str
     latency_seconds: float | None
     bandwidth_bytes_per_second: float | None
+    sources: dict[str, str] = {}
+    """Where each of the two came from, by its name."""
+    confidence: float | None = None
+    """Of the less sure one that is known, 0..1."""
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel"):
@@ -147,7 +160,25 @@ def _node_row(node: Node) -> NodeRow:
         hottest_celsius=max(warm, default=None),
         domains=node.domains,
         state=state_of(node),
+        network_bytes_per_second=node.network_bytes_per_second.value,
+        network_use_ratio=node.network_use_ratio.value,
+        sources=_sources(node),
     )
+
+
+def _sources(node: Node) -> dict[str, str]:
+    """Where the figures of a row came from."""
+    samples = {
+        "utilizationRatio": [gpu.utilization_ratio for gpu in node.gpus],
+        "hottestCelsius": [gpu.temperature_celsius for gpu in node.gpus],
+        "networkBytesPerSecond": [node.network_bytes_per_second],
+        "networkUseRatio": [node.network_use_ratio],
+    }
+    told = {
+        name: sorted({sample.source for sample in several if sample.source and sample.value is not None})
+        for name, several in samples.items()
+    }
+    return {**node.sources, **{name: " ".join(sources) for name, sources in told.items() if sources}}
 
 
 def _level(graph: ClusterGraph, level: int, label: str) -> Level:
@@ -164,12 +195,21 @@ def _quality(graph: ClusterGraph) -> dict[str, Known]:
         "gpuUtilization": _known(gpu.utilization_ratio for gpu in gpus),
         "gpuMemory": _known(gpu.memory_used_bytes for gpu in gpus),
         "gpuTemperature": _known(gpu.temperature_celsius for gpu in gpus),
+        "network": _known(node.network_bytes_per_second for node in graph.nodes),
     }
 
 
 def _known(samples: Iterable[Sample]) -> Known:
-    counted = Counter(sample.quality for sample in samples)
-    return Known(measured=counted[Quality.MEASURED], estimated=counted[Quality.ESTIMATED], unknown=counted[Quality.UNKNOWN])
+    listed = list(samples)
+    counted = Counter(sample.quality for sample in listed)
+    usable = [sample for sample in listed if sample.value is not None]
+    return Known(
+        measured=counted[Quality.MEASURED],
+        estimated=counted[Quality.ESTIMATED],
+        unknown=counted[Quality.UNKNOWN],
+        sources=dict(sorted(Counter(sample.source for sample in usable if sample.source).items())),
+        confidence=round(fmean(sample.confidence for sample in usable), 3) if usable else None,
+    )
 
 
 def _domain_pairs(graph: ClusterGraph) -> tuple[DomainPair, ...]:
@@ -197,6 +237,12 @@ def _worst(links: tuple[Link, ...], figure: Callable[[Link], Sample], sign: floa
             destination=link.destination,
             latency_seconds=link.latency_seconds.value,
             bandwidth_bytes_per_second=link.bandwidth_bytes_per_second.value,
+            sources={name: sample.source for name, sample in _named(link) if sample.source},
+            confidence=min((sample.confidence for _, sample in _named(link) if sample.value is not None), default=None),
         )
         for _, link in chosen
     )
+
+
+def _named(link: Link) -> tuple[tuple[str, Sample], tuple[str, Sample]]:
+    return ("latencySeconds", link.latency_seconds), ("bandwidthBytesPerSecond", link.bandwidth_bytes_per_second)

@@ -96,5 +96,16 @@ def _links(title: str, links: tuple[LinkRow, ...]) -> list[str]:
 
 
 def _quality(summary: Summary) -> list[str]:
-    rows = [(name, str(known.measured), str(known.estimated), str(known.unknown)) for name, known in summary.quality.items()]
-    return ["", *table(("FIGURE", "MEASURED", "ESTIMATED", "UNKNOWN"), rows, right=frozenset({1, 2, 3}))]
+    rows = [
+        (
+            name,
+            str(known.measured),
+            str(known.estimated),
+            str(known.unknown),
+            "-" if known.confidence is None else f"{known.confidence:.2f}",
+            ", ".join(f"{source} {count}" for source, count in known.sources.items()) or "-",
+        )
+        for name, known in summary.quality.items()
+    ]
+    columns = ("FIGURE", "MEASURED", "ESTIMATED", "UNKNOWN", "CONFIDENCE", "FROM")
+    return ["", *table(columns, rows, right=frozenset({1, 2, 3, 4}))]

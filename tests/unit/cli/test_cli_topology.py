@@ -48,7 +48,13 @@ def test_the_table_shows_levels_states_and_the_worst_link(files: Files) -> None:
 
 def test_json_counts_every_figure_by_quality(files: Files) -> None:
     document = json.loads(run("topology", "--snapshot", files.snapshot, "-o", "json").out)
-    assert document["quality"]["linkLatency"] == {"measured": 132, "estimated": 0, "unknown": 0}
+    assert document["quality"]["linkLatency"] == {
+        "measured": 132,
+        "estimated": 0,
+        "unknown": 0,
+        "sources": {},
+        "confidence": 1.0,
+    }
     assert document["quality"]["gpuTemperature"] == {"measured": 0, "estimated": 0, "unknown": 72}
     assert [level["domains"] for level in document["levels"]] == [3, 6]
     assert document["freeGpus"] == 53
