@@ -9,6 +9,7 @@ import json
 import socket
 import threading
 import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ import yaml
 
 from e2e.cluster import prometheus
 from e2e.cluster.api import Api
-from e2e.cluster.components import install_mpi_operator
+from e2e.cluster.components import install_mpi_operator, wait_established
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.processes import ProcessTable
@@ -273,6 +274,98 @@ def renew(api: Api, holder: str = POD.rpartition("/")[2], seconds_ago: float = 0
     stamp = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": holder, "renewTime": stamp, "acquireTime": stamp, "leaseDurationSeconds": 15}
     api.apply(LEASE, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": _metadata(LEASE), "spec": spec})
+
+
+def put_kueue(api: Api, frameworks: tuple[str, ...]) -> None:
+    """The part of Kueue's API that is looked at, and its configuration."""
+    for kind, plural in (("LocalQueue", "localqueues"), ("ClusterQueue", "clusterqueues")):
+        names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        version = {"name": "v1beta1", "served": True, "storage": True, "schema": schema}
+        spec = {"group": "kueue.x-k8s.io", "names": names, "scope": "Namespaced", "versions": [version]}
+        metadata = {
+            "name": f"{plural}.kueue.x-k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/kueue"},
+        }
+        crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec}
+        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{metadata['name']}"
+        api.apply(path, crd)
+        wait_established(api, path)
+    wait_until(lambda: api.find("/apis/kueue.x-k8s.io/v1beta1/localqueues") is not None, 20.0, "LocalQueues are not served")
+    api.apply("/api/v1/namespaces/kueue-system", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}})
+    path = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
+    text = yaml.safe_dump({"kind": "Configuration", "integrations": {"frameworks": list(frameworks)}})
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(path), "data": {"controller_manager_config.yaml": text}}
+    api.apply(path, body)
+
+
+def remove_kueue(api: Api) -> None:
+    """Take it back, and wait until its API is gone."""
+    for plural in ("localqueues", "clusterqueues"):
+        api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.kueue.x-k8s.io")
+    api.delete("/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config")
+    wait_until(lambda: api.find("/apis/kueue.x-k8s.io") is None, 20.0, "Kueue's API is still served")
+
+
+def own_address() -> str | None:
+    """An address of this machine that is not loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: only asks for the route
+        except OSError:
+            return None
+        address = str(probe.getsockname()[0])
+    return None if address.startswith("127.") else address
+
+
+@contextmanager
+def forwarded(address: str, url: str) -> Iterator[int]:
+    """A port at `address` behind which `url` answers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            try:
+                with urllib.request.urlopen(f"{url}{self.path}", timeout=10) as answer:  # noqa: S310 - a loopback address of ours
+                    status, body = answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                status, body = error.code, error.read()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer((address, 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def put_service(api: Api, namespace: str, name: str, address: str, port: int) -> None:
+    """A Service without a selector, and the one endpoint behind it."""
+    api.apply(f"/api/v1/namespaces/{namespace}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    path = f"/api/v1/namespaces/{namespace}/services/{name}"
+    api.apply(
+        path, {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(path), "spec": {"ports": [{"name": "web", "port": port}]}}
+    )
+    ends = f"/api/v1/namespaces/{namespace}/endpoints/{name}"
+    subsets = [{"addresses": [{"ip": address}], "ports": [{"name": "web", "port": port}]}]
+    api.apply(ends, {"apiVersion": "v1", "kind": "Endpoints", "metadata": _metadata(ends), "subsets": subsets})
+
+
+def set_variable(api: Api, variable: Object) -> None:
+    """One variable of the operator's container."""
+    container = api.get(OPERATOR)["spec"]["template"]["spec"]["containers"][0]
+    at = next(index for index, one in enumerate(container["env"]) if one["name"] == variable["name"])
+    path = f"/spec/template/spec/containers/0/env/{at}"
+    api.patch(OPERATOR, [{"op": "replace", "path": path, "value": variable}])
+    make_available(api, OPERATOR)
 
 
 def closed_port() -> int:

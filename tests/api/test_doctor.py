@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,9 +19,10 @@ import yaml
 from e2e.cluster import prometheus
 from e2e.cluster.api import Api
 from e2e.cluster.components import wait_established
-from e2e.cluster.control_plane import ControlPlane, wait_until
+from e2e.cluster.control_plane import ControlPlane, kubeconfig_path, wait_until
 from hyperscale.cli.main import main
 from tests.api import doctor_world as world
+from tests.fault.prometheus_stub import PrometheusStub
 
 REPOSITORY = Path(__file__).parents[2]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -36,11 +38,14 @@ class Site:
     kubeconfig: Path
     exporter: world.Exporter
     url: str
+    tools: str
+    """Folders with kubectl and helm, as PATH."""
 
     def doctor(self, *arguments: str, prometheus: bool = True) -> tuple[int, dict[str, Any], str]:
         """Exit code, report, and the same report as the table that people see."""
         world.renew(self.api) if self.fresh else None
-        asked = ["doctor", "--kubeconfig", str(self.kubeconfig), *(["--prometheus", self.url] if prometheus else []), *arguments]
+        own = [f"http://127.0.0.1:{self.exporter.port}" if one == "EXPORTER" else one for one in arguments]
+        asked = ["doctor", "--kubeconfig", str(self.kubeconfig), *(["--prometheus", self.url] if prometheus else []), *own]
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown):
             main(asked)
@@ -69,10 +74,23 @@ def site(binaries: dict[str, Path], plane: ControlPlane, api: Api, tmp_path_fact
         world.build(api, binaries)
         directory = tmp_path_factory.mktemp("prometheus")
         with world.Exporter(world.dcgm(), world.links()) as exporter, world.serving_prometheus(directory, exporter) as url:
-            yield Site(api, plane.kubeconfig, exporter, url)
+            tools = os.pathsep.join(str(binaries[name].parent) for name in ("kubectl", "helm"))
+            yield Site(api, plane.kubeconfig, exporter, url, tools)
     finally:
         world.remove(api)
         subprocess.run([*helm, "uninstall", "hyperscale", "--ignore-not-found"], capture_output=True, check=False)
+
+
+def run_as_printed(site: Site, command: str) -> None:
+    """What a person does who copies the fix into a shell at the repository's root."""
+    environment = {**os.environ, "KUBECONFIG": str(site.kubeconfig), "PATH": f"{site.tools}{os.pathsep}{os.environ['PATH']}"}
+    ran = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 0, f"{command}\n{ran.stderr}"
+
+
+def all_fixes(report: dict[str, Any], fault: str) -> list[str]:
+    """Fixes of every finding of a fault."""
+    return [one["fix"] for check in report["checks"] for one in check["findings"] if one["fault"] == fault]
 
 
 def findings(report: dict[str, Any], least: str = "warning") -> dict[str, dict[str, Any]]:
@@ -104,6 +122,10 @@ class Broken:
     arguments: tuple[str, ...] = ()
     also: frozenset[str] = frozenset()
     """Further findings that the same cause may have."""
+    runs: bool = False
+    """The fix is a command: it is run as printed, and the fault must be gone."""
+    settle: Callable[[Site], None] | None = None
+    """What controllers that do not run here would do after the fix."""
 
 
 def _restore_crd(site: Site, name: str) -> None:
@@ -148,10 +170,13 @@ def _with_pod_patch(site: Site) -> None:
 
 
 def _wait_for_rights(site: Site, allowed: bool) -> None:
+    _wait_for(site, allowed, f"system:serviceaccount:{world.NAMESPACE}:hyperscale", "patch", "", "pods", "")
+
+
+def _wait_for(site: Site, allowed: bool, account: str, verb: str, group: str, resource: str, subresource: str) -> None:
     """The authorizer hears of changed roles through a watch."""
-    account = f"system:serviceaccount:{world.NAMESPACE}:hyperscale"
-    groups = ["system:serviceaccounts", "system:authenticated"]
-    spec = {"user": account, "groups": groups, "resourceAttributes": {"verb": "patch", "resource": "pods"}}
+    wanted = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+    spec = {"user": account, "groups": ["system:serviceaccounts", "system:authenticated"], "resourceAttributes": wanted}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     wait_until(lambda: site.api.create(path, review)["status"]["allowed"] == allowed, 15.0, "the role's change is not in force")
@@ -173,8 +198,56 @@ def _device_plugin(site: Site) -> None:
 
 
 def _policy(site: Site, **queries: str) -> None:
-    body = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": {"queries": queries}}
+    _policy_spec(site, {"queries": queries})
+
+
+def _policy_spec(site: Site, spec: dict[str, Any]) -> None:
+    body = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": spec}
     site.api.apply(world.POLICY, body)
+
+
+def _resume_rule(site: Site, there: bool) -> None:
+    """kubeflow/mpi-operator#830, and a job that a queue would resume."""
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/mpi-operator"
+    rule = {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update"]}
+    kept = [one for one in site.api.get(path)["rules"] if "jobs/status" not in one["resources"]]
+    site.api.patch(path, {"rules": [*kept, rule] if there else kept})
+    place = "/apis/hyperscale.dev/v1alpha1/namespaces/team-a/gnntrainingjobs/cora"
+    if there:
+        site.api.delete(place)
+    else:
+        _job(site, {}, {"runPolicy": {"suspend": True}})
+    _wait_for(site, there, "system:serviceaccount:mpi-operator:mpi-operator", "update", "batch", "jobs", "status")
+
+
+def _job(site: Site, labels: dict[str, str], more: dict[str, Any]) -> None:
+    raw = yaml.safe_load((REPOSITORY / "examples" / "cora-gcn.yaml").read_text(encoding="utf-8").split("\n---")[0])
+    raw["metadata"] = {"name": "cora", "namespace": "team-a", "labels": labels}
+    raw["spec"] |= more
+    site.api.apply("/apis/hyperscale.dev/v1alpha1/namespaces/team-a/gnntrainingjobs/cora", raw)
+
+
+def _unmounted(site: Site) -> None:
+    """As helm leaves it when it renders without a cluster: no Secret."""
+    place = f"/api/v1/namespaces/{world.NAMESPACE}/pods/hyperscale-agent-abcde"
+    world.put_pod(site.api, place, "hyperscale/agent:0.1.0", "agent", {"reason": "ContainerCreating"})
+    message = 'MountVolume.SetUp failed for volume "token" : secret "hyperscale-agent-token" not found'
+    about = {"kind": "Pod", "namespace": world.NAMESPACE, "name": "hyperscale-agent-abcde"}
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"generateName": "unmounted-"}, "involvedObject": about}
+    site.api.create(
+        f"/api/v1/namespaces/{world.NAMESPACE}/events", {**event, "reason": "FailedMount", "message": message, "type": "Warning"}
+    )
+
+
+def _kueue(site: Site) -> None:
+    """Kueue's API, and its configuration without MPIJobs; a job that waits in a queue that is not there."""
+    world.put_kueue(site.api, ("batch/job",))
+    _job(site, {"kueue.x-k8s.io/queue-name": "team-a"}, {})
+
+
+def _no_kueue(site: Site) -> None:
+    site.api.delete("/apis/hyperscale.dev/v1alpha1/namespaces/team-a/gnntrainingjobs/cora")
+    world.remove_kueue(site.api)
 
 
 def _expose(site: Site, expression: str, count: int, dcgm: str | None = None, agent: str | None = None) -> None:
@@ -231,9 +304,7 @@ def _second_operator(site: Site) -> None:
 
 def _queued_job(site: Site) -> None:
     """A job with a queue's label where no Kueue is."""
-    raw = yaml.safe_load((REPOSITORY / "examples" / "cora-gcn.yaml").read_text(encoding="utf-8").split("\n---")[0])
-    raw["metadata"] = {"name": "cora", "namespace": "team-a", "labels": {"kueue.x-k8s.io/queue-name": "team-a"}}
-    site.api.apply("/apis/hyperscale.dev/v1alpha1/namespaces/team-a/gnntrainingjobs/cora", raw)
+    _job(site, {"kueue.x-k8s.io/queue-name": "team-a"}, {})
 
 
 def _agent_on_two(site: Site) -> None:
@@ -252,14 +323,16 @@ SCENARIOS = (
         lambda site: _delete_crd(site, "plannerpolicies"),
         lambda site: _restore_crd(site, "plannerpolicies"),
         "CrdMissing",
-        ("crds.enabled=true", "kubectl apply --server-side"),
+        ("helm upgrade hyperscale charts/hyperscale -n hyperscale-system", "crds.enabled=true"),
+        runs=True,
     ),
     Broken(
         "a CRD is of an older release",
         _age_crd,
         lambda site: _restore_crd(site, "gnntrainingjobs"),
         "CrdOld",
-        ("crds/", "crds.enabled=true"),
+        ("helm upgrade hyperscale", "crds.enabled=true"),
+        runs=True,
     ),
     Broken("a right is missing", _without_pod_patch, _with_pod_patch, "RightMissing", ("rbac.create=true", "docs/rbac.md")),
     Broken(
@@ -276,6 +349,7 @@ SCENARIOS = (
         "MpiOperatorSlow",
         ("kubectl -n mpi-operator patch deployment mpi-operator", "-kube-api-qps=100", "-kube-api-burst=200"),
         3,
+        runs=True,
     ),
     Broken("the device plugin is absent", _no_device_plugin, _device_plugin, "DevicePluginMissing", ("nvidia-device-plugin",)),
     Broken(
@@ -318,6 +392,7 @@ SCENARIOS = (
         "LabelRenamed",
         ("kubectl patch plannerpolicy default", "{hostname=~"),
         3,
+        runs=True,
     ),
     Broken(
         "memory is in bytes",
@@ -325,6 +400,7 @@ SCENARIOS = (
         _sound_metrics,
         "WrongUnit",
         ("/ 1048576", "memoryUsed|memoryFree|memoryReserved"),
+        runs=True,
     ),
     Broken(
         "series name pods that nobody knows",
@@ -395,7 +471,84 @@ SCENARIOS = (
         "KueueMissing",
         ("kueue.x-k8s.io/queue-name-", "kubernetes-sigs/kueue"),
     ),
+    Broken(
+        "mpi-operator's role lacks what a resumed job needs",
+        lambda site: _resume_rule(site, False),
+        lambda site: _resume_rule(site, True),
+        "MpiOperatorCannotResume",
+        ("kubectl patch clusterrole mpi-operator", "jobs/status"),
+        3,
+        runs=True,
+    ),
+    Broken(
+        "a level of the policy is on no node",
+        lambda site: _policy_spec(site, {"topologyLevels": ["network.topology.nvidia.com/leaf"]}),
+        _sound_metrics,
+        "TopologyLevelUnknown",
+        ("kubectl patch plannerpolicy default",),
+        3,
+    ),
+    Broken(
+        "utilisation is a ratio",
+        lambda site: _policy(site, gpuUtilization="DCGM_FI_DEV_GPU_UTIL / 100"),
+        _sound_metrics,
+        "WrongUnit",
+        ("(DCGM_FI_DEV_GPU_UTIL / 100) * 100",),
+        runs=True,
+    ),
+    Broken(
+        "a query is no PromQL",
+        lambda site: _policy(site, power="sum by (gpu DCGM_FI_DEV_POWER_USAGE"),
+        _sound_metrics,
+        "QueryRefused",
+        ("spec.queries.power",),
+    ),
+    Broken(
+        "a query drops the labels of the node",
+        lambda site: _policy(site, temperature="avg by (gpu) (DCGM_FI_DEV_GPU_TEMP)"),
+        _sound_metrics,
+        "SeriesWithoutNode",
+        ("by (Hostname, gpu, UUID)", "temperature"),
+        3,
+    ),
+    Broken(
+        "an expression divides by zero",
+        lambda site: _policy(site, power="DCGM_FI_DEV_POWER_USAGE / (DCGM_FI_DEV_XID_ERRORS * 0)"),
+        _sound_metrics,
+        "ValuesUnusable",
+        ("test the expression",),
+        3,
+    ),
+    Broken(
+        "something else answers where Prometheus should",
+        lambda site: None,
+        lambda site: None,
+        "PrometheusRefused",
+        ("/api/v1", "prometheus.url="),
+        arguments=("--prometheus", "EXPORTER"),
+    ),
+    Broken(
+        "the agent's token is not there",
+        lambda site: _unmounted(site),
+        lambda site: site.api.delete(f"/api/v1/namespaces/{world.NAMESPACE}/pods/hyperscale-agent-abcde", gracePeriodSeconds="0"),
+        "PodMisconfigured",
+        ("kubectl -n hyperscale-system create secret generic hyperscale-agent-token --from-literal=token=",),
+    ),
+    Broken(
+        "Kueue does not manage MPIJobs",
+        lambda site: _kueue(site),
+        lambda site: _no_kueue(site),
+        "KueueWithoutMpiJobs",
+        ("kubeflow.org/mpijob", "kueue-manager-config"),
+        also=frozenset({"KueueQueueMissing"}),
+    ),
 )
+
+
+def _settled(site: Site, broken: Broken) -> tuple[int, dict[str, Any], str]:
+    """The doctor's answer after the fix; a CRD takes a moment to be served again."""
+    wait_until(lambda: broken.fault not in findings(site.doctor(*broken.arguments)[1]), 20.0, f"{broken.fault} is still found")
+    return site.doctor(*broken.arguments)
 
 
 @pytest.mark.parametrize("broken", SCENARIOS, ids=lambda broken: broken.name)
@@ -403,6 +556,13 @@ def test_the_fault_is_found_and_the_right_fix_named(site: Site, broken: Broken) 
     try:
         broken.break_it(site)
         code, report, table = site.doctor(*broken.arguments)
+        if broken.runs:
+            for command in all_fixes(report, broken.fault):
+                run_as_printed(site, command)
+            if broken.settle is not None:
+                broken.settle(site)
+            mended, _, after = _settled(site, broken)
+            assert mended == 0, after
     finally:
         broken.mend(site)
     found = findings(report)
@@ -413,3 +573,68 @@ def test_the_fault_is_found_and_the_right_fix_named(site: Site, broken: Broken) 
     assert code == broken.code, table
     assert set(found) <= {broken.fault} | broken.also, table
     assert f"fix:   {fix}" in table
+
+
+def test_prometheus_that_only_the_cluster_can_reach_is_asked_through_the_api_server(site: Site) -> None:
+    address = world.own_address()
+    if address is None:
+        pytest.skip("this machine has no address but loopback, which the API server's proxy refuses")
+    with world.forwarded(address, site.url) as port:
+        world.put_service(site.api, "monitoring", "prometheus", address, port)
+        variable = {"name": "HYPERSCALE_PROMETHEUS_URL", "value": f"http://prometheus.monitoring:{port}"}
+        world.set_variable(site.api, variable)
+        try:
+            code, report, table = site.doctor(prometheus=False)
+        finally:
+            world.set_variable(site.api, {**variable, "value": ""})
+            site.api.delete("/api/v1/namespaces/monitoring/services/prometheus")
+    assert code == 0, table
+    assert "asked through the API server" in table
+
+
+def test_without_a_prometheus_the_one_that_is_in_the_cluster_is_proposed(site: Site) -> None:
+    world.put_service(site.api, "monitoring", "kube-prometheus", "192.0.2.1", 9090)
+    try:
+        code, report, table = site.doctor(prometheus=False)
+    finally:
+        site.api.delete("/api/v1/namespaces/monitoring/services/kube-prometheus")
+    found = findings(report)
+    assert (code, set(found)) == (3, {"PrometheusNotSet"}), table
+    assert "prometheus.url=http://kube-prometheus.monitoring:9090" in found["PrometheusNotSet"]["fix"]
+
+
+def test_a_clock_that_is_off_is_told_with_what_sets_it_right(site: Site) -> None:
+    with PrometheusStub() as stub:
+        stub.answer(lambda query, now: [({}, str(now + 3600.0))] if query == "vector(time())" else [])
+        _, report, table = site.doctor("--prometheus", stub.url)
+    found = findings(report)
+    assert found["PrometheusClockSkew"]["state"] == "error", table
+    assert "timedatectl" in found["PrometheusClockSkew"]["fix"]
+
+
+def test_a_user_who_may_read_little_is_told_what_could_not_be_checked(site: Site, plane: ControlPlane) -> None:
+    kubeconfig = kubeconfig_path(plane.directory, "scheduler")
+    _, report, table = site.doctor("--kubeconfig", str(kubeconfig))
+    assert findings(report)["NotChecked"]["state"] == "warning", table
+    for check in report["checks"]:
+        for one in check["findings"]:
+            assert one["fix"], one
+
+
+def test_an_api_server_that_does_not_answer_is_the_one_finding(site: Site, tmp_path: Path) -> None:
+    raw = yaml.safe_load(site.kubeconfig.read_text(encoding="utf-8"))
+    raw["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{world.closed_port()}"
+    broken = tmp_path / "kubeconfig"
+    broken.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    code, report, table = site.doctor("--kubeconfig", str(broken))
+    assert code == 4
+    assert set(findings(report)) == {"ApiUnreachable"}, table
+
+
+def test_nothing_is_written_by_a_run(site: Site, plane: ControlPlane) -> None:
+    site.doctor()
+    done = [json.loads(line) for line in plane.audit_log.read_text(encoding="utf-8").splitlines()[-2000:]]
+    ours = [one for one in done if "OpenAPI-Generator" in str(one.get("userAgent"))]
+    assert ours
+    written = {(one["verb"], one["objectRef"]["resource"]) for one in ours if one["verb"] not in ("get", "list", "watch")}
+    assert written <= {("create", "subjectaccessreviews"), ("create", "selfsubjectaccessreviews")}

@@ -18,12 +18,28 @@ from hyperscale.cli.doctor_api import DoctorCluster, RequestError, read
 from hyperscale.cli.doctor_history import probe
 from hyperscale.cli.doctor_metrics import Asked, direct, proxied, shown_url
 from hyperscale.cli.errors import InputError
-from hyperscale.doctor.common import DEFAULT_NAMESPACE, DEFAULT_POLICY, named, operators, watched
-from hyperscale.doctor.facts import Crd, Facts, History, Job, Kueue, Lease, Metrics, Pod, Review, Right, Server, Unread, Workload, known
+from hyperscale.doctor.common import DEFAULT_NAMESPACE, DEFAULT_POLICY, agents, named, operators, watched
+from hyperscale.doctor.facts import (
+    Crd,
+    Facts,
+    History,
+    Job,
+    Kueue,
+    Lease,
+    Metrics,
+    Pod,
+    Review,
+    Right,
+    Server,
+    Trouble,
+    Unread,
+    Workload,
+    known,
+)
 from hyperscale.doctor.mpi import CRD as MPI_CRD
 from hyperscale.doctor.mpi import LEASE as MPI_LEASE
 from hyperscale.doctor.records import HISTORY
-from hyperscale.doctor.rights import operator_rights
+from hyperscale.doctor.rights import agent_rights, operator_rights
 from hyperscale.doctor.schema import OUR_CRDS
 from hyperscale.model.policy import PolicySpec
 from hyperscale.observe.identity import NodeIndex
@@ -130,7 +146,26 @@ def _pods(cluster: DoctorCluster) -> tuple[Pod, ...]:
         for raw in cluster.items("list pods", "/api/v1/pods", {"labelSelector": selector, "fieldSelector": "status.phase!=Succeeded"}):
             one = narrow.pod(raw)
             found[one.namespace, one.name] = one
+    for place, trouble in _unmounted(cluster, sorted({one.namespace for one in found.values() if one.component})):
+        if place in found and found[place].phase == "Pending":
+            found[place] = msgspec.structs.replace(found[place], troubles=(*found[place].troubles, trouble))
     return tuple(found[key] for key in sorted(found))
+
+
+def _unmounted(cluster: DoctorCluster, namespaces: Sequence[str]) -> list[tuple[tuple[str, str], Trouble]]:
+    """Pods of the release whose volumes cannot be mounted: their containers only say ContainerCreating."""
+    latest: dict[tuple[str, str], Trouble] = {}
+    for namespace in namespaces:
+        query = {"fieldSelector": "reason=FailedMount,involvedObject.kind=Pod"}
+        events = read(partial(_items, cluster, "list events", f"/api/v1/namespaces/{namespace}/events", query))
+        for event in [] if isinstance(events, Unread) else events:
+            name = str((event.get("involvedObject") or {}).get("name"))
+            latest[namespace, name] = Trouble("", "FailedMount", str(event.get("message") or "")[:500])
+    return sorted(latest.items())
+
+
+def _items(cluster: DoctorCluster, what: str, path: str, query: dict[str, str]) -> list[Json]:
+    return list(cluster.items(what, path, query))
 
 
 def _leases(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[Lease, ...]:
@@ -182,7 +217,7 @@ def _default_policy(facts: Facts) -> PolicySpec:
 
 
 def _reviews(cluster: DoctorCluster, facts: Facts) -> tuple[Review, ...]:
-    """The rights of every operator's account; of the caller where no Deployment runs one."""
+    """The rights of every operator's and agent's account; of the caller where no Deployment runs an operator."""
     found = operators(facts)
     if not found:
         return (_review(cluster, "you", "SelfSubjectAccessReview", {}, operator_rights(DEFAULT_NAMESPACE, ())),)
@@ -190,6 +225,8 @@ def _reviews(cluster: DoctorCluster, facts: Facts) -> tuple[Review, ...]:
     for one in found:
         rights = operator_rights(one.namespace, watched(one))
         reviews.append(_review(cluster, account_of(one), "SubjectAccessReview", subject_of(one), rights))
+    probing = [one for one in agents(facts) if one.environment.get("HYPERSCALE_AGENT_LINKS") == "on"]
+    reviews += [_review(cluster, account_of(one), "SubjectAccessReview", subject_of(one), agent_rights(one.namespace)) for one in probing]
     return tuple(reviews)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hyperscale import names
-from hyperscale.doctor.common import helm, unread
+from hyperscale.doctor.common import helm, operators, unread
 from hyperscale.doctor.facts import Crd, Facts, Unread
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State, Verdict, plural, verdict
@@ -23,7 +23,8 @@ def crds(facts: Facts) -> Verdict:
 
 
 def _judge(facts: Facts, name: str, crd: Crd | None) -> Finding | None:
-    fix = f"{helm(facts, 'crds.enabled=true')}, or {APPLY}"
+    by_helm = any(one.labels.get("app.kubernetes.io/managed-by") == "Helm" for one in operators(facts))
+    fix = helm(facts, "crds.enabled=true") if by_helm else APPLY
     state = State.WARNING if name.startswith(names.TOPOLOGY_PLURAL) else State.ERROR
     if crd is None:
         return Finding(

@@ -139,7 +139,7 @@ _LINKS_ONLY: Final = ("NoLibrary", "NoGpu")
 _UNREAD: Final = {
     "NoLibrary": (
         "the driver's library is not in the agent's pod",
-        "set agent.runtimeClassName=nvidia in the chart's values, or run dcgm-exporter",
+        "set agent.runtimeClassName=nvidia in the chart, or run dcgm-exporter",
     ),
     "NoDriver": ("the NVIDIA driver is not loaded", "load it: nvidia-smi on the node says what it lacks"),
     "NoGpu": ("the driver sees no GPU", "keep agents off such nodes with agent.nodeSelector, or look at the node's PCI bus"),
@@ -197,7 +197,7 @@ def _level(
             State.WARNING,
             f"spec.topologyLevels names {level}, which no GPU node carries",
             "a typing error, or topograph renamed its labels (network.topology.nvidia.com/… is now fabric.topograph.run/…)",
-            f"correct spec.topologyLevels of the PlannerPolicy; empty, the levels are detected: {policy_set(facts, {'topologyLevels': []})}",
+            f"correct spec.topologyLevels of the PlannerPolicy, or let levels be detected: {policy_set(facts, {'topologyLevels': []})}",
         )
     return Finding(
         "topology",

@@ -38,6 +38,7 @@ WHY: Final = {
     (CORE, "configmaps"): "pods wait for their plan file",
     ("batch", "jobs"): "training graphs are not partitioned into volumes",
     (CORE, "events"): "changes of jobs show in no event",
+    ("discovery.k8s.io", "endpointslices"): "agents do not find each other, and no link is measured",
     ("coordination.k8s.io", "leases"): "the operator does not start",
     (names.GROUP, names.POLICY_PLURAL): "policies are ignored",
     (names.GROUP, names.TOPOLOGY_PLURAL): "the ClusterTopology is not written",
@@ -59,6 +60,11 @@ def operator_rights(namespace: str, watched: Sequence[str]) -> tuple[Right, ...]
     found.append(Right("create", *lease, "", namespace))
     found += [Right(verb, *lease, "", namespace, names.LEASE_NAME) for verb in ("get", "update")]
     return tuple(dict.fromkeys(found))
+
+
+def agent_rights(namespace: str) -> tuple[Right, ...]:
+    """What a node agent that probes links needs: the list of its peers."""
+    return (Right("list", "discovery.k8s.io", "endpointslices", "", namespace),)
 
 
 def words(right: Right) -> str:

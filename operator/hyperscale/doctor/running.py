@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 from typing import Final
 
@@ -20,6 +21,7 @@ PULL_REASONS: Final = (
     "ImageInspectError",
 )
 MANY_RESTARTS: Final = 5
+_SECRET = re.compile(r'secret "([a-z0-9.-]+)" not found')
 
 
 def operator(facts: Facts) -> Verdict:
@@ -225,12 +227,16 @@ def _why(pod: Pod, trouble: Trouble) -> tuple[str, str]:
 def _broken(cases: list[tuple[Pod, Trouble]]) -> Finding:
     pod, trouble = min(cases, key=lambda case: (case[0].namespace, case[0].name))
     crash = trouble.reason == "CrashLoopBackOff"
+    fix = f"kubectl -n {pod.namespace} logs {pod.name} --previous" if crash else f"kubectl -n {pod.namespace} describe pod {pod.name}"
+    if lost := _SECRET.search(trouble.message):
+        made = "--from-literal=token=$(openssl rand -hex 32)" if pod.component == "agent" else "--from-literal=KEY=VALUE"
+        fix = f"kubectl -n {pod.namespace} create secret generic {lost.group(1)} {made}"
     return Finding(
         "images",
         Fault.POD_CRASHING if crash else Fault.POD_MISCONFIGURED,
         State.ERROR if pod.component in ("operator", "agent") else State.WARNING,
         f"{pod.namespace}/{pod.name} does not start: {trouble.reason}",
         trouble.message[:200] or "see the pod's events",
-        f"kubectl -n {pod.namespace} logs {pod.name} --previous" if crash else f"kubectl -n {pod.namespace} describe pod {pod.name}",
+        fix,
         where(f"{one.namespace}/{one.name}" for one, _ in cases),
     )
