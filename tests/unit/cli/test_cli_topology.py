@@ -55,7 +55,7 @@ def test_json_counts_every_figure_by_quality(files: Files) -> None:
         "sources": {},
         "confidence": 1.0,
     }
-    assert document["quality"]["gpuTemperature"] == {"measured": 0, "estimated": 0, "unknown": 72}
+    assert document["quality"]["gpuTemperature"] == {"measured": 0, "estimated": 0, "unknown": 72, "sources": {}, "confidence": None}
     assert [level["domains"] for level in document["levels"]] == [3, 6]
     assert document["freeGpus"] == 53
     assert len(document["nodes"]) == 12
