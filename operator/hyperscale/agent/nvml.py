@@ -21,7 +21,7 @@ PATHS_EVERY: Final = 6
 _MAX_EVENTS: Final = 256
 """XIDs taken out of the queue in one reading."""
 _EVENT_MILLISECONDS: Final = 1
-"""What waiting for an XID may take; they queue up between readings."""
+"""What waiting for an XID may take; they queue up between readings. Never 0: for some that means for ever (cuda-python#2924)."""
 _XID = "DCGM_FI_DEV_XID_ERRORS"
 _READY = State(Condition.READY)
 

@@ -22,6 +22,9 @@ STALE_READINGS: Final = 3
 """Figures older than that many intervals are not served: old figures look like frozen ones."""
 _NOTHING_TO_READ: Final = frozenset({Condition.NO_LIBRARY, Condition.NO_DRIVER, Condition.NO_GPU, Condition.VERSION_MISMATCH})
 
+_NO_MATTER_TO_DCGM: Final = frozenset({Condition.READY, Condition.NO_LIBRARY, Condition.NO_PERMISSION})
+"""States in which an exporter with a driver of its own gives all figures; in the others it would have none either."""
+
 
 class Source(Protocol):
     """What reads GPUs: `nvml.Nvml`."""
@@ -65,9 +68,11 @@ class Poller:
     def state(self) -> State:
         """State of the GPU readings."""
         state = self.latest.state
-        if self.left_to_dcgm and state.condition is Condition.READY:
-            return State(Condition.LEFT_TO_DCGM, "a DCGM exporter serves the figures of this node's GPUs")
-        return state
+        if not self.left_to_dcgm or state.condition not in _NO_MATTER_TO_DCGM:
+            return state
+        served = "a DCGM exporter serves the figures of this node's GPUs"
+        untold = "" if state.condition is Condition.READY else f"; the ways between them are not known: {state.message}"
+        return State(Condition.LEFT_TO_DCGM, served + untold)
 
     async def run(self) -> None:
         """Read for ever."""

@@ -21,9 +21,9 @@ def samples(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
     return found
 
 
-def scraped(text: str, target: Mapping[str, str], *, honor_labels: bool = True) -> MetricsReading:
-    """What the operator's default queries give once Prometheus has scraped the text: a target's labels win, or give way."""
-    queries = MetricQueries()
+def scraped(text: str, target: Mapping[str, str], *, honor_labels: bool = True, queries: MetricQueries | None = None) -> MetricsReading:
+    """What the operator's queries give once Prometheus has scraped the text: a target's labels win, or give way."""
+    queries = queries or MetricQueries()
     found = samples(text)
     figures = {}
     for figure in FIGURES:

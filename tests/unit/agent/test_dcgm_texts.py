@@ -4,7 +4,7 @@ import pytest
 
 from hyperscale.model.cluster import Gpu
 from hyperscale.model.metrics import MetricsReading
-from hyperscale.model.policy import QualityLimits
+from hyperscale.model.policy import MetricQueries, QualityLimits
 from hyperscale.observe.dcgm import MIG_FAULT, gpus_by_node
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube import pod_view
@@ -21,6 +21,7 @@ PODS = [
     raw_pod("gnn-worker-1", NODE, gpus=1),
 ]
 INDEX = NodeIndex([raw_node(NODE), raw_node("gpu-b")], [pod_view(pod) for pod in PODS])
+_XID_WORDS = ',err_code="43",err_msg="GPU stopped processing"'
 OWN_TARGET = {"job": "dcgm", "instance": "10.244.1.7:9400", "namespace": "gpu-operator", "pod": EXPORTER, "container": "exporter"}
 PLAIN_TARGET = {"job": "dcgm", "instance": "10.244.1.7:9400"}
 
@@ -80,6 +81,21 @@ def test_both_spellings_of_one_cluster_that_is_being_upgraded_are_read_together(
     both = MetricsReading(old.taken_at, old.state, {figure: (*old.series[figure], *new.series[figure]) for figure in old.series})
     found = gpus(both)
     assert {node: [shown(gpu) for gpu in listed] for node, listed in found.items()} == {NODE: WHOLE, "gpu-b": WHOLE}
+
+
+def test_labels_that_some_versions_add_split_no_gpu() -> None:
+    text = texts.with_capital_hostname(NODE)
+    lines = [
+        line.replace("} ", ',DCGM_FI_PROCESS_NAME="/usr/bin/dcgm-exporter"' + (_XID_WORDS if "XID" in line else "") + "} ")
+        for line in text.splitlines()
+    ]
+    assert [shown(gpu) for gpu in gpus(scraped("\n".join(lines) + "\n", PLAIN_TARGET))[NODE]] == WHOLE
+
+
+def test_the_names_of_1_x_are_read_by_other_queries() -> None:
+    text = f'# TYPE dcgm_gpu_utilization gauge\ndcgm_gpu_utilization{{gpu="0",uuid="{texts.UUIDS[0]}",node_name="x"}} 92\n'
+    found = scraped(text, {**PLAIN_TARGET, "node": NODE}, queries=MetricQueries(gpu_utilization="dcgm_gpu_utilization"))
+    assert [(gpu.uuid, gpu.utilization_ratio.value) for gpu in gpus(found)[NODE]] == [(texts.UUIDS[0], 0.92)]
 
 
 def test_a_blank_of_dcgm_is_unknown() -> None:

@@ -116,6 +116,16 @@ async def test_figures_are_left_to_dcgm_but_a_missing_driver_is_still_told(nvml:
     assert samples(agent.text())["hyperscale_agent_state"][0][0]["state"] == "NoDriver"
 
 
+async def test_an_agent_without_the_library_is_well_where_dcgm_serves(nvml: FakeNvml) -> None:
+    nvml.load({"error.nvmlInitWithFlags": 12})
+    agent = Agent(SETTINGS)
+    await agent.poller.poll()
+    assert agent.poller.state.condition is Condition.NO_LIBRARY
+    agent.poller.left_to_dcgm = True
+    assert agent.poller.state.condition is Condition.LEFT_TO_DCGM
+    assert "the ways between them are not known: nvmlInit: NVML Shared Library Not Found" in agent.poller.state.message
+
+
 async def test_states_are_logged_when_they_change_and_not_each_time(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     states = [State(Condition.READY), State(Condition.READY), State(Condition.NO_DRIVER, "gone"), State(Condition.READY)]
