@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 from hyperscale.agent import probe_wire as wire
 from hyperscale.agent.peers import Peer
-from hyperscale.agent.probe_server import train_bytes
+from hyperscale.agent.probe_server import CONTROL_BYTES, train_bytes
 from hyperscale.agent.probe_socket import ECHO_BYTES, Datagrams, Outgoing, Purse
 from hyperscale.agent.probe_stream import DEADLINE_SECONDS, Channel, RefusedError
 from hyperscale.agent.probe_train import IP_BYTES, PACE, PACKET_BYTES, limited, packets
-from hyperscale.agent.tokens import TokenFile
+from hyperscale.agent.tokens import TokenError, TokenFile
 
 PINGS: Final = 5
 PING_SECONDS: Final = 1.0
@@ -88,7 +88,11 @@ class Client:
         if not self._purse.take(train_bytes(count), reserve):
             raise PeerError("own budget")
         async with self._lock:
-            channel = await self._connected()
+            try:
+                channel = await self._connected()
+            except (PeerError, TokenError):
+                self._purse.give_back(train_bytes(count))
+                raise
             try:
                 return await self._train(channel, known if paced else None, count)
             except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError, wire.WireError) as error:
@@ -119,6 +123,7 @@ class Client:
         await channel.send(wire.Request("train", self._number, count))
         granted = await channel.receive(wire.Reply)
         if granted.refused:
+            self._purse.give_back(train_bytes(count) - CONTROL_BYTES)
             raise PeerError(f"refused: {granted.refused}")
         content = wire.train(session.identity, session.key, self._number, count, PACKET_BYTES)
         seconds = count * (PACKET_BYTES + IP_BYTES) / (PACE * pace) if pace else 0.0

@@ -26,7 +26,7 @@ TICK_SECONDS: Final = 0.1
 AT_ONCE: Final = 8
 """Visits for round trips at the same time."""
 CONFIRM_SECONDS: Final = 0.7
-CONFIRMATIONS: Final = 3
+CONFIRMATIONS: Final = 6
 """A train that disagrees is repeated soon, but at most so often in a row."""
 AGAIN_SECONDS: Final = 1.0
 """After a train that was refused because another was under way."""
@@ -50,6 +50,8 @@ class Destination:
     misses: int = 0
     confirmations: int = 0
     unpaced: bool = False
+    latest: float | None = None
+    """Bytes a second of the last train, which sets pace and length of the next."""
     visiting: bool = False
 
 
@@ -188,7 +190,7 @@ class Rounds:
 
     async def _burst(self, name: str, destination: Destination, every: float) -> None:
         destination.rate_due = time.monotonic() + every * self._random.uniform(0.9, 1.1)
-        known = destination.rate.value
+        known = destination.latest
         try:
             wait = self._purse.seconds_until(train_bytes(packets(known)), RESERVE_BYTES)
             await asyncio.sleep(min(wait, every))
@@ -210,7 +212,7 @@ class Rounds:
         if burst.limited and not destination.unpaced:
             destination.unpaced, destination.rate_due = True, again  # faster than was thought: once more, as fast as can be
             return
-        destination.unpaced = False
+        destination.unpaced, destination.latest = False, burst.bytes_per_second
         destination.rate_at = time.monotonic()
         disagrees = destination.rate.add(burst.bytes_per_second)
         destination.confirmations = destination.confirmations + 1 if disagrees else 0

@@ -49,6 +49,12 @@ class Purse:
             self.spent_bytes += count if granted else 0.0
             return granted
 
+    def give_back(self, count: float) -> None:
+        """What was taken for something that did not happen."""
+        with self._lock:
+            self._budget.give_back(count)
+            self.spent_bytes -= count
+
     def seconds_until(self, count: float, reserve: float = 0.0) -> float:
         """As Budget.seconds_until."""
         with self._lock:

@@ -6,6 +6,7 @@ train was sent and however much of it a full queue dropped on the way. The start
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -17,7 +18,7 @@ SKIP_BYTES: Final = 160_000
 """Start of a train that does not count: more than twice the 64 KiB burst usual for htb."""
 MIN_BYTES: Final = 96_000
 """Least that must arrive after the start."""
-MAX_BYTES: Final = 512_000
+MAX_BYTES: Final = 288_000
 MEASURED_SECONDS: Final = 0.02
 PACE: Final = 2.0
 """A train is sent so many times faster than the link was last time; unpaced where that is not known."""
@@ -48,8 +49,8 @@ class Rate(NamedTuple):
 
 
 def packets(rate: float | None) -> int:
-    """Length of the next train for a link of `rate` bytes a second; a link nobody knows gets the middle length."""
-    measured = MAX_BYTES / 2 if rate is None else min(MAX_BYTES, max(MIN_BYTES, rate * MEASURED_SECONDS))
+    """Length of the next train for a link of `rate` bytes a second; a link nobody knows gets the longest."""
+    measured = MAX_BYTES if rate is None else min(MAX_BYTES, max(MIN_BYTES, rate * MEASURED_SECONDS))
     return round((SKIP_BYTES + measured) / PACKET_BYTES)
 
 
@@ -69,10 +70,28 @@ def measure(arrivals: Sequence[Arrival], sent: int) -> Rate:
         start = next((at for at in ends if crossed[at] >= total / 2), None)
     if start is None or (total - crossed[start]) * PACKET_BYTES < MIN_BYTES / 4:
         return Rate(0.0, total, "too little arrived")
-    nanoseconds = arrivals[-1].nanoseconds - arrivals[start].nanoseconds
-    if nanoseconds <= 0:
+    marks = [(arrivals[at].nanoseconds, crossed[at]) for at in ends if at >= start]
+    slope = _slope(marks)
+    if slope <= 0:
         return Rate(0.0, total, "no time between arrivals")
-    return Rate((total - crossed[start]) * (PACKET_BYTES + IP_BYTES) * 1e9 / nanoseconds, total, "")
+    return Rate(slope * (PACKET_BYTES + IP_BYTES) * 1e9, total, "")
+
+
+def _slope(marks: Sequence[tuple[int, int]]) -> float:
+    """Datagrams a nanosecond: the median over windows of a third of the train.
+
+    A sender that was off its processor for a moment leaves one gap, and a shaper that saved up meanwhile one burst; neither is the link.
+    """
+    window = (marks[-1][1] - marks[0][1]) / 3
+    slopes, end = [], 0
+    for nanoseconds, count in marks:
+        while end < len(marks) and marks[end][1] - count < window:
+            end += 1
+        if end == len(marks):
+            break
+        if marks[end][0] > nanoseconds:
+            slopes.append((marks[end][1] - count) / (marks[end][0] - nanoseconds))
+    return statistics.median(slopes) if slopes else 0.0
 
 
 def limited(rate: float, sent: int, send_seconds: float) -> bool:
