@@ -35,8 +35,8 @@ async def operate(settings: Settings) -> int:
     _leave_on_signals(stop)
     client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_passes * 2)
     operator = Operator(client, settings)
-    server = Server(operator.telemetry, operator.liveness, operator.readiness)
-    await server.start(settings.health_port, settings.metrics_port)
+    server = Server(operator.telemetry, operator.liveness, operator.readiness, operator.page)
+    await server.start(settings.health_port, settings.metrics_port, settings.topology_port)
     identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     lease = Lease(client, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
     try:

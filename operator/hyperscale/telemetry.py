@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from hyperscale import __version__
+from hyperscale import __version__, topologypage
 from hyperscale.model.plan import Plan
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _REGRETS: Final = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_PAGE_HEADERS: Final = {
+    "Content-Security-Policy": topologypage.POLICY,
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+}
 _RATIOS: Final = (0.25, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0, 10.0)
 _WAITING_SECONDS: Final = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0, 604800.0)
 
@@ -116,18 +124,24 @@ class Telemetry:
 
 
 class Server:
-    """HTTP for probes and metrics; nothing else is served and no request body is read."""
+    """HTTP for probes, metrics and the page of the cluster; nothing else is served and no request body is read."""
 
-    def __init__(self, telemetry: Telemetry, live: Callable[[], str], ready: Callable[[], str]) -> None:
+    def __init__(
+        self, telemetry: Telemetry, live: Callable[[], str], ready: Callable[[], str], page: Callable[[], Awaitable[bytes]] | None = None
+    ) -> None:
+        """page: the HTML document of now; None serves none."""
+        self._page = page
         self._telemetry = telemetry
         self._live = live
         self._ready = ready
         self._runners: list[web.AppRunner] = []
 
-    async def start(self, health_port: int, metrics_port: int) -> None:
-        """Listen on both ports."""
+    async def start(self, health_port: int, metrics_port: int, topology_port: int = 0) -> None:
+        """Listen on both ports, and on the loopback for the page where its port is not 0."""
         await self._listen(health_port, {"/healthz": self._healthz, "/readyz": self._readyz})
         await self._listen(metrics_port, {"/metrics": self._metrics})
+        if topology_port and self._page is not None:
+            await self._listen_for_people(topology_port, self._page)
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -145,6 +159,21 @@ class Server:
         runner = web.AppRunner(application, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, None, port).start()
+        self._runners.append(runner)
+
+    async def _listen_for_people(self, port: int, page: Callable[[], Awaitable[bytes]]) -> None:
+        """The page, to browsers that came by the loopback: a name that somebody pointed there is refused."""
+
+        async def respond(request: web.Request) -> web.Response:
+            if request.host.rpartition(":")[0].strip("[]") not in _LOOPBACK:
+                return web.Response(status=403, text="this page is for the loopback only\n")
+            return web.Response(body=await page(), content_type="text/html", charset="utf-8", headers=_PAGE_HEADERS)
+
+        application = web.Application(client_max_size=1024)
+        application.router.add_get("/topology", respond)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
         self._runners.append(runner)
 
     def _healthz(self, _: web.Request) -> web.Response:

@@ -50,6 +50,10 @@ _NUMBERS: Final[Mapping[str, _Match]] = {
 """nvidia-smi's fields, and how far ours may be off: two readings of a working GPU are never equal."""
 
 
+class _ToolError(Exception):
+    """nvidia-smi failed; the message is its own."""
+
+
 class Comparison(NamedTuple):
     """One figure of one GPU."""
 
@@ -68,11 +72,16 @@ def compare(out: TextIO) -> int:
         sys.stderr.write(f"{TOOL} is not on PATH: nothing to compare with\n")
         return EXIT_NO_TOOL
     nvml = Nvml()
-    before = _ask(tool)
-    reading = nvml.read(time.monotonic())
-    after = _ask(tool)
-    nvml.close()
-    if not before or not after or reading.state.condition is not Condition.READY:
+    try:
+        before = _ask(tool)
+        reading = nvml.read(time.monotonic())
+        after = _ask(tool)
+    except _ToolError as error:
+        sys.stderr.write(f"{TOOL} gives nothing to compare with: {error}\n")
+        return EXIT_NO_TOOL
+    finally:
+        nvml.close()
+    if reading.state.condition is not Condition.READY:
         sys.stderr.write(f"no GPU to compare: {reading.state.line}\n")
         return EXIT_NO_TOOL
     found = [line for gpu in reading.gpus for line in compared(gpu, before.get(gpu.uuid, {}), after.get(gpu.uuid, {}))]
@@ -105,14 +114,17 @@ def _verdict(ours: float | None, theirs: Sequence[float], match: _Match) -> str:
 
 
 def _ask(tool: str) -> dict[str, dict[str, str]]:
-    """nvidia-smi's figures by UUID; none when it fails."""
+    """nvidia-smi's figures by UUID; raises _ToolError when it has none."""
     fields = [*_TEXTS, *_NUMBERS]
     command = [tool, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
         finished = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _ToolError(str(error)[:200]) from error
     rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(finished.stdout)) if len(row) == len(fields)]
+    if not rows:
+        said = (finished.stdout + finished.stderr).strip().partition("\n")[0]
+        raise _ToolError(said[:200] or f"exit code {finished.returncode}")
     return {row[0]: dict(zip(fields, row, strict=True)) for row in rows}
 
 

@@ -104,6 +104,17 @@ def test_figures_are_compared_with_nvidia_smis(library: Path, tmp_path: Path, us
     assert sum(line.endswith("only ours") for line in finished.stdout.splitlines()) == 2
 
 
+def test_an_nvidia_smi_that_fails_says_why_in_one_line(library: Path, tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho 'Field \"memory.reserved\" is not a valid field to query.'\nexit 2\n")
+    tool.chmod(0o755)
+    variables = environment(library, tmp_path)
+    finished = run(["--compare"], variables | {"PATH": f"{tool.parent}:{variables['PATH']}"})
+    assert finished.returncode == 2
+    assert finished.stderr == 'nvidia-smi gives nothing to compare with: Field "memory.reserved" is not a valid field to query.\n'
+
+
 def test_figures_of_this_machines_own_gpus_are_nvidia_smis(tmp_path: Path) -> None:
     if shutil.which("nvidia-smi") is None:
         pytest.skip("no nvidia-smi on this machine")

@@ -120,9 +120,9 @@ async def test_an_agent_without_the_library_is_well_where_dcgm_serves(nvml: Fake
     nvml.load({"error.nvmlInitWithFlags": 12})
     agent = Agent(SETTINGS)
     await agent.poller.poll()
-    assert agent.poller.state.condition is Condition.NO_LIBRARY
+    without = agent.poller.state
     agent.poller.left_to_dcgm = True
-    assert agent.poller.state.condition is Condition.LEFT_TO_DCGM
+    assert [without.condition, agent.poller.state.condition] == [Condition.NO_LIBRARY, Condition.LEFT_TO_DCGM]
     assert "the ways between them are not known: nvmlInit: NVML Shared Library Not Found" in agent.poller.state.message
 
 
