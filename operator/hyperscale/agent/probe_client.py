@@ -161,6 +161,7 @@ class Client:
         channel = Channel(reader, writer, "client")
         try:
             await channel.connect(self._name, self.peer.name, token)
+            await channel.receive(wire.Reply)
         except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError, wire.WireError, RefusedError) as error:
             await channel.close()
             raise PeerError(f"handshake failed: {error or type(error).__name__}") from error

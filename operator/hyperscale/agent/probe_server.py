@@ -61,11 +61,13 @@ class Server:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: the one that asyncio would make logs a traceback when it is cancelled (python/cpython#113538).
+        task = asyncio.get_running_loop().create_task(self._talk(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         channel = Channel(reader, writer, "server")
         try:
             if await self._proven(channel):
@@ -101,6 +103,7 @@ class Server:
         self._datagrams.sessions[session.identity] = incoming
         self.sessions += 1
         try:
+            await channel.send(wire.Reply())  # from now on its datagrams are known here
             while True:
                 request = await channel.receive(wire.Request, IDLE_SECONDS)
                 if request.kind == "train":

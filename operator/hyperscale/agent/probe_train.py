@@ -78,11 +78,11 @@ def measure(arrivals: Sequence[Arrival], sent: int) -> Rate:
 
 
 def _slope(marks: Sequence[tuple[int, int]]) -> float:
-    """Datagrams a nanosecond: the median over windows of a third of the train.
+    """Datagrams a nanosecond: the median over windows of a quarter of the train.
 
     A sender that was off its processor for a moment leaves one gap, and a shaper that saved up meanwhile one burst; neither is the link.
     """
-    window = (marks[-1][1] - marks[0][1]) / 3
+    window = (marks[-1][1] - marks[0][1]) / 4
     slopes, end = [], 0
     for nanoseconds, count in marks:
         while end < len(marks) and marks[end][1] - count < window:

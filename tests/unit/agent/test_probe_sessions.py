@@ -1,0 +1,241 @@
+"""Agents that talk over the loopback interface: measuring, proving, refusing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from hyperscale.agent import links
+from hyperscale.agent import probe_wire as wire
+from hyperscale.agent.peers import Peer
+from hyperscale.agent.probe_client import Client, PeerError
+from hyperscale.agent.probe_server import MAX_STRANGERS, Server
+from hyperscale.agent.probe_socket import Datagrams, Purse
+from hyperscale.agent.probe_stream import Channel
+from hyperscale.agent.settings import AgentSettings
+from hyperscale.agent.tokens import TokenFile
+
+SECRET = "0123456789abcdef0123456789abcdef"
+OTHER = "fedcba9876543210fedcba9876543210"
+HOST = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A port that neither UDP nor TCP uses."""
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams, socket.socket() as stream:
+            datagrams.bind((HOST, 0))
+            try:
+                stream.bind(datagrams.getsockname())
+            except OSError:
+                continue
+            return int(datagrams.getsockname()[1])
+
+
+class End:
+    """One agent's server and socket."""
+
+    def __init__(self, name: str, token: Path, capacity: float = 1e8) -> None:
+        self.name, self.tokens, self.busy = name, TokenFile(token), False
+        self.purse = Purse(1e8, capacity)
+        self.datagrams = Datagrams(HOST, free_port(), self.purse)
+        self.server = Server(name, self.tokens, self.datagrams, self.purse, lambda: self.busy)
+        self.peer = Peer(name, HOST, self.datagrams.port)
+
+    def towards(self, other: End, name: str | None = None) -> Client:
+        return Client(self.name, other.peer._replace(name=name or other.name), self.tokens, self.datagrams, self.purse)
+
+
+@contextlib.asynccontextmanager
+async def ends(folder: Path, second_token: str = SECRET, capacity: float = 1e8) -> AsyncIterator[tuple[End, End]]:
+    """Two agents; the second with a token of its own."""
+    for name, token in (("a", SECRET), ("b", second_token)):
+        (folder / name).write_text(token)
+    first, second = End("a", folder / "a"), End("b", folder / "b", capacity)
+    try:
+        for end in (first, second):
+            await end.server.start(HOST, end.peer.port)
+        yield first, second
+    finally:
+        for end in (first, second):
+            await end.server.close()
+            end.datagrams.close()
+
+
+async def connection(end: End) -> Channel:
+    return Channel(*await asyncio.open_connection(HOST, end.peer.port), role="client")
+
+
+async def test_round_trips_and_a_train_are_measured(tmp_path: Path) -> None:
+    async with ends(tmp_path) as (first, second):
+        client = first.towards(second)
+        trips = await client.round_trips()
+        assert len(trips.seconds) == trips.sent == 5
+        assert all(0 < seconds < 1 for seconds in trips.seconds)
+        burst = await client.burst(None, paced=False, reserve=0.0)
+        assert burst.bytes_per_second > 1e6
+        await client.close()
+
+
+async def test_who_does_not_know_the_token_learns_nothing_and_measures_nothing(tmp_path: Path) -> None:
+    async with ends(tmp_path, second_token=OTHER) as (first, second):
+        with pytest.raises(PeerError, match="token"):
+            await second.towards(first).round_trips()
+        assert first.server.refused == {"token": 1}
+        assert not first.datagrams.sessions
+
+
+async def test_who_claims_to_be_another_node_is_not_measured(tmp_path: Path) -> None:
+    async with ends(tmp_path) as (first, second):
+        with pytest.raises(PeerError, match="another node"):
+            await first.towards(second, name="c").round_trips()
+
+
+async def test_a_recorded_handshake_cannot_be_played_again(tmp_path: Path) -> None:
+    async with ends(tmp_path) as (first, second):
+        token = first.tokens.own()
+        hello = wire.Hello(wire.VERSION, "a", "0" * 32, token.key_id)
+        channel = await connection(second)
+        await channel.send(hello)
+        welcome = await channel.receive(wire.Welcome)
+        recorded = wire.Proof(wire.proof(token.secret, "client", hello, welcome.name, welcome.nonce))
+        await channel.close()
+        again = await connection(second)
+        await again.send(hello)
+        assert (await again.receive(wire.Welcome)).nonce != welcome.nonce
+        await again.send(recorded)
+        with pytest.raises((EOFError, ConnectionError)):
+            await again.receive(wire.Reply)
+        await again.close()
+        assert second.server.sessions == 0
+
+
+async def test_a_server_that_only_echoes_proofs_back_is_found_out(tmp_path: Path) -> None:
+    async def mirror(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        channel = Channel(reader, writer, "server")
+        hello = await channel.receive(wire.Hello)
+        await channel.send(wire.Welcome("b", hello.nonce, "00" * 32))
+        await channel.close()
+
+    async with ends(tmp_path) as (first, second):
+        server = await asyncio.start_server(mirror, HOST, 0)
+        port = server.sockets[0].getsockname()[1]
+        client = Client("a", Peer("b", HOST, port), first.tokens, first.datagrams, first.purse)
+        with pytest.raises(PeerError, match="does not know the token"):
+            await client.round_trips()
+        server.close()
+        assert second.server.sessions == 0
+
+
+@pytest.mark.parametrize("content", [b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2{}", b"\0\0\0\4\xff\xfe\0\0"])
+async def test_strangers_get_no_session_whatever_they_send(content: bytes, tmp_path: Path) -> None:
+    async with ends(tmp_path) as (first, _):
+        reader, writer = await asyncio.open_connection(HOST, first.peer.port)
+        writer.write(content)
+        writer.write_eof()
+        answer = await reader.read()
+        assert len(answer) < 200
+        writer.close()
+        assert first.server.refused.get("token") == 1 or not first.server.sessions
+        assert first.server.strangers == 0
+
+
+async def test_connections_that_prove_nothing_are_bounded(tmp_path: Path) -> None:
+    async with ends(tmp_path) as (first, _):
+        idle = [await asyncio.open_connection(HOST, first.peer.port) for _ in range(MAX_STRANGERS + 3)]
+        for _ in range(100):
+            if first.server.refused.get("full", 0) >= 3:
+                break
+            await asyncio.sleep(0.01)
+        assert first.server.refused["full"] == 3
+        assert first.server.strangers == MAX_STRANGERS
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_a_ping_is_answered_once_and_never_to_a_stranger(tmp_path: Path) -> None:
+    async with ends(tmp_path) as (first, second):
+        client = first.towards(second)
+        await client.round_trips(1)
+        (identity,) = second.datagrams.sessions
+        key = first.datagrams.sessions[identity].key
+        session = wire.Session(identity, key)
+        before = second.purse.spent_bytes
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(first.datagrams.ping(session, 1, (HOST, second.peer.port)), 0.2)
+        forged = wire.Session(identity, b"x" * 32)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(first.datagrams.ping(forged, 9, (HOST, second.peer.port)), 0.2)
+        assert second.purse.spent_bytes == before
+        await client.close()
+
+
+async def test_a_busy_node_and_a_spent_budget_refuse_trains_but_not_round_trips(tmp_path: Path) -> None:
+    async with ends(tmp_path, capacity=100_000.0) as (first, second):
+        client = first.towards(second)
+        with pytest.raises(PeerError, match="budget"):
+            await client.burst(None, paced=False, reserve=0.0)
+        second.busy = True
+        with pytest.raises(PeerError, match="busy"):
+            await client.burst(None, paced=False, reserve=0.0)
+        assert len((await client.round_trips()).seconds) == 5
+        await client.close()
+
+
+async def test_a_peer_that_started_anew_is_met_with_a_new_session(tmp_path: Path) -> None:
+    async with ends(tmp_path) as (first, second):
+        client = first.towards(second)
+        await client.round_trips()
+        await second.server.close()
+        second.server = Server("b", second.tokens, second.datagrams, second.purse, lambda: False)
+        await second.server.start(HOST, second.peer.port)
+        for _ in range(100):
+            if not second.datagrams.sessions:
+                break
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert len((await client.round_trips()).seconds) == 5
+        await client.close()
+
+
+async def test_agents_serve_the_figures_of_their_links_and_none_of_peers_that_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(SECRET)
+    addresses = ("127.0.0.1", "127.0.0.2")
+    port = free_port()
+    environment = {
+        "HYPERSCALE_AGENT_TOKEN_FILE": str(tmp_path / "token"),
+        "HYPERSCALE_AGENT_PEERS": ",".join(f"n{at}={address}:{port}" for at, address in enumerate(addresses)),
+    }
+    registries = [CollectorRegistry() for _ in addresses]
+    tasks = [
+        asyncio.create_task(links.run(AgentSettings(node=f"n{at}", pod_ip=address, probe_port=port), registries[at], environment))
+        for at, address in enumerate(addresses)
+    ]
+    wanted = 'hyperscale_link_bandwidth_bytes_per_second{destination="n1",source="n0"}'
+    for _ in range(600):
+        text = generate_latest(registries[0]).decode()
+        if wanted in text.replace('source="n0",destination="n1"', 'destination="n1",source="n0"'):
+            break
+        await asyncio.sleep(0.02)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert "hyperscale_link_latency_seconds{" in text
+    assert "hyperscale_link_round_trip_seconds_bucket{" in text
+    assert "hyperscale_link_probe_sent_total{" in text
+    assert not generate_latest(registries[0])  # an agent that ended serves nothing
+
+
+async def test_settings_that_cannot_be_never_end_the_agent(caplog: pytest.LogCaptureFixture) -> None:
+    task = asyncio.create_task(links.run(AgentSettings(node="a"), CollectorRegistry(), {"HYPERSCALE_AGENT_KEEP_SECONDS": "x"}))
+    await asyncio.sleep(0.05)
+    assert not task.done()
+    assert "HYPERSCALE_AGENT_KEEP_SECONDS" in caplog.text
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
