@@ -170,7 +170,7 @@ class ClusterGraph:
         return LinkCosts(latency, bandwidth, measured)
 
     def link_errors_between(self, rows: IntArray, columns: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(r, c) relative error to expect of each pair's latency and bandwidth: 0 where measured, 1 where nothing is known of it."""
+        """(r, c) relative error to expect of each pair: 0 where either direction was measured, 1 where nothing is known of it."""
         rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
         tier = self.common_tier(rows, columns)
         there, back = self._samples(rows, columns), self._samples(columns, rows)
