@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from hyperscale import topologypage
 from hyperscale.actions import Actions
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, NotFoundError, TransientError
@@ -19,6 +20,7 @@ from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.topology import topology_status
 from hyperscale.observe.fabric import fabric_of
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.incremental import Judge
@@ -41,6 +43,8 @@ Json = dict[str, Any]
 SETTLE_SECONDS: Final = 0.2
 """Capacity events come in bunches (a job ends: several pods go); waiting jobs are asked once for all of them."""
 
+PAGE_SECONDS: Final = 5.0
+PAGE_REFRESH_SECONDS: Final = 15
 HEARTBEAT_SECONDS: Final = 1.0
 STALLED_AFTER_SECONDS: Final = 180.0
 """Without a heartbeat of the event loop or a successful resync for so long the process is no longer live."""
@@ -67,6 +71,8 @@ class Operator:
         self._progress = ProgressWatch(self.world, self._reader, settings.progress_poll_seconds, time.time)
         self._progress.wake = self.reconciler.queue.add
         self._topology = TopologyWriter(client, self.world, self._policy, self.telemetry, time.time, settings.topology_seconds)
+        self._page: tuple[float, bytes] | None = None
+        self._page_lock = asyncio.Lock()
         self._asking: asyncio.TimerHandle | None = None
         self._beat_at = time.monotonic()
         self._resynced_at = time.monotonic()
@@ -148,6 +154,15 @@ class Operator:
     def readiness(self) -> str:
         """What is missing; "" when jobs are being passed over."""
         return "" if self.synced else "the first listing is not done"
+
+    async def page(self) -> bytes:
+        """The cluster for a browser; made in a thread, at most once in PAGE_SECONDS however often it is asked for."""
+        async with self._page_lock:
+            if self._page is None or time.monotonic() - self._page[0] >= PAGE_SECONDS:
+                snapshot = self.world.snapshot(self._policy(), time.time())
+                made = await in_daemon_thread(lambda: topologypage.page(topology_status(snapshot), PAGE_REFRESH_SECONDS).encode())
+                self._page = (time.monotonic(), made)
+            return self._page[1]
 
     async def resync(self) -> None:
         """List everything and make it the truth: mends whatever the watches lost."""

@@ -26,6 +26,10 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_port: int = 9090
     """Prometheus endpoint of the operator itself."""
 
+    topology_port: int = 0
+    """A page with a map of the cluster, on the loopback only: `kubectl port-forward` reaches it, and who may do that is RBAC's matter.
+    0 serves none."""
+
     health_port: int = 8080
     """/healthz and /readyz."""
 

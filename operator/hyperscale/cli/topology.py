@@ -1,4 +1,4 @@
-"""`hyperscale topology`: nodes, domains and links of a snapshot, how well each figure is known, and a picture."""
+"""`hyperscale topology`: nodes, domains and links of a snapshot, how well each figure is known; as picture, page and GraphML."""
 
 from __future__ import annotations
 
@@ -13,24 +13,40 @@ from hyperscale.cli.snapshot import check_writable
 from hyperscale.cli.topology_summary import summarize
 from hyperscale.cli.topology_view import topology_table
 from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.topology import topology_status
+from hyperscale.topologypage import page
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Summarize, print, draw."""
     from hyperscale.graph.cluster import build
+    from hyperscale.graph.graphml import graphml
 
-    if arguments.png is not None:
-        check_writable(arguments.png, "--png")
+    for option in ("png", "html", "graphml"):
+        if getattr(arguments, option) is not None:
+            check_writable(getattr(arguments, option), f"--{option}")
     policy, snapshot = inputs.policy_and_snapshot(arguments)
     graph = build(snapshot, policy)
     if arguments.png is not None:
         _draw(graph, arguments.png)
+    if arguments.html is not None:
+        _write(page(topology_status(snapshot)), arguments.html, "--html")
+    if arguments.graphml is not None:
+        _write(graphml(snapshot), arguments.graphml, "--graphml")
     summary = summarize(graph)
     if arguments.output == "json":
         print(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
     else:
         print("\n".join(topology_table(summary)))
     return errors.OK
+
+
+def _write(text: str, path: str, option: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{option}: {path}: cannot be written: {error.strerror}") from None
+    inputs.note(f"wrote {path}")
 
 
 def _draw(graph: ClusterGraph, path: str) -> None:

@@ -19,6 +19,7 @@ MAX_ITEMS: Final = 200
 MAX_ISLANDS: Final = 24
 MAX_INSIDE_EDGES: Final = 3000
 MAX_OUTLIERS: Final = 12
+MAX_GUESSED_ROUTES: Final = 10
 OUTLIER_FACTOR: Final = 3.0
 """A link so many times slower than the median between its two islands is drawn by itself."""
 RING_ITEMS: Final = 9
@@ -107,7 +108,7 @@ def arrange(graph: ClusterGraph) -> Scene:
         items=items,
         islands=islands,
         inside=inside[:MAX_INSIDE_EDGES],
-        routes=tuple(_route(islands[link.first], islands[link.second], link) for link in routes if link.first != link.second),
+        routes=_shown_routes([_route(islands[link.first], islands[link.second], link) for link in routes if link.first != link.second]),
         outliers=_outliers(graph, routes, items, by_node, island_of),
         bounds=(
             min(island.x - island.radius for island in islands),
@@ -116,6 +117,12 @@ def arrange(graph: ClusterGraph) -> Scene:
             max(island.y + island.radius for island in islands),
         ),
     )
+
+
+def _shown_routes(routes: list[Edge]) -> tuple[Edge, ...]:
+    """All of them, or where they are many those that were measured: a guess for every pair of twenty islands would hide what is known."""
+    guessed = sum(not route.measured for route in routes)
+    return tuple(route for route in routes if route.measured or guessed <= MAX_GUESSED_ROUTES)
 
 
 def _islands_of(graph: ClusterGraph, groups: tuple[Group, ...]) -> tuple[Group, ...]:
