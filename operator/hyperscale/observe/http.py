@@ -97,6 +97,9 @@ class BoundedAdapter(HTTPAdapter):
                 body += chunk
                 if len(body) > self._max_body_bytes:
                     raise BodyTooLargeError(f"the answer is longer than {self._max_body_bytes // 1024} KiB")
+        except BaseException:
+            body.clear()  # who keeps the error keeps this frame: one body for each figure that failed
+            raise
         finally:
             response.close()
         return bytes(body)

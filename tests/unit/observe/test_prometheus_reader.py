@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+import tracemalloc
 
 import pytest
 
@@ -220,6 +221,22 @@ def test_an_endless_body_is_cut_off() -> None:
 
     state = read(answer, max_body_bytes=1_000_000)[0].state
     assert (state.available, state.reason) == (False, "PrometheusBodyTooLarge")
+
+
+def test_bodies_that_were_cut_off_are_not_kept_until_all_figures_are_read() -> None:
+    limit = 2_000_000
+
+    def answer(handler: Handler, _query: str) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n" + b" " * limit + b" " * 0x20000)
+
+    tracemalloc.start()
+    try:
+        state = read(answer, PolicySpec(), max_body_bytes=limit)[0].state
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (state.reason, len(state.failed_queries)) == ("PrometheusBodyTooLarge", len(FIGURES))
+    assert peak < 6 * limit  # the stub's own copies included; every figure's body would be 16 times the limit
 
 
 def test_a_connection_that_breaks_off_is_unreachable() -> None:
