@@ -87,8 +87,10 @@ class Nvml:
         self._readings += 1
         found = self._find_paths(gpus)
         reading = Reading(taken_at=now, state=state, driver=self._driver, gpus=gpus, paths=found, errors=dict(self._errors))
-        if state.condition is not Condition.READY and not self._readings % PATHS_EVERY:
+        mending = state.condition is not Condition.READY and not self._readings % PATHS_EVERY
+        if mending or not figures:
             # A GPU that was reset shows itself only to those who begin again. Not each time: XIDs of the others would be missed meanwhile.
+            # And who only looks now and then holds nothing open: open devices keep a driver from being exchanged (gpu-operator#2570).
             self.close()
         return reading
 

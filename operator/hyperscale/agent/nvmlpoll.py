@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,8 @@ _LOG = logging.getLogger("hyperscale.agent.gpu")
 
 STALE_READINGS: Final = 3
 """Figures older than that many intervals are not served: old figures look like frozen ones."""
+PATHS_SECONDS: Final = 60.0
+"""From one reading to the next where figures are left to DCGM: NVML is opened for the ways between GPUs and let go of at once."""
 _NOTHING_TO_READ: Final = frozenset({Condition.NO_LIBRARY, Condition.NO_DRIVER, Condition.NO_GPU, Condition.VERSION_MISMATCH})
 
 _NO_MATTER_TO_DCGM: Final = frozenset({Condition.READY, Condition.NO_LIBRARY, Condition.NO_PERMISSION})
@@ -47,8 +50,8 @@ class Poller:
         self._started_at = 0.0
         self._latest = Reading(taken_at=clock(), state=STARTING if source else OFF)
         self._told: State | None = None
-        self.left_to_dcgm = False
-        """Whether a DCGM exporter serves this node's figures; then only the ways between GPUs are read."""
+        self._left_to_dcgm = False
+        self._changed = asyncio.Event()
         self.seconds = 0.0
         """What the last finished reading took."""
 
@@ -56,13 +59,27 @@ class Poller:
     def latest(self) -> Reading:
         """The last reading, or why there is none that can be served."""
         age = self._clock() - self._latest.taken_at
-        if (
-            self._source
-            and self._latest.gpus
-            and age > STALE_READINGS * self._settings.interval_seconds + self._settings.nvml_deadline_seconds
-        ):
+        if self._source and self._latest.gpus and age > STALE_READINGS * self._period + self._settings.nvml_deadline_seconds:
             return self._without_gpus(State(Condition.STALLED, f"the last reading is {age:.0f} s old"))
         return self._latest
+
+    @property
+    def left_to_dcgm(self) -> bool:
+        """Whether a DCGM exporter serves this node's figures; then only the ways between GPUs are read, and seldom."""
+        return self._left_to_dcgm
+
+    @left_to_dcgm.setter
+    def left_to_dcgm(self, left: bool) -> None:
+        if left != self._left_to_dcgm:
+            self._left_to_dcgm = left
+            self._changed.set()
+
+    @property
+    def _period(self) -> float:
+        """Seconds from one reading to the next."""
+        if self._latest.state.condition in _NOTHING_TO_READ:
+            return self._settings.retry_seconds
+        return max(self._settings.interval_seconds, PATHS_SECONDS) if self._left_to_dcgm else self._settings.interval_seconds
 
     @property
     def state(self) -> State:
@@ -77,9 +94,11 @@ class Poller:
     async def run(self) -> None:
         """Read for ever."""
         while self._source:
+            self._changed.clear()
             await self.poll()
-            missing = self._latest.state.condition in _NOTHING_TO_READ
-            await asyncio.sleep(self._settings.retry_seconds if missing else self._settings.interval_seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._period):
+                    await self._changed.wait()
 
     async def poll(self) -> Reading:
         """One reading, or after the deadline what is known without it; one that is still under way is waited for, never doubled."""

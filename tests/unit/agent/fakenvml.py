@@ -126,6 +126,11 @@ class FakeNvml:
         """All readings, and behind them lines that need be no text: the last of a key counts."""
         self._library.fake_nvml_load(as_text(whole()).encode() + lines)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody initialised NVML and has not shut it down."""
+        return bool(self._library.fake_nvml_is_open())
+
     def xid(self, index: int, number: int) -> None:
         """The GPU reports an XID."""
         self._library.fake_nvml_xid(index, ctypes.c_ulonglong(number))

@@ -116,6 +116,31 @@ async def test_figures_are_left_to_dcgm_but_a_missing_driver_is_still_told(nvml:
     assert samples(agent.text())["hyperscale_agent_state"][0][0]["state"] == "NoDriver"
 
 
+async def test_where_dcgm_serves_nvml_is_held_only_while_it_is_read(nvml: FakeNvml) -> None:
+    poller = Poller(Nvml(), SETTINGS, Clock())
+    await poller.poll()
+    assert nvml.is_open
+    poller.left_to_dcgm = True
+    await poller.poll()
+    assert not nvml.is_open
+    assert poller.latest.paths
+
+
+async def test_the_next_reading_does_not_wait_when_an_exporter_comes_or_goes(nvml: FakeNvml) -> None:
+    poller = Poller(Nvml(), msgspec.structs.replace(SETTINGS, interval_seconds=3600), Clock())
+    running = asyncio.create_task(poller.run())
+    async with asyncio.timeout(30):
+        while not poller.latest.gpus:  # noqa: ASYNC110 - the poller tells nobody
+            await asyncio.sleep(0.01)
+        poller.left_to_dcgm = True
+        while poller.latest.gpus[0].figures:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        poller.left_to_dcgm = False
+        while not poller.latest.gpus[0].figures:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    running.cancel()
+
+
 async def test_an_agent_without_the_library_is_well_where_dcgm_serves(nvml: FakeNvml) -> None:
     nvml.load({"error.nvmlInitWithFlags": 12})
     agent = Agent(SETTINGS)
