@@ -11,8 +11,8 @@ POLL_SECONDS: Final = 2.0
 DEADLINE_SECONDS: Final = 1.0
 MAX_BODY_BYTES: Final = 256 * 1024
 GAUGE: Final = "hyperscale_training_phase_seconds"
-WAITING: Final = ("halo", "exchange", "gradients", "allreduce", "communication", "wait")
-"""Words in the names of phases in which a worker talks to others."""
+WAITING: Final = frozenset({"boundary", "fetch", "allreduce"})
+"""Phases of a worker's epoch in which it waits for others; docs/training.md names them all."""
 BUSY_SHARE: Final = 0.5
 """From this part of an epoch on that is spent talking, a train would most likely meet it."""
 
@@ -51,7 +51,7 @@ def share(text: str) -> float:
             continue
         if 0 <= seconds < float("inf"):
             total += seconds
-            talking += seconds if any(word in phase for word in WAITING) else 0.0
+            talking += seconds if phase in WAITING else 0.0
     return talking / total if total > 0 else 0.0
 
 
