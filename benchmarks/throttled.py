@@ -84,6 +84,8 @@ class Machines:
         agent.write_text(
             f"#!/bin/sh\nhost=$1; shift; n=$((${{host##*.}} - 10))\n"
             f"echo $$ > {CGROUPS}/{self._name}w$n/cgroup.procs\n"
+            # Daemons that start at once on one machine would make the same session directory, and one of them would fail.
+            f"export TMPDIR={self._scratch}/w$n; mkdir -p $TMPDIR\n"
             f'exec nsenter --net=/run/netns/{self._name}w$n sh -c "$*"\n'
         )
         agent.chmod(0o755)

@@ -10,7 +10,7 @@ import torch
 
 from hyperscale.model.job import AllreduceSchedule
 from hyperscale.model.measured import RESULT_PREFIX, Measured
-from hyperscale.worker import contract, load
+from hyperscale.worker import contract, load, memory
 from hyperscale.worker.adapt import Adaptive
 from hyperscale.worker.checkpoint import CheckpointError
 from hyperscale.worker.comm import Comm, connect
@@ -41,6 +41,8 @@ def main() -> int:
 def tune(run: Run) -> None:
     """Variables that must stand before Horovod starts; what the user set stays."""
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
+    if not torch.cuda.is_available():
+        memory.keep(os.environ)
     # Open MPI waits by spinning, which takes from training the processor time that a pod's limit or a neighbour leaves it.
     os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     if run.schedule is AllreduceSchedule.DEFAULT:
