@@ -21,7 +21,7 @@ from typing import Any, Final
 import yaml
 
 from e2e.cluster import prometheus
-from e2e.cluster.api import Api
+from e2e.cluster.api import Api, ApiError
 from e2e.cluster.components import install_mpi_operator, wait_established
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.ports import LOOPBACK, free_ports
@@ -291,12 +291,22 @@ def put_kueue(api: Api, frameworks: tuple[str, ...]) -> None:
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{metadata['name']}"
         api.apply(path, crd)
         wait_established(api, path)
-    wait_until(lambda: api.find("/apis/kueue.x-k8s.io/v1beta1/localqueues") is not None, 20.0, "LocalQueues are not served")
+    wait_until(lambda: _served(api, "/apis/kueue.x-k8s.io/v1beta1/localqueues"), 20.0, "LocalQueues are not served")
     api.apply("/api/v1/namespaces/kueue-system", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}})
     path = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
     text = yaml.safe_dump({"kind": "Configuration", "integrations": {"frameworks": list(frameworks)}})
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(path), "data": {"controller_manager_config.yaml": text}}
     api.apply(path, body)
+
+
+def _served(api: Api, collection: str) -> bool:
+    """False while the kind is unknown (404) or its storage is being set up (429)."""
+    try:
+        return api.find(collection) is not None
+    except ApiError as error:
+        if error.code == 429:
+            return False
+        raise
 
 
 def remove_kueue(api: Api) -> None:
@@ -348,15 +358,39 @@ def forwarded(address: str, url: str) -> Iterator[int]:
 
 
 def put_service(api: Api, namespace: str, name: str, address: str, port: int) -> None:
-    """A Service without a selector, and the one endpoint behind it."""
-    api.apply(f"/api/v1/namespaces/{namespace}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    path = f"/api/v1/namespaces/{namespace}/services/{name}"
-    api.apply(
-        path, {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(path), "spec": {"ports": [{"name": "web", "port": port}]}}
-    )
-    ends = f"/api/v1/namespaces/{namespace}/endpoints/{name}"
-    subsets = [{"addresses": [{"ip": address}], "ports": [{"name": "web", "port": port}]}]
+    """A Service and the one pod behind it; the API server's proxy goes to no address that is no pod's."""
+    below = f"/api/v1/namespaces/{namespace}"
+    api.apply(below, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    api.apply(f"{below}/serviceaccounts/default", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+    path = f"{below}/services/{name}"
+    spec = {"ports": [{"name": "web", "port": port}]}
+    api.apply(path, {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(path), "spec": spec})
+    pod = {"nodeName": NODES[0], "automountServiceAccountToken": False, "containers": [{"name": "main", "image": "prometheus"}]}
+    api.create(f"{below}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod})
+    api.patch(f"{below}/pods/{name}/status", {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}})
+    target = {"kind": "Pod", "namespace": namespace, "name": name}
+    subsets = [{"addresses": [{"ip": address, "targetRef": target}], "ports": [{"name": "web", "port": port}]}]
+    ends = f"{below}/endpoints/{name}"
     api.apply(ends, {"apiVersion": "v1", "kind": "Endpoints", "metadata": _metadata(ends), "subsets": subsets})
+
+
+def remove_service(api: Api, namespace: str, name: str) -> None:
+    """Take it back."""
+    api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", gracePeriodSeconds="0")
+    for plural in ("endpoints", "services"):
+        api.delete(f"/api/v1/namespaces/{namespace}/{plural}/{name}")
+
+
+def wait_proxied(api: Api, path: str) -> None:
+    """Until the API server's proxy has heard of a new Service and its endpoints."""
+
+    def answers() -> bool:
+        try:
+            return api.find(path) is not None
+        except ApiError:
+            return False
+
+    wait_until(answers, 20.0, f"{path} does not answer")
 
 
 def set_variable(api: Api, variable: Object) -> None:

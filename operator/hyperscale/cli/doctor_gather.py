@@ -218,6 +218,8 @@ def _default_policy(facts: Facts) -> PolicySpec:
 
 def _reviews(cluster: DoctorCluster, facts: Facts) -> tuple[Review, ...]:
     """The rights of every operator's and agent's account; of the caller where no Deployment runs an operator."""
+    if isinstance(facts.workloads, Unread):
+        raise RequestError(facts.workloads)  # whose rights to ask about is not known
     found = operators(facts)
     if not found:
         return (_review(cluster, "you", "SelfSubjectAccessReview", {}, operator_rights(DEFAULT_NAMESPACE, ())),)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from hyperscale.cli.doctor_api import DoctorCluster, RequestError
 from hyperscale.doctor.facts import Metrics
+from hyperscale.doctor.metrics import NOT_PERMITTED
 from hyperscale.doctor.series import LINK_FIGURES, Figure, metric_names, summarize
 from hyperscale.model.metrics import FIGURES, Series
 from hyperscale.model.policy import PolicySpec
@@ -60,13 +61,21 @@ def proxied(cluster: DoctorCluster, url: str, home: str) -> Asker | None:
             answer = cluster.get("get services/proxy", path, {"query": query})
             return [_series(entry) for entry in answer["data"]["result"]]
         except RequestError as error:
-            status = error.unread.status
-            reason = "PrometheusRefused" if 0 < status < 500 else "PrometheusUnreachable"
-            raise QueryError(reason, error.unread.message) from None
+            raise QueryError(_reason(error), error.unread.message) from None
         except (KeyError, TypeError, ValueError) as error:
             raise QueryError("PrometheusRefused", "what answers there sends no query result") from error
 
     return ask
+
+
+def _reason(error: RequestError) -> str:
+    """What a failure of the API server's proxy says of Prometheus."""
+    status, message = error.unread.status, error.unread.message
+    if status == 403 and "services/proxy" in message:
+        return NOT_PERMITTED
+    if status == 404 and message.startswith("services "):
+        return "PrometheusUnreachable"
+    return "PrometheusRefused" if 0 < status < 500 else "PrometheusUnreachable"
 
 
 class Asked:

@@ -20,7 +20,14 @@ DCGM: Final = (
     "helm repo add gpu-helm-charts https://nvidia.github.io/dcgm-exporter/helm-charts && "
     "helm upgrade -i dcgm-exporter gpu-helm-charts/dcgm-exporter -n monitoring --set serviceMonitor.enabled=true"
 )
+NOT_PERMITTED: Final = "NotPermitted"
+"""Reason of a failure that says nothing of Prometheus: the caller may not use the API server's proxy."""
 _REASONS: Final = {
+    NOT_PERMITTED: (
+        Fault.NOT_CHECKED,
+        "from outside the cluster it is asked through the API server, which takes the right to get services/proxy",
+        "kubectl -n NAMESPACE port-forward service/prometheus 9090, then: hyperscale doctor --prometheus http://localhost:9090",
+    ),
     "PrometheusUnreachable": (
         Fault.PROMETHEUS_UNREACHABLE,
         "it is down, the URL is wrong, or a NetworkPolicy is in the way",
@@ -89,7 +96,8 @@ def _failure(facts: Facts, metrics: Metrics, reason: str, message: str) -> Findi
         "write the URL up to, not including, /api/v1: {helm}",
     )
     fault, cause, fix = _REASONS.get(reason, default)
-    return Finding("prometheus", fault, State.ERROR, f"{metrics.url}: {message}", cause, fix.format(helm=url))
+    state = State.WARNING if fault is Fault.NOT_CHECKED else State.ERROR
+    return Finding("prometheus", fault, state, f"{metrics.url}: {message}", cause, fix.format(helm=url))
 
 
 def _targets(metrics: Metrics) -> Finding | None:
