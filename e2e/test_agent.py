@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from e2e.cluster.real.agents import AgentPod
 from e2e.cluster.topology import AGENTS_FILE, Figures, LinkTable, load
 from e2e.conftest import CLUSTERS, KEEP_VARIABLE, clear_left
 from e2e.jobs import Job, namespace
+from tests.unit.agent import fakenvml
 
 LATENCY: Final = "hyperscale_link_latency_seconds"
 BANDWIDTH: Final = "hyperscale_link_bandwidth_bytes_per_second"
@@ -33,11 +35,13 @@ ROUNDS: Final = 5
 MORE_ROUNDS: Final = 20
 """Medians are taken over more where a busy machine spoils the first."""
 PINGS: Final = 10
-FIRST_SECONDS: Final = 60.0
+FIRST_SECONDS: Final = 120.0
+"""Patience; nothing is judged by it."""
 PLAN_SECONDS: Final = 12.0
 """Two polls of the operator, and some patience."""
 SLOW_FACTOR: Final = 20
 SLOW_LATENCY_SECONDS: Final = 0.006
+READINGS: Final = "readings.txt"
 
 Pair = tuple[str, str]
 
@@ -58,6 +62,11 @@ class Watched:
         """What Prometheus says of the pairs now."""
         rows = prometheus.query(self.cluster.prometheus_url, metric)
         return {(row["metric"]["source"], row["metric"]["destination"]): float(row["value"][1]) for row in rows}
+
+    def states(self) -> dict[str, str]:
+        """What the agents say of their GPUs, by node."""
+        rows = prometheus.query(self.cluster.prometheus_url, "hyperscale_agent_state")
+        return {row["metric"]["node"]: row["metric"]["state"] for row in rows}
 
     def true(self, pair: Pair) -> Figures:
         """What the link was given."""
@@ -82,7 +91,7 @@ def watched() -> Iterator[Watched]:
     try:
         here = clusters.up(directory, topology=load(AGENTS_FILE))
         install(here)
-        yield Watched(here, agents.install(here))
+        yield Watched(here, agents.install(here, {"FAKE_NVML": f"{machines.DRIVER_PATH}/{READINGS}"}))
     finally:
         if not keep:
             clusters.down(directory)
@@ -118,11 +127,7 @@ def test_every_link_is_measured_as_it_is(watched: Watched) -> None:
 
 
 def test_a_node_without_a_driver_says_so_and_its_gpus_are_left_to_others(watched: Watched) -> None:
-    def states() -> dict[str, str]:
-        rows = prometheus.query(watched.cluster.prometheus_url, "hyperscale_agent_state")
-        return {row["metric"]["node"]: row["metric"]["state"] for row in rows}
-
-    wait_until(lambda: states() == dict.fromkeys(watched.pods, "NoLibrary"), FIRST_SECONDS, "not every agent says NoLibrary")
+    wait_until(lambda: watched.states() == dict.fromkeys(watched.pods, "NoLibrary"), FIRST_SECONDS, "not every agent says NoLibrary")
     assert not [pod for pod in watched.pods.values() if "DCGM_FI" in pod.metrics()]
 
 
@@ -168,6 +173,30 @@ def test_an_altered_link_is_seen_in_time_and_the_next_plan_avoids_it(watched: Wa
     used = time.monotonic() - began
     print(f"{one} and {other} made {SLOW_FACTOR} times narrower: seen after {seen:.1f} s, avoided after {used:.1f} s by plan {attempt}")
     assert set(again.nodes()) != {one, other}
+
+
+def test_a_driver_that_comes_later_is_found_and_prometheus_has_its_gpus(watched: Watched) -> None:
+    """NVML is played by a library of C functions: the node has no GPU. Last, because the operator sees these GPUs too."""
+    library, (node, *others) = fakenvml.compiled(), sorted(watched.pods)
+    driver = watched.cluster.real_nodes[node].driver
+    (driver / READINGS).write_text(fakenvml.as_text(fakenvml.whole()))
+    shutil.copy(library, driver / library.name)
+
+    def utilizations() -> dict[str, float]:
+        rows = prometheus.query(watched.cluster.prometheus_url, f'DCGM_FI_DEV_GPU_UTIL{{job="pods",Hostname="{node}"}}')
+        return {row["metric"]["UUID"]: float(row["value"][1]) for row in rows}
+
+    try:
+        wait_until(
+            lambda: utilizations() == dict(zip(fakenvml.UUIDS, (87, 88), strict=True)), FIRST_SECONDS, "Prometheus has no GPUs of it"
+        )
+        wait_until(
+            lambda: watched.states() == {node: "Ready"} | dict.fromkeys(others, "NoLibrary"), FIRST_SECONDS, "the state does not say so"
+        )
+    finally:
+        for file in driver.iterdir():
+            file.unlink()
+        agents.restart(watched.cluster, watched.pods[node])
 
 
 class Comparison:

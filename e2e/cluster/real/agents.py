@@ -22,6 +22,7 @@ from e2e.cluster.operator import ACCOUNT, CHART, NAMESPACE
 from e2e.cluster.operator import tool as tool_path
 from e2e.cluster.real.ground import CGROUPS
 from e2e.cluster.real.images import OPERATOR_PATH
+from e2e.cluster.real.machines import DRIVER_PATH
 from e2e.cluster.real.node import RealNode
 
 NAME: Final = f"{ACCOUNT}-agent"
@@ -81,7 +82,8 @@ def install(cluster: Cluster, settings: Mapping[str, str] | None = None) -> dict
 
     The code is this checkout's, mounted; the image brings the packages.
     """
-    environment = {"PYTHONPATH": OPERATOR_PATH, **(settings or {})}
+    driver = {"LD_LIBRARY_PATH": DRIVER_PATH, "HYPERSCALE_AGENT_RETRY_SECONDS": "2", "HYPERSCALE_AGENT_INTERVAL_SECONDS": "2"}
+    environment = {"PYTHONPATH": OPERATOR_PATH, **driver, **(settings or {})}
     # No DCGM exporter answers here, and the cluster's DNS knows no other names.
     agent = {"extraEnv": [{"name": name, "value": environment[name]} for name in sorted(environment)], "gpu": {"dcgmUrl": ""}}
     api = cluster.api()
@@ -94,9 +96,12 @@ def install(cluster: Cluster, settings: Mapping[str, str] | None = None) -> dict
     return _ready(api, nodes)
 
 
-def remove(cluster: Cluster) -> None:
-    """Take the agents away; the token stays."""
-    cluster.api().delete(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{NAME}")
+def restart(cluster: Cluster, pod: AgentPod) -> None:
+    """Delete an agent's pod; the DaemonSet makes another."""
+    api, path = cluster.api(), f"/api/v1/namespaces/{NAMESPACE}/pods"
+    for found in api.items(path, labelSelector=_SELECTOR):
+        if found["metadata"]["uid"] == pod.uid:
+            api.delete(f"{path}/{found['metadata']['name']}")
 
 
 def _ready(api: Api, nodes: Mapping[str, RealNode]) -> dict[str, AgentPod]:

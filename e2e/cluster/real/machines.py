@@ -26,6 +26,8 @@ REAL_LABEL: Final = "hyperscale.dev/real"
 """On nodes that run containers."""
 DATASETS_PATH: Final = "/opt/hyperscale/datasets"
 """Where containers find the folder of `datasets_directory`."""
+DRIVER_PATH: Final = "/opt/hyperscale/driver"
+"""Where containers find the folder `RealNode.driver`: a test plays NVIDIA's container runtime by putting a library there."""
 VOLUMES: Final = 24
 _USER: Final = 1000
 _READY_SECONDS: Final = 60.0
@@ -86,7 +88,8 @@ def start(directory: Path, slot: Slot, api: Api, topology: Topology, binaries: M
     shared = mounts()
 
     def begin(one: RealNode, machine: Machine) -> None:
-        one.prepare(slot, directory / "pki" / "ca.crt", shared)
+        one.driver.mkdir(parents=True)
+        one.prepare(slot, directory / "pki" / "ca.crt", [*shared, Mount(one.driver, DRIVER_PATH)])
         labels = {**nodes.labels(topology, machine), REAL_LABEL: "true"}
         given = {key: value for key, value in labels.items() if key not in nodes.KUBELET_OWN_LABELS}
         one.start(table, binaries["kubelet"], kubeconfig_path(directory, kubelet_user(one.name)), archives, given)

@@ -71,6 +71,11 @@ class RealNode:
         return self.directory / "nodes" / self.name
 
     @property
+    def driver(self) -> Path:
+        """What all its containers see as the driver's libraries; empty."""
+        return self.home / "driver"
+
+    @property
     def socket(self) -> Path:
         """Of containerd."""
         return self.place.run / "containerd.sock"
