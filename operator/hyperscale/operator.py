@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -63,6 +64,7 @@ class Operator:
         self._planner = PlannerProcess(command, memory_bytes=settings.planner_memory_bytes, on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url)
         self._judging = Judge()
+        self._metrics_reason = self.world.reading.state.reason
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
         planning = self._planning = Planning(
             self.world, self._planner, self.telemetry, time.time, settings.history_url, settings.history_min_runs
@@ -82,6 +84,8 @@ class Operator:
         try:
             await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
             await self._judge(self.world.reading, self._policy())  # the nodes are known only now
+            gc.collect()
+            gc.freeze()  # modules and the first listing stay; looking through them with every full collection would hold up the loop
             self._beat_at = time.monotonic()
             self.synced = True
             async with asyncio.TaskGroup() as group:
@@ -207,13 +211,13 @@ class Operator:
         return []
 
     async def _list(self, kind: str, collection_paths: list[str]) -> None:
-        items: list[Json] = []
+        items: list[Any] = []
         versions: list[int] = []
         for path in collection_paths:
             async for version, page in self._client.pages(path):
-                items += page
+                items += self.world.viewed(kind, page)
                 versions.append(version)
-        self.world.replace(kind, items, min(versions))
+        self.world.settle(kind, items, min(versions))
 
     async def _resync_forever(self) -> None:
         while True:
@@ -236,10 +240,7 @@ class Operator:
         """Read and judge all figures in a thread: neither a stalled Prometheus nor 400,000 series may hold up the event loop."""
         policy = self._policy()
         reading = await in_daemon_thread(partial(self._reader.read, policy, time.time()))
-        before = self.world.reading.state.reason
         await self._judge(reading, policy)
-        if reading.state.reason != before:
-            _LOG.info("metrics: %s", reading.state.reason, extra={"detail": reading.state.message})
         for query in reading.state.failed_queries:
             self.telemetry.query_failures.labels(query=query).inc()
 
@@ -250,7 +251,11 @@ class Operator:
         def judged() -> Figures:
             return self._judging.figures(reading, NodeIndex(filter(is_gpu_node, nodes), pods), policy.limits)
 
-        await self.world.take(await in_daemon_thread(judged), policy)
+        figures = await in_daemon_thread(judged)
+        if figures.state.reason != self._metrics_reason and (nodes or not reading.state.available):
+            self._metrics_reason = figures.state.reason
+            _LOG.info("metrics: %s", figures.state.reason, extra={"detail": figures.state.message})
+        await self.world.take(figures, policy)
 
     def _policy(self) -> PolicySpec:
         """The default policy."""
