@@ -43,7 +43,9 @@ class Burst(NamedTuple):
 
     bytes_per_second: float
     limited: bool
-    """The sender was no faster than the link: a lower bound."""
+    """It arrived as fast as it was sent: a lower bound, unless the link itself held the sender up."""
+    blocked: bool
+    """The link itself held the sender up."""
     packets: int
     lost: int
     """Datagrams of the train that did not cross the link: its queue was full."""
@@ -127,13 +129,13 @@ class Client:
             raise PeerError(f"refused: {granted.refused}")
         content = wire.train(session.identity, session.key, self._number, count, PACKET_BYTES)
         seconds = count * (PACKET_BYTES + IP_BYTES) / (PACE * pace) if pace else 0.0
-        took = await asyncio.to_thread(self._datagrams.send_train, content, (self.peer.host, self.peer.port), min(1.0, seconds))
+        left = await asyncio.to_thread(self._datagrams.send_train, content, (self.peer.host, self.peer.port), min(1.0, seconds))
         await channel.send(wire.Request("done", self._number, count))
         reply = await channel.receive(wire.Reply)
         if reply.fault or not reply.bytes_per_second > 0:
             raise PeerError(f"no figure: {reply.fault}")
-        held = limited(reply.bytes_per_second, count, took)
-        return Burst(reply.bytes_per_second, held, count, max(0, count - reply.arrived))
+        held = limited(reply.bytes_per_second, count, left.seconds)
+        return Burst(reply.bytes_per_second, held, left.blocked, count, max(0, count - reply.arrived))
 
     async def _alive(self, channel: Channel) -> bool:
         """Tell the peer now and then that the session is in use: its end closes idle ones."""

@@ -21,6 +21,8 @@ class Series:
 
     latency_seconds: float | None = None
     bandwidth_bytes_per_second: float | None = None
+    bandwidth_at_least: float | None = None
+    """Bytes a second; where the link is faster than this agent can send."""
     sent: int = 0
     lost: int = 0
     bytes: int = 0
@@ -52,6 +54,12 @@ class LinkCollector(Collector):
         yield self._gauge("hyperscale_link_latency_seconds", "One way: half the smoothed round trip of 64 bytes.", "latency_seconds", rows)
         yield self._gauge(
             "hyperscale_link_bandwidth_bytes_per_second", "Smoothed rate of short bursts.", "bandwidth_bytes_per_second", rows
+        )
+        yield self._gauge(
+            "hyperscale_link_bandwidth_at_least_bytes_per_second",
+            "What this agent can send at most, where the link is faster than that.",
+            "bandwidth_at_least",
+            rows,
         )
         trips = HistogramMetricFamily("hyperscale_link_round_trip_seconds", "Round trips of 64 bytes.", labels=LABELS)
         for name, series in rows:

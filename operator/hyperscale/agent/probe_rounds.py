@@ -30,10 +30,16 @@ CONFIRMATIONS: Final = 6
 """A train that disagrees is repeated soon, but at most so often in a row."""
 AGAIN_SECONDS: Final = 1.0
 """After a train that was refused because another was under way."""
+BOUNDS: Final = 3
+FASTER: Final = 1.12
 MISSES: Final = 3
 """Visits without any answer after which a link has no figures."""
 MAX_DESTINATIONS: Final = 256
 IDLE_SECONDS: Final = 120.0
+
+
+def _rate() -> Smoother:
+    return Smoother(window=5, agreeing=2, change_ratio=0.12)
 
 
 @dataclass
@@ -42,13 +48,15 @@ class Destination:
 
     client: Client
     trip: Smoother = field(default_factory=lambda: Smoother(window=9, agreeing=3, change_ratio=0.25))
-    rate: Smoother = field(default_factory=lambda: Smoother(window=5, agreeing=2, change_ratio=0.12))
+    rate: Smoother = field(default_factory=_rate)
     trip_due: float = 0.0
     rate_due: float = 0.0
     trip_at: float = -float("inf")
     rate_at: float = -float("inf")
     misses: int = 0
     confirmations: int = 0
+    bounds: int = 0
+    """Trains in a row that only showed how fast this agent sends."""
     unpaced: bool = False
     latest: float | None = None
     """Bytes a second of the last train, which sets pace and length of the next."""
@@ -122,7 +130,7 @@ class Rounds:
             series = self.series.get(name)
             keep = self._settings.keep_seconds if name not in self._targets.near else 30.0 + 4.0 * pace.burst_seconds
             if series is not None and now - destination.rate_at > keep:
-                series.bandwidth_bytes_per_second = None
+                series.bandwidth_bytes_per_second = series.bandwidth_at_least = None
             if series is not None and now - destination.trip_at > max(30.0, keep):
                 series.latency_seconds = None
             if name not in current and not destination.visiting:
@@ -178,7 +186,7 @@ class Rounds:
         if trips.median is None:
             destination.misses += trips.sent > 0
             if destination.misses >= MISSES:
-                series.latency_seconds = series.bandwidth_bytes_per_second = None
+                series.latency_seconds = series.bandwidth_bytes_per_second = series.bandwidth_at_least = None
                 destination.trip_due = max(destination.trip_due, time.monotonic() + 5.0)
             return
         destination.misses = 0
@@ -212,13 +220,30 @@ class Rounds:
         if burst.limited and not destination.unpaced:
             destination.unpaced, destination.rate_due = True, again  # faster than was thought: once more, as fast as can be
             return
-        destination.unpaced, destination.latest = False, burst.bytes_per_second
         destination.rate_at = time.monotonic()
+        if burst.limited and not burst.blocked:
+            self._note_bound(destination, series, burst.bytes_per_second)
+            return
+        series.bandwidth_at_least, destination.bounds = None, 0
+        destination.unpaced, destination.latest = False, burst.bytes_per_second
         disagrees = destination.rate.add(burst.bytes_per_second)
         destination.confirmations = destination.confirmations + 1 if disagrees else 0
         if disagrees and destination.confirmations <= CONFIRMATIONS:
             destination.rate_due = min(destination.rate_due, again)
         series.bandwidth_bytes_per_second = destination.rate.value
+
+    def _note_bound(self, destination: Destination, series: Series, bytes_per_second: float) -> None:
+        """The train left no faster than it arrived: the link is at least that fast. More than the figure so far, that is no more true."""
+        value = destination.rate.value
+        if value is not None and bytes_per_second <= value * FASTER:
+            return  # nothing new: a busy processor
+        destination.bounds += 1
+        if destination.bounds < BOUNDS:
+            destination.rate_due = min(destination.rate_due, time.monotonic() + CONFIRM_SECONDS)
+            return
+        destination.rate = _rate()
+        series.bandwidth_bytes_per_second = None
+        series.bandwidth_at_least = max(bytes_per_second, series.bandwidth_at_least or 0.0)
 
     def _forget(self, name: str) -> None:
         destination = self._destinations.pop(name, None)
