@@ -137,7 +137,7 @@ def serving_prometheus(directory: Path, exporter: Exporter) -> Iterator[str]:
     prometheus.start(directory, port)
     url = f"http://{LOOPBACK}:{port}"
     try:
-        wait_until(lambda: prometheus.has_scraped(url), 30.0, "Prometheus has scraped nothing")
+        wait_until(lambda: prometheus.has_scraped(url), 60.0, "Prometheus has scraped nothing")
         wait_scraped(url, "hyperscale_link_bandwidth_bytes_per_second", 6)
         yield url
     finally:
@@ -153,7 +153,7 @@ def wait_scraped(url: str, expression: str, count: int) -> None:
         except (OSError, urllib.error.URLError, ValueError, KeyError):
             return False
 
-    wait_until(reached, 20.0, f"{expression} has not {count} series")
+    wait_until(reached, 60.0, f"{expression} has not {count} series")
 
 
 def build(api: Api, binaries: dict[str, Path]) -> None:
@@ -291,7 +291,7 @@ def put_kueue(api: Api, frameworks: tuple[str, ...]) -> None:
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{metadata['name']}"
         api.apply(path, crd)
         wait_established(api, path)
-    wait_until(lambda: _served(api, "/apis/kueue.x-k8s.io/v1beta1/localqueues"), 20.0, "LocalQueues are not served")
+    wait_until(lambda: _served(api, "/apis/kueue.x-k8s.io/v1beta1/localqueues"), 60.0, "LocalQueues are not served")
     api.apply("/api/v1/namespaces/kueue-system", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}})
     path = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
     text = yaml.safe_dump({"kind": "Configuration", "integrations": {"frameworks": list(frameworks)}})
@@ -314,7 +314,7 @@ def remove_kueue(api: Api) -> None:
     for plural in ("localqueues", "clusterqueues"):
         api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.kueue.x-k8s.io")
     api.delete("/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config")
-    wait_until(lambda: api.find("/apis/kueue.x-k8s.io") is None, 20.0, "Kueue's API is still served")
+    wait_until(lambda: api.find("/apis/kueue.x-k8s.io") is None, 60.0, "Kueue's API is still served")
 
 
 def own_address() -> str | None:
@@ -390,7 +390,7 @@ def wait_proxied(api: Api, path: str) -> None:
         except ApiError:
             return False
 
-    wait_until(answers, 20.0, f"{path} does not answer")
+    wait_until(answers, 60.0, f"{path} does not answer")
 
 
 def set_variable(api: Api, variable: Object) -> None:

@@ -16,6 +16,8 @@ _CLUSTER: Final = (
     (names.GROUP, f"{names.TOPOLOGY_PLURAL}/status", "patch"),
     ("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
     (CORE, "pods", "get list watch"),
+    ("kueue.x-k8s.io", "topologies", "list"),
+    ("topology.volcano.sh", "hypernodes", "list"),
 )
 _JOBS: Final = (
     (names.GROUP, names.JOB_PLURAL, "get list watch"),
@@ -38,6 +40,8 @@ WHY: Final = {
     (CORE, "configmaps"): "pods wait for their plan file",
     ("batch", "jobs"): "training graphs are not partitioned into volumes",
     (CORE, "events"): "changes of jobs show in no event",
+    ("kueue.x-k8s.io", "topologies"): "Kueue's levels of topology are not known",
+    ("topology.volcano.sh", "hypernodes"): "Volcano's HyperNodes are not known",
     ("discovery.k8s.io", "endpointslices"): "agents do not find each other, and no link is measured",
     ("coordination.k8s.io", "leases"): "the operator does not start",
     (names.GROUP, names.POLICY_PLURAL): "policies are ignored",
