@@ -138,13 +138,27 @@ class World:
 
     def replace(self, kind: str, resources: Iterable[Json], version: int = 0) -> None:
         """Make a full listing of one kind the truth: what is not in it is gone, unless it is newer than the listing's `version`."""
+        self.settle(kind, self.viewed(kind, resources), version)
+
+    def viewed(self, kind: str, resources: Iterable[Json]) -> list[Any]:
+        """What `settle` takes of a part of a listing: a part at a time, so that a listing of thousands holds nobody up. Changes nothing."""
+        if kind == "pod":
+            return [pod_view(item) for item in resources]
+        if kind != "node":
+            return list(resources)
+        views = map(narrow_node, resources)
+        return [before if (before := self._nodes.get(view["metadata"]["name"])) == view else view for view in views]
+
+    def settle(self, kind: str, resources: list[Any], version: int = 0) -> None:
+        """`replace` with what `viewed` made of the whole listing."""
         if kind == "node":
-            self._nodes = {item["metadata"]["name"]: narrow_node(item) for item in resources}
-            self._snapshot = None
+            before, self._nodes = self._nodes, {item["metadata"]["name"]: item for item in resources}
+            if before != self._nodes:
+                self._snapshot = None
         elif kind == "policy":
             self.policies = {item["metadata"]["name"]: narrow(item) for item in resources}
         elif kind == "pod":
-            listed = {Key(view.namespace, view.name): view for view in map(pod_view, resources)}
+            listed = {Key(view.namespace, view.name): view for view in resources}
             self._releases.forget(self._clock())
             for key in self._gone(kind, self._pods, listed.keys(), version):
                 self._put_pod(key, self._pods[key], None)
