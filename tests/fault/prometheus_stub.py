@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -15,6 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 LOOPBACK: Final = "127.0.0.1"
 STALL_SECONDS: Final = 30.0
 _CHUNK: Final = b'{"metric":{"Hostname":"x"},"value":[0,"1"]},' * 2000
+
+_BEGINNING: Final = b'{"status":"success","data":{"resultType":"vector","result":['
 
 Figures = Callable[[str, float], list[tuple[dict[str, str], str]]]
 """(PromQL, time) to the labels and value of each series."""
@@ -61,12 +64,31 @@ class PrometheusStub:
         """Answer every query with a body that never ends."""
         self._serve(lambda handler: handler.drown())
 
+    def reject(self, status: int, **headers: str) -> None:
+        """Answer every query with this status; underscores in names of headers stand for hyphens."""
+        self._serve(lambda handler: handler.reject(status, {name.replace("_", "-"): value for name, value in headers.items()}))
+
+    def drip(self) -> None:
+        """Begin an answer and send one byte of it now and then, so that no single wait is long."""
+        self._serve(lambda handler: handler.drip())
+
+    def flood(self, size_bytes: int) -> None:
+        """Answer every query with a whole, well-formed answer of at least this size."""
+        entries = size_bytes // (len(_CHUNK) - 1) + 1
+        self._serve(lambda handler: handler.flood(entries))
+
+    def encrypt(self, certificate: str) -> None:
+        """Speak TLS with a certificate (a file with its key) that nobody knows."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        self._serve(lambda handler: handler.answer(), context)
+
     def answer(self, figures: Figures) -> None:
         """Answer queries as Prometheus does."""
         self._figures = figures
         self._serve(lambda handler: handler.answer())
 
-    def _serve(self, behave: Callable[[_Handler], None]) -> None:
+    def _serve(self, behave: Callable[[_Handler], None], tls: ssl.SSLContext | None = None) -> None:
         self.refuse()
         self._over = threading.Event()
         stub, over = self, self._over
@@ -78,6 +100,8 @@ class PrometheusStub:
                 behave(self)
 
         self._server = _Server((LOOPBACK, self.port), Handler)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
 
@@ -105,11 +129,39 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(b'{"status":"success","data":{"resultType":"vector","result":[')
+        self.wfile.write(_BEGINNING)
         while not self.over.is_set():
             self.wfile.write(_CHUNK)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True
+
+    def reject(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": "0", **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def drip(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        for letter in _BEGINNING:
+            if self.over.wait(0.05):
+                break
+            self.wfile.write(bytes([letter]))
+            self.wfile.flush()
+        self.over.wait(STALL_SECONDS)
+        self.close_connection = True
+
+    def flood(self, chunks: int) -> None:
+        ending = _CHUNK[:-1] + b"]}}"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(_BEGINNING) + len(_CHUNK) * (chunks - 1) + len(ending)))
+        self.end_headers()
+        self.wfile.write(_BEGINNING)
+        for _ in range(chunks - 1):
+            self.wfile.write(_CHUNK)
+        self.wfile.write(ending)
 
     def answer(self) -> None:
         query = parse_qs(urlsplit(self.path).query)["query"][0]
