@@ -97,5 +97,5 @@ def attend_back(
     last: int,
     x_grad: Floats,
     left_grad: Floats,
-    right_grad: Floats,
+    right_grad: npt.NDArray[np.float64],
 ) -> None: ...

@@ -23,7 +23,7 @@ cdef extern from "sparse_kernels.h" nogil:
                    int64_t first, int64_t last, int64_t edges, float *scratch, float *highest, float *total, float *sums, float *out)
     void hs_attend_back(int64_t *indptr, int32_t *indices, int64_t *origins, float *left, float *rows, float *x, float *grad, int64_t H,
                         int64_t D, float slope, uint64_t seed, uint32_t edge_drop, float edge_grow, int64_t first, int64_t last,
-                        int64_t edges, float *scratch, float *x_grad, float *left_grad, float *right_grad)
+                        int64_t edges, float *scratch, float *x_grad, float *left_grad, double *right_grad)
 
 
 cdef float *floats(const float[::1] values) noexcept:
@@ -131,7 +131,7 @@ def attend(const int64_t[::1] indptr, const int32_t[::1] indices, const float[::
 
 def attend_back(const int64_t[::1] indptr, const int32_t[::1] indices, const int64_t[::1] origins, const float[::1] left,
                 const float[::1] by_row, const float[::1] x, const float[::1] grad, int64_t heads, int64_t depth, float slope, uint64_t seed, uint32_t edge_least, float edge_grow,
-                int64_t largest_degree, int64_t first, int64_t last, float[::1] x_grad, float[::1] left_grad, float[::1] right_grad):
+                int64_t largest_degree, int64_t first, int64_t last, float[::1] x_grad, float[::1] left_grad, double[::1] right_grad):
     """Gradients over the out-edges of the sources [first, last), by_row (n, H, 4) as in the header; adds to right_grad, of which each thread has its own."""
     cdef float *scratch = <float *> malloc(2 * (largest_degree + 32) * sizeof(float))
     if scratch == NULL:
@@ -145,7 +145,7 @@ def attend_back(const int64_t[::1] indptr, const int32_t[::1] indices, const int
     cdef float *g = floats(grad)
     cdef float *xg = floats(x_grad)
     cdef float *lg = floats(left_grad)
-    cdef float *rg = floats(right_grad)
+    cdef double *rg = &right_grad[0] if right_grad.shape[0] else NULL
     cdef int64_t edges = indices.shape[0]
     with nogil:
         hs_attend_back(pointers, columns, numbers, l, figures, rows, g, heads, depth, slope, seed, edge_least, edge_grow, first,

@@ -107,7 +107,7 @@ def finish_back(
     shape = (tail.activation, tail.seed, tail.least, tail.grow)
 
     _spread(lambda first, last, _: _sparse.finish_back(*fixed, *shape, first, last, ends[0], sums_to, ends[1]), bounds)
-    return inner, bias_grads.sum(axis=0) if bias else None, dots
+    return inner, bias_grads.sum(axis=0, dtype=np.float64).astype(np.float32) if bias else None, dots
 
 
 def aggregate(
@@ -161,7 +161,7 @@ def scores_back(x: Array, a: Array, b: Array, left_grad: Array, right_grad: Arra
     fixed = (_flat(x), _flat(a), _flat(b), _flat(left_grad), _flat(right_grad), heads, depth)
     made = _flat(x_grad)
     _spread(lambda first, last, _: _sparse.scores_back(*fixed, first, last, made, *sums_to), _even(rows, threads))
-    total: Array = grads.sum(axis=1).reshape(2, heads, depth)
+    total: Array = grads.sum(axis=1, dtype=np.float64).astype(np.float32).reshape(2, heads, depth)
     return total[0], total[1]
 
 
@@ -224,7 +224,7 @@ def attend_back(
     _same_shape(inner, done.sums)
     bounds = _shares(turned, width, threads)
     x_grad, left_grad = np.empty_like(x), np.empty_like(left)
-    right_grads = np.zeros((len(bounds) - 1, right.size), dtype=np.float32)
+    right_grads = np.zeros((len(bounds) - 1, right.size))
     by_row = np.stack((right, done.highest, np.float32(1.0) / done.total, dots), axis=2)
     given = (_flat(left), _flat(by_row), _flat(x), _flat(inner))
     ends = (_flat(x_grad), _flat(left_grad))
@@ -236,7 +236,7 @@ def attend_back(
         _sparse.attend_back(*where, *given, heads, depth, slope, seed, least, grow, largest, first, last, *ends, mine)
 
     _spread(work, bounds)
-    return x_grad, left_grad, right_grads.sum(axis=0).reshape(right.shape)
+    return x_grad, left_grad, right_grads.sum(axis=0).astype(np.float32).reshape(right.shape)
 
 
 def _flat(values: Array) -> Array:

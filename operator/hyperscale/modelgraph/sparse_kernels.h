@@ -285,14 +285,15 @@ HS_CLONES static void hs_attend(const int64_t *indptr, const int32_t *indices, c
 HS_CLONES static void hs_attend_back(const int64_t *indptr, const int32_t *indices, const int64_t *origins, const float *left,
                                      const float *rows, const float *x, const float *grad, int64_t H, int64_t D, float slope,
                                      uint64_t seed, uint32_t edge_drop, float edge_grow, int64_t from, int64_t to, int64_t edges,
-                                     float *scratch, float *x_grad, float *left_grad, float *right_grad) {
+                                     float *scratch, float *x_grad, float *left_grad, double *right_grad) {
     const int64_t F = H * D;
     for (int64_t u = from; u < to; u++) {
         int64_t first = indptr[u], count = indptr[u + 1] - first, padded = (count + 15) & ~(int64_t)15;
         const int32_t *row = indices + first;
         int fetch = first + count + HS_AHEAD <= edges;
         for (int64_t h = 0; h < H; h++) {
-            float *a = scratch, *slopes = scratch + padded, sum = 0.0f;
+            float *a = scratch, *slopes = scratch + padded;
+            double sum = 0.0; /* a vertex with ten thousand edges would lose a digit in floats */
             const float l = left[u * H + h], *mine = x + u * F + h * D;
             for (int64_t e = 0; e < count; e++) {
                 const int64_t at = (int64_t)row[e] * H + h;
@@ -312,7 +313,7 @@ HS_CLONES static void hs_attend_back(const int64_t *indptr, const int32_t *indic
                 sum += slope_grad;
                 right_grad[at] += slope_grad;
             }
-            left_grad[u * H + h] = sum;
+            left_grad[u * H + h] = (float)sum;
             hs_row_sum(row, a, 0, count, grad + h * D, F, D, 0, x_grad + u * F + h * D);
         }
     }
