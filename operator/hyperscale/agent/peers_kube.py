@@ -34,11 +34,14 @@ Body = TypeVar("Body", Slices, Objects)
 class KubePeers:
     """Reads peers; blocking, to be called in a thread."""
 
-    def __init__(self, environment: Mapping[str, str], namespace: str, service: str, labels: tuple[str, ...], port: int) -> None:
-        """Raises PeersError outside a cluster."""
+    def __init__(
+        self, environment: Mapping[str, str], namespace: str, service: str, labels: tuple[str, ...], port: int, account: Path = ACCOUNT
+    ) -> None:
+        """account: folder of the service account. Raises PeersError outside a cluster."""
         self._host, self._port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
         if not self._host or not namespace:
             raise PeersError("no cluster here; set HYPERSCALE_AGENT_PEERS, or KUBERNETES_SERVICE_HOST and POD_NAMESPACE")
+        self._account = account
         self._namespace, self._service, self._labels, self._probe_port = namespace, service, labels, port
         self._groups: dict[str, str] = {}
         self._groups_at = -float("inf")
@@ -56,14 +59,14 @@ class KubePeers:
         return of_slices(self._pages(path, query, "application/json", Slices), self._groups, self._probe_port)
 
     def _pages(self, path: str, query: dict[str, str], accept: str, kind: type[Body]) -> tuple[Body, ...]:
-        context = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
+        context = ssl.create_default_context(cafile=str(self._account / "ca.crt"))
         connection = http.client.HTTPSConnection(self._host, int(self._port), timeout=DEADLINE_SECONDS, context=context)
         pages: list[Body] = []
         token = ""
         try:
             while len(pages) < MAX_PAGES:
                 # A fresh token every time: the kubelet renews the file.
-                headers = {"Accept": accept, "Authorization": f"Bearer {(ACCOUNT / 'token').read_text().strip()}"}
+                headers = {"Accept": accept, "Authorization": f"Bearer {(self._account / 'token').read_text().strip()}"}
                 asked = urlencode({**query, "limit": str(PAGE), **({"continue": token} if token else {})})
                 connection.request("GET", f"{path}?{asked}", headers=headers)
                 pages.append(_body(connection.getresponse(), kind))
