@@ -129,7 +129,7 @@ def read(gather: Callable[[], T]) -> T | Unread:
         return gather()
     except RequestError as error:
         return error.unread
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         return Unread("read an answer", 0, f"it is not what a Kubernetes API server sends ({type(error).__name__}: {error})"[:300])
 
 

@@ -79,7 +79,7 @@ def gather(cluster: DoctorCluster, wishes: Wishes, say: Say) -> Facts:
             "leases": partial(_leases, cluster, server_now),
             "nodes": lambda: tuple(narrow.node(raw) for raw in cluster.items("list nodes", "/api/v1/nodes")),
             "node_clocks": partial(_node_clocks, cluster, server_now),
-            "policies": lambda: tuple(cluster.items("list plannerpolicies.hyperscale.dev", _ours(names.POLICY_PLURAL))),
+            "policies": lambda: tuple(map(narrow.policy, cluster.items("list plannerpolicies.hyperscale.dev", _ours(names.POLICY_PLURAL)))),
             "jobs": partial(_jobs, cluster),
             "kueue": partial(_kueue, cluster),
         }

@@ -149,7 +149,7 @@ class Asked:
         labels: set[str] = set()
         for name in metric_names(query)[:4]:
             try:
-                alone[name] = round(sum(one.value for one in self._ask(f"count({name})")))
+                alone[name] = _total(self._ask(f"count({name})"))
                 if alone[name]:
                     labels |= {label for one in self._ask(f"topk(3, {name})") for label in one.labels}
             except QueryError:
@@ -182,7 +182,7 @@ class Asked:
             found = self._ask(f'count by (__name__) ({{__name__=~"{KNOWN_NAMES}"}})')
         except QueryError:
             return None
-        return {one.labels["__name__"]: round(one.value) for one in found if "__name__" in one.labels}
+        return {one.labels["__name__"]: _total([one]) for one in found if "__name__" in one.labels}
 
     def _targets(self) -> tuple[tuple[str, int, int], ...]:
         """Scrape jobs with their targets up and down."""
@@ -201,13 +201,18 @@ class Asked:
             still = self._ask(f"count((changes{window} == 0) and (count_over_time{window} >= 10))")
         except QueryError:
             return None
-        return round(sum(one.value for one in still)), round(sum(one.value for one in asked))
+        return _total(still), _total(asked)
 
     def _by_label(self, query: str, label: str) -> dict[str, float]:
         try:
             return {one.labels.get(label, ""): one.value for one in self._ask(query) if math.isfinite(one.value)}
         except QueryError:
             return {}
+
+
+def _total(series: list[Series]) -> int:
+    """The sum of counts; what is no count is none."""
+    return round(sum(one.value for one in series if math.isfinite(one.value)))
 
 
 def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:

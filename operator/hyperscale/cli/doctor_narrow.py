@@ -114,14 +114,24 @@ def node(raw: Json) -> dict[str, Any]:
     """A v1 Node without images, annotations and managed fields."""
     metadata, status = raw["metadata"], raw.get("status") or {}
     return {
-        "metadata": {"name": str(metadata["name"]), "labels": metadata.get("labels") or {}},
+        "metadata": {
+            "name": str(metadata["name"]),
+            "labels": {str(key): str(value) for key, value in (metadata.get("labels") or {}).items()},
+        },
         "spec": {"unschedulable": bool((raw.get("spec") or {}).get("unschedulable"))},
         "status": {
-            "addresses": status.get("addresses") or [],
-            "conditions": [one for one in status.get("conditions") or () if one.get("type") == "Ready"],
+            "addresses": [{"address": str(one.get("address", ""))} for one in status.get("addresses") or ()],
+            "conditions": [
+                {"type": "Ready", "status": one.get("status")} for one in status.get("conditions") or () if one["type"] == "Ready"
+            ],
             **{kind: _nvidia(status.get(kind) or {}) for kind in ("allocatable", "capacity")},
         },
     }
+
+
+def policy(raw: Json) -> dict[str, Any]:
+    """A PlannerPolicy as it is; raises where it has no name."""
+    return {**raw, "metadata": {**raw["metadata"], "name": str(raw["metadata"]["name"])}}
 
 
 def job(raw: Json) -> Job | None:

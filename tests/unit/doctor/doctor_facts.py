@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,7 +24,10 @@ MEDIANS = {"gpu_utilization": 37.0, "memory_used": 20000.0, "memory_free": 61000
 }
 
 
-def changed(value: Any, **changes: Any) -> Any:
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def changed(value: S, **changes: Any) -> S:
     return msgspec.structs.replace(value, **changes)
 
 
@@ -38,7 +41,7 @@ def node(name: str, gpus: int = 2, ready: bool = True, **labels: str | None) -> 
         "nvidia.com/gpu.memory": "81559",
     }
     for part, value in labels.items():
-        key = next((key for key in own if key.endswith(part.replace("_", "."))), part)
+        key = next(key for key in own if key.replace(".", "_").replace("-", "_").endswith(part))
         own.pop(key, None)
         if value is not None:
             own[key] = value

@@ -201,7 +201,7 @@ CASES = (
     Case(Fault.AGENT_READS_NO_GPU, facts(metrics=metrics(agent_states={"NoLibrary": 3})), "runtimeClassName", INFO),
     Case(
         Fault.TOPOLOGY_LABELS_MISSING,
-        facts(nodes=tuple(node(name, zone=None, topology_rack=None, **{"cloud.provider.com/topology-rack": None}) for name in NODES)),
+        facts(nodes=tuple(node(name, zone=None, topology_rack=None) for name in NODES)),
         "kubectl label node gpu-1",
     ),
     Case(Fault.TOPOLOGY_LABELS_PARTIAL, facts(nodes=(*map(node, NODES[:2]), node("gpu-3", zone=None))), "kubectl label node gpu-3"),

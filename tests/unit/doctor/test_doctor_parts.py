@@ -53,7 +53,7 @@ def granted(render: Render, values: dict[str, object] | None, part: str) -> set[
 
 @pytest.mark.parametrize("watched", [(), ("team-a", "team-b")])
 def test_the_rights_asked_about_are_those_that_the_chart_grants(render: Render, watched: tuple[str, ...]) -> None:
-    values = {"watchNamespaces": list(watched), "recovery": {"deletePods": False}}
+    values: dict[str, object] = {"watchNamespaces": list(watched), "recovery": {"deletePods": False}}
     assert set(operator_rights("hyperscale-system", watched)) == granted(render, values, "operator")
 
 
