@@ -6,6 +6,7 @@ It is a bounded projection of `ClusterSnapshot`: an object of etcd has at most 1
 from __future__ import annotations
 
 import datetime
+from collections.abc import Set
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -24,6 +25,8 @@ DIGITS: Final = 3
 NOISE_RATIO: Final = 1.2
 """A link's figure is written anew when it is so many times the one written, or that part of it."""
 CONFIDENCE_NOISE: Final = 0.15
+ALL_PAIRS_NODES: Final = 24
+"""Up to so many nodes agents measure every pair all the time: there a pair that comes or goes is news."""
 
 _Item = TypeVar("_Item", bound=msgspec.Struct)
 
@@ -147,8 +150,34 @@ def settled(status: TopologyStatus, written: TopologyStatus) -> TopologyStatus:
 
 
 def tells_the_same(status: TopologyStatus, written: TopologyStatus) -> bool:
-    """Whether there is nothing in `status` worth writing: times, ages and the wording of the metrics' state do not count."""
-    return _timeless(status) == _timeless(written)
+    """Whether there is nothing in `status` worth writing: times, ages and the wording of the metrics' state do not count.
+
+    Nor does it that other pairs were measured than before: agents of large clusters draw new ones every minute, for ever.
+    """
+    now, then = _by_pair(status), _by_pair(written)
+    if any(then.get(pair, link) != link for pair, link in now.items()):
+        return False
+    if now.keys() != then.keys() and not _drawn_anew(now.keys(), then.keys(), cut=status.link_count > len(status.links)):
+        return False
+    less, more = sorted((status.link_count, written.link_count))
+    return more <= NOISE_RATIO * less and _timeless(status) == _timeless(written)
+
+
+_Pair = tuple[str, str]
+
+
+def _by_pair(status: TopologyStatus) -> dict[_Pair, TopologyLink]:
+    return {(link.source, link.destination): replace(link, age_seconds=None) for link in status.links}
+
+
+def _drawn_anew(now: Set[_Pair], then: Set[_Pair], cut: bool) -> bool:
+    """Whether the pairs are another sample of the same nodes, half of it unchanged.
+
+    cut: not all pairs are shown, so that nodes may be missing.
+    """
+    known, before = ({name for pair in pairs for name in pair} for pairs in (now, then))
+    same_nodes = cut or (known == before and len(known) > ALL_PAIRS_NODES)
+    return same_nodes and 2 * len(then - now) <= len(then) and 2 * len(now - then) <= len(now)
 
 
 def _settled(link: TopologyLink, before: TopologyLink | None) -> TopologyLink:
@@ -169,12 +198,8 @@ def _kept(figure: float | None, before: float | None) -> float | None:
 
 
 def _timeless(status: TopologyStatus) -> TopologyStatus:
-    return replace(
-        status,
-        taken_at="",
-        metrics=replace(status.metrics, message=""),
-        links=tuple(replace(link, age_seconds=None) if link.age_seconds is not None else link for link in status.links),
-    )
+    """Without links, which are compared by themselves."""
+    return replace(status, taken_at="", metrics=replace(status.metrics, message=""), links=(), link_count=0)
 
 
 def _rounded(figure: float | None) -> float | None:

@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale import publish
+from hyperscale.agent.probe_schedule import SMALL, targets
 from hyperscale.apply.client import TransientError
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.topology import topology_status
+from hyperscale.model.topology import ALL_PAIRS_NODES, topology_status
 from hyperscale.publish import Allowance, TopologyWriter
 from hyperscale.telemetry import Telemetry
 
@@ -162,3 +163,29 @@ def test_clusters_that_differ_in_more_than_noise_are_told_apart() -> None:
     written = topology_status(cluster())
     for other in (cluster(free=3), replace(cluster(), metrics=MetricsState(False, "PrometheusTimeout")), replace(cluster(), links=())):
         assert publish._news(other, written) is not None
+
+
+def of_agents(minute: int, count: int = 48, kept_minutes: int = 15) -> ClusterSnapshot:
+    """Links as agents serve them: those drawn in the last minutes, none of which ever changes its figures."""
+    groups = {f"node-{number}": f"rack-{number // 16}" for number in range(count)}
+    drawn = {(me, peer) for at in range(minute - kept_minutes, minute + 1) for me in groups for peer in sum(targets(me, groups, at), ())}
+    links = tuple(Link(*pair, Sample(1e-3, 1.0, Quality.MEASURED), Sample(1e9, 1.0, Quality.MEASURED)) for pair in sorted(drawn))
+    return replace(cluster(), links=links)
+
+
+def test_an_idle_cluster_whose_agents_draw_other_pairs_every_minute_writes_nothing() -> None:
+    assert ALL_PAIRS_NODES == SMALL
+    written = topology_status(of_agents(100))
+    assert len({of_agents(minute).links for minute in range(100, 105)}) > 2
+    assert [publish._news(of_agents(minute), written) for minute in range(101, 105)] == [None] * 4
+
+
+def test_a_pair_of_few_nodes_that_went_a_node_without_links_and_a_figure_that_changed_are_news() -> None:
+    few = of_agents(100, count=12)
+    assert publish._news(replace(few, links=few.links[1:]), topology_status(few)) is not None
+    before = of_agents(100)
+    written = topology_status(before)
+    silent = tuple(link for link in before.links if "node-7" not in (link.source, link.destination))
+    assert publish._news(replace(before, links=silent), written) is not None
+    slower = tuple(replace(link, latency_seconds=Sample(2e-3, 1.0, Quality.MEASURED)) for link in of_agents(101).links)
+    assert publish._news(replace(before, links=slower), written) is not None
