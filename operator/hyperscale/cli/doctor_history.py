@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLateError
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -10,6 +13,7 @@ from hyperscale.cli.doctor_api import DoctorCluster, read
 from hyperscale.doctor.facts import History, Unread
 
 _SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
+_PROBES: Final = {"sqlite": "SELECT count(*) FROM sqlite_master", "postgresql": "SELECT 1"}
 SLICE_LABEL: Final = "kubernetes.io/service-name"
 
 
@@ -42,31 +46,40 @@ def without_password(url: str) -> str:
 
 
 def _opened(url: str, limit_seconds: float) -> str:
-    """The complaint of the database itself."""
-    from concurrent.futures import ThreadPoolExecutor
-    from concurrent.futures import TimeoutError as TooLateError
-
-    from hyperscale.history import History as Database
-    from hyperscale.history import HistoryError
-
-    def ask() -> str:
-        try:
-            database = Database(url)
-            try:
-                database.runs(1, None)
-            finally:
-                database.close()
-        except HistoryError as error:
-            return str(error)
-        return ""
-
-    pool = ThreadPoolExecutor(1)
+    """The complaint of the database itself; nothing is made or written in it."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="history")
     try:
-        return pool.submit(ask).result(limit_seconds)
+        return pool.submit(_asked, url, limit_seconds).result(limit_seconds)
     except TooLateError:
         return f"no answer within {limit_seconds:g} s"
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _asked(url: str, limit_seconds: float) -> str:
+    import sqlalchemy as sql
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        address = sql.make_url(url)
+        kind = address.get_backend_name()
+        if kind not in _PROBES:
+            return f"{kind} is not supported; write sqlite:////FILE or postgresql://…"
+        if kind == "sqlite" and not Path(address.database or "").is_file():
+            return "there is no such file"  # opening it would make one
+        if address.drivername == "postgresql":
+            address = address.set(drivername="postgresql+psycopg")
+        limits = {"connect_timeout": max(1, round(limit_seconds))} if kind == "postgresql" else {}
+        engine = sql.create_engine(address, connect_args=limits)
+        try:
+            with engine.connect() as connection:
+                connection.execute(sql.text(_PROBES[kind]))
+        finally:
+            engine.dispose()
+    except (SQLAlchemyError, ImportError, ValueError, OSError) as error:
+        text = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        return (text or type(error).__name__)[:200].replace(urlsplit(url).password or "\0", "…")
+    return ""
 
 
 def _service(cluster: DoctorCluster, namespace: str, name: str) -> str:

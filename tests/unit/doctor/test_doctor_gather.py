@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import socket
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from hyperscale.model.policy import PolicySpec
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.prometheus import QueryError
 from tests.unit.cli.api_server import World, serving
-from tests.unit.doctor.doctor_facts import facts, node
+from tests.unit.doctor.doctor_facts import facts, node, operator
 
 Json = dict[str, Any]
 VERSION = (200, json.dumps({"gitVersion": "v1.34.4"}).encode())
@@ -114,6 +115,52 @@ def test_a_list_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.Monke
     with serving(world) as url:
         doctor(url, tmp_path)
     assert sum(path.startswith("/api/v1/nodes?") for path in world.asked) == 3
+
+
+OPERATOR = {
+    "metadata": {"namespace": "h", "name": "hyperscale", "labels": operator().labels},
+    "spec": {
+        "template": {
+            "spec": {
+                "containers": [{"image": "o", "env": [{"name": "HYPERSCALE_HISTORY_URL", "value": "postgresql://me:pw@db.data:5432/runs"}]}]
+            }
+        }
+    },
+    "status": {"availableReplicas": 1},
+}
+SERVICE = "/api/v1/namespaces/data/services/db"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/data/endpointslices"
+
+
+@pytest.mark.parametrize(
+    ("objects", "complaint"),
+    [
+        ({}, "there is no Service db in namespace data"),
+        ({SERVICE: {"spec": {}}, SLICES: {"items": []}}, "has no ready endpoint"),
+        ({SERVICE: {"spec": {}}, SLICES: {"items": [{"endpoints": [{"conditions": {"ready": True}}]}]}}, ""),
+    ],
+)
+def test_the_database_of_the_operator_is_looked_for_by_its_service(tmp_path: Path, objects: dict[str, Json], complaint: str) -> None:
+    listed = {"/apis/apps/v1/deployments": {"items": [OPERATOR]}}
+    with serving(World(objects={**listed, **objects}, raw={"/version": VERSION})) as url:
+        _, report, _ = doctor(url, tmp_path)
+    found = [one["message"] for check in report["checks"] for one in check["findings"] if one["fault"] == "HistoryUnreachable"]
+    assert len(found) == bool(complaint)
+    assert all(complaint in one and "pw" not in one for one in found)
+
+
+def test_a_database_that_is_named_is_asked_and_nothing_is_made(tmp_path: Path) -> None:
+    there, absent, broken = tmp_path / "a.sqlite", tmp_path / "b.sqlite", tmp_path / "c.sqlite"
+    sqlite3.connect(there).close()
+    there.touch()
+    broken.write_bytes(b"no database" * 1000)
+    told = {}
+    with serving(World(raw={"/version": VERSION})) as url:
+        for file in (there, absent, broken):
+            told[file] = faults(doctor(url, tmp_path, "--history-url", f"sqlite:///{file}")[1])
+    assert ["HistoryUnreachable" in told[file] for file in (there, absent, broken)] == [False, True, True]
+    assert not absent.exists()
+    assert there.stat().st_size == 0
 
 
 ANY = st.recursive(
