@@ -1,17 +1,17 @@
-"""Compiled beam search: sets of members grow by one at a time, and of all that are one larger the best different ones go on.
+"""Compiled beam search: paths of members grow by one at a time, and of all that are one longer the best different ones go on.
 
-A set is scored as if it were a fair sample of the whole job: its slowest worker, the dearest boundary and the best ring that its hops allow.
-Candidates fall out as soon as what is known of them is no better than the worst that would go on.
+A path is scored as if it were a fair sample of the whole job: its slowest worker, the dearest boundary and the slowest of its hops, which are
+the ring's; the last member closes it. Two paths of the same members that end alike are one. Candidates fall out as soon as what is known of
+them is no better than the worst that would go on.
 """
 
-from libc.math cimport INFINITY
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.plan._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace
 
-cdef int SPARE = 3      # children kept for every one that goes on: the same set comes from several parents
+cdef int SPARE = 3      # children kept for every one that goes on: the same path's end comes from several parents
 
 
 cdef struct Child:
@@ -26,12 +26,12 @@ cdef struct Beam:
     Workspace *ws
     int width
     int states
+    double *hop           # (width, 2) the slowest hop of each path, latency and seconds per byte
     uint64_t *keys        # (width,) sum of the members' numbers, mixed
     int *members          # (width, k)
     double *sums          # (width, 2) of the weights and of their squares
     double *pay           # (width, k) weighted seconds per byte of each member to the others
     double *far           # (width, k) largest latency
-    double *near          # (width, k, 4) two least latencies, two least seconds per byte
     double *all_pay       # (width, m) the same as `pay` of every candidate
     double *all_far       # (width, m)
     Child *heap           # (SPARE * width,) the worst on top
@@ -87,48 +87,33 @@ cdef void _push(Beam *s, const Child *child) noexcept nogil:
     s.heap[at] = child[0]
 
 
-cdef inline void _two_least(double *least, double value) noexcept nogil:
-    if value < least[1]:
-        if value < least[0]:
-            least[1] = least[0]
-            least[0] = value
-        else:
-            least[1] = value
-
-
 cdef double _score(const Beam *s, int state, int now, int c, double most) noexcept nogil:
-    """Objective of the whole job as if the set and `c`, `now` members, were its fair sample; some value from `most` on where it is no less."""
+    """Objective of the whole job as if the path and `c`, `now` members, were its fair sample; some value from `most` on where it is no less."""
     cdef const Instance *q = s.q
-    cdef int j, hops = 1 if now > 2 else 0
+    cdef int j
     cdef size_t at = <size_t> state * q.k
     cdef const int *members = s.members + at
-    cdef const double *near
     cdef const double *lat = q.lat + <size_t> c * q.m
     cdef const double *spb = q.spb + <size_t> c * q.m
     cdef double w = q.weight[c], total = s.sums[2 * state] + w, squares = s.sums[2 * state + 1] + w * w, tax = q.communication_weight
     cdef double scale = q.halo_bytes * now / (q.k * max(total * total - squares, 1e-12 * total * total)), rate = q.epoch_flops * now / (total * q.k)
     cdef double halo = q.rounds * s.all_far[<size_t> state * q.m + c] + scale * w * s.all_pay[<size_t> state * q.m + c]
-    cdef double worst = halo, slowest = halo + rate * w / q.speed[c], hop_lat = 0.0, hop_spb = 0.0, v, x, y
-    cdef double own[4]
-    if slowest + tax * worst >= most:
+    cdef double worst = halo, slowest = halo + rate * w / q.speed[c], hop_lat = s.hop[2 * state], hop_spb = s.hop[2 * state + 1], ring, v
+    if now > 1:
+        hop_lat, hop_spb = max(hop_lat, lat[members[now - 2]]), max(hop_spb, spb[members[now - 2]])
+    if now == q.k and now > 2:
+        hop_lat, hop_spb = max(hop_lat, lat[members[0]]), max(hop_spb, spb[members[0]])
+    ring = (1.0 + tax) * (q.ring_latency_factor * hop_lat + q.ring_byte_factor * hop_spb)
+    if slowest + tax * worst + ring >= most:
         return most
-    own[0] = own[1] = own[2] = own[3] = INFINITY
     for j in range(now - 1):
-        v, x, y = q.weight[members[j]], lat[members[j]], spb[members[j]]
-        halo = q.rounds * max(s.far[at + j], x) + scale * v * (s.pay[at + j] + w * y)
+        v = q.weight[members[j]]
+        halo = q.rounds * max(s.far[at + j], lat[members[j]]) + scale * v * (s.pay[at + j] + w * spb[members[j]])
         worst = max(worst, halo)
         slowest = max(slowest, halo + rate * v / q.speed[members[j]])
-        near = s.near + 4 * (at + j)
-        if hops:
-            hop_lat = max(hop_lat, near[1] if x >= near[1] else max(near[0], x))
-            hop_spb = max(hop_spb, near[3] if y >= near[3] else max(near[2], y))
-        _two_least(own, x)
-        _two_least(own + 2, y)
-        if slowest + tax * worst + (1.0 + tax) * (q.ring_latency_factor * hop_lat + q.ring_byte_factor * hop_spb) >= most:
+        if slowest + tax * worst + ring >= most:
             return most
-    if now > 1:
-        hop_lat, hop_spb = max(hop_lat, own[hops]), max(hop_spb, own[2 + hops])
-    return slowest + tax * worst + (1.0 + tax) * (q.ring_latency_factor * hop_lat + q.ring_byte_factor * hop_spb)
+    return slowest + tax * worst + ring
 
 
 cdef int _room(const Beam *s, int state, int now, int c) noexcept nogil:
@@ -140,7 +125,7 @@ cdef int _room(const Beam *s, int state, int now, int c) noexcept nogil:
 
 
 cdef void _expand(Beam *s, int now) noexcept nogil:
-    """The best children of all sets, with `now` members each, into the heap."""
+    """The best children of all paths, with `now` members each, into the heap."""
     cdef int state, i, c, capacity = SPARE * s.width
     cdef Child child
     cdef double most = CANNOT_WORK
@@ -157,9 +142,10 @@ cdef void _expand(Beam *s, int now) noexcept nogil:
                 most = min(most, s.heap[0].score)
 
 
-cdef int _different(Beam *s) noexcept nogil:
-    """Sort the heap, best first, and move the best different sets to its front; how many."""
+cdef int _different(Beam *s, int now) noexcept nogil:
+    """Sort the heap, best first, and move the best different paths of `now` members to its front, at the end different sets; how many."""
     cdef int i, size, kept = 0, slot
+    cdef uint64_t key
     cdef Child moved
     for size in range(s.heaped - 1, 0, -1):
         moved = s.heap[0]
@@ -169,11 +155,14 @@ cdef int _different(Beam *s) noexcept nogil:
     for i in range(s.table):
         s.seen[i] = 0
     for i in range(s.heaped):
-        slot = <int> (s.heap[i].key & <uint64_t> (s.table - 1))
-        while s.seen[slot] != 0 and s.seen[slot] != s.heap[i].key:
+        key = s.heap[i].key
+        if now < s.q.k:  # where a path ends decides how it goes on
+            key = _mixed(key + <uint64_t> s.heap[i].candidate)
+        slot = <int> (key & <uint64_t> (s.table - 1))
+        while s.seen[slot] != 0 and s.seen[slot] != key:
             slot = (slot + 1) & (s.table - 1)
         if s.seen[slot] == 0:
-            s.seen[slot] = s.heap[i].key
+            s.seen[slot] = key
             s.heap[kept] = s.heap[i]
             kept += 1
             if kept == s.width:
@@ -182,7 +171,7 @@ cdef int _different(Beam *s) noexcept nogil:
 
 
 cdef void _grow(const Beam *old, Beam *new, int now, int kept) noexcept nogil:
-    """The sets that go on, with their sums."""
+    """The paths that go on, with their sums."""
     cdef const Instance *q = old.q
     cdef int i, j, c, d, state
     cdef size_t at, before
@@ -194,21 +183,18 @@ cdef void _grow(const Beam *old, Beam *new, int now, int kept) noexcept nogil:
         state, c = old.heap[i].state, old.heap[i].candidate
         at, before, w = <size_t> i * q.k, <size_t> state * q.k, q.weight[c]
         lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
+        new.hop[2 * i], new.hop[2 * i + 1] = old.hop[2 * state], old.hop[2 * state + 1]
+        if now > 1:
+            d = old.members[before + now - 2]
+            new.hop[2 * i], new.hop[2 * i + 1] = max(new.hop[2 * i], lat[d]), max(new.hop[2 * i + 1], spb[d])
         new.keys[i] = old.heap[i].key
         new.sums[2 * i], new.sums[2 * i + 1] = old.sums[2 * state] + w, old.sums[2 * state + 1] + w * w
         memcpy(new.members + at, old.members + before, (now - 1) * sizeof(int))
-        memcpy(new.near + 4 * at, old.near + 4 * before, 4 * (now - 1) * sizeof(double))
         new.members[at + now - 1] = c
         new.pay[at + now - 1], new.far[at + now - 1] = old.all_pay[<size_t> state * q.m + c], old.all_far[<size_t> state * q.m + c]
-        for j in range(4):
-            new.near[4 * (at + now - 1) + j] = INFINITY
         for j in range(now - 1):
             d = new.members[at + j]
             new.pay[at + j], new.far[at + j] = old.pay[before + j] + w * spb[d], max(old.far[before + j], lat[d])
-            _two_least(new.near + 4 * (at + j), lat[d])
-            _two_least(new.near + 4 * (at + j) + 2, spb[d])
-            _two_least(new.near + 4 * (at + now - 1), lat[d])
-            _two_least(new.near + 4 * (at + now - 1) + 2, spb[d])
         for j in range(q.m):
             new.all_pay[<size_t> i * q.m + j] = old.all_pay[<size_t> state * q.m + j] + w * spb[j]
             new.all_far[<size_t> i * q.m + j] = max(old.all_far[<size_t> state * q.m + j], lat[j])
@@ -221,12 +207,12 @@ cdef bint _allocate(Beam *s, int width) noexcept nogil:
         s.table *= 2
     s.keys = <uint64_t *> calloc(w + s.table, sizeof(uint64_t))
     s.members = <int *> calloc(w * k, sizeof(int))
-    s.sums = <double *> calloc(w * (2 + 6 * k + 2 * m), sizeof(double))
+    s.sums = <double *> calloc(w * (4 + 2 * k + 2 * m), sizeof(double))
     s.heap = <Child *> calloc(SPARE * w, sizeof(Child))
     if s.keys == NULL or s.members == NULL or s.sums == NULL or s.heap == NULL:
         return False
     s.seen, s.pay = s.keys + w, s.sums + 2 * w
-    s.far, s.near, s.all_pay, s.all_far = s.pay + w * k, s.pay + 2 * w * k, s.pay + 6 * w * k, s.pay + w * (6 * k + m)
+    s.far, s.all_pay, s.all_far, s.hop = s.pay + w * k, s.pay + 2 * w * k, s.pay + w * (2 * k + m), s.pay + w * (2 * k + 2 * m)
     return True
 
 
@@ -238,7 +224,7 @@ cdef void _free(Beam *s) noexcept nogil:
 
 
 def beam(Kernel kernel, int[:, ::1] orders):
-    """How many rows of `orders` (width, k) were filled with different sets of candidates, most promising first; as wide as it has rows.
+    """How many rows of `orders` (width, k) were filled with different sets of candidates, each as a ring, most promising first; as wide as it has rows.
 
     Raises MemoryError, and ValueError where a row is not as long as the job has workers.
     """
@@ -260,7 +246,7 @@ def beam(Kernel kernel, int[:, ::1] orders):
         a.states = 1
         for now in range(1, k + 1):
             _expand(&a, now)
-            kept = _different(&a)
+            kept = _different(&a, now)
             _grow(&a, &b, now, kept)
             a, b = b, a
             if kept == 0:

@@ -1,4 +1,4 @@
-"""Beam search for starts: where links have no structure, the best of many half-built sets lead further than greedy from any node. Pure."""
+"""Beam search for starts: where links have no structure, the best of many half-built rings lead further than greedy from any node. Pure."""
 
 from __future__ import annotations
 

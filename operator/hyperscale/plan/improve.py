@@ -43,7 +43,7 @@ class Effort(NamedTuple):
     pairs: int = 0
     """Most inner steps of the search by pairs and segments from the best starts, some 25 ns each; PAIR_PLACES allows few workers fewer."""
     beam: int = 0
-    """Sets that beam search keeps at every size."""
+    """Paths that beam search keeps at every length."""
 
 
 GREEDY_ELEMENTS: Final = 12_000_000
@@ -57,7 +57,7 @@ FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, s
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
 CLOSE_LOOK: Final = Effort(
-    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=48
+    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=96
 )
 PAIRED: Final = 16
 """Different starts of the search by pairs."""
