@@ -212,6 +212,8 @@ class World:
 
     async def take(self, figures: Figures, policy: PolicySpec) -> None:
         """Make figures that a thread judged those of now; in small steps, so that nobody waits long."""
+        self.memory.laid = (policy.overrides, self._fabric)
+        self.memory.see(self._nodes.values(), self._pods.values())
         for _ in warm(self.memory, policy, figures, self._releases.by_node()):
             await asyncio.sleep(0)
         self.memory.published, self.memory.outdated = figures, False
