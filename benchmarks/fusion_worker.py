@@ -92,7 +92,7 @@ def _run(kind: str, size: dict[str, Any], **hyper: object) -> contract.Run:
 def _trainer(graph: TrainingGraph, what: tuple[str, dict[str, Any]], *, fused: bool) -> FullTrainer:
     """With the hyper-parameters of the papers, dropout too."""
     # The switch that a machine without compiled kernels takes.
-    with mock.patch.object(ops, "fused_on", lambda kind: fused and kernels.COMPILED):
+    with mock.patch.object(ops, "fused_on", return_value=fused and kernels.COMPILED):
         whole = local_part(graph, np.zeros(len(graph.labels), np.int32), 0, 1)
         return FullTrainer(_run(*what), solo(), whole, torch.device("cpu"))
 
