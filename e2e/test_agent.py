@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -129,6 +130,16 @@ def test_every_link_is_measured_as_it_is(watched: Watched) -> None:
 def test_a_node_without_a_driver_says_so_and_its_gpus_are_left_to_others(watched: Watched) -> None:
     wait_until(lambda: watched.states() == dict.fromkeys(watched.pods, "NoLibrary"), FIRST_SECONDS, "not every agent says NoLibrary")
     assert not [pod for pod in watched.pods.values() if "DCGM_FI" in pod.metrics()]
+
+
+def test_an_agent_with_another_token_is_refused_and_feeds_nothing(watched: Watched, tmp_path: Path) -> None:
+    asked, host = (watched.pods[name] for name in sorted(watched.pods)[:2])
+    (tmp_path / "token").write_text("not the token of these agents\n")
+    before = agents.refused(asked.metrics(), "token")
+    with agents.stranger(host, asked, tmp_path / "token"):
+        wait_until(lambda: agents.refused(asked.metrics(), "token") > before, FIRST_SECONDS, "the stranger was not refused", 0.25)
+    ends = {end for metric in (LATENCY, BANDWIDTH) for pair in agents.figures(asked.metrics(), metric) for end in pair}
+    assert ends == set(watched.pods)
 
 
 def test_an_altered_latency_is_seen(watched: Watched) -> None:

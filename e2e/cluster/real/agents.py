@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import statistics
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +29,8 @@ from e2e.cluster.real.node import RealNode
 
 NAME: Final = f"{ACCOUNT}-agent"
 METRICS_PORT: Final = 9465
+LINKS_PORT: Final = 9466
+STRANGER: Final = "stranger"
 TEMPLATES: Final = ("agent.yaml", "agent-rbac.yaml", "agent-token.yaml")
 _SELECTOR: Final = "app.kubernetes.io/component=agent"
 _READY_SECONDS: Final = 60.0
@@ -102,6 +106,32 @@ def restart(cluster: Cluster, pod: AgentPod) -> None:
     for found in api.items(path, labelSelector=_SELECTOR):
         if found["metadata"]["uid"] == pod.uid:
             api.delete(f"{path}/{found['metadata']['name']}")
+
+
+@contextmanager
+def stranger(host: AgentPod, asked: AgentPod, token: Path) -> Iterator[None]:
+    """An agent that is none of them, with a token of its own, in the network of one agent's pod; it measures towards another."""
+    given = {
+        "NODE_NAME": STRANGER,
+        "HYPERSCALE_AGENT_GPU": "off",
+        "HYPERSCALE_AGENT_METRICS_PORT": "9475",
+        "HYPERSCALE_AGENT_PROBE_PORT": "9476",
+        "HYPERSCALE_AGENT_PEERS": f"{asked.node.name}={asked.address}:{LINKS_PORT}",
+        "HYPERSCALE_AGENT_TOKEN_FILE": str(token),
+    }
+    command = ["nsenter", f"--net=/proc/{host.process()}/ns/net", sys.executable, "-m", "hyperscale.agent"]
+    process = subprocess.Popen(command, env={**os.environ, **given}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(_COMMAND_SECONDS)
+
+
+def refused(text: str, reason: str) -> float:
+    """How often an agent refused for that reason, in its exposition text."""
+    found = re.search(rf'^hyperscale_link_probe_refused_total{{reason="{reason}"}} (\S+)$', text, re.MULTILINE)
+    return float(found.group(1)) if found else 0.0
 
 
 def _ready(api: Api, nodes: Mapping[str, RealNode]) -> dict[str, AgentPod]:
