@@ -39,8 +39,15 @@ class Figure:
     low: float
     """Logarithm below which no estimate lies."""
     high: float
-    errors: FloatArray
-    """(tiers,) mean relative error of links held out, by tier, each at most 1; UNKNOWN_ERROR where none was."""
+    errors: tuple[FloatArray, ...]
+    """By what an estimate rests on (`Model.support`; 0: the tier alone): (tiers,) mean relative error of links held out, at most 1 each."""
+
+    def expected_errors(self, rows: IntArray, columns: IntArray, tier: IntArray) -> FloatArray:
+        """(r, c) relative error to expect; tier (r, c)."""
+        if self.model is None:
+            return self.errors[0][tier]
+        found: FloatArray = np.stack(self.errors)[np.minimum(self.model.support(rows, columns), len(self.errors) - 1), tier]
+        return found
 
     def estimated(self, rows: IntArray, columns: IntArray, tier_figures: FloatArray) -> FloatArray:
         """(r, c) figures; tier_figures (r, c) where the model knows no better."""
@@ -74,28 +81,45 @@ def fit(
 
 
 def _figure(links: Links, tier: IntArray, domains: IntArray, tiers: int, *, latency: bool) -> Figure:
+    nothing = np.full(tiers, UNKNOWN_ERROR)
     if len(links.excess) < MIN_LINKS:
-        return Figure("tiers", None, 0.0, 0.0, np.full(tiers, UNKNOWN_ERROR))
+        return Figure("tiers", None, 0.0, 0.0, (nothing,))
     folds = FOLDS if len(links.excess) <= FEW_LINKS else 1
     held = [_held_out(links, fold) for fold in range(folds)]
-    truth = np.concatenate([links.excess[fold] for fold in held])
+    truth, of_tier = (np.concatenate([values[fold] for fold in held]) for values in (links.excess, tier))
     best, best_errors = "tiers", _errors(np.zeros(len(truth)), truth)
+    stated = [_by_tier(best_errors, of_tier, tiers)]
     ways = _ways(links, domains, latency=latency)
     for name in ways:
         if not len(truth) or best_errors.mean() <= GOOD_ERROR:
             break
-        errors = _errors(np.concatenate([_guess(ways[name], links, fold) for fold in held]), truth)
+        guess = np.concatenate([_guess(ways[name](_chosen(links, ~fold)), links, fold) for fold in held])
+        errors = _errors(guess, truth)
         if errors.mean() < BETTER * best_errors.mean():
             best, best_errors = name, errors
+            known = np.isfinite(guess)
+            stated = [stated[0], _by_tier(errors[known], of_tier[known], tiers)]
+    if best in ("domains", "factors"):
+        stated[1:1] = _wider(links, held, domains, truth, of_tier, tiers)
     logarithm = links.excess + links.tier_logarithm
-    model = ways[best](links) if best != "tiers" else None
     return Figure(
-        best,
-        model,
-        float(logarithm.min()) - SLACK,
-        float(logarithm.max()) + SLACK,
-        _by_tier(best_errors, np.concatenate([tier[fold] for fold in held]), tiers),
+        way=best,
+        model=ways[best](links) if best != "tiers" else None,
+        low=float(logarithm.min()) - SLACK,
+        high=float(logarithm.max()) + SLACK,
+        errors=tuple(stated),
     )
+
+
+def _wider(links: Links, held: list[BoolArray], domains: IntArray, truth: FloatArray, of_tier: IntArray, tiers: int) -> list[FloatArray]:
+    """Errors of domains of every level but the narrowest, each on its own: a region's median says less of a pair of racks than theirs."""
+    found = []
+    for used in range(1, domains.shape[1]):
+        fitted = [models.by_domain(_chosen(links, ~fold), domains[:, :used]) for fold in held]
+        guess = np.concatenate([_guess(model, links, fold) for model, fold in zip(fitted, held, strict=True)])
+        known = np.isfinite(guess)
+        found.append(_by_tier(_errors(guess, truth)[known], of_tier[known], tiers))
+    return found
 
 
 def _ways(links: Links, domains: IntArray, *, latency: bool) -> dict[str, Callable[[Links], Model]]:
@@ -111,9 +135,9 @@ def _ways(links: Links, domains: IntArray, *, latency: bool) -> dict[str, Callab
     return ways
 
 
-def _guess(way: Callable[[Links], Model], links: Links, held: BoolArray) -> FloatArray:
-    """(h,) what a model that has not seen the links held out says about them."""
-    return way(_chosen(links, ~held)).pairs(links.source[held], links.destination[held], links.tier_logarithm[held])
+def _guess(model: Model, links: Links, held: BoolArray) -> FloatArray:
+    """(h,) what a model says about the links that it has not seen."""
+    return model.pairs(links.source[held], links.destination[held], links.tier_logarithm[held])
 
 
 def _held_out(links: Links, fold: int) -> BoolArray:

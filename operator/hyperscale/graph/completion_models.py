@@ -17,6 +17,8 @@ MAX_CLASSES: Final = 1500
 MAX_ALIKE: Final = 200
 """Nodes that are compared with one another."""
 NEIGHBOURS: Final = 8
+LEAST_WEIGHT: Final = 0.02
+"""Of all links between nodes like the one and nodes like the other; 1 is one link between nodes that are the same."""
 DIRECTED: Final = 3
 """From so many samples on a direction has a figure of its own."""
 RANK: Final = 4
@@ -48,12 +50,17 @@ class Model(Protocol):
     def pairs(self, source: IntArray, destination: IntArray, tier_logarithm: FloatArray) -> FloatArray:
         """(m,) the same for single pairs."""
 
+    def support(self, rows: IntArray, columns: IntArray) -> IntArray:
+        """(r, c) what the excess rests on: 0 nothing, then levels of domains from the widest on; 1 where the model has no levels."""
+
 
 class ByDomain(NamedTuple):
     """The median of what was measured between the same two domains, the narrowest that were."""
 
     table: FloatArray
     """(classes, classes)"""
+    depth: IntArray
+    """(classes, classes) levels of the domains that the figure is of: 1 the widest, 0 where there is none."""
     classes: IntArray
     """(n,)"""
 
@@ -67,6 +74,11 @@ class ByDomain(NamedTuple):
         """As Model."""
         del tier_logarithm
         found: FloatArray = self.table[self.classes[source], self.classes[destination]]
+        return found
+
+    def support(self, rows: IntArray, columns: IntArray) -> IntArray:
+        """As Model."""
+        found: IntArray = self.depth[self.classes[rows][:, None], self.classes[columns][None, :]]
         return found
 
 
@@ -85,6 +97,10 @@ class ByLikeness(NamedTuple):
         """As Model."""
         found: FloatArray = self.table[source, destination] - tier_logarithm
         return found
+
+    def support(self, rows: IntArray, columns: IntArray) -> IntArray:
+        """As Model."""
+        return np.isfinite(self.table[rows[:, None], columns[None, :]]).astype(np.int64)
 
 
 class ByFactors(NamedTuple):
@@ -109,6 +125,10 @@ class ByFactors(NamedTuple):
         found: FloatArray = known + self.left[source, 0] + self.right[destination, 0] + product
         return found
 
+    def support(self, rows: IntArray, columns: IntArray) -> IntArray:
+        """As Model."""
+        return self.under.support(rows, columns)
+
 
 class ByPlace(NamedTuple):
     """Network coordinates; latency only."""
@@ -123,6 +143,10 @@ class ByPlace(NamedTuple):
         """As Model."""
         return self.places.pair_logarithms(source, destination) - tier_logarithm
 
+    def support(self, rows: IntArray, columns: IntArray) -> IntArray:
+        """As Model."""
+        return np.ones((len(rows), len(columns)), dtype=np.int64)
+
 
 def by_domain(links: Links, domains: IntArray) -> ByDomain:
     """domains: (n, levels) codes, widest level first, -1 without one."""
@@ -134,15 +158,17 @@ def by_domain(links: Links, domains: IntArray) -> ByDomain:
             break
     classes = classes.reshape(-1).astype(np.int64)
     table = np.full((len(unique), len(unique)), np.nan)
+    depth = np.zeros(table.shape, dtype=np.int64)
     order = np.argsort(links.excess, kind="stable")  # once for all medians
     links = Links(links.count, links.source[order], links.destination[order], links.excess[order], links.tier_logarithm)
     for level in range(unique.shape[1]):
         codes = domains[:, level]
         here = (codes[links.source] >= 0) & (codes[links.destination] >= 0)
         source, destination, excess = codes[links.source][here], codes[links.destination][here], links.excess[here]
-        _fill(table, unique[:, level], np.minimum(source, destination), np.maximum(source, destination), excess, 1, both=True)
+        lower, upper = np.minimum(source, destination), np.maximum(source, destination)
+        depth[_fill(table, unique[:, level], lower, upper, excess, 1, both=True)] = level + 1
         _fill(table, unique[:, level], source, destination, excess, DIRECTED, both=False)
-    return ByDomain(table, classes)
+    return ByDomain(table, depth, classes)
 
 
 def by_likeness(links: Links) -> ByLikeness:
@@ -179,10 +205,12 @@ def by_place(links: Links) -> ByPlace:
     return ByPlace(coordinates.fit(links.count, links.source, links.destination, links.excess + links.tier_logarithm))
 
 
-def _fill(table: FloatArray, codes: IntArray, first: IntArray, second: IntArray, excess: FloatArray, least: int, *, both: bool) -> None:
-    """Medians of `excess` by pair of codes into `table` (classes, classes), where at least `least` samples are."""
+def _fill(
+    table: FloatArray, codes: IntArray, first: IntArray, second: IntArray, excess: FloatArray, least: int, *, both: bool
+) -> BoolArray:
+    """Medians of `excess` by pair of codes into `table` (classes, classes), where at least `least` samples are; says where that was."""
     if not len(excess):
-        return
+        return np.zeros(table.shape, dtype=np.bool_)
     width = int(codes.max()) + 1
     keys, medians = _medians(first * width + second, excess, least)
     square = np.full((width + 1, width + 1), np.nan)  # the last row and column are those of -1
@@ -190,7 +218,9 @@ def _fill(table: FloatArray, codes: IntArray, first: IntArray, second: IntArray,
     if both:
         square = np.where(np.isfinite(square), square, square.T)
     found = square[codes[:, None], codes[None, :]]
-    np.copyto(table, found, where=np.isfinite(found))
+    known: BoolArray = np.isfinite(found)
+    np.copyto(table, found, where=known)
+    return known
 
 
 def _medians(keys: IntArray, values: FloatArray, least: int) -> tuple[IntArray, FloatArray]:
@@ -221,13 +251,13 @@ def _unlikeness(known: FloatArray) -> FloatArray:
 
 
 def _weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Of every row; NaN where a row has no weight."""
+    """Of every row; NaN where a row has too little weight to say anything."""
     order = np.argsort(values, axis=1, kind="stable")
     values, weights = np.take_along_axis(values, order, axis=1), np.take_along_axis(weights, order, axis=1)
     sums = np.cumsum(weights, axis=1)
     at = np.minimum((sums < sums[:, -1:] / 2).sum(axis=1), values.shape[1] - 1)
     found = np.take_along_axis(values, at[:, None], axis=1)[:, 0]
-    chosen: FloatArray = np.where(sums[:, -1] > 1e-9, found, np.nan)
+    chosen: FloatArray = np.where(sums[:, -1] > LEAST_WEIGHT, found, np.nan)
     return chosen
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -74,12 +75,11 @@ class MeasuredLinks:
 class PairEstimate(Protocol):
     """How one figure of a pair that nobody measured is estimated; see `hyperscale.graph.completion`."""
 
-    @property
-    def errors(self) -> FloatArray:
-        """(levels + 2,) relative error to expect, by tier, 0..1."""
-
     def estimated(self, rows: IntArray, columns: IntArray, tier_figures: FloatArray) -> FloatArray:
         """(r, c) figures; tier_figures (r, c) are what the topology tier alone says."""
+
+    def expected_errors(self, rows: IntArray, columns: IntArray, tier: IntArray) -> FloatArray:
+        """(r, c) relative error to expect, 0..1; tier (r, c)."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ class ClusterGraph:
         """Costs from the nodes at `rows` (r,) to those at `columns` (c,), as (r, c) arrays.
 
         A figure comes from the pair's own sample, else from the sample of the opposite direction, else from what the measured links
-        say about the others, else from the narrowest topology level that both share. A pair without a link is unreachable where the
+        say about the others, else from the narrowest topology level that both share; an estimated bandwidth is no more than both nodes'
+        network cards carry. A pair without a link is unreachable where the
         snapshot says that it lists every link.
         """
         rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
@@ -161,13 +162,21 @@ class ClusterGraph:
         if self.estimates is not None:
             ways = self.estimates.latency, self.estimates.bandwidth
             guess = tuple(np.where(same, one, way.estimated(rows, columns, one)) for one, way in zip(guess, ways, strict=True))
+        card = self.card_bytes_per_second
+        bounded = np.where(same, guess[1], np.minimum(guess[1], np.minimum(card[rows][:, None], card[columns][None, :])))
         latency = _filled(there[0], back[0].T, guess[0], same)
-        bandwidth = _filled(there[1], back[1].T, guess[1], same)
+        bandwidth = _filled(there[1], back[1].T, bounded, same)
         if self.snapshot.absent_links is AbsentLink.UNREACHABLE:
             absent = ~(there[2] | same)
             latency[absent] = np.inf
             bandwidth[absent] = 0.0
         return LinkCosts(latency, bandwidth, measured)
+
+    @cached_property
+    def card_bytes_per_second(self) -> FloatArray:
+        """(n,) what each node's fastest network card carries; +inf where nothing tells. It bounds what is estimated of its links."""
+        speeds = (node.network_bytes_per_second.value for node in self.nodes)
+        return np.array([math.inf if speed is None or speed <= 0 else speed for speed in speeds])
 
     def link_errors_between(self, rows: IntArray, columns: IntArray) -> tuple[FloatArray, FloatArray]:
         """(r, c) relative error to expect of each pair: 0 where either direction was measured, 1 where nothing is known of it."""
@@ -177,7 +186,7 @@ class ClusterGraph:
         found = []
         for at in range(2):
             way = None if self.estimates is None else (self.estimates.latency, self.estimates.bandwidth)[at]
-            stated = np.ones(tier.shape) if way is None else way.errors[tier]
+            stated = np.ones(tier.shape) if way is None else way.expected_errors(rows, columns, tier)
             found.append(np.where(np.isfinite(there[at]) | np.isfinite(back[at].T), 0.0, stated))
         return found[0], found[1]
 

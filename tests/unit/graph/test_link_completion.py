@@ -130,3 +130,12 @@ def test_few_links_leave_the_tiers_as_they_are() -> None:
     tiers = (np.array([1e-3, 1e-4]), np.array([1e9, 1e10]))
     keys, tier = np.array([1, 2, 3, 4]), np.zeros(4, dtype=np.int64)
     assert completion.fit(np.zeros((4, 0), dtype=np.int64), keys, tier, (figures, nothing), tiers) is None
+
+
+def test_between_domains_that_nobody_measured_the_stated_error_is_that_of_the_tier() -> None:
+    pairs = [(a, b) for a in range(20) for b in range(a + 1, 20)]
+    between = frozenset(number for number, (a, b) in enumerate(pairs) if {a // 5, b // 5} in ({0, 3}, {1, 2}))
+    graph = cluster(between)
+    latency, _ = graph.link_errors_between(ALL, ALL)
+    assert latency[0, 19] > 0.1  # the region pair's median stands in for other pairs of zones
+    assert latency[0, 19] == latency[6, 12]
