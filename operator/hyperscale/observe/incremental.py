@@ -22,6 +22,7 @@ from hyperscale.model.policy import QualityLimits
 from hyperscale.observe import dcgm, links
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.network import bounded, networks
+from hyperscale.observe.provenance import Agents
 from hyperscale.observe.snapshot import Figures, state_of
 
 AGE_SECONDS: Final = 15.0
@@ -75,7 +76,7 @@ class Judge:
     def __init__(self) -> None:
         self._last: Figures | None = None
         self._columns: dict[str, _Column] = {}
-        self._context: tuple[object, ...] = ()
+        self._context: frozenset[object] = frozenset()
         self._gpus: dict[str, tuple[Gpu, ...]] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._pairs: list[tuple[str, str]] = []
@@ -207,9 +208,9 @@ def _differs(left: object, right: object) -> bool:
     return left is not right and left != right
 
 
-def _context(reading: MetricsReading) -> tuple[object, ...]:
-    """What judging a series may depend on beside the series itself: the labels of figures of no unit, such as who is an agent."""
-    return tuple((figure, tuple(map(_labels, found))) for figure, found in sorted(reading.series.items()) if figure not in UNITS)
+def _context(reading: MetricsReading) -> frozenset[object]:
+    """What judging a series depends on beside the series itself: who is an agent."""
+    return Agents(reading).targets
 
 
 def _node_of(index: NodeIndex) -> Callable[[Mapping[str, str]], Unit]:

@@ -25,6 +25,11 @@ class Agents:
         self._instances = {one.labels["instance"] for one in states if one.labels.get("instance")}
         self._pods = {pod for one in states if (pod := _target_pod(one.labels))}
 
+    @property
+    def targets(self) -> frozenset[object]:
+        """All of them; equal sets tell the same of every series."""
+        return frozenset({*self._instances, *self._pods})
+
     def __bool__(self) -> bool:
         return bool(self._instances or self._pods)
 
