@@ -17,6 +17,7 @@ from hyperscale.cli import doctor_narrow as narrow
 from hyperscale.cli.doctor_api import DoctorCluster, RequestError, read
 from hyperscale.cli.doctor_history import probe
 from hyperscale.cli.doctor_metrics import Asked, direct, proxied, shown_url
+from hyperscale.cli.doctor_urls import HIDDEN
 from hyperscale.cli.errors import InputError
 from hyperscale.doctor.common import DEFAULT_NAMESPACE, DEFAULT_POLICY, agents, named, operators, watched
 from hyperscale.doctor.facts import (
@@ -277,6 +278,8 @@ def _metrics(cluster: DoctorCluster, facts: Facts, wishes: Wishes, say: Say) -> 
     url = prometheus_of(facts, wishes)
     if not url:
         return Metrics()
+    if HIDDEN in shown_url(url):
+        return Metrics(url=shown_url(url), way="directly", failure=("PrometheusUnreachable", "it is no URL with a host and a port"))
     home = next((one.namespace for one in operators(facts)), DEFAULT_NAMESPACE)
     through = None if wishes.prometheus else proxied(cluster, url, home)
     ask, way = (direct(url, wishes.limit_seconds), "directly") if through is None else (through, "through the API server")

@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hyperscale.cli.doctor_api import DoctorCluster, read
+from hyperscale.cli.doctor_urls import HIDDEN, without_secrets
 from hyperscale.doctor.facts import History, Unread
 
 _SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
@@ -23,26 +24,19 @@ def probe(cluster: DoctorCluster, url: str, home: str, named_here: bool, limit_s
     home: namespace of the operator, for Services without one in their name
     named_here: the URL is one of this machine, and opened; else only the cluster's own names are looked up
     """
-    shown = without_password(url)
+    shown = without_secrets(url)
     if not url:
         return History()
     if named_here:
         return History(shown, True, _opened(url, limit_seconds))
+    if HIDDEN in shown:
+        return History(shown)
     host = urlsplit(url).hostname or ""
     matched = _SERVICE.match(host)
     if url.startswith("sqlite") or matched is None or host == "localhost":
         return History(shown)
     namespace, name = matched["namespace"] or home, matched["name"]
     return History(shown, True, _service(cluster, namespace, name))
-
-
-def without_password(url: str) -> str:
-    """The URL with its password left out."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url
-    user, _, host = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{user.partition(':')[0]}@{host}", query="").geturl()
 
 
 def _opened(url: str, limit_seconds: float) -> str:
@@ -78,7 +72,8 @@ def _asked(url: str, limit_seconds: float) -> str:
             engine.dispose()
     except (SQLAlchemyError, ImportError, ValueError, OSError) as error:
         text = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        return (text or type(error).__name__)[:200].replace(urlsplit(url).password or "\0", "…")
+        secret = re.search(r"://[^:@/]*:([^@]+)@", url)
+        return (text or type(error).__name__)[:200].replace(secret[1] if secret else "\0", HIDDEN)
     return ""
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from hyperscale.cli.doctor_api import DoctorCluster, RequestError
+from hyperscale.cli.doctor_urls import without_secrets
 from hyperscale.doctor.facts import Metrics
 from hyperscale.doctor.metrics import NOT_PERMITTED
 from hyperscale.doctor.series import LINK_FIGURES, Figure, metric_names, summarize
@@ -35,8 +36,7 @@ class Asker(Protocol):
 
 def shown_url(url: str) -> str:
     """The URL without credentials."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/") if parts.netloc else url
+    return without_secrets(url, user=False).rstrip("/")
 
 
 def direct(url: str, limit_seconds: float) -> Asker:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.cli import doctor_narrow as narrow
-from hyperscale.cli.doctor_history import without_password
+from hyperscale.cli.doctor_urls import without_secrets
 from hyperscale.cli.doctor_view import report_lines
 from hyperscale.doctor.diagnose import diagnose
 from hyperscale.doctor.facts import Right
@@ -124,9 +124,23 @@ def test_kueues_configuration_is_read_out_of_its_config_map() -> None:
     assert narrow.frameworks({}) == (None, ())
 
 
-def test_a_password_is_never_shown() -> None:
-    assert without_password("postgresql://me:secret@db:5432/runs?sslmode=x") == "postgresql://me@db:5432/runs"
-    assert without_password("sqlite:////tmp/x") == "sqlite:////tmp/x"
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@db:5432/runs?sslmode=x", "postgresql://me@db:5432/runs"),
+        ("postgresql://db/runs?user=me&password=secret", "postgresql://db/runs"),
+        ("postgresql://me:sec/secret@db:5432/runs", "postgresql://…"),
+        ("postgresql://me:sec#secret@db/runs", "postgresql://…"),
+        ("postgresql://me:secret@[db/runs", "postgresql://…"),
+        ("postgresql://me:secret@db:secret/runs", "postgresql://…"),
+        ("me:secret@db/runs", "…"),
+        ("sqlite:////tmp/x", "sqlite:////tmp/x"),
+        ("", ""),
+    ],
+)
+def test_a_password_is_never_shown(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
+    assert "me" not in without_secrets(url, user=False).removeprefix("postgresql://")
 
 
 def test_the_table_shows_every_check_and_a_fix_on_one_line() -> None:
