@@ -14,8 +14,8 @@ import msgspec
 
 PIECE_BYTES: Final = 128 * 1024
 """Decoded in about a third of a millisecond."""
-ENTRY: Final = b'{"metric":'
-BETWEEN: Final = b',{"metric":'
+ENTRY: Final = b'{"metric":{'
+BETWEEN: Final = b',{"metric":{'
 """Cannot occur inside a JSON text, where a quotation mark is escaped."""
 NAME: Final = b'"__name__":"'
 
