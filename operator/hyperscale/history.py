@@ -109,7 +109,9 @@ class History:
         limits = {"connect_timeout": CONNECT_SECONDS} if kind == "postgresql" else {"timeout": CONNECT_SECONDS}
         if address.drivername == "postgresql":
             address = address.set(drivername="postgresql+psycopg")
-        self._shown = address.render_as_string(hide_password=True)
+        # libpq takes passwords in the query too, and SQLAlchemy hides none there.
+        secret = [key for key in address.query if "password" in key.lower()]
+        self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
         try:
             self._engine = sql.create_engine(address, pool_pre_ping=True, connect_args=limits)
             _METADATA.create_all(self._engine)

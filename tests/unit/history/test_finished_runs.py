@@ -132,9 +132,10 @@ def test_a_url_that_is_none_says_what_to_write(url: str) -> None:
         History(url)
 
 
-def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", ["me:secret@/db?", "/db?user=me&password=secret&sslpassword=secret&"])
+def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path, user: str) -> None:
     with pytest.raises(HistoryError) as caught:
-        History(f"postgresql://me:secret@/db?host={tmp_path}")
+        History(f"postgresql://{user}host={tmp_path}/nowhere")
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
     with pytest.raises(HistoryError, match="unable to open"):
