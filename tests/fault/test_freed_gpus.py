@@ -1,0 +1,68 @@
+"""The job after another gets its GPUs although their exporter still shows the ended pods' load; somebody else's load keeps it away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e.cluster.control_plane import wait_until
+from e2e.jobs import PATIENCE_SECONDS, Job
+from hyperscale.names import GPU_RESOURCE
+from tests.fault.conftest import Stage
+from tests.fault.process import OperatorProcess, running
+from tests.fault.prometheus_stub import PrometheusStub
+from tests.fault.test_exporters_that_lie import NODES, ONE_READING, Vector, export, gpus
+from tests.fault.watching import wait_created
+
+FASTEST = ("eu-h100-0", "eu-h100-1")
+OTHERS = tuple(name for name in NODES if name not in FASTEST)
+GPUS = 8
+
+
+def busy(figure: str, _now: float) -> Vector:
+    """All GPUs of the fastest nodes work."""
+    if figure != "gpu_utilization":
+        return []
+    loaded = [({"Hostname": node, "UUID": f"GPU-{node}-{index}"}, "97") for node in FASTEST for index in range(GPUS)]
+    return [*loaded, *gpus("1", OTHERS)]
+
+
+@pytest.fixture
+def operator(stage: Stage, prometheus: PrometheusStub) -> Iterator[OperatorProcess]:
+    stage.proxy.reset()
+    export(prometheus, busy)
+    with running(stage.operator(prometheus_url=prometheus.url, metrics_poll_seconds=0.5), stage.api) as process:
+        process.wait_ready()
+        yield process
+
+
+def holder(node: str) -> dict[str, Any]:
+    """A pod that has all GPUs of a node."""
+    container = {"name": "main", "image": "example.com/any:1", "resources": {"limits": {GPU_RESOURCE: str(GPUS)}}}
+    spec = {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"held-{node}"}, "spec": spec}
+
+
+def planned(job: Job) -> set[str]:
+    job.create()
+    wait_created(job)
+    return set(job.nodes())
+
+
+def test_gpus_of_ended_pods_are_idle_at_once(stage: Stage, operator: OperatorProcess, prometheus: PrometheusStub, space: str) -> None:
+    def read(readings: int) -> None:
+        asked = prometheus.asked
+        wait_until(lambda: prometheus.asked > asked + readings * ONE_READING, PATIENCE_SECONDS, "Prometheus is not asked")
+
+    read(2)
+    assert not planned(Job(stage.api, space, "beside")) & set(FASTEST), "this load is nobody's whose end was seen"
+    pods = f"/api/v1/namespaces/{space}/pods"
+    for node in FASTEST:
+        stage.api.create(pods, holder(node))
+    read(2)
+    for node in FASTEST:
+        stage.api.delete(f"{pods}/held-{node}")
+    wait_until(lambda: not stage.api.items(pods), PATIENCE_SECONDS, "the pods are not gone")
+    assert planned(Job(stage.api, space, "after")) <= set(FASTEST)
