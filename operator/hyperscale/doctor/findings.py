@@ -102,7 +102,10 @@ def _merged(group: list[Finding]) -> Finding:
     if len(group) == 1:
         return first
     others = ", ".join(finding.message.partition(":")[0] for finding in group[1:])
-    return msgspec.structs.replace(first, message=f"{first.message}; likewise {others}", state=worst(one.state for one in group))
+    named = tuple(dict.fromkeys(name for finding in group for name in finding.where))[:MAX_NAMES]
+    return msgspec.structs.replace(
+        first, message=f"{first.message}; likewise {others}", state=worst(one.state for one in group), where=named
+    )
 
 
 def worst(states: Iterable[State]) -> State:

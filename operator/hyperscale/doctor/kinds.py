@@ -6,7 +6,7 @@ from hyperscale import names
 from hyperscale.doctor.common import helm, operators, unread
 from hyperscale.doctor.facts import Crd, Facts, Unread
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, plural, verdict
+from hyperscale.doctor.findings import Finding, State, Verdict, alike, plural, verdict
 from hyperscale.doctor.schema import OUR_CRDS, expected_fields
 
 APPLY = "kubectl apply --server-side --force-conflicts -f crds/"
@@ -19,7 +19,11 @@ def crds(facts: Facts) -> Verdict:
     by_name = {crd.name: crd for crd in facts.crds}
     found = [_judge(facts, name, by_name.get(name)) for name in OUR_CRDS]
     good = sum(finding is None or finding.state is State.INFO for finding in found)
-    return verdict("crds", f"{good} of {len(OUR_CRDS)} kinds served as {names.API_VERSION} with all fields", found)
+    return verdict(
+        "crds",
+        f"{good} of {len(OUR_CRDS)} kinds served as {names.API_VERSION} with all fields",
+        alike(one for one in found if one is not None),
+    )
 
 
 def _judge(facts: Facts, name: str, crd: Crd | None) -> Finding | None:
