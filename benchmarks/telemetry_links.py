@@ -260,7 +260,13 @@ def shaped(quick: bool) -> Iterator[Row]:
     machines = telemetry_shaped.Machines(3, shapes, (sys.executable, "-m", "benchmarks.telemetry_shaped"))
     try:
         machines.up()
-        time.sleep(12 if quick else 30)
+        time.sleep(5)
+        before, began = machines.costs(), time.monotonic()
+        time.sleep(8 if quick else 25)
+        after, seconds = machines.costs(), time.monotonic() - began
+        used = [later[0] - earlier[0] for earlier, later in zip(before, after, strict=True)]
+        yield Row(NAME, "shaped", "agents", "processor of one, most", max(used) / seconds, "cores")
+        yield Row(NAME, "shaped", "agents", "memory of one, most", max(memory for _, memory in after) / 2**20, "MiB")
         for pair in sorted(shapes):
             yield from _pair(machines, pair)
         for megabits in (200.0, 1000.0):
@@ -310,7 +316,7 @@ def main() -> int:
     given = arguments.parse_args()
     counts = COUNTS[::2] if given.quick else COUNTS
     parts: dict[str, Callable[[], Iterator[Row]]] = {
-        "estimates": lambda: estimates(3 if given.quick else 10),
+        "estimates": lambda: estimates(2 if given.quick else 10),
         "schedule": lambda: iter([*probes(counts), *fitting(counts[-1:])]),
         "shaped": lambda: shaped(given.quick),
     }

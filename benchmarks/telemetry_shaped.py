@@ -118,6 +118,15 @@ class Machines:
                     found[(match[1], int(ends["source"]), int(ends["destination"]))] = float(match[3])
         return found
 
+    def costs(self) -> list[tuple[float, float]]:
+        """Processor seconds and resident bytes of every agent so far."""
+        found = []
+        for process in self._processes:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            found.append((seconds, float(int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))))
+        return found
+
     def log(self, node: int) -> str:
         """What an agent said."""
         return (self._scratch / f"log{node}").read_text()
