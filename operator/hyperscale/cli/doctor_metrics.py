@@ -188,7 +188,7 @@ class Asked:
         """Scrape jobs with their targets up and down."""
         everything = self._by_label("count by (job) (up)", "job")
         down = self._by_label("count by (job) (up == 0)", "job")
-        return tuple((job, round(total - down.get(job, 0)), round(down.get(job, 0))) for job, total in sorted(everything.items()))
+        return tuple((job, round(total) - round(down.get(job, 0)), round(down.get(job, 0))) for job, total in sorted(everything.items()))
 
     def _frozen(self, figures: Mapping[str, Figure]) -> tuple[int, int] | None:
         """GPUs whose power did not change in a quarter of an hour in which it was scraped ten times, and GPUs asked."""
@@ -212,7 +212,8 @@ class Asked:
 
 def _total(series: list[Series]) -> int:
     """The sum of counts; what is no count is none."""
-    return round(sum(one.value for one in series if math.isfinite(one.value)))
+    found = sum(one.value for one in series if math.isfinite(one.value))
+    return round(found) if math.isfinite(found) else 0
 
 
 def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import median
+from statistics import median_low
 from typing import Final
 
 import msgspec
@@ -89,11 +89,11 @@ def summarize(
         labels=frozenset(label for one in series for label in one.labels),
         finite=len(values),
         low=values[0] if values else 0.0,
-        middle=median(values) if values else 0.0,
+        middle=median_low(values) if values else 0.0,
         high=values[-1] if values else 0.0,
         fractions=sum(0 < value < 1 for value in values),
         faults=dict(sorted(faults.items())),
-        age_seconds=median(now - one.timestamp for one in series) if series else None,
+        age_seconds=median_low(now - one.timestamp for one in series) if series else None,
     )
 
 
