@@ -27,7 +27,8 @@ MAX_PAGES: Final = 100
 PAGE: Final = 250
 METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 LABELS_SECONDS: Final = 600.0
-"""Node labels change seldom, and all of them is a long answer."""
+LABELS_SECONDS_PER_NODE: Final = 1.0
+"""Node labels change seldom, and all of them is a long answer: together the agents ask for it once a second at most."""
 Body = TypeVar("Body", Slices, Objects)
 
 
@@ -45,13 +46,16 @@ class KubePeers:
         self._namespace, self._service, self._labels, self._probe_port = namespace, service, labels, port
         self._groups: dict[str, str] = {}
         self._groups_at = -float("inf")
+        self._groups_seconds = LABELS_SECONDS
 
     def read(self) -> tuple[Peer, ...]:
         """All agents, this one included; raises PeersError, OSError."""
-        if self._labels and time.monotonic() - self._groups_at > LABELS_SECONDS:
+        if self._labels and time.monotonic() - self._groups_at > self._groups_seconds:
             self._groups_at = time.monotonic()
             try:
-                self._groups = groups_of(self._pages("/api/v1/nodes", {}, METADATA, Objects), self._labels)
+                nodes = self._pages("/api/v1/nodes", {}, METADATA, Objects)
+                self._groups = groups_of(nodes, self._labels)
+                self._groups_seconds = max(LABELS_SECONDS, LABELS_SECONDS_PER_NODE * sum(len(page.items) for page in nodes))
             except PeersError as error:
                 LOGGER.info("link probe: groups are zones, node labels cannot be read: %s", error)
         path = f"/apis/discovery.k8s.io/v1/namespaces/{quote(self._namespace, safe='')}/endpointslices"

@@ -18,6 +18,8 @@ LOGGER: Final = logging.getLogger("hyperscale.agent.links")
 MAX_SESSIONS: Final = 512
 MAX_STRANGERS: Final = 32
 """Connections that have not proven themselves yet; each may take DEADLINE_SECONDS."""
+MAX_STRANGERS_OF_HOST: Final = 8
+"""So many of them from one address: a single one must not lock all others out."""
 IDLE_SECONDS: Final = 300.0
 MAX_PACKETS: Final = (SKIP_BYTES + MAX_BYTES) // PACKET_BYTES + 1
 QUIET_SECONDS: Final = 0.1
@@ -45,6 +47,8 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._collecting = asyncio.Lock()
         self.strangers = 0
+        self._strangers_of: dict[str, int] = {}
+        """By address."""
         self.sessions = 0
         self.refused: dict[str, int] = {}
         """Connections and requests refused, by reason."""
@@ -81,9 +85,12 @@ class Server:
             await channel.close()
 
     async def _proven(self, channel: Channel) -> bool:
-        if self.strangers >= MAX_STRANGERS or self.sessions >= MAX_SESSIONS:
+        host = channel.host
+        alike = self._strangers_of.get(host, 0)
+        if self.strangers >= MAX_STRANGERS or alike >= MAX_STRANGERS_OF_HOST or self.sessions >= MAX_SESSIONS:
             self._refuse("full")
             return False
+        self._strangers_of[host] = alike + 1
         self.strangers += 1
         try:
             await channel.accept(self._name, self._tokens)
@@ -93,6 +100,9 @@ class Server:
             return False
         finally:
             self.strangers -= 1
+            self._strangers_of[host] -= 1
+            if not self._strangers_of[host]:
+                del self._strangers_of[host]
         return True
 
     async def _serve(self, channel: Channel) -> None:
@@ -106,6 +116,9 @@ class Server:
             await channel.send(wire.Reply())  # from now on its datagrams are known here
             while True:
                 request = await channel.receive(wire.Request, IDLE_SECONDS)
+                if self._tokens.known(channel.key_id) is None:
+                    self._refuse("token")  # replaced meanwhile: whoever knows the one of now comes again
+                    return
                 if request.kind == "train":
                     await self._train(channel, incoming, request)
                 else:

@@ -55,19 +55,24 @@ class Purse:
         self._budget = Budget(bytes_per_second, capacity_bytes, time.monotonic())
         self._lock = threading.Lock()
         self.spent_bytes = 0.0
+        """Never falls, as a counter must not: what was given back counts against what is taken next."""
+        self._unspent = 0.0
 
     def take(self, count: float, reserve: float = 0.0) -> bool:
         """As Budget.take."""
         with self._lock:
             granted = self._budget.take(count, time.monotonic(), reserve)
-            self.spent_bytes += count if granted else 0.0
+            if granted:
+                covered = min(count, self._unspent)
+                self._unspent -= covered
+                self.spent_bytes += count - covered
             return granted
 
     def give_back(self, count: float) -> None:
         """What was taken for something that did not happen."""
         with self._lock:
             self._budget.give_back(count)
-            self.spent_bytes -= count
+            self._unspent += count
 
     def seconds_until(self, count: float, reserve: float = 0.0) -> float:
         """As Budget.seconds_until."""

@@ -30,6 +30,8 @@ class Channel:
         self.session: wire.Session | None = None
         self.peer = ""
         """Name of the other end, once proven."""
+        self.key_id = ""
+        """Of the token that the other end proved to know."""
         self._used = asyncio.get_running_loop().time()
 
     @property
@@ -102,7 +104,7 @@ class Channel:
         proof = await self.receive(wire.Proof)
         if not wire.same(proof.proof, wire.proof(token.secret, "client", hello, name, nonce)):
             raise wire.WireError("a wrong proof of the token")
-        self.session, self.peer = wire.session(token.secret, hello, name, nonce), hello.name
+        self.session, self.peer, self.key_id = wire.session(token.secret, hello, name, nonce), hello.name, token.key_id
 
     async def close(self) -> None:
         """Never raises."""

@@ -111,6 +111,17 @@ def test_node_labels_name_the_groups_where_they_may_be_read_and_only_metadata_is
     assert api.asked[0][3] == METADATA
 
 
+def test_the_more_nodes_there_are_the_more_seldom_their_labels_are_asked_for(api: ApiServer, account: Path) -> None:
+    nodes = {"items": [{"metadata": {"name": f"node-{number}"}} for number in range(5000)], "metadata": {}}
+    endpoints = page(("a", "10.0.0.1", "z"))
+    api.answers = {"/api/v1/nodes": [(200, json.dumps(nodes).encode())], SLICES: [endpoints, endpoints]}
+    agent = reader(api, account, ("leaf",))
+    agent.read()
+    agent._groups_at -= 4900
+    agent.read()
+    assert [path for path, *_ in api.asked].count("/api/v1/nodes") == 1
+
+
 def test_zones_are_the_groups_where_nodes_may_not_be_read(api: ApiServer, account: Path) -> None:
     api.answers[SLICES] = [page(("a", "10.0.0.1", "z"))]
     assert reader(api, account, ("leaf",)).read() == (Peer("a", "10.0.0.1", 9466, "z"),)

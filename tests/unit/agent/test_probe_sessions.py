@@ -17,7 +17,7 @@ from hyperscale.agent import probe_wire as wire
 from hyperscale.agent.peers import Peer
 from hyperscale.agent.probe_client import Burst, Client, PeerError
 from hyperscale.agent.probe_rounds import Destination, Rounds
-from hyperscale.agent.probe_server import MAX_STRANGERS, Server
+from hyperscale.agent.probe_server import MAX_STRANGERS, MAX_STRANGERS_OF_HOST, Server
 from hyperscale.agent.probe_settings import LinkSettings
 from hyperscale.agent.probe_socket import Datagrams, Purse
 from hyperscale.agent.probe_stream import Channel
@@ -151,7 +151,7 @@ async def test_strangers_get_no_session_whatever_they_send(content: bytes, tmp_p
 
 async def test_connections_that_prove_nothing_are_bounded(tmp_path: Path) -> None:
     async with ends(tmp_path) as (first, _):
-        idle = [await asyncio.open_connection(HOST, first.peer.port) for _ in range(MAX_STRANGERS + 3)]
+        idle = [await silent(first, number // MAX_STRANGERS_OF_HOST) for number in range(MAX_STRANGERS + 3)]
         for _ in range(100):
             if first.server.refused.get("full", 0) >= 3:
                 break
@@ -160,6 +160,49 @@ async def test_connections_that_prove_nothing_are_bounded(tmp_path: Path) -> Non
         assert first.server.strangers == MAX_STRANGERS
         for _, writer in idle:
             writer.close()
+
+
+async def silent(end: End, number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that says nothing, from one of many addresses."""
+    return await asyncio.open_connection(HOST, end.peer.port, local_addr=(f"127.0.1.{number + 1}", 0))
+
+
+async def test_a_single_stranger_does_not_lock_the_others_out(tmp_path: Path) -> None:
+    async with ends(tmp_path) as (first, second):
+        idle = [await silent(second, 0) for _ in range(MAX_STRANGERS)]
+        client = first.towards(second)
+        assert (await client.round_trips(1)).seconds
+        assert second.server.strangers == MAX_STRANGERS_OF_HOST
+        await client.close()
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_a_session_ends_with_the_token_that_opened_it(tmp_path: Path) -> None:
+    async with ends(tmp_path) as (first, second):
+        client = first.towards(second)
+        assert (await client.burst(None, paced=False, reserve=0.0)).packets > 0
+        for end in (first, second):
+            (tmp_path / end.name).write_text(OTHER)
+            end.tokens._checked = -float("inf")
+            end.tokens.own()
+            end.tokens._former.clear()  # as after the grace
+        with pytest.raises(PeerError, match="broken off"):
+            await client.burst(None, paced=False, reserve=0.0)
+        assert second.server.refused == {"token": 1}
+        assert (await client.burst(None, paced=False, reserve=0.0)).packets > 0
+        await client.close()
+
+
+def test_the_count_of_bytes_spent_never_falls_and_is_right_in_the_end() -> None:
+    purse = Purse(1e-9, 1000.0)
+    assert purse.take(600)
+    purse.give_back(500)
+    assert purse.spent_bytes == 600
+    assert purse.take(300)
+    assert purse.spent_bytes == 600
+    assert purse.take(300)
+    assert purse.spent_bytes == 700
 
 
 async def test_a_ping_is_answered_once_and_never_to_a_stranger(tmp_path: Path) -> None:
