@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,8 @@ SMALL_PART = 200
 """Vertices of a part below which METIS's own start-up outweighs several cycles."""
 RECURSIVE = range(3, 9)
 """Parts for which pymetis bisects recursively, which takes it longer: there is time for a second cycle."""
+WEIGHT_STEPS = 64
+"""Of the mean weight where edges weigh too: fine enough for any tolerance, and sums of a billion vertices stay far below 64 bits."""
 DENSE_DEGREE = 16
 """Mean degree above which a second cycle takes longer than it gives."""
 
@@ -34,9 +37,11 @@ def split(
     *,
     seed: int = 0,
     train: Array | None = None,
+    edge_worth: float = 0.0,
 ) -> Parts:
     """Every vertex to one part; part i gets about shares[i] of the weight (any positive numbers) and of the training vertices, (n,) bool.
 
+    edge_worth: what a neighbour of a vertex weighs beside the vertex itself, where both are work; the measures are of these weights
     PartitionError where shares, graph and method do not go together. The same arguments give the same parts.
     """
     checked_graph(adjacency)
@@ -46,8 +51,20 @@ def split(
     partitioner = _PARTITIONERS.get(str(method))
     if partitioner is None:
         raise PartitionError(_no_partitioner(str(method)))
+    if edge_worth > 0.0:
+        adjacency = with_edges(adjacency, edge_worth)
     assignment = partitioner(adjacency, target, seed, train)
     return Parts(assignment, len(target), _named(method), measure(adjacency, assignment, shares, train))
+
+
+def with_edges(adjacency: Adjacency, edge_worth: float) -> Adjacency:
+    """The same graph whose vertices weigh (first column) `edge_worth` more for each neighbour, as integers, WEIGHT_STEPS on average."""
+    columns = weight_columns(adjacency)
+    work = columns[:, 0] + edge_worth * np.diff(adjacency.indptr)
+    mean = float(work.mean()) if len(work) else 0.0
+    weights = columns.copy()
+    weights[:, 0] = np.maximum(np.rint(work * (WEIGHT_STEPS / mean if mean > 0.0 else 1.0)), 1)
+    return replace(adjacency, vertex_weights=weights)
 
 
 def precomputed(adjacency: Adjacency, assignment: Array, shares: tuple[float, ...], train: Array | None = None) -> Parts:

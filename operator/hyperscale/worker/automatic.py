@@ -7,7 +7,7 @@ from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.model.job import PartitioningMethod
 from hyperscale.partition.auto import CANDIDATES, EpochCost
 from hyperscale.worker.contract import Run
-from hyperscale.workload.models import layers
+from hyperscale.workload.models import layer_flops, layers
 
 _COPY_BYTES = 8.0
 """Of one column of one copied vertex: four there, four of its gradient back."""
@@ -15,19 +15,26 @@ _COPY_BYTES = 8.0
 
 def parts(run: Run, adjacency: Adjacency, train: Array, features: int, classes: int) -> partition.Parts:
     """By the job's method; Auto without a prediction takes the partitioner's own choice. Raises PartitionError."""
-    cost = epoch_cost(run, adjacency.vertices, features, classes) if run.method is PartitioningMethod.AUTO else None
+    cost = epoch_cost(run, adjacency.vertices, features, classes, len(adjacency.indices)) if run.method is PartitioningMethod.AUTO else None
     if cost is None:
         return partition.split(adjacency, run.shares, run.method, seed=run.seed, train=train)
     return partition.choose(adjacency, run.shares, CANDIDATES, cost, seed=run.seed, train=train)
 
 
-def epoch_cost(run: Run, vertices: int, features: int, classes: int) -> EpochCost | None:
-    """Seconds of a vertex on each rank and of a byte between ranks; None where the plan says nothing of either."""
+def epoch_cost(run: Run, vertices: int, features: int, classes: int, messages: int = 0) -> EpochCost | None:
+    """Seconds of a vertex on each rank and of a byte between ranks; None where the plan says nothing of either.
+
+    messages: edges in both directions. An epoch over the whole graph passes one along each: their part of the work is the edges'.
+    """
     plan = run.plan
     if plan is None or plan.predicted is None or plan.allreduce is None:
         return None
     compute = max(plan.predicted.epoch_seconds - plan.predicted.communication_seconds, 0.0)
     # A rank gets the share that lets it end with the others: all need about the same time for their own vertices.
-    seconds = tuple(compute / (share * vertices) for share in run.shares)
-    columns = sum(min(layer) for layer in layers(run.model, features, classes))
-    return EpochCost(seconds, (plan.allreduce.seconds_per_byte,) * run.size, columns * _COPY_BYTES, overlap=1.0)
+    stack = layers(run.model, features, classes)
+    work = sum(layer_flops(run.model, layer, vertices, messages) for layer in stack) if messages and run.model.batch_size is None else 0.0
+    along = 1.0 - sum(layer_flops(run.model, layer, vertices, 0) for layer in stack) / work if work > 0.0 else 0.0
+    seconds = tuple((1.0 - along) * compute / (share * vertices) for share in run.shares)
+    edges = tuple(along * compute / (share * messages) for share in run.shares) if along > 0.0 else ()
+    columns = sum(min(layer) for layer in stack)
+    return EpochCost(seconds, (plan.allreduce.seconds_per_byte,) * run.size, columns * _COPY_BYTES, overlap=1.0, edge_seconds=edges)

@@ -151,6 +151,35 @@ def test_auto_takes_the_candidate_with_the_shortest_epoch() -> None:
         choose(mesh, (2, 1), (), cost)
 
 
+def edge_share(graph: Adjacency, assignment: np.ndarray[tuple[int], np.dtype[np.int32]]) -> float:
+    """Edges of the part that has most, over the mean."""
+    load = np.bincount(assignment, weights=np.diff(graph.indptr))
+    return float(load.max() / load.mean())
+
+
+def test_edges_are_shared_out_where_they_weigh() -> None:
+    graph = hubs(2000, 3)
+    plain = split(graph, (1, 1, 1, 1), PartitioningMethod.METIS, seed=1)
+    shared = split(graph, (1, 1, 1, 1), PartitioningMethod.METIS, seed=1, edge_worth=5.0)
+    assert edge_share(graph, plain.assignment) > 1.5
+    assert edge_share(graph, shared.assignment) < 1.1
+    assert shared.measures.imbalance <= 1.03
+
+
+def test_auto_weighs_edges_where_the_predicted_epoch_is_shorter_for_it() -> None:
+    graph, shares, none = hubs(2000, 3), (1.0, 1.0), (0.0, 0.0)
+    heavy = EpochCost((1e-6, 1e-6), none, 0.0, edge_seconds=(5e-6, 5e-6))
+    taken = choose(graph, shares, CANDIDATES, heavy)
+    assert epoch_seconds(graph, taken, heavy) < 0.9 * min(epoch_seconds(graph, split(graph, shares, each), heavy) for each in CANDIDATES)
+    assert taken.method is PartitioningMethod.METIS
+    far = EpochCost((1e-9, 1e-9), (1e-3, 1e-3), 1e3, edge_seconds=(1e-12, 1e-12))
+    kept = choose(graph, shares, (PartitioningMethod.METIS,), far)
+    weighed = split(graph, shares, PartitioningMethod.METIS, edge_worth=far.edge_worth)
+    assert epoch_seconds(graph, kept, far) <= epoch_seconds(graph, weighed, far)
+    with pytest.raises(PartitionError, match="cost: 1 speeds for edges of 2 parts; name one for every part, or none"):
+        epoch_seconds(graph, taken, EpochCost((1e-6, 1e-6), none, 0.0, edge_seconds=(1e-6,)))
+
+
 def test_many_graphs_stay_whole_and_bring_their_labels() -> None:
     offsets = np.array([0, 2, 2, 5])
     indptr = np.array([0, 1, 2, 3, 5, 6])

@@ -41,3 +41,11 @@ def test_auto_names_the_method_that_it_took(tmp_path: Path) -> None:
     parts = automatic.parts(planned(tmp_path), symmetric(graph), graph.train, 7, 3)
     assert parts.method in (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL)
     assert set(parts.assignment.tolist()) == {0, 1}
+
+
+def test_messages_take_their_part_of_a_whole_graphs_epoch_and_all_of_it_is_shared_out(tmp_path: Path) -> None:
+    cost = automatic.epoch_cost(planned(tmp_path), 40, 7, 3, 400)
+    assert cost is not None
+    assert cost.edge_worth > 0.0
+    ranks = zip(cost.weight_seconds, cost.edge_seconds, (0.75, 0.25), strict=True)
+    assert [(vertex * 40 + edge * 400) * share for vertex, edge, share in ranks] == pytest.approx([1.5, 1.5])
