@@ -14,12 +14,13 @@ import msgspec
 
 from hyperscale import __version__, names
 from hyperscale.cli import doctor_narrow as narrow
-from hyperscale.cli.doctor_api import DoctorCluster, RequestError, read
+from hyperscale.cli.doctor_api import DoctorCluster, read
 from hyperscale.cli.doctor_history import probe
 from hyperscale.cli.doctor_metrics import Asked, direct, proxied, shown_url
+from hyperscale.cli.doctor_reviews import may_resume, reviews
 from hyperscale.cli.doctor_urls import HIDDEN
 from hyperscale.cli.errors import InputError
-from hyperscale.doctor.common import DEFAULT_NAMESPACE, DEFAULT_POLICY, agents, named, operators, watched
+from hyperscale.doctor.common import DEFAULT_NAMESPACE, DEFAULT_POLICY, operators
 from hyperscale.doctor.facts import (
     Crd,
     Facts,
@@ -29,8 +30,6 @@ from hyperscale.doctor.facts import (
     Lease,
     Metrics,
     Pod,
-    Review,
-    Right,
     Server,
     Trouble,
     Unread,
@@ -40,7 +39,6 @@ from hyperscale.doctor.facts import (
 from hyperscale.doctor.mpi import CRD as MPI_CRD
 from hyperscale.doctor.mpi import LEASE as MPI_LEASE
 from hyperscale.doctor.records import HISTORY
-from hyperscale.doctor.rights import agent_rights, operator_rights
 from hyperscale.doctor.schema import OUR_CRDS
 from hyperscale.model.policy import PolicySpec
 from hyperscale.observe.identity import NodeIndex
@@ -89,8 +87,8 @@ def gather(cluster: DoctorCluster, wishes: Wishes, say: Say) -> Facts:
         policy = _default_policy(facts)
         facts = _replaced(facts, policy=policy)
         metrics = pool.submit(_metrics, cluster, facts, wishes, say)
-        rights = pool.submit(read, partial(_reviews, cluster, facts))
-        resume = pool.submit(_may_resume, cluster, facts)
+        rights = pool.submit(read, partial(reviews, cluster, facts))
+        resume = pool.submit(may_resume, cluster, facts)
         history = pool.submit(_history, cluster, facts, wishes)
         suggested = pool.submit(_suggested, cluster)
         return _replaced(
@@ -215,58 +213,6 @@ def _default_policy(facts: Facts) -> PolicySpec:
         return parse_policy(found) if found is not None else PolicySpec()
     except SpecError:
         return PolicySpec()
-
-
-def _reviews(cluster: DoctorCluster, facts: Facts) -> tuple[Review, ...]:
-    """The rights of every operator's and agent's account; of the caller where no Deployment runs an operator."""
-    if isinstance(facts.workloads, Unread):
-        raise RequestError(facts.workloads)  # whose rights to ask about is not known
-    found = operators(facts)
-    if not found:
-        return (_review(cluster, "you", "SelfSubjectAccessReview", {}, operator_rights(DEFAULT_NAMESPACE, ())),)
-    reviews = []
-    for one in found:
-        rights = operator_rights(one.namespace, watched(one))
-        reviews.append(_review(cluster, account_of(one), "SubjectAccessReview", subject_of(one), rights))
-    probing = [one for one in agents(facts) if one.environment.get("HYPERSCALE_AGENT_LINKS") == "on"]
-    reviews += [_review(cluster, account_of(one), "SubjectAccessReview", subject_of(one), agent_rights(one.namespace)) for one in probing]
-    return tuple(reviews)
-
-
-def account_of(one: Workload) -> str:
-    """User name of a workload's account."""
-    return f"system:serviceaccount:{one.namespace}:{one.account}"
-
-
-def subject_of(one: Workload) -> Json:
-    """The account as an access review wants it."""
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{one.namespace}", "system:authenticated"]
-    return {"user": account_of(one), "groups": groups}
-
-
-def _review(cluster: DoctorCluster, account: str, kind: str, subject: Json, rights: Sequence[Right]) -> Review:
-    """Raises RequestError where the question itself is not allowed."""
-
-    # Threads of their own: this runs in the pool that waits for it.
-    def allowed(right: Right) -> bool:
-        attributes = {key: value for key, value in right._asdict().items() if value}
-        return cluster.review(kind, {**subject, "resourceAttributes": attributes})
-
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="reviews") as reviewers:
-        answers = list(reviewers.map(allowed, rights))
-    return Review(account, tuple(right for right, yes in zip(rights, answers, strict=True) if not yes), len(rights))
-
-
-def _may_resume(cluster: DoctorCluster, facts: Facts) -> bool | None:
-    """Whether mpi-operator may update the status of Jobs; None where it cannot be asked."""
-    one = next((one for one in named(facts, "mpi-operator") if one.kind == "Deployment"), None)
-    if one is None:
-        return None
-    attributes = {"verb": "update", "group": "batch", "resource": "jobs", "subresource": "status"}
-    try:
-        return cluster.review("SubjectAccessReview", {**subject_of(one), "resourceAttributes": attributes})
-    except RequestError:
-        return None
 
 
 def prometheus_of(facts: Facts, wishes: Wishes) -> str:
