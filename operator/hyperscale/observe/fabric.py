@@ -15,10 +15,14 @@ from hyperscale.names import HOSTNAME_LABEL
 HYPERNODE_LABEL: Final = "topology.volcano.sh/hypernode-tier-"
 """Stands for labels that nodes do not have: its value is the HyperNode of that tier which the node hangs on."""
 MAX_TIERS: Final = 12
-MAX_DEPTH: Final = 12
 MAX_PATTERN: Final = 128
+MAX_WILDCARDS: Final = 3
+"""Repeated parts of a pattern: trying n of them on a name of m characters takes up to m to the power of n steps."""
+MAX_REPEATS: Final = 6
 # A quantified group that holds a quantifier can take exponential time, and a pattern is tried on every node.
 _RISKY: Final = re.compile(r"\)[*+?{]|\\[1-9]|\(\?")
+_REPEAT: Final = re.compile(r"[*+?{]")
+_WILDCARD: Final = re.compile(r"(?:\.|\\[wSDWs]|\])[*+{]")
 
 Json = Mapping[str, Any]
 Labels = Mapping[str, str]
@@ -94,11 +98,12 @@ def labels_by_node(hypernodes: Iterable[HyperNode], nodes: Iterable[Json]) -> di
     if not known:
         return {}
     labels = {str(node["metadata"]["name"]): node["metadata"].get("labels") or {} for node in nodes}
-    below: dict[str, frozenset[str]] = {}
+    own = {name: _own_nodes(one, labels) for name, one in known.items()}
+    under = {name: _under(one, known) for name, one in known.items()}
     found: dict[str, dict[str, str]] = {}
     for name in sorted(known):
         key = f"{HYPERNODE_LABEL}{known[name].tier}"
-        for node in sorted(_nodes_of(name, known, labels, below, 0)):
+        for node in sorted({node for below in _reached(name, under) for node in own[below]}):
             found.setdefault(node, {}).setdefault(key, name)
     return found
 
@@ -114,23 +119,28 @@ def declared_levels(topologies: Iterable[tuple[str, ...]], label_sets: Iterable[
     return best[1]
 
 
-def _nodes_of(
-    name: str, known: Mapping[str, HyperNode], labels: Mapping[str, Labels], below: dict[str, frozenset[str]], depth: int
-) -> frozenset[str]:
-    """Nodes under a HyperNode, also those on HyperNodes under it; a circle ends at MAX_DEPTH."""
-    if name in below or depth > MAX_DEPTH:
-        return below.get(name, frozenset())
-    nodes: set[str] = set()
-    for member in known[name].members:
-        if member.kind == "Node":
-            nodes |= {member.name} & labels.keys() if member.name else {node for node, own in labels.items() if member.fits(node, own)}
-            continue
-        for other in sorted(known):
-            if other != name and member.fits(other, {}):
-                nodes |= _nodes_of(other, known, labels, below, depth + 1)
-    if depth == 0:
-        below[name] = frozenset(nodes)
-    return frozenset(nodes)
+def _own_nodes(one: HyperNode, labels: Mapping[str, Labels]) -> frozenset[str]:
+    """Nodes that a HyperNode names itself."""
+    members = [member for member in one.members if member.kind == "Node"]
+    exact = {member.name for member in members if member.name} & labels.keys()
+    matching = [member for member in members if not member.name]
+    return frozenset(exact | {node for node, held in labels.items() if any(member.fits(node, held) for member in matching)})
+
+
+def _under(one: HyperNode, known: Mapping[str, HyperNode]) -> tuple[str, ...]:
+    """HyperNodes that a HyperNode names itself."""
+    members = [member for member in one.members if member.kind != "Node"]
+    return tuple(other for other in known if other != one.name and any(member.fits(other, {}) for member in members))
+
+
+def _reached(name: str, under: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """A HyperNode and all on it, over any number of others; each is passed once, so circles end and cost nothing."""
+    reached, left = {name}, [name]
+    while left:
+        new = set(under[left.pop()]) - reached
+        reached |= new
+        left.extend(new)
+    return reached
 
 
 def _member(entry: object) -> Member | None:
@@ -151,6 +161,8 @@ def _member(entry: object) -> Member | None:
 
 def _pattern(text: str) -> re.Pattern[str] | None:
     if not text or len(text) > MAX_PATTERN or _RISKY.search(text):
+        return None
+    if len(_WILDCARD.findall(text.replace("[0-9]", r"\d"))) > MAX_WILDCARDS or len(_REPEAT.findall(text)) > MAX_REPEATS:
         return None
     try:
         return re.compile(text)

@@ -78,6 +78,19 @@ def test_a_circle_of_hypernodes_ends() -> None:
     assert labels_by_node(circle.hypernodes, [raw_node("gpu-a")]) == {"gpu-a": {f"{HYPERNODE_LABEL}1": "x", f"{HYPERNODE_LABEL}2": "y"}}
 
 
+def test_hypernodes_that_all_name_each_other_cost_no_more_than_there_are() -> None:
+    everything = {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "s.*"}}}
+    tangle = fabric_of([switch(f"s{at:02}", 1 + at % 3, everything, exact(f"gpu-{at}")) for at in range(40)], ())
+    found = labels_by_node(tangle.hypernodes, [raw_node(f"gpu-{at}") for at in range(40)])
+    assert {frozenset(labels.values()) for labels in found.values()} == {frozenset({"s00", "s01", "s02"})}
+
+
+def test_patterns_with_several_numbers_are_usual() -> None:
+    pattern = r"^gpu-[0-9]+-row[0-9]+-rack\d+-[a-z]+-.*$"
+    leaf = fabric_of([switch("leaf", 1, {"type": "Node", "selector": {"regexMatch": {"pattern": pattern}}})], ())
+    assert labels_by_node(leaf.hypernodes, [raw_node("gpu-1-row2-rack3-a-b")]) == {"gpu-1-row2-rack3-a-b": {f"{HYPERNODE_LABEL}1": "leaf"}}
+
+
 @pytest.mark.parametrize(
     "resource",
     [
@@ -87,6 +100,8 @@ def test_a_circle_of_hypernodes_ends() -> None:
         switch("x", 1),
         switch("x", 1, {"type": "Node", "selector": {"regexMatch": {"pattern": "(a+)+$"}}}),
         switch("x", 1, {"type": "Node", "selector": {"regexMatch": {"pattern": "("}}}),
+        switch("x", 1, {"type": "Node", "selector": {"regexMatch": {"pattern": ".*.*.*.*.*.*.*.*x"}}}),
+        switch("x", 1, {"type": "Node", "selector": {"regexMatch": {"pattern": "a*a*a*a*a*a*a*a*x"}}}),
         switch("x", 1, {"type": "Pod", "selector": {"exactMatch": {"name": "gpu-a"}}}),
         switch("x", 1, {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c"}]}}}),
         switch("x", 1, {"type": "Node", "selector": {"exactMatch": ["gpu-a"]}}),
