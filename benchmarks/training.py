@@ -13,11 +13,10 @@ above all, is the same in both; so the gain is that of the parts. Bytes: what al
 with the same shares and other partitioners.
 
 The ideal gain of speeds r:1 is 1 - 2/(1+r): all arithmetic follows the parts, and nothing else takes time. Boundaries, gradients and the
-optimizer do not follow the parts; the graph is one of communities that METIS finds, so that arithmetic dominates. A quota is enforced when
-the scheduler's clock ticks (4 ms at 250 Hz), so that a worker with a sixth of a core stands still for up to 23 ms at a time: at each of the
-six points of an epoch where workers wait for each other the last of them decides. That is some 150 ms with four workers whatever they
-compute; an epoch has to be long for it to be little. `processor` is what the computing threads used, waiting left out: other programs on
-this machine can delay them, and can make them use more by taking their cache, but the quotas leave them their part.
+optimizer do not follow the parts; the graph is one of communities that METIS finds, so that arithmetic dominates. At each of the six
+points of an epoch where workers wait for each other the last of them decides, whose thread may just have used up its quota: that is 100 ms
+or so with four workers whatever they compute, and an epoch has to be long for it to be little. `processor` is what the computing threads
+used, waiting left out: other programs on this machine can delay them, and can make them use more by taking their cache.
 """
 
 from __future__ import annotations
