@@ -18,7 +18,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import math  # noqa: E402
 import sys  # noqa: E402
 import time  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Callable, Iterator, Mapping  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Final, NamedTuple  # noqa: E402
 
@@ -43,6 +43,15 @@ DATA: Final = Path(__file__).parents[2] / "shared" / "data"
 FEW_PAIRS: Final = 100
 MAX_ERROR: Final = 0.15
 COUNTS: Final = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+DELAYED: Final = {
+    (0, 1): (200.0, 0.5),
+    (1, 0): (100.0, 0.5),
+    (0, 2): (200.0, 1.5),
+    (2, 0): (150.0, 1.5),
+    (1, 2): (50.0, 3.0),
+    (2, 1): (200.0, 3.0),
+}
+"""Mbit/s and milliseconds one way; not faster, for every packet passes through a process that holds it."""
 SHORTEST_SECONDS: Final = 2e-4
 """Shorter round trips stay inside one machine: how lately the processor did the same decides about them, not a link."""
 SHAPES: Final = {(0, 1): 1000.0, (1, 0): 200.0, (0, 2): 200.0, (2, 0): 1000.0, (1, 2): 500.0, (2, 1): 100.0}
@@ -251,38 +260,48 @@ def fitting(counts: tuple[int, ...]) -> Iterator[Row]:
 
 
 def shaped(quick: bool) -> Iterator[Row]:
-    """Every ordered pair of three agents; then one link is altered."""
+    """Every ordered pair of three agents, with delays and without; then one link is altered."""
     missing = telemetry_shaped.why_not()
     if missing:
         sys.stderr.write(f"shaped: left out: {missing}\n")
         return
+    if Path("/dev/net/tun").exists():
+        delayed = {pair: telemetry_shaped.Shape(*shape) for pair, shape in DELAYED.items()}
+        yield from _agents("delayed", delayed, 6 if quick else 25, (100.0, 200.0)[: 1 if quick else 2])
+        if quick:
+            return
+    else:
+        sys.stderr.write("shaped: links with delays left out: /dev/net/tun is not here\n")
     shapes = {pair: telemetry_shaped.Shape(megabits) for pair, megabits in SHAPES.items()}
+    yield from _agents("shaped", shapes, 6 if quick else 25, (200.0,) if quick else (200.0, 1000.0))
+
+
+def _agents(name: str, shapes: Mapping[tuple[int, int], telemetry_shaped.Shape], wait: float, altered: tuple[float, ...]) -> Iterator[Row]:
+    """Three agents; wait: seconds until they are asked; altered: rates that the first link is given then, one after the other."""
     machines = telemetry_shaped.Machines(3, shapes, (sys.executable, "-m", "benchmarks.telemetry_shaped"))
     try:
         machines.up()
         time.sleep(5)
         before, began = machines.costs(), time.monotonic()
-        time.sleep(8 if quick else 25)
+        time.sleep(wait)
         after, seconds = machines.costs(), time.monotonic() - began
         used = [later[0] - earlier[0] for earlier, later in zip(before, after, strict=True)]
-        yield Row(NAME, "shaped", "agents", "processor of one, most", max(used) / seconds, "cores")
-        yield Row(NAME, "shaped", "agents", "memory of one, most", max(memory for _, memory in after) / 2**20, "MiB")
+        yield Row(NAME, name, "agents", "processor of one, most", max(used) / seconds, "cores")
+        yield Row(NAME, name, "agents", "memory of one, most", max(memory for _, memory in after) / 2**20, "MiB")
         for pair in sorted(shapes):
-            yield from _pair(machines, pair)
-        for megabits in (200.0, 1000.0):
-            pair = (0, 1)
-            machines.shape(*pair, telemetry_shaped.Shape(megabits))
-            seconds = _seen(machines, pair, megabits)
-            yield Row(NAME, f"link altered to {megabits:g} Mbit/s", "agents", "seen after", seconds, "s")
-            yield goal(NAME, f"link altered to {megabits:g} Mbit/s", "agents", seconds, 30.0, "s")
+            yield from _pair(name, machines, pair)
+        for megabits in altered:
+            machines.shape(0, 1, telemetry_shaped.Shape(megabits))
+            seconds = _seen(machines, (0, 1), megabits)
+            yield goal(NAME, f"{name}: link altered to {megabits:g} Mbit/s, seen after", "agents", seconds, 30.0, "s")
         total = sum(value for key, value in machines.figures().items() if key[0] == "hyperscale_link_probe_bytes_total")
-        yield Row(NAME, "shaped", "agents", "bytes sent to measure, all nodes", total, "B")
+        yield Row(NAME, name, "agents", "bytes sent to measure, all nodes", total, "B")
     finally:
         machines.down()
 
 
-def _pair(machines: telemetry_shaped.Machines, pair: tuple[int, int]) -> Iterator[Row]:
-    case = f"shaped node{pair[0]} to node{pair[1]}"
+def _pair(name: str, machines: telemetry_shaped.Machines, pair: tuple[int, int]) -> Iterator[Row]:
+    case = f"{name} node{pair[0]} to node{pair[1]}"
     figures = machines.figures()
     rate = figures.get(("hyperscale_link_bandwidth_bytes_per_second", *pair), math.nan) * 8 / 1e6
     direct = machines.direct(*pair)

@@ -1,7 +1,8 @@
 """Agents in network namespaces, with a shaper and a delay of their own for every ordered pair. Needs root and iproute2.
 
 The fabric is a namespace of its own with a cable to every agent; what A sends to B leaves on B's cable through a class of htb for A's
-address, and inside it through netem where a delay is asked for. No other interface of this machine is touched.
+address. Where delays are asked for, all that an agent sends first takes a detour through a process that holds it (many kernels have no
+netem). No other interface of this machine is touched.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from e2e.cluster.real import delay
 from hyperscale.agent.probe_client import GAP_SECONDS
 
-NETWORK: Final = "10.203.78"
+NETWORK: Final = "10.203"
+ROUTES: Final = "100"
 SERIES: Final = re.compile(r"^(hyperscale_link_\w+)\{(.*)\} (\S+)$")
 ENDS: Final = re.compile(r'(source|destination)="node(\d+)"')
 PORT: Final = 9466
@@ -65,6 +68,9 @@ class Machines:
         _run(*inside, "link", "set", "switch", "up")
         for node in range(self.count):
             self._cable(node)
+        if any(shape.delay_ms for shape in self.shapes.values()):
+            for node in range(self.count):
+                self._detour(node)
         for pair in sorted(self.shapes):
             self.shape(*pair, self.shapes[pair])
         (self._scratch / "token").write_text(TOKEN + "\n")
@@ -92,8 +98,7 @@ class Machines:
         rate = f"{round(shape.megabits * 1000)}kbit"
         _run(*space, "class", "replace", "dev", device, "parent", "1:", "classid", f"1:{number}", "htb", "rate", rate, "ceil", rate,
              "quantum", "60000", "burst", "64k", "cburst", "64k")  # fmt: skip
-        queue = ("netem", "limit", "2000", "delay", f"{shape.delay_ms}ms") if shape.delay_ms else ("bfifo", "limit", "300000")
-        _run(*space, "qdisc", "replace", "dev", device, "parent", f"1:{number}", "handle", f"1{number}:", *queue)
+        _run(*space, "qdisc", "replace", "dev", device, "parent", f"1:{number}", "handle", f"1{number}:", "bfifo", "limit", "300000")
         if (source, destination) not in self._filtered:
             self._filtered.add((source, destination))
             _run(*space, "filter", "add", "dev", device, "parent", "1:", "protocol", "ip", "u32", "match", "ip", "src",
@@ -121,7 +126,7 @@ class Machines:
     def costs(self) -> list[tuple[float, float]]:
         """Processor seconds and resident bytes of every agent so far."""
         found = []
-        for process in self._processes:
+        for process in self._processes[-self.count :]:
             fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
             seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
             found.append((seconds, float(int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))))
@@ -150,17 +155,38 @@ class Machines:
         _run("ip", "-n", place, "link", "set", "lo", "up")
         _run("ip", "-n", self._space("f"), "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", place)
         _run("ip", "-n", self._space("f"), "link", "set", port, "master", "switch", "up")
-        _run("ip", "-n", place, "address", "add", f"{self._address(node)}/24", "dev", "eth0")
+        _run("ip", "-n", place, "address", "add", f"{self._address(node)}/16", "dev", "eth0")
         _run("ip", "-n", place, "link", "set", "eth0", "up")
         space = ("tc", "-n", self._space("f"))
         _run(*space, "qdisc", "add", "dev", port, "root", "handle", "1:", "htb", "default", "99")
         _run(*space, "class", "add", "dev", port, "parent", "1:", "classid", "1:99", "htb", "rate", "40gbit", "burst", "1m")
 
+    def _detour(self, node: int) -> None:
+        """Own packets go to a tun device, and from there, when they are due, out on the cable."""
+        place, network = self._space(node), f"{NETWORK}.0.0/16"
+        inside = ("nsenter", f"--net=/run/netns/{place}")
+        file = self._scratch / f"delays{node}"
+        rows = {pair: shape.delay_ms / 1000 for pair, shape in self.shapes.items() if pair[0] == node}
+        delay.write(file, {(f"{NETWORK}.{80 + a}.0/24", f"{NETWORK}.{80 + b}.0/24"): seconds for (a, b), seconds in rows.items()})
+        command = (*inside, sys.executable, "-m", "e2e.cluster.real.delay", "--device", "tun0", "--delays", str(file))
+        self._processes.append(subprocess.Popen(command))
+        for _ in range(100):
+            if "tun0" in _run("ip", "-n", place, "link", "show"):
+                break
+            time.sleep(0.1)
+        _run("ip", "-n", place, "link", "set", "tun0", "up")
+        # What comes back from the detour has this node's own address as its source.
+        switches = " ".join(f"{name}/rp_filter=0 {name}/accept_local=1" for name in ("all", "tun0", "eth0"))
+        script = "for s in $0; do echo ${s#*=} >/proc/sys/net/ipv4/conf/${s%=*}; done; echo 1 >/proc/sys/net/ipv4/ip_forward"
+        _run(*inside, "sh", "-c", script, switches)
+        _run("ip", "-n", place, "route", "add", network, "dev", "tun0", "src", self._address(node), "table", ROUTES)
+        _run("ip", "-n", place, "rule", "add", "iif", "lo", "to", network, "lookup", ROUTES)
+
     def _space(self, node: int | str) -> str:
         return f"{self._name}{node}"
 
     def _address(self, node: int) -> str:
-        return f"{NETWORK}.{node + 10}"
+        return f"{NETWORK}.{80 + node}.10"
 
 
 def _run(*command: str) -> str:
