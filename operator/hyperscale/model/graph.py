@@ -160,8 +160,10 @@ class ClusterGraph:
         measured: BoolArray = np.isfinite(there[0]) & np.isfinite(there[1]) & ~same
         guess = self.tiers.latency_seconds[tier], self.tiers.bandwidth_bytes_per_second[tier]
         if self.estimates is not None:
-            ways = self.estimates.latency, self.estimates.bandwidth
-            guess = tuple(np.where(same, one, way.estimated(rows, columns, one)) for one, way in zip(guess, ways, strict=True))
+            guess = (
+                np.where(same, guess[0], self.estimates.latency.estimated(rows, columns, guess[0])),
+                np.where(same, guess[1], self.estimates.bandwidth.estimated(rows, columns, guess[1])),
+            )
         card = self.card_bytes_per_second
         bounded = np.where(same, guess[1], np.minimum(guess[1], np.minimum(card[rows][:, None], card[columns][None, :])))
         latency = _filled(there[0], back[0].T, guess[0], same)
