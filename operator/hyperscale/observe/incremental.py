@@ -57,8 +57,9 @@ class _Column:
         """Units of aligned series that changed; takes over the new values of all of them, and of those that moved the age."""
         values, ages = _arrays(series, moment)
         changed = (values.view(np.int64) != self.values.view(np.int64)) | ~(np.abs(ages - self.ages) <= AGE_SECONDS)
-        said = np.fromiter(map(_differs, map(_verdict, series), map(_verdict, self.series)), np.bool_, len(series))
-        changed |= said
+        said, before = list(map(_verdict, series)), list(map(_verdict, self.series))
+        for at in np.flatnonzero(~np.fromiter(map(is_, said, before), np.bool_, len(said))).tolist():
+            changed[at] |= said[at] != before[at]
         self.series, self.values = series, values
         self.ages = np.where(changed, ages, self.ages)
         return {self.units[code] for code in np.unique(self.codes[changed]).tolist()}
@@ -202,10 +203,6 @@ def _arrays(series: Sequence[Series], moment: float) -> tuple[Floats, Floats]:
     """(n,) values and ages in seconds."""
     values = np.fromiter(map(_value, series), np.float64, len(series))
     return values, moment - np.fromiter(map(_timestamp, series), np.float64, len(series))
-
-
-def _differs(left: object, right: object) -> bool:
-    return left is not right and left != right
 
 
 def _context(reading: MetricsReading) -> frozenset[object]:

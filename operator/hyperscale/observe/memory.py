@@ -7,7 +7,6 @@ built without.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 from hyperscale.model.cluster import Node
@@ -52,7 +51,7 @@ class Memory:
         self._pods_on: dict[str, dict[PodName, PodView]] = {}
         self._held: dict[str, Amounts] = {}
         self._tenants: dict[PodName, bool] = {}
-        self._views: dict[str, tuple[tuple[object, ...], tuple[object, ...], Node]] = {}
+        self._views: dict[str, tuple[tuple[object, ...], Node]] = {}
 
     def see(self, nodes: Iterable[RawNode], pods: Iterable[PodView]) -> NodeIndex:
         """Take in all nodes and pods; the index of names."""
@@ -121,12 +120,13 @@ class Memory:
         """The view that `make` makes of a node, or made of the same node before."""
         name = node["metadata"]["name"]
         held, holders = self._held.get(name, _NOTHING), figures.holders.get(name)
-        same = (node, held, figures.gpus.get(name), levels, holders, figures.networks.get(name))
         told = tuple(map(self._tenants.get, holders.values())) if holders else ()
-        equal = (told, releases, figures.moment if releases else 0.0, figures.limits.settle_seconds)
+        moment = figures.moment if releases else 0.0
+        network = figures.networks.get(name)
+        basis = (node, held, figures.gpus.get(name), levels, holders, network, told, releases, moment, figures.limits.settle_seconds)
         known = self._views.get(name)
-        if known is not None and known[1] == equal and all(map(is_, known[0], same)):
-            return known[2]
+        if known is not None and known[0] == basis:  # the same objects, most of them, which is known at a glance
+            return known[1]
         made = make(node, held, levels, figures, self._tenants, releases)
-        self._views[name] = (same, equal, made)
+        self._views[name] = (basis, made)
         return made

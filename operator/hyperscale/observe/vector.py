@@ -8,7 +8,7 @@ entries, each piece is decoded by itself, and a label set is known by its bytes:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -39,7 +39,7 @@ class _Answer(msgspec.Struct):
     status: str = "success"
 
 
-class Element(NamedTuple):
+class Element(msgspec.Struct, frozen=True, gc=False):
     """One element of an instant vector."""
 
     identity: bytes
@@ -58,7 +58,7 @@ def elements(body: bytes) -> Iterator[Element]:
     """Elements of an answer in the order sent; raises ValueError for what is no instant vector, NotJsonError for no JSON."""
     first, last = body.find(ENTRY), body.rfind(ENTRY)
     if first == last:  # at most one entry, or JSON with blanks, as other servers than Prometheus may send
-        yield from (_element(entry)._replace(identity=_canonical(bytes(entry.metric))) for entry in _vector(body))
+        yield from (Element(_canonical(bytes(entry.metric)), float(entry.value[1]), entry.value[0]) for entry in _vector(body))
         return
     ending = _vector(body[:first] + body[last:])  # the envelope with its last entry: tells at once whether this is a vector at all
     start = first
