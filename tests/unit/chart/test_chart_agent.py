@@ -21,6 +21,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a Secret in capitals": ({"token": {"existingSecret": "Token"}}, "/agent/token/existingSecret"),
     "no key of the Secret": ({"token": {"key": ""}}, "/agent/token/key"),
     "a setting with a value of its own": ({"extraEnv": [{"name": "HYPERSCALE_AGENT_GPU", "value": "on"}]}, "/agent/extraEnv/0/name"),
+    "a port that the probes and the Service do not know": (
+        {"extraEnv": [{"name": "HYPERSCALE_AGENT_METRICS_PORT", "value": "9500"}]},
+        "/agent/extraEnv/0/name",
+    ),
     "no agent may be renewed": ({"maxUnavailable": 0}, "/agent/maxUnavailable"),
     "more than all agents": ({"maxUnavailable": "120%"}, "/agent/maxUnavailable"),
 }
@@ -141,6 +145,8 @@ def test_prometheus_is_asked_by_annotations_unless_told_otherwise(render: Render
     assert metadata["annotations"] == wanted
     silent = parts(render({"agent": {"metrics": {"annotations": False}}}))["DaemonSet"]["spec"]["template"]["metadata"]
     assert "annotations" not in silent
+    monitored = parts(render({"agent": {"metrics": {"podMonitor": {"enabled": True}}}}))
+    assert "annotations" not in monitored["DaemonSet"]["spec"]["template"]["metadata"]  # scraped twice, figures disagree
 
 
 def test_rendered_without_a_cluster_no_token_is_made_and_the_agents_wait_for_one(render: Render, render_text: Callable[..., str]) -> None:
