@@ -1,0 +1,187 @@
+"""What Prometheus scrapes in the doctor's tests, and Prometheus itself."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from e2e.cluster import prometheus
+from e2e.cluster.control_plane import wait_until
+from e2e.cluster.ports import LOOPBACK, free_ports
+from e2e.cluster.processes import ProcessTable
+
+Labels = dict[str, str]
+
+NODES: Final = ("gpu-1", "gpu-2", "gpu-3")
+GPUS: Final = 2
+
+
+@dataclass
+class Exporter:
+    """What Prometheus scrapes; tests change the text."""
+
+    dcgm: str = ""
+    agent: str = ""
+    port: int = 0
+    _server: ThreadingHTTPServer | None = field(default=None, repr=False)
+
+    def __enter__(self) -> Exporter:
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = {"/dcgm": exporter.dcgm, "/agent": exporter.agent}.get(self.path, "").encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+
+def exposition(rows: dict[str, list[tuple[Labels, float]]]) -> str:
+    """Prometheus' text format."""
+    lines = []
+    for name, series in rows.items():
+        lines += [f"# TYPE {name} gauge", *(f"{name}{{{_text(labels)}}} {value}" for labels, value in series)]
+    return "\n".join(lines) + "\n"
+
+
+def _text(labels: Labels) -> str:
+    return ",".join(f"{key}={json.dumps(value)}" for key, value in labels.items())
+
+
+def dcgm(label: str = "Hostname", named: Callable[[str], str] = str, scale: float = 1.0, leave_out: tuple[str, ...] = ()) -> str:
+    """dcgm-exporter's figures of all GPUs.
+
+    label, named: what names the node, and how; scale: of memory; leave_out: metrics that the exporter's CSV lacks
+    """
+    figures = {
+        "DCGM_FI_DEV_GPU_UTIL": 37.0,
+        "DCGM_FI_DEV_FB_USED": 20000.0 * scale,
+        "DCGM_FI_DEV_FB_FREE": 61000.0 * scale,
+        "DCGM_FI_DEV_FB_RESERVED": 559.0 * scale,
+        "DCGM_FI_DEV_GPU_TEMP": 51.0,
+        "DCGM_FI_DEV_POWER_USAGE": 212.5,
+        "DCGM_FI_DEV_XID_ERRORS": 0.0,
+    }
+    each = [
+        {"gpu": str(gpu), "UUID": f"GPU-{node}-{gpu}", "device": f"nvidia{gpu}", "modelName": "NVIDIA H100 80GB HBM3", label: named(node)}
+        for node in NODES
+        for gpu in range(GPUS)
+    ]
+    return exposition({name: [(labels, value) for labels in each] for name, value in figures.items() if name not in leave_out})
+
+
+def links(source: str = "source", destination: str = "destination", pairs: int = 6) -> str:
+    """What the node agents tell."""
+    every = [(one, other) for one in NODES for other in NODES if one != other][:pairs]
+    labelled = [{source: one, destination: other} for one, other in every]
+    return exposition(
+        {
+            "hyperscale_link_latency_seconds": [(labels, 0.000042) for labels in labelled],
+            "hyperscale_link_bandwidth_bytes_per_second": [(labels, 1.2e9) for labels in labelled],
+        }
+    )
+
+
+@contextmanager
+def serving_prometheus(directory: Path, exporter: Exporter) -> Iterator[str]:
+    """A real Prometheus that scrapes the exporter every second; yields its URL."""
+    (port,) = free_ports(1)
+    jobs = [
+        {"job_name": name, "honor_labels": True, "metrics_path": path, "static_configs": [{"targets": [f"{LOOPBACK}:{exporter.port}"]}]}
+        for name, path in (("dcgm-exporter", "/dcgm"), ("hyperscale-agent", "/agent"))
+    ]
+    timing = {"scrape_interval": "1s", "scrape_timeout": "1s"}
+    (directory / "prometheus.yml").write_text(yaml.safe_dump({"global": timing, "scrape_configs": jobs}))
+    prometheus.start(directory, port)
+    url = f"http://{LOOPBACK}:{port}"
+    try:
+        wait_until(lambda: prometheus.has_scraped(url), 60.0, "Prometheus has scraped nothing")
+        wait_scraped(url, "hyperscale_link_bandwidth_bytes_per_second", 6)
+        yield url
+    finally:
+        ProcessTable(directory).stop_all()
+
+
+def wait_scraped(url: str, expression: str, count: int) -> None:
+    """Until an expression has so many series."""
+
+    def reached() -> bool:
+        try:
+            return len(prometheus.query(url, expression)) == count
+        except (OSError, urllib.error.URLError, ValueError, KeyError):
+            return False
+
+    wait_until(reached, 60.0, f"{expression} has not {count} series")
+
+
+def own_address() -> str | None:
+    """An address of this machine that is not loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: only asks for the route
+        except OSError:
+            return None
+        address = str(probe.getsockname()[0])
+    return None if address.startswith("127.") else address
+
+
+@contextmanager
+def forwarded(address: str, url: str) -> Iterator[int]:
+    """A port at `address` behind which `url` answers."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            try:
+                with urllib.request.urlopen(f"{url}{self.path}", timeout=10) as answer:  # noqa: S310 - a loopback address of ours
+                    status, body = answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                status, body = error.code, error.read()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer((address, 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def closed_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind((LOOPBACK, 0))
+        return int(free.getsockname()[1])
