@@ -198,12 +198,12 @@ def variant_rows(quick: bool) -> list[common.Row]:
 
 
 def agent_rows(quick: bool, asked: int | None) -> list[common.Row]:
-    """AGPCS's DQN after its 1,000 episodes (100 with --quick), three training seeds, on unseen random models."""
+    """AGPCS's DQN after its 1,000 episodes (40 with --quick), three training seeds, on unseen random models."""
     from hyperscale.learn.agents import allreduce_dqn
     from hyperscale.learn.agents.qnetwork import EPISODES
     from hyperscale.learn.lesson import Assignment
 
-    episodes = asked or (100 if quick else EPISODES)
+    episodes = asked or (40 if quick else EPISODES)
     rng = np.random.default_rng([400, 1])
     made = [draw(rng) for _ in range(50 if quick else 200)]
     rows = []
