@@ -87,12 +87,16 @@ def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) 
     assert {entry.resource for entry in idle} <= {"leases"}
 
 
-def test_the_cluster_as_the_last_plan_saw_it_can_be_looked_up(calm: Cluster, space: str) -> None:
+def test_the_cluster_as_last_measured_can_be_looked_up(calm: Cluster, space: str) -> None:
     job = job_in(calm, space)
     job.create(planOnly=True)
     job.wait_reason("PlanOnly")
     path = "/apis/hyperscale.dev/v1alpha1/clustertopologies/default"
-    job.wait(lambda: bool((calm.api().find(path) or {}).get("status")), "no ClusterTopology was written")
+
+    def links() -> int:
+        return int(((calm.api().find(path) or {}).get("status") or {}).get("linkCount", 0))
+
+    job.wait(lambda: links() == 132, "no ClusterTopology with all links was written")
     seen = calm.api().get(path)["status"]
     assert seen["nodeCount"] == 12
     assert seen["linkCount"] == 132

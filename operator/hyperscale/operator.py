@@ -1,4 +1,4 @@
-"""The running operator: what ties world, planners, passes, probes and the Lease together in one process."""
+"""The running operator: what ties world, planners, passes, probes and the Lease together in one process, and so a long module."""
 
 from __future__ import annotations
 
