@@ -6,8 +6,8 @@ Written on asyncio's streams: an HTTP framework would double the memory of a pro
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -17,6 +17,8 @@ _LOG = logging.getLogger("hyperscale.agent.server")
 
 MAX_HEAD_BYTES: Final = 8192
 MAX_CONNECTIONS: Final = 32
+MAX_CONNECTIONS_OF_HOST: Final = 8
+"""Of one address: a single client must not shut Prometheus and the kubelet out."""
 REQUEST_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 10.0
 _REASONS: Final = {
@@ -49,6 +51,7 @@ class Server:
         self._listening: asyncio.Server | None = None
         self.connections = 0
         """Open at this moment."""
+        self._of_host: Counter[str] = Counter()
 
     async def start(self, port: int, host: str | None = None) -> int:
         """Listen, by default on all addresses of both families; the port, also where 0 was asked for. Raises OSError."""
@@ -62,9 +65,12 @@ class Server:
             self._listening = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = writer.get_extra_info("peername")
+        host = str(name[0]) if name else ""
         self.connections += 1
+        self._of_host[host] += 1
         try:
-            if self.connections <= MAX_CONNECTIONS:
+            if self.connections <= MAX_CONNECTIONS and self._of_host[host] <= MAX_CONNECTIONS_OF_HOST:
                 async with asyncio.timeout(REQUEST_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -73,11 +79,10 @@ class Server:
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
             pass  # a client that says nothing, too much, or leaves: not our trouble
         finally:
+            await _closed(writer)
             self.connections -= 1
-            writer.close()
-            with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(REQUEST_SECONDS):
-                    await writer.wait_closed()
+            self._of_host[host] -= 1
+            self._of_host += Counter()  # drops those at 0
 
     def _answer(self, head: bytes) -> bytes:
         parts = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
@@ -92,6 +97,16 @@ class Server:
         else:
             answer = _ask(page)
         return _encode(answer, with_body=method != "HEAD")
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    """Close; what a client does not fetch in time is thrown away, or those that never read would fill the memory."""
+    writer.close()
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
 
 
 def _ask(page: Page) -> Answer:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
 from hyperscale.agent import server as module
-from hyperscale.agent.server import MAX_CONNECTIONS, MAX_HEAD_BYTES, Answer, Server, metrics
+from hyperscale.agent.server import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_HOST, MAX_HEAD_BYTES, Answer, Server, metrics
 
 LOOPBACK = "127.0.0.1"
 
@@ -83,8 +85,43 @@ async def test_a_client_that_says_nothing_is_let_go(port: int, monkeypatch: pyte
     assert await ask(port, b"GET /heal") == b""
 
 
+async def silent(port: int, number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that says nothing, from one of many addresses."""
+    return await asyncio.open_connection(LOOPBACK, port, local_addr=(f"127.0.1.{number + 1}", 0))
+
+
+async def test_one_client_that_holds_connections_does_not_shut_the_others_out(port: int, server: Server) -> None:
+    held = [await silent(port, 0) for _ in range(MAX_CONNECTIONS)]
+    assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
+    assert server.connections <= MAX_CONNECTIONS_OF_HOST
+    for _, writer in held:
+        writer.close()
+
+
+async def test_an_answer_that_nobody_reads_is_not_kept(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANSWER_SECONDS", "REQUEST_SECONDS"):
+        monkeypatch.setattr(module, name, 0.2)
+    full = 16 * 1024 * 1024
+    server._pages["/metrics"] = metrics(lambda: "a" * full)
+    port = await server.start(0, LOOPBACK)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(client, (LOOPBACK, port))
+        await loop.sock_sendall(client, b"GET /metrics HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(0.01)
+        while server.connections:  # noqa: ASYNC110 - the server has nothing to wait on but its number
+            await asyncio.sleep(0.01)
+        read = 0
+        with contextlib.suppress(ConnectionResetError):
+            while part := await loop.sock_recv(client, 1 << 20):
+                read += len(part)
+        assert read < full
+
+
 async def test_more_connections_than_allowed_are_closed_at_once_and_the_others_go_on(port: int, server: Server) -> None:
-    held = [await asyncio.open_connection(LOOPBACK, port) for _ in range(MAX_CONNECTIONS)]
+    held = [await silent(port, number // MAX_CONNECTIONS_OF_HOST) for number in range(MAX_CONNECTIONS)]
     while server.connections < MAX_CONNECTIONS:  # noqa: ASYNC110 - the server has nothing to wait on but its number
         await asyncio.sleep(0)
     assert await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n") == b""
