@@ -92,7 +92,11 @@ class Memory:
                 self._tenants[name] = pod.gpus > 0
                 touched.add(pod.node)
         for node in touched:
-            self._held[node] = requested_by_node(self._pods_on.get(node, {}).values()).get(node, _NOTHING)
+            if on := self._pods_on.get(node):
+                self._held[node] = requested_by_node(on.values()).get(node, _NOTHING)
+            else:  # autoscalers give every node a new name, for ever
+                self._pods_on.pop(node, None)
+                self._held.pop(node, None)
 
     def _leave(self, name: PodName, touched: set[str]) -> None:
         before = self._pods.pop(name, None)
