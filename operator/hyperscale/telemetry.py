@@ -167,6 +167,8 @@ class Server:
         async def respond(request: web.Request) -> web.Response:
             if request.host.rpartition(":")[0].strip("[]") not in _LOOPBACK:
                 return web.Response(status=403, text="this page is for the loopback only\n")
+            if fault := self._ready():  # a cluster that was not listed yet has no 0 nodes
+                return web.Response(status=503, text=f"{fault}\n", headers={"Retry-After": "5", "Refresh": "5"})
             return web.Response(body=await page(), content_type="text/html", charset="utf-8", headers=_PAGE_HEADERS)
 
         application = web.Application(client_max_size=1024)

@@ -63,7 +63,7 @@ def _share(url: str) -> float:
         connection.request("GET", parts.path or "/")
         response = connection.getresponse()
         return share(response.read(MAX_BODY_BYTES).decode(errors="replace")) if response.status == 200 else 0.0
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException, ValueError):  # ValueError: a name that no name server can be asked for
         return 0.0  # no worker runs there now
     finally:
         connection.close()

@@ -9,7 +9,7 @@ import pytest
 from hyperscale.agent import probe_wire as wire
 from hyperscale.agent.budget import Budget
 from hyperscale.agent.peers import Objects, Peer, PeersError, Slices, groups_of, of_slices, parse
-from hyperscale.agent.probe_quiet import share
+from hyperscale.agent.probe_quiet import _share, share
 from hyperscale.agent.probe_settings import from_environment
 from hyperscale.agent.probe_smooth import Smoother
 from hyperscale.agent.probe_train import IP_BYTES, PACKET_BYTES, Arrival, limited, measure, packets
@@ -234,6 +234,10 @@ def test_the_narrowest_label_under_its_zone_names_a_group() -> None:
     )
     labels = ("leaf", "topology.kubernetes.io/zone")
     assert groups_of((page,), labels) == {"a": "z/leaf=1", "b": "z/topology.kubernetes.io/zone=z"}
+
+
+def test_a_worker_that_no_name_server_can_be_asked_for_says_nothing() -> None:
+    assert _share("http://a..b:9464/metrics") == 0.0
 
 
 def test_the_share_of_communication_comes_from_the_workers_own_phases() -> None:

@@ -125,12 +125,12 @@ def test_graphml_holds_whatever_a_name_holds_but_control_characters() -> None:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[int]:
+async def serving(fault: str = "") -> AsyncIterator[int]:
     async def page() -> bytes:
         return html(cluster()).encode()
 
     health, metrics, port = free_ports(3)
-    server = Server(Telemetry(), lambda: "", lambda: "", page)
+    server = Server(Telemetry(), lambda: "", lambda: fault, page)
     await server.start(health, metrics, port)
     try:
         yield port
@@ -151,3 +151,12 @@ async def test_the_page_is_served_to_the_loopback_under_a_policy_that_allows_its
             assert answer.status == 403
         async with session.post(f"http://127.0.0.1:{port}/topology", data=b"x" * 4096) as answer:
             assert answer.status == 405
+
+
+async def test_before_the_first_listing_there_is_no_page_rather_than_one_of_an_empty_cluster() -> None:
+    async with (
+        serving("the first listing is not done") as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/topology") as answer,
+    ):
+        assert (answer.status, await answer.text()) == (503, "the first listing is not done\n")
