@@ -101,11 +101,11 @@ async def _probe(settings: NodeSettings, chosen: LinkSettings, registry: Collect
 
 async def _watch(source: KubePeers | tuple[Peer, ...], rounds: Rounds, collector: LinkCollector, purse: Purse) -> None:
     """Keep the list of peers and the facts about the probe itself current."""
-    asked = -float("inf")
+    asked, alone_seconds = -float("inf"), 1.0
     while True:
-        wait = max(PEERS_SECONDS, PEERS_SECONDS_PER_NODE * len(rounds.peers))
-        if time.monotonic() - asked >= wait or not rounds.peers:
-            asked = time.monotonic()
+        wait = max(PEERS_SECONDS, PEERS_SECONDS_PER_NODE * len(rounds.peers)) if rounds.peers else alone_seconds
+        if time.monotonic() - asked >= wait:
+            asked, alone_seconds = time.monotonic(), min(2.0 * alone_seconds, PEERS_SECONDS) if not rounds.peers else 1.0
             try:
                 rounds.replace(source if isinstance(source, tuple) else await asyncio.to_thread(source.read))
             except (PeersError, OSError) as error:

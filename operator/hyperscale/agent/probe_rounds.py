@@ -31,6 +31,8 @@ CONFIRMATIONS: Final = 6
 AGAIN_SECONDS: Final = 1.0
 """After a train that was refused because another was under way."""
 BOUNDS: Final = 3
+CONFIRMED: Final = 0.9
+"""A lower bound of so much of the last figure renews it."""
 FASTER: Final = 1.12
 MISSES: Final = 3
 """Visits without any answer after which a link has no figures."""
@@ -220,10 +222,10 @@ class Rounds:
         if burst.limited and not destination.unpaced:
             destination.unpaced, destination.rate_due = True, again  # faster than was thought: once more, as fast as can be
             return
-        destination.rate_at = time.monotonic()
         if burst.limited and not burst.blocked:
             self._note_bound(destination, series, burst.bytes_per_second)
             return
+        destination.rate_at = time.monotonic()
         series.bandwidth_at_least, destination.bounds = None, 0
         destination.unpaced, destination.latest = False, burst.bytes_per_second
         disagrees = destination.rate.add(burst.bytes_per_second)
@@ -235,6 +237,8 @@ class Rounds:
     def _note_bound(self, destination: Destination, series: Series, bytes_per_second: float) -> None:
         """The train left no faster than it arrived: the link is at least that fast. More than the figure so far, that is no more true."""
         value = destination.rate.value
+        if value is None or bytes_per_second >= value * CONFIRMED:
+            destination.rate_at = time.monotonic()  # less says nothing for the figure: it may have become too high since
         if value is not None and bytes_per_second <= value * FASTER:
             return  # nothing new: a busy processor
         destination.bounds += 1

@@ -301,6 +301,11 @@ async def test_a_link_faster_than_the_agent_can_send_has_a_lower_bound_and_no_fi
         for burst in (slow, slow, slow, slow, slow):  # a busy processor tells nothing of the link
             rounds._note_burst("b", destination, burst)
         assert rounds.series["b"].bandwidth_bytes_per_second == 1e9
+        measured_at = destination.rate_at
+        rounds._note_burst("b", destination, slow)
+        assert destination.rate_at == measured_at, "what says nothing for the figure does not keep it alive"
+        rounds._note_burst("b", destination, slow._replace(bytes_per_second=9.5e8))
+        assert destination.rate_at > measured_at
         for _ in range(4):
             rounds._note_burst("b", destination, fast)
         assert rounds.series["b"].bandwidth_bytes_per_second is None
