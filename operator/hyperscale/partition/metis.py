@@ -6,25 +6,35 @@ import numpy as np
 import pymetis
 
 from hyperscale.model.adjacency import Adjacency, Array
+from hyperscale.partition.types import PartitionError
 
 
 def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | None = None, cuts: int = 1) -> Array:
-    """(n,) int32 parts whose weights are near `target`, (k,) shares with sum 1; METIS keeps the best of `cuts` tries."""
+    """(n,) int32 parts whose weights are near `target`, (k,) shares with sum 1; METIS keeps the best of `cuts` tries.
+
+    Raises PartitionError where METIS gives up.
+    """
     parts = len(target)
     if parts == 1 or adjacency.vertices == 0:
         return np.zeros(adjacency.vertices, dtype=np.int32)
     weights, wide = adjacency.vertex_weights, pymetis.zero_copy_dtype()
     if weights is not None and weights.ndim == 2:
         weights = weights[:, 0]
-    found = pymetis.part_graph(
-        parts,
-        pymetis.CSRAdjacency(adjacency.indptr.astype(wide, copy=False), adjacency.indices.astype(wide, copy=False)),
-        vweights=None if weights is None else weights.astype(wide, copy=False),
-        eweights=None if adjacency.edge_weights is None else adjacency.edge_weights.astype(wide, copy=False),
-        tpwgts=_exact_shares(target),
-        recursive=recursive,
-        options=pymetis.Options(seed=seed % (1 << 31), ncuts=cuts),
-    )
+    try:
+        found = pymetis.part_graph(
+            parts,
+            pymetis.CSRAdjacency(adjacency.indptr.astype(wide, copy=False), adjacency.indices.astype(wide, copy=False)),
+            vweights=None if weights is None else weights.astype(wide, copy=False),
+            eweights=None if adjacency.edge_weights is None else adjacency.edge_weights.astype(wide, copy=False),
+            tpwgts=_exact_shares(target),
+            recursive=recursive,
+            options=pymetis.Options(seed=seed % (1 << 31), ncuts=cuts),
+        )
+    except RuntimeError as error:
+        raise PartitionError(
+            f"METIS gave up on {adjacency.vertices} vertices and {len(adjacency.indices) // 2} edges in {parts} parts ({error}), most often for want of "
+            "memory: raise spec.workers.memory, or write another spec.partitioning.method"
+        ) from None
     return np.asarray(found.vertex_part, dtype=np.int32)
 
 
