@@ -127,7 +127,7 @@ def _ways(links: Links, domains: IntArray, *, latency: bool) -> dict[str, Callab
     ways: dict[str, Callable[[Links], Model]] = {}
     if domains.shape[1]:
         ways["domains"] = lambda some: models.by_domain(some, domains)
-    if links.count <= models.MAX_ALIKE:
+    if links.nodes <= models.MAX_ALIKE:
         ways["likeness"] = models.by_likeness
     ways["factors"] = lambda some: models.by_factors(some, models.by_domain(some, domains))
     if latency and len(links.excess) <= MAX_PLACE_LINKS:
@@ -149,7 +149,7 @@ def _held_out(links: Links, fold: int) -> BoolArray:
 
 
 def _chosen(links: Links, which: BoolArray) -> Links:
-    return Links(links.count, links.source[which], links.destination[which], links.excess[which], links.tier_logarithm[which])
+    return Links(links.nodes, links.source[which], links.destination[which], links.excess[which], links.tier_logarithm[which])
 
 
 def _errors(guess: FloatArray, truth: FloatArray) -> FloatArray:

@@ -29,8 +29,8 @@ RIDGE: Final = 0.3
 class Links(NamedTuple):
     """Measured links of one figure."""
 
-    count: int
-    """Nodes."""
+    nodes: int
+    """How many there are."""
     source: IntArray
     """(m,)"""
     destination: IntArray
@@ -151,7 +151,7 @@ class ByPlace(NamedTuple):
 def by_domain(links: Links, domains: IntArray) -> ByDomain:
     """domains: (n, levels) codes, widest level first, -1 without one."""
     levels = domains.shape[1]
-    classes = np.zeros(links.count, dtype=np.int64)
+    classes = np.zeros(links.nodes, dtype=np.int64)
     for used in range(levels, -1, -1):
         unique, classes = np.unique(domains[:, :used], axis=0, return_inverse=True)
         if len(unique) <= MAX_CLASSES:
@@ -160,7 +160,7 @@ def by_domain(links: Links, domains: IntArray) -> ByDomain:
     table = np.full((len(unique), len(unique)), np.nan)
     depth = np.zeros(table.shape, dtype=np.int64)
     order = np.argsort(links.excess, kind="stable")  # once for all medians
-    links = Links(links.count, links.source[order], links.destination[order], links.excess[order], links.tier_logarithm)
+    links = Links(links.nodes, links.source[order], links.destination[order], links.excess[order], links.tier_logarithm)
     for level in range(unique.shape[1]):
         codes = domains[:, level]
         here = (codes[links.source] >= 0) & (codes[links.destination] >= 0)
@@ -173,16 +173,16 @@ def by_domain(links: Links, domains: IntArray) -> ByDomain:
 
 def by_likeness(links: Links) -> ByLikeness:
     """For at most MAX_ALIKE nodes; two are alike where their links to third ones are."""
-    known = np.full((links.count, links.count), np.nan)
+    known = np.full((links.nodes, links.nodes), np.nan)
     known[links.source, links.destination] = links.excess + links.tier_logarithm
     known = np.where(np.isfinite(known), known, known.T)
     unlike = _unlikeness(known)
     nearest = np.argsort(unlike, axis=1, kind="stable")[:, :NEIGHBOURS]
     weight = np.exp(-10.0 * np.take_along_axis(unlike, nearest, axis=1))
-    table = np.full((links.count, links.count), np.nan)
-    for node in range(links.count):
-        values = known[nearest[node][None, :, None], nearest[:, None, :]].reshape(links.count, -1)
-        weights = (weight[node][None, :, None] * weight[:, None, :]).reshape(links.count, -1)
+    table = np.full((links.nodes, links.nodes), np.nan)
+    for node in range(links.nodes):
+        values = known[nearest[node][None, :, None], nearest[:, None, :]].reshape(links.nodes, -1)
+        weights = (weight[node][None, :, None] * weight[:, None, :]).reshape(links.nodes, -1)
         table[node] = _weighted_median(values, np.where(np.isfinite(values), weights, 0.0))
     return ByLikeness(table)
 
@@ -192,17 +192,17 @@ def by_factors(links: Links, under: ByDomain) -> ByFactors:
     classes = under.classes
     rest = links.excess - np.nan_to_num(under.table[classes[links.source], classes[links.destination]])
     rng = np.random.default_rng(0)
-    left = np.concatenate([np.zeros((links.count, 1)), rng.normal(0, 0.3, (links.count, RANK))], axis=1)
-    right = np.concatenate([np.zeros((links.count, 1)), rng.normal(0, 0.3, (links.count, RANK))], axis=1)
+    left = np.concatenate([np.zeros((links.nodes, 1)), rng.normal(0, 0.3, (links.nodes, RANK))], axis=1)
+    right = np.concatenate([np.zeros((links.nodes, 1)), rng.normal(0, 0.3, (links.nodes, RANK))], axis=1)
     for _ in range(SWEEPS):
-        left = _solved(links.count, links.source, links.destination, rest, right)
-        right = _solved(links.count, links.destination, links.source, rest, left)
+        left = _solved(links.nodes, links.source, links.destination, rest, right)
+        right = _solved(links.nodes, links.destination, links.source, rest, left)
     return ByFactors(under, left, right)
 
 
 def by_place(links: Links) -> ByPlace:
     """Network coordinates."""
-    return ByPlace(coordinates.fit(links.count, links.source, links.destination, links.excess + links.tier_logarithm))
+    return ByPlace(coordinates.fit(links.nodes, links.source, links.destination, links.excess + links.tier_logarithm))
 
 
 def _fill(
@@ -274,5 +274,4 @@ def _solved(count: int, mine: IntArray, other: IntArray, rest: FloatArray, facto
             grams[:, row, column] = np.bincount(mine, features[:, row] * features[:, column], count)
             grams[:, column, row] = grams[:, row, column]
     grams += RIDGE * np.eye(width)
-    solved: FloatArray = np.linalg.solve(grams, sides[:, :, None])[:, :, 0]
-    return solved
+    return np.asarray(np.linalg.solve(grams, sides[:, :, None])[:, :, 0], dtype=np.float64)

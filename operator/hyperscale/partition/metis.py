@@ -32,8 +32,8 @@ def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | N
         )
     except RuntimeError as error:
         raise PartitionError(
-            f"METIS gave up on {adjacency.vertices} vertices and {len(adjacency.indices) // 2} edges in {parts} parts ({error}), most often for want of "
-            "memory: raise spec.workers.memory, or write another spec.partitioning.method"
+            f"METIS gave up on {adjacency.vertices} vertices and {len(adjacency.indices) // 2} edges in {parts} parts ({error}), "
+            "most often for want of memory: raise spec.workers.memory, or write another spec.partitioning.method"
         ) from None
     return np.asarray(found.vertex_part, dtype=np.int32)
 
