@@ -4,9 +4,9 @@
     .venv/bin/python -m benchmarks.molhiv --minutes 30 --workers 1,2 --models GCN
     .venv/bin/python -m benchmarks.molhiv --quick            # no figure to go by: GCN, 400 molecules, 3 epochs, 1 and 2 workers
 
-Every run is what a pod runs, `mpirun … python -m hyperscale.worker.train`, with uneven shares. The model is small (64 wide, 3 layers, no
-dropout, 20 epochs) so that a processor trains it; the published figures are of 300 wide and 5 layers after 100 epochs on a GPU. The
-scaffold split is that of hyperscale.data.smiles; the figure is the test ROC-AUC at the epoch that is best on the validation molecules.
+Every run is what a pod runs, `mpirun … python -m hyperscale.worker.train`, with uneven shares. The model has the published one's 5 layers and
+dropout of 0.5, but 128 columns instead of 300, 20 epochs instead of 100 and batches of 128 instead of 32, so that a processor trains it.
+The scaffold split is that of hyperscale.data.smiles; the figure is the test ROC-AUC at the epoch that is best on the validation molecules.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ MODELS: Final[dict[str, dict[str, Any]]] = {
     "GraphSAGE": {"architecture": "GraphSAGE"},
     "GAT": {"architecture": "GAT", "heads": 4},
 }
-SIZE: Final[dict[str, int]] = {"hiddenSize": 64, "layers": 3, "epochs": 20}
-GLOBAL_BATCH: Final = 512
-HYPER: Final = {"learningRate": 0.001, "weightDecay": 0.0, "dropout": 0.0}
+SIZE: Final[dict[str, int]] = {"hiddenSize": 128, "layers": 5, "epochs": 20}
+GLOBAL_BATCH: Final = 128
+HYPER: Final = {"learningRate": 0.001, "weightDecay": 0.0, "dropout": 0.5}
 SHARES: Final = {1: "1", 2: "0.6,0.4", 3: "0.45,0.35,0.2", 4: "0.4,0.3,0.2,0.1"}
 PUBLISHED: Final = {"GCN": (0.7606, "Hu et al., NeurIPS 2020, table of ogbg-molhiv, GCN")}
 """GraphSAGE and GAT have no figure by the authors of the data set."""
