@@ -4,9 +4,10 @@
     .venv/bin/python -m benchmarks.molhiv --minutes 30 --workers 1,2 --models GCN
     .venv/bin/python -m benchmarks.molhiv --quick            # no figure to go by: GCN, 400 molecules, 3 epochs, 1 and 2 workers
 
-Every run is what a pod runs, `mpirun … python -m hyperscale.worker.train`, with uneven shares. The model has the published one's 5 layers and
-dropout of 0.5, but 128 columns instead of 300, 20 epochs instead of 100 and batches of 128 instead of 32, so that a processor trains it.
-The scaffold split is that of hyperscale.data.smiles; the figure is the test ROC-AUC at the epoch that is best on the validation molecules.
+Every run is what a pod runs, `mpirun … python -m hyperscale.worker.train`, with uneven shares. The model has the published one's 5
+layers and dropout of 0.5, but 128 columns instead of 300, 20 epochs instead of 100 and batches of 128 instead of 32, so that a processor
+trains it. The scaffold split is that of hyperscale.data.smiles; the figure is the test ROC-AUC at the epoch that is best on the
+validation molecules.
 """
 
 from __future__ import annotations
