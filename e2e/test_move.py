@@ -144,7 +144,9 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         time.sleep(6)
         since = audit.position(installed.audit_log)
         time.sleep(12)
-        assert writes_of_operator(installed, since) == [], "the same advice is not written again"
+        # Links did change: the ClusterTopology may still tell how sure of them it has become again.
+        written = [write for write in writes_of_operator(installed, since) if "clustertopologies" not in write]
+        assert written == [], "the same advice is not written again"
 
         installed.reset_exporter()
         job.wait(lambda: not job.condition("MoveProposed"), "the advice stays", seconds=60)
