@@ -28,7 +28,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 BENCHMARK: Final = "telemetry"
 OURS: Final = "hyperscale"
 IDLE: Final = "a process that only answers"
-LIMIT_MIB: Final = 600.0
+LIMIT_MIB: Final = 600e6 / 2**20
+"""600 MB."""
 LOOP_LIMIT_MS: Final = 100.0
 PATIENCE_SECONDS: Final = 300.0
 WATCH_SECONDS: Final = 60.0
@@ -157,6 +158,7 @@ def _bench(directory: Path, nodes: int) -> Iterator[Bench]:
         wait_until(lambda: _status(prometheus, "/api/v1/query?query=vector(1)") == 200, PATIENCE_SECONDS, "no Prometheus")
         environment = {
             **os.environ,
+            "MALLOC_ARENA_MAX": "2",  # as in the image
             "KUBECONFIG": str(running.kubeconfig),
             "HYPERSCALE_PROMETHEUS_URL": f"http://127.0.0.1:{prometheus}",
             "HYPERSCALE_HEALTH_PORT": str(health),
