@@ -61,7 +61,7 @@ CLOSE_LOOK: Final = Effort(
 )
 PAIRED: Final = 16
 """Different starts of the search by pairs."""
-PAIR_PLACES: Final = 7_000
+PAIR_PLACES: Final = 6_500
 """Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides below 22 free workers."""
 
 
