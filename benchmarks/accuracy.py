@@ -210,7 +210,8 @@ def reference(name: str, seed: int) -> float:
     for _ in range(200):
         optimizer.zero_grad()
         logits = layers[1](whole, layers[0](whole, rows))
-        torch.nn.functional.cross_entropy(logits[train_mask], labels[train_mask]).backward()  # type: ignore[no-untyped-call]
+        loss = torch.nn.functional.cross_entropy(logits[train_mask], labels[train_mask])
+        loss.backward()  # type: ignore[no-untyped-call] # torch annotates only a part of Tensor
         optimizer.step()
     layers.eval()
     with torch.no_grad():

@@ -5,6 +5,8 @@ schedule   probes and bytes of every node for 10 to 5,000 nodes, and how they gr
 shaped     agents in network namespaces behind htb: rate and round trip of every ordered pair beside the shaped and the directly measured
            ones, and how soon an altered link is seen (needs root)
 
+One file, though longer than others, so that the whole measurement can be read at once.
+
 example: python -m benchmarks.telemetry_links --only estimates --json rows.json
 """
 

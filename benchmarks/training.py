@@ -173,8 +173,8 @@ class Waiting:
     def __init__(self, comm: Comm) -> None:
         """Listens at the one place where a rank over Horovod waits."""
         self.seconds = 0.0
-        self._wait = comm._ended  # type: ignore[attr-defined]
-        comm._ended = self._counted  # type: ignore[attr-defined]
+        self._wait = comm._ended  # type: ignore[attr-defined] # only a Comm over Horovod has it
+        comm._ended = self._counted  # type: ignore[attr-defined] # the same
 
     def _counted(self, handle: Any) -> Any:  # noqa: ANN401 - Horovod's
         began = time.thread_time()
