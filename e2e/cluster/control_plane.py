@@ -158,6 +158,7 @@ def _start_apiserver(table: ProcessTable, binary: Path, directory: Path, pki: Pk
         "--enable-admission-plugins=NodeRestriction,ExtendedResourceToleration", "--profiling=false",
         f"--audit-policy-file={policy}", f"--audit-log-path={audit_path(directory)}", "--audit-log-mode=batch",
         "--audit-log-batch-max-wait=200ms", "--audit-log-batch-max-size=200",
+        "--audit-log-maxsize=10000",  # megabytes: rotated, it would not be found again from a position in it
     ])
     # fmt: on
 
