@@ -75,10 +75,9 @@ class Bench:
 
     def writes(self, namespace: str, since: int) -> list[audit.Entry]:
         """Successful writes in a namespace by operators, not by this program; dry runs are none."""
-        time.sleep(0.5)  # the log trails the requests by about 0.2 s
         return [
             entry
-            for entry in audit.entries(self.audit_log, since)
+            for entry in audit.settled(self.api, self.audit_log, since)
             if entry.namespace == namespace and entry.verb in audit.WRITES and 200 <= entry.code < 300
         ]
 
@@ -204,8 +203,7 @@ def _idle(bench: Bench, seconds: float) -> list[common.Row]:
     _settle(bench, NAMESPACES[OURS])
     since = audit.position(bench.audit_log)
     time.sleep(seconds)
-    time.sleep(0.5)
-    made = [entry for entry in audit.entries(bench.audit_log, since) if entry.verb in audit.WRITES and entry.user == "admin"]
+    made = [entry for entry in audit.settled(bench.api, bench.audit_log, since) if entry.verb in audit.WRITES and entry.user == "admin"]
     ours = [entry for entry in made if entry.resource != "leases"]
     hourly = len(ours) * 3600 / seconds
     leases = (len(made) - len(ours)) * 3600 / seconds

@@ -88,8 +88,8 @@ def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
     time.sleep(seconds)
     taken = {method: prober.stop() for method, prober in late.items()}
     cpu = (_cpu_seconds(bench.operator.pid) - before) / seconds
-    time.sleep(0.5)
-    writes = [e for e in audit.entries(bench.audit_log, since) if e.verb in audit.WRITES and e.user == "admin" and e.resource != "leases"]
+    asked = audit.settled(bench.api, bench.audit_log, since)
+    writes = [e for e in asked if e.verb in audit.WRITES and e.user == "admin" and e.resource != "leases"]
     steps = [tuple(map(float, line.split())) for line in bench.steps.read_text().splitlines()]
     steady = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began >= watched_from] or [(0.0, 0.0)]
     starting = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began < watched_from] or [(0.0, 0.0)]

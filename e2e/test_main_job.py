@@ -75,7 +75,7 @@ def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) 
     job.create()
     job.wait_phase("Running")
     time.sleep(3)
-    writes = [entry for entry in audit.entries(calm.audit_log, since) if entry.user == USER and entry.verb in audit.WRITES]
+    writes = [entry for entry in calm.requests(since) if entry.user == USER and entry.verb in audit.WRITES]
     writes = [entry for entry in writes if entry.resource != "leases"]
     gates = [entry for entry in writes if entry.resource == "pods"]
     assert len(gates) == 3, "one patch for each of two workers and one launcher"
@@ -83,7 +83,7 @@ def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) 
     assert len([entry for entry in writes if entry.resource == "gnntrainingjobs/status"]) <= 4
     since = audit.position(calm.audit_log)
     time.sleep(5)
-    idle = [entry for entry in audit.entries(calm.audit_log, since) if entry.user == USER and entry.verb in audit.WRITES]
+    idle = [entry for entry in calm.requests(since) if entry.user == USER and entry.verb in audit.WRITES]
     assert {entry.resource for entry in idle} <= {"leases"}
 
 

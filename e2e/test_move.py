@@ -111,7 +111,7 @@ def slow_down(cluster: Cluster, node: str) -> None:
 
 def writes_of_operator(cluster: Cluster, since: int) -> list[str]:
     """Its writes beside the Lease."""
-    entries = audit.entries(cluster.audit_log, since)
+    entries = cluster.requests(since)
     return [f"{e.verb} {e.resource}" for e in entries if e.user == USER and e.verb in audit.WRITES and e.resource != "leases"]
 
 
@@ -197,5 +197,5 @@ def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(i
         (spare,) = GIANT - set(planned)
         assert job.pod_nodes() == [planned[0], spare, planned[2]]
         assert job.status()["replans"] == 1
-    created = [e for e in audit.entries(installed.audit_log, since) if e.resource == "mpijobs" and e.verb == "create" and e.code == 201]
+    created = [e for e in installed.requests(since) if e.resource == "mpijobs" and e.verb == "create" and e.code == 201]
     assert len([e for e in created if e.namespace == space]) == 1

@@ -1,15 +1,24 @@
-"""The API server's audit log: who asked for what. One JSON object a line; entries appear about 0.2 s after the request."""
+"""The API server's audit log: who asked for what. One JSON object a line, about 0.2 s or more after the request: `settled` waits for it."""
 
 from __future__ import annotations
 
 import json
+import secrets
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from e2e.cluster.api import Api
+
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+PATIENCE_SECONDS: Final = 60.0
+
+
+class AuditError(Exception):
+    """The API server does not write its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,23 @@ def entries(path: Path, offset: int = 0) -> Iterator[Entry]:
             entry = entry_of(line)
             if entry is not None:
                 yield entry
+
+
+def settled(api: Api, path: Path, offset: int = 0) -> list[Entry]:
+    """`entries` with every request that was answered before this call: the log is written in order, so a request of ours comes last.
+
+    Raises AuditError when it never comes.
+    """
+    mark = f"audit-{secrets.token_hex(8)}"
+    api.find(f"/api/v1/namespaces/{mark}")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        found = list(entries(path, offset))
+        for index in range(len(found) - 1, -1, -1):
+            if found[index].name == mark:
+                return found[:index]
+        time.sleep(0.1)
+    raise AuditError(f"a request did not reach {path} within {PATIENCE_SECONDS:.0f} s")
 
 
 def position(path: Path) -> int:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from e2e.cluster import components, nodes, prometheus, providers
+from e2e.cluster import audit, components, nodes, prometheus, providers
 from e2e.cluster.api import Api, ApiError, access_from
 from e2e.cluster.binaries import REAL_TOOLS, ensure_all
 from e2e.cluster.control_plane import Serving, audit_path, kubeconfig_path, wait_until
@@ -76,6 +76,10 @@ class Cluster:
     def audit_log(self) -> Path:
         """One JSON object a line; only the local provider writes it."""
         return audit_path(self.directory)
+
+    def requests(self, since: int) -> list[audit.Entry]:
+        """Every request that was answered since a position of the audit log."""
+        return audit.settled(self.api(), self.audit_log, since)
 
     @property
     def exporter_url(self) -> str:
