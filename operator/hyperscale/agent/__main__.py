@@ -133,7 +133,7 @@ def _arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m hyperscale.agent",
         description=__doc__,
-        epilog="example: NODE_NAME=$(hostname) python -m hyperscale.agent --once | promtool check metrics",
+        epilog="example: NODE_NAME=$(hostname) python -m hyperscale.agent --once",
     )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--once", action="store_true", help="print one exposition text of the GPUs and exit; 1 when they cannot be read")

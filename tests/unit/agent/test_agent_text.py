@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -46,25 +47,47 @@ def remarks(checked: str) -> list[str]:
     return finished.stderr.splitlines()
 
 
+CAMEL_CASE = "label names should be written in 'snake_case' not 'camelCase'"  # modelName
+NO_TOTAL = 'counter metrics should have "_total" suffix'  # it wants small letters
+NAMED_COUNTER = "metric name should not include type 'counter'"
+REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
+BANDWIDTH = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
+
+
+def expected(kinds: Mapping[str, str]) -> set[str]:
+    """All that promtool can have against figures of these kinds under DCGM's names and labels."""
+    counters = {f"{name} {NO_TOTAL}" for name, kind in kinds.items() if kind == "counter"}
+    return {f"{name} {CAMEL_CASE}" for name in kinds} | counters | {f"{name} {NAMED_COUNTER}" for name in kinds if name == REPLAYS}
+
+
 def test_promtool_reads_the_text_and_minds_only_what_dcgm_prescribes(nvml: FakeNvml) -> None:
     nvml.load(MIG)
-    said = remarks(text())
-    kinds = {(line.split(" ", 1)[0].startswith("DCGM_FI_"), line.split(" ", 1)[1]) for line in said}
-    assert kinds == {
-        (True, "label names should be written in 'snake_case' not 'camelCase'"),  # modelName
-        (True, 'counter metrics should have "_total" suffix'),
-        (True, "metric name should not include type 'counter'"),  # DCGM_FI_DEV_PCIE_REPLAY_COUNTER
-    }
+    assert set(remarks(text())) == expected({name: figure.kind for name, figure in FIGURES.items()})
+
+
+def test_promtool_minds_the_same_and_one_thing_more_in_the_exporters_own_text_of_these_figures(nvml: FakeNvml) -> None:
+    theirs = set(remarks(dcgmtexts.of_declared(NODE)))
+    ours = {line for line in remarks(text()) if line.split(" ", 1)[0] in dcgmtexts.DECLARED}
+    assert theirs == expected(dcgmtexts.DECLARED)
+    assert theirs - ours == {f"{BANDWIDTH} {NO_TOTAL}"}  # a rate, and no counter with us
+    assert ours <= theirs
 
 
 def test_promtool_has_nothing_against_our_own_metrics(nvml: FakeNvml) -> None:
     assert remarks(text(figures=False)) == []
 
 
-def test_promtool_minds_the_same_in_the_exporters_own_text() -> None:
-    assert {line.split(" ", 1)[1] for line in remarks(dcgmtexts.with_capital_hostname(NODE))} == {
-        "label names should be written in 'snake_case' not 'camelCase'"
-    }
+@pytest.mark.parametrize("kind", ["counter", "gauge", "untyped"])
+def test_no_type_contents_promtool_where_the_names_are_dcgms(kind: str) -> None:
+    name = [Family(REPLAYS, kind, "Total number of PCIe retries.", (Line({"gpu": "0"}, 1),))]
+    assert f"{REPLAYS} {NAMED_COUNTER}" in remarks(render(name))
+    label = [Family("DCGM_FI_DEV_GPU_UTIL", kind, "GPU utilization (in %).", (Line({"modelName": "A100"}, 1),))]
+    assert f"DCGM_FI_DEV_GPU_UTIL {CAMEL_CASE}" in remarks(render(label))
+
+
+def test_figures_have_the_type_that_the_exporter_declares_but_for_the_rate_that_it_calls_a_counter() -> None:
+    ours = {name: FIGURES[name].kind for name in dcgmtexts.DECLARED}
+    assert ours == {**dcgmtexts.DECLARED, BANDWIDTH: "gauge"}
 
 
 def test_every_figure_has_help_type_and_a_line_for_each_gpu(nvml: FakeNvml) -> None:
