@@ -120,13 +120,18 @@ async def once(settings: AgentSettings) -> int:
 
 
 def _settings(environment: Mapping[str, str], *, by_hand: bool) -> AgentSettings:
-    """Settings; a person's own machine has a name even where no downward API gives one. Raises SettingsError."""
+    """Settings, those of the link probe checked as well; a person's own machine has a name even where no downward API gives one.
+
+    Raises SettingsError.
+    """
     settings = from_environment(environment)
-    if settings.node:
-        return settings
+    of_links = probe_settings.from_environment(environment)
     if by_hand:
-        return msgspec.structs.replace(settings, node=socket.gethostname())
-    raise SettingsError(f"{variable('node')}: missing; set it from spec.nodeName by the downward API")
+        return msgspec.structs.replace(settings, node=settings.node or socket.gethostname())
+    if not settings.node:
+        raise SettingsError(f"{variable('node')}: missing; set it from spec.nodeName by the downward API")
+    probe_settings.check_peers_known(of_links, settings.namespace, environment)
+    return settings
 
 
 def _arguments(given: list[str] | None) -> argparse.Namespace:
@@ -147,7 +152,6 @@ def main(given: list[str] | None = None) -> int:
     by_hand = arguments.once or arguments.compare
     try:
         settings = _settings(os.environ, by_hand=by_hand)
-        probe_settings.from_environment(os.environ)
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_BAD_SETTINGS

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
+import re
 from typing import Final, NamedTuple
 
 import msgspec
 
+from hyperscale.agent.settings import is_address
+
 MAX_PEERS: Final = 20_000
+_WORD: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,253}")
+"""No name of a node or host is longer, or holds blanks."""
 
 
 class PeersError(ValueError):
@@ -69,7 +73,8 @@ def parse(text: str) -> tuple[Peer, ...]:
         head, equals, address = part.partition("=")
         name, _, group = head.partition("@")
         host, colon, port = address.rpartition(":")
-        if not (equals and colon and name and host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
+        words = equals and colon and all(_WORD.fullmatch(word) for word in (name, host))
+        if not (words and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536):
             raise PeersError(f"{part[:100]!r} is no name=host:port")
         if name in peers:
             raise PeersError(f"{name[:100]!r} is there twice")
@@ -85,7 +90,7 @@ def of_slices(pages: tuple[Slices, ...], groups: dict[str, str], port: int) -> t
     peers: dict[str, Peer] = {}
     endpoints = [endpoint for page in pages for found in page.items for endpoint in found.endpoints or ()]
     for endpoint in endpoints:
-        addresses = [address for address in endpoint.addresses if _is_address(address)]
+        addresses = [address for address in endpoint.addresses if is_address(address)]
         if endpoint.node_name and addresses:
             group = groups.get(endpoint.node_name) or endpoint.zone or ""
             candidate = Peer(endpoint.node_name, addresses[0], port, group)
@@ -102,10 +107,3 @@ def groups_of(pages: tuple[Objects, ...], labels: tuple[str, ...]) -> dict[str, 
         if key is not None:
             groups[found.name] = f"{values.get('topology.kubernetes.io/zone', '')}/{key}={values[key]}"
     return groups
-
-
-def _is_address(text: str) -> bool:
-    try:
-        return not ipaddress.ip_address(text).is_multicast
-    except ValueError:
-        return False

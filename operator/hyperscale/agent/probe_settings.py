@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from hyperscale.agent.peers import Peer, PeersError, parse
-from hyperscale.agent.settings import PREFIX, SettingsError, is_http_url
+from hyperscale.agent.settings import PREFIX, SettingsError, is_address, is_dns_label, is_http_url
 
 GROUP_LABELS: Final = (
     "fabric.topograph.run/tier-0",
@@ -77,8 +78,40 @@ def from_environment(environment: Mapping[str, str]) -> LinkSettings:
     try:
         settings.static_peers()
     except PeersError as error:
-        raise SettingsError(f"{PREFIX}PEERS: {error}; write e.g. node-a=10.0.0.7:9466,node-b@rack-2=10.0.0.8:9466") from error
-    for url in settings.training():
-        if not is_http_url(url):
-            raise SettingsError(f"{PREFIX}TRAINING_URLS: {url[:200]!r} is no URL; write e.g. http://10.0.0.7:9464/metrics")
+        raise SettingsError(f"{PREFIX}PEERS: {error}; write e.g. {_EXAMPLES['peers']}") from error
+    field, problem = _fault(settings)
+    if field:
+        raise SettingsError(f"{PREFIX}{field.upper()}: {problem}; write e.g. {_EXAMPLES[field]}")
     return settings
+
+
+def check_peers_known(settings: LinkSettings, namespace: str, environment: Mapping[str, str]) -> None:
+    """Raises SettingsError where links are to be measured, and neither a list nor a cluster tells whose."""
+    listed = settings.static_peers()
+    if settings.links == "off" or listed or (environment.get("KUBERNETES_SERVICE_HOST") and namespace and not settings.peers.strip()):
+        return
+    problem = "names nobody" if settings.peers else "missing, and there is no cluster here (KUBERNETES_SERVICE_HOST, POD_NAMESPACE)"
+    raise SettingsError(f"{PREFIX}PEERS: {problem}; write e.g. {_EXAMPLES['peers']}, or set {PREFIX}LINKS=off to measure no links")
+
+
+def _fault(settings: LinkSettings) -> tuple[str, str]:
+    """The first field that holds what cannot be, and what is wrong with it; two empty texts where all is well."""
+    if settings.link_address and not is_address(settings.link_address):
+        return "link_address", f"{settings.link_address[:200]!r} is no address of a machine"
+    if not is_dns_label(settings.service):
+        return "service", f"{settings.service[:200]!r} is no name of a Service"
+    label = next((label for label in settings.labels() if not _LABEL.fullmatch(label)), None)
+    if label is not None:
+        return "group_labels", f"{label[:200]!r} is no key of a label"
+    url = next((url for url in settings.training() if not is_http_url(url)), None)
+    return ("", "") if url is None else ("training_urls", f"{url[:200]!r} is no URL")
+
+
+_LABEL: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_EXAMPLES: Final = {
+    "peers": "node-a=10.0.0.7:9466,node-b@rack-2=10.0.0.8:9466",
+    "link_address": "10.0.0.7",
+    "service": "hyperscale-agent",
+    "group_labels": "topology.kubernetes.io/zone",
+    "training_urls": "http://10.0.0.7:9464/metrics",
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
@@ -63,9 +65,26 @@ def from_environment(environment: Mapping[str, str]) -> AgentSettings:
         field = str(error).rpartition("$.")[2].rstrip("`")
         problem = str(error).partition(" - ")[0]
         raise SettingsError(f"{variable(field)}: {problem}; write e.g. {_example(field)}") from error
-    if settings.dcgm_url and not is_http_url(settings.dcgm_url):
-        raise SettingsError(f"{variable('dcgm_url')}: {settings.dcgm_url[:200]!r} is no URL; write e.g. {_example('dcgm_url')}")
+    field, problem = _fault(settings)
+    if field:
+        given_text = str(getattr(settings, field))[:200]
+        raise SettingsError(f"{variable(field)}: {given_text!r} {problem}; write e.g. {_example(field)}")
     return settings
+
+
+def _fault(settings: AgentSettings) -> tuple[str, str]:
+    """The first field that holds what cannot be, and what is wrong with it; two empty texts where all is well."""
+    if not _WORD.fullmatch(settings.node):
+        return "node", "is no name of a node"
+    if settings.namespace and not is_dns_label(settings.namespace):
+        return "namespace", "is no name of a namespace"
+    if settings.pod_ip and not is_address(settings.pod_ip):
+        return "pod_ip", "is no address of a pod"
+    if settings.probe_port == settings.metrics_port:
+        return "probe_port", "is the port of /metrics already"
+    if settings.dcgm_url and not is_http_url(settings.dcgm_url):
+        return "dcgm_url", "is no URL"
+    return "", ""
 
 
 def variable(field: str) -> str:
@@ -82,5 +101,23 @@ def is_http_url(text: str) -> bool:
         return False
 
 
+def is_address(text: str) -> bool:
+    """Whether `text` is an IP address of a single machine."""
+    try:
+        return not ipaddress.ip_address(text).is_multicast
+    except ValueError:
+        return False
+
+
+def is_dns_label(text: str) -> bool:
+    """Whether `text` can name a namespace or a Service."""
+    return len(text) <= 63 and _DNS_LABEL.fullmatch(text) is not None
+
+
 def _example(field: str) -> str:
-    return "http://10.0.0.7:9400/metrics" if field == "dcgm_url" else str(getattr(AgentSettings(node="node-a"), field))
+    return str(getattr(_EXAMPLE, field))
+
+
+_WORD: Final = re.compile(r"[^\s\x00-\x1f\x7f]*")
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_EXAMPLE: Final = AgentSettings(node="node-a", namespace="hyperscale-system", pod_ip="10.0.0.7", dcgm_url="http://10.0.0.7:9400/metrics")

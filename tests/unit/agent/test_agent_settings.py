@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,18 +61,56 @@ def test_a_bad_value_is_one_line_that_says_what_to_write(variable: str, value: s
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"), [("HYPERSCALE_AGENT_GPU", "maybe"), ("HYPERSCALE_AGENT_PEERS", "nonsense"), ("NODE_NAME", "")]
-)
+BAD_AT_THE_DOOR = [
+    ("HYPERSCALE_AGENT_GPU", "maybe"),
+    ("HYPERSCALE_AGENT_LINKS", "maybe"),
+    ("HYPERSCALE_AGENT_PEERS", "nonsense"),
+    ("HYPERSCALE_AGENT_PEERS", "a=h o:9466"),
+    ("HYPERSCALE_AGENT_PEERS", f"{'a' * 254}=host:9466"),
+    ("HYPERSCALE_AGENT_LINK_ADDRESS", "nonsense"),
+    ("HYPERSCALE_AGENT_LINK_ADDRESS", "224.0.0.1"),
+    ("POD_IP", "10.0.0.256"),
+    ("POD_NAMESPACE", "Two words"),
+    ("HYPERSCALE_AGENT_SERVICE", "a b/c"),
+    ("HYPERSCALE_AGENT_GROUP_LABELS", "topology.kubernetes.io/zone,not a label"),
+    ("HYPERSCALE_AGENT_BUDGET_BYTES_PER_SECOND", "inf"),
+    ("HYPERSCALE_AGENT_KEEP_SECONDS", "nan"),
+    ("HYPERSCALE_AGENT_TRAINING_URLS", "file:///etc/passwd"),
+    ("HYPERSCALE_AGENT_PROBE_PORT", "9465"),
+    ("NODE_NAME", ""),
+    ("NODE_NAME", "two words"),
+]
+
+
+@pytest.mark.parametrize(("variable", "value"), BAD_AT_THE_DOOR)
 def test_the_process_ends_with_2_and_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, value: str
 ) -> None:
-    monkeypatch.setenv("NODE_NAME", "gpu-a")
-    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(os, "environ", {"NODE_NAME": "gpu-a", "HYPERSCALE_AGENT_PEERS": "gpu-b=10.0.0.8:9466", variable: value})
     assert main([]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"{variable}: ")
+    assert "write" in said or "set" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, {"POD_NAMESPACE": "hyperscale-system"}, {"HYPERSCALE_AGENT_PEERS": " , "}]
+)
+def test_links_without_a_cluster_or_a_list_of_peers_end_with_2_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given: dict[str, str]
+) -> None:
+    monkeypatch.setattr(os, "environ", {"NODE_NAME": "gpu-a", "HYPERSCALE_AGENT_GPU": "off", **given})
+    assert main([]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("HYPERSCALE_AGENT_PEERS: ")
+    assert "HYPERSCALE_AGENT_LINKS=off" in said
+
+
+def test_by_hand_links_need_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(os, "environ", {"HYPERSCALE_AGENT_GPU": "off"})
+    assert main(["--once"]) == 0
+    assert 'state="Off"' in capsys.readouterr().out
 
 
 def test_the_page_about_the_agent_names_every_setting_state_and_metric() -> None:
