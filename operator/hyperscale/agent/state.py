@@ -36,6 +36,7 @@ FIXES: Final = {
     Condition.VERSION_MISMATCH: "the driver was exchanged under a running pod: restart the agent's pod, or the node if that does not help",
     Condition.GPU_LOST: "the GPU fell off the bus: drain the node and reset or replace the GPU",
     Condition.RESET_REQUIRED: "drain the node and reset the GPU",
+    Condition.UNREADABLE: "see whether nvidia-smi on the node meets the same error; if so, drain and reboot the node",
     Condition.STALLED: "a call into the driver does not return: look for XIDs in the kernel's log, drain and reboot the node",
 }
 """What to do about it."""

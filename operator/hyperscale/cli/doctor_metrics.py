@@ -24,6 +24,8 @@ KNOWN_NAMES: Final = "DCGM_FI_.+|dcgm_.+|nvidia_.+|hyperscale_link_.+|hyperscale
 _SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
 FROZEN_WINDOW: Final = "[15m:1m]"
 REFUSED_QUERY: Final = "sum by (reason) (increase(hyperscale_link_probe_refused_total[10m]))"
+AGENT_QUERY: Final = 'hyperscale_agent_state{state!~"Starting|Ready|LeftToDcgm|Off"} == 1'
+GPU_QUERY: Final = 'hyperscale_agent_gpu_state{state!="Ready"} == 1'
 GONE: Final = ("PrometheusUnreachable", "PrometheusTimeout")
 
 
@@ -116,9 +118,8 @@ class Asked:
             linked=frozenset(node for pair in latency | bandwidth for node in pair),
             seen=frozenset(self._seen),
             refused=self._by_label(REFUSED_QUERY, "reason"),
-            agent_states={
-                state: round(count) for state, count in self._by_label("count by (state) (hyperscale_agent_state == 1)", "state").items()
-            },
+            agent_states={state: tuple(dict.fromkeys(node for node, _ in gone)) for state, gone in self._unread(AGENT_QUERY).items()},
+            gpu_states=self._unread(GPU_QUERY),
             frozen=self._frozen(figures),
         )
 
@@ -202,6 +203,16 @@ class Asked:
         except QueryError:
             return None
         return _total(still), _total(asked)
+
+    def _unread(self, query: str) -> dict[str, tuple[tuple[str, str], ...]]:
+        """(node, gpu) of the series, sorted, by state; `gpu` is "" where a series has none."""
+        found: dict[str, set[tuple[str, str]]] = {}
+        try:
+            for one in self._ask(query):
+                found.setdefault(one.labels.get("state", ""), set()).add((one.labels.get("node", ""), one.labels.get("gpu", "")))
+        except QueryError:
+            return {}
+        return {state: tuple(sorted(found[state])) for state in sorted(found)}
 
     def _by_label(self, query: str, label: str) -> dict[str, float]:
         try:

@@ -184,8 +184,10 @@ class Metrics(msgspec.Struct, frozen=True):
     """Nodes with at least one GPU series."""
     refused: dict[str, float] = {}
     """Link probes that agents refused in the last minutes, by reason."""
-    agent_states: dict[str, int] = {}
-    """Agents by what they say of themselves."""
+    agent_states: dict[str, tuple[str, ...]] = {}
+    """Nodes whose GPUs the agent cannot read, by what it says of itself."""
+    gpu_states: dict[str, tuple[tuple[str, str], ...]] = {}
+    """(node, number of the GPU) of each that an agent cannot read, by what it says of it."""
     frozen: tuple[int, int] | None = None
     """GPUs whose power has not moved for long, and GPUs asked; None where not asked."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.doctor.common import agents, gpu_nodes, helm, labels_of, name_of, policy_set, query_of
+from hyperscale.doctor.driver import unread_gpus
 from hyperscale.doctor.facts import Facts, Unread, Workload
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
@@ -26,7 +27,7 @@ def links(facts: Facts) -> Verdict:
     share = f", {latency / pairs:.0%} with latency, {bandwidth / pairs:.0%} with bandwidth" if pairs else ""
     daemon = next(iter(running), None)
     agent = f"; agent on {daemon.ready} of {daemon.wanted} nodes" if daemon else "; no agent"
-    found = [_agent(facts, daemon), *_coverage(facts, nodes, pairs, daemon), _refused(facts, daemon), *_driver(facts)]
+    found = [_agent(facts, daemon), *_coverage(facts, nodes, pairs, daemon), _refused(facts, daemon), *unread_gpus(facts)]
     return verdict("links", f"{plural(pairs, 'ordered pair')} of GPU nodes{share}{agent}", found)
 
 
@@ -121,36 +122,6 @@ def _refused(facts: Facts, daemon: Workload | None) -> Finding | None:
     )
 
 
-def _driver(facts: Facts) -> list[Finding | None]:
-    """Agents that say that they cannot read their node's GPUs, by what they say."""
-    found: list[Finding | None] = []
-    for state, (cause, fix) in _UNREAD.items():
-        count = facts.metrics.agent_states.get(state, 0)
-        if count:
-            message = f"{plural(count, 'agent')} cannot read the GPUs of the node: {state}"
-            level = State.INFO if state in _LINKS_ONLY else State.WARNING
-            found.append(Finding("links", Fault.AGENT_READS_NO_GPU, level, message, cause, f"{fix}; which nodes: {_WHICH.format(state)}"))
-    return found
-
-
-_WHICH: Final = 'hyperscale_agent_state{{state="{}"}} in Prometheus'
-_LINKS_ONLY: Final = ("NoLibrary", "NoGpu")
-"""Links are measured all the same, and a missing exporter is told by the check of queries."""
-_UNREAD: Final = {
-    "NoLibrary": (
-        "the driver's library is not in the agent's pod",
-        "set agent.runtimeClassName=nvidia in the chart, or run dcgm-exporter",
-    ),
-    "NoDriver": ("the NVIDIA driver is not loaded", "load it: nvidia-smi on the node says what it lacks"),
-    "NoGpu": ("the driver sees no GPU", "keep agents off such nodes with agent.nodeSelector, or look at the node's PCI bus"),
-    "NoPermission": ("the pod may not open /dev/nvidia*", "let the pods' user open /dev/nvidiactl and /dev/nvidia*"),
-    "VersionMismatch": ("the driver was exchanged under a running pod", "restart the agent's pod, or the node if that does not help"),
-    "GpuLost": ("a GPU fell off the bus", "drain the node and reset or replace the GPU"),
-    "ResetRequired": ("a GPU wants a reset", "drain the node and reset the GPU: nvidia-smi --gpu-reset"),
-    "Stalled": ("a call into the driver does not return", "look for XIDs in the kernel's log, drain and reboot the node"),
-    "Unreadable": ("NVML answers with an error", "see the agent's log"),
-}
-"""hyperscale_agent_state to cause and fix, in the words of docs/agent.md."""
 _NORMAL_REFUSALS: Final = ("budget", "busy", "occupied", "full")
 """An agent that has enough to do already says so, and is asked again later."""
 

@@ -112,7 +112,6 @@ def metrics(**changes: Any) -> Metrics:
         pairs=(6, 6),
         linked=frozenset(NODES),
         seen=frozenset(NODES),
-        agent_states={"LeftToDcgm": 3},
         frozen=(0, 6),
     )
     return changed(made, **changes)

@@ -197,8 +197,12 @@ CASES = (
     ),
     Case(Fault.AGENT_PARTIAL, facts(workloads=(operator(), agent(ready=1), mpi_operator(), plugin())), "describe daemonset"),
     Case(Fault.PROBES_REFUSED, facts(metrics=metrics(refused={"token": 7.0, "busy": 90.0})), "rollout restart"),
-    Case(Fault.AGENT_READS_NO_GPU, facts(metrics=metrics(agent_states={"GpuLost": 1, "Ready": 2})), "drain the node"),
-    Case(Fault.AGENT_READS_NO_GPU, facts(metrics=metrics(agent_states={"NoLibrary": 3})), "runtimeClassName", INFO),
+    Case(
+        Fault.AGENT_READS_NO_GPU,
+        facts(metrics=metrics(agent_states={"GpuLost": ("gpu-1",)}, gpu_states={"GpuLost": (("gpu-1", "2"),)})),
+        "drain the node",
+    ),
+    Case(Fault.AGENT_READS_NO_GPU, facts(metrics=metrics(agent_states={"NoLibrary": NODES})), "runtimeClassName", INFO),
     Case(
         Fault.TOPOLOGY_LABELS_MISSING,
         facts(nodes=tuple(node(name, zone=None, topology_rack=None) for name in NODES)),

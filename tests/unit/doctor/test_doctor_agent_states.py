@@ -1,0 +1,128 @@
+"""What an agent serves of GPUs that it cannot read, and what the doctor makes of it: from NVML's error to the fix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import pynvml
+import pytest
+
+from hyperscale.agent.exposition import render
+from hyperscale.agent.expositiongpus import families
+from hyperscale.agent.nvml import Nvml
+from hyperscale.agent.reading import GpuReading, Reading
+from hyperscale.agent.state import FIXES, Condition, State
+from hyperscale.cli.doctor_metrics import Asked
+from hyperscale.doctor.diagnose import diagnose
+from hyperscale.doctor.driver import UNREAD
+from hyperscale.doctor.faults import Fault
+from hyperscale.doctor.findings import Finding
+from hyperscale.doctor.findings import State as Level
+from hyperscale.model.metrics import Series
+from hyperscale.model.policy import PolicySpec
+from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.prometheus import QueryError
+from tests.unit.agent.expositiontext import samples
+from tests.unit.agent.fakenvml import FakeNvml, played
+from tests.unit.doctor.doctor_facts import facts, metrics
+
+GOOD = {Condition.STARTING, Condition.READY, Condition.LEFT_TO_DCGM, Condition.OFF}
+SELECTOR = re.compile(r'^(\w+)\{(\w+)(!~|!=)"([^"]*)"\} == 1$')
+ERRORS = {
+    "GpuLost": ({"error.nvmlDeviceGetUUID": pynvml.NVML_ERROR_GPU_IS_LOST}, "drain the node and reset or replace"),
+    "ResetRequired": ({"error.nvmlDeviceGetMemoryInfo_v2": pynvml.NVML_ERROR_RESET_REQUIRED}, "nvidia-smi --gpu-reset"),
+    "NoPermission": ({"error.nvmlDeviceGetHandleByIndex_v2": pynvml.NVML_ERROR_NO_PERMISSION}, "/dev/nvidiactl"),
+    "VersionMismatch": ({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}, "restart the agent's pod"),
+    "NoDriver": ({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_DRIVER_NOT_LOADED}, "load it"),
+    "NoLibrary": ({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND}, "runtimeClassName"),
+    "NoGpu": ({"error.nvmlDeviceGetCount_v2": pynvml.NVML_ERROR_NOT_FOUND}, "agent.nodeSelector"),
+    "Unreadable": ({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_UNKNOWN}, "the agent's log"),
+}
+
+
+@pytest.fixture
+def nvml() -> Iterator[FakeNvml]:
+    """pynvml in this process, on a library that the test steers."""
+    with played() as fake:
+        yield fake
+
+
+def found(texts: Mapping[str, str]) -> list[Finding]:
+    """Findings on the texts of agents, read with the doctor's own queries by what stands in for Prometheus."""
+    stored = [(name, labels, value) for text in texts.values() for name, rows in samples(text).items() for labels, value in rows]
+
+    def ask(query: str) -> list[Series]:
+        if query == "vector(time())":
+            return [Series({}, 1000.0, 1000.0)]
+        matched = SELECTOR.match(query)
+        if matched is None:
+            raise QueryError("PrometheusRefused", "not asked here")
+        metric, label, operator, pattern = matched.groups()
+        shut = re.compile(pattern if operator == "!~" else re.escape(pattern))
+        return [
+            Series({"__name__": name, **labels}, value, 1000.0)
+            for name, labels, value in stored
+            if name == metric and value == 1 and not shut.fullmatch(labels.get(label, ""))
+        ]
+
+    asked = Asked(ask, PolicySpec(), NodeIndex([]), frozenset(), lambda _: None).metrics("http://p:9090", "directly")
+    told = facts(metrics=metrics(agent_states=asked.agent_states, gpu_states=asked.gpu_states))
+    return [one for one in diagnose(told, "https://c").findings if one.fault is Fault.AGENT_READS_NO_GPU]
+
+
+def text(reading: Reading, node: str) -> str:
+    return render(families(reading, node, reading.state, 0.1))
+
+
+def read(node: str) -> str:
+    reader = Nvml()
+    reader.read(100.0)
+    reading = reader.read(110.0)
+    reader.close()
+    return text(reading, node)
+
+
+def test_every_state_of_an_agent_is_good_or_has_a_cause_and_a_fix() -> None:
+    assert {condition.value for condition in Condition} - {one.value for one in GOOD} == set(UNREAD)
+    assert {one.value for one in FIXES} == set(UNREAD)
+
+
+@pytest.mark.parametrize("state", sorted(ERRORS))
+def test_an_error_of_nvml_ends_in_a_finding_that_names_node_and_fix(nvml: FakeNvml, state: str) -> None:
+    lines, fix = ERRORS[state]
+    nvml.load(lines)
+    broken = read("gpu-2")
+    nvml.load()
+    (one,) = found({"gpu-1": read("gpu-1"), "gpu-2": broken})
+    assert f"cannot read GPUs of the node: {state}: gpu-2" in one.message
+    assert one.where == ("gpu-2",)
+    assert fix in one.fix
+    assert one.state is (Level.INFO if state in ("NoLibrary", "NoGpu") else Level.WARNING)
+
+
+def test_a_stalled_driver_is_found() -> None:
+    (one,) = found({"gpu-1": text(Reading(0.0, State(Condition.STALLED, "nvmlInit has not returned for 9 s")), "gpu-1")})
+    assert "Stalled: gpu-1" in one.message
+    assert "reboot" in one.fix
+
+
+@pytest.mark.parametrize("condition", [one for one in Condition if one in GOOD])
+def test_agents_that_are_well_or_left_out_are_no_finding(condition: Condition) -> None:
+    assert found({"gpu-1": text(Reading(0.0, State(condition)), "gpu-1")}) == []
+
+
+def test_each_gpu_that_is_lost_is_named_and_what_ails_its_neighbour_is_not_hidden() -> None:
+    states = [Condition.GPU_LOST, Condition.READY, Condition.RESET_REQUIRED, *[Condition.GPU_LOST] * 9]
+    gpus = tuple(GpuReading(index, State(condition)) for index, condition in enumerate(states))
+    first, second = found({"gpu-1": text(Reading(0.0, State(Condition.GPU_LOST), gpus=gpus), "gpu-1")})
+    assert first.message.endswith("GpuLost: gpu-1 (GPU 0 3 4 5 6 7 8 9 10 11)")
+    assert second.message.endswith("ResetRequired: gpu-1 (GPU 2)")
+    assert "reset" in second.fix
+
+
+def test_a_state_of_a_later_agent_is_told_and_not_passed_over() -> None:
+    (one,) = found({"gpu-1": 'hyperscale_agent_state{node="gpu-1",state="Melting"} 1\n'})
+    assert "Melting: gpu-1" in one.message
+    assert one.state is Level.WARNING
+    assert one.fix
