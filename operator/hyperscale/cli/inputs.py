@@ -92,11 +92,21 @@ def policy_and_snapshot(arguments: argparse.Namespace, job: Job | None = None) -
         snapshot = read_snapshot_file(arguments.snapshot)
         if policy is None and wanted is not None:
             note(f"spec.policyRef names PlannerPolicy {wanted!r}, which a snapshot lacks: built-in figures are used; see --policy")
-        return policy or PolicySpec(), snapshot
+        return (PolicySpec(), snapshot) if policy is None else (policy, _overridden(snapshot, policy))
     cluster = connect(arguments)
     if policy is None:
         policy = cluster_policy(cluster, wanted)
     return policy, live_snapshot(cluster, policy, prometheus_url(arguments))
+
+
+def _overridden(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterSnapshot:
+    """The snapshot under the policy's overrides; says which of them fit nothing in it."""
+    from hyperscale.observe.offline import with_overrides
+
+    snapshot, notes = with_overrides(snapshot, policy)
+    for said in notes:
+        note(f"--policy: spec.overrides: {said}")
+    return snapshot
 
 
 def connect(arguments: argparse.Namespace) -> LiveCluster:

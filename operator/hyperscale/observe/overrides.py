@@ -7,12 +7,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.model.cluster import Link, Node, Origin, Quality, Sample
+from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Origin, Quality, Sample
 from hyperscale.model.policy import LinkOverride, NodeOverride, Overrides
 from hyperscale.observe.quality import MIB
 
 MAX_PAIRS: Final = 50_000
 """Links that overrides may describe: two domains of 220 nodes in both directions. A wider word is cut off and said to be."""
+MAX_MESSAGE: Final = 1024
+"""Letters of a metrics state's message."""
 
 Pair = tuple[str, str]
 
@@ -20,6 +22,23 @@ Pair = tuple[str, str]
 def by_name(overrides: Overrides) -> dict[str, NodeOverride]:
     """Overrides of nodes by name."""
     return {override.name: override for override in overrides.nodes}
+
+
+def spoken_for(
+    snapshot: ClusterSnapshot, domains: Mapping[str, Mapping[str, str]], overrides: Overrides
+) -> tuple[ClusterSnapshot, tuple[str, ...]]:
+    """The snapshot as the administrator knows it but for topology, and notes on what could not be used; its metrics state tells them too.
+
+    domains: topology label values of every node, by node name
+    """
+    said = by_name(overrides)
+    links, notes = linked(snapshot.links, domains, overrides)
+    gone = sorted(said.keys() - domains.keys())
+    if gone:
+        notes = (*notes, f"overrides speak of nodes that are not there ({gone[0]}{f' and {len(gone) - 1} more' if gone[1:] else ''})")
+    message = "; ".join(text for text in (snapshot.metrics.message, *notes) if text)[:MAX_MESSAGE]
+    nodes = tuple(overridden(node, said.get(node.name)) for node in snapshot.nodes)
+    return replace(snapshot, nodes=nodes, links=links, metrics=replace(snapshot.metrics, message=message)), notes
 
 
 def overridden(node: Node, override: NodeOverride | None) -> Node:

@@ -22,13 +22,12 @@ from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube import node_view
 from hyperscale.observe.memory import Memory
 from hyperscale.observe.network import NO_NETWORK, Network, bounded, networks
-from hyperscale.observe.overrides import by_name, linked, overridden
+from hyperscale.observe.overrides import MAX_MESSAGE, spoken_for
 from hyperscale.observe.quality import FROZEN, STALE
 from hyperscale.observe.released import Holders, PodName, Release, Tenancy, settled
 
 __all__ = ["SnapshotError", "build_snapshot", "read_snapshot", "snapshot_digest", "write_snapshot"]
 
-MAX_MESSAGE: Final = 1024
 NO_FABRIC: Final = Fabric()
 WARM_STEP: Final = 100
 
@@ -69,16 +68,7 @@ NO_OVERRIDES: Final = Overrides()
 
 def _overridden(snapshot: ClusterSnapshot, nodes: Iterable[Mapping[str, Any]], overrides: Overrides) -> ClusterSnapshot:
     """The snapshot as the administrator knows it."""
-    said = by_name(overrides)
-    domains = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
-    found, notes = linked(snapshot.links, domains, overrides)
-    message = "; ".join(text for text in (snapshot.metrics.message, *notes) if text)[:MAX_MESSAGE]
-    return replace(
-        snapshot,
-        nodes=tuple(overridden(node, said.get(node.name)) for node in snapshot.nodes),
-        links=found,
-        metrics=replace(snapshot.metrics, message=message),
-    )
+    return spoken_for(snapshot, {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}, overrides)[0]
 
 
 def warm(memory: Memory, policy: PolicySpec, figures: Figures, releases: Mapping[str, tuple[Release, ...]]) -> Iterator[None]:

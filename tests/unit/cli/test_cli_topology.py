@@ -146,3 +146,18 @@ def test_domains_are_chosen_wide_for_islands_and_narrow_for_items() -> None:
     assert [group.name for group in widest(graph(levels=()), 16)] == ["cluster"]
     assert len(narrowest(graph(levels=()), 16)) == 4, "by product"
     assert LEVELS[0] == "topology.kubernetes.io/region"
+
+
+def test_overrides_of_a_policy_file_are_laid_over_the_snapshot_and_those_that_fit_nothing_are_said(files: Files, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "apiVersion: hyperscale.dev/v1alpha1\nkind: PlannerPolicy\nmetadata: {name: what-if}\nspec:\n  overrides:\n"
+        "    nodes: [{name: gpu-node-00, gpuProduct: NVIDIA-L4}, {name: gone, gpuProduct: NVIDIA-L4}]\n"
+        "    links: [{source: gpu-node-00, destination: gpu-node-01, latencySeconds: 3.5}]\n"
+    )
+    ran = run("topology", "--snapshot", files.snapshot, "--policy", str(policy), "-o", "json")
+    document = json.loads(ran.out)
+    assert document["nodes"][0]["product"] == "NVIDIA-L4"
+    assert document["slowestLinks"][0]["latencySeconds"] == 3.5
+    assert document["slowestLinks"][0]["sources"] == {"latencySeconds": "override"}
+    assert ran.err == "--policy: spec.overrides: overrides speak of nodes that are not there (gone)\n"
