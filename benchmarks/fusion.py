@@ -7,7 +7,8 @@ Goals:
   time      fused / DGL at most 1 / 1.1 for GCN, GraphSAGE and GAT on every graph of 1 M edges or more
   outputs   largest difference to DGL's at most 1e-5 of the largest output
   gradients error against float64 at most 1e-5 of the largest figure of each gradient, or DGL's own error where that is larger; sums that
-            are 0 up to rounding lie now on one side of a ReLU, now on the other, so the float64 pass takes the sides of the pass it judges
+            are 0 up to rounding lie now on one side of a ReLU or leaky ReLU, now on the other, so the float64 pass takes the sides of the
+            pass it judges (benchmarks/fusion_exact.py); rows `other side` count them
   worker    an epoch of the training worker with fused layers, against the same worker without (benchmarks/fusion_worker.py)
 `constant aggregate` is measured apart and not part of the goal: it skips work that full-graph training repeats, it does not fuse.
 Rows `loss` count cases in which a fused form was slower.
@@ -20,8 +21,7 @@ import os
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
-import copy  # noqa: E402 - threads are set before numpy is imported
-import sys  # noqa: E402
+import sys  # noqa: E402 - threads are set before numpy is imported
 import time  # noqa: E402
 import warnings  # noqa: E402
 from collections.abc import Callable  # noqa: E402
@@ -40,7 +40,7 @@ import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from benchmarks import common, fusion_worker  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks import common, fusion_exact, fusion_worker  # noqa: E402 - a script's own folder, not the repository, is on the path
 from hyperscale.modelgraph.fuse import fuse  # noqa: E402
 from hyperscale.modelgraph.rules import ATTENTION, DROPOUT, EPILOGUE, EVERY, HOIST, KERNEL, LINEAR, ORDER, GraphStatistics  # noqa: E402
 
@@ -169,29 +169,18 @@ def model_rows(case: str, graph: Any, kind: str, repeats: int) -> list[common.Ro
     if graph.num_edges() >= 1_000_000:
         rows.append(common.goal(BENCHMARK, f"{case}: fused / DGL", FUSED, 1 / ratios[FUSED], 1 / SPEEDUP, "ratio"))
     plain = steps[DGL]()
-    theirs = error(plain[1:], exact(model, model, graph, x, labels))
+    expected, elsewhere = fusion_exact.gradients(model, model, graph, x, labels)
+    theirs = error(plain[1:], expected)
     forms = {FUSED: variants[FUSED]} | ({} if kind == "GAT" else {f"{FUSED} + {HOIST}": kept})
     for label, form in forms.items():
         given = steps[label]()
         rows.append(common.goal(BENCHMARK, f"{case}: outputs", label, error(given[:1], plain[:1]), CLOSE, "relative"))
-        mine = error(given[1:], exact(model, form, graph, x, labels))
-        rows.append(common.goal(BENCHMARK, f"{case}: gradients", label, mine, max(CLOSE, SLACK * theirs), "relative"))
+        expected, apart = fusion_exact.gradients(model, form, graph, x, labels)
+        rows.append(common.goal(BENCHMARK, f"{case}: gradients", label, error(given[1:], expected), max(CLOSE, SLACK * theirs), "relative"))
+        rows.append(common.Row(BENCHMARK, case, label, "other side than float64", float(apart), "sums"))
     rows.append(common.Row(BENCHMARK, case, DGL, "error of gradients", theirs, "relative"))
+    rows.append(common.Row(BENCHMARK, case, DGL, "other side than float64", float(elsewhere), "sums"))
     return rows
-
-
-def exact(model: Model, judged: nn.Module, graph: Any, x: Tensor, labels: Tensor) -> list[Tensor]:  # noqa: ANN401
-    """Gradients in float64, with the sides of the ReLU on which `judged` (a form of `model`) finds each sum; ELU has no sides."""
-    double = copy.deepcopy(model).double()
-    seen: list[Tensor] = []
-    watch = judged.get_submodule("first").register_forward_hook(lambda _, __, out: seen.append(out.detach()))
-    judged(graph, x)
-    watch.remove()
-    if model.attention:
-        return stepper(double, graph, x.double(), labels)()[1:]
-    hidden = double.first(graph, x.double()) * (seen[0] > 0)
-    loss = functional.cross_entropy(double.second(graph, hidden), labels)
-    return list(torch.autograd.grad(loss, list(double.parameters())))
 
 
 def apart_rows(case: str, graph: Any, repeats: int) -> list[common.Row]:  # noqa: ANN401

@@ -29,27 +29,35 @@ enum { HS_NONE = 0, HS_RELU = 1, HS_ELU = 2 };
 
 #define HS_BLOCK 1024 /* rows whose sums are added up apart, so that long sums stay exact and do not depend on threads */
 #define HS_AHEAD 12 /* edges between the prefetch of a row and its use */
+#define HS_RUN 512 /* edges of a row that are added up in one run; a multiple of 16 */
 
-/* One weighted sum over the edges of a row, for the floats [at, at + B * lanes of V). */
-#define HS_GATHER(NAME, V, LANES)                                                                                                    \
-    HS_INLINE void NAME(const int32_t *indices, const float *weights, int64_t first, int64_t last, const float *x, int64_t stride,    \
+/* One weighted sum over the edges of a row, for the floats [at, at + B * lanes of V). Runs of HS_RUN edges are added up apart: one sum of
+ * floats over the ten thousand edges of a hub loses a digit, and the gradient of attention is a difference of such sums. */
+#define HS_GATHER(NAME, V, LANES)                                                                                                   \
+    HS_INLINE void NAME(const int32_t *indices, const float *weights, int64_t first, int64_t last, const float *x, int64_t stride,  \
                         int64_t at, const int B, const int fetch, float *sum) {                                                     \
-        V acc[8];                                                                                                                   \
-        for (int b = 0; b < B; b++) acc[b] = (V){0};                                                                                \
-        for (int64_t e = first; e < last; e++) {                                                                                    \
-            const float *row = x + (int64_t)indices[e] * stride + at;                                                               \
-            if (fetch) {                                                                                                            \
-                const float *next = x + (int64_t)indices[e + HS_AHEAD] * stride + at;                                               \
-                for (int b = 0; b < B; b++) __builtin_prefetch(next + b * LANES);                                                   \
+        int64_t run = first;                                                                                                        \
+        do { /* once without edges too: sum is 0 then */                                                                            \
+            const int64_t end = last - run > HS_RUN ? run + HS_RUN : last;                                                          \
+            V acc[8];                                                                                                               \
+            for (int b = 0; b < B; b++) acc[b] = (V){0};                                                                            \
+            for (int64_t e = run; e < end; e++) {                                                                                   \
+                const float *row = x + (int64_t)indices[e] * stride + at;                                                           \
+                if (fetch) {                                                                                                        \
+                    const float *next = x + (int64_t)indices[e + HS_AHEAD] * stride + at;                                           \
+                    for (int b = 0; b < B; b++) __builtin_prefetch(next + b * LANES);                                               \
+                }                                                                                                                   \
+                if (weights) {                                                                                                      \
+                    const float w = weights[e];                                                                                     \
+                    for (int b = 0; b < B; b++) acc[b] += w * *(const V *)(row + b * LANES);                                        \
+                } else {                                                                                                            \
+                    for (int b = 0; b < B; b++) acc[b] += *(const V *)(row + b * LANES);                                            \
+                }                                                                                                                   \
             }                                                                                                                       \
-            if (weights) {                                                                                                          \
-                const float w = weights[e];                                                                                         \
-                for (int b = 0; b < B; b++) acc[b] += w * *(const V *)(row + b * LANES);                                            \
-            } else {                                                                                                                \
-                for (int b = 0; b < B; b++) acc[b] += *(const V *)(row + b * LANES);                                                \
-            }                                                                                                                       \
-        }                                                                                                                           \
-        for (int b = 0; b < B; b++) *(V *)(sum + at + b * LANES) = acc[b];                                                          \
+            if (run > first) for (int b = 0; b < B; b++) acc[b] += *(const V *)(sum + at + b * LANES);                              \
+            for (int b = 0; b < B; b++) *(V *)(sum + at + b * LANES) = acc[b];                                                      \
+            run = end;                                                                                                              \
+        } while (run < last);                                                                                                       \
     }
 HS_GATHER(hs_gather16, hs_v16, 16)
 HS_GATHER(hs_gather8, hs_v8, 8)
@@ -73,9 +81,9 @@ HS_INLINE void hs_row_sum(const int32_t *indices, const float *weights, int64_t 
         if (F > 4) hs_gather4(indices, weights, first, last, x, stride, F - 4, 1, fetch, sum);
     } else {
         for (int64_t f = 0; f < F; f++) {
-            float total = 0.0f;
+            double total = 0.0;
             for (int64_t e = first; e < last; e++) total += (weights ? weights[e] : 1.0f) * x[(int64_t)indices[e] * stride + f];
-            sum[f] = total;
+            sum[f] = (float)total;
         }
     }
 }
@@ -249,22 +257,26 @@ HS_CLONES static void hs_attend(const int64_t *indptr, const int32_t *indices, c
         const int64_t first = indptr[v], count = indptr[v + 1] - first, padded = (count + 15) & ~(int64_t)15;
         const int32_t *row = indices + first;
         for (int64_t h = 0; h < H; h++) { /* one head after the other, so that the exponentials fill vectors */
-            float *s = scratch + h * padded, most = -INFINITY, sum = 0.0f;
+            float *s = scratch + h * padded, most = -INFINITY;
+            double sum = 0.0;
             const float r = right[v * H + h];
             for (int64_t e = 0; e < count; e++) {
                 s[e] = hs_leaky(left[(int64_t)row[e] * H + h] + r, slope);
                 most = s[e] > most ? s[e] : most;
             }
             for (int64_t e = count; e < padded; e++) s[e] = -INFINITY;
-            hs_v16 lanes = (hs_v16){0};
-            for (int64_t e = 0; e < padded; e += 16) {
-                hs_v16 y = hs_exp16(*(hs_v16 *)(s + e) - most);
-                *(hs_v16 *)(s + e) = y;
-                lanes += y;
+            for (int64_t run = 0; run < padded; run += HS_RUN) {
+                const int64_t end = run + HS_RUN < padded ? run + HS_RUN : padded;
+                hs_v16 lanes = (hs_v16){0};
+                for (int64_t e = run; e < end; e += 16) {
+                    hs_v16 y = hs_exp16(*(hs_v16 *)(s + e) - most);
+                    *(hs_v16 *)(s + e) = y;
+                    lanes += y;
+                }
+                for (int lane = 0; lane < 16; lane++) sum += lanes[lane];
             }
-            for (int lane = 0; lane < 16; lane++) sum += lanes[lane];
             highest[v * H + h] = count ? most : 0.0f;
-            total[v * H + h] = count ? sum : 1.0f;
+            total[v * H + h] = count ? (float)sum : 1.0f;
             const float inverse = 1.0f / total[v * H + h];
             if (edge_drop) {
                 for (int64_t e = 0; e < count; e++) s[e] *= hs_draw(hs_key(~edge_seed, first + e), (uint32_t)h) < edge_drop ? 0.0f : inverse * edge_grow;
