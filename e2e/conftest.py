@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,31 +26,39 @@ CLUSTERS = Path(__file__).resolve().parents[1] / ".cluster"
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """The 12-node cluster, brought up once, in a directory of this very run: another run beside it has its own."""
-    clear_left()
-    keep = bool(os.environ.get(KEEP_VARIABLE))
     given = os.environ.get(DIRECTORY_VARIABLE)
-    directory = Path(given) if given else CLUSTERS / ("e2e-kept" if keep else f"e2e-{os.getpid()}")
-    try:
-        yield clusters.up(directory, topology=load(DEFAULT_FILE))
-    finally:
-        if not keep:
-            clusters.down(directory)
+    with brought_up("e2e", DEFAULT_FILE, Path(given) if given else None) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
 def real_cluster() -> Iterator[Cluster]:
     """Three nodes that run containers, and no others; skips the test where they cannot be had."""
+    with real_machines("e2e-real", REAL_FILE) as found:
+        yield found
+
+
+@contextmanager
+def real_machines(name: str, topology_file: Path) -> Iterator[Cluster]:
+    """A cluster of nodes that run containers; skips the test where they cannot be had."""
     reason = ground.obstacle()
     if reason is not None:
         pytest.skip(f"nodes that run containers cannot be had here: {reason}")
+    with brought_up(name, topology_file) as found:
+        yield found
+
+
+@contextmanager
+def brought_up(name: str, topology_file: Path, directory: Path | None = None) -> Iterator[Cluster]:
+    """A cluster of that name in a directory of this run, or in one that is given; taken down afterwards unless it is to be kept."""
     clear_left()
     keep = bool(os.environ.get(KEEP_VARIABLE))
-    directory = CLUSTERS / ("e2e-real-kept" if keep else f"e2e-real-{os.getpid()}")
+    place = directory or CLUSTERS / (f"{name}-kept" if keep else f"{name}-{os.getpid()}")
     try:
-        yield clusters.up(directory, topology=load(REAL_FILE))
+        yield clusters.up(place, topology=load(topology_file))
     finally:
         if not keep:
-            clusters.down(directory)
+            clusters.down(place)
 
 
 def clear_left() -> None:
