@@ -113,24 +113,24 @@ class FusedSAGEConv(Fused, dglnn.SAGEConv):  # type: ignore[misc] # DGL ships no
         tail, rest = self.tail()
         held = self.norm is not None  # a norm stands after the activation and before a dropout of the model
         rows = dropped(self.feat_drop, feat)
-        own = rows[: edges.destinations] if edges.destinations < edges.sources else rows
         matrix = edges.matrix("mean")
         if self.aggregate_first(rows):
+            own = rows[: edges.destinations] if edges.destinations < edges.sources else rows
             mean = constant_product(self, matrix, rows)
             out = linear_pair(own, self.fc_self, mean, self.fc_neigh, Tail() if held else tail)
         else:
-            out = self.transform_first(matrix, own, rows, Tail() if held else tail)
+            out = self.transform_first(matrix, rows, Tail() if held else tail)
         if held:
             return self.finish(self.norm(out if self.activation is None else self.activation(out)))
         return ended(out, rest)
 
-    def transform_first(self, matrix: Matrix, own: Tensor, rows: Tensor, tail: Tail) -> Tensor:
+    def transform_first(self, matrix: Matrix, rows: Tensor, tail: Tail) -> Tensor:
         """activation(own W_self + b + A (rows W_neigh))."""
-        there = rows @ self.fc_neigh.weight.t()
         if not self.settings.epilogue:
-            separate: Tensor = self.fc_self(own) + sparse.aggregate(matrix, there)
+            separate: Tensor = self.fc_self(rows[: matrix.edges.destinations]) + sparse.aggregate(matrix, rows @ self.fc_neigh.weight.t())
             return separate
-        return sparse.aggregate(matrix, there, add=own @ self.fc_self.weight.t(), bias=self.fc_self.bias, tail=tail)
+        weights = self.fc_self.weight, self.fc_neigh.weight
+        return sparse.transform_and_aggregate(matrix, rows, *weights, bias=self.fc_self.bias, tail=tail)
 
     def aggregate_first(self, feat: Tensor) -> bool:
         """As in FusedGraphConv."""

@@ -1,7 +1,8 @@
 """The fused operations with their gradients, for torch on the CPU: one pass over the edges each, intermediate rows never written.
 
-`aggregate`: weighted sum over in-edges, own row, bias, activation, dropout. `attend`: the attention of GAT from its scores to the weighted
-sum, with the softmax weights computed again in the backward pass instead of being kept (as FlashAttention does, arXiv 2205.14135).
+`aggregate`: weighted sum over in-edges, own row, bias, activation, dropout. `transform_and_aggregate`: the same with the products before it.
+`attend`: the attention of GAT from its scores to the weighted sum, with the softmax weights computed again in the backward pass instead of
+being kept (as FlashAttention does, arXiv 2205.14135).
 """
 
 from __future__ import annotations
@@ -32,6 +33,17 @@ def fresh_seed() -> int:
 def aggregate(matrix: Matrix, x: Tensor, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING) -> Tensor:
     """drop(activation(A x + add + bias)) of x (m, F): (n, F)."""
     made: Tensor = _Aggregate.apply(matrix, tail, x, add, bias)
+    return made
+
+
+def transform_and_aggregate(
+    matrix: Matrix, x: Tensor, own: Tensor, other: Tensor, *, bias: Tensor | None = None, tail: Tail = NOTHING
+) -> Tensor:
+    """drop(activation(x[:n] ownᵀ + A (x otherᵀ) + bias)) of x (m, F_in), `own` and `other` (F_out, F_in): (n, F_out).
+
+    Destination v is source v.
+    """
+    made: Tensor = _TransformAndAggregate.apply(matrix, tail, x, own, other, bias)
     return made
 
 
@@ -84,14 +96,52 @@ class _Aggregate(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        threads = torch.get_num_threads()
-        inner = _must(grad)
-        bias_grad = None
-        if ctx.tail != NOTHING or ctx.needs_input_grad[4]:
-            out = _must(ctx.saved_tensors[0]) if ctx.tail.activation else inner
-            inner, bias_grad, _ = kernels.finish_back(inner, out, ctx.tail, bias=ctx.needs_input_grad[4], threads=threads)
-        x_grad = kernels.aggregate(ctx.matrix.turned, inner, threads=threads) if ctx.needs_input_grad[2] else None
+        out = ctx.saved_tensors[0] if ctx.tail.activation else grad
+        inner, bias_grad = _tail_back(grad, out, ctx.tail, bias=ctx.needs_input_grad[4])
+        x_grad = kernels.aggregate(ctx.matrix.turned, inner, threads=torch.get_num_threads()) if ctx.needs_input_grad[2] else None
         return None, None, _back(x_grad), _back(inner) if ctx.needs_input_grad[3] else None, _back(bias_grad)
+
+
+def _tail_back(grad: Tensor, out: Tensor, tail: Tail, *, bias: bool) -> tuple[Array, Array | None]:
+    """Gradients of the sums and of the bias."""
+    inner = _must(grad)
+    if tail == NOTHING and not bias:
+        return inner, None
+    made, bias_grad, _ = kernels.finish_back(inner, _must(out), tail, bias=bias, threads=torch.get_num_threads())
+    return made, bias_grad
+
+
+class _TransformAndAggregate(torch.autograd.Function):
+    """The gradient of x is added up by the second product; autograd would write both and add them in a pass of its own."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        matrix: Matrix,
+        tail: Tail,
+        x: Tensor,
+        own: Tensor,
+        other: Tensor,
+        bias: Tensor | None,
+    ) -> Tensor:
+        mine, there = x[: matrix.edges.destinations] @ own.t(), x @ other.t()
+        out = torch.from_numpy(kernels.aggregate(matrix, _must(there), _must(mine), _read(bias), tail, torch.get_num_threads()))
+        ctx.matrix, ctx.tail = matrix, tail
+        ctx.save_for_backward(x, own, other, *((out,) if tail.activation else ()))
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        x, own, other, *rest = ctx.saved_tensors
+        made, bias_grad = _tail_back(grad, rest[0] if rest else grad, ctx.tail, bias=ctx.needs_input_grad[5])
+        inner = torch.from_numpy(made)
+        there = torch.from_numpy(kernels.aggregate(ctx.matrix.turned, made, threads=torch.get_num_threads()))
+        x_grad = None
+        if ctx.needs_input_grad[2]:
+            x_grad = there @ other
+            x_grad[: len(inner)].addmm_(inner, own)
+        return None, None, x_grad, inner.t() @ x[: len(inner)], there.t() @ x, _back(bias_grad)
 
 
 class _Attend(torch.autograd.Function):
