@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
+
+from hyperscale.observe.targets import target_query
 
 GPUS_PER_NODE: Final = 8
 RACK_NODES: Final = 16
@@ -33,6 +36,7 @@ GPU_FIGURES: Final = {
     "DCGM_FI_DEV_POWER_USAGE": (60, 700),
     "DCGM_FI_DEV_XID_ERRORS": (0, 0),
 }
+_FIGURE: Final = re.compile(r"^.*?timestamp\((\w+)\).*$")
 LATENCY: Final = "hyperscale_link_latency_seconds"
 BANDWIDTH: Final = "hyperscale_link_bandwidth_bytes_per_second"
 
@@ -108,17 +112,20 @@ class Source:
 
     def body(self, query: str, evaluated: float) -> bytes:
         """The answer to one instant query at a moment."""
-        figure = query.removeprefix("timestamp(").removesuffix(")")
         scrape = int(evaluated // SCRAPE_SECONDS)
         with self._lock:
             for key in [key for key in self._bodies if key[1] < scrape - 1]:
                 del self._bodies[key]
             if (query, scrape) not in self._bodies:
-                self._bodies[query, scrape] = self._made(figure, scrape, query != figure)
+                self._bodies[query, scrape] = self._made(query, scrape)
             return self._bodies[query, scrape]
 
-    def _made(self, figure: str, scrape: int, stamps: bool) -> bytes:
-        if figure in GPU_FIGURES:
+    def _made(self, query: str, scrape: int) -> bytes:
+        figure = _FIGURE.sub(r"\1", query)
+        stamps = query != figure
+        if stamps and query == target_query(figure) and figure in (*GPU_FIGURES, LATENCY, BANDWIDTH):
+            entries = [self._target(figure, node, scrape) for node in range(self._nodes)]
+        elif figure in GPU_FIGURES:
             entries = [self._gpu(figure, node, gpu, scrape, stamps) for node in range(self._nodes) for gpu in range(GPUS_PER_NODE)]
         elif figure in (LATENCY, BANDWIDTH):
             entries = [self._link(figure, pair, scrape, stamps) for pair in self._pairs]
@@ -131,15 +138,22 @@ class Source:
         number = node * GPUS_PER_NODE + gpu
         moment = scrape if number % round(1 / CHANGING_PART) == scrape % round(1 / CHANGING_PART) else 0
         value = low + (number * 7919 + moment * 104_729) % (high - low + 1)
-        name = "" if stamps else f'"__name__":"{figure}",'
+        name = "" if stamps else f'"__name__":"{figure}",'  # sorted by bytes, and so behind capitals
         host = node_name(node)
         return (
-            f'{{"metric":{{{name}"DCGM_FI_DRIVER_VERSION":"{DRIVER}","Hostname":"{host}","UUID":"GPU-{number:08x}-5d3c-0b7e-9c54-{number:012x}",'
+            f'{{"metric":{{"DCGM_FI_DRIVER_VERSION":"{DRIVER}","Hostname":"{host}","UUID":"GPU-{number:08x}-5d3c-0b7e-9c54-{number:012x}",{name}'
             f'"container":"exporter","device":"nvidia{gpu}","endpoint":"metrics","gpu":"{gpu}",'
             f'"instance":"10.{node >> 16}.{node >> 8 & 255}.{node & 255}:9400",'
             f'"job":"dcgm-exporter","modelName":"{MODEL}","namespace":"gpu-operator","pci_bus_id":"00000000:{gpu + 1:02X}:00.0",'
             f'"pod":"dcgm-exporter-{node:05x}","service":"dcgm-exporter"}},"value":[{_stamp(node, scrape, stamps, value)}]}}'
         )
+
+    def _target(self, figure: str, node: int, scrape: int) -> str:
+        if figure in GPU_FIGURES:
+            labels = f'"instance":"10.{node >> 16}.{node >> 8 & 255}.{node & 255}:9400","job":"dcgm-exporter"'
+        else:
+            labels = f'"instance":"10.0.{node >> 8}.{node & 255}:9465","job":"hyperscale-agent"'
+        return f'{{"metric":{{{labels}}},"value":[{_stamp(node, scrape, True, 0.0)}]}}'
 
     def _link(self, figure: str, pair: tuple[int, int], scrape: int, stamps: bool) -> str:
         source, destination = pair
@@ -161,21 +175,31 @@ def _stamp(node: int, scrape: int, stamps: bool, value: float) -> str:
 
 
 def serve(nodes: int, port: int) -> None:
-    """Answer for ever."""
+    """Answer for ever. Time is the clock's, or the last that was set with /moment?time=…, which answers the bytes sent so far."""
     source = Source(nodes)
+    told = {"moment": 0.0, "bytes": 0.0}
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            asked = parse_qs(urlsplit(self.path).query)
-            moment = float(asked.get("time", [str(time.time())])[0])
-            body = source.body(asked["query"][0], moment if "time" not in asked else moment - 0.5)
+            address = urlsplit(self.path)
+            asked = parse_qs(address.query)
+            if address.path == "/moment":
+                told["moment"] = float(asked["time"][0])
+                return self._send(str(int(told["bytes"])).encode())
+            moment = float(asked["time"][0]) - 0.5 if "time" in asked else told["moment"] or time.time()
+            body = source.body(asked["query"][0], moment)
+            told["bytes"] += len(body)
+            return self._send(body)
+
+        def _send(self, body: bytes) -> None:
+            """In one chunk, as Prometheus sends long answers."""
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(b"%x\r\n" % len(body) + body + b"\r\n0\r\n\r\n")
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             pass

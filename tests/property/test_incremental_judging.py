@@ -25,7 +25,12 @@ GPU_LABELS = [
     for node in range(3)
     for gpu in range(2)
 ]
-GPU_LABELS += [{"Hostname": "stranger", "UUID": "GPU-x"}, {"Hostname": "n1"}]
+GPU_LABELS += [
+    {"Hostname": "stranger", "UUID": "GPU-x"},
+    {"Hostname": "n1"},
+    {"Hostname": "n0", "gpu": "1"},
+    {"Hostname": "n2", "gpu": "7"},
+]
 LINK_LABELS = [{"source": f"n{a}", "destination": f"n{b}"} for a in range(3) for b in range(3)] + [{"source": "n0", "destination": "far"}]
 VALUES = st.sampled_from([0.0, 1.0, 50.0, 99.0, 1e9, float("nan"), -1.0])
 
@@ -80,6 +85,23 @@ def test_a_snapshot_with_a_memory_is_the_one_without(
             nodes = NODES if data.draw(st.booleans()) else NODES[:2]
             with_memory = build_snapshot(nodes, pods.values(), reading, POLICY, reading.taken_at, None, memory)
             assert encode_snapshot(with_memory) == encode_snapshot(build_snapshot(nodes, pods.values(), reading, POLICY, reading.taken_at))
+
+
+def test_a_gpu_whose_labels_or_figures_change_is_judged_and_no_other() -> None:
+    judge, labels = Judge(), [{"Hostname": f"n{at % 3}", "UUID": f"GPU-{at}"} for at in range(12)]
+    judged_units = []
+    for moment, values in enumerate(([1.0] * 12, [1.0] * 12, [1.0] * 11 + [2.0])):
+        series = tuple(Series(one, value, NOW + 10 * moment) for one, value in zip(labels, values, strict=True))
+        judge.figures(MetricsReading(NOW + 10 * moment, MetricsState(True), {"gpu_utilization": series}), NodeIndex(NODES), POLICY.limits)
+        judged_units.append(judge.judged_units)
+    labels[5] = {**labels[5], "exported_pod": "trainer", "exported_namespace": "ml"}
+    series = (*series[:5], Series(labels[5], 1.0, NOW + 30), *series[6:])
+    figures = judge.figures(MetricsReading(NOW + 30, MetricsState(True), {"gpu_utilization": series}), NodeIndex(NODES), POLICY.limits)
+    assert [*judged_units, judge.judged_units] == [12, 0, 1, 1]
+    assert figures.holders == {"n2": {"GPU-5": ("ml", "trainer")}}
+    assert {node: [gpu.uuid for gpu in gpus] for node, gpus in figures.gpus.items()} == {
+        f"n{node}": sorted(f"GPU-{at}" for at in range(node, 12, 3)) for node in range(3)
+    }
 
 
 def test_an_age_that_moves_on_while_nothing_is_scraped_is_told_and_ends_as_stale() -> None:

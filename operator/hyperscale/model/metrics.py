@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from hyperscale.model.cluster import MetricsState
@@ -62,5 +64,5 @@ class MetricsReading(msgspec.Struct, frozen=True, rename="camel"):
     taken_at: float
     """Unix seconds by the caller's clock."""
     state: MetricsState = NOT_CONFIGURED
-    series: dict[str, tuple[Series, ...]] = {}
+    series: Mapping[str, Sequence[Series]] = {}
     """By figure (see FIGURES); a figure that is off or failed is absent."""

@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import requests
@@ -16,7 +16,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 MAX_BODY_BYTES: Final = 32 * 1024 * 1024
 """One figure of 40,000 GPUs is about 20 MiB."""
-CHUNK_BYTES: Final = 64 * 1024
+CHUNK_BYTES: Final = 128 * 1024
+Sink = Callable[[bytes], None]
 
 
 class BodyTooLargeError(requests.RequestException):
@@ -38,6 +39,12 @@ class BoundedSession(requests.Session):
         self.adapter = BoundedAdapter(max_body_bytes)
         self.mount("http://", self.adapter)
         self.mount("https://", self.adapter)
+
+    def feed(self, sink: Sink, url: str, params: Mapping[str, str], headers: Mapping[str, str], timeout: float) -> None:
+        """Ask for `url` within `timeout` seconds; `sink` gets the body of a 200 as it comes. What `sink` raises ends the request."""
+        request = self.prepare_request(requests.Request("GET", url, params=params, headers=headers))
+        settings = self.merge_environment_settings(request.url, {}, None, None, None)
+        self.send(request, timeout=timeout, sink=sink, **settings)
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """None: a 3xx is an answer like any other that is not 200."""
@@ -68,15 +75,19 @@ class BoundedAdapter(HTTPAdapter):
         verify: bool | str = True,
         cert: Any = None,  # noqa: ANN401 - as in requests
         proxies: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
     ) -> requests.Response:
-        """Send, and read the whole body within `timeout` seconds; raises ReadTimeout or BodyTooLargeError."""
+        """Send, and read the whole body within `timeout` seconds; raises ReadTimeout or BodyTooLargeError.
+
+        sink: gets the body of a 200 piece by piece, which is then not kept
+        """
         expired = threading.Event()
         timer = threading.Timer(timeout, self._expire, (expired,))
         timer.daemon = True
         timer.start()
         try:
             response = super().send(request, stream=True, timeout=timeout, verify=verify, cert=cert, proxies=proxies)
-            response._content = self._read(response)
+            response._content = self._read(response, sink if response.status_code == 200 else None)
             response._content_consumed = True  # type: ignore[attr-defined] # as requests does itself
             if response.status_code != 200:
                 raise RefusedError(f"HTTP {response.status_code}{_complaint(response)}")
@@ -90,13 +101,18 @@ class BoundedAdapter(HTTPAdapter):
             raise requests.ReadTimeout(f"no whole answer within {timeout:g} s", request=request)
         return response
 
-    def _read(self, response: requests.Response) -> bytes:
+    def _read(self, response: requests.Response, sink: Sink | None) -> bytes:
         body = bytearray()
+        size = 0
         try:
             for chunk in response.iter_content(CHUNK_BYTES):
-                body += chunk
-                if len(body) > self._max_body_bytes:
+                size += len(chunk)
+                if size > self._max_body_bytes:
                     raise BodyTooLargeError(f"the answer is longer than {self._max_body_bytes // 1024} KiB")
+                if sink is None:
+                    body += chunk
+                else:
+                    sink(chunk)
         except BaseException:
             body.clear()  # who keeps the error keeps this frame: one body for each figure that failed
             raise

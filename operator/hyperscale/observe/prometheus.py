@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -13,11 +13,14 @@ import requests
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.metrics import FIGURES, NOT_CONFIGURED, OPTIONAL, MetricsReading, Series
 from hyperscale.model.policy import MetricQueries, PolicySpec
+from hyperscale.observe import targets
+from hyperscale.observe.columns import Column
 from hyperscale.observe.dcgm import INDEX_LABELS, MIG_LABELS, UUID_LABELS
 from hyperscale.observe.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession, RefusedError
 from hyperscale.observe.identity import NODE_LABELS, POD_LABELS
+from hyperscale.observe.known import KnownSeries, one_by_one
 from hyperscale.observe.steady import History, advance
-from hyperscale.observe.vector import Element, LabelSets, NotJsonError, elements
+from hyperscale.observe.vector import Decoder, Floats, NotJsonError, Shape, Vector
 
 if TYPE_CHECKING:
     from prometheus_api_client import PrometheusConnect
@@ -37,7 +40,7 @@ MAX_MESSAGE: Final = 1024
 T = TypeVar("T")
 _CONNECTION = re.compile(r"^(<[^>]*>|\w+\([^)]*\)): ")
 KEPT_LABELS: Final = frozenset(
-    {*NODE_LABELS, *UUID_LABELS, *INDEX_LABELS, *MIG_LABELS, "source", "destination", "port", *sum(POD_LABELS, ())}
+    {*targets.TARGET_LABELS, *NODE_LABELS, *UUID_LABELS, *INDEX_LABELS, *MIG_LABELS, "source", "destination", "port", *sum(POD_LABELS, ())}
 )
 """Other labels (model, driver, container) are dropped at once: 5,000 nodes have a quarter of a million series."""
 
@@ -62,7 +65,7 @@ class PrometheusReader:
         self._headers = dict(headers or {})
         self._verify = verify
         self._max_body_bytes = max_body_bytes
-        self._sets = LabelSets(KEPT_LABELS)
+        self._known = KnownSeries(KEPT_LABELS)
         self._history: History = {}
 
     def read(self, policy: PolicySpec, now: float) -> MetricsReading:
@@ -74,7 +77,7 @@ class PrometheusReader:
             state = MetricsState(False, UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
             return MetricsReading(taken_at=now, state=state)
         with BoundedSession(self._max_body_bytes) as session:
-            reading = _Reading(self._connect(session), session, policy.deadlines.metrics_seconds, self._host(), self._sets)
+            reading = _Reading(self._connect(session), session, policy.deadlines.metrics_seconds, self._host(), self._known)
             found, self._history = advance(self._history, reading.run(queries, now), policy.limits)
             return found
 
@@ -83,7 +86,7 @@ class PrometheusReader:
         if not is_url(self._url):
             raise QueryError(UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
         with BoundedSession(self._max_body_bytes) as session:
-            return _Reading(self._connect(session), session, limit_seconds, self._host(), self._sets).ask(query, named=True)
+            return _Reading(self._connect(session), session, limit_seconds, self._host(), self._known).ask(query, named=True)
 
     def _connect(self, session: BoundedSession) -> PrometheusConnect:
         # Imported here: it brings dateparser and more, and what only plans from files needs none of it.
@@ -103,58 +106,72 @@ class PrometheusReader:
 class _Reading:
     """One run over all queries within one budget of time."""
 
-    def __init__(self, connection: PrometheusConnect, session: BoundedSession, query_seconds: float, host: str, sets: LabelSets) -> None:
+    def __init__(self, connection: PrometheusConnect, session: BoundedSession, query_seconds: float, host: str, known: KnownSeries) -> None:
         self._connection = connection
         self._session = session
-        self._sets = sets
+        self._known = known
         self._query_seconds = query_seconds
         self._host = host
         self._end = time.monotonic() + query_seconds * READING_FACTOR
 
     def run(self, queries: Mapping[str, str], now: float) -> MetricsReading:
         """Ask for every figure; once Prometheus itself is gone the rest is not asked for."""
-        series: dict[str, tuple[Series, ...]] = {}
+        series: dict[str, Sequence[Series]] = {}
         failures: dict[str, QueryError] = {}
         gone: QueryError | None = None
         for figure, query in queries.items():
             try:
                 if gone is not None:
                     raise gone
-                series[figure] = self._figure(query)
+                series[figure] = self._figure(figure, query)
             except QueryError as error:
                 failures[figure] = error
                 gone = gone or (error if self._is_gone(error) else None)
-        self._sets.sweep()
+        self._known.sweep(queries)
         return MetricsReading(taken_at=now, state=_state(series, failures, self._host), series=series)
 
-    def _figure(self, query: str) -> tuple[Series, ...]:
+    def _figure(self, figure: str, query: str) -> Column:
         """Series of one query, each with the time of its own scrape.
 
         An instant query hides up to five minutes of age: it stamps every value with the moment of evaluation. `timestamp()` of a
         plain selector tells the real one; of an expression it is the moment of evaluation, and the age is then not known.
         """
-        found = self._vector(query)
-        if not found:
-            return ()
+        found = self._vector(query, self._known.expected(figure))
+        self._known.keep(figure, found.shape)
+        if not found.shape.labels:
+            return Column((), found.values, found.evaluated)
+        return Column(found.shape.labels, found.values, self._scraped(figure, query, found))
+
+    def _scraped(self, figure: str, query: str, found: Vector) -> Floats:
+        """(n,) Unix seconds; the moment of evaluation where Prometheus does not tell."""
+        moment = float(found.evaluated[0])
+        if len(found.values) >= targets.LEAST_SERIES:
+            answer = self._told(targets.target_query(query), self._known.expected(figure, of_targets=True), moment)
+            if answer is not None and (times := self._known.times(figure, found, answer)) is not None:
+                return times
+        answer = self._told(f"timestamp({query})", found.shape, moment)
+        return found.evaluated if answer is None else one_by_one(found, answer)
+
+    def _told(self, query: str, expected: Shape, evaluate_at: float) -> Vector | None:
+        """One instant query; None where Prometheus answers, only not this: several metric names in one have no common timestamp()."""
         try:
-            scraped = {one.identity: one.value for one in self._vector(f"timestamp({query})", found[0].evaluated)}
+            return self._vector(query, expected, evaluate_at)
         except QueryError as error:
             if error.reason != REFUSED:
                 raise
-            scraped = {}  # Prometheus answers, only not this: several metric names in one query have no common timestamp().
-        labels = self._sets.labels
-        try:
-            return tuple(Series(labels(one.identity), one.value, scraped.get(one.identity, one.evaluated)) for one in found)
-        except ValueError as error:
-            raise QueryError(REFUSED, f"{self._host} answered with something that is not a query result") from error
+            return None
 
-    def _vector(self, query: str, evaluate_at: float | None = None) -> list[Element]:
-        """One instant query, its answer decoded piece by piece; raises QueryError."""
+    def _vector(self, query: str, expected: Shape, evaluate_at: float | None = None) -> Vector:
+        """One instant query, its answer decoded as it comes; raises QueryError."""
 
-        def sent(params: Mapping[str, str], seconds: float) -> list[Element]:
+        def sent(params: Mapping[str, str], seconds: float) -> Vector:
+            decoder = Decoder(self._known.sets, expected)
             url, given = f"{self._connection.url}/api/v1/query", {"query": query, **params}
-            answer = self._session.get(url, params=given, headers=self._connection.headers, timeout=seconds)
-            return list(elements(answer.content))
+            try:
+                self._session.feed(decoder.feed, url, given, self._connection.headers, seconds)
+                return decoder.finish()
+            finally:
+                decoder.close()  # who keeps an error keeps this frame: what had come, for each figure that failed
 
         return self._bounded(sent, evaluate_at)
 
@@ -167,8 +184,8 @@ class _Reading:
         return self._bounded(sent, limit_seconds=limit_seconds)
 
     def _bounded(
-        self, send: Callable[[Mapping[str, str], float], list[T]], evaluate_at: float | None = None, limit_seconds: float | None = None
-    ) -> list[T]:
+        self, send: Callable[[Mapping[str, str], float], T], evaluate_at: float | None = None, limit_seconds: float | None = None
+    ) -> T:
         """What `send` gets for these parameters within so many seconds; raises QueryError and nothing else."""
         seconds = min(limit_seconds or self._query_seconds, self._end - time.monotonic())
         if seconds <= 0.01:
@@ -225,7 +242,7 @@ def _series(entry: Any, named: bool = False) -> Series:  # noqa: ANN401 - untrus
     return Series(labels, float(text), float(stamp))
 
 
-def _state(series: Mapping[str, tuple[Series, ...]], failures: Mapping[str, QueryError], host: str) -> MetricsState:
+def _state(series: Mapping[str, Sequence[Series]], failures: Mapping[str, QueryError], host: str) -> MetricsState:
     """What the reading amounts to: usable as soon as one figure has one series."""
     failed = tuple(failures)
     first = next(iter(failures.values()), None)

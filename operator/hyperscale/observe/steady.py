@@ -7,8 +7,6 @@ Histories are arrays, a few numbers a series, and exist for five figures only: 4
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,8 +14,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from hyperscale.model.metrics import MetricsReading, Series, Verdict
+from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.policy import QualityLimits
+from hyperscale.observe.columns import Column, column
 from hyperscale.observe.provenance import Agents
 from hyperscale.observe.quality import rules
 
@@ -81,17 +80,17 @@ def advance(history: History, reading: MetricsReading, limits: QualityLimits) ->
     agents = Agents(reading)
     series, later = dict(reading.series), dict(history)
     for figure in sorted({*FREEZING, *JUMPING, *SMOOTHED} & series.keys()):
-        if not (found := series[figure]):
+        if not series[figure]:
             later.pop(figure, None)
             continue
-        track = _aligned(later.get(figure, Track()), found, limits.window_readings)
+        found = column(series[figure])
+        track = _aligned(later.get(figure, Track()), found.labels, limits.window_readings)
         series[figure], later[figure] = _judged(figure, track, found, agents, limits, reading.taken_at)
     return replace(reading, series=series), later
 
 
-def _aligned(track: Track, found: Sequence[Series], width: int) -> Track:
+def _aligned(track: Track, labels: tuple[Labels, ...], width: int) -> Track:
     """`track` with one row for every series found, in that order; new ones have no past, others are forgotten."""
-    labels = tuple(one.labels for one in found)
     if track.values.shape[1] == width and labels == track.labels:  # compares by identity first: label sets are kept between readings
         return track
     rows = {_key(known): row for row, known in enumerate(track.labels)}
@@ -116,12 +115,9 @@ def _aligned(track: Track, found: Sequence[Series], width: int) -> Track:
     )
 
 
-def _judged(
-    figure: str, track: Track, found: Sequence[Series], agents: Agents, limits: QualityLimits, now: float
-) -> tuple[tuple[Series, ...], Track]:
+def _judged(figure: str, track: Track, found: Column, agents: Agents, limits: QualityLimits, now: float) -> tuple[Column, Track]:
     """One figure: its series with verdicts, and the track with this reading in it."""
-    value = np.array([one.value for one in found])
-    scraped = np.array([one.timestamp for one in found])
+    value, scraped = found.values, found.timestamps
     rule = rules(limits)[figure]
     sound: BoolArray = np.isfinite(value) & np.isfinite(scraped) & (value >= 0) & (value <= rule.maximum)
     fresh: BoolArray = sound & (scraped > track.scraped)
@@ -138,12 +134,9 @@ def _judged(
     last, moment = np.where(fresh, value, track.last), np.where(fresh, scraped, track.scraped)
     later = Track(track.labels, values, times, last, moment, same, np.where(confirmed, 0, held).astype(np.int32))
     if figure not in SMOOTHED:
-        frozen = (same >= limits.freeze_readings).tolist()
-        return tuple(replace(one, verdict=_FROZEN) if stuck else one for one, stuck in zip(found, frozen, strict=True)), later
+        frozen = same >= limits.freeze_readings
+        return Column(found.labels, value, scraped, frozen=frozen if frozen.any() else None), later
     return _smoothed(found, values, sound, waiting, _past_level(past), agents), later
-
-
-_FROZEN: Final = Verdict(frozen=True)
 
 
 def _held(track: Track, value: FloatArray, past: FloatArray, fresh: BoolArray, limits: QualityLimits) -> CountArray:
@@ -173,9 +166,11 @@ def _apart(left: FloatArray, right: FloatArray, factor: float) -> BoolArray:
 
 def _past_level(past: FloatArray) -> FloatArray:
     """(n,) median of the known readings of each row; NaN where there is none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # rows without a reading
-        level: FloatArray = np.nanmedian(past, axis=1)
+    ordered = np.sort(past, axis=1)  # NaN comes last
+    known = (~np.isnan(past)).sum(axis=1)
+    rows = np.arange(len(past))
+    lower, upper = ordered[rows, np.maximum(known - 1, 0) // 2], ordered[rows, np.minimum(known // 2, past.shape[1] - 1)]
+    level: FloatArray = np.where(known % 2 == 1, lower, (lower + upper) / 2)
     return level
 
 
@@ -185,30 +180,23 @@ def _pushed(window: FloatArray, rows: BoolArray, newest: FloatArray) -> FloatArr
     return np.where(rows[:, None], moved, window)
 
 
-def _smoothed(
-    found: Sequence[Series], values: FloatArray, sound: BoolArray, waiting: BoolArray, before: FloatArray, agents: Agents
-) -> tuple[Series, ...]:
+def _smoothed(found: Column, values: FloatArray, sound: BoolArray, waiting: BoolArray, before: FloatArray, agents: Agents) -> Column:
     """Series with the median of their window and how far its readings agree; agents smooth what they measure themselves."""
     middle = _past_level(values)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = _past_level(np.abs(values - middle[:, None])) / middle
     known = np.isfinite(values).sum(axis=1)
-    spread = np.where((known >= 3) & np.isfinite(spread) & (spread > STEADY_SPREAD), spread, 0.0)
+    usable = sound & (known >= MIN_HISTORY) & ~waiting
+    spread = np.where(usable & (known >= 3) & np.isfinite(spread) & (spread > STEADY_SPREAD), spread, 0.0)
     confidence = np.round(1.0 / (1.0 + SPREAD_WEIGHT * spread), 1)
-    made = []
-    rows = zip(found, sound.tolist(), waiting.tolist(), middle.tolist(), confidence.tolist(), before.tolist(), known.tolist(), strict=True)
-    for one, usable, waits, median, trust, level, count in rows:
-        if waits:
-            made.append(replace(one, verdict=Verdict(fault=_jump(one.value, level))))
-        elif not usable or count < MIN_HISTORY:
-            made.append(one)
-        else:
-            made.append(_steady(one, None if median == one.value or agents.made(one.labels) else median, trust))
-    return tuple(made)
-
-
-def _steady(one: Series, middle: float | None, confidence: float) -> Series:
-    return one if middle is None and confidence == 1.0 else replace(one, verdict=Verdict(middle=middle, confidence=confidence))
+    better = usable & (middle != found.values)
+    if agents:
+        for row in np.flatnonzero(better).tolist():
+            better[row] = not agents.made(found.labels[row])
+    faults = {row: _jump(float(found.values[row]), float(before[row])) for row in np.flatnonzero(waiting).tolist()}
+    middles = np.where(better, middle, np.nan) if better.any() else None
+    told = confidence if (confidence != 1.0).any() else None
+    return Column(found.labels, found.values, found.timestamps, middles=middles, confidences=told, faults=faults)
 
 
 def _jump(value: float, level: float) -> str:
