@@ -24,6 +24,7 @@ MODULES = (
     "hyperscale.partition._independent",
     "hyperscale.partition._refine",
     "hyperscale.modelgraph._sparse",
+    "hyperscale.observe._follow",
 )
 
 # No -ffast-math and no fused multiply-add: a plan must have the same bytes on every machine.
