@@ -22,6 +22,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter
 
+from hyperscale.graph.lettering import beginning, ending
 from hyperscale.graph.scene import Edge, Item, Scene, arrange
 from hyperscale.model.graph import ClusterGraph
 
@@ -134,7 +135,7 @@ def _draw_islands(axes: Axes, scene: Scene, look: Look) -> None:
         above = island.y >= middle - 1e-9
         rim = (island.x, island.y + (island.radius if above else -island.radius))
         axes.annotate(
-            _shortened(island.name, 28),
+            ending(island.name, 28),
             rim,
             xytext=(0, size * 1.15 + 2 if above else -2.5),
             textcoords="offset points",
@@ -157,6 +158,7 @@ def _draw_islands(axes: Axes, scene: Scene, look: Look) -> None:
             fontsize=size * 0.8,
             color=FAINT,
             zorder=7,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6},
         )
 
 
@@ -216,15 +218,18 @@ def _draw_items(axes: Axes, scene: Scene, look: Look) -> None:
         if not item.usable:
             axes.plot(item.x, item.y, "x", markersize=diameter * 0.75, markeredgecolor=ALARM, markeredgewidth=1.6, zorder=6)
         if font_points >= LEAST_FONT_POINTS:
-            _name_item(axes, item, label.format(_shortened(item.label, 18), item.free_gpus, item.gpus), diameter, font_points)
+            _name_item(axes, item, label.format(ending(item.label, 18), item.free_gpus, item.gpus), diameter, font_points)
 
 
 def _item_labels(scene: Scene, points_per_unit: float) -> tuple[str, float]:
-    """The fullest label of which two neighbours fit side by side, and its font size; a size that is too small means none."""
+    """The fullest label of which two neighbours fit side by side, no higher than leaves the dot below in sight, and its font size.
+
+    A size that is too small means none.
+    """
     size = 0.0
     for label in ("{0}  {1}/{2}", "{0}"):
-        letters = max(len(label.format(_shortened(item.label, 18), item.free_gpus, item.gpus)) for item in scene.items)
-        size = min(8.5, 1.15 * points_per_unit / (LETTER_EMS * letters))
+        letters = max(len(label.format(ending(item.label, 18), item.free_gpus, item.gpus)) for item in scene.items)
+        size = min(8.5, 0.3 * points_per_unit, 1.15 * points_per_unit / (LETTER_EMS * letters))
         if size >= LEAST_FONT_POINTS:
             return label, size
     return "{0}", size
@@ -257,7 +262,10 @@ def _draw_colour_bar(figure: Figure, look: Look) -> None:
 
 def _draw_legend(figure: Figure, scene: Scene, look: Look) -> None:
     """Only what the picture shows."""
-    handles = [_dot(product, colour, colour) for product, colour in look.palette.items()][: len(PRODUCT_COLOURS) + 1]
+    handles = [_dot(beginning(product, 34), colour, colour) for product, colour in look.palette.items() if colour != REST]
+    others = len(look.palette) - len(handles)
+    if others:
+        handles.append(_dot(f"{others} other products" if others > 1 else "another product", REST, REST))
     if any(not item.free_gpus for item in scene.items):
         handles.append(_dot("no GPU free", "white", FAINT))
     if any(not item.usable for item in scene.items):
@@ -267,9 +275,20 @@ def _draw_legend(figure: Figure, scene: Scene, look: Look) -> None:
     if any(not edge.measured for edge in scene.routes):
         handles.append(Line2D([], [], color=FAINT, linestyle=(0, (4, 3)), label="estimated from labels"))
     low, high = look.bandwidths
-    for rate in (low, high) if high > low * 1.01 else ():
-        handles.append(Line2D([], [], color=FAINT, linewidth=_line_width(rate, look), label=_rate(rate)))
-    figure.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.012, 0.008), ncols=6, frameon=False, fontsize=9, labelcolor=INK)
+    rates = (low, high) if high > low * 1.01 else ()
+    handles += [Line2D([], [], color=FAINT, linewidth=_line_width(rate, look), label=_rate(rate)) for rate in rates]
+    _fitting_legend(figure, handles)
+
+
+def _fitting_legend(figure: Figure, handles: list[Line2D]) -> None:
+    """Below the picture in as many columns as its width holds."""
+    for columns in range(6, 1, -1):
+        legend = figure.legend(
+            handles=handles, loc="lower left", bbox_to_anchor=(0.012, 0.004), ncols=columns, frameon=False, fontsize=9, labelcolor=INK
+        )
+        if columns == 2 or legend.get_window_extent().x1 <= figure.bbox.x1:
+            return
+        legend.remove()
 
 
 def _dot(label: str, face: str, edge: str) -> Line2D:
@@ -300,16 +319,11 @@ def _milliseconds(edge: Edge) -> float:
 
 
 def _figures(edge: Edge) -> str:
-    about = "" if edge.measured else "~"
-    return f"{about}{edge.latency_seconds * 1e3:.3g} ms, {_rate(edge.bandwidth_bytes_per_second)}"
+    latency, rate = f"{edge.latency_seconds * 1e3:.3g} ms", _rate(edge.bandwidth_bytes_per_second)
+    return f"{'' if edge.measured else '~'}{latency}, {'' if edge.bandwidth_measured else '~'}{rate}"
 
 
 def _rate(rate_bytes_per_second: float) -> str:
     if rate_bytes_per_second >= 1e9:
         return f"{rate_bytes_per_second / 1e9:.3g} GB/s"
     return f"{rate_bytes_per_second / 1e6:.3g} MB/s"
-
-
-def _shortened(text: str, most: int) -> str:
-    """The end tells names apart, so the start goes."""
-    return text if len(text) <= most else "…" + text[1 - most :]

@@ -30,7 +30,7 @@ LINK_KEYS: Final = {
     "bandwidthConfidence": "double",
 }
 _HEAD: Final = '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
-_FORBIDDEN: Final = {code: None for code in range(32) if code not in (9, 10, 13)}
+_FORBIDDEN: Final = {code: None for code in (*range(32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF) if code not in (9, 10, 13)}
 """Characters that XML cannot hold."""
 
 

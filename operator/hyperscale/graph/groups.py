@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -67,19 +69,21 @@ def narrowest(graph: ClusterGraph, most: int) -> tuple[Group, ...]:
     return by_product(graph)
 
 
-def links_between(graph: ClusterGraph, groups: tuple[Group, ...]) -> tuple[GroupLink, ...]:
-    """One entry per pair of groups (a group with itself included) that can talk, sorted by (first, second)."""
+def links_between(graph: ClusterGraph, groups: tuple[Group, ...], within: Sequence[int] | None = None) -> tuple[GroupLink, ...]:
+    """One entry per pair of groups (a group with itself included) that can talk, sorted by (first, second).
+
+    within: a number for each group; only pairs of equal numbers between which the snapshot lists a link are wanted
+    """
     position = np.zeros(len(graph.nodes), dtype=np.int64)
     for at, group in enumerate(groups):
         position[list(group.members)] = at
     buckets = _sample_buckets(graph, position, len(groups))
-    found = []
-    for first in range(len(groups)):
-        for second in range(first, len(groups)):
-            link = _between(graph, groups, (first, second), buckets.get((first, second)))
-            if link is not None:
-                found.append(link)
-    return tuple(found)
+    if within is None:
+        pairs = list(combinations_with_replacement(range(len(groups)), 2))
+    else:
+        pairs = [pair for pair in sorted(buckets) if within[pair[0]] == within[pair[1]]]
+    found = (_between(graph, groups, pair, buckets.get(pair)) for pair in pairs)
+    return tuple(link for link in found if link is not None)
 
 
 def _grouped(graph: ClusterGraph, keys: list[str]) -> tuple[Group, ...]:

@@ -1,6 +1,6 @@
 """What a picture of a cluster shows and where: islands of nodes on a ring, nodes in each island, links as line segments. Pure geometry.
 
-Above MAX_ITEMS nodes the items are whole domains (racks, zones), so that a picture of 5,000 nodes can still be read.
+Above MAX_NODES nodes the items are whole domains (racks, zones), so that a picture of 5,000 nodes can still be read.
 Lengths are in units of the distance between two neighbouring items; y points up.
 """
 
@@ -15,9 +15,10 @@ from typing import Final
 from hyperscale.graph.groups import Group, GroupLink, links_between, narrowest, widest
 from hyperscale.model.graph import ClusterGraph
 
-MAX_ITEMS: Final = 200
+MAX_NODES: Final = 200
+MAX_GROUPS: Final = 640
 MAX_ISLANDS: Final = 24
-MAX_INSIDE_EDGES: Final = 3000
+MAX_INSIDE_EDGES: Final = 1200
 MAX_OUTLIERS: Final = 12
 MAX_GUESSED_ROUTES: Final = 10
 OUTLIER_FACTOR: Final = 3.0
@@ -67,6 +68,8 @@ class Edge:
     latency_seconds: float
     bandwidth_bytes_per_second: float
     measured: bool
+    """The latency is: an estimate otherwise."""
+    bandwidth_measured: bool
 
 
 @dataclass(frozen=True)
@@ -88,26 +91,23 @@ class Scene:
 
 def arrange(graph: ClusterGraph) -> Scene:
     """The scene of a graph; deterministic."""
-    single = len(graph.nodes) <= MAX_ITEMS
-    groups = tuple(Group(node.name, (index,)) for index, node in enumerate(graph.nodes)) if single else narrowest(graph, MAX_ITEMS)
+    single = len(graph.nodes) <= MAX_NODES
+    groups = tuple(Group(node.name, (index,)) for index, node in enumerate(graph.nodes)) if single else narrowest(graph, MAX_GROUPS)
     domains = _islands_of(graph, groups)
     islands, items = _placed(graph, groups, domains)
     by_node = {index: at for at, group in enumerate(groups) for index in group.members}
     island_of = {index: at for at, domain in enumerate(domains) for index in domain.members}
-    links = links_between(graph, groups)
     routes = links_between(graph, domains)
-    inside = tuple(
-        _edge(items[link.first], items[link.second], link)
-        for link in links
-        if link.latency_samples + link.bandwidth_samples
-        and link.first != link.second
-        and island_of[groups[link.first].members[0]] == island_of[groups[link.second].members[0]]
-    )
+    places = [island_of[group.members[0]] for group in groups]
+    inside: list[list[Edge]] = [[] for _ in islands]
+    for link in links_between(graph, groups, within=places):
+        if link.latency_samples + link.bandwidth_samples and link.first != link.second:
+            inside[places[link.first]].append(_edge(items[link.first], items[link.second], link))
     return Scene(
         title=_title(graph, groups, single),
         items=items,
         islands=islands,
-        inside=inside[:MAX_INSIDE_EDGES],
+        inside=_shown_inside(inside),
         routes=_shown_routes([_route(islands[link.first], islands[link.second], link) for link in routes if link.first != link.second]),
         outliers=_outliers(graph, routes, items, by_node, island_of),
         bounds=(
@@ -117,6 +117,14 @@ def arrange(graph: ClusterGraph) -> Scene:
             max(island.y + island.radius for island in islands),
         ),
     )
+
+
+def _shown_inside(edges: list[list[Edge]]) -> tuple[Edge, ...]:
+    """Of every island its slowest, with an equal share for each where all would be a blot."""
+    if sum(map(len, edges)) <= MAX_INSIDE_EDGES:
+        return tuple(edge for mine in edges for edge in mine)
+    share = MAX_INSIDE_EDGES // len(edges)
+    return tuple(edge for mine in edges for edge in sorted(mine, key=lambda edge: (-edge.latency_seconds, edge.ends))[:share])
 
 
 def _shown_routes(routes: list[Edge]) -> tuple[Edge, ...]:
@@ -230,8 +238,12 @@ def _island(graph: ClusterGraph, domain: Group, centre: tuple[float, float], rad
 
 
 def _edge(first: Item, second: Item, link: GroupLink) -> Edge:
-    measured = link.latency_samples > 0
-    return Edge(((first.x, first.y), (second.x, second.y)), link.latency_seconds, link.bandwidth_bytes_per_second, measured)
+    return _figured(((first.x, first.y), (second.x, second.y)), link)
+
+
+def _figured(ends: tuple[tuple[float, float], tuple[float, float]], link: GroupLink) -> Edge:
+    measured = link.latency_samples > 0, link.bandwidth_samples > 0
+    return Edge(ends, link.latency_seconds, link.bandwidth_bytes_per_second, *measured)
 
 
 def _route(first: Island, second: Island, link: GroupLink) -> Edge:
@@ -241,7 +253,7 @@ def _route(first: Island, second: Island, link: GroupLink) -> Edge:
     ux, uy = dx / length, dy / length
     start = (first.x + ux * first.radius, first.y + uy * first.radius)
     end = (second.x - ux * second.radius, second.y - uy * second.radius)
-    return Edge((start, end), link.latency_seconds, link.bandwidth_bytes_per_second, link.latency_samples > 0)
+    return _figured((start, end), link)
 
 
 def _outliers(
@@ -264,10 +276,13 @@ def _outliers(
         if a != b:
             found[a, b] = max(found.get((a, b), (0.0, 0.0, 0.0)), (latency / median, latency, bandwidth))
     worst = sorted(found.items(), key=lambda entry: (-entry[1][0], entry[0]))[:MAX_OUTLIERS]
-    return tuple(Edge(((items[a].x, items[a].y), (items[b].x, items[b].y)), figures[1], figures[2], True) for (a, b), figures in worst)
+    return tuple(
+        Edge(((items[a].x, items[a].y), (items[b].x, items[b].y)), figures[1], figures[2], True, True) for (a, b), figures in worst
+    )
 
 
 def _title(graph: ClusterGraph, groups: tuple[Group, ...], single: bool) -> str:
     free, every = sum(node.free_gpus for node in graph.nodes), sum(node.allocatable_gpus for node in graph.nodes)
     shown = "" if single else f" in {len(groups)} groups"
-    return f"{len(graph.nodes)} nodes{shown}, {free} of {every} GPUs free, {len(graph.snapshot.links)} links listed"
+    nodes = "1 node" if len(graph.nodes) == 1 else f"{len(graph.nodes)} nodes"
+    return f"{nodes}{shown}, {free} of {every} GPUs free, {len(graph.snapshot.links)} links listed"

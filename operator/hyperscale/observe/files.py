@@ -16,6 +16,11 @@ from hyperscale.observe import hulk, matrix
 from hyperscale.observe.bounded import SnapshotError, read_bounded, read_text
 
 SCHEMA_VERSION: Final = 1
+MAX_TAKEN_AT: Final = 253_402_300_799.0
+"""The last second of the year 9999, beyond which there are no dates to show."""
+MAX_LATENCY_SECONDS: Final = 3600.0
+MAX_BYTES_PER_SECOND: Final = 1e15
+"""Both as in PlannerPolicy.spec.overrides."""
 NPZ_MAGIC: Final = b"PK\x03\x04"
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _DECODER = msgspec.json.Decoder(ClusterSnapshot)
@@ -102,8 +107,8 @@ def _where(error: Exception) -> str:
 
 def _problems(snapshot: ClusterSnapshot) -> Iterator[str]:
     """What types cannot say, in reading order."""
-    if not math.isfinite(snapshot.taken_at):
-        yield "takenAt: write Unix seconds"
+    if not 0 <= snapshot.taken_at <= MAX_TAKEN_AT:
+        yield f"takenAt: write Unix seconds from 0 to {MAX_TAKEN_AT:.0f}"
     names: set[str] = set()
     for place, node in enumerate(snapshot.nodes):
         yield from (f"nodes[{place}].{problem}" for problem in _node_problems(node, names, len(snapshot.levels)))
@@ -142,8 +147,13 @@ def _link_problems(link: Link, names: set[str], pairs: set[tuple[str, str]]) -> 
         yield "destination: must differ from source"
     if (link.source, link.destination) in pairs:
         yield f"source: the pair {link.source!r}, {link.destination!r} occurs twice"
-    yield from _sample_problems("latencySeconds", link.latency_seconds)
-    yield from _sample_problems("bandwidthBytesPerSecond", link.bandwidth_bytes_per_second)
+    for field, sample, most in (
+        ("latencySeconds", link.latency_seconds, MAX_LATENCY_SECONDS),
+        ("bandwidthBytesPerSecond", link.bandwidth_bytes_per_second, MAX_BYTES_PER_SECOND),
+    ):
+        yield from _sample_problems(field, sample)
+        if sample.value is not None and sample.value > most:
+            yield f"{field}.value: {sample.value:g} is more than any link has; write at most {most:g}"
 
 
 def _sample_problems(field: str, sample: Sample) -> Iterator[str]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from msgspec.structs import replace
 
 from hyperscale.graph import scene
 from hyperscale.graph.cluster import build
-from hyperscale.graph.draw import png
+from hyperscale.graph.draw import draw, png
 from hyperscale.graph.groups import links_between, narrowest, widest
-from hyperscale.model.cluster import AbsentLink, ClusterSnapshot
+from hyperscale.graph.lettering import beginning, ending, plain
+from hyperscale.model.cluster import UNKNOWN_SAMPLE, AbsentLink, ClusterSnapshot, Link
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.policy import PolicySpec
 from hyperscale.observe.snapshot import write_snapshot
-from tests.unit.cli.cli_samples import LEVELS, Files, files_fixture, node, run, snapshot
+from tests.unit.cli.cli_samples import LEVELS, Files, files_fixture, measured, node, run, snapshot
 
 __all__ = ["files_fixture"]
 
@@ -78,7 +82,42 @@ def test_a_picture_is_written_and_is_the_same_again(files: Files) -> None:
     assert path.read_bytes() == png(graph())
 
 
+NAMES = {
+    "markup": ("<script>alert(1)</script>", "a&b\"c'd", "]]>", "</title><svg onload=x>"),
+    "formulas": ("a$b$c", "$\\frac{", "$x_{$", "_hidden", "^", "\\$", "\\alpha"),
+    "scripts": ("Жлд", "節点", "😀", "e\u0301", "\u202eevil", "\u200b", "عقدة"),
+    "control characters": ("a\nb", "a\tb", "\x1b[31mred", "\0nul", "\x7f", "\ufffe", "\uffff"),
+    "253 letters": tuple(f"{'n' * 250}{index:03d}" for index in range(12)),
+}
+
+
+def named(names: tuple[str, ...], **changed: Any) -> ClusterSnapshot:
+    """The sample with other names of nodes; products likewise."""
+    base = snapshot()
+    new = {each.name: names[at % len(names)] + (f" {at}" if at >= len(names) else "") for at, each in enumerate(base.nodes)}
+    nodes = tuple(replace(each, name=new[each.name], gpu_product=names[at % len(names)]) for at, each in enumerate(base.nodes))
+    links = tuple(replace(link, source=new[link.source], destination=new[link.destination]) for link in base.links)
+    return replace(base, nodes=nodes, links=links, **changed)
+
+
+def sampled(value: float) -> ClusterSnapshot:
+    """All latencies and bandwidths this figure."""
+    links = tuple(replace(link, latency_seconds=measured(value), bandwidth_bytes_per_second=measured(value)) for link in snapshot().links)
+    return replace(snapshot(), links=links)
+
+
 CLUSTERS: dict[str, ClusterSnapshot] = {
+    **{f"names: {kind}": named(names) for kind, names in NAMES.items()},
+    "links of 0": sampled(0.0),
+    "links all alike": sampled(1.0),
+    "links next to nothing": sampled(1e-300),
+    "the longest links": sampled(3600.0),
+    "no GPUs": replace(snapshot(), nodes=tuple(replace(each, allocatable_gpus=0, requested_gpus=0, gpus=()) for each in snapshot().nodes)),
+    "60 products": replace(
+        snapshot(),
+        nodes=tuple(node(at % 12, name=f"x-{at}", gpu_product=f"NVIDIA-Model-{at}-With-A-Long-Name") for at in range(60)),
+        links=(),
+    ),
     "one node": replace(snapshot(), nodes=snapshot().nodes[:1], links=()),
     "no levels": replace(snapshot(), levels=(), nodes=tuple(replace(each, domains=()) for each in snapshot().nodes)),
     "no links": replace(snapshot(), links=()),
@@ -98,10 +137,67 @@ CLUSTERS: dict[str, ClusterSnapshot] = {
 @pytest.mark.parametrize("case", sorted(CLUSTERS))
 def test_every_cluster_can_be_drawn_and_tabled(case: str, files: Files) -> None:
     write_snapshot(files.snapshot, CLUSTERS[case])
-    path = files.folder / "cluster.png"
-    ran = run("topology", "--snapshot", files.snapshot, "--png", str(path))
+    png_file, page, graphml = (files.folder / f"cluster.{ending}" for ending in ("png", "html", "graphml"))
+    ran = run("topology", "--snapshot", files.snapshot, "--png", str(png_file), "--html", str(page), "--graphml", str(graphml))
     assert ran.code == 0, ran
-    assert path.read_bytes().startswith(PNG_MAGIC)
+    assert ran.err.count("\n") == 3, "warnings"
+    assert all(line.isprintable() for line in ran.out.splitlines())
+    assert png_file.read_bytes().startswith(PNG_MAGIC)
+    assert len(ElementTree.parse(graphml).findall(".//{*}node")) == len(CLUSTERS[case].nodes)  # noqa: S314 - our own text
+    tags = TagNames()
+    tags.feed(page.read_text())
+    assert not tags.found & {"script", "svg onload", "b"}
+    assert {"html", "svg"} <= tags.found
+
+
+class TagNames(HTMLParser):
+    """Names of all elements of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        """Note it, and an attribute that would be a program."""
+        self.found |= {tag, *(f"{tag} {name}" for name, _ in attributes if name.startswith("on"))}
+
+
+def test_of_many_products_the_last_are_told_together_and_the_legend_stays_inside() -> None:
+    figure = draw(build(CLUSTERS["60 products"], PolicySpec()))
+    (legend,) = figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert "53 other products" in texts
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_names_are_drawn_letter_by_letter_and_never_as_formulas() -> None:
+    assert plain("a$b$c_{ \\alpha 節 \u202e") == r"a\$b\$c_{ \alpha ? ?"
+    assert (ending("gpu-node-0001", 6), beginning("NVIDIA-A100", 7)) == ("…-0001", "NVIDIA…")
+
+
+def test_a_bandwidth_that_is_a_guess_is_marked_beside_a_latency_that_is_none() -> None:
+    drawn = scene.arrange(
+        build(
+            replace(snapshot(), links=tuple(replace(each, bandwidth_bytes_per_second=UNKNOWN_SAMPLE) for each in snapshot().links)),
+            PolicySpec(),
+        )
+    )
+    assert {(edge.measured, edge.bandwidth_measured) for edge in drawn.routes} == {(True, False)}
+    assert {(edge.measured, edge.bandwidth_measured) for edge in scene.arrange(graph()).routes} == {(True, True)}
+
+
+def test_thousands_of_nodes_show_their_racks_and_every_region_its_share_of_lines() -> None:
+    base = large(2000)
+    pairs = {tuple(sorted((at, at // 500 * 500 + at * 7 * step % 500))) for at in range(2000) for step in range(1, 5)}
+    links = tuple(
+        Link(f"node-{one:04d}", f"node-{other:04d}", measured(1e-4 * (1 + one % 5)), measured(1e9))
+        for one, other in sorted(pairs)
+        if one != other
+    )
+    drawn = scene.arrange(build(replace(base, links=links), PolicySpec()))
+    assert (len(drawn.items), len(drawn.islands)) == (80, 4)
+    inside = [sum(math.dist(edge.ends[0], (island.x, island.y)) < island.radius for edge in drawn.inside) for island in drawn.islands]
+    assert min(inside) > 0.5 * max(inside) > 0
 
 
 @pytest.mark.parametrize("case", sorted(CLUSTERS))
@@ -109,7 +205,8 @@ def test_a_scene_holds_every_node_once_and_islands_never_overlap(case: str) -> N
     drawn = scene.arrange(build(CLUSTERS[case], PolicySpec()))
     assert sum(item.nodes for item in drawn.items) == len(CLUSTERS[case].nodes)
     assert sum(island.nodes for island in drawn.islands) == len(CLUSTERS[case].nodes)
-    assert len(drawn.items) <= scene.MAX_ITEMS
+    assert len(drawn.items) <= scene.MAX_GROUPS
+    assert len(drawn.inside) <= scene.MAX_INSIDE_EDGES
     for at, first in enumerate(drawn.islands):
         for second in drawn.islands[at + 1 :]:
             apart = ((first.x - second.x) ** 2 + (first.y - second.y) ** 2) ** 0.5

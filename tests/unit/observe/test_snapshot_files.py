@@ -65,6 +65,16 @@ def changed(path: str, value: Any) -> bytes:
         pytest.param(b'{"takenAt": NaN, "nodes": []}', "is no JSON object", id="NaN is no JSON"),
         pytest.param(b'{"takenAt": 1, "nodes": 5}', "nodes: Expected `array`, got `int`", id="nodes is no array"),
         pytest.param(b'{"takenAt": 1e999, "nodes": []}', "", id="endless time"),
+        pytest.param(changed("takenAt", 1e300), "takenAt: write Unix seconds from 0 to 253402300799", id="after the last date"),
+        pytest.param(changed("takenAt", -1), "takenAt: write Unix seconds from 0", id="before the first second"),
+        pytest.param(
+            changed("links.0.latencySeconds.value", 1e300), "links[0].latencySeconds.value: 1e+300 is more than", id="an endless link"
+        ),
+        pytest.param(
+            changed("links.0.bandwidthBytesPerSecond", {"value": 1e16, "ageSeconds": 1, "quality": "measured"}),
+            "write at most 1e+15",
+            id="more bytes a second than any link carries",
+        ),
         pytest.param(b"PK\x03\x04 and then nothing", "is no NPZ of plain arrays", id="a broken archive"),
         pytest.param(changed("schemaVersion", 2), "schemaVersion: this version reads 1 only", id="a later version"),
         pytest.param(changed("nodes.1.name", "a"), "nodes[1].name: 'a' occurs twice", id="a node twice"),
