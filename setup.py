@@ -25,6 +25,7 @@ MODULES = (
     "hyperscale.partition._refine",
     "hyperscale.modelgraph._sparse",
     "hyperscale.observe._follow",
+    "hyperscale.worker._molecules",
 )
 
 # No -ffast-math and no fused multiply-add: a plan must have the same bytes on every machine.

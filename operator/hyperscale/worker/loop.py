@@ -15,6 +15,7 @@ from safetensors.torch import save as save_tensors
 
 from hyperscale.model.measured import Measured
 from hyperscale.worker import checkpoint
+from hyperscale.worker.average import Average
 from hyperscale.worker.checkpoint import Checkpoints, Progress
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import Run
@@ -39,17 +40,20 @@ class Loop:
         self._best: dict[str, Tensor] = {}
         self._history: list[EpochStats] = []
         self._checkpoints: Checkpoints | None = None
+        self._rates = [group["lr"] for group in trainer.optimizer.param_groups]
+        self._average = Average(trainer.model, trainer.optimizer, run.hyper.average_decay)
         self.resumed = self._resume() if run.checkpoint_dir is not None else None
 
     def train(self) -> Measured:
         """All epochs that are left; the result is the same on every rank."""
         run = self._run
         for number in range(self._progress.epoch + 1, run.model.epochs + 1):
+            self._set_rates(number)
             stats = self._trainer.epoch(number)
             self._history.append(stats)
             self._progress = replace(self._progress, epoch=number, loss=stats.loss)
             if number % run.hyper.evaluate_every == 0 or number == run.model.epochs:
-                self._score(self._trainer.evaluate())
+                self._evaluate()
             self._after_epoch(len(self._history))
             self._reporter.epoch(number, stats, self._progress)
             self._say(stats)
@@ -59,8 +63,20 @@ class Loop:
             if stop:
                 break
         if self._progress.best_test is None:
-            self._score(self._trainer.evaluate())
+            self._evaluate()
         return measured(self._comm, run.model.epochs, self._history, self._progress, self.resumed)
+
+    def _set_rates(self, number: int) -> None:
+        """The learning rates of epoch `number`: they follow from it alone, so that a resumed run goes on with them."""
+        part = 1.0
+        if self._run.hyper.schedule == "cosine":
+            part = 0.5 * (1.0 + math.cos(math.pi * (number - 1) / self._run.model.epochs))
+        for group, rate in zip(self._trainer.optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * part
+
+    def _evaluate(self) -> None:
+        with self._average.in_place():
+            self._score(self._trainer.evaluate())
 
     def _score(self, scores: Scores) -> None:
         """The best epoch has the highest validation score, then the lowest validation loss; without validation set it is the last."""
@@ -88,7 +104,7 @@ class Loop:
 
     def _save(self) -> None:
         if self._checkpoints is not None:
-            tensors = checkpoint.collect(self._trainer.model, self._trainer.optimizer, self._best)
+            tensors = checkpoint.collect(self._trainer.model, self._trainer.optimizer, self._best) | self._average.state()
             self._checkpoints.save(self._progress, tensors, self._comm.size)
 
     def _resume(self) -> int | None:
@@ -109,6 +125,7 @@ class Loop:
         self._progress = msgspec.json.decode(document[8 : 8 + length], type=Progress)
         tensors = load_tensors(document[8 + length :])
         self._best = checkpoint.restore(tensors, self._trainer.model, self._trainer.optimizer)
+        self._average.load(tensors)
         return self._progress.epoch
 
     def _open(self) -> bytes:

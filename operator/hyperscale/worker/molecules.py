@@ -22,7 +22,7 @@ from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.gradients import Gradients
 from hyperscale.worker.hyperparameters import Hyperparameters
-from hyperscale.worker.molecules_batch import Batch, assemble, in_turn
+from hyperscale.worker.molecules_batch import Batch, assemble, in_turn, prepared
 from hyperscale.worker.molecules_model import GraphNetwork, build
 from hyperscale.worker.molecules_norm import Sums
 from hyperscale.worker.molecules_score import accuracy, mean_roc_auc
@@ -32,6 +32,8 @@ from hyperscale.worker.trainer import EpochStats, Scores
 Tensor = torch.Tensor
 BATCH: Final = 256
 """Graphs per step and rank where spec.model.batchSize is absent."""
+KINDS: Final = 4096
+"""Combinations of vertex categories up to which their embeddings are added up once a kind."""
 EVALUATED: Final = 1024
 """Graphs of a batch that is only scored."""
 PUBLISHED: Final = Hyperparameters(learning_rate=1e-3, weight_decay=0.0, dropout=0.5)
@@ -47,10 +49,12 @@ class GraphTrainer:
         hyper = PUBLISHED if run.hyper == hyperparameters.PUBLISHED[run.model.architecture] else run.hyper
         self._check_labels()
         self._single_label = part.labels.ndim == 1
-        self.chance = models.Chance(run.seed, run.rank)
+        self.chance = models.Chance(run.seed, 0)
+        """The same on all ranks: what is dropped of a graph does not depend on where it lies."""
         self._sums = Sums(comm)
-        self._features = torch.from_numpy(np.ascontiguousarray(part.features)).to(device)
-        self._kinds, self._kind_of, edge_sizes = _kinds(comm, part, device)
+        self._vertices = _vertices(part, device)
+        self._kinds, kind_of, edge_sizes = _kinds(comm, part, device)
+        self._graphs = prepared(part, kind_of, len(self._kinds), run.model.architecture)
         self._labels = torch.from_numpy(part.labels).to(device)
         self._shuffle = _shuffle(comm, part)
         vertex_sizes = part.features.shape[1] if part.features.dtype.kind == "f" else column_sizes(comm, part.features, "vertex")
@@ -62,7 +66,7 @@ class GraphTrainer:
         except ValueError as error:
             raise ContractError(str(error)) from error
         self.optimizer: torch.optim.Optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=hyper.learning_rate, weight_decay=hyper.weight_decay
+            self.model.parameters(), lr=hyper.learning_rate, weight_decay=hyper.weight_decay, fused=True
         )
         self.gradients = Gradients(comm, self.model, half=run.compression is Compression.FP16)
         self.steps = max(1, math.ceil(part.train_total / ((run.model.batch_size or BATCH) * comm.size)))
@@ -118,7 +122,7 @@ class GraphTrainer:
     def _step(self, graphs: Array, weight: float, phases: dict[str, float]) -> tuple[float, Tensor]:
         """One step; the rank's part of the mean loss and its logits."""
         marks = [time.perf_counter()]
-        batch = assemble(self._part, graphs, self._device)
+        batch = assemble(self._graphs, graphs, self._device)
         marks.append(time.perf_counter())
         waited = [self._sums.wait_seconds]
         self.optimizer.zero_grad()
@@ -141,11 +145,14 @@ class GraphTrainer:
         return float(loss.detach()), logits
 
     def _logits(self, graphs: Array) -> tuple[Tensor, Batch]:
-        batch = assemble(self._part, graphs, self._device)
+        batch = assemble(self._graphs, graphs, self._device)
         return self._forward(batch), batch
 
     def _forward(self, batch: Batch) -> Tensor:
-        logits: Tensor = self.model(self._features[batch.vertices], batch, self._kinds, self._kind_of[batch.edges])
+        features, kind_of = self._vertices
+        if kind_of is None:
+            features = features[batch.vertices]
+        logits: Tensor = self.model(features, None if kind_of is None else kind_of[batch.vertices], batch, self._kinds)
         return logits
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -188,7 +195,18 @@ def column_sizes(comm: Comm, rows: Array, name: str) -> list[int]:
     return sizes
 
 
-def _kinds(comm: Comm, part: LocalPart, device: torch.device) -> tuple[Tensor, Tensor, list[int]]:
+def _vertices(part: LocalPart, device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Categories of each kind of vertex and the kind of each; rows of all vertices and None where they are real or of too many kinds."""
+    rows = part.features
+    if rows.dtype.kind in "iu":
+        kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
+        if len(kinds) <= KINDS:
+            return torch.from_numpy(kinds.astype(np.int64)).to(device), torch.from_numpy(kind_of.reshape(-1).astype(np.int64)).to(device)
+        rows = rows.astype(np.int64)
+    return torch.from_numpy(np.ascontiguousarray(rows)).to(device), None
+
+
+def _kinds(comm: Comm, part: LocalPart, device: torch.device) -> tuple[Tensor, Array, list[int]]:
     """Combinations of edge categories that the rank holds, the combination of each edge, and the sizes of the columns; collective.
 
     Edges without features, or with real-valued ones, are all of one kind: real values on edges are not used.
@@ -199,8 +217,7 @@ def _kinds(comm: Comm, part: LocalPart, device: torch.device) -> tuple[Tensor, T
     sizes = column_sizes(comm, rows, "edge")
     codes = np.ravel_multi_index(tuple(rows.T), tuple(sizes)) if math.prod(sizes) < 2**62 else _codes(rows)
     _, first, kind_of = np.unique(codes, return_index=True, return_inverse=True)
-    kinds = torch.from_numpy(rows[first].astype(np.int64)).to(device)
-    return kinds, torch.from_numpy(kind_of.reshape(-1).astype(np.int64)).to(device), sizes
+    return torch.from_numpy(rows[first].astype(np.int64)).to(device), kind_of.reshape(-1), sizes
 
 
 def _codes(rows: Array) -> Array:

@@ -1,6 +1,6 @@
 """Batch normalisation over the vertices of all ranks' batches: the same statistics, weights and gradients as one process would have.
 
-Ioffe and Szegedy, ICML 2015. One allreduce of 2 h + 1 numbers a layer forwards, one backwards.
+Ioffe and Szegedy, ICML 2015. One allreduce of 2 h + 1 numbers a layer forwards, one of 2 h backwards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from hyperscale.worker import molecules_ops
 from hyperscale.worker.comm import Comm
+from hyperscale.worker.molecules_ops import Drop
 
 Tensor = torch.Tensor
 MOMENTUM = 0.1
@@ -19,37 +21,45 @@ EPSILON = 1e-5
 
 
 class Sums:
-    """Sums over ranks that gradients pass through, and how long they took."""
+    """Sums over ranks, and how long they took."""
 
     def __init__(self, comm: Comm) -> None:
         self.comm = comm
         self.wait_seconds = 0.0
         """Since it was last set to 0."""
 
-    def over_ranks(self, x: Tensor, name: str) -> Tensor:
-        """The sum of all ranks' x; its gradient is the sum of all ranks' gradients. Collective."""
+    def now(self, x: Tensor, name: str) -> Tensor:
+        """Of all ranks' x; collective."""
         if self.comm.size == 1:
             return x
-        summed: Tensor = _Sum.apply(x, self, name)
-        return summed
-
-    def now(self, x: Tensor, name: str) -> Tensor:
-        """Without gradient."""
         began = time.perf_counter()
         summed = self.comm.allreduce(x.contiguous(), name)
         self.wait_seconds += time.perf_counter() - began
         return summed
 
 
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, x: Tensor, sums: Sums, name: str) -> Tensor:  # noqa: ANN401 - torch's own signature
-        context.sums, context.name = sums, name
-        return sums.now(x, name)
+class _Normalised(torch.autograd.Function):
+    """Dropout of ReLU of (x - mean) / deviation × weight + bias, mean and deviation over the rows of all ranks."""
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401 - torch's own signature
-        return context.sums.now(gradient, f"{context.name}.back"), None, None
+    def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor, norm: SharedNorm, ids: Tensor, relu: bool, drop: Drop) -> Tensor:  # noqa: ANN401 - torch's own signature
+        mean, variance, rows = norm.over_all(x)
+        inverse = (variance + EPSILON).rsqrt()
+        scale = weight * inverse
+        shift = bias - mean * scale
+        context.norm, context.relu, context.drop, context.rows = norm, relu, drop, rows
+        context.save_for_backward(x, scale, shift, mean, inverse, ids)
+        return molecules_ops.scaled(x, scale, shift, ids, drop, relu=relu)
+
+    @staticmethod
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's own signature
+        x, scale, shift, mean, inverse, ids = context.saved_tensors
+        inner, own = molecules_ops.inner_gradient(grad, x, scale, shift, mean, ids, context.drop, relu=context.relu)
+        whole = context.norm.sums.now(own, f"norm.{context.norm.name}.back") / context.rows
+        second = (whole[1] * inverse * inverse).to(x.dtype)
+        x_grad = molecules_ops.outer_gradient(inner, x, scale, mean, whole[0].to(x.dtype), second)
+        # The weights' gradients are this rank's part: they are summed over ranks with those of all other weights.
+        return x_grad, (own[1] * inverse).to(x.dtype), own[0].to(x.dtype), None, None, None, None
 
 
 class SharedNorm(nn.Module):
@@ -64,24 +74,25 @@ class SharedNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("variance", torch.ones(width))
-        self._sums, self._name = sums, name
+        self.sums, self.name = sums, name
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(n, width) of x (n, width); n may be 0 on some ranks."""
-        mean, variance = self._over_all(x) if self.training else (self.mean, self.variance)
-        scale = self.weight * (variance + EPSILON).rsqrt()
-        return torch.addcmul(self.bias - mean * scale, x, scale)
+    def forward(self, x: Tensor, ids: Tensor, drop: Drop, *, relu: bool) -> Tensor:
+        """(n, width) of x (n, width), with ReLU and dropout behind it; n may be 0 on some ranks. ids: (n,) of the rows, for dropout."""
+        if self.training:
+            result: Tensor = _Normalised.apply(x, self.weight, self.bias, self, ids, relu, drop)
+            return result
+        scale = self.weight * (self.variance + EPSILON).rsqrt()
+        return molecules_ops.scaled(x, scale, self.bias - self.mean * scale, ids, Drop(), relu=relu)
 
-    def _over_all(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def over_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean and variance (width) of each column over all ranks, and the number of rows; collective. Kept for evaluation, too."""
         # In float64: a difference of large squares follows.
-        count = x.new_full((1,), float(len(x)), dtype=torch.float64)
-        own = torch.cat([x.sum(0, dtype=torch.float64), (x * x).sum(0, dtype=torch.float64), count])
-        total = self._sums.over_ranks(own, f"norm.{self._name}")
-        rows = total[-1].detach().clamp(min=1.0)
+        own = torch.cat([molecules_ops.column_sums(x).flatten(), x.new_full((1,), float(len(x)), dtype=torch.float64)])
+        total = self.sums.now(own, f"norm.{self.name}")
+        rows = total[-1].clamp(min=1.0)
         mean = total[: x.shape[1]] / rows
         variance = (total[x.shape[1] : -1] / rows - mean * mean).clamp(min=0.0)
-        with torch.no_grad():
-            unbiased = variance * (rows / (rows - 1.0).clamp(min=1.0))
-            self.mean.lerp_(mean.to(self.mean.dtype), MOMENTUM)
-            self.variance.lerp_(unbiased.to(self.variance.dtype), MOMENTUM)
-        return mean.to(x.dtype), variance.to(x.dtype)
+        unbiased = variance * (rows / (rows - 1.0).clamp(min=1.0))
+        self.mean.lerp_(mean.to(self.mean.dtype), MOMENTUM)
+        self.variance.lerp_(unbiased.to(self.variance.dtype), MOMENTUM)
+        return mean.to(x.dtype), variance.to(x.dtype), rows

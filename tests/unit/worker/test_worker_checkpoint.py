@@ -32,13 +32,18 @@ def latest_of(store: Checkpoints) -> Checkpoint:
     return found
 
 
-def train(directory: Path, workers: int, epochs: int, hidden: int = 5) -> list[tuple[Measured, dict[str, torch.Tensor]]]:
+AVERAGED = {"averageDecay": 0.9, "schedule": "cosine"}
+
+
+def train(
+    directory: Path, workers: int, epochs: int, hidden: int = 5, hyper: dict[str, object] | None = None
+) -> list[tuple[Measured, dict[str, torch.Tensor]]]:
     graph, cut = labelled_graph(3), assignment(3, 40, workers)
 
     def rank(comm: Comm) -> tuple[Measured, dict[str, torch.Tensor]]:
         run = a_run(
             {"epochs": epochs, "hiddenSize": hidden},
-            {"dropout": 0.4},
+            {"dropout": 0.4} | (hyper or {}),
             rank=comm.rank,
             size=comm.size,
             CHECKPOINT_DIR=str(directory),
@@ -108,6 +113,16 @@ def test_a_resumed_run_ends_with_the_same_weights_to_the_last_bit(tmp_path: Path
     assert [result.resumed_epoch for result, _ in resumed] == [4, 4]
     for (first, weights), (second, again) in zip(whole, resumed, strict=True):
         assert (first.loss, first.accuracy, first.epoch) == (second.loss, second.accuracy, 6)
+        assert all(torch.equal(weights[name], again[name]) for name in weights)
+
+
+def test_a_killed_run_goes_on_with_its_learning_rates_and_its_averaged_weights(tmp_path: Path) -> None:
+    whole = train(tmp_path, 2, 6, hyper=AVERAGED)
+    shutil.rmtree(tmp_path / "epoch-00000006")
+    resumed = train(tmp_path, 2, 6, hyper=AVERAGED)
+    assert [result.resumed_epoch for result, _ in resumed] == [4, 4]
+    for (first, weights), (second, again) in zip(whole, resumed, strict=True):
+        assert (first.loss, first.accuracy) == (second.loss, second.accuracy)
         assert all(torch.equal(weights[name], again[name]) for name in weights)
 
 

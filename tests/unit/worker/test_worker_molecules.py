@@ -12,12 +12,13 @@ import torch
 
 from hyperscale.data.graphs import deal
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
+from hyperscale.model.job import Architecture
 from hyperscale.partition import local_part
 from hyperscale.worker.comm import Comm, run_threads
 from hyperscale.worker.contract import ContractError
 from hyperscale.worker.loop import Loop
 from hyperscale.worker.molecules import PUBLISHED, GraphTrainer
-from hyperscale.worker.molecules_batch import assemble
+from hyperscale.worker.molecules_batch import assemble, prepared
 from hyperscale.worker.molecules_score import mean_roc_auc, roc_auc
 from hyperscale.worker.report import Reporter
 from hyperscale.worker.sampling_batches import Shuffle
@@ -75,10 +76,11 @@ def trained(graph: TrainingGraph, ranks: int, epochs: int, model: dict[str, Any]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_three_uneven_ranks_take_the_steps_of_one_process(architecture: str) -> None:
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_three_uneven_ranks_take_the_steps_of_one_process(architecture: str, dropout: float) -> None:
     graph = many_graphs(1)
     model = {"architecture": architecture, "heads": 2}
-    hyper = {"learningRate": 0.005}
+    hyper = {"learningRate": 0.005, "dropout": dropout, "attentionDropout": dropout}
     (losses, scores, weights), *_ = trained(graph, 1, 3, model | {"batchSize": 6}, hyper)
     for other_losses, other_scores, other_weights in trained(graph, 3, 3, model | {"batchSize": 2}, hyper):
         assert other_losses == pytest.approx(losses, abs=1e-5)
@@ -122,21 +124,31 @@ def test_every_graph_comes_once_an_epoch_in_the_same_batches_for_any_number_of_r
     assert [rows.tolist() for rows in alone.batches(2, 5, 1)] != [rows.tolist() for rows in alone.batches(2, 5, 2)]
 
 
-def test_a_batch_has_the_edges_and_sizes_of_its_graphs() -> None:
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_batch_has_the_edges_and_sizes_of_its_graphs(architecture: str) -> None:
     graph = many_graphs(4)
     part = parts_of(graph, 1)[0]
+    own = architecture != "GraphSAGE"
     chosen = np.asarray([5, 0, 3])
-    batch = assemble(part, chosen, CPU)
-    assert batch.sizes.tolist() == np.diff(part.extra["graph_offsets"])[chosen].tolist()
-    place = 0
-    for at, number in enumerate(chosen):
-        low, high = part.extra["graph_offsets"][number : number + 2]
-        inside = (batch.graph_of[batch.destinations] == at).numpy()
-        ends = torch.stack([batch.sources[inside], batch.destinations[inside]], dim=1).numpy() - place + low
-        pairs = {(int(source), int(destination)) for source, destination in ends}
-        wanted = {(int(part.indices[e]), v) for v in range(low, high) for e in range(part.indptr[v], part.indptr[v + 1])}
-        assert pairs == wanted
-        place += int(high - low)
+    batch = assemble(prepared(part, np.arange(len(part.indices)), len(part.indices), Architecture(architecture)), chosen, CPU)
+    offsets = part.extra["graph_offsets"]
+    assert batch.sizes.tolist() == np.diff(offsets)[chosen].tolist()
+    assert batch.ids.tolist() == [v for number in chosen for v in range(*offsets[number : number + 2])]
+    degree = np.diff(part.indptr)
+    found = [
+        (int(batch.ids[batch.sources[e]]), int(batch.ids[batch.destinations[e]]), int(batch.kinds[e]), float(batch.weights[e, 0]))
+        for e in range(len(batch.sources))
+    ]
+    expected = []
+    for v in batch.ids.tolist():
+        norm = 1.0 / np.sqrt(degree + 1.0)
+        expected += [(v, v, len(part.indices), norm[v] ** 2)] * own
+        for e in range(part.indptr[v], part.indptr[v + 1]):
+            u = int(part.indices[e])
+            expected.append((u, v, e, norm[u] * norm[v] if own else 1.0 / degree[v]))
+    assert [edge[:3] for edge in found] == [edge[:3] for edge in expected]
+    assert [edge[3] for edge in found] == pytest.approx([edge[3] for edge in expected])
+    assert np.diff(batch.indptr.numpy()).tolist() == (degree[batch.ids.numpy()] + own).tolist()
 
 
 def test_roc_auc_is_the_part_of_pairs_in_order_with_ties_counted_half() -> None:

@@ -1,0 +1,77 @@
+"""The running average of the weights, and learning rates over the epochs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from hyperscale.partition import local_part
+from hyperscale.worker.average import Average
+from hyperscale.worker.comm import solo
+from hyperscale.worker.full import FullTrainer
+from hyperscale.worker.loop import Loop
+from hyperscale.worker.report import Reporter
+from tests.builders.training import a_run, assignment, labelled_graph
+
+
+def stepped(decay: float, values: list[float]) -> tuple[torch.nn.Linear, Average]:
+    """A model whose only weight took these values after one step each."""
+    model = torch.nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    average = Average(model, optimizer, decay)
+    for value in values:
+        model.weight.grad = model.weight.detach() - value
+        optimizer.step()
+    return model, average
+
+
+def test_the_average_is_in_the_model_while_it_is_scored_and_not_after() -> None:
+    values = [1.0, 5.0, 3.0, -2.0]
+    model, average = stepped(0.3, values)
+    expected = 0.0
+    for step, value in enumerate(values, start=1):
+        decay = min(0.3, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * value
+    with average.in_place():
+        assert model.weight.item() == pytest.approx(expected)
+    assert model.weight.item() == -2.0
+    with pytest.raises(RuntimeError), average.in_place():
+        raise RuntimeError
+    assert model.weight.item() == -2.0
+
+
+def test_without_average_the_weights_themselves_are_scored_and_nothing_is_kept() -> None:
+    model, average = stepped(0.0, [1.0, 4.0])
+    with average.in_place():
+        assert model.weight.item() == 4.0
+    assert average.state() == {}
+
+
+def test_a_checkpoint_without_average_begins_one_at_its_weights() -> None:
+    model, average = stepped(0.9, [1.0, 4.0])
+    average.load({})
+    with average.in_place():
+        assert model.weight.item() == 4.0
+    _, other = stepped(0.9, [7.0])
+    other.load(average.state())
+    assert torch.equal(other.state()["average.model.weight"], torch.tensor([[4.0]]))
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_learning_rates_follow_from_the_epoch(schedule: str) -> None:
+    graph, rates = labelled_graph(3), []
+    run = a_run({"epochs": 4, "hiddenSize": 5}, {"schedule": schedule, "learningRate": 0.1})
+
+    class Watched(FullTrainer):
+        def epoch(self, number: int) -> Any:
+            rates.append([group["lr"] for group in self.optimizer.param_groups])
+            return super().epoch(number)
+
+    trainer = Watched(run, solo(), local_part(graph, assignment(3, 40, 1), 0, 1), torch.device("cpu"))
+    Loop(run, solo(), trainer, Reporter(run)).train()
+    parts = [1.0] * 4 if schedule == "constant" else [0.5 * (1 + math.cos(math.pi * at / 4)) for at in range(4)]
+    assert [rate for epoch in rates for rate in epoch] == pytest.approx([0.1 * part for part in parts for _ in rates[0]])
