@@ -12,18 +12,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 from hyperscale.model.topology import TopologyLink, TopologyNode, TopologyStatus
+from hyperscale.topologyboxes import PADDING, Box, Place, arranged, boxes_of, squares
 
-SQUARE: Final = 14.0
-GAP: Final = 3.0
-PADDING: Final = 10.0
-HEAD: Final = 18.0
-WIDTH: Final = 1200.0
-SPACE: Final = 70.0
-"""Between boxes, for the lines of what lies between them."""
-MAX_BOXES: Final = 24
 MAX_LINES: Final = 400
 """Lines between single nodes are drawn up to so many links; of more only the slowest."""
 SLOWEST: Final = 12
@@ -47,33 +40,6 @@ POLICY: Final = (
 """Content security policy: no script, no request, this one style."""
 
 
-class _Place(NamedTuple):
-    """Centre of something in the picture."""
-
-    x: float
-    y: float
-
-
-class _Box(NamedTuple):
-    """A domain: its nodes in a grid."""
-
-    name: str
-    nodes: tuple[TopologyNode, ...]
-    columns: int
-
-    @property
-    def width(self) -> float:
-        return max(self.columns * (SQUARE + GAP) + 2 * PADDING, 7.0 * len(self.title) + 2 * PADDING)
-
-    @property
-    def height(self) -> float:
-        return math.ceil(len(self.nodes) / self.columns) * (SQUARE + GAP) + HEAD + 2 * PADDING
-
-    @property
-    def title(self) -> str:
-        return f"{self.name[:40]}: {sum(node.free_gpus for node in self.nodes)} of {sum(node.gpus for node in self.nodes)} free"
-
-
 def page(status: TopologyStatus, refresh_seconds: int | None = None) -> str:
     """The HTML document; with `refresh_seconds` browsers load it again that often."""
     refresh = f'<meta http-equiv="refresh" content="{refresh_seconds}">' if refresh_seconds else ""
@@ -86,82 +52,44 @@ def page(status: TopologyStatus, refresh_seconds: int | None = None) -> str:
 
 def _head(status: TopologyStatus) -> Iterator[str]:
     free, every = status.free_gpu_count, status.gpu_count
-    yield f"<h1>{status.node_count} nodes, {free} of {every} GPUs free, {status.link_count} links</h1>"
-    yield f"<p>As of {escape(status.taken_at)}.</p>"
+    yield f"<h1>{status.node_count} node{'s' * (status.node_count != 1)}, {free} of {every} GPUs free, {status.link_count} links</h1>"
+    yield f"<p>As of {_text(status.taken_at)}.</p>"
     if not status.metrics.available:
-        yield f'<p class="warn">No metrics ({escape(status.metrics.reason)}): {escape(status.metrics.message)}</p>'
+        yield f'<p class="warn">No metrics ({_text(status.metrics.reason)}): {_text(status.metrics.message)}</p>'
     elif status.metrics.failed_queries:
-        yield f'<p class="warn">Failed queries: {escape(", ".join(status.metrics.failed_queries))}</p>'
+        yield f'<p class="warn">Failed queries: {_text(", ".join(status.metrics.failed_queries))}</p>'
     left = (status.node_count - len(status.nodes), status.link_count - len(status.links))
     if any(left):
         yield f"<p>{left[0]} nodes and {left[1]} links are too many to be shown.</p>"
 
 
 def _picture(status: TopologyStatus) -> Iterator[str]:
-    boxes = _boxes(status)
-    corners, size = _arranged(boxes)
-    places = dict(_squares(boxes, corners))
+    boxes = boxes_of(status)
+    corners, size = arranged(boxes)
+    places = dict(squares(boxes, corners))
     scale = _Scale(status.links)
     yield f'<svg viewBox="0 0 {size.x:.0f} {size.y:.0f}" width="{size.x:.0f}" role="img" aria-label="Map of the cluster">'
     yield from _routes(status, boxes, corners, scale)
     for box, corner in zip(boxes, corners, strict=True):
         yield f'<rect class="box" x="{corner.x:.0f}" y="{corner.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}" rx="6"/>'
-        yield f'<text x="{corner.x + PADDING:.0f}" y="{corner.y + HEAD - 2:.0f}">{escape(box.title)}</text>'
+        for line, title in enumerate(box.titles):
+            yield f'<text x="{corner.x + PADDING:.0f}" y="{corner.y + 17 + 15 * line:.0f}">{_text(title)}</text>'
         for node in box.nodes:
-            yield _square(node, places[node.name])
+            yield _square(node, places[node.name], box.square)
     yield from _lines(status.links, places, scale)
     yield from _legend(size, scale)
     yield "</svg>"
 
 
-def _boxes(status: TopologyStatus) -> list[_Box]:
-    """Domains of the narrowest level that has at most MAX_BOXES of them; wider names stand before where they are told apart by them."""
-    keys: list[tuple[str, ...]] = [("cluster",)] * len(status.nodes)
-    for level in range(1, len(status.levels) + 1):
-        named = [tuple(domain or "(no label)" for domain in (*node.domains, *[""] * level)[:level]) for node in status.nodes]
-        if len(set(named)) > MAX_BOXES:
-            break
-        keys = named
-    held: dict[tuple[str, ...], list[TopologyNode]] = {}
-    for key, node in zip(keys, status.nodes, strict=True):
-        held.setdefault(key, []).append(node)
-    racks = {key: sorted(nodes, key=lambda node: (node.domains, node.name)) for key, nodes in held.items()}
-    return [_Box(" / ".join(key), tuple(racks[key]), max(4, math.ceil(math.sqrt(1.6 * len(racks[key]))))) for key in sorted(racks)]
-
-
-def _arranged(boxes: Sequence[_Box]) -> tuple[list[_Place], _Place]:
-    """Upper left corners, in rows that fill the width, and the size of all."""
-    width = max([WIDTH, *(box.width + 2 * SPACE for box in boxes)])
-    corners: list[_Place] = []
-    x, y, row = SPACE / 2, SPACE / 2, 0.0
-    for box in boxes:
-        if x > SPACE / 2 and x + box.width > width - SPACE / 2:
-            x, y, row = SPACE / 2, y + row + SPACE, 0.0
-        corners.append(_Place(x, y))
-        x, row = x + box.width + SPACE, max(row, box.height)
-    return corners, _Place(width, y + row + SPACE)
-
-
-def _squares(boxes: Sequence[_Box], corners: Sequence[_Place]) -> Iterator[tuple[str, _Place]]:
-    for box, corner in zip(boxes, corners, strict=True):
-        for at, node in enumerate(box.nodes):
-            column, line = at % box.columns, at // box.columns
-            step = SQUARE + GAP
-            yield (
-                node.name,
-                _Place(corner.x + PADDING + column * step + SQUARE / 2, corner.y + HEAD + PADDING + line * step + SQUARE / 2),
-            )
-
-
-def _square(node: TopologyNode, place: _Place) -> str:
+def _square(node: TopologyNode, place: Place, side: float) -> str:
     takes_pods = node.ready and node.schedulable
     state = "" if takes_pods else ", not ready" if not node.ready else ", cordoned"
     domains = ", ".join(domain for domain in node.domains if domain)
     told = f"{node.name}: {node.free_gpus} of {node.gpus} GPUs free{state}\n{node.product or 'product unknown'}\n{domains}"
     part = node.free_gpus / node.gpus if node.gpus else 0.0
     colour = FREE_COLOURS[round(part * (len(FREE_COLOURS) - 1))] if takes_pods else NO_PODS
-    corner = f'x="{place.x - SQUARE / 2:.1f}" y="{place.y - SQUARE / 2:.1f}"'
-    return f'<rect class="node" {corner} width="{SQUARE:g}" height="{SQUARE:g}" rx="2" fill="{colour}"><title>{escape(told)}</title></rect>'
+    corner = f'x="{place.x - side / 2:.1f}" y="{place.y - side / 2:.1f}"'
+    return f'<rect class="node" {corner} width="{side:g}" height="{side:g}" rx="2" fill="{colour}"><title>{_text(told)}</title></rect>'
 
 
 class _Scale:
@@ -179,7 +107,7 @@ class _Scale:
         return LATENCY_COLOURS[min(len(LATENCY_COLOURS) - 1, int(part * len(LATENCY_COLOURS)))]
 
 
-def _routes(status: TopologyStatus, boxes: Sequence[_Box], corners: Sequence[_Place], scale: _Scale) -> Iterator[str]:
+def _routes(status: TopologyStatus, boxes: Sequence[Box], corners: Sequence[Place], scale: _Scale) -> Iterator[str]:
     """Medians between boxes, from centre to centre, behind them."""
     owner = {node.name: at for at, box in enumerate(boxes) for node in box.nodes}
     between: dict[tuple[int, int], list[TopologyLink]] = {}
@@ -187,7 +115,7 @@ def _routes(status: TopologyStatus, boxes: Sequence[_Box], corners: Sequence[_Pl
         first, second = sorted((owner.get(link.source, -1), owner.get(link.destination, -1)))
         if first != second and first >= 0 and link.latency_seconds:
             between.setdefault((first, second), []).append(link)
-    centres = [_Place(corner.x + box.width / 2, corner.y + box.height / 2) for box, corner in zip(boxes, corners, strict=True)]
+    centres = [Place(corner.x + box.width / 2, corner.y + box.height / 2) for box, corner in zip(boxes, corners, strict=True)]
     for (first, second), links in sorted(between.items()):
         latency = median(link.latency_seconds for link in links if link.latency_seconds)
         rates = [link.bandwidth_bytes_per_second for link in links if link.bandwidth_bytes_per_second]
@@ -198,7 +126,7 @@ def _routes(status: TopologyStatus, boxes: Sequence[_Box], corners: Sequence[_Pl
         yield _line(centres[first], centres[second], scale.colour(latency), 2.5, told)
 
 
-def _lines(links: Sequence[TopologyLink], places: dict[str, _Place], scale: _Scale) -> Iterator[str]:
+def _lines(links: Sequence[TopologyLink], places: dict[str, Place], scale: _Scale) -> Iterator[str]:
     """Links between single nodes: all where they are few, else the slowest."""
     known = [link for link in links if link.latency_seconds and link.source in places and link.destination in places]
     if len(known) > MAX_LINES:
@@ -215,23 +143,23 @@ def _told(link: TopologyLink) -> str:
     return f"{link.source} to {link.destination}: {latency}, {rate}\n{link.quality}{source}, confidence {link.confidence:.2f}{age}"
 
 
-def _line(start: _Place, end: _Place, colour: str, width: float, told: str) -> str:
+def _line(start: Place, end: Place, colour: str, width: float, told: str) -> str:
     ends = f'x1="{start.x:.1f}" y1="{start.y:.1f}" x2="{end.x:.1f}" y2="{end.y:.1f}"'
-    return f'<line class="link" {ends} stroke="{colour}" stroke-width="{width:g}" stroke-opacity="0.6"><title>{escape(told)}</title></line>'
+    return f'<line class="link" {ends} stroke="{colour}" stroke-width="{width:g}" stroke-opacity="0.6"><title>{_text(told)}</title></line>'
 
 
-def _legend(size: _Place, scale: _Scale) -> Iterator[str]:
+def _legend(size: Place, scale: _Scale) -> Iterator[str]:
     y = size.y - 24.0
     labels = ("none free", "a quarter", "half", "three quarters", "all free")
     for at, (colour, label) in enumerate((*zip(FREE_COLOURS, labels, strict=True), (NO_PODS, "takes no pods"))):
-        yield f'<rect x="{20 + at * 100}" y="{y:.0f}" width="12" height="12" fill="{colour}"/>'
-        yield f'<text x="{36 + at * 100}" y="{y + 10:.0f}">{label}</text>'
+        yield f'<rect x="{20 + at * 110}" y="{y:.0f}" width="12" height="12" fill="{colour}"/>'
+        yield f'<text x="{36 + at * 110}" y="{y + 10:.0f}">{label}</text>'
     if scale.most <= 0:
         return
     for at, colour in enumerate(LATENCY_COLOURS):
         low = scale.least * (scale.most / scale.least) ** (at / len(LATENCY_COLOURS))
-        yield f'<rect x="{660 + at * 110}" y="{y + 4:.0f}" width="20" height="4" fill="{colour}"/>'
-        yield f'<text x="{684 + at * 110}" y="{y + 10:.0f}">from {_time(low)}</text>'
+        yield f'<rect x="{700 + at * 110}" y="{y + 4:.0f}" width="20" height="4" fill="{colour}"/>'
+        yield f'<text x="{724 + at * 110}" y="{y + 10:.0f}">from {_time(low)}</text>'
 
 
 def _table(status: TopologyStatus) -> Iterator[str]:
@@ -246,7 +174,7 @@ def _table(status: TopologyStatus) -> Iterator[str]:
     for link in known:
         rate = _rate(link.bandwidth_bytes_per_second) if link.bandwidth_bytes_per_second else "unknown"
         cells = (link.source, link.destination, _time(link.latency_seconds or 0.0), rate, str(link.quality), link.origin or "unknown")
-        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+        yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
     yield "</table>"
 
 
@@ -256,3 +184,8 @@ def _time(seconds: float) -> str:
 
 def _rate(rate_bytes_per_second: float) -> str:
     return f"{rate_bytes_per_second / 1e9:.3g} GB/s" if rate_bytes_per_second >= 1e9 else f"{rate_bytes_per_second / 1e6:.3g} MB/s"
+
+
+def _text(text: str) -> str:
+    """Whatever a name holds as text of the page; what does not print, or would turn the direction of reading, becomes `?`."""
+    return escape("".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text))

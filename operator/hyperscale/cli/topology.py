@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,9 @@ from hyperscale.cli.topology_view import topology_table
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.topology import topology_status
 from hyperscale.topologypage import page
+
+PAGE_BYTES: Final = 16_000_000
+"""Of the status behind a page: a file is not an object of etcd."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.png is not None:
         _draw(graph, arguments.png)
     if arguments.html is not None:
-        _write(page(topology_status(snapshot)), arguments.html, "--html")
+        _write(page(topology_status(snapshot, PAGE_BYTES)), arguments.html, "--html")
     if arguments.graphml is not None:
         _write(graphml(snapshot), arguments.graphml, "--graphml")
     summary = summarize(graph)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Set
 from typing import Annotated, Final, TypeVar
+from zlib import crc32
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -102,13 +103,13 @@ class TopologyStatus(Figures, frozen=True):
     nodes: Annotated[tuple[TopologyNode, ...], Meta(max_length=MAX_NODES)] = ()
     """Sorted by name; the first ones where not all fit."""
     links: Annotated[tuple[TopologyLink, ...], Meta(max_length=MAX_LINKS)] = ()
-    """Sorted by source and destination; the first ones where not all fit."""
+    """Sorted by source and destination; where not all fit a sample of the pairs that keeps to the same ones, both ways of each."""
 
 
 def topology_status(snapshot: ClusterSnapshot, max_bytes: int = MAX_STATUS_BYTES) -> TopologyStatus:
-    """The snapshot as status: every node that fits, then every measured link that still fits into `max_bytes` of JSON."""
+    """The snapshot as status: every node that fits, then as many measured links as still fit into `max_bytes` of JSON."""
     nodes, left = _fitting([_node(node) for node in snapshot.nodes[:MAX_NODES]], max_bytes)
-    links, _ = _fitting([_link(link) for link in snapshot.links[:MAX_LINKS]], left)
+    links, _ = _fitting([_link(link) for link in _drawn(snapshot.links)], left)
     state = snapshot.metrics
     return TopologyStatus(
         taken_at=datetime.datetime.fromtimestamp(snapshot.taken_at, datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -124,8 +125,18 @@ def topology_status(snapshot: ClusterSnapshot, max_bytes: int = MAX_STATUS_BYTES
         free_gpu_count=sum(node.free_gpus for node in snapshot.nodes),
         levels=snapshot.levels,
         nodes=tuple(nodes),
-        links=tuple(links),
+        links=tuple(sorted(links, key=lambda link: (link.source, link.destination))),
     )
+
+
+def _drawn(links: tuple[Link, ...]) -> list[Link]:
+    """At most MAX_LINKS in an order that no node's name decides, or the first nodes would be the only ones whose links are told.
+
+    The order is the same both ways of a pair, and whatever other links there are.
+    """
+    pairs = ((one.source, one.destination) for one in links)
+    lots = [crc32((first + second if first < second else second + first).encode()) for first, second in pairs]
+    return [links[at] for at in sorted(range(len(links)), key=lots.__getitem__)[:MAX_LINKS]]
 
 
 def _node(node: Node) -> TopologyNode:

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html.parser import HTMLParser
+from itertools import combinations
 from xml.etree import ElementTree
 
 import aiohttp
@@ -13,7 +14,7 @@ import networkx
 import pytest
 
 from e2e.cluster.ports import free_ports
-from hyperscale import topologypage
+from hyperscale import topologyboxes, topologypage
 from hyperscale.graph.graphml import graphml
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
 from hyperscale.model.topology import TopologyStatus, topology_status
@@ -79,6 +80,7 @@ def test_whatever_a_name_holds_stays_text() -> None:
     text = html(cluster(nodes=nodes, links=links, metrics=state))
     assert "script" not in Tags(text).seen
     assert "No metrics (PrometheusTimeout)" in text
+    assert "\x07" not in text
 
 
 def test_a_large_cluster_stays_a_bounded_page_and_says_what_it_leaves_out() -> None:
@@ -86,6 +88,26 @@ def test_a_large_cluster_stays_a_bounded_page_and_says_what_it_leaves_out() -> N
     assert text.count('class="node"') == 5000
     assert len(text) < 2_000_000
     assert Tags(text).open == []
+
+
+@pytest.mark.parametrize("domains", [1, 2, 3, 5, 24])
+@pytest.mark.parametrize("count", [24, 2000])
+def test_no_two_domains_meet_and_all_are_inside_the_picture(domains: int, count: int) -> None:
+    nodes = tuple(
+        Node(f"node-{at:04d}", None, None, 8, 0, domains=(f"hall-{'x' * (at % domains)}", f"hall-{'x' * (at % domains)}/r{at}"))
+        for at in range(count)
+    )
+    boxes = topologyboxes.boxes_of(topology_status(cluster(nodes=nodes, links=())))
+    corners, size = topologyboxes.arranged(boxes)
+    assert len(boxes) == (1 if domains == 1 and count > 24 else domains if count > 24 else 24)
+    placed = [(corner.x, corner.y, corner.x + box.width, corner.y + box.height) for box, corner in zip(boxes, corners, strict=True)]
+    for left, top, right, bottom in placed:
+        assert min(left, top) >= 0 < size.x - right
+        assert bottom < size.y
+    for first, second in combinations(placed, 2):
+        assert first[2] < second[0] or second[2] < first[0] or first[3] < second[1] or second[3] < first[1]
+    squares = dict(topologyboxes.squares(boxes, corners))
+    assert len(squares) == len(set(squares.values())) == count
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Quality, Sample
 from hyperscale.model.topology import TopologyStatus, topology_status
@@ -46,3 +47,20 @@ def test_absent_figures_are_absent_on_the_wire_and_come_back_as_none() -> None:
     wire = msgspec.to_builtins(topology_status(cluster(2)))
     assert "bandwidthBytesPerSecond" not in wire["links"][0]
     assert msgspec.convert(wire, TopologyStatus) == topology_status(cluster(2))
+
+
+def test_links_that_do_not_all_fit_are_a_sample_of_all_nodes_both_ways_that_hardly_changes() -> None:
+    names = [f"node-{number:03d}" for number in range(60)]
+    sample = Sample(1e-4, 1.0, Quality.MEASURED)
+    links = tuple(Link(one, other, sample, sample) for one in names for other in names if one != other)
+    nodes = tuple(Node(name, None, None, 8, 0) for name in names)
+    snapshot = ClusterSnapshot(taken_at=0.0, nodes=nodes, links=links, levels=())
+    status = topology_status(snapshot, 60_000)
+    pairs = {(link.source, link.destination) for link in status.links}
+    assert 300 < len(pairs) < len(links) / 2
+    assert [(link.source, link.destination) for link in status.links] == sorted(pairs)
+    assert {source for source, _ in pairs} == set(names)
+    assert sum((other, one) in pairs for one, other in pairs) >= len(pairs) - 1
+    fewer = topology_status(replace(snapshot, links=links[100:]), 60_000)
+    kept = {(link.source, link.destination) for link in fewer.links}
+    assert len(pairs & kept) > 0.9 * len(pairs)
