@@ -199,9 +199,9 @@ def _vertices(part: LocalPart, device: torch.device) -> tuple[Tensor, Tensor | N
     """Categories of each kind of vertex and the kind of each; rows of all vertices and None where they are real or of too many kinds."""
     rows = part.features
     if rows.dtype.kind in "iu":
-        kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
+        kinds, kind_of = _numbered(rows)
         if len(kinds) <= KINDS:
-            return torch.from_numpy(kinds.astype(np.int64)).to(device), torch.from_numpy(kind_of.reshape(-1).astype(np.int64)).to(device)
+            return torch.from_numpy(kinds).to(device), torch.from_numpy(kind_of).to(device)
         rows = rows.astype(np.int64)
     return torch.from_numpy(np.ascontiguousarray(rows)).to(device), None
 
@@ -215,15 +215,17 @@ def _kinds(comm: Comm, part: LocalPart, device: torch.device) -> tuple[Tensor, A
     usable = features is not None and features.dtype.kind in "iu" and features.ndim == 2 and features.shape[1] > 0
     rows = features if usable and features is not None else np.zeros((len(part.indices), 1), np.int64)
     sizes = column_sizes(comm, rows, "edge")
-    codes = np.ravel_multi_index(tuple(rows.T), tuple(sizes)) if math.prod(sizes) < 2**62 else _codes(rows)
+    kinds, kind_of = _numbered(rows)
+    return torch.from_numpy(kinds).to(device), kind_of, sizes
+
+
+def _numbered(rows: Array) -> tuple[Array, Array]:
+    """Different rows (k, c) of categories, ascending, and which of them each row is, both int64."""
+    sizes = tuple((rows.max(axis=0, initial=0) + 1).tolist())
+    few = math.prod(sizes) < 2**62
+    codes = np.ravel_multi_index(tuple(rows.T), sizes) if few else np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
     _, first, kind_of = np.unique(codes, return_index=True, return_inverse=True)
-    return torch.from_numpy(rows[first].astype(np.int64)).to(device), kind_of.reshape(-1), sizes
-
-
-def _codes(rows: Array) -> Array:
-    """A number for each different row."""
-    codes: Array = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
-    return codes
+    return rows[first].astype(np.int64), kind_of.reshape(-1).astype(np.int64)
 
 
 def _loss_of(logits: Array, labels: Array) -> float:
