@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks import common, telemetry_source
 from e2e.cluster import audit, cluster, components
@@ -28,8 +28,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 BENCHMARK: Final = "telemetry"
 OURS: Final = "hyperscale"
 IDLE: Final = "a process that only answers"
-LIMIT_MIB: Final = 600e6 / 2**20
-"""600 MB."""
+LIMIT_MB: Final = 600.0
+"""Of 10^6 bytes."""
 LOOP_LIMIT_MS: Final = 100.0
 PATIENCE_SECONDS: Final = 300.0
 WATCH_SECONDS: Final = 60.0
@@ -76,9 +76,8 @@ def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
     wait_until(lambda: "metrics: MetricsAvailable" in bench.log.read_text(), PATIENCE_SECONDS, f"no metrics:\n{_tail(bench.log)}")
     seen = time.monotonic() - bench.began
     wait_until(lambda: bool((bench.api.find(TOPOLOGY) or {}).get("status")), PATIENCE_SECONDS, "no ClusterTopology")
-    status = bench.api.get(TOPOLOGY)["status"]
     # The first reading begins before the nodes are known and ends when the built-in deadline says so: with this slow stand-in it is a part.
-    wait_until(lambda: bench.api.get(TOPOLOGY)["status"]["linkCount"] > 0, PATIENCE_SECONDS, "no links in the ClusterTopology")
+    wait_until(lambda: _is_whole(bench.api.get(TOPOLOGY)["status"]), PATIENCE_SECONDS, "no whole reading in the ClusterTopology")
     status = bench.api.get(TOPOLOGY)["status"]
     time.sleep(SETTLE_SECONDS)
     since = audit.position(bench.audit_log)
@@ -93,12 +92,14 @@ def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
     steps = [tuple(map(float, line.split())) for line in bench.steps.read_text().splitlines()]
     steady = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began >= watched_from] or [(0.0, 0.0)]
     starting = [(cpu_taken, wall) for began, cpu_taken, wall in steps if began < watched_from] or [(0.0, 0.0)]
-    memory = {name: _memory_mib(bench.operator.pid, name) for name in ("VmRSS", "VmHWM")}
+    memory = {name: _memory_mb(bench.operator.pid, name) for name in ("VmRSS", "VmHWM")}
+    planner = sum(_memory_mb(child, "VmHWM") for child in _children(bench.operator.pid))
     rows = [
         common.Row(BENCHMARK, case, OURS, "start to ready", ready, "s"),
         common.Row(BENCHMARK, case, OURS, "start to first figures", seen, "s"),
-        common.Row(BENCHMARK, case, OURS, "RSS", memory["VmRSS"], "MiB"),
-        common.Row(BENCHMARK, case, OURS, "highest RSS", memory["VmHWM"], "MiB"),
+        common.Row(BENCHMARK, case, OURS, "RSS", memory["VmRSS"], "MB"),
+        common.Row(BENCHMARK, case, OURS, "highest RSS", memory["VmHWM"], "MB"),
+        common.Row(BENCHMARK, case, OURS, "highest RSS of the planner's process beside it", planner, "MB"),
         common.Row(BENCHMARK, case, OURS, "CPU while it reads every 10 s", cpu, "cores"),
         common.Row(BENCHMARK, case, OURS, "links in ClusterTopology", float(status["linkCount"]), "links"),
     ]
@@ -112,10 +113,16 @@ def _rows(bench: Bench, nodes: int, seconds: float) -> list[common.Row]:
     for method, values in taken.items():
         for part, name in ((0.5, "p50"), (0.99, "p99"), (1.0, "longest")):
             rows.append(common.Row(BENCHMARK, f"{case}, /healthz", method, name, common.percentile(values, part) * 1e3, "ms"))
-    rows.append(common.goal(BENCHMARK, f"{case}: highest RSS", OURS, memory["VmHWM"], LIMIT_MIB, "MiB"))
-    rows.append(common.goal(BENCHMARK, f"{case}: longest step of the event loop", OURS, max(steady)[0] * 1e3, LOOP_LIMIT_MS, "CPU ms"))
+    longest = max(*steady, *starting)[0] * 1e3
+    rows.append(common.goal(BENCHMARK, f"{case}: highest RSS", OURS, memory["VmHWM"], LIMIT_MB, "MB"))
+    rows.append(common.goal(BENCHMARK, f"{case}: highest RSS, with the planner's process", OURS, memory["VmHWM"] + planner, LIMIT_MB, "MB"))
+    rows.append(common.goal(BENCHMARK, f"{case}: longest step of the event loop, start included", OURS, longest, LOOP_LIMIT_MS, "CPU ms"))
     rows.append(common.goal(BENCHMARK, f"{case}: writes in {seconds:g} s of noise", OURS, float(len(writes)), 0, "writes"))
     return rows
+
+
+def _is_whole(status: dict[str, Any]) -> bool:
+    return bool(status["linkCount"]) and not status["metrics"].get("failedQueries")
 
 
 class _Prober:
@@ -224,9 +231,14 @@ def _status(port: int, path: str) -> int:
         connection.close()
 
 
-def _memory_mib(pid: int, field: str) -> float:
+def _memory_mb(pid: int, field: str) -> float:
     found = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return int(found.group(1)) / 1024 if found else 0.0
+    return int(found.group(1)) * 1024 / 1e6 if found else 0.0
+
+
+def _children(pid: int) -> list[int]:
+    """Processes that this one has started."""
+    return [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -12,6 +12,7 @@ import kopf
 from kopf._cogs.structs import dicts
 
 from hyperscale import names
+from hyperscale.apply.client import PAGE_SIZE
 from hyperscale.operator import Operator
 
 
@@ -56,6 +57,7 @@ def configure_kopf(settings: kopf.OperatorSettings) -> None:
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330  # a frozen stream ends by itself (nolar/kopf#585)
     settings.watching.connect_timeout = 5
+    settings.watching.chunk_size = PAGE_SIZE  # a listing of 5,000 nodes decoded at once holds up the loop
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 5
     settings.networking.enforce_retry_after = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from hyperscale import topologypage
+from hyperscale import garbage, topologypage
 from hyperscale.actions import Actions
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, NotFoundError, TransientError
@@ -82,10 +81,10 @@ class Operator:
     async def run(self) -> None:
         """Everything beside kopf's watches; until cancelled."""
         try:
-            await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
-            await self._judge(self.world.reading, self._policy())  # the nodes are known only now
-            gc.collect()
-            gc.freeze()  # modules and the first listing stay; looking through them with every full collection would hold up the loop
+            with garbage.only_young():
+                await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
+                await self._judge(self.world.reading, self._policy())  # the nodes are known only now
+                garbage.keep()
             self._beat_at = time.monotonic()
             self.synced = True
             async with asyncio.TaskGroup() as group:

@@ -77,7 +77,7 @@ class Moved:
     @property
     def units(self) -> set[Unit]:
         """Whom any series speaks of."""
-        return {unit for known in self._known.values() for unit in known.rows.units}
+        return {unit for kind in self.kinds() for unit in kind.units}
 
     def kinds(self) -> list[Rows]:
         """The different rows of all figures."""
@@ -132,8 +132,9 @@ class Moved:
     def series_of(self, wanted: set[Unit]) -> dict[Unit, list[tuple[str, Series]]]:
         """Series by unit, each with its figure, of the wanted units."""
         found: dict[Unit, list[tuple[str, Series]]] = {}
+        rows_of = {id(kind): kind.of(wanted) for kind in self.kinds()}
         for figure, known in self._known.items():
-            rows = known.rows.of(wanted)
+            rows = rows_of[id(known.rows)]
             for row, one in zip(rows.tolist(), taken(known.series, rows), strict=True):
                 found.setdefault(known.rows.unit(row), []).append((figure, one))
         return found

@@ -124,7 +124,8 @@ def _judged(figure: str, track: Track, found: Column, agents: Agents, limits: Qu
     past = np.where(track.times >= now - KEPT_AGES * limits.max_age_seconds, track.values, np.nan)
     repeated = fresh & (value == track.last)
     same: CountArray = np.where(repeated, track.same + 1, np.where(fresh, 0, track.same)).astype(np.int32)
-    held = _held(track, value, past, fresh, limits) if figure in JUMPING else np.zeros_like(track.held)
+    before = _past_level(past) if figure in JUMPING else np.full_like(value, np.nan)
+    held = _held(track, value, past, before, fresh, limits) if figure in JUMPING else np.zeros_like(track.held)
     needed = limits.unit_readings if _together(held, past) else limits.jump_readings
     confirmed = held >= needed
     waiting = (held > 0) & ~confirmed
@@ -136,12 +137,11 @@ def _judged(figure: str, track: Track, found: Column, agents: Agents, limits: Qu
     if figure not in SMOOTHED:
         frozen = same >= limits.freeze_readings
         return Column(found.labels, value, scraped, frozen=frozen if frozen.any() else None), later
-    return _smoothed(found, values, sound, waiting, _past_level(past), agents), later
+    return _smoothed(found, values, sound, waiting, before, agents), later
 
 
-def _held(track: Track, value: FloatArray, past: FloatArray, fresh: BoolArray, limits: QualityLimits) -> CountArray:
-    """(n,) readings in a row, this one included, that are far from the history and near each other; 0 where this one is not far."""
-    level = _past_level(past)
+def _held(track: Track, value: FloatArray, past: FloatArray, level: FloatArray, fresh: BoolArray, limits: QualityLimits) -> CountArray:
+    """(n,) readings in a row, this one included, that are far from the history's level and near each other; 0 where this one is not far."""
     enough = np.isfinite(past).sum(axis=1) >= min(MIN_HISTORY, past.shape[1])
     far = fresh & enough & _apart(value, level, limits.jump_ratio)
     again = (track.held > 0) & ~_apart(value, track.last, SAME_LEVEL)
@@ -181,7 +181,10 @@ def _pushed(window: FloatArray, rows: BoolArray, newest: FloatArray) -> FloatArr
 
 
 def _smoothed(found: Column, values: FloatArray, sound: BoolArray, waiting: BoolArray, before: FloatArray, agents: Agents) -> Column:
-    """Series with the median of their window and how far its readings agree; agents smooth what they measure themselves."""
+    """Series with the median of their window and how far its readings agree; agents smooth what they measure themselves.
+
+    before: (n,) median of the history, which those that wait have left
+    """
     middle = _past_level(values)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = _past_level(np.abs(values - middle[:, None])) / middle
