@@ -77,9 +77,11 @@ class Client:
                 sent += 1
                 try:
                     async with asyncio.timeout(PING_SECONDS):
-                        found.append(await self._datagrams.ping(session, self._number, (self.peer.host, self.peer.port)))
+                        found.append(await self._datagrams.ping(session, self._number, self._address(channel)))
                 except (TimeoutError, OSError):
                     lost += 1
+                except KeyError as error:  # the peer left the list, and what is spawned to close its session does not wait
+                    raise PeerError("closed meanwhile") from error
             if sent and not found:
                 await self.close()  # the session may be unknown there since a restart
             return Trips(tuple(found), sent)
@@ -117,6 +119,10 @@ class Client:
                 self._datagrams.sessions.pop(channel.session.identity, None)
             await channel.close()
 
+    def _address(self, channel: Channel) -> tuple[str, int]:
+        """Where datagrams go: a peer's name would be looked up for each of them, in the event loop, and count as round trip."""
+        return channel.host, self.peer.port
+
     async def _train(self, channel: Channel, pace: float | None, count: int) -> Burst:
         session = channel.session
         if session is None:
@@ -129,7 +135,7 @@ class Client:
             raise PeerError(f"refused: {granted.refused}")
         content = wire.train(session.identity, session.key, self._number, count, PACKET_BYTES)
         seconds = count * (PACKET_BYTES + IP_BYTES) / (PACE * pace) if pace else 0.0
-        left = await asyncio.to_thread(self._datagrams.send_train, content, (self.peer.host, self.peer.port), min(1.0, seconds))
+        left = await asyncio.to_thread(self._datagrams.send_train, content, self._address(channel), min(1.0, seconds))
         await channel.send(wire.Request("done", self._number, count))
         reply = await channel.receive(wire.Reply)
         if reply.fault or not reply.bytes_per_second > 0:

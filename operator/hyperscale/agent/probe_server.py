@@ -22,6 +22,7 @@ MAX_STRANGERS_OF_HOST: Final = 8
 """So many of them from one address: a single one must not lock all others out."""
 IDLE_SECONDS: Final = 300.0
 MAX_PACKETS: Final = (SKIP_BYTES + MAX_BYTES) // PACKET_BYTES + 1
+TOLD_SECONDS: Final = 60.0
 QUIET_SECONDS: Final = 0.1
 """Nothing of a train came for so long: it is over."""
 TRAIN_SECONDS: Final = 2.0
@@ -50,6 +51,7 @@ class Server:
         self._strangers_of: dict[str, int] = {}
         """By address."""
         self.sessions = 0
+        self._told_at = -float("inf")
         self.refused: dict[str, int] = {}
         """Connections and requests refused, by reason."""
 
@@ -80,7 +82,7 @@ class Server:
             pass  # the peer is gone; it will be back
         except wire.WireError as error:
             self._refuse("protocol")
-            LOGGER.info("link probe: %s sent %s", channel.peer or channel.host, error)
+            self._tell(logging.INFO, channel.peer or channel.host, error)
         finally:
             await channel.close()
 
@@ -96,7 +98,7 @@ class Server:
             await channel.accept(self._name, self._tokens)
         except wire.WireError as error:
             self._refuse("token")
-            LOGGER.warning("link probe: refused %s: it sent %s", channel.host, error)
+            self._tell(logging.WARNING, channel.host, error)
             return False
         finally:
             self.strangers -= 1
@@ -155,6 +157,13 @@ class Server:
         if self._busy():
             return "busy"
         return "" if self._purse.take(train_bytes(request.packets), RESERVE_BYTES) else "budget"
+
+    def _tell(self, level: int, who: str, error: wire.WireError) -> None:
+        """Once a minute, or a stranger could fill the log; all of them are counted."""
+        now = asyncio.get_running_loop().time()
+        if now - self._told_at >= TOLD_SECONDS:
+            self._told_at = now
+            LOGGER.log(level, "link probe: refused %s: it sent %s", who, error)
 
     def _refuse(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1

@@ -19,7 +19,7 @@ from hyperscale.agent.probe_client import Burst, Client, PeerError
 from hyperscale.agent.probe_rounds import Destination, Rounds
 from hyperscale.agent.probe_server import MAX_STRANGERS, MAX_STRANGERS_OF_HOST, Server
 from hyperscale.agent.probe_settings import LinkSettings
-from hyperscale.agent.probe_socket import Datagrams, Purse
+from hyperscale.agent.probe_socket import Datagrams, Purse, Sent
 from hyperscale.agent.probe_stream import Channel
 from hyperscale.agent.settings import AgentSettings
 from hyperscale.agent.tokens import TokenFile
@@ -313,3 +313,59 @@ async def test_a_link_faster_than_the_agent_can_send_has_a_lower_bound_and_no_fi
         rounds._note_burst("b", destination, fast._replace(blocked=True))
         assert rounds.series["b"].bandwidth_bytes_per_second == 3e9
         assert rounds.series["b"].bandwidth_at_least is None
+
+
+async def test_a_peer_that_leaves_the_list_while_it_is_measured_costs_the_visit_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ends(tmp_path) as (first, second):
+        client = first.towards(second)
+        await client.round_trips()
+        asked = first.datagrams.ping
+
+        def once(session: wire.Session, number: int, address: tuple[str, int]) -> asyncio.Future[float]:
+            future = asked(session, number, address)
+            leaving.append(asyncio.ensure_future(client.close()))
+            return future
+
+        leaving: list[asyncio.Future[None]] = []
+        monkeypatch.setattr(first.datagrams, "ping", once)
+        with pytest.raises(PeerError, match="closed meanwhile"):
+            await client.round_trips()
+        await asyncio.gather(*leaving)
+
+
+async def test_a_peer_given_by_its_name_is_measured_at_the_address_that_was_connected_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name would be looked up for every datagram, in the event loop, and count as round trip."""
+    async with ends(tmp_path) as (first, second):
+        client = Client("a", second.peer._replace(host="localhost"), first.tokens, first.datagrams, first.purse)
+        addresses: set[tuple[str, int]] = set()
+        ping, send_train = first.datagrams.ping, first.datagrams.send_train
+
+        def pinged(session: wire.Session, number: int, to: tuple[str, int]) -> asyncio.Future[float]:
+            addresses.add(to)
+            return ping(session, number, to)
+
+        def sent(content: bytearray, to: tuple[str, int], seconds: float) -> Sent:
+            addresses.add(to)
+            return send_train(content, to, seconds)
+
+        monkeypatch.setattr(first.datagrams, "ping", pinged)
+        monkeypatch.setattr(first.datagrams, "send_train", sent)
+        assert (await client.round_trips()).median is not None
+        await client.burst(None, paced=False, reserve=0.0)
+        await client.close()
+        assert addresses == {(HOST, second.peer.port)}
+
+
+async def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with ends(tmp_path) as (_, second):
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection(HOST, second.peer.port)
+            writer.write(wire.LENGTH.pack(2) + b"no")
+            await reader.read()
+            writer.close()
+        assert second.server.refused == {"token": 20}
+    assert len([record for record in caplog.records if "refused" in record.message]) == 1
