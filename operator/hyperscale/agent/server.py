@@ -89,7 +89,9 @@ class Server:
         if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
             return _encode(Answer(400, "this is no HTTP/1 request\n"), with_body=True)
         method, target, _ = parts
-        page = self._pages.get(target.partition("?")[0])
+        path = target.partition("?")[0]
+        # What a client sends to a proxy has the host in it, and every server must take it (RFC 9112, 3.2.2).
+        page = self._pages.get("/" + path.partition("://")[2].partition("/")[2] if path.startswith("http://") else path)
         if page is None:
             answer = Answer(404, f"not here; try one of {' '.join(sorted(self._pages))}\n")
         elif method not in {"GET", "HEAD"}:

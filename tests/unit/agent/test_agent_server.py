@@ -55,6 +55,8 @@ async def test_a_page_comes_with_its_type_and_length(port: int) -> None:
     ("request_line", "status"),
     [
         (b"GET /healthz HTTP/1.1", b"200 OK"),
+        (b"GET http://node-a:9465/healthz?x=1 HTTP/1.1", b"200 OK"),
+        (b"GET http://node-a:9465 HTTP/1.1", b"404 Not Found"),
         (b"GET /nothing HTTP/1.1", b"404 Not Found"),
         (b"GET /../etc/passwd HTTP/1.1", b"404 Not Found"),
         (b"POST /healthz HTTP/1.1", b"405 Method Not Allowed"),
