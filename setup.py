@@ -21,6 +21,7 @@ MODULES = (
     "hyperscale.plan._segment",
     "hyperscale.plan.tasks._assign",
     "hyperscale.learn.streams._streams",
+    "hyperscale.partition._halos",
     "hyperscale.partition._independent",
     "hyperscale.partition._refine",
     "hyperscale.modelgraph._sparse",

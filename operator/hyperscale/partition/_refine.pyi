@@ -30,17 +30,6 @@ def improve(
     starts: int,
     patience: int,
 ) -> int: ...
-def even(
-    indptr: Int64,
-    indices: Int32,
-    edge_weights: Int32,
-    weights: Int64,
-    limits: Int64,
-    part: Int32,
-    seed: int,
-    passes: int,
-    budget: int,
-) -> int: ...
 def balance(
     indptr: Int64,
     indices: Int32,

@@ -1,4 +1,4 @@
-"""Compiled multilevel refinement: clustering inside parts, contraction, local search for the cut (FM), for balance and for the largest halo.
+"""Compiled multilevel refinement: clustering inside parts, contraction, local search for the cut (FM) and for balance.
 
 All of it follows from the arguments: chance is a seed, nothing looks at a clock. `refine.py` checks shapes and ranges before it calls.
 Notation: n vertices, k parts, c columns of weight; rows of `indptr`/`indices` hold every edge in both directions.
@@ -558,101 +558,6 @@ def improve(
     return total
 
 
-# The largest halo ------------------------------------------------------------------------------------------------------------------------
-
-
-cdef double WORTH = 0.3
-cdef int DEAREST = 3
-
-
-cdef struct Halo:
-    int32_t *count    # (n, k) neighbours in each part; the bonds themselves where edges have no weights
-    int64_t *copies   # (k,)
-    double *power     # (k,) the potential of each part
-    int64_t *less     # (k,) copies that a move into each part adds there
-    int32_t *near     # (k,) parts beside the vertex
-    double scale
-
-
-cdef inline double _potential(Halo *h, int64_t copies) noexcept nogil:
-    """The eighth power: two parts at the top count about as much as what takes one of them down."""
-    cdef double x = copies * h.scale
-    x = x * x
-    x = x * x
-    return x * x
-
-
-cdef void _copies(Search *s, Halo *h) noexcept nogil:
-    cdef int64_t v
-    cdef int p
-    for v in range(s.n):
-        for p in range(s.k):
-            if p != s.part[v] and h.count[v * s.k + p] > 0:
-                h.copies[p] += 1
-
-
-cdef bint _relieve(Search *s, Halo *h, int32_t v, int64_t *cut, int64_t budget, int64_t dearest, int64_t floor) noexcept nogil:
-    """Make the move of a vertex that lowers the potential most, if any does within the cut's budget."""
-    cdef int32_t *bond = s.bond + <int64_t> v * s.k
-    cdef int32_t *count = h.count + <int64_t> v * s.k
-    cdef int32_t *theirs
-    cdef int own = s.part[v], p, best = NONE, j, beside = 0
-    cdef int64_t e, out, into, dearer, best_dearer = 0, best_into = 0
-    cdef double gain, most = 0
-    cdef int32_t u
-    cdef bint matters = h.copies[own] >= floor
-    if s.members[own] < 2:
-        return False
-    for p in range(s.k):
-        if count[p] == 0 or p == own:
-            continue
-        h.near[beside] = p
-        h.less[p] = 0
-        beside += 1
-        if h.copies[p] >= floor:
-            matters = True
-    if not matters:
-        return False
-    out = 1 if count[own] > 0 else 0
-    for e in range(s.indptr[v], s.indptr[v + 1]):
-        u = s.indices[e]
-        theirs = h.count + <int64_t> u * s.k
-        if s.part[u] != own and theirs[own] == 1:
-            out -= 1
-        for j in range(beside):
-            p = h.near[j]
-            if theirs[p] == 0 and s.part[u] != p:
-                h.less[p] += 1
-    for j in range(beside):
-        p = h.near[j]
-        dearer = bond[own] - bond[p]
-        if dearer > dearest or cut[0] + dearer > budget or not _fits(s, v, p):
-            continue
-        into = h.less[p] - 1
-        gain = h.power[own] + h.power[p] - _potential(h, h.copies[own] + out) - _potential(h, h.copies[p] + into)
-        if dearer > 0:
-            # What raises the cut must take about so much from a part at the top.
-            gain -= WORTH * 8.0 * h.scale * dearer
-        if gain > most + 1e-12 or (gain > most - 1e-12 and (dearer < best_dearer)):
-            most = gain
-            best = p
-            best_dearer = dearer
-            best_into = into
-    if best == NONE:
-        return False
-    cut[0] += best_dearer
-    h.copies[own] += out
-    h.copies[best] += best_into
-    h.power[own] = _potential(h, h.copies[own])
-    h.power[best] = _potential(h, h.copies[best])
-    _shift(s, v, best)
-    if h.count != s.bond:
-        for e in range(s.indptr[v], s.indptr[v + 1]):
-            h.count[<int64_t> s.indices[e] * s.k + own] -= 1
-            h.count[<int64_t> s.indices[e] * s.k + best] += 1
-    return True
-
-
 def boundary(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] edge_weights, const int32_t[::1] part, int parts):
     """(weight of the edges between parts, (k,) int64 vertices of other parts that each part needs a copy of)."""
     found = np.zeros(parts, dtype=np.int64)
@@ -677,74 +582,6 @@ def boundary(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_
                     count[p] += 1
     free(seen)
     return cut // 2, found
-
-
-def even(
-    const int64_t[::1] indptr,
-    const int32_t[::1] indices,
-    const int32_t[::1] edge_weights,
-    const int64_t[:, ::1] weights,
-    const int64_t[:, ::1] limits,
-    int32_t[::1] part,
-    uint64_t seed,
-    int passes,
-    int64_t budget,
-):
-    """Lower the largest halo while the cut (weight of edges between parts) stays within `budget`; changes `part` (n,), returns moves made."""
-    cdef Search s
-    cdef Halo h
-    cdef int64_t i, e, borders, made, total = 0, cut = 0, highest
-    cdef int number, p
-    cdef int32_t *border
-    cdef int64_t[::1] price = np.ones(limits.shape[0], dtype=np.int64)
-    if indptr.shape[0] < 2:
-        return 0
-    if not _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed):
-        raise MemoryError
-    border = <int32_t *> malloc(s.n * sizeof(int32_t))
-    h.copies = <int64_t *> calloc(s.k, sizeof(int64_t))
-    h.power = <double *> calloc(s.k, sizeof(double))
-    h.less = <int64_t *> calloc(s.k, sizeof(int64_t))
-    h.near = <int32_t *> calloc(s.k, sizeof(int32_t))
-    h.count = s.bond if s.edge_weights == NULL else <int32_t *> calloc(s.n * s.k, sizeof(int32_t))
-    if border == NULL or h.copies == NULL or h.power == NULL or h.less == NULL or h.near == NULL or h.count == NULL:
-        if h.count != s.bond:
-            free(h.count)
-        free(border); free(h.copies); free(h.power); free(h.less); free(h.near)
-        _close(&s)
-        raise MemoryError
-    with nogil:
-        for i in range(s.n):
-            cut += s.degree[i] - s.bond[i * s.k + s.part[i]]
-            if s.edge_weights != NULL:
-                for e in range(s.indptr[i], s.indptr[i + 1]):
-                    h.count[i * s.k + s.part[s.indices[e]]] += 1
-        cut //= 2
-        _copies(&s, &h)
-        for number in range(passes):
-            highest = 1
-            for p in range(s.k):
-                highest = max(highest, h.copies[p])
-            h.scale = 1.0 / highest
-            for p in range(s.k):
-                h.power[p] = _potential(&h, h.copies[p])
-            borders = 0
-            for i in range(s.n):
-                if _at_border(&s, i):
-                    border[borders] = <int32_t> i
-                    borders += 1
-            _shuffle(border, borders, &s.random)
-            made = 0
-            for i in range(borders):
-                made += _relieve(&s, &h, border[i], &cut, budget, number // 2, <int64_t> (0.8 * highest))
-            total += made
-            if made == 0 and number >= 2 * DEAREST:
-                break
-    if h.count != s.bond:
-        free(h.count)
-    free(border); free(h.copies); free(h.power); free(h.less); free(h.near)
-    _close(&s)
-    return total
 
 
 # Balance ---------------------------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import warnings
 from typing import Final
 
 try:
+    from hyperscale.partition import _halos as halos
     from hyperscale.partition import _independent as seeds
     from hyperscale.partition import _refine as search
 
@@ -14,4 +15,4 @@ except ImportError:  # pragma: no cover - a machine without a C compiler
     COMPILED = False  # type: ignore[misc] # one of the two
     warnings.warn("the compiled partition search is missing: parts stay as METIS makes them, and worse", RuntimeWarning, stacklevel=1)
 
-__all__ = ["COMPILED", "search", "seeds"]
+__all__ = ["COMPILED", "halos", "search", "seeds"]

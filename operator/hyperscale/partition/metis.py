@@ -38,6 +38,19 @@ def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | N
     return np.asarray(found.vertex_part, dtype=np.int32)
 
 
+def metis_mixed(adjacency: Adjacency, target: Array, *, seed: int) -> Array:
+    """(n,) int32 parts as `metis` makes them by its k-way method, which is told of large and small shares in turn.
+
+    METIS bisects in the order of the shares: large parts next to each other share long borders, a large one beside a small one does not.
+    """
+    parts = len(target)
+    by_size = np.argsort(-target, kind="stable").astype(np.int32)
+    order = np.empty(parts, dtype=np.int32)
+    order[0::2] = by_size[: (parts + 1) // 2]
+    order[1::2] = by_size[(parts + 1) // 2 :]
+    return np.asarray(order[metis(adjacency, target[order], seed=seed, recursive=False)])
+
+
 def _exact_shares(target: Array) -> list[float] | None:
     """Shares whose sum is 1 in floating point, as pymetis asks for; None for equal ones, METIS's own default."""
     if (target == target[0]).all():

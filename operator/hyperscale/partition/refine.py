@@ -1,4 +1,4 @@
-"""Better parts from given ones: V-cycles with local search on every level, and a last step that lowers the largest halo.
+"""Better parts from given ones: V-cycles with local search on every level, and annealing that lowers the largest halo.
 
 A V-cycle joins vertices inside their parts, moves the joined ones, then finer and finer pieces (Walshaw 2004; Sanders and Schulz 2011).
 Each cycle prices the edges of parts with a large halo higher than the others, so that the search takes them out of where they hurt most.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyperscale.model.adjacency import Array
-from hyperscale.partition.compiled import search
+from hyperscale.partition.compiled import halos, search
 from hyperscale.partition.levels import Hierarchy, Level, boundary, coarsen
 
 TOLERANCE = 1.03
@@ -28,6 +28,9 @@ CUT_WORTH = 0.1
 """Of the cut beside the largest halo: what neighbour sampling fetches goes over cut edges."""
 LOOSE = 2
 """Times its limit that a part may hold while another column is balanced."""
+EXCESS = 1.03
+"""Of the reference's cut: what refinement takes back."""
+EXCESS_WORTH = 4.0
 COARSEST_PER_PART = 20
 COARSEST = 200
 CLUSTERS_PER_PART = 10
@@ -41,13 +44,21 @@ PRICES = (PRICE // 2, PRICE * 3)
 class Effort:
     """How long the search goes on; every figure is a count, so that the result does not depend on the machine."""
 
-    cycles: int = 2
-    passes: int = 2
+    cycles: int = 1
+    """V-cycles, each followed by annealing; 0: only annealing."""
+    passes: int = 1
     starts: int = 10
     """Border vertices that one climb begins from."""
-    patience: int = 60
+    patience: int = 30
     """Moves without gain before a climb gives up."""
-    even_passes: int = 10
+    work: int = 0
+    """Moves that all annealing looks at, and their neighbours."""
+    heat: float = 1.0
+    """Copies more than the largest halo that are often taken at the beginning of the annealing."""
+    over_worth: float = 3.0
+    """Copies that an edge above the cut's budget counts for until the annealing's end."""
+    spend: float = 1.0
+    """Of what the cycle took from the reference's cut, how much annealing may give back."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,10 @@ class Reference:
         cut, copies = boundary(level, part, parts)
         largest = int(copies.max())
         return cls(int(cut * more), max(largest, 1), max(int(copies.sum()), 1), largest <= UNEVEN * float(copies.mean()))
+
+    def worth(self, cut: int, copies: Array) -> float:
+        """Smaller is better: largest halo, all copies, (k,), and the cut, each over the reference's."""
+        return int(copies.max()) / self.largest + TOTAL_WORTH * int(copies.sum()) / self.total + CUT_WORTH * cut / max(self.cut, 1)
 
 
 def limits_of(weights: Array, target: Array, train: bool) -> Array:
@@ -95,17 +110,37 @@ def refine(level: Level, part: Array, limits: Array, reference: Reference, *, se
     balanced(level, found, limits, seed)
     best, best_score = found, score(level, found, limits, reference)
     price = _prices(level, found, parts, reference.cut)
-    for cycle in range(effort.cycles):
-        found = _cycle(level, found, limits, price, seed=seed + 7919 * cycle, effort=effort)
-        price = _prices(level, found, parts, reference.cut)
-        candidate = found.copy()
-        search.even(*level.arrays, limits, candidate, seed + cycle, effort.even_passes, reference.cut)
-        seen = score(level, candidate, limits, reference)
-        if seen < best_score:
-            best, best_score = candidate, seen
+    for cycle in range(max(effort.cycles, 1)):
+        if effort.cycles:
+            found = _cycle(level, found, limits, price, seed=seed + 7919 * cycle, effort=effort)
+            price = _prices(level, found, parts, reference.cut)
+        for candidate in (found, _annealed(level, found, limits, reference, seed=seed + cycle, effort=effort)):
+            seen = score(level, candidate, limits, reference)
+            if seen < best_score:
+                best, best_score = candidate.copy(), seen
     if level is not whole:
         search.balance(*whole.arrays, limits, best, seed)
     return best
+
+
+def _annealed(level: Level, part: Array, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Array:
+    """A copy with a smaller largest halo, and about the reference's cut at most."""
+    found = part.copy()
+    work = effort.work // max(effort.cycles, 1)
+    saved = max(reference.cut - boundary(level, part, len(limits))[0], 0)
+    budget = reference.cut - int((1.0 - effort.spend) * saved)
+    halos.anneal(*level.arrays, limits, found, seed, work, effort.heat, CUT_WORTH, effort.over_worth, budget)
+    return found
+
+
+def promising(level: Level, starts: tuple[Array, ...], parts: int, reference: Reference) -> Array:
+    """Of parts yet to be refined those with the smallest halos, unless their cut is too far above the reference's to come down."""
+
+    def worth(part: Array) -> float:
+        cut, copies = boundary(level, part, parts)
+        return reference.worth(cut, copies) + EXCESS_WORTH * max(cut / max(reference.cut, 1) - EXCESS, 0.0)
+
+    return min(starts, key=worth)
 
 
 def skewed(level: Level) -> bool:
@@ -162,10 +197,8 @@ def score(level: Level, part: Array, limits: Array, reference: Reference) -> tup
     load = np.stack([np.bincount(part, weights=column, minlength=len(limits)) for column in level.weights.T], axis=1)
     over = float(np.maximum(load / np.maximum(limits, 1), 1.0).max())
     cut, copies = boundary(level, part, len(limits))
-    largest = int(copies.max()) / reference.largest
-    grown = 1.0 if reference.even and largest > 1.0 else 0.0
-    worth = largest + TOTAL_WORTH * int(copies.sum()) / reference.total + CUT_WORTH * cut / max(reference.cut, 1)
-    return over, max(cut - reference.cut, 0), grown + worth, cut
+    grown = 1.0 if reference.even and int(copies.max()) > reference.largest else 0.0
+    return over, max(cut - reference.cut, 0), grown + reference.worth(cut, copies), cut
 
 
 def _prices(level: Level, part: Array, parts: int, budget: int) -> Array:

@@ -14,20 +14,18 @@ from hyperscale.partition.compiled import COMPILED
 from hyperscale.partition.hybrid import hybrid
 from hyperscale.partition.levels import Level, finest
 from hyperscale.partition.measures import measure
-from hyperscale.partition.metis import metis
-from hyperscale.partition.refine import Effort, Reference, by_degree, limits_of, refine, score, skewed
+from hyperscale.partition.metis import metis, metis_mixed
+from hyperscale.partition.refine import Effort, Reference, by_degree, limits_of, promising, refine, score, skewed
 from hyperscale.partition.types import PartitionError, Parts, checked_graph, checked_shares, weight_columns
 
 DEGREE = "Degree"
 """AGPCS's baseline: for benchmarks, no job can ask for it."""
-SMALL_PART = 200
-"""Vertices of a part below which METIS's own start-up outweighs several cycles."""
-RECURSIVE = range(3, 9)
-"""Parts for which pymetis bisects recursively, which takes it longer: there is time for a second cycle."""
+SMALL = 10_000
+"""Vertices below which METIS's own start-up outweighs what it does with them."""
+RECURSIVE = 8
+"""Parts up to which pymetis bisects recursively, which takes it about twice as long as its k-way method."""
 WEIGHT_STEPS = 64
 """Of the mean weight where edges weigh too: fine enough for any tolerance, and sums of a billion vertices stay far below 64 bits."""
-DENSE_DEGREE = 16
-"""Mean degree above which a second cycle takes longer than it gives."""
 
 
 def split(
@@ -100,16 +98,31 @@ def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) 
         core = refine(level, by_degree(level, limits), limits, reference, seed=seed, effort=effort)
         if score(level, core, limits, reference) < score(level, start, limits, reference):
             return core
+    elif _second_start(level, target):
+        start = promising(level, (start, metis_mixed(adjacency, target, seed=seed + 1)), len(target), reference)
+        if len(target) > RECURSIVE:
+            effort = replace(effort, cycles=0)
     return refine(level, start, limits, reference, seed=seed, effort=effort)
 
 
+def _second_start(level: Level, target: Array) -> bool:
+    """Whether there is time for METIS twice: up to RECURSIVE parts, and where shares differ and may come in another order."""
+    if len(target) > RECURSIVE:
+        return bool((target != target[0]).any())
+    return len(target) > 2 and level.vertices >= SMALL
+
+
 def _effort(level: Level, parts: int) -> Effort:
-    """As many cycles as fit into about three times METIS's own time."""
-    if level.vertices < SMALL_PART * parts:
-        return Effort(cycles=4)
-    if parts in RECURSIVE and len(level.indices) <= DENSE_DEGREE * level.vertices:
-        return Effort(cycles=2)
-    return Effort(cycles=1)
+    """As much as fits into about three times METIS's own time; that grows with k beyond eight parts, and with its logarithm up to there."""
+    edges = len(level.indices) // 2
+    if skewed(level):
+        return Effort(passes=2, patience=60, work=10 * edges, spend=0.0)
+    bisections = (parts - 1).bit_length()
+    if level.vertices < SMALL:
+        work = bisections * (3 * edges + 35_000) if parts <= RECURSIVE else 4 * edges + 40_000 * parts
+        return Effort(cycles=1 if parts <= RECURSIVE else 2, work=work, heat=2.0, over_worth=1.0)
+    work = bisections * (3 * edges + 20_000) if parts <= RECURSIVE else 4 * edges + 15_000 * parts
+    return Effort(work=work)
 
 
 def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
@@ -117,7 +130,7 @@ def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None)
     if len(target) == 1 or not COMPILED:
         return metis(adjacency, target, seed=seed)
     level = finest(adjacency, train)
-    return hybrid(level, target, limits_of(level.weights, target, train is not None), seed=seed, effort=Effort(cycles=1))
+    return hybrid(level, target, limits_of(level.weights, target, train is not None), seed=seed, effort=_effort(level, len(target)))
 
 
 def _random(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
