@@ -195,7 +195,7 @@ class Operator:
         """Topology that other operators describe, where their CRDs are installed; no watch: switches move seldom."""
         hypernodes, topologies = [await self._optional(choices) for choices in (paths.hypernodes(), paths.kueue_topologies())]
         if hypernodes is not None and topologies is not None:
-            self.world.see_fabric(fabric_of(hypernodes, topologies))
+            await self.world.see_fabric(fabric_of(hypernodes, topologies))
 
     async def _optional(self, choices: tuple[str, ...]) -> list[Json] | None:
         """Objects of a kind that need not exist, from the first version that is served; None where nobody can tell now."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.ledger import Ledger
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MpiJobView, PartitionView
@@ -21,7 +22,7 @@ from hyperscale.model.pods import LAUNCHER, PARTITION, PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, read_status, to_plan
 from hyperscale.movable import held_gpus, holds_plan, is_moving
-from hyperscale.observe.fabric import Fabric
+from hyperscale.observe.fabric import Claims, Fabric
 from hyperscale.observe.kube import pod_view
 from hyperscale.observe.measured import read_measured
 from hyperscale.observe.memory import Memory
@@ -106,10 +107,19 @@ class World:
         else:
             self.policies[name] = narrow(resource)
 
-    def see_fabric(self, fabric: Fabric) -> None:
-        """Take in what other operators say of the topology."""
-        if fabric != self._fabric:
-            self._fabric, self._snapshot = fabric, None
+    async def see_fabric(self, fabric: Fabric) -> None:
+        """Take in what other operators say of the topology; which nodes their patterns fit is found in a thread."""
+        if fabric == self._fabric:
+            return
+        nodes = tuple(self._nodes.values())
+
+        def found() -> Claims:
+            claims = Claims(fabric.hypernodes)
+            claims.labels(nodes)
+            return claims
+
+        self.memory.claims = await in_daemon_thread(found)
+        self._fabric, self._snapshot = fabric, None
 
     def see_node(self, resource: Json, deleted: bool = False) -> bool:
         """Take in a node; True when something that plans depend on changed."""

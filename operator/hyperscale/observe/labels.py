@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -72,11 +73,8 @@ def detect_levels(label_sets: Iterable[Mapping[str, str]], declared: tuple[str, 
 
     Of several names for the same level (old and new) the one that most nodes carry is taken, the newer on a tie.
     """
-    counts: dict[str, int] = {}
-    for labels in label_sets:
-        for key, value in labels.items():
-            if value and (key in _KNOWN or key in declared or _TIER.match(key) or _HYPERNODE.match(key)):
-                counts[key] = counts.get(key, 0) + 1
+    carried = Counter(key for labels in label_sets for key, value in labels.items() if value)
+    counts = {key: count for key, count in carried.items() if key in _KNOWN or key in declared or _TIER.match(key) or _HYPERNODE.match(key)}
     levels = [_most_used(_REGION, counts), _most_used(_ZONE, counts), *(key for key in _FABRICS if key in counts)]
     levels += [key for key in declared if key in counts and key not in _KNOWN and not _TIER.match(key)]
     zones = len([key for key in levels if key in (*_REGION, *_ZONE)])

@@ -14,7 +14,7 @@ from hyperscale.model.pods import PodView
 from hyperscale.model.policy import Overrides, QualityLimits
 from hyperscale.observe import labels
 from hyperscale.observe.demand import Amounts
-from hyperscale.observe.fabric import Fabric, declared_levels, labels_by_node
+from hyperscale.observe.fabric import Claims, Fabric, declared_levels
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube import is_gpu_node, requested_by_node
 from hyperscale.observe.overlay import overlaid
@@ -41,6 +41,8 @@ class Memory:
         """Names of nodes have changed since `published` was judged, and there was too much of it to judge it again at once."""
         self.laid: tuple[Overrides, Fabric] = (Overrides(), Fabric())
         """Topology that is not on the nodes: an administrator's word, and what other operators describe."""
+        self.claims = Claims()
+        """What the fabric's HyperNodes say of nodes; found beforehand where there may be many."""
         self._raw: tuple[tuple[RawNode, ...], tuple[Overrides, Fabric]] = ((), self.laid)
         self._listed: tuple[RawNode, ...] = ()
         self.gpu_nodes: tuple[RawNode, ...] = ()
@@ -58,7 +60,9 @@ class Memory:
         seen, given = tuple(pods), (tuple(nodes), self.laid)
         listed, fabric = self._listed, self.laid[1]
         if given != self._raw:
-            listed = tuple(overlaid(given[0], self.laid[0], labels_by_node(fabric.hypernodes, given[0])))
+            if fabric.hypernodes != self.claims.hypernodes:
+                self.claims = Claims(fabric.hypernodes)
+            listed = tuple(overlaid(given[0], self.laid[0], self.claims.labels(given[0])))
         if listed != self._listed or fabric.topologies != self._raw[1][1].topologies:
             by_name = sorted((node for node in listed if is_gpu_node(node)), key=lambda node: str(node["metadata"]["name"]))
             self._listed = listed

@@ -8,10 +8,11 @@ import pytest
 
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.policy import NodeOverride, Overrides, PolicySpec
-from hyperscale.observe.fabric import HYPERNODE_LABEL, Fabric, fabric_of, hypernode, labels_by_node, topology_levels
+from hyperscale.observe.fabric import HYPERNODE_LABEL, Claims, Fabric, fabric_of, hypernode, topology_levels
 from hyperscale.observe.labels import domains
 from hyperscale.observe.memory import Memory
 from hyperscale.observe.snapshot import build_snapshot
+from hyperscale.world import World
 from tests.unit.observe.objects import NOW, raw_node
 
 NAMES = ("gpu-a", "gpu-b", "gpu-c", "gpu-d")
@@ -70,25 +71,48 @@ def test_members_may_be_chosen_by_labels() -> None:
     found = hypernode(switch("leaf", 1, {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"leaf": "x"}}}}))
     assert found is not None
     nodes = [raw_node("gpu-a", labels={"leaf": "x"}), raw_node("gpu-b", labels={"leaf": "y"})]
-    assert labels_by_node([found], nodes) == {"gpu-a": {f"{HYPERNODE_LABEL}1": "leaf"}}
+    assert Claims([found]).labels(nodes) == {"gpu-a": {f"{HYPERNODE_LABEL}1": "leaf"}}
 
 
 def test_a_circle_of_hypernodes_ends() -> None:
     circle = fabric_of([switch("x", 1, exact("y", "HyperNode"), exact("gpu-a")), switch("y", 2, exact("x", "HyperNode"))], ())
-    assert labels_by_node(circle.hypernodes, [raw_node("gpu-a")]) == {"gpu-a": {f"{HYPERNODE_LABEL}1": "x", f"{HYPERNODE_LABEL}2": "y"}}
+    assert Claims(circle.hypernodes).labels([raw_node("gpu-a")]) == {"gpu-a": {f"{HYPERNODE_LABEL}1": "x", f"{HYPERNODE_LABEL}2": "y"}}
 
 
 def test_hypernodes_that_all_name_each_other_cost_no_more_than_there_are() -> None:
     everything = {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "s.*"}}}
     tangle = fabric_of([switch(f"s{at:02}", 1 + at % 3, everything, exact(f"gpu-{at}")) for at in range(40)], ())
-    found = labels_by_node(tangle.hypernodes, [raw_node(f"gpu-{at}") for at in range(40)])
+    found = Claims(tangle.hypernodes).labels([raw_node(f"gpu-{at}") for at in range(40)])
     assert {frozenset(labels.values()) for labels in found.values()} == {frozenset({"s00", "s01", "s02"})}
+
+
+def test_only_nodes_that_changed_are_tried_again() -> None:
+    leaf = fabric_of([switch("leaf", 1, {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "r1"}}}})], ())
+    claims, key = Claims(leaf.hypernodes), f"{HYPERNODE_LABEL}1"
+    nodes = [raw_node("gpu-a", labels={"rack": "r1"}), raw_node("gpu-b", labels={"rack": "r2"})]
+    first = claims.labels(nodes)
+    assert first == {"gpu-a": {key: "leaf"}}
+    assert claims.labels(nodes)["gpu-a"] is first["gpu-a"]
+    assert claims.labels([raw_node("gpu-a", labels={"rack": "r2"}), raw_node("gpu-b", labels={"rack": "r1"})]) == {"gpu-b": {key: "leaf"}}
+    assert claims.labels(nodes[1:]) == {}
+
+
+async def test_a_fabric_that_changes_is_in_the_next_snapshot() -> None:
+    world = World()
+    for name in ("gpu-a", "gpu-b"):
+        world.see_node(raw_node(name))
+    for switches in ([switch("x", 1, exact("gpu-a"))], [switch("y", 1, exact("gpu-a"), exact("gpu-b"))], []):
+        fabric = fabric_of(switches, ())
+        await world.see_fabric(fabric)
+        found = world.snapshot(PolicySpec(), NOW)
+        fresh = build_snapshot(world.names()[0], [], MetricsReading(0.0), PolicySpec(), NOW, fabric=fabric)
+        assert [node.domains for node in found.nodes] == [node.domains for node in fresh.nodes]
 
 
 def test_patterns_with_several_numbers_are_usual() -> None:
     pattern = r"^gpu-[0-9]+-row[0-9]+-rack\d+-[a-z]+-.*$"
     leaf = fabric_of([switch("leaf", 1, {"type": "Node", "selector": {"regexMatch": {"pattern": pattern}}})], ())
-    assert labels_by_node(leaf.hypernodes, [raw_node("gpu-1-row2-rack3-a-b")]) == {"gpu-1-row2-rack3-a-b": {f"{HYPERNODE_LABEL}1": "leaf"}}
+    assert Claims(leaf.hypernodes).labels([raw_node("gpu-1-row2-rack3-a-b")]) == {"gpu-1-row2-rack3-a-b": {f"{HYPERNODE_LABEL}1": "leaf"}}
 
 
 @pytest.mark.parametrize(
