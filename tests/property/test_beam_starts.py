@@ -33,6 +33,6 @@ def test_a_beam_as_wide_as_there_are_sets_finds_the_best_set(drawn: tuple[int, i
     best = exact(costs, slots, workers, 600)
     if best is None or workers < 2 or len(slots) > 8 or kernel_for(costs, slots, workers) is None:
         return
-    found = beam_sets(costs, slots, workers, 5000)
+    found = beam_sets(costs, slots, workers, 5000, kept=5000)
     if np.isfinite(objectives(costs, best[None, :])).all():
         assert np.sort(best).tolist() in np.sort(found, axis=1).tolist()

@@ -11,12 +11,88 @@ from libc.string cimport memcpy
 
 from hyperscale.plan._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace
 
+cdef extern from *:
+    """
+    #include <math.h>
+
+    /* Loops over candidates that compilers turn into vector code, for each kind of x86 its own; without contraction and with maxima as the
+       only reductions all give the same bits. */
+    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+    #define BEAM_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define BEAM_CLONES
+    #endif
+
+    static inline double beam_max(double a, double b) { return a > b ? a : b; }
+
+    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, const double *restrict weight, const double *restrict slow,
+        const double *restrict pay, const double *restrict far, const double *restrict last_lat, const double *restrict last_spb,
+        const double *first_lat, const double *first_spb, double sum, double sum_squares, double hop_lat, double hop_spb, double halo_bytes,
+        double flops, double rounds, double ring_latency, double ring_byte, double tax, double *restrict scale, double *restrict rate,
+        double *restrict slowest, double *restrict worst, double *restrict ring) {
+        for (int c = 0; c < m; c++) {
+            double w = weight[c], total = sum + w, squares = sum_squares + w * w;
+            scale[c] = halo_bytes * now / (k * beam_max(total * total - squares, 1e-12 * total * total));
+            rate[c] = flops * now / (total * k);
+            worst[c] = rounds * far[c] + scale[c] * w * pay[c];
+            slowest[c] = worst[c] + rate[c] * slow[c];
+        }
+        for (int c = 0; c < m; c++) {
+            double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat;
+            double spb = chained ? beam_max(hop_spb, beam_max(last_spb[c], first_spb[c])) : hop_spb;
+            ring[c] = (1.0 + tax) * (ring_latency * lat + ring_byte * spb);
+        }
+    }
+
+    BEAM_CLONES static void beam_beside(int count, double rounds, double far, double pay, double v, double slow,
+        const double *restrict weight, const double *restrict lat, const double *restrict spb, const double *restrict scale,
+        const double *restrict rate, double *restrict slowest, double *restrict worst) {
+        for (int c = 0; c < count; c++) {
+            double halo = rounds * beam_max(far, lat[c]) + scale[c] * v * (pay + weight[c] * spb[c]);
+            worst[c] = beam_max(worst[c], halo);
+            slowest[c] = beam_max(slowest[c], halo + rate[c] * slow);
+        }
+    }
+
+    BEAM_CLONES static int beam_below(int count, double tax, double most, const double *restrict slowest, const double *restrict worst,
+        const double *restrict ring) {
+        int some = 0;
+        for (int c = 0; c < count; c++) some |= slowest[c] + tax * worst[c] + ring[c] < most;
+        return some;
+    }
+
+    static int beam_take(int count, const int *restrict candidates, double tax, double most, const double *restrict slowest,
+        const double *restrict worst, const double *restrict ring, int *restrict taken) {
+        int n = 0;
+        for (int i = 0; i < count; i++) {
+            int c = candidates[i];
+            taken[n] = c;
+            n += slowest[c] + tax * worst[c] + ring[c] < most;
+        }
+        return n;
+    }
+    """
+    void beam_alone(int m, int now, int k, bint chained, const double *weight, const double *slow, const double *pay, const double *far,
+                    const double *last_lat, const double *last_spb, const double *first_lat, const double *first_spb, double sum,
+                    double sum_squares, double hop_lat, double hop_spb, double halo_bytes, double flops, double rounds, double ring_latency,
+                    double ring_byte, double tax, double *scale, double *rate, double *slowest, double *worst, double *ring) noexcept nogil
+    void beam_beside(int count, double rounds, double far, double pay, double v, double slow, const double *weight, const double *lat,
+                     const double *spb, const double *scale, const double *rate, double *slowest, double *worst) noexcept nogil
+    bint beam_below(int count, double tax, double most, const double *slowest, const double *worst, const double *ring) noexcept nogil
+    int beam_take(int count, const int *candidates, double tax, double most, const double *slowest, const double *worst, const double *ring,
+                  int *taken) noexcept nogil
+
+cdef enum:
+    CHUNK = 32   # candidates whose sums stay in the first cache
+    LOOKS = 4    # members between two looks at whether any of them can still go on
+    DIGIT_BITS = 11
+    DIGITS = 2048
+    ROOM = 4     # children found, as many times those kept, before they are sorted
 cdef int SPARE = 3      # children kept for every one that goes on: the same path's end comes from several parents
 
 
 cdef struct Child:
     double score
-    uint64_t key
     int state
     int candidate
 
@@ -34,9 +110,17 @@ cdef struct Beam:
     double *far           # (width, k) largest latency
     double *all_pay       # (width, m) the same as `pay` of every candidate
     double *all_far       # (width, m)
-    Child *heap           # (SPARE * width,) the worst on top
-    int heaped
-    uint64_t *seen        # table of keys, twice as large as the heap, a power of two
+    Child *children       # (ROOM * SPARE * width,) the best SPARE * width so far among them
+    Child *sorted         # as many
+    int born
+    int *taken            # (m,) candidates below a limit
+    double *slow          # (m,) weight / speed
+    double *scale         # (m,) of one path with each candidate: boundary bytes by its weights
+    double *rate          # (m,) operations by the whole weight
+    double *slowest       # (m,) seconds of the slowest member
+    double *worst         # (m,) boundary seconds of the worst
+    double *ring          # (m,)
+    uint64_t *seen        # table of keys, twice as large as what is kept of the children, a power of two
     int table
 
 
@@ -48,72 +132,61 @@ cdef inline uint64_t _mixed(uint64_t number) noexcept nogil:
     return (z ^ (z >> 31)) | 1
 
 
-cdef inline bint _worse(const Child *a, const Child *b) noexcept nogil:
-    if a.score != b.score:
-        return a.score > b.score
-    if a.state != b.state:
-        return a.state > b.state
-    return a.candidate > b.candidate
+cdef void _sort(Beam *s) noexcept nogil:
+    """Put the children in the order of their scores, equal ones as they were. Radix sort: the bits of positive numbers rise with them."""
+    cdef int counts[DIGITS]
+    cdef int shift = 0, i, digit, at
+    cdef uint64_t bits
+    cdef Child *swapped
+    while shift < 64:
+        for i in range(DIGITS):
+            counts[i] = 0
+        for i in range(s.born):
+            memcpy(&bits, &s.children[i].score, sizeof(double))
+            counts[(bits >> shift) & <uint64_t> (DIGITS - 1)] += 1
+        at = 0
+        for digit in range(DIGITS):
+            at, counts[digit] = at + counts[digit], at
+        for i in range(s.born):
+            memcpy(&bits, &s.children[i].score, sizeof(double))
+            digit = <int> ((bits >> shift) & <uint64_t> (DIGITS - 1))
+            s.sorted[counts[digit]] = s.children[i]
+            counts[digit] += 1
+        swapped = s.children
+        s.children = s.sorted
+        s.sorted = swapped
+        shift += DIGIT_BITS
 
 
-cdef void _sink(Child *heap, int size, int at) noexcept nogil:
-    cdef int child
-    cdef Child moved = heap[at]
-    while 2 * at + 1 < size:
-        child = 2 * at + 1
-        if child + 1 < size and _worse(&heap[child + 1], &heap[child]):
-            child += 1
-        if not _worse(&heap[child], &moved):
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = moved
+cdef bint _scores(const Beam *s, int state, int now, double most) noexcept nogil:
+    """Objective of the whole job as if the path and each candidate, `now` members, were its fair sample, into s.score (m,).
 
-
-cdef void _push(Beam *s, const Child *child) noexcept nogil:
-    cdef int at, parent
-    if s.heaped == SPARE * s.width:
-        s.heap[0] = child[0]
-        _sink(s.heap, s.heaped, 0)
-        return
-    at = s.heaped
-    s.heaped += 1
-    while at > 0:
-        parent = (at - 1) // 2
-        if not _worse(child, &s.heap[parent]):
-            break
-        s.heap[at] = s.heap[parent]
-        at = parent
-    s.heap[at] = child[0]
-
-
-cdef double _score(const Beam *s, int state, int now, int c, double most) noexcept nogil:
-    """Objective of the whole job as if the path and `c`, `now` members, were its fair sample; some value from `most` on where it is no less."""
+    Where that is no less than `most`, some value from it on; False where that is so of all.
+    """
     cdef const Instance *q = s.q
-    cdef int j
-    cdef size_t at = <size_t> state * q.k
-    cdef const int *members = s.members + at
-    cdef const double *lat = q.lat + <size_t> c * q.m
-    cdef const double *spb = q.spb + <size_t> c * q.m
-    cdef double w = q.weight[c], total = s.sums[2 * state] + w, squares = s.sums[2 * state + 1] + w * w, tax = q.communication_weight
-    cdef double scale = q.halo_bytes * now / (q.k * max(total * total - squares, 1e-12 * total * total)), rate = q.epoch_flops * now / (total * q.k)
-    cdef double halo = q.rounds * s.all_far[<size_t> state * q.m + c] + scale * w * s.all_pay[<size_t> state * q.m + c]
-    cdef double worst = halo, slowest = halo + rate * w / q.speed[c], hop_lat = s.hop[2 * state], hop_spb = s.hop[2 * state + 1], ring, v
-    if now > 1:
-        hop_lat, hop_spb = max(hop_lat, lat[members[now - 2]]), max(hop_spb, spb[members[now - 2]])
-    if now == q.k and now > 2:
-        hop_lat, hop_spb = max(hop_lat, lat[members[0]]), max(hop_spb, spb[members[0]])
-    ring = (1.0 + tax) * (q.ring_latency_factor * hop_lat + q.ring_byte_factor * hop_spb)
-    if slowest + tax * worst + ring >= most:
-        return most
-    for j in range(now - 1):
-        v = q.weight[members[j]]
-        halo = q.rounds * max(s.far[at + j], lat[members[j]]) + scale * v * (s.pay[at + j] + w * spb[members[j]])
-        worst = max(worst, halo)
-        slowest = max(slowest, halo + rate * v / q.speed[members[j]])
-        if slowest + tax * worst + ring >= most:
-            return most
-    return slowest + tax * worst + ring
+    cdef int j, c, count, at, m = q.m
+    cdef size_t own = <size_t> state * q.k
+    cdef const int *members = s.members + own
+    cdef const double *last = q.lat + <size_t> (members[now - 2] if now > 1 else 0) * m
+    cdef const double *last_spb = q.spb + <size_t> (members[now - 2] if now > 1 else 0) * m
+    cdef const double *first = q.lat + <size_t> (members[0] if now == q.k else members[now - 2] if now > 1 else 0) * m
+    cdef const double *first_spb = q.spb + <size_t> (members[0] if now == q.k else members[now - 2] if now > 1 else 0) * m
+    cdef bint some = False
+    beam_alone(m, now, q.k, now > 1, q.weight, s.slow, s.all_pay + <size_t> state * m, s.all_far + <size_t> state * m, last, last_spb,
+               first, first_spb, s.sums[2 * state], s.sums[2 * state + 1], s.hop[2 * state], s.hop[2 * state + 1], q.halo_bytes, q.epoch_flops,
+               q.rounds, q.ring_latency_factor, q.ring_byte_factor, q.communication_weight, s.scale, s.rate, s.slowest, s.worst, s.ring)
+    at = 0
+    while at < m:
+        count = min(CHUNK, m - at)
+        for j in range(now - 1):
+            if j % LOOKS == 0 and not beam_below(count, q.communication_weight, most, s.slowest + at, s.worst + at, s.ring + at):
+                break
+            c = members[j]
+            beam_beside(count, q.rounds, s.far[own + j], s.pay[own + j], q.weight[c], s.slow[c], q.weight + at,
+                        q.lat + <size_t> c * m + at, q.spb + <size_t> c * m + at, s.scale + at, s.rate + at, s.slowest + at, s.worst + at)
+        some = beam_below(count, q.communication_weight, most, s.slowest + at, s.worst + at, s.ring + at) or some
+        at += count
+    return some
 
 
 cdef int _room(const Beam *s, int state, int now, int c) noexcept nogil:
@@ -124,46 +197,50 @@ cdef int _room(const Beam *s, int state, int now, int c) noexcept nogil:
     return left
 
 
+cdef double _cut(Beam *s) noexcept nogil:
+    """Sort the children and forget all but the best SPARE * width; what a further one must be below."""
+    _sort(s)
+    if s.born < SPARE * s.width:
+        return CANNOT_WORK
+    s.born = SPARE * s.width
+    return min(CANNOT_WORK, s.children[s.born - 1].score)
+
+
 cdef void _expand(Beam *s, int now) noexcept nogil:
-    """The best children of all paths, with `now` members each, into the heap."""
-    cdef int state, i, c, capacity = SPARE * s.width
-    cdef Child child
-    cdef double most = CANNOT_WORK
-    s.heaped = 0
+    """The best children of all paths, with `now` members each, best first."""
+    cdef int state, i, c, count
+    cdef double most = CANNOT_WORK, tax = s.q.communication_weight
+    s.born = 0
     for state in range(s.states):
-        for i in range(s.ws.u):
-            c = s.ws.usable[i]
-            child.score = _score(s, state, now, c, most)
-            if child.score >= most or _room(s, state, now, c) <= 0:
-                continue
-            child.key, child.state, child.candidate = s.keys[state] + _mixed(c), state, c
-            _push(s, &child)
-            if s.heaped == capacity:
-                most = min(most, s.heap[0].score)
+        if not _scores(s, state, now, most):
+            continue
+        count = beam_take(s.ws.u, s.ws.usable, tax, most, s.slowest, s.worst, s.ring, s.taken)
+        for i in range(count):
+            c = s.taken[i]
+            if _room(s, state, now, c) > 0:
+                s.children[s.born] = Child(s.slowest[c] + tax * s.worst[c] + s.ring[c], state, c)
+                s.born += 1
+        if s.born > ROOM * SPARE * s.width:
+            most = _cut(s)
+    _cut(s)
 
 
 cdef int _different(Beam *s, int now) noexcept nogil:
-    """Sort the heap, best first, and move the best different paths of `now` members to its front, at the end different sets; how many."""
-    cdef int i, size, kept = 0, slot
+    """Move the best different paths of `now` members to the front, at the end different sets; how many."""
+    cdef int i, kept = 0, slot
     cdef uint64_t key
-    cdef Child moved
-    for size in range(s.heaped - 1, 0, -1):
-        moved = s.heap[0]
-        s.heap[0] = s.heap[size]
-        s.heap[size] = moved
-        _sink(s.heap, size, 0)
     for i in range(s.table):
         s.seen[i] = 0
-    for i in range(s.heaped):
-        key = s.heap[i].key
+    for i in range(s.born):
+        key = s.keys[s.children[i].state] + _mixed(s.children[i].candidate)
         if now < s.q.k:  # where a path ends decides how it goes on
-            key = _mixed(key + <uint64_t> s.heap[i].candidate)
+            key = _mixed(key + <uint64_t> s.children[i].candidate)
         slot = <int> (key & <uint64_t> (s.table - 1))
         while s.seen[slot] != 0 and s.seen[slot] != key:
             slot = (slot + 1) & (s.table - 1)
         if s.seen[slot] == 0:
             s.seen[slot] = key
-            s.heap[kept] = s.heap[i]
+            s.children[kept] = s.children[i]
             kept += 1
             if kept == s.width:
                 break
@@ -180,14 +257,14 @@ cdef void _grow(const Beam *old, Beam *new, int now, int kept) noexcept nogil:
     cdef const double *spb
     new.states = kept
     for i in range(kept):
-        state, c = old.heap[i].state, old.heap[i].candidate
+        state, c = old.children[i].state, old.children[i].candidate
         at, before, w = <size_t> i * q.k, <size_t> state * q.k, q.weight[c]
         lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
         new.hop[2 * i], new.hop[2 * i + 1] = old.hop[2 * state], old.hop[2 * state + 1]
         if now > 1:
             d = old.members[before + now - 2]
             new.hop[2 * i], new.hop[2 * i + 1] = max(new.hop[2 * i], lat[d]), max(new.hop[2 * i + 1], spb[d])
-        new.keys[i] = old.heap[i].key
+        new.keys[i] = old.keys[state] + _mixed(c)
         new.sums[2 * i], new.sums[2 * i + 1] = old.sums[2 * state] + w, old.sums[2 * state + 1] + w * w
         memcpy(new.members + at, old.members + before, (now - 1) * sizeof(int))
         new.members[at + now - 1] = c
@@ -202,17 +279,24 @@ cdef void _grow(const Beam *old, Beam *new, int now, int kept) noexcept nogil:
 
 cdef bint _allocate(Beam *s, int width) noexcept nogil:
     cdef size_t m = s.q.m, k = s.q.k, w = width
+    cdef int c
     s.width, s.states, s.table = width, 0, 1
     while s.table < 2 * SPARE * width:
         s.table *= 2
     s.keys = <uint64_t *> calloc(w + s.table, sizeof(uint64_t))
     s.members = <int *> calloc(w * k, sizeof(int))
-    s.sums = <double *> calloc(w * (4 + 2 * k + 2 * m), sizeof(double))
-    s.heap = <Child *> calloc(SPARE * w, sizeof(Child))
-    if s.keys == NULL or s.members == NULL or s.sums == NULL or s.heap == NULL:
+    s.sums = <double *> calloc(w * (4 + 2 * k + 2 * m) + 6 * m, sizeof(double))
+    s.children = <Child *> calloc(ROOM * SPARE * w + m, sizeof(Child))
+    s.sorted = <Child *> calloc(ROOM * SPARE * w + m, sizeof(Child))
+    s.taken = <int *> calloc(m, sizeof(int))
+    if s.keys == NULL or s.members == NULL or s.sums == NULL or s.children == NULL or s.sorted == NULL or s.taken == NULL:
         return False
     s.seen, s.pay = s.keys + w, s.sums + 2 * w
     s.far, s.all_pay, s.all_far, s.hop = s.pay + w * k, s.pay + 2 * w * k, s.pay + w * (2 * k + m), s.pay + w * (2 * k + 2 * m)
+    s.scale = s.hop + 2 * w
+    s.rate, s.slowest, s.worst, s.ring, s.slow = s.scale + m, s.scale + 2 * m, s.scale + 3 * m, s.scale + 4 * m, s.scale + 5 * m
+    for c in range(s.q.m):
+        s.slow[c] = s.q.weight[c] / s.q.speed[c]
     return True
 
 
@@ -220,11 +304,13 @@ cdef void _free(Beam *s) noexcept nogil:
     release(s.keys)
     release(s.members)
     release(s.sums)
-    release(s.heap)
+    release(s.children)
+    release(s.sorted)
+    release(s.taken)
 
 
 def beam(Kernel kernel, int[:, ::1] orders):
-    """How many rows of `orders` (width, k) were filled with different sets of candidates, each as a ring, most promising first; as wide as it has rows.
+    """How many rows of `orders` (width, k) were filled with different sets of candidates, each as a ring, most promising first.
 
     Raises MemoryError, and ValueError where a row is not as long as the job has workers.
     """
@@ -237,7 +323,9 @@ def beam(Kernel kernel, int[:, ::1] orders):
     a.keys = b.keys = NULL
     a.members = b.members = NULL
     a.sums = b.sums = NULL
-    a.heap = b.heap = NULL
+    a.children = b.children = NULL
+    a.sorted = b.sorted = NULL
+    a.taken = b.taken = NULL
     if not _allocate(&a, width) or not _allocate(&b, width):
         _free(&a)
         _free(&b)

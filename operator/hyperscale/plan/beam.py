@@ -15,20 +15,23 @@ try:
 except ImportError:  # pragma: no cover - kernel.py has warned
     _beam = None  # type: ignore[assignment] # the numpy path asks
 
-ELEMENTS: Final = 4_000_000
+ELEMENTS: Final = 27_000_000
 """Numbers that a beam may touch, sets × candidates × workers²; some milliseconds."""
+KEPT: Final = 96
+"""Sets that are handed on, at most: behind them come near relatives."""
 LEAST_WIDTH: Final = 8
 """A narrower one is little better than greedy."""
 
 
-def beam_sets(costs: Costs, slots: IntArray, workers: int, width: int) -> IntArray:
-    """(B, k) at most `width` different sets, most promising first and each in a good ring order; none without the compiled kernel.
+def beam_sets(costs: Costs, slots: IntArray, workers: int, width: int, kept: int = KEPT) -> IntArray:
+    """(B, k) at most `kept` different sets, most promising first and each in a good ring order; none without the compiled kernel.
 
-    Numpy has no twin of it: greedy's starts are what it goes on from.
+    width: paths that go on at every length. Numpy has no twin of it: greedy's starts are what it goes on from.
     """
     width = min(width, ELEMENTS // (len(slots) * workers * workers))
     compiled = kernel.kernel_for(costs, slots, workers) if _beam is not None and width >= LEAST_WIDTH else None
     if compiled is None:
         return np.zeros((0, workers), dtype=np.int64)
     orders = np.zeros((width, workers), dtype=np.int32)
-    return kernel.rings(costs, orders[: _beam.beam(compiled, orders)].astype(np.int64))
+    found = orders[: _beam.beam(compiled, orders)][:kept]
+    return kernel.rings(costs, found.astype(np.int64))

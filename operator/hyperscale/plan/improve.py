@@ -43,7 +43,7 @@ class Effort(NamedTuple):
     pairs: int = 0
     """Most inner steps of the search by pairs and segments from the best starts, some 25 ns each; PAIR_PLACES allows few workers fewer."""
     beam: int = 0
-    """Paths that beam search keeps at every length."""
+    """Paths that beam search keeps at every length; no more than candidates × workers: small problems must be answered soonest."""
 
 
 GREEDY_ELEMENTS: Final = 12_000_000
@@ -57,12 +57,12 @@ FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, s
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
 CLOSE_LOOK: Final = Effort(
-    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=96
+    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=800
 )
 PAIRED: Final = 16
 """Different starts of the search by pairs."""
-PAIR_PLACES: Final = 6_500
-"""Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides below 22 free workers."""
+PAIR_PLACES: Final = 5_000
+"""Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides below 25 free workers."""
 
 
 def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
