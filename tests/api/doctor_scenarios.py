@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hyperscale.agent.state import Condition
 from tests.api import doctor_breaking as breaking
 from tests.api import doctor_scraped as scraped
 from tests.api import doctor_world as world
@@ -124,6 +125,29 @@ SCENARIOS = (
         breaking.sound_metrics,
         "SeriesWithoutNode",
         ("__meta_kubernetes_pod_node_name",),
+        3,
+    ),
+    Broken(
+        "a GPU fell off the bus",
+        lambda site: breaking.expose(
+            site,
+            'hyperscale_agent_gpu_state{state="GpuLost"}',
+            1,
+            agent=scraped.gpu_states("gpu-2", Condition.READY, Condition.GPU_LOST),
+        ),
+        breaking.sound_metrics,
+        "AgentReadsNoGpu",
+        ("drain the node and reset or replace the GPU",),
+        3,
+    ),
+    Broken(
+        "a driver was exchanged under an agent",
+        lambda site: breaking.expose(
+            site, 'hyperscale_agent_state{state="VersionMismatch"}', 1, agent=scraped.driver_state("gpu-3", Condition.VERSION_MISMATCH)
+        ),
+        breaking.sound_metrics,
+        "AgentReadsNoGpu",
+        ("restart the agent's pod",),
         3,
     ),
     Broken(

@@ -20,6 +20,10 @@ from e2e.cluster import prometheus
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.processes import ProcessTable
+from hyperscale.agent.exposition import render
+from hyperscale.agent.expositiongpus import families
+from hyperscale.agent.reading import GpuReading, Reading
+from hyperscale.agent.state import Condition, State, worst
 
 Labels = dict[str, str]
 
@@ -108,15 +112,30 @@ def links(source: str = "source", destination: str = "destination", pairs: int =
     )
 
 
+def gpu_states(node: str, *conditions: Condition) -> str:
+    """What the agent of a node tells of each GPU's state, beside the links of all."""
+    gpus = tuple(GpuReading(index, State(condition)) for index, condition in enumerate(conditions))
+    return _told(node, Reading(0.0, worst(gpu.state for gpu in gpus), gpus=gpus))
+
+
+def driver_state(node: str, condition: Condition) -> str:
+    """What the agent of a node without readable GPUs tells, beside the links of all."""
+    return _told(node, Reading(0.0, State(condition)))
+
+
+def _told(node: str, reading: Reading) -> str:
+    return links() + render(families(reading, node, reading.state, 0.1))
+
+
 @contextmanager
 def serving_prometheus(directory: Path, exporter: Exporter) -> Iterator[str]:
-    """A real Prometheus that scrapes the exporter every second; yields its URL."""
+    """A real Prometheus that scrapes the exporter every other second; yields its URL."""
     (port,) = free_ports(1)
     jobs = [
         {"job_name": name, "honor_labels": True, "metrics_path": path, "static_configs": [{"targets": [f"{LOOPBACK}:{exporter.port}"]}]}
         for name, path in (("dcgm-exporter", "/dcgm"), ("hyperscale-agent", "/agent"))
     ]
-    timing = {"scrape_interval": "1s", "scrape_timeout": "1s"}
+    timing = {"scrape_interval": "2s", "scrape_timeout": "2s"}
     (directory / "prometheus.yml").write_text(yaml.safe_dump({"global": timing, "scrape_configs": jobs}))
     prometheus.start(directory, port)
     url = f"http://{LOOPBACK}:{port}"
