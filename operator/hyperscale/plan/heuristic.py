@@ -258,10 +258,10 @@ class _Search:
         grown = seated(greedy_from(costs, slots, workers, seeds, start, self._done), ranks, workers)
         if len(ranks):
             return promising(costs, [grown], effort.starts)
-        beams = beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
-        near, domains = nearest_sets(costs, slots, workers, seeds), problem.graph.domains[problem.nodes[pool]]
+        near, beams = nearest_sets(costs, slots, workers, seeds), beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
+        fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
         scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
-        return np.concatenate((promising(costs, [grown, near, fastest_sets(costs, slots, workers, domains), beams], effort.starts), scattered))
+        return np.concatenate((promising(costs, [grown, near, fast, beams], effort.starts), scattered))
 
     def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
         """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""
