@@ -142,10 +142,9 @@ class Bench:
         sys.stderr.write(said)
         return result
 
-    def read_molecules(self, seeds: int) -> None:
-        """RDKit takes 20 s for them: once for each seed rather than in each rank of each run."""
-        for seed in range(seeds):
-            data.read("pvc", str(self.table), "SMILES", cache=self.folder / "cache", seed=seed)
+    def read_molecules(self) -> None:
+        """RDKit takes 20 s for them: once rather than in each rank of each run."""
+        data.read("pvc", str(self.table), "SMILES", cache=self.folder / "cache")
 
 
 def first_molecules(count: int, target: Path) -> Path:
@@ -224,7 +223,7 @@ def main() -> None:
     chosen.into.mkdir(parents=True, exist_ok=True)
     bench = Bench(TABLE, chosen.into.resolve(), chosen.epochs)
     if not chosen.table:
-        bench.read_molecules(chosen.seeds)
+        bench.read_molecules()
         with ThreadPoolExecutor(chosen.side_by_side) as pool:
             list(pool.map(bench.train, cases))
     found = {case: kept for case in cases if (kept := bench.kept(case)) is not None}

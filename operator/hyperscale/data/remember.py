@@ -1,7 +1,7 @@
 """Graphs that took long to read, kept in the cache: molecules take RDKit a millisecond each, and every run wants them again.
 
-Keyed by the file's contents, format, seed and the versions of what reads it; safetensors, written at once or not at all. Only slow
-formats, and files rather than folders.
+Keyed by the file's contents, format, seed where it matters and the versions of what reads it; safetensors, written at once or not at
+all. Only slow formats, and files rather than folders.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from hyperscale.model.adjacency import TrainingGraph
 
 SLOW: Final = {"SMILES": "rdkit", "GraphML": "hyperscale"}
 """Formats worth it, and the package whose version decides what they read as."""
-VERSION: Final = 1
+DRAWN: Final = frozenset({"GraphML"})
+"""Of them those whose split is drawn; the others read the same with every seed."""
+VERSION: Final = 2
 
 
 def remembered(place: Path, form: str, seed: int, cache: Path | None, make: Callable[[], TrainingGraph]) -> TrainingGraph:
@@ -33,7 +35,8 @@ def remembered(place: Path, form: str, seed: int, cache: Path | None, make: Call
         return make()
     with place.open("rb") as opened:
         contents = hashlib.file_digest(opened, "sha256").hexdigest()
-    name = hashlib.sha256(f"{VERSION} {form} {seed} {metadata.version(SLOW[form])} {contents}".encode()).hexdigest()[:32]
+    drawn = seed if form in DRAWN else 0
+    name = hashlib.sha256(f"{VERSION} {form} {drawn} {metadata.version(SLOW[form])} {contents}".encode()).hexdigest()[:32]
     file = cache / f"{name}.graph.safetensors"
     kept = _load(file)
     if kept is not None:

@@ -97,17 +97,20 @@ class GATLayer(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """Embeddings, layers each with normalisation, ReLU (but the last) and dropout, the mean over each graph, one linear layer."""
+    """Embeddings, layers each with normalisation, ReLU (but the last) and dropout, the mean over each graph, one linear layer.
+
+    Residual: each layer's result is added to what went into it.
+    """
 
     def __init__(
-        self, encoder: nn.Module, layers: Sequence[nn.Module], norms: Sequence[SharedNorm], width: int, outputs: int, dropout: float,
-        chance: Chance,
+        self, encoder: nn.Module, layers: Sequence[nn.Module], norms: Sequence[SharedNorm], width: int, outputs: int,
+        hyper: Hyperparameters, chance: Chance,
     ) -> None:  # fmt: skip
         super().__init__()
         self.encoder = encoder
         self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
         self.head = nn.Linear(width, outputs)
-        self._dropout, self._chance = dropout, chance
+        self._dropout, self._residual, self._chance = hyper.dropout, hyper.residual, chance
 
     def forward(self, features: Tensor, kind_of: Tensor | None, batch: Batch, kinds: Tensor) -> Tensor:
         """(g, outputs) logits. features: of each kind of vertex, kind_of (n,) tells which, or of each vertex where it is None.
@@ -119,7 +122,8 @@ class GraphNetwork(nn.Module):
             x = functional.embedding(kind_of, x)  # twice as fast as indexing, backwards too
         for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             drop = Drop(self._dropout, self._chance.seed()) if self.training and self._dropout else Drop()
-            x = norm(layer(x, batch, kinds), batch.ids, drop, relu=index < len(self.layers) - 1)
+            after = norm(layer(x, batch, kinds), batch.ids, drop, relu=index < len(self.layers) - 1)
+            x = x + after if self._residual else after
         pooled = x.new_zeros((len(batch.graphs), x.shape[1])).index_add(0, batch.graph_of, x) / batch.sizes.clamp(min=1.0).unsqueeze(1)
         result: Tensor = self.head(pooled)
         return result
@@ -139,7 +143,7 @@ def build(
     encoder: nn.Module = nn.Linear(vertex_sizes, width) if isinstance(vertex_sizes, int) else Embeddings(vertex_sizes, width)
     layers = [_layer(model, hyper, Embeddings(edge_sizes, width), chance) for _ in range(model.layers)]
     norms = [SharedNorm(width, sums, f"layer{index}") for index in range(model.layers)]
-    network = GraphNetwork(encoder, layers, norms, width, outputs, hyper.dropout, chance)
+    network = GraphNetwork(encoder, layers, norms, width, outputs, hyper, chance)
     generator = torch.Generator().manual_seed(seed)
     for parameter in network.parameters():
         if parameter.dim() > 1:

@@ -76,11 +76,11 @@ def trained(graph: TrainingGraph, ranks: int, epochs: int, model: dict[str, Any]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_three_uneven_ranks_take_the_steps_of_one_process(architecture: str, dropout: float) -> None:
+@pytest.mark.parametrize(("dropout", "residual"), [(0.0, False), (0.4, True)])
+def test_three_uneven_ranks_take_the_steps_of_one_process(architecture: str, dropout: float, residual: bool) -> None:
     graph = many_graphs(1)
     model = {"architecture": architecture, "heads": 2}
-    hyper = {"learningRate": 0.005, "dropout": dropout, "attentionDropout": dropout}
+    hyper = {"learningRate": 0.005, "dropout": dropout, "attentionDropout": dropout, "residual": residual}
     (losses, scores, weights), *_ = trained(graph, 1, 3, model | {"batchSize": 6}, hyper)
     for other_losses, other_scores, other_weights in trained(graph, 3, 3, model | {"batchSize": 2}, hyper):
         assert other_losses == pytest.approx(losses, abs=1e-5)
