@@ -1,8 +1,10 @@
 """Allreduces as they are: two processes with Horovod over a loopback of their own with 500 Mbit/s, backward passes are waits.
 
-Run by benchmarks/allreduce.py. Latency and seconds per byte are fitted from messages between the measured iterations of the same run, ready
-times are those at which gradients were really handed over. Two jobs take turns: one with the settings of hyperscale.allreduce.horovod, one
-with Horovod's defaults. A job's iterations go round robin through its rules, so that whatever else the machine does hits all alike.
+Run by benchmarks/allreduce.py. Each step is predicted before it is taken: latency and seconds per byte are fitted from messages that were
+timed before it, of sizes from a 256th of the model's gradients to all of them, medians of five rounds; ready times are those of the steps
+before. Where a straight line is off by more than a tenth, more messages are timed before the first step. Two jobs take turns: one with the
+settings of hyperscale.allreduce.horovod, one with Horovod's defaults. A job's iterations go round robin through its rules, so that whatever
+else the machine does hits all alike.
 """
 
 from __future__ import annotations
@@ -23,20 +25,21 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
-from hyperscale.allreduce import adapt, fit, horovod, layers, simulate  # noqa: E402
-from hyperscale.allreduce.schedule import Groups, finish, schedule  # noqa: E402
+from hyperscale.allreduce import adapt, horovod, layers, simulate  # noqa: E402
+from hyperscale.allreduce.fit import Fit  # noqa: E402
+from hyperscale.allreduce.schedule import finish, schedule  # noqa: E402
 from hyperscale.model.runplan import AllreduceCost  # noqa: E402
 
 if TYPE_CHECKING:
-    from benchmarks.allreduce_rank import Rank  # imports Horovod, which only the two processes need
+    from benchmarks.allreduce_rank import Rank, Rules  # imports torch, which only the two processes need
 
 DATA: Final = ROOT.parent / "shared" / "data" / "allreduce"
 RATE: Final = "500mbit"
+BURST: Final = "80kb"
+"""What an idle link saves up: as little as packets of 64 KiB allow, or the first bytes of a message would travel for nothing."""
 CASES: Final = (("resnet50", 10.0, 0.3), ("bert_base", 40.0, 0.3), ("graphsage", 1.0, 0.1))
 """Table of layers, what its sizes are divided by so that a step takes less than a second, seconds of its backward pass."""
 SAGE_NUMBERS: Final = (47, 256 * 47, 256 * 47, 256, 256 * 256, 256 * 256, 256, 100 * 256, 100 * 256)
-PROBES_BYTES: Final = tuple(4.0**power for power in range(6, 13))
-"""Sizes of the messages that costs are fitted from: 4 KiB to 16 MiB."""
 WITHIN: Final = 0.10
 PHASES: Final = (0.0, 0.25, 0.5, 0.75)
 QUICK_ITERATIONS: Final = 3
@@ -86,7 +89,7 @@ def _case_rows(benchmark: str, case: str, what: tuple[str, float, float], iterat
     for answer in [*ours, *theirs]:
         for rule, seconds in answer["seconds"].items():
             measured.setdefault(rule, []).extend(seconds)
-            predicted.setdefault(rule, []).append(answer["predicted"][rule])
+            predicted.setdefault(rule, []).extend(answer["predicted"][rule])
     made: list[common.Row] = []
     for answer in ours:
         made.append(common.Row(benchmark, case, "fit", "latency", answer["cost"][0] * 1e3, "ms"))
@@ -123,7 +126,12 @@ def _job(what: tuple[str, float, float], iterations: int, settings: dict[str, st
         command = ["unshare", "--net", sys.executable, str(Path(__file__).resolve()), "inside", *arguments]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
         ran = subprocess.run(
-            command, env={**kept, **settings, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=START_SECONDS, check=False
+            command,
+            env={**kept, **settings, "OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"},
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS,
+            check=False,
         )
         if ran.returncode != 0 or not file.is_file():
             raise RuntimeError(f"the live job failed:\n{(ran.stderr or ran.stdout)[-2000:]}")
@@ -135,7 +143,7 @@ def inside(arguments: Sequence[str]) -> None:
     """In the namespace: shape its loopback, then become mpirun."""
     for command in (
         ["ip", "link", "set", "lo", "up"],
-        ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", RATE, "burst", "256kb", "latency", "1s"],
+        ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", RATE, "burst", BURST, "latency", "1s"],
     ):
         subprocess.run(command, check=True)
     loopback = ["-mca", "btl", "self,tcp", "-mca", "btl_tcp_if_include", "lo", "-mca", "oob_tcp_if_include", "lo"]
@@ -177,27 +185,29 @@ def _gradients(name: str, divisor: float, backward: float) -> tuple[list[float],
 def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
     """First as adapt begins, all in one; then what it makes of the first epoch; then the rules in turn."""
     state = adapt.begin(worker.sizes, GUESS, order=range(len(worker.sizes)))
-    worker.probe(PROBES_BYTES, 2)
+    worker.step(state.groups)  # makes connections and buffers
     before = [worker.step(state.groups) for _ in range(iterations)]
-    probes = worker.probe(PROBES_BYTES, 3)
-    state = adapt.observe(state, worker.same(adapt.Observation(tuple(worker.ready()), tuple(probes))))
+    worker.calibrate()
+    state = adapt.observe(state, adapt.Observation(tuple(worker.ready()), tuple(worker.samples())))
     worker.step(state.groups)  # Horovod learns the names of the new groups
     after = [worker.step(state.groups) for _ in range(iterations)]
-    cost, ready = state.cost, worker.same(worker.ready())
-    found = schedule(ready, worker.sizes, cost.latency_seconds, cost.seconds_per_byte)
-    rules: dict[str, Groups | None] = {
+    fitted, ready = worker.calibrate(), worker.ready()
+    constants = (fitted.cost.latency_seconds, fitted.cost.seconds_per_byte)
+    found = schedule(ready, worker.sizes, *constants)
+    rules: Rules = {
         "schedule": found.groups,
         "buckets of 2.5 MiB": simulate.buckets(ready, worker.sizes, simulate.BUCKET_BYTES / 10, simulate.FIRST_BUCKET_BYTES / 10),
         "one message": simulate.all_in_one(ready, worker.sizes),
     }
     if iterations > QUICK_ITERATIONS:
         rules["one message each"] = None  # HOROVOD_DISABLE_GROUP_FUSION=1 makes a group of every gradient that is in none
-    seconds = worker.turns(rules, iterations, PROBES_BYTES, probes)
-    fitted = worker.same(fit.fit(probes))
-    ready = worker.same(worker.ready())
-    constants = (fitted.cost.latency_seconds, fitted.cost.seconds_per_byte)
-    predicted = {rule: finish(groups, ready, worker.sizes, *constants) for rule, groups in rules.items() if groups is not None}
-    predicted["one message each"] = finish(simulate.each_alone(ready, worker.sizes), ready, worker.sizes, *constants)
+
+    def predict(ready: list[float], now: Fit) -> dict[str, float]:
+        alone = simulate.each_alone(ready, worker.sizes)
+        cost = (now.cost.latency_seconds, now.cost.seconds_per_byte)
+        return {rule: finish(alone if groups is None else groups, ready, worker.sizes, *cost) for rule, groups in rules.items()}
+
+    seconds, predicted = worker.turns(rules, iterations, predict)
     return {
         "seconds": seconds,
         "predicted": predicted,
@@ -210,20 +220,23 @@ def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
 
 def _theirs(worker: Rank, iterations: int) -> dict[str, Any]:
     """Horovod as it is without any settings."""
-    worker.probe(PROBES_BYTES, 2)
-    probes = worker.probe(PROBES_BYTES, 3)
-    seconds = worker.turns({"Horovod default": None}, iterations, PROBES_BYTES, probes)
-    cost = fit.fit(probes).cost
-    # A message alone waits for the next cycle; within a step the engine model counts that wait itself.
-    latency = max(cost.latency_seconds - simulate.CYCLE_SECONDS / 2, 0.0)
-    return {"seconds": seconds, "predicted": {"Horovod default": _engine(worker, (latency, cost.seconds_per_byte), simulate.CYCLE_SECONDS)}}
+    worker.step(None)
+    worker.calibrate()
+
+    def predict(ready: list[float], now: Fit) -> dict[str, float]:
+        # A message alone waits for the next cycle; within a step the engine model counts that wait itself.
+        latency = max(now.cost.latency_seconds - simulate.CYCLE_SECONDS / 2, 0.0)
+        return {"Horovod default": _engine(ready, worker.sizes, (latency, now.cost.seconds_per_byte))}
+
+    seconds, predicted = worker.turns({"Horovod default": None}, iterations, predict)
+    return {"seconds": seconds, "predicted": predicted}
 
 
-def _engine(worker: Rank, constants: tuple[float, float], cycle_seconds: float) -> float:
+def _engine(ready: Sequence[float], sizes: Sequence[float], constants: tuple[float, float]) -> float:
     ends = []
     for phase in PHASES:
-        engine = simulate.Engine(cycle_seconds=cycle_seconds, phase_seconds=phase * cycle_seconds)
-        ends.append(simulate.horovod(worker.ready(), worker.sizes, *constants, engine)[-1].end_seconds)
+        engine = simulate.Engine(phase_seconds=phase * simulate.CYCLE_SECONDS)
+        ends.append(simulate.horovod(ready, sizes, *constants, engine)[-1].end_seconds)
     return common.median(ends)
 
 

@@ -1,21 +1,32 @@
-"""One process of the live measurement: gradients handed to Horovod at their ready times, and the time until the last one is reduced."""
+"""One process of the live measurement: gradients handed to Horovod at their ready times, and the time until the last one is reduced.
+
+Messages go through the worker's own connection, which looks for their end ever less often: processes that poll without pause take each
+other's time on two cores. What ranks measure they share, so that all of them draw the same conclusions.
+"""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
 
-import horovod.torch as hvd
 import torch
 
-from hyperscale.allreduce.fit import Sample
+from hyperscale.allreduce.fit import Fit, Sample, fit, probes
 from hyperscale.allreduce.schedule import Groups
+from hyperscale.worker.comm import HorovodComm
 
-Shared = TypeVar("Shared")
-KEPT: Final = 200
-"""Steps whose ready times count."""
+Rules = dict[str, Groups | None]
+Predict = Callable[[list[float], Fit], dict[str, float]]
+"""Seconds by rule from ready times and costs."""
+REMEMBERED: Final = 5
+"""Rounds of messages, and steps, that costs and ready times are taken from."""
+MOST_ROUNDS: Final = 15
+"""Of timed messages before the first step; fewer where a straight line explains them."""
+GOOD_FIT: Final = 0.10
+"""Median error of a fit for which nothing more is timed."""
 
 
 class Rank:
@@ -23,60 +34,74 @@ class Rank:
 
     def __init__(self, sizes: Sequence[float], planned: Sequence[float]) -> None:
         """Join the other process."""
-        hvd.init()
         torch.set_num_threads(1)
-        self.number: int = hvd.rank()
+        self._comm = HorovodComm()
+        self.number = self._comm.rank
         self.sizes, self.planned = list(sizes), list(planned)
         self._gradients = [torch.ones(int(size) // 4) for size in sizes]
-        self._handed: list[list[float]] = []
+        self._probes = [(size, [torch.ones(int(size) // 4) for _ in range(times)]) for size, times in probes(sizes)]
+        self._handed: deque[list[float]] = deque(maxlen=REMEMBERED)
+        self._rounds: deque[list[Sample]] = deque(maxlen=REMEMBERED)
+        self._number = 0
 
     def close(self) -> None:
         """Leave together."""
-        hvd.shutdown()
-
-    def same(self, value: Shared) -> Shared:
-        """Rank 0's, on every rank: what groups are decided from."""
-        found: Shared = hvd.broadcast_object(value, root_rank=0)
-        return found
+        self._comm.close()
 
     def ready(self) -> list[float]:
-        """(L,) median seconds at which gradients were handed over."""
-        steps = self._handed[-KEPT:]
-        return [statistics.median(step[at] for step in steps) for at in range(len(self.sizes))]
+        """(L,) seconds at which the later rank handed over each gradient, medians of the last steps."""
+        return [statistics.median(step[at] for step in self._handed) for at in range(len(self.sizes))]
 
-    def probe(self, sizes: Sequence[float], times: int) -> list[Sample]:
-        """Messages of two gradients that have nothing to wait for; bytes and seconds."""
-        found = []
-        for _ in range(times):
-            for size in sizes:
-                pair = [torch.ones(int(size) // 8), torch.ones(int(size) // 8)]
-                self._meet()
-                begun = time.perf_counter()
-                hvd.synchronize(hvd.grouped_allreduce_async_(pair, name=f"probe.{int(size)}", op=hvd.Sum))
-                found.append((float(size), time.perf_counter() - begun))
+    def samples(self) -> list[Sample]:
+        """Bytes and seconds of the last rounds' messages."""
+        return [sample for timed in self._rounds for sample in timed]
+
+    def calibrate(self) -> Fit:
+        """Time messages until a straight line explains them."""
+        for number in range(1, MOST_ROUNDS + 1):
+            self.probe()
+            found = fit(self.samples())
+            if number >= REMEMBERED and found.error <= GOOD_FIT:
+                break
         return found
 
-    def turns(
-        self, rules: dict[str, Groups | None], iterations: int, sizes: Sequence[float], probes: list[Sample]
-    ) -> dict[str, list[float]]:
-        """Seconds of `iterations` steps by rule, one after another, with probes in between."""
+    def probe(self) -> None:
+        """Messages of each size in a row, in one order of sizes and then in the other, while nothing else is sent; seconds of one."""
+        self._number += 1
+        order = range(len(self._probes)) if self._number % 2 else reversed(range(len(self._probes)))
+        taken = [0.0] * len(self._probes)
+        for at in order:
+            size, payloads = self._probes[at]
+            self._comm.barrier()
+            begun = time.perf_counter()
+            waits = [self._comm.start_allreduce_([part], f"probe.{int(size)}.{number}") for number, part in enumerate(payloads)]
+            for wait in waits:
+                wait()
+            taken[at] = (time.perf_counter() - begun) / len(payloads)
+            for part in payloads:
+                part.fill_(1.0)
+        mean = (self._comm.allreduce(torch.tensor(taken, dtype=torch.float64), "probe.times") / self._comm.size).tolist()
+        self._rounds.append([(size, seconds) for (size, _), seconds in zip(self._probes, mean, strict=True)])
+
+    def turns(self, rules: Rules, iterations: int, predict: Predict) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+        """Seconds of `iterations` steps by rule, and what each was predicted to take by all that was measured before it."""
         for groups in rules.values():
             self.step(groups)
-        self._handed.clear()
         seconds: dict[str, list[float]] = {rule: [] for rule in rules}
-        for number in range(iterations):
+        predicted: dict[str, list[float]] = {rule: [] for rule in rules}
+        for _ in range(iterations):
+            self.probe()
+            costs = fit(self.samples())
             for rule, groups in rules.items():
+                predicted[rule].append(predict(self.ready(), costs)[rule])
                 seconds[rule].append(self.step(groups))
-            if number % 2 == 0:
-                probes += self.probe(sizes, 1)
-        return seconds
+        return seconds, predicted
 
     def step(self, groups: Groups | None) -> float:
         """Seconds from the begin of a backward pass until its last gradient is reduced; without groups Horovod fuses as it likes."""
-        last = {max(group): group for group in groups} if groups is not None else {}
-        handles: list[Any] = []
-        handed = []
-        self._meet()
+        last = {max(group): group for group in groups or ()}
+        waits, handed = [], []
+        self._comm.barrier()
         begun = time.perf_counter()
         for at, due in enumerate(self.planned):
             early = due - (time.perf_counter() - begun)
@@ -84,20 +109,14 @@ class Rank:
                 time.sleep(early)
             handed.append(time.perf_counter() - begun)
             if groups is None:
-                handles.append(hvd.allreduce_async_(self._gradients[at], name=f"gradient.{at}", op=hvd.Sum))
+                waits.append(self._comm.start_allreduce_([self._gradients[at]], f"gradient.{at}"))
             elif at in last:
                 members = [self._gradients[member] for member in last[at]]
-                handles.append(hvd.grouped_allreduce_async_(members, name=f"group.{last[at][0]}.{at}", op=hvd.Sum))
-        hvd.synchronize(handles[-1])
-        pending = [handle for handle in handles[:-1] if not hvd.poll(handle)]
+                waits.append(self._comm.start_allreduce_(members, f"group.{last[at][0]}.{at}"))
+        for wait in waits:
+            wait()
         ended = time.perf_counter() - begun
-        for handle in handles[:-1]:
-            hvd.synchronize(handle)
-        self._handed.append(handed)
+        self._handed.append(self._comm.gather(torch.tensor(handed, dtype=torch.float64), "handed").max(dim=0).values.tolist())
         for gradient in self._gradients:
             gradient.fill_(1.0)
-        return ended if not pending else time.perf_counter() - begun
-
-    def _meet(self) -> None:
-        """Both processes go on together."""
-        hvd.synchronize(hvd.allreduce_async_(torch.ones(1), name="meet", op=hvd.Sum))
+        return ended

@@ -21,6 +21,22 @@ OUTLIER: Final = 3.0
 """A point counts less from so many times the typical relative residual on."""
 
 
+PROBE_PARTS: Final = (1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0)
+"""Of all gradients: the messages of any schedule lie in this range, and a straight line holds best where it was drawn."""
+MOST_IN_A_ROW: Final = 16
+"""Messages of one probe."""
+
+
+def probes(sizes_bytes: Sequence[float]) -> tuple[tuple[float, int], ...]:
+    """Messages worth timing for gradients of these sizes: bytes of one, whole floats, and how many to send in a row; smallest first.
+
+    Messages of a step follow one another: one that is timed alone pays for waking up as well, which those in a row do not.
+    """
+    whole = max(math.fsum(sizes_bytes), 4.0)
+    sizes = sorted({4.0 * max(1, round(whole * part / 4)) for part in PROBE_PARTS})
+    return tuple((size, max(1, min(MOST_IN_A_ROW, round(whole / size)))) for size in sizes)
+
+
 class Fit(msgspec.Struct, frozen=True, rename="camel"):
     """A cost and how well it explains what was timed."""
 

@@ -1,6 +1,6 @@
 """The fused operations with their gradients, for torch on the CPU: one pass over the edges each, intermediate rows never written.
 
-`aggregate`: weighted sum over in-edges, own row, bias, activation, dropout. `transform_and_aggregate`: the same with the products before it.
+`aggregate`: weighted sum over in-edges, own row, bias, activation, dropout. `transform_and_aggregate`: the same, and the products before.
 `attend`: the attention of GAT from its scores to the weighted sum, with the softmax weights computed again in the backward pass instead of
 being kept (as FlashAttention does, arXiv 2205.14135).
 """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import torch
 
 from hyperscale.allreduce.adapt import Observation, State, begin, observe
-from hyperscale.allreduce.fit import Sample, fit
+from hyperscale.allreduce.fit import Sample, fit, probes
 from hyperscale.model.job import AllreduceSchedule
 from hyperscale.model.runplan import AllreduceCost
 from hyperscale.worker.comm import Comm
@@ -18,8 +19,7 @@ from hyperscale.worker.gradients import Gradients
 FIRST_EPOCHS: Final = 5
 """Every one of them is observed; afterwards every EVERY-th."""
 EVERY: Final = 10
-_PROBE_BYTES: Final = (1 << 12, 1 << 16, 1 << 20)
-_PROBES: Final = 5
+_ROUNDS: Final = 5
 
 
 class Adaptive:
@@ -34,10 +34,11 @@ class Adaptive:
         if run.schedule is AllreduceSchedule.DEFAULT or comm.size == 1 or not self._names:
             return
         known = run.plan.allreduce if run.plan is not None else None
+        sizes = [float(size) for size in gradients.bytes.values()]
         if known is None or not known.measured:
-            self._messages = probe(comm)
+            self._messages = probe(comm, sizes)
             known = fit(self._messages, known).cost
-        self.state = begin([float(size) for size in gradients.bytes.values()], known)
+        self.state = begin(sizes, known)
         self._apply(self.state)
 
     @property
@@ -63,17 +64,22 @@ class Adaptive:
         self._gradients.regroup([[self._names[at] for at in group] for group in state.groups])
 
 
-def probe(comm: Comm) -> tuple[Sample, ...]:
-    """Bytes and seconds of some allreduces, the mean over ranks, the same on every rank; collective."""
+def probe(comm: Comm, sizes_bytes: Sequence[float]) -> tuple[Sample, ...]:
+    """Bytes and seconds of allreduces as gradients of these sizes need them, the mean over ranks, the same on every rank; collective.
+
+    Sizes take turns, so that whatever else the machine does in between hits all of them.
+    """
+    asked = probes(sizes_bytes)
     timed: list[float] = []
-    sizes: list[int] = []
-    for size in _PROBE_BYTES:
-        for number in range(_PROBES + 1):
-            payload = [torch.zeros(size // 4)]
+    for number in range(_ROUNDS + 1):
+        for size, times in asked:
+            payloads = [torch.zeros(int(size) // 4) for _ in range(times)]
+            comm.barrier()
             began = time.perf_counter()
-            comm.start_allreduce_(payload, f"probe.{size}")()
-            if number:  # the first one makes connections and buffers
-                timed.append(time.perf_counter() - began)
-                sizes.append(size)
+            waits = [comm.start_allreduce_([part], f"probe.{int(size)}.{at}") for at, part in enumerate(payloads)]
+            for wait in waits:
+                wait()
+            if number:  # the first round makes connections and buffers
+                timed.append((time.perf_counter() - began) / times)
     mean = comm.allreduce(torch.tensor(timed, dtype=torch.float64), "probe.times") / comm.size
-    return tuple((float(size), float(seconds)) for size, seconds in zip(sizes, mean.tolist(), strict=True))
+    return tuple((size, float(seconds)) for (size, _), seconds in zip(list(asked) * _ROUNDS, mean.tolist(), strict=True))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hyperscale.allreduce import adapt, horovod, variants
-from hyperscale.allreduce.fit import fit, seconds
+from hyperscale.allreduce.fit import fit, probes, seconds
 from hyperscale.allreduce.schedule import ScheduleError, finish, schedule
 from hyperscale.model.runplan import AllreduceCost
 
@@ -144,3 +144,17 @@ def test_the_plain_schedule_is_what_schedule_gives() -> None:
     chosen = variants.choose(READY, SIZES, SLOW)
     assert chosen.schedule == schedule(READY, SIZES, SLOW.latency_seconds, SLOW.seconds_per_byte)
     assert chosen.plain_seconds == finish(chosen.schedule.groups, READY, SIZES, SLOW.latency_seconds, SLOW.seconds_per_byte)
+
+
+def test_messages_worth_timing_span_what_a_schedule_may_send_and_follow_one_another() -> None:
+    found = probes([4096.0] * 255 + [4096.0])
+    assert [size for size, _ in found] == [4096.0, 16384.0, 65536.0, 262144.0, 1048576.0]
+    assert [times for _, times in found] == [16, 16, 16, 4, 1]
+
+
+@pytest.mark.parametrize("sizes", [[4.0], [28.0, 4.0], [1.0], [1e9, 4e9]])
+def test_any_model_has_messages_worth_timing_of_whole_floats(sizes: list[float]) -> None:
+    for size, times in probes(sizes):
+        assert size >= 4
+        assert size % 4 == 0
+        assert size * times <= max(4.0, sum(sizes)) * 1.5
