@@ -67,15 +67,17 @@ class Server:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         name = writer.get_extra_info("peername")
         host = str(name[0]) if name else ""
+        if self.connections >= MAX_CONNECTIONS or self._of_host[host] >= MAX_CONNECTIONS_OF_HOST:
+            await _closed(writer)  # not counted: while a rush of these closes, others must get in
+            return
         self.connections += 1
         self._of_host[host] += 1
         try:
-            if self.connections <= MAX_CONNECTIONS and self._of_host[host] <= MAX_CONNECTIONS_OF_HOST:
-                async with asyncio.timeout(REQUEST_SECONDS):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    writer.write(self._answer(head))
-                    await writer.drain()
+            async with asyncio.timeout(REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            async with asyncio.timeout(ANSWER_SECONDS):
+                writer.write(self._answer(head))
+                await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
             pass  # a client that says nothing, too much, or leaves: not our trouble
         finally:

@@ -100,6 +100,19 @@ async def test_one_client_that_holds_connections_does_not_shut_the_others_out(po
         writer.close()
 
 
+async def test_a_rush_from_one_address_does_not_shut_another_out_for_a_moment_either(port: int, server: Server) -> None:
+    """All of them wait in the kernel before the server takes the first: it takes them in one go, the other address last."""
+    with contextlib.ExitStack() as rush:
+        for _ in range(2 * MAX_CONNECTIONS):
+            rush.enter_context(socket.create_connection((LOOPBACK, port), source_address=("127.0.1.1", 0)))
+        other = rush.enter_context(socket.create_connection((LOOPBACK, port)))
+        other.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        other.setblocking(False)
+        async with asyncio.timeout(30):
+            assert (await asyncio.get_running_loop().sock_recv(other, 100)).startswith(b"HTTP/1.1 200 OK")
+    assert server.connections <= MAX_CONNECTIONS_OF_HOST + 1
+
+
 async def test_an_answer_that_nobody_reads_is_not_kept(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER_SECONDS", "REQUEST_SECONDS"):
         monkeypatch.setattr(module, name, 0.2)
