@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -56,15 +57,21 @@ class PartGraph(Neighbourhood):
         inner = ops.copy_u_sum(self._blocks[0], x)
         return inner + ops.copy_u_sum(self._blocks[1], wait())
 
-    def _gathered(self, weights: str, x: Tensor, name: str, add: Tensor | None, bias: Tensor | None, tail: Tail) -> Tensor:
-        """As in `sum`, own rows first."""
+    def _gathered(
+        self, weights: str, x: Tensor, name: str, add: Callable[[], Tensor] | None, bias: Tensor | None, tail: Tail
+    ) -> Tensor:
+        """As in `sum`, own rows first.
+
+        What is computed between `start` and `wait` here is what autograd computes while gradients travel: a rank that comes later by less than
+        that keeps nobody waiting.
+        """
         if weights not in self._matrices:
             self._matrices[weights] = self._split_matrix(weights)
         inner, outer = self._matrices[weights]
         if self.exchange.comm.size == 1:
-            return sparse.aggregate(inner, x, add=add, bias=bias, tail=tail)
+            return sparse.aggregate(inner, x, add=None if add is None else add(), bias=bias, tail=tail)
         wait = self.exchange.start(x, name)
-        own = sparse.aggregate(inner, x, add=add)
+        own = sparse.aggregate(inner, x, add=None if add is None else add())
         return sparse.aggregate(outer, wait(), add=own, bias=bias, tail=tail)
 
     def _split_matrix(self, weights: str) -> tuple[Matrix, Matrix]:
@@ -142,6 +149,7 @@ class FullTrainer:
         width = part.features.shape[1]
         self.model = models.build(run.model, run.hyper, width, outputs(part), self.chance, run.seed).to(device)
         self.optimizer = models.optimizer(self.model, run.hyper)
+        self.steps = 1
         self.gradients = Gradients(comm, self.model, half=run.compression is Compression.FP16)
         counted = comm.allreduce(torch.tensor([float(self._weight(self._masks.train))], dtype=torch.float64), "train.total")
         self._total = max(1.0, float(counted.item()))

@@ -18,7 +18,7 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 0.01
     """Of Adam."""
     schedule: Literal["constant", "cosine"] = "constant"
-    """Of the learning rate over the epochs: as it is, or half a cosine down to 0 (Loshchilov and Hutter, ICLR 2017, without restarts)."""
+    """Of the learning rate: as it is, or rising over the first epoch and falling as a cosine to 0 (worker/rates.py)."""
     average_decay: Rate = 0.0
     """Of the running average of the weights that is scored, for each step; 0: the weights themselves are."""
     weight_decay: Annotated[float, Meta(ge=0.0, le=1.0)] = 5e-4

@@ -19,6 +19,7 @@ from hyperscale.worker.average import Average
 from hyperscale.worker.checkpoint import Checkpoints, Progress
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import Run
+from hyperscale.worker.rates import Rates
 from hyperscale.worker.report import Reporter, measured
 from hyperscale.worker.trainer import EpochStats, Scores, Trainer
 
@@ -40,7 +41,7 @@ class Loop:
         self._best: dict[str, Tensor] = {}
         self._history: list[EpochStats] = []
         self._checkpoints: Checkpoints | None = None
-        self._rates = [group["lr"] for group in trainer.optimizer.param_groups]
+        self._rates = Rates(trainer.optimizer, run.hyper.schedule, run.model.epochs, trainer.steps)
         self._average = Average(trainer.model, trainer.optimizer, run.hyper.average_decay)
         self.resumed = self._resume() if run.checkpoint_dir is not None else None
 
@@ -48,7 +49,7 @@ class Loop:
         """All epochs that are left; the result is the same on every rank."""
         run = self._run
         for number in range(self._progress.epoch + 1, run.model.epochs + 1):
-            self._set_rates(number)
+            self._rates.begin(number)
             stats = self._trainer.epoch(number)
             self._history.append(stats)
             self._progress = replace(self._progress, epoch=number, loss=stats.loss)
@@ -65,14 +66,6 @@ class Loop:
         if self._progress.best_test is None:
             self._evaluate()
         return measured(self._comm, run.model.epochs, self._history, self._progress, self.resumed)
-
-    def _set_rates(self, number: int) -> None:
-        """The learning rates of epoch `number`: they follow from it alone, so that a resumed run goes on with them."""
-        part = 1.0
-        if self._run.hyper.schedule == "cosine":
-            part = 0.5 * (1.0 + math.cos(math.pi * (number - 1) / self._run.model.epochs))
-        for group, rate in zip(self._trainer.optimizer.param_groups, self._rates, strict=True):
-            group["lr"] = rate * part
 
     def _evaluate(self) -> None:
         with self._average.in_place():

@@ -61,6 +61,11 @@ class Trainer(Protocol):
         """What sums the model's gradients over ranks."""
         ...
 
+    @property
+    def steps(self) -> int:
+        """Of the optimizer in an epoch."""
+        ...
+
     def epoch(self, number: int) -> EpochStats:
         """Train epoch `number` (from 1).
 
