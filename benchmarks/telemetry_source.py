@@ -109,6 +109,10 @@ class Source:
         self._pairs = link_pairs(nodes)
         self._bodies: dict[tuple[str, int], bytes] = {}
         self._lock = threading.Lock()
+        self.own_times = False
+        """Exporters set times of their own: no target has one that is that of all its series."""
+        self.all_change = False
+        """At every scrape, as where all GPUs work."""
 
     def body(self, query: str, evaluated: float) -> bytes:
         """The answer to one instant query at a moment."""
@@ -124,7 +128,7 @@ class Source:
         figure = _FIGURE.sub(r"\1", query)
         stamps = query != figure
         if stamps and query == target_query(figure) and figure in (*GPU_FIGURES, LATENCY, BANDWIDTH):
-            entries = [self._target(figure, node, scrape) for node in range(self._nodes)]
+            entries = [self._target(figure, node, scrape) for node in range(0 if self.own_times else self._nodes)]
         elif figure in GPU_FIGURES:
             entries = [self._gpu(figure, node, gpu, scrape, stamps) for node in range(self._nodes) for gpu in range(GPUS_PER_NODE)]
         elif figure in (LATENCY, BANDWIDTH):
@@ -136,7 +140,7 @@ class Source:
     def _gpu(self, figure: str, node: int, gpu: int, scrape: int, stamps: bool) -> str:
         low, high = GPU_FIGURES[figure]
         number = node * GPUS_PER_NODE + gpu
-        moment = scrape if number % round(1 / CHANGING_PART) == scrape % round(1 / CHANGING_PART) else 0
+        moment = scrape if self.all_change or number % round(1 / CHANGING_PART) == scrape % round(1 / CHANGING_PART) else 0
         value = low + (number * 7919 + moment * 104_729) % (high - low + 1)
         name = "" if stamps else f'"__name__":"{figure}",'  # sorted by bytes, and so behind capitals
         host = node_name(node)
@@ -175,7 +179,7 @@ def _stamp(node: int, scrape: int, stamps: bool, value: float) -> str:
 
 
 def serve(nodes: int, port: int) -> None:
-    """Answer for ever. Time is the clock's, or the last that was set with /moment?time=…, which answers the bytes sent so far."""
+    """Answer for ever. Time is the clock's, or the last set with /moment?time=…&case=…, which answers the bytes sent so far."""
     source = Source(nodes)
     told = {"moment": 0.0, "bytes": 0.0}
 
@@ -187,6 +191,7 @@ def serve(nodes: int, port: int) -> None:
             asked = parse_qs(address.query)
             if address.path == "/moment":
                 told["moment"] = float(asked["time"][0])
+                source.own_times, source.all_change = (asked.get("case") == [case] for case in ("own times", "all change"))
                 return self._send(str(int(told["bytes"])).encode())
             moment = float(asked["time"][0]) - 0.5 if "time" in asked else told["moment"] or time.time()
             body = source.body(asked["query"][0], moment)
