@@ -57,13 +57,11 @@ class PartGraph(Neighbourhood):
         inner = ops.copy_u_sum(self._blocks[0], x)
         return inner + ops.copy_u_sum(self._blocks[1], wait())
 
-    def _gathered(
-        self, weights: str, x: Tensor, name: str, add: Callable[[], Tensor] | None, bias: Tensor | None, tail: Tail
-    ) -> Tensor:
+    def _gathered(self, weights: str, x: Tensor, name: str, add: Callable[[], Tensor] | None, bias: Tensor | None, tail: Tail) -> Tensor:
         """As in `sum`, own rows first.
 
-        What is computed between `start` and `wait` here is what autograd computes while gradients travel: a rank that comes later by less than
-        that keeps nobody waiting.
+        What is computed between `start` and `wait` is also what autograd computes while gradients travel: a rank that comes later by less
+        than that keeps nobody waiting.
         """
         if weights not in self._matrices:
             self._matrices[weights] = self._split_matrix(weights)

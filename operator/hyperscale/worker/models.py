@@ -110,12 +110,16 @@ class SAGELayer(nn.Module):
         """(d, outputs)."""
         if self._narrows:
             # Two products rather than one with both weights: its halves would have to be copied apart, and back again backwards.
-            mine = graph.destinations(x) if isinstance(x, Tensor) else x
-            own = product(mine, self.weight) if isinstance(mine, Tensor) else graph.destinations(product(mine, self.weight))
-            return graph.gather(MEAN, product(x, self.neighbour), self._name, add=own, bias=self.bias, tail=tail)
+            return graph.gather(MEAN, product(x, self.neighbour), self._name, add=lambda: self._own(graph, x), bias=self.bias, tail=tail)
         rows = dense(x)
         own = torch.addmm(self.bias, graph.destinations(rows), self.weight)
         return ops.finish(own + graph.gather(MEAN, rows, self._name) @ self.neighbour, tail)
+
+    def _own(self, graph: Neighbourhood, x: Rows) -> Tensor:
+        """X W_self of the destinations."""
+        if isinstance(x, Tensor):
+            return product(graph.destinations(x), self.weight)
+        return graph.destinations(product(x, self.weight))
 
 
 class GATLayer(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import dgl
@@ -51,9 +52,16 @@ class Neighbourhood(abc.ABC):
         """DGL block from sources to destinations with a self loop each, for attention."""
 
     def gather(
-        self, weights: str, x: Tensor, name: str, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING
+        self,
+        weights: str,
+        x: Tensor,
+        name: str,
+        *,
+        add: Callable[[], Tensor] | None = None,
+        bias: Tensor | None = None,
+        tail: Tail = NOTHING,
     ) -> Tensor:
-        """drop(activation(A x + add + bias)) (d, f), A with `weights` GCN, MEAN or OWN_MEAN."""
+        """drop(activation(A x + add() + bias)) (d, f), A with `weights` GCN, MEAN or OWN_MEAN; `add` is computed while rows travel."""
         if self.fused:
             return self._gathered(weights, x, name, add, bias, tail)
         if weights == GCN:
@@ -63,7 +71,7 @@ class Neighbourhood(abc.ABC):
             out = (self.sum(x, name) + self.destinations(x)) * self.destination_norm.square()
         else:
             out = self.sum(x, name) * self.destination_degree.clamp(min=1.0).reciprocal().unsqueeze(1)
-        for other in (add, bias):
+        for other in (None if add is None else add(), bias):
             out = out if other is None else out + other
         return ops.finish(out, tail)
 
@@ -93,7 +101,7 @@ class Neighbourhood(abc.ABC):
         """`looped` for the passes of hyperscale.modelgraph."""
 
     @abc.abstractmethod
-    def _gathered(self, weights: str, x: Tensor, name: str, add: Tensor | None, bias: Tensor | None, tail: Tail) -> Tensor:
+    def _gathered(self, weights: str, x: Tensor, name: str, add: Callable[[], Tensor] | None, bias: Tensor | None, tail: Tail) -> Tensor:
         """`gather` in one pass."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -120,10 +120,10 @@ class SampledBlock(Neighbourhood):
         """All rows."""
         return x
 
-    def _gathered(self, weights: str, x: Tensor, name: str, add: Tensor | None, bias: Tensor | None, tail: Tail) -> Tensor:
+    def _gathered(self, weights: str, x: Tensor, name: str, add: Callable[[], Tensor] | None, bias: Tensor | None, tail: Tail) -> Tensor:
         """One pass, no exchange."""
         matrix = self._mean if weights == neighbourhood.MEAN else self._looped_matrix(weights)
-        return sparse.aggregate(matrix, x, add=add, bias=bias, tail=tail)
+        return sparse.aggregate(matrix, x, add=None if add is None else add(), bias=bias, tail=tail)
 
     @cached_property
     def _mean(self) -> Matrix:
