@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperscale.learn.topologies import instance
+from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.plan.beam import beam_sets
-from hyperscale.plan.kernel import kernel_for, objectives
+from hyperscale.plan.kernel import CANNOT_WORK, kernel_for, objectives
+from hyperscale.plan.objective import Costs, volumes
 from hyperscale.plan.starts import exact
 from tests.property.test_kernel_agreement import CASES, case
+
+_beam = pytest.importorskip("hyperscale.plan._beam", reason="the compiled beam is not built here")
 
 
 @settings(max_examples=40, deadline=None)
@@ -36,3 +45,74 @@ def test_a_beam_as_wide_as_there_are_sets_finds_the_best_set(drawn: tuple[int, i
     found = beam_sets(costs, slots, workers, 5000, kept=5000)
     if np.isfinite(objectives(costs, best[None, :])).all():
         assert np.sort(best).tolist() in np.sort(found, axis=1).tolist()
+
+
+SPARE = 3
+"""Children kept for every path that goes on, as in the compiled beam."""
+
+
+def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:
+    """(m,) objective of the whole job as if `path` and each candidate were its fair sample, summed in the order of the compiled beam."""
+    volume, now, tax = volumes(costs, workers), len(path) + 1, costs.communication_weight
+    weight, slow, rounds = costs.weight, costs.weight / costs.flops_per_second, max(float(volume.rounds), 1e-50)
+    latency, per_byte, nothing = costs.reach_seconds, costs.seconds_per_byte, np.zeros(len(costs.weight))
+    total = sum(weight[list(path)].tolist()) + weight
+    pairs = total * total - (sum((weight[list(path)] ** 2).tolist()) + weight * weight)
+    scale = volume.halo_bytes * now / (workers * np.maximum(pairs, 1e-12 * total * total))
+    rate = costs.workload.epoch_flops * now / (total * workers)
+    worst, slowest, own_pay, own_far = nothing, nothing, nothing, nothing
+    for place, one in enumerate(path):
+        others = [other for at, other in enumerate(path) if at != place]
+        pay = sum(float(weight[other] * per_byte[one, other]) for other in others)
+        far = max((float(latency[one, other]) for other in others), default=0.0)
+        halo = rounds * np.maximum(far, latency[one]) + scale * weight[one] * (pay + weight * per_byte[one])
+        worst, slowest = np.maximum(worst, halo), np.maximum(slowest, halo + rate * slow[one])
+        own_pay, own_far = own_pay + weight[one] * per_byte[one], np.maximum(own_far, latency[one])
+    halo = rounds * own_far + scale * weight * own_pay
+    worst, slowest = np.maximum(worst, halo), np.maximum(slowest, halo + rate * slow)
+    ring = [nothing, nothing]
+    for at, figure in enumerate((latency, per_byte)):
+        ring[at] = nothing + max((float(figure[pair]) for pair in pairwise(path)), default=0.0)
+        for end in (*path[-1:], *(path[:1] if now == workers else ())):
+            ring[at] = np.maximum(ring[at], figure[end])
+    found: FloatArray = slowest + tax * worst
+    return found + (1.0 + tax) * (volume.ring_latency_factor * ring[0] + volume.ring_byte_factor * ring[1])
+
+
+def plain_beam(costs: Costs, slots: IntArray, workers: int, width: int) -> list[tuple[int, ...]]:
+    """What the compiled beam finds, written plainly."""
+    paths: list[tuple[int, ...]] = [()]
+    for now in range(1, workers + 1):
+        children = [
+            (float(score), (*path, candidate))
+            for path in paths
+            for candidate, score in enumerate(scores(costs, workers, path))
+            if score < CANNOT_WORK and path.count(candidate) < slots[candidate]
+        ]
+        different: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for _, path in sorted(children, key=lambda child: child[0])[: SPARE * width]:
+            different.setdefault((*sorted(path), path[-1] if now < workers else -1), path)
+        paths = list(different.values())[:width]
+    return paths
+
+
+def compiled_beam(costs: Costs, slots: IntArray, workers: int, width: int) -> list[tuple[int, ...]]:
+    kernel = kernel_for(costs, slots, workers)
+    assert kernel is not None
+    orders = np.zeros((width, workers), dtype=np.int32)
+    return [tuple(row) for row in orders[: _beam.beam(kernel, orders)].tolist()]
+
+
+@settings(max_examples=20, deadline=None)
+@given(CASES, st.integers(1, 12))
+def test_the_compiled_beam_is_the_plain_one(drawn: tuple[int, int, str, float], width: int) -> None:
+    costs, slots, workers, _ = case(drawn)
+    assert compiled_beam(costs, slots, workers, width) == plain_beam(costs, slots, workers, width)
+
+
+@pytest.mark.parametrize("nodes", [63, 64, 65, 130])
+def test_the_compiled_beam_is_the_plain_one_where_candidates_fill_no_whole_chunks(nodes: int) -> None:
+    drawn = instance("random", nodes, 6, 100)
+    costs = replace(drawn.costs, memory_bytes=np.full(nodes, np.inf))
+    slots = drawn.topology.slots
+    assert compiled_beam(costs, slots, 6, 10) == plain_beam(costs, slots, 6, 10)

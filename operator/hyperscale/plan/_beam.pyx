@@ -7,7 +7,7 @@ them is no better than the worst that would go on.
 
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from hyperscale.plan._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace
 
@@ -25,17 +25,14 @@ cdef extern from *:
 
     static inline double beam_max(double a, double b) { return a > b ? a : b; }
 
-    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, const double *restrict weight, const double *restrict slow,
-        const double *restrict pay, const double *restrict far, const double *restrict last_lat, const double *restrict last_spb,
-        const double *first_lat, const double *first_spb, double sum, double sum_squares, double hop_lat, double hop_spb, double halo_bytes,
-        double flops, double rounds, double ring_latency, double ring_byte, double tax, double *restrict scale, double *restrict rate,
-        double *restrict slowest, double *restrict worst, double *restrict ring) {
+    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, const double *restrict weight, const double *restrict last_lat,
+        const double *restrict last_spb, const double *first_lat, const double *first_spb, double sum, double sum_squares, double hop_lat,
+        double hop_spb, double halo_bytes, double flops, double ring_latency, double ring_byte, double tax, double *restrict scale,
+        double *restrict rate, double *restrict ring) {
         for (int c = 0; c < m; c++) {
             double w = weight[c], total = sum + w, squares = sum_squares + w * w;
             scale[c] = halo_bytes * now / (k * beam_max(total * total - squares, 1e-12 * total * total));
             rate[c] = flops * now / (total * k);
-            worst[c] = rounds * far[c] + scale[c] * w * pay[c];
-            slowest[c] = worst[c] + rate[c] * slow[c];
         }
         for (int c = 0; c < m; c++) {
             double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat;
@@ -46,11 +43,23 @@ cdef extern from *:
 
     BEAM_CLONES static void beam_beside(int count, double rounds, double far, double pay, double v, double slow,
         const double *restrict weight, const double *restrict lat, const double *restrict spb, const double *restrict scale,
-        const double *restrict rate, double *restrict slowest, double *restrict worst) {
+        const double *restrict rate, double *restrict own_pay, double *restrict own_far, double *restrict slowest, double *restrict worst) {
         for (int c = 0; c < count; c++) {
             double halo = rounds * beam_max(far, lat[c]) + scale[c] * v * (pay + weight[c] * spb[c]);
+            own_pay[c] += v * spb[c];
+            own_far[c] = beam_max(own_far[c], lat[c]);
             worst[c] = beam_max(worst[c], halo);
             slowest[c] = beam_max(slowest[c], halo + rate[c] * slow);
+        }
+    }
+
+    BEAM_CLONES static void beam_own(int count, double rounds, const double *restrict weight, const double *restrict slow,
+        const double *restrict scale, const double *restrict rate, const double *restrict pay, const double *restrict far,
+        double *restrict slowest, double *restrict worst) {
+        for (int c = 0; c < count; c++) {
+            double halo = rounds * far[c] + scale[c] * weight[c] * pay[c];
+            worst[c] = beam_max(worst[c], halo);
+            slowest[c] = beam_max(slowest[c], halo + rate[c] * slow[c]);
         }
     }
 
@@ -72,18 +81,21 @@ cdef extern from *:
         return n;
     }
     """
-    void beam_alone(int m, int now, int k, bint chained, const double *weight, const double *slow, const double *pay, const double *far,
-                    const double *last_lat, const double *last_spb, const double *first_lat, const double *first_spb, double sum,
-                    double sum_squares, double hop_lat, double hop_spb, double halo_bytes, double flops, double rounds, double ring_latency,
-                    double ring_byte, double tax, double *scale, double *rate, double *slowest, double *worst, double *ring) noexcept nogil
+    void beam_alone(int m, int now, int k, bint chained, const double *weight, const double *last_lat, const double *last_spb,
+                    const double *first_lat, const double *first_spb, double sum, double sum_squares, double hop_lat, double hop_spb,
+                    double halo_bytes, double flops, double ring_latency, double ring_byte, double tax, double *scale, double *rate,
+                    double *ring) noexcept nogil
     void beam_beside(int count, double rounds, double far, double pay, double v, double slow, const double *weight, const double *lat,
-                     const double *spb, const double *scale, const double *rate, double *slowest, double *worst) noexcept nogil
+                     const double *spb, const double *scale, const double *rate, double *own_pay, double *own_far, double *slowest,
+                     double *worst) noexcept nogil
+    void beam_own(int count, double rounds, const double *weight, const double *slow, const double *scale, const double *rate,
+                  const double *pay, const double *far, double *slowest, double *worst) noexcept nogil
     bint beam_below(int count, double tax, double most, const double *slowest, const double *worst, const double *ring) noexcept nogil
     int beam_take(int count, const int *candidates, double tax, double most, const double *slowest, const double *worst, const double *ring,
                   int *taken) noexcept nogil
 
 cdef enum:
-    CHUNK = 32   # candidates whose sums stay in the first cache
+    CHUNK = 64   # candidates whose sums stay in the first cache
     LOOKS = 4    # members between two looks at whether any of them can still go on
     DIGIT_BITS = 11
     DIGITS = 2048
@@ -108,8 +120,6 @@ cdef struct Beam:
     double *sums          # (width, 2) of the weights and of their squares
     double *pay           # (width, k) weighted seconds per byte of each member to the others
     double *far           # (width, k) largest latency
-    double *all_pay       # (width, m) the same as `pay` of every candidate
-    double *all_far       # (width, m)
     Child *children       # (ROOM * SPARE * width,) the best SPARE * width so far among them
     Child *sorted         # as many
     int born
@@ -119,6 +129,8 @@ cdef struct Beam:
     double *rate          # (m,) operations by the whole weight
     double *slowest       # (m,) seconds of the slowest member
     double *worst         # (m,) boundary seconds of the worst
+    double *own_pay       # (m,) weighted seconds per byte of the candidate to the members
+    double *own_far       # (m,) its largest latency
     double *ring          # (m,)
     uint64_t *seen        # table of keys, twice as large as what is kept of the children, a power of two
     int table
@@ -136,7 +148,7 @@ cdef void _sort(Beam *s) noexcept nogil:
     """Put the children in the order of their scores, equal ones as they were. Radix sort: the bits of positive numbers rise with them."""
     cdef int counts[DIGITS]
     cdef int shift = 0, i, digit, at
-    cdef uint64_t bits
+    cdef uint64_t bits = 0
     cdef Child *swapped
     while shift < 64:
         for i in range(DIGITS):
@@ -144,18 +156,20 @@ cdef void _sort(Beam *s) noexcept nogil:
         for i in range(s.born):
             memcpy(&bits, &s.children[i].score, sizeof(double))
             counts[(bits >> shift) & <uint64_t> (DIGITS - 1)] += 1
+        shift += DIGIT_BITS
+        if s.born == 0 or counts[(bits >> (shift - DIGIT_BITS)) & <uint64_t> (DIGITS - 1)] == s.born:
+            continue  # all alike
         at = 0
         for digit in range(DIGITS):
             at, counts[digit] = at + counts[digit], at
         for i in range(s.born):
             memcpy(&bits, &s.children[i].score, sizeof(double))
-            digit = <int> ((bits >> shift) & <uint64_t> (DIGITS - 1))
+            digit = <int> ((bits >> (shift - DIGIT_BITS)) & <uint64_t> (DIGITS - 1))
             s.sorted[counts[digit]] = s.children[i]
             counts[digit] += 1
         swapped = s.children
         s.children = s.sorted
         s.sorted = swapped
-        shift += DIGIT_BITS
 
 
 cdef bint _scores(const Beam *s, int state, int now, double most) noexcept nogil:
@@ -172,9 +186,10 @@ cdef bint _scores(const Beam *s, int state, int now, double most) noexcept nogil
     cdef const double *first = q.lat + <size_t> (members[0] if now == q.k else members[now - 2] if now > 1 else 0) * m
     cdef const double *first_spb = q.spb + <size_t> (members[0] if now == q.k else members[now - 2] if now > 1 else 0) * m
     cdef bint some = False
-    beam_alone(m, now, q.k, now > 1, q.weight, s.slow, s.all_pay + <size_t> state * m, s.all_far + <size_t> state * m, last, last_spb,
-               first, first_spb, s.sums[2 * state], s.sums[2 * state + 1], s.hop[2 * state], s.hop[2 * state + 1], q.halo_bytes, q.epoch_flops,
-               q.rounds, q.ring_latency_factor, q.ring_byte_factor, q.communication_weight, s.scale, s.rate, s.slowest, s.worst, s.ring)
+    beam_alone(m, now, q.k, now > 1, q.weight, last, last_spb, first, first_spb, s.sums[2 * state], s.sums[2 * state + 1], s.hop[2 * state],
+               s.hop[2 * state + 1], q.halo_bytes, q.epoch_flops, q.ring_latency_factor, q.ring_byte_factor, q.communication_weight,
+               s.scale, s.rate, s.ring)
+    memset(s.slowest, 0, 4 * <size_t> m * sizeof(double))
     at = 0
     while at < m:
         count = min(CHUNK, m - at)
@@ -182,8 +197,11 @@ cdef bint _scores(const Beam *s, int state, int now, double most) noexcept nogil
             if j % LOOKS == 0 and not beam_below(count, q.communication_weight, most, s.slowest + at, s.worst + at, s.ring + at):
                 break
             c = members[j]
-            beam_beside(count, q.rounds, s.far[own + j], s.pay[own + j], q.weight[c], s.slow[c], q.weight + at,
-                        q.lat + <size_t> c * m + at, q.spb + <size_t> c * m + at, s.scale + at, s.rate + at, s.slowest + at, s.worst + at)
+            beam_beside(count, q.rounds, s.far[own + j], s.pay[own + j], q.weight[c], s.slow[c], q.weight + at, q.lat + <size_t> c * m + at,
+                        q.spb + <size_t> c * m + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at, s.slowest + at,
+                        s.worst + at)
+        beam_own(count, q.rounds, q.weight + at, s.slow + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at, s.slowest + at,
+                 s.worst + at)
         some = beam_below(count, q.communication_weight, most, s.slowest + at, s.worst + at, s.ring + at) or some
         at += count
     return some
@@ -268,13 +286,12 @@ cdef void _grow(const Beam *old, Beam *new, int now, int kept) noexcept nogil:
         new.sums[2 * i], new.sums[2 * i + 1] = old.sums[2 * state] + w, old.sums[2 * state + 1] + w * w
         memcpy(new.members + at, old.members + before, (now - 1) * sizeof(int))
         new.members[at + now - 1] = c
-        new.pay[at + now - 1], new.far[at + now - 1] = old.all_pay[<size_t> state * q.m + c], old.all_far[<size_t> state * q.m + c]
+        new.pay[at + now - 1] = new.far[at + now - 1] = 0.0
         for j in range(now - 1):
             d = new.members[at + j]
+            new.pay[at + now - 1] += q.weight[d] * spb[d]
+            new.far[at + now - 1] = max(new.far[at + now - 1], lat[d])
             new.pay[at + j], new.far[at + j] = old.pay[before + j] + w * spb[d], max(old.far[before + j], lat[d])
-        for j in range(q.m):
-            new.all_pay[<size_t> i * q.m + j] = old.all_pay[<size_t> state * q.m + j] + w * spb[j]
-            new.all_far[<size_t> i * q.m + j] = max(old.all_far[<size_t> state * q.m + j], lat[j])
 
 
 cdef bint _allocate(Beam *s, int width) noexcept nogil:
@@ -285,16 +302,16 @@ cdef bint _allocate(Beam *s, int width) noexcept nogil:
         s.table *= 2
     s.keys = <uint64_t *> calloc(w + s.table, sizeof(uint64_t))
     s.members = <int *> calloc(w * k, sizeof(int))
-    s.sums = <double *> calloc(w * (4 + 2 * k + 2 * m) + 6 * m, sizeof(double))
+    s.sums = <double *> calloc(w * (4 + 2 * k) + 8 * m, sizeof(double))
     s.children = <Child *> calloc(ROOM * SPARE * w + m, sizeof(Child))
     s.sorted = <Child *> calloc(ROOM * SPARE * w + m, sizeof(Child))
     s.taken = <int *> calloc(m, sizeof(int))
     if s.keys == NULL or s.members == NULL or s.sums == NULL or s.children == NULL or s.sorted == NULL or s.taken == NULL:
         return False
-    s.seen, s.pay = s.keys + w, s.sums + 2 * w
-    s.far, s.all_pay, s.all_far, s.hop = s.pay + w * k, s.pay + 2 * w * k, s.pay + w * (2 * k + m), s.pay + w * (2 * k + 2 * m)
-    s.scale = s.hop + 2 * w
-    s.rate, s.slowest, s.worst, s.ring, s.slow = s.scale + m, s.scale + 2 * m, s.scale + 3 * m, s.scale + 4 * m, s.scale + 5 * m
+    s.seen, s.hop, s.pay, s.far = s.keys + w, s.sums + 2 * w, s.sums + 4 * w, s.sums + (4 + k) * w
+    s.scale = s.sums + (4 + 2 * k) * w
+    s.rate, s.ring, s.slow, s.slowest = s.scale + m, s.scale + 2 * m, s.scale + 3 * m, s.scale + 4 * m
+    s.worst, s.own_pay, s.own_far = s.slowest + m, s.slowest + 2 * m, s.slowest + 3 * m
     for c in range(s.q.m):
         s.slow[c] = s.q.weight[c] / s.q.speed[c]
     return True
