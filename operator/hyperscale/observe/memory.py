@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hyperscale.model.cluster import Node
+from hyperscale.model.cluster import MetricsState, Node
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import Overrides, QualityLimits
 from hyperscale.observe import labels
@@ -114,14 +114,21 @@ class Memory:
         return chosen or self._detected
 
     def figures(self, reading: object, limits: QualityLimits, stale: bool) -> Figures | None:
-        """The figures judged beforehand where they are still true; None where they have to be judged anew."""
+        """The figures judged beforehand where they are still true; None where they have to be judged anew.
+
+        Many series are never judged here, where the event loop waits: for a few seconds a node that just came has no figures, and limits
+        that just changed do not hold. A reading that is stale as a whole tells nothing, whatever each series would say.
+        """
         known = self.published
-        if known is None or known.reading is not reading or known.limits != limits or stale:
+        if known is None or known.reading is not reading:
             return None
-        if not known.names.agrees_with(self._index):
-            if sum(map(len, known.reading.series.values())) <= LARGE_SERIES:
+        large = sum(map(len, known.reading.series.values())) > LARGE_SERIES
+        if stale:
+            return _nothing_of(known) if large else None
+        if known.limits != limits or not known.names.agrees_with(self._index):
+            if not large:
                 return None
-            self.outdated = True  # a node that just came has no figures for a few seconds
+            self.outdated = True
         return known
 
     def view(self, node: RawNode, levels: tuple[str, ...], figures: Figures, releases: tuple[Release, ...], make: Make) -> Node:
@@ -138,3 +145,11 @@ class Memory:
         made = make(node, held, levels, figures, self._tenants, releases)
         self._views[name] = (basis, made)
         return made
+
+
+def _nothing_of(figures: Figures) -> Figures:
+    """What is left of figures that are older than the limit all together."""
+    state = figures.state
+    if state.available:
+        state = MetricsState(False, "MetricsStale", "the last reading is older than the limit", state.failed_queries)
+    return figures._replace(gpus={}, links=(), holders={}, networks={}, state=state)

@@ -1,10 +1,18 @@
-"""What a snapshot leaves for the next is bounded by the cluster of now."""
+"""What a snapshot leaves for the next is bounded by the cluster of now, and figures of a large one are not judged twice."""
 
 from __future__ import annotations
 
+import pytest
+
+from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.pods import PodView
+from hyperscale.model.policy import PolicySpec, QualityLimits
+from hyperscale.observe import memory as memory_module
+from hyperscale.observe import snapshot as snapshot_module
+from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.memory import Memory
-from tests.unit.observe.objects import raw_node
+from hyperscale.observe.snapshot import Figures, build_snapshot, judged
+from tests.unit.observe.objects import NOW, raw_node, reading, series
 
 
 def test_nodes_that_are_gone_leave_nothing_behind() -> None:
@@ -15,3 +23,33 @@ def test_nodes_that_are_gone_leave_nothing_behind() -> None:
     memory.see([], [])
     assert not memory._held
     assert not memory._pods_on
+
+
+@pytest.fixture
+def judged_before(monkeypatch: pytest.MonkeyPatch) -> tuple[Memory, MetricsReading]:
+    """Figures of a large cluster that a thread judged; judging them again is an error."""
+
+    def never(*_: object) -> Figures:
+        raise AssertionError("judged on the event loop")
+
+    memory, given = Memory(), reading(power=(series(300, node="a", UUID="GPU-1"),))
+    memory.published = judged(given, NodeIndex([raw_node("a")]), PolicySpec().limits, NOW)
+    monkeypatch.setattr(snapshot_module, "judged", never)
+    monkeypatch.setattr(memory_module, "LARGE_SERIES", 0)
+    return memory, given
+
+
+def test_a_large_reading_that_is_stale_as_a_whole_tells_nothing_and_is_not_judged_again(
+    judged_before: tuple[Memory, MetricsReading],
+) -> None:
+    memory, given = judged_before
+    fresh, stale = (build_snapshot([raw_node("a")], [], given, PolicySpec(), NOW + age, None, memory) for age in (1, 1000))
+    assert (fresh.metrics.available, len(fresh.nodes[0].gpus)) == (True, 1)
+    assert (stale.metrics.available, stale.metrics.reason, stale.nodes[0].gpus) == (False, "MetricsStale", ())
+
+
+def test_limits_that_change_hold_with_the_next_judgement_of_a_large_reading(judged_before: tuple[Memory, MetricsReading]) -> None:
+    memory, given = judged_before
+    policy = PolicySpec(limits=QualityLimits(max_age_seconds=60))
+    assert build_snapshot([raw_node("a")], [], given, policy, NOW + 1, None, memory).metrics.available
+    assert memory.outdated
