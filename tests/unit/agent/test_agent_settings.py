@@ -109,6 +109,7 @@ def test_links_without_a_cluster_or_a_list_of_peers_end_with_2_at_once(
 
 def test_by_hand_links_need_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(os, "environ", {"HYPERSCALE_AGENT_GPU": "off"})
+    monkeypatch.setattr("hyperscale.agent.__main__.configure_logging", lambda _: None)  # of the whole process, with all its tests
     assert main(["--once"]) == 0
     assert 'state="Off"' in capsys.readouterr().out
 

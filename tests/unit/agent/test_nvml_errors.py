@@ -170,5 +170,5 @@ def test_a_name_that_is_no_text_is_a_gpu_that_cannot_be_read(nvml: FakeNvml) -> 
 
 
 def test_every_state_that_a_person_must_mend_says_how() -> None:
-    expected = set(Condition) - {Condition.STARTING, Condition.READY, Condition.LEFT_TO_DCGM, Condition.OFF, Condition.UNREADABLE}
+    expected = set(Condition) - {Condition.STARTING, Condition.READY, Condition.LEFT_TO_DCGM, Condition.OFF}
     assert set(FIXES) == expected
