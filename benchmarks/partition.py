@@ -34,7 +34,7 @@ from benchmarks.independentsets import set_rows  # noqa: E402
 from benchmarks.partitiongraphs import families  # noqa: E402
 from hyperscale.model.adjacency import Adjacency, Array  # noqa: E402
 from hyperscale.model.job import PartitioningMethod  # noqa: E402
-from hyperscale.partition import DEGREE, Measures, measure, split  # noqa: E402
+from hyperscale.partition import DEGREE, Measures, PartitionError, measure, split  # noqa: E402
 from hyperscale.partition.metis import metis  # noqa: E402
 
 NAME = "partition"
@@ -246,7 +246,12 @@ def partition_rows(asked: argparse.Namespace) -> tuple[list[Row], dict[str, list
             for parts in asked.parts or (PARTS[::2] if quick else PARTS):
                 for even in (True, False):
                     case = Case(graph, adjacency, capacities(parts, even), seed)
-                    found = outcomes(case, repeats)
+                    try:
+                        found = outcomes(case, repeats)
+                    except (RuntimeError, PartitionError, MemoryError) as short:
+                        # METIS says no more than that where its allocations fail, and takes the whole run with it.
+                        print(f"{case.name} seed {seed}: left out, {short}", file=sys.stderr, flush=True)
+                        continue
                     rows += figures(case, found)
                     for name, kept in verdicts.items():
                         kept += [(graph, case.name, seed, *verdict) for verdict in judged(case, found, name)]

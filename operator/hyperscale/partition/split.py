@@ -24,6 +24,8 @@ SMALL = 10_000
 """Vertices below which METIS's own start-up outweighs what it does with them."""
 RECURSIVE = 8
 """Parts up to which pymetis bisects recursively, which takes it about twice as long as its k-way method."""
+SPEND = 0.3
+"""Of the cut that refinement saves, what the largest halo may take back with few equal parts; nothing where halos are even anyway."""
 WEIGHT_STEPS = 64
 """Of the mean weight where edges weigh too: fine enough for any tolerance, and sums of a billion vertices stay far below 64 bits."""
 
@@ -93,7 +95,7 @@ def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) 
     level = finest(adjacency, train)
     limits = limits_of(level.weights, target, train is not None)
     reference = Reference.of(level, start, len(target))
-    effort = _effort(level, len(target))
+    effort = _effort(level, target, reference)
     if skewed(level):
         core = refine(level, by_degree(level, limits), limits, reference, seed=seed, effort=effort)
         if score(level, core, limits, reference) < score(level, start, limits, reference):
@@ -112,17 +114,21 @@ def _second_start(level: Level, target: Array) -> bool:
     return len(target) > 2 and level.vertices >= SMALL
 
 
-def _effort(level: Level, parts: int) -> Effort:
+def _effort(level: Level, target: Array, reference: Reference) -> Effort:
     """As much as fits into about three times METIS's own time; that grows with k beyond eight parts, and with its logarithm up to there."""
-    edges = len(level.indices) // 2
+    edges, parts = len(level.indices) // 2, len(target)
+    equal = bool((target == target[0]).all())
     if skewed(level):
         return Effort(passes=2, patience=60, work=10 * edges, spend=0.0)
     bisections = (parts - 1).bit_length()
     if level.vertices < SMALL:
-        work = bisections * (3 * edges + 35_000) if parts <= RECURSIVE else 4 * edges + 40_000 * parts
+        work = bisections * (3 * edges + 35_000) if parts <= RECURSIVE else (4 * edges + 36_000 * parts) // (1 if equal else 4)
         return Effort(cycles=1 if parts <= RECURSIVE else 2, work=work, heat=2.0, over_worth=1.0)
-    work = bisections * (3 * edges + 20_000) if parts <= RECURSIVE else 4 * edges + 15_000 * parts
-    return Effort(work=work)
+    if parts > RECURSIVE:
+        return Effort(work=4 * edges + 12_000 * parts, spend=0.0 if reference.even else 1.0)
+    work = bisections * (2 * edges + 20_000)
+    spend = 0.0 if reference.even else SPEND if equal else 1.0
+    return Effort(passes=2, patience=60, work=work, spend=spend) if parts > 2 else Effort(work=work, spend=spend)
 
 
 def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
@@ -130,7 +136,8 @@ def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None)
     if len(target) == 1 or not COMPILED:
         return metis(adjacency, target, seed=seed)
     level = finest(adjacency, train)
-    return hybrid(level, target, limits_of(level.weights, target, train is not None), seed=seed, effort=_effort(level, len(target)))
+    effort = Effort(work=2 * len(level.indices))
+    return hybrid(level, target, limits_of(level.weights, target, train is not None), seed=seed, effort=effort)
 
 
 def _random(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
