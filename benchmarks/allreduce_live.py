@@ -191,7 +191,8 @@ def _ours(worker: Rank, iterations: int) -> dict[str, Any]:
     state = adapt.observe(state, adapt.Observation(tuple(worker.ready()), tuple(worker.samples())))
     worker.step(state.groups)  # Horovod learns the names of the new groups
     after = [worker.step(state.groups) for _ in range(iterations)]
-    fitted, ready = worker.calibrate(), worker.ready()
+    worker.probe()
+    fitted, ready = worker.fitted(), worker.ready()
     constants = (fitted.cost.latency_seconds, fitted.cost.seconds_per_byte)
     found = schedule(ready, worker.sizes, *constants)
     rules: Rules = {

@@ -23,7 +23,7 @@ Predict = Callable[[list[float], Fit], dict[str, float]]
 """Seconds by rule from ready times and costs."""
 REMEMBERED: Final = 5
 """Rounds of messages, and steps, that costs and ready times are taken from."""
-MOST_ROUNDS: Final = 15
+MOST_ROUNDS: Final = 10
 """Of timed messages before the first step; fewer where a straight line explains them."""
 GOOD_FIT: Final = 0.10
 """Median error of a fit for which nothing more is timed."""
@@ -56,14 +56,16 @@ class Rank:
         """Bytes and seconds of the last rounds' messages."""
         return [sample for timed in self._rounds for sample in timed]
 
-    def calibrate(self) -> Fit:
+    def fitted(self) -> Fit:
+        """Costs by the last rounds' messages."""
+        return fit(self.samples())
+
+    def calibrate(self) -> None:
         """Time messages until a straight line explains them."""
         for number in range(1, MOST_ROUNDS + 1):
             self.probe()
-            found = fit(self.samples())
-            if number >= REMEMBERED and found.error <= GOOD_FIT:
+            if number >= REMEMBERED and self.fitted().error <= GOOD_FIT:
                 break
-        return found
 
     def probe(self) -> None:
         """Messages of each size in a row, in one order of sizes and then in the other, while nothing else is sent; seconds of one."""
@@ -91,7 +93,7 @@ class Rank:
         predicted: dict[str, list[float]] = {rule: [] for rule in rules}
         for _ in range(iterations):
             self.probe()
-            costs = fit(self.samples())
+            costs = self.fitted()
             for rule, groups in rules.items():
                 predicted[rule].append(predict(self.ready(), costs)[rule])
                 seconds[rule].append(self.step(groups))

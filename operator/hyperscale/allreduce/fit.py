@@ -23,7 +23,7 @@ OUTLIER: Final = 3.0
 
 PROBE_PARTS: Final = (1 / 256, 1 / 64, 1 / 16, 1 / 4, 1.0)
 """Of all gradients: the messages of any schedule lie in this range, and a straight line holds best where it was drawn."""
-MOST_IN_A_ROW: Final = 16
+MOST_IN_A_ROW: Final = 8
 """Messages of one probe."""
 
 

@@ -149,7 +149,7 @@ def test_the_plain_schedule_is_what_schedule_gives() -> None:
 def test_messages_worth_timing_span_what_a_schedule_may_send_and_follow_one_another() -> None:
     found = probes([4096.0] * 255 + [4096.0])
     assert [size for size, _ in found] == [4096.0, 16384.0, 65536.0, 262144.0, 1048576.0]
-    assert [times for _, times in found] == [16, 16, 16, 4, 1]
+    assert [times for _, times in found] == [8, 8, 8, 4, 1]
 
 
 @pytest.mark.parametrize("sizes", [[4.0], [28.0, 4.0], [1.0], [1e9, 4e9]])
