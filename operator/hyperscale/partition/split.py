@@ -122,7 +122,7 @@ def _effort(level: Level, target: Array, reference: Reference) -> Effort:
         return Effort(passes=2, patience=60, work=10 * edges, spend=0.0)
     bisections = (parts - 1).bit_length()
     if level.vertices < SMALL:
-        work = bisections * (3 * edges + 35_000) if parts <= RECURSIVE else (4 * edges + 36_000 * parts) // (1 if equal else 4)
+        work = bisections * (3 * edges + 35_000) if parts <= RECURSIVE else (4 * edges + 36_000 * parts) // (1 if equal else 3)
         return Effort(cycles=1 if parts <= RECURSIVE else 2, work=work, heat=2.0, over_worth=1.0)
     if parts > RECURSIVE:
         return Effort(work=4 * edges + 12_000 * parts, spend=0.0 if reference.even else 1.0)
