@@ -61,8 +61,8 @@ CLOSE_LOOK: Final = Effort(
 )
 PAIRED: Final = 16
 """Different starts of the search by pairs."""
-PAIR_PLACES: Final = 5_000
-"""Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides below 25 free workers."""
+PAIR_PLACES: Final = 6_500
+"""Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides below 22 free workers."""
 
 
 def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
