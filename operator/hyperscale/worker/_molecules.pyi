@@ -29,6 +29,4 @@ def norm_inner(
     grad: _Floats, x: _Floats, width: int, scale: _Floats, shift: _Floats, mean: _Floats, relu: bool, ids: _Longs, seed: int, drop: int,
     grow: float, inner: _Floats, out: _Doubles,
 ) -> None: ...  # fmt: skip
-def norm_outer(
-    inner: _Floats, x: _Floats, width: int, scale: _Floats, mean: _Floats, first: _Floats, second: _Floats
-) -> None: ...
+def norm_outer(inner: _Floats, x: _Floats, width: int, scale: _Floats, mean: _Floats, first: _Floats, second: _Floats) -> None: ...
