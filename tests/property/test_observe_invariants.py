@@ -14,7 +14,7 @@ from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics import FIGURES, MetricsReading, Series
 from hyperscale.model.policy import PolicySpec, QualityLimits
 from hyperscale.observe.demand import pod_demand
-from hyperscale.observe.files import encode_snapshot
+from hyperscale.observe.files import MAX_BYTES_PER_SECOND, MAX_LATENCY_SECONDS, MAX_TAKEN_AT, encode_snapshot
 from hyperscale.observe.identity import NODE_LABELS
 from hyperscale.observe.kube import pod_view
 from hyperscale.observe.labels import detect_levels, domains
@@ -102,10 +102,18 @@ def test_any_soup_of_series_gives_a_snapshot_whose_figures_are_honest_and_which_
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=12)
 amounts = st.floats(0, 1e18, allow_subnormal=False)
-good_samples = st.one_of(
-    st.builds(Sample, amounts, st.none() | amounts, st.sampled_from([Quality.MEASURED, Quality.ESTIMATED]), st.none() | names),
-    st.builds(Sample, st.none(), st.none() | amounts, st.just(Quality.UNKNOWN), names),
-)
+
+
+def good(values: st.SearchStrategy[float]) -> st.SearchStrategy[Sample]:
+    return st.one_of(
+        st.builds(Sample, values, st.none() | amounts, st.sampled_from([Quality.MEASURED, Quality.ESTIMATED]), st.none() | names),
+        st.builds(Sample, st.none(), st.none() | amounts, st.just(Quality.UNKNOWN), names),
+    )
+
+
+good_samples = good(amounts)
+latencies = good(st.floats(0, MAX_LATENCY_SECONDS, allow_subnormal=False))
+bandwidths = good(st.floats(0, MAX_BYTES_PER_SECOND, allow_subnormal=False))
 gpus = st.builds(Gpu, names, good_samples, good_samples, good_samples, good_samples, good_samples, good_samples)
 
 
@@ -130,9 +138,9 @@ def snapshots(draw: st.DrawFn) -> ClusterSnapshot:
     )
     pairs = [(source, destination) for source in found for destination in found if source != destination and draw(st.booleans())]
     return ClusterSnapshot(
-        taken_at=draw(amounts),
+        taken_at=draw(st.floats(0, MAX_TAKEN_AT, allow_subnormal=False)),
         nodes=nodes,
-        links=tuple(Link(source, destination, draw(good_samples), draw(good_samples)) for source, destination in pairs),
+        links=tuple(Link(source, destination, draw(latencies), draw(bandwidths)) for source, destination in pairs),
         levels=levels,
         absent_links=draw(st.sampled_from(AbsentLink)),
     )

@@ -8,7 +8,6 @@ def stream(
     capacity: Array,
     entry_capacity: Array,
     alpha: float,
-    gamma: float,
     assignment: Array,
     load: Array,
     entry_load: Array,

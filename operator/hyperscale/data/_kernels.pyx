@@ -5,6 +5,7 @@ The callers (`adjacency.py`, `streaming.py`) check shapes and ranges; nothing he
 
 import numpy as np
 
+from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t
 
 
@@ -76,14 +77,14 @@ def stream(
     const double[::1] capacity,
     const double[::1] entry_capacity,
     double alpha,
-    double gamma,
     int32_t[::1] assignment,
     int64_t[::1] load,
     int64_t[::1] entry_load,
 ):
     """One pass of Fennel (Tsourakakis et al., WSDM 2014) over `order`, in place; a vertex that has a part already leaves it first (restreaming).
 
-    capacity, entry_capacity: (k,) most vertices and most entries of rows (both ends of edges) of each part; alpha, gamma: price of a vertex in a part is alpha × gamma × (load / share)^(gamma - 1),
+    capacity, entry_capacity: (k,) most vertices and most entries of rows (both ends of edges) of each part; alpha: price of a
+    vertex in a part is 3/2 alpha × sqrt(load / share), Fennel's with its exponent 3/2; a root is the same on every machine, a power need not be;
     with share = capacity over its mean. Returns how many vertices changed their part.
     """
     cdef int64_t n = order.shape[0], parts = capacity.shape[0], moved = 0
@@ -96,7 +97,7 @@ def stream(
         for p in range(parts):
             mean += capacity[p] / parts
         for p in range(parts):
-            price[p] = _price(load[p], capacity[p] / mean, alpha, gamma)
+            price[p] = _price(load[p], capacity[p] / mean, alpha)
         for i in range(n):
             v = order[i]
             old = assignment[v]
@@ -104,7 +105,7 @@ def stream(
             if old >= 0:
                 load[old] -= 1
                 entry_load[old] -= degree
-                price[old] = _price(load[old], capacity[old] / mean, alpha, gamma)
+                price[old] = _price(load[old], capacity[old] / mean, alpha)
             for p in range(parts):
                 near[p] = 0
             for at in range(indptr[v], indptr[v + 1]):
@@ -129,14 +130,14 @@ def stream(
             assignment[v] = <int32_t> best
             load[best] += 1
             entry_load[best] += degree
-            price[best] = _price(load[best], capacity[best] / mean, alpha, gamma)
+            price[best] = _price(load[best], capacity[best] / mean, alpha)
             if best != old:
                 moved += 1
     return moved
 
 
-cdef inline double _price(int64_t load, double share, double alpha, double gamma) noexcept nogil:
-    return alpha * gamma * (load / share) ** (gamma - 1.0)
+cdef inline double _price(int64_t load, double share, double alpha) noexcept nogil:
+    return alpha * 1.5 * sqrt(load / share)
 
 
 def cut(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] assignment, int64_t parts):

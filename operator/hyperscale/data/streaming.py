@@ -21,8 +21,6 @@ from hyperscale.data.errors import fault
 from hyperscale.model.adjacency import Adjacency, Array
 
 METHOD: Final = "Fennel"
-GAMMA: Final = 1.5
-"""Exponent of the price of a part's size, as in the paper."""
 SLACK: Final = 1.03
 """Vertices of a part over its share at most."""
 ENTRY_SLACK: Final = 1.2
@@ -83,7 +81,8 @@ def _stream(indptr: Array, indices: Array, order: Array, target: Array, prices: 
     load, entry_load = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
     capacity = np.maximum(np.ceil(SLACK * target * vertices), 1.0)
     entry_capacity = np.maximum(ENTRY_SLACK * target * len(indices), 1.0)
-    alpha = float(np.sqrt(parts)) * (len(indices) / 2) / max(vertices, 1) ** GAMMA
+    size = max(vertices, 1)
+    alpha = float(np.sqrt(parts) * (len(indices) / 2) / (size * np.sqrt(size)))  # to the power of 3/2, as in the paper
     for price in prices:
-        kernels.stream(indptr, indices, order, capacity, entry_capacity, alpha * price, GAMMA, assignment, load, entry_load)
+        kernels.stream(indptr, indices, order, capacity, entry_capacity, alpha * price, assignment, load, entry_load)
     return assignment

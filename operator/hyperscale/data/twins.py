@@ -26,7 +26,6 @@ def stream(
     capacity: Array,
     entry_capacity: Array,
     alpha: float,
-    gamma: float,
     assignment: Array,
     load: Array,
     entry_load: Array,
@@ -43,8 +42,7 @@ def stream(
             entry_load[old] -= degree
         placed = assignment[row]
         near = np.bincount(placed[placed >= 0], minlength=parts)
-        # Python's power of single floats is the C library's, as in the compiled loop; numpy's own may differ in the last bit.
-        price = [alpha * gamma * (float(load[part]) / float(share[part])) ** (gamma - 1.0) for part in range(parts)]
+        price = (alpha * 1.5 * np.sqrt(load / share)).tolist()
         best = _best(near, price, (load + 1 <= capacity) & (entry_load + degree <= entry_capacity), old)
         if best < 0:
             best = old if old >= 0 else int(np.argmin(load / capacity))
