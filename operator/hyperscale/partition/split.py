@@ -25,7 +25,7 @@ SMALL = 10_000
 RECURSIVE = 8
 """Parts up to which pymetis bisects recursively, which takes it about twice as long as its k-way method."""
 SPEND = 0.3
-"""Of the cut that refinement saves, what the largest halo may take back with few equal parts; nothing where halos are even anyway."""
+"""Of the cut that refinement saves, what the largest halo may take back with few equal parts."""
 WEIGHT_STEPS = 64
 """Of the mean weight where edges weigh too: fine enough for any tolerance, and sums of a billion vertices stay far below 64 bits."""
 
@@ -120,14 +120,16 @@ def _effort(level: Level, target: Array, reference: Reference) -> Effort:
     equal = bool((target == target[0]).all())
     if skewed(level):
         return Effort(passes=2, patience=60, work=10 * edges, spend=0.0)
+    if reference.even and level.vertices >= SMALL:
+        return Effort(passes=3, patience=200, work=edges, spend=0.0)  # no halo is far above the others: the time is for the cut
     bisections = (parts - 1).bit_length()
     if level.vertices < SMALL:
         work = bisections * (3 * edges + 35_000) if parts <= RECURSIVE else (4 * edges + 36_000 * parts) // (1 if equal else 3)
         return Effort(cycles=1 if parts <= RECURSIVE else 2, work=work, heat=2.0, over_worth=1.0)
     if parts > RECURSIVE:
-        return Effort(work=4 * edges + 12_000 * parts, spend=0.0 if reference.even else 1.0)
+        return Effort(work=4 * edges + 12_000 * parts, spend=1.0)
     work = bisections * (2 * edges + 20_000)
-    spend = 0.0 if reference.even else SPEND if equal else 1.0
+    spend = SPEND if equal else 1.0
     return Effort(passes=2, patience=60, work=work, spend=spend) if parts > 2 else Effort(work=work, spend=spend)
 
 
