@@ -127,7 +127,7 @@ def _effort(level: Level, target: Array, reference: Reference) -> Effort:
         work = bisections * (3 * edges + 35_000) if parts <= RECURSIVE else (4 * edges + 36_000 * parts) // (1 if equal else 3)
         return Effort(cycles=1 if parts <= RECURSIVE else 2, work=work, heat=2.0, over_worth=1.0)
     if parts > RECURSIVE:
-        return Effort(work=4 * edges + 12_000 * parts, spend=1.0)
+        return Effort(work=4 * edges + 12_000 * parts)
     work = bisections * (2 * edges + 20_000)
     spend = SPEND if equal else 1.0
     return Effort(passes=2, patience=60, work=work, spend=spend) if parts > 2 else Effort(work=work, spend=spend)
