@@ -1,6 +1,7 @@
 """Compiled annealing of the largest halo: single moves across borders, accepted by a temperature that falls, never above the cut's budget.
 
 All of it follows from the arguments: chance is a seed, nothing looks at a clock, no function of the C library is asked for a number.
+Somewhat long: C inlines the steps of a move only within one file.
 Notation: n vertices, k parts, c columns of weight; rows of `indptr`/`indices` hold every edge in both directions.
 """
 
