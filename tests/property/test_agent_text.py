@@ -49,7 +49,7 @@ def judge(reading: Reading) -> None:
     assert reading.gpus or reading.state.condition is not Condition.READY
     served = samples(render(families(reading, "gpu-a", reading.state, 0.1)))
     assert len(served["hyperscale_agent_state"]) == 1
-    assert sum(len(lines) for name, lines in served.items() if name.startswith("DCGM")) == sum(len(gpu.figures) for gpu in reading.gpus)
+    assert sum(len(lines) for name, lines in served.items() if name in FIGURES) == sum(len(gpu.figures) for gpu in reading.gpus)
 
 
 LABELS = st.dictionaries(st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True), st.text(min_size=1, max_size=20), max_size=4)

@@ -24,7 +24,7 @@ class Family(NamedTuple):
 
     name: str
     kind: str
-    """gauge or counter."""
+    """gauge, counter or untyped."""
     help: str
     lines: tuple[Line, ...]
 

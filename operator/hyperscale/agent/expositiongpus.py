@@ -45,13 +45,13 @@ def _lines(gpu: GpuReading, name: str, node: str, driver: str) -> Iterator[Line]
 
 
 def _labels(gpu: GpuReading, node: str, driver: str, profile: str = "", instance: str = "") -> dict[str, str]:
-    """Labels as dcgm-exporter up to 4.5 writes them, in its order."""
+    """Labels as dcgm-exporter up to 4.5 writes them, in its order; but the model as its series of NVLinks spell it, for promtool's sake."""
     return {
         "gpu": str(gpu.index),
         "UUID": gpu.uuid,
         "pci_bus_id": gpu.pci_bus_id,
         "device": gpu.device,
-        "modelName": gpu.model,
+        "model_name": gpu.model,
         "GPU_I_PROFILE": profile,
         "GPU_I_ID": instance,
         "Hostname": node,

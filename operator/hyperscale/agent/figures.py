@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 KIB: Final = 1024
 
+PCIE_REPLAYS: Final = "hyperscale_gpu_pcie_replays_total"
+"""Ours, because promtool refuses a name that has a type in it."""
 NVLINK_TX_KIB: Final = "nvlink_tx_kib"
 NVLINK_RX_KIB: Final = "nvlink_rx_kib"
 """Running totals in KiB; served as rates only, because DCGM knows no total."""
@@ -16,7 +18,7 @@ class Figure(NamedTuple):
     """How a figure is served."""
 
     kind: str
-    """gauge or counter."""
+    """gauge, counter, or untyped: a running total under DCGM's name, which has no small _total as promtool wants of a counter."""
     help: str
     limit: float = 2.0**63
     """Larger values are nonsense and left out."""
@@ -28,8 +30,8 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "DCGM_FI_DEV_MEMORY_TEMP": Figure("gauge", "Memory temperature (in C).", 200),
     "DCGM_FI_DEV_GPU_TEMP": Figure("gauge", "GPU temperature (in C).", 200),
     "DCGM_FI_DEV_POWER_USAGE": Figure("gauge", "Power draw (in W).", 10_000),
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": Figure("counter", "Total energy consumption since the driver was loaded (in mJ)."),
-    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": Figure("counter", "Total number of PCIe retries."),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": Figure("untyped", "Total energy consumption since the driver was loaded (in mJ)."),
+    PCIE_REPLAYS: Figure("counter", "Total number of PCIe retries (dcgm-exporter: DCGM_FI_DEV_PCIE_REPLAY_COUNTER)."),
     "DCGM_FI_DEV_GPU_UTIL": Figure("gauge", "GPU utilization (in %).", 100),
     "DCGM_FI_DEV_MEM_COPY_UTIL": Figure("gauge", "Memory utilization (in %).", 100),
     "DCGM_FI_DEV_XID_ERRORS": Figure("gauge", "Last XID error seen since the agent started, 0 for none."),
@@ -37,12 +39,12 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "DCGM_FI_DEV_FB_FREE": Figure("gauge", "Framebuffer memory free (in MiB).", 2.0**24),
     "DCGM_FI_DEV_FB_USED": Figure("gauge", "Framebuffer memory used (in MiB).", 2.0**24),
     "DCGM_FI_DEV_FB_RESERVED": Figure("gauge", "Framebuffer memory reserved (in MiB).", 2.0**24),
-    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": Figure("counter", "Total number of single-bit volatile ECC errors."),
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": Figure("counter", "Total number of double-bit volatile ECC errors."),
-    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": Figure("counter", "Total number of single-bit persistent ECC errors."),
-    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": Figure("counter", "Total number of double-bit persistent ECC errors."),
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": Figure("counter", "Number of remapped rows for uncorrectable errors."),
-    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": Figure("counter", "Number of remapped rows for correctable errors."),
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": Figure("untyped", "Total number of single-bit volatile ECC errors."),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": Figure("untyped", "Total number of double-bit volatile ECC errors."),
+    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": Figure("untyped", "Total number of single-bit persistent ECC errors."),
+    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": Figure("untyped", "Total number of double-bit persistent ECC errors."),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": Figure("untyped", "Number of remapped rows for uncorrectable errors."),
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": Figure("untyped", "Number of remapped rows for correctable errors."),
     "DCGM_FI_DEV_ROW_REMAP_PENDING": Figure("gauge", "Whether remapping of rows waits for a reset.", 1),
     "DCGM_FI_DEV_ROW_REMAP_FAILURE": Figure("gauge", "Whether remapping of rows has failed.", 1),
     "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": Figure("gauge", "Traffic of all NVLinks, both directions (in MB/s)."),
@@ -51,8 +53,8 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "DCGM_FI_PROF_PCIE_TX_BYTES": Figure("gauge", "Rate of data sent over PCIe (in B/s)."),
     "DCGM_FI_PROF_PCIE_RX_BYTES": Figure("gauge", "Rate of data received over PCIe (in B/s)."),
 }
-"""In the order in which they are served. Only DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL differs from the exporter's own words: that calls a rate
-in MB/s a counter (dcgm-exporter#417, dcgm-exporter#658)."""
+"""In the order in which they are served. DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL is a gauge although the exporter calls it a counter: it is a
+rate in MB/s (dcgm-exporter#417, dcgm-exporter#658)."""
 
 
 def plausible(figures: Mapping[str, float]) -> dict[str, float]:

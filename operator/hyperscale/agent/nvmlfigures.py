@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pynvml
 
-from hyperscale.agent.figures import NVLINK_RX_KIB, NVLINK_TX_KIB
+from hyperscale.agent.figures import NVLINK_RX_KIB, NVLINK_TX_KIB, PCIE_REPLAYS
 from hyperscale.agent.nvmlcalls import Call, field_number
 
 MIB: Final = 2**20
@@ -107,7 +107,7 @@ READERS: Final[tuple[Reader, ...]] = (
     _single("DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _AGGREGATE),
     _remapped_rows,
     _fields,
-    _single("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "nvmlDeviceGetPcieReplayCounter"),
+    _single(PCIE_REPLAYS, "nvmlDeviceGetPcieReplayCounter"),
     # NVML counts PCIe traffic over 20 ms and answers in KB/s.
     _single("DCGM_FI_PROF_PCIE_TX_BYTES", "nvmlDeviceGetPcieThroughput", pynvml.NVML_PCIE_UTIL_TX_BYTES, factor=1000),
     _single("DCGM_FI_PROF_PCIE_RX_BYTES", "nvmlDeviceGetPcieThroughput", pynvml.NVML_PCIE_UTIL_RX_BYTES, factor=1000),

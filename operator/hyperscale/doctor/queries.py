@@ -18,6 +18,7 @@ ALIASES: Final = {
     "hostname": ("Hostname", "node", "instance"),
     "UUID": ("uuid", "gpu_uuid", "GPU_UUID"),
     "modelName": ("model_name",),
+    "model_name": ("modelName",),
     "pod": ("exported_pod",),
     "namespace": ("exported_namespace",),
     "container": ("exported_container",),

@@ -30,46 +30,10 @@ VALUES: dict[str, tuple[object, object]] = {
     "DCGM_FI_DEV_FB_RESERVED": (510, 510),
 }
 
-DECLARED = {
-    "DCGM_FI_DEV_SM_CLOCK": "gauge",
-    "DCGM_FI_DEV_MEM_CLOCK": "gauge",
-    "DCGM_FI_DEV_MEMORY_TEMP": "gauge",
-    "DCGM_FI_DEV_GPU_TEMP": "gauge",
-    "DCGM_FI_DEV_POWER_USAGE": "gauge",
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "counter",
-    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": "counter",
-    "DCGM_FI_DEV_GPU_UTIL": "gauge",
-    "DCGM_FI_DEV_MEM_COPY_UTIL": "gauge",
-    "DCGM_FI_DEV_XID_ERRORS": "gauge",
-    "DCGM_FI_DEV_FB_FREE": "gauge",
-    "DCGM_FI_DEV_FB_USED": "gauge",
-    "DCGM_FI_DEV_FB_RESERVED": "gauge",
-    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": "counter",
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "counter",
-    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": "counter",
-    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": "counter",
-    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "counter",
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "counter",
-    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": "counter",
-    "DCGM_FI_DEV_ROW_REMAP_FAILURE": "gauge",
-    "DCGM_FI_PROF_PCIE_TX_BYTES": "gauge",
-    "DCGM_FI_PROF_PCIE_RX_BYTES": "gauge",
-}
-"""Type of each figure that the agent serves too, as the exporter's default-counters.csv and dcp-metrics-included.csv declare it."""
-
-
-def of_declared(hostname: str) -> str:
-    """All of DECLARED, as its template for GPUs renders them."""
-    return "".join(
-        f"# HELP {name} {HELP.get(name, 'A figure.')}\n# TYPE {name} {kind}\n{_head(name, 0, 'Hostname', hostname)}}} 1\n"
-        for name, kind in DECLARED.items()
-    )
-
 
 def _text(lines: dict[str, list[str]]) -> str:
     return "".join(
-        f"# HELP {name} {HELP[name]}\n# TYPE {name} {DECLARED[name]}\n" + "".join(f"{line}\n" for line in found)
-        for name, found in lines.items()
+        f"# HELP {name} {HELP[name]}\n# TYPE {name} gauge\n" + "".join(f"{line}\n" for line in found) for name, found in lines.items()
     )
 
 
@@ -106,15 +70,10 @@ def _with(label: str, hostname: str, *, reserved: bool, bus_ids: bool) -> str:
 
 def _line(name: str, gpu: int, label: str, hostname: str, bus_ids: bool) -> str:
     pod = ',container="train",namespace="ml",pod="gnn-worker-0"' if gpu == 0 else ""
-    return f"{_head(name, gpu, label, hostname, bus_ids=bus_ids)}{pod}}} {VALUES[name][gpu]}"
-
-
-def _head(name: str, gpu: int, label: str, hostname: str, *, bus_ids: bool = True) -> str:
-    """A line of one GPU up to its pod's labels."""
     bus = f'pci_bus_id="00000000:{(0x8D, 0x91)[gpu]:02X}:00.0",' if bus_ids else ""
     return (
         f'{name}{{gpu="{gpu}",UUID="{UUIDS[gpu]}",{bus}device="nvidia{gpu}",modelName="NVIDIA H100 80GB HBM3",'
-        f'{label}="{hostname}",DCGM_FI_DRIVER_VERSION="550.144.03"'
+        f'{label}="{hostname}",DCGM_FI_DRIVER_VERSION="550.144.03"{pod}}} {VALUES[name][gpu]}'
     )
 
 

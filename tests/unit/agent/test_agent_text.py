@@ -1,29 +1,32 @@
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from e2e.cluster.prometheus import CHECKER, PrometheusMissingError, executable
+from hyperscale.agent.__main__ import Agent
 from hyperscale.agent.exposition import Family, Line, number, render
 from hyperscale.agent.expositiongpus import families
-from hyperscale.agent.figures import FIGURES
+from hyperscale.agent.figures import FIGURES, PCIE_REPLAYS
 from hyperscale.agent.nvml import Nvml
+from hyperscale.agent.probe_metrics import LinkCollector, Series
+from hyperscale.agent.settings import AgentSettings
 from hyperscale.agent.state import Condition, State
 from hyperscale.model.policy import QualityLimits
 from hyperscale.observe.dcgm import MIG_FAULT, gpus_by_node
 from hyperscale.observe.identity import NodeIndex
-from tests.unit.agent import dcgmtexts
 from tests.unit.agent.expositiontext import samples, scraped
 from tests.unit.agent.fakenvml import MIB, UUIDS, FakeNvml
 from tests.unit.observe.objects import NOW, raw_node
 
 NODE = "gpu-a"
 READY = State(Condition.READY)
-MIG = {"gpu0.mig": 1, "gpu0.mig0.instance": 7, "gpu0.mig0.name": "NVIDIA H100 MIG 1g.10gb"} | {
+MIG: dict[str, object] = {"gpu0.mig": 1, "gpu0.mig0.instance": 7, "gpu0.mig0.name": "NVIDIA H100 MIG 1g.10gb"} | {
     f"gpu0.mig0.memory.{name}": mib * MIB for name, mib in (("total", 9728), ("free", 9000), ("used", 700))
 }
 
@@ -36,58 +39,79 @@ def text(*, figures: bool = True) -> str:
     return render(families(reading, NODE, reading.state, 0.25, figures=figures))
 
 
-def remarks(checked: str) -> list[str]:
-    """What promtool has to say of a text; fails where the text cannot be parsed."""
+def whole_text(*, left_to_dcgm: bool = False) -> str:
+    """All that /metrics serves: two readings of the GPUs, and a destination with every figure of a link."""
+    agent = Agent(AgentSettings(node=NODE))
+    series = Series(3e-5, 1.25e9, 1.25e9, sent=9, lost=1, bytes=4096)
+    series.observe(6e-5)
+    links = LinkCollector(NODE, {"gpu-b": series}, {"wrong token": 2})
+    links.peers, links.spent_bytes = 1, 8192.0
+    agent.registry.register(links)
+    agent.poller.left_to_dcgm = left_to_dcgm
+    for _ in range(2):
+        asyncio.run(agent.poller.poll())
+    return agent.text()
+
+
+def checked(served: str) -> tuple[int, str]:
+    """promtool's exit code and what it has to say of a text: 1 is not the format, 3 remarks on style."""
     try:
         promtool: Path = executable(CHECKER)
     except PrometheusMissingError as error:
         pytest.skip(str(error))
-    finished = subprocess.run([str(promtool), "check", "metrics"], input=checked, capture_output=True, text=True, timeout=30, check=False)
-    assert finished.returncode in {0, 3}, finished.stderr  # 1: not the format; 3: remarks on style only
-    return finished.stderr.splitlines()
+    finished = subprocess.run([str(promtool), "check", "metrics"], input=served, capture_output=True, text=True, timeout=30, check=False)
+    return finished.returncode, finished.stdout + finished.stderr
 
 
-CAMEL_CASE = "label names should be written in 'snake_case' not 'camelCase'"  # modelName
-NO_TOTAL = 'counter metrics should have "_total" suffix'  # it wants small letters
-NAMED_COUNTER = "metric name should not include type 'counter'"
-REPLAYS = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
-BANDWIDTH = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
+NO_REMARK = (0, "")
+FAILING: dict[str, object] = {"gpu1.error.nvmlDeviceGetPowerUsage": 999}
+SERVED: dict[str, tuple[dict[str, object], bool]] = {
+    "whole GPUs": ({}, False),
+    "a GPU that MIG splits": (MIG, False),
+    "a call that fails": (FAILING, False),
+    "figures left to a dcgm-exporter": ({}, True),
+}
 
 
-def expected(kinds: Mapping[str, str]) -> set[str]:
-    """All that promtool can have against figures of these kinds under DCGM's names and labels."""
-    counters = {f"{name} {NO_TOTAL}" for name, kind in kinds.items() if kind == "counter"}
-    return {f"{name} {CAMEL_CASE}" for name in kinds} | counters | {f"{name} {NAMED_COUNTER}" for name in kinds if name == REPLAYS}
+@pytest.mark.parametrize("case", SERVED)
+def test_promtool_has_no_remark_on_anything_the_agent_serves(nvml: FakeNvml, case: str) -> None:
+    changes, left_to_dcgm = SERVED[case]
+    nvml.load(changes)
+    served = whole_text(left_to_dcgm=left_to_dcgm)
+    names = samples(served).keys()
+    assert not left_to_dcgm or not FIGURES.keys() & names
+    assert left_to_dcgm or FIGURES.keys() <= names
+    assert "hyperscale_link_round_trip_seconds_bucket" in names
+    assert ("hyperscale_agent_nvml_errors_total" in names) == (changes is FAILING)
+    assert checked(served) == NO_REMARK
 
 
-def test_promtool_reads_the_text_and_minds_only_what_dcgm_prescribes(nvml: FakeNvml) -> None:
-    nvml.load(MIG)
-    assert set(remarks(text())) == expected({name: figure.kind for name, figure in FIGURES.items()})
+def test_promtool_has_no_remark_on_an_agent_without_a_driver(nvml: FakeNvml) -> None:
+    nvml.load({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_DRIVER_NOT_LOADED})
+    served = whole_text()
+    assert samples(served)["hyperscale_agent_state"] == [({"node": NODE, "state": "NoDriver"}, 1)]
+    assert checked(served) == NO_REMARK
 
 
-def test_promtool_minds_the_same_and_one_thing_more_in_the_exporters_own_text_of_these_figures(nvml: FakeNvml) -> None:
-    theirs = set(remarks(dcgmtexts.of_declared(NODE)))
-    ours = {line for line in remarks(text()) if line.split(" ", 1)[0] in dcgmtexts.DECLARED}
-    assert theirs == expected(dcgmtexts.DECLARED)
-    assert theirs - ours == {f"{BANDWIDTH} {NO_TOTAL}"}  # a rate, and no counter with us
-    assert ours <= theirs
+@pytest.mark.parametrize(
+    ("name", "kind", "label"),
+    [
+        ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "counter", "gpu"),
+        ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "untyped", "gpu"),
+        ("DCGM_FI_DEV_GPU_UTIL", "gauge", "modelName"),
+    ],
+)
+def test_what_the_agent_does_otherwise_than_dcgm_exporter_is_what_promtool_minds(name: str, kind: str, label: str) -> None:
+    code, said = checked(render([Family(name, kind, "As the exporter has it.", (Line({label: "0"}, 1),))]))
+    assert (code, said.count("\n")) == (3, 1)
+    assert said.startswith(f"{name} ")
 
 
-def test_promtool_has_nothing_against_our_own_metrics(nvml: FakeNvml) -> None:
-    assert remarks(text(figures=False)) == []
-
-
-@pytest.mark.parametrize("kind", ["counter", "gauge", "untyped"])
-def test_no_type_contents_promtool_where_the_names_are_dcgms(kind: str) -> None:
-    name = [Family(REPLAYS, kind, "Total number of PCIe retries.", (Line({"gpu": "0"}, 1),))]
-    assert f"{REPLAYS} {NAMED_COUNTER}" in remarks(render(name))
-    label = [Family("DCGM_FI_DEV_GPU_UTIL", kind, "GPU utilization (in %).", (Line({"modelName": "A100"}, 1),))]
-    assert f"DCGM_FI_DEV_GPU_UTIL {CAMEL_CASE}" in remarks(render(label))
-
-
-def test_figures_have_the_type_that_the_exporter_declares_but_for_the_rate_that_it_calls_a_counter() -> None:
-    ours = {name: FIGURES[name].kind for name in dcgmtexts.DECLARED}
-    assert ours == {**dcgmtexts.DECLARED, BANDWIDTH: "gauge"}
+def test_running_totals_under_dcgms_names_have_no_type_and_all_else_is_a_gauge() -> None:
+    ecc = {f"DCGM_FI_DEV_ECC_{kind}_{since}_TOTAL" for kind in ("SBE", "DBE") for since in ("VOL", "AGG")}
+    rows = {f"DCGM_FI_DEV_{kind}_REMAPPED_ROWS" for kind in ("UNCORRECTABLE", "CORRECTABLE")}
+    totals = dict.fromkeys(ecc | rows | {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"}, "untyped") | {PCIE_REPLAYS: "counter"}
+    assert {name: figure.kind for name, figure in FIGURES.items()} == dict.fromkeys(FIGURES, "gauge") | totals
 
 
 def test_every_figure_has_help_type_and_a_line_for_each_gpu(nvml: FakeNvml) -> None:
@@ -103,7 +127,7 @@ def test_labels_are_dcgms_in_dcgms_order(nvml: FakeNvml) -> None:
     line = next(line for line in text().splitlines() if line.startswith("DCGM_FI_DEV_GPU_UTIL{"))
     assert line == (
         f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",UUID="{UUIDS[0]}",pci_bus_id="00000000:1B:00.0",device="nvidia0",'
-        'modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-a",DCGM_FI_DRIVER_VERSION="570.86.10"} 87'
+        'model_name="NVIDIA H100 80GB HBM3",Hostname="gpu-a",DCGM_FI_DRIVER_VERSION="570.86.10"} 87'
     )
 
 

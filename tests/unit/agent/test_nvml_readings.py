@@ -3,7 +3,7 @@ from __future__ import annotations
 import pynvml
 import pytest
 
-from hyperscale.agent.figures import FIGURES
+from hyperscale.agent.figures import FIGURES, PCIE_REPLAYS
 from hyperscale.agent.nvml import Nvml
 from hyperscale.agent.reading import GpuPath, Reading
 from hyperscale.agent.state import Condition
@@ -16,7 +16,7 @@ EXPECTED = {
     "DCGM_FI_DEV_GPU_TEMP": 41,
     "DCGM_FI_DEV_POWER_USAGE": 333.25,
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 123_456_789_012,
-    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": 3,
+    PCIE_REPLAYS: 3,
     "DCGM_FI_DEV_GPU_UTIL": 87,
     "DCGM_FI_DEV_MEM_COPY_UTIL": 21,
     "DCGM_FI_DEV_XID_ERRORS": 0,
@@ -48,7 +48,7 @@ LINES_OF = {
     "temperature": ("DCGM_FI_DEV_GPU_TEMP",),
     "power_mw": ("DCGM_FI_DEV_POWER_USAGE",),
     "energy_mj": ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",),
-    "pcie.replay": ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER",),
+    "pcie.replay": (PCIE_REPLAYS,),
     "pcie.tx_kb": ("DCGM_FI_PROF_PCIE_TX_BYTES",),
     "pcie.rx_kb": ("DCGM_FI_PROF_PCIE_RX_BYTES",),
     "reasons": ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS",),
