@@ -8,15 +8,15 @@ Sparse features are bags of words and are scaled to rows of sum 1, as DGL and Py
 from __future__ import annotations
 
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from hyperscale.data.assemble import Found, assemble
-from hyperscale.data.errors import DataError, fault
+from hyperscale.data.errors import DataError, fault, shown
 from hyperscale.data.limits import Stated, check_bytes
+from hyperscale.data.tables import parts_of
 from hyperscale.model.adjacency import Array, TrainingGraph
 
 SUFFIX: Final = ".npz"
@@ -26,7 +26,7 @@ KEYS: Final = frozenset(
         "train", "validation", "test", "directed", "vertices",
     }
 )  # fmt: skip
-SPLIT_NAMES: Final = (("train",), ("val", "validation", "valid"), ("test",))
+SPARSE: Final = ("indptr", "indices", "data", "shape")
 
 
 def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
@@ -42,7 +42,7 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
         features,
         arrays.get("labels"),
         _masks(arrays, vertices, file),
-        directed=bool(arrays["directed"].any()) if "directed" in arrays else False,
+        directed=_directed(arrays, file),
     )
     return assemble(found, file, file.name.removesuffix(SUFFIX), stated, seed)
 
@@ -72,13 +72,29 @@ def load(file: Path) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(file) as archive:
             wanted = [entry for entry in archive.infolist() if entry.filename.removesuffix(".npy") in KEYS]
+            names = sorted(entry.filename for entry in wanted)
+            if len(set(names)) < len(names):
+                raise fault(file, f"an array twice ({', '.join(names)[:100]})", "write each once")
             check_bytes(sum(entry.file_size for entry in wanted), file, "unpacking")
         with np.load(file, allow_pickle=False) as opened:
-            return {name: opened[name] for name in sorted(KEYS.intersection(opened.files))}
+            arrays = {name: opened[name] for name in sorted(KEYS.intersection(opened.files))}
     except DataError:
         raise
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+    except Exception as error:  # zipfile, zlib, and Python's own tokenizer, by which numpy reads the headers of arrays
         raise fault(file, f"no readable NPZ archive ({error})", "write it with numpy.savez and no objects inside") from None
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise fault(f"{file}: {name}", "no array", "write it with numpy.savez and no objects inside")
+    return arrays
+
+
+def _directed(arrays: dict[str, Array], file: Path) -> bool:
+    if "directed" not in arrays:
+        return False
+    value = arrays["directed"]
+    if value.size != 1 or value.dtype.kind not in "biu" or value.flat[0] not in (0, 1):
+        raise fault(f"{file}: directed", f"{shown(value.tolist())} is no truth value", "write True or False")
+    return bool(value.flat[0])
 
 
 def _edges(arrays: dict[str, Array], file: Path) -> tuple[Array, Array]:
@@ -98,16 +114,19 @@ def _edges(arrays: dict[str, Array], file: Path) -> tuple[Array, Array]:
 def _features(arrays: dict[str, Array], file: Path) -> Array | None:
     if "features" in arrays:
         return arrays["features"]
-    parts = ("indptr", "indices", "data", "shape")
-    if not all(name in arrays for name in parts):
+    given = [name for name in SPARSE if name in arrays]
+    if not given:
         return None
-    indptr, columns, values, shape = (arrays[name] for name in parts)
+    if len(given) < len(SPARSE):
+        raise fault(file, f"only {', '.join(given)} of a sparse matrix", f"write {', '.join(SPARSE)}, or `features`")
+    indptr, columns, values, shape = (arrays[name] for name in SPARSE)
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or int(shape.min()) < 0:
         raise fault(f"{file}: shape", "no two sizes", "write (vertices, features)")
     rows, width = int(shape[0]), int(shape[1])
     fits = (
         indptr.shape == (rows + 1,)
         and all(array.dtype.kind in "iu" for array in (indptr, columns))
+        and values.dtype.kind in "fiub"
         and columns.shape == values.shape == (int(indptr[-1]),)
         and int(indptr[0]) == 0
         and bool((np.diff(indptr.astype(np.int64)) >= 0).all())
@@ -122,9 +141,10 @@ def _features(arrays: dict[str, Array], file: Path) -> Array | None:
 def scaled_rows(rows: int, width: int, indptr: Array, columns: Array, values: Array) -> Array:
     """(rows, width) float32 from CSR parts, each row with a sum scaled to 1."""
     dense = np.zeros((rows, width), np.float32)
-    np.add.at(dense, (np.repeat(np.arange(rows), np.diff(indptr)), columns), values.astype(np.float32))
-    sums = dense.sum(axis=1, keepdims=True)
-    np.divide(dense, sums, out=dense, where=sums != 0)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused with its row later on
+        np.add.at(dense, (np.repeat(np.arange(rows), np.diff(indptr)), columns), values.astype(np.float32))
+        sums = dense.sum(axis=1, keepdims=True)
+        np.divide(dense, sums, out=dense, where=sums != 0)
     return dense
 
 
@@ -138,10 +158,10 @@ def _vertices(arrays: dict[str, Array], features: Array | None, sources: Array, 
     for array in (features, arrays.get("labels")):
         if array is not None and array.ndim:
             return len(array)
-    try:
-        return max((int(ids.max(initial=-1)) for ids in (sources, destinations)), default=-1) + 1
-    except (TypeError, ValueError):
-        raise fault(f"{file}: edges", f"ids are {sources.dtype}", "write whole numbers") from None
+    for ids in (sources, destinations):
+        if len(ids) and ids.dtype.kind not in "iu":
+            raise fault(f"{file}: edges", f"ids are {ids.dtype}", "write whole numbers")
+    return max((int(ids.max()) for ids in (sources, destinations) if len(ids)), default=-1) + 1
 
 
 def _masks(arrays: dict[str, Array], vertices: int, file: Path) -> tuple[Array, Array, Array] | None:
@@ -149,12 +169,15 @@ def _masks(arrays: dict[str, Array], vertices: int, file: Path) -> tuple[Array, 
         split = arrays["split"]
         if split.dtype.kind != "U" or split.shape != (vertices,):
             raise fault(f"{file}: split", f"{split.dtype} {split.shape}", "write train, val, test or none for each vertex")
-        train, validation, test = (np.isin(split, names) for names in SPLIT_NAMES)
-        return train, validation, test
+        return parts_of(split, f"{file}: split")
     masks = [arrays.get(name) for name in ("train", "validation", "test")]
-    given = [mask.astype(bool) for mask in masks if mask is not None and mask.dtype.kind in "biu"]
+    given = [mask.astype(bool) for mask in masks if mask is not None and mask.dtype.kind in "biu" and np.isin(mask, (0, 1)).all()]
     if len(given) == 3:
         return given[0], given[1], given[2]
     if any(mask is not None for mask in masks):
-        raise fault(f"{file}: train, validation, test", "not all three are arrays of truth values", "write all three, or `split`")
+        raise fault(
+            f"{file}: train, validation, test",
+            "not all three are arrays of truth values",
+            "write one True or False a vertex in each, or `split`",
+        )
     return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from hyperscale.data.adjacency import in_neighbours
 from hyperscale.data.errors import fault
-from hyperscale.data.limits import Stated
+from hyperscale.data.limits import MAX_CLASSES, Stated
 from hyperscale.model.adjacency import Array, TrainingGraph
 
 SPLIT: Final = (0.6, 0.2, 0.2)
@@ -36,21 +36,25 @@ class Found:
     directed: bool = False
     """False: every edge is one in both directions."""
     classes: int | None = None
+    table: Path | None = None
+    """The file of features, labels and split where that is not the file of the edges."""
 
 
 def assemble(found: Found, place: Path | str, name: str, stated: Stated, seed: int) -> TrainingGraph:
     """A `TrainingGraph`; raises DataError naming `place` where the arrays do not fit each other."""
     check_ids(found, place)
+    if not found.vertices:
+        raise fault(place, "no vertices", "write one edge at least")
     stated.check_counts(found.vertices, len(found.sources), place)
     indptr, indices = in_neighbours(found.vertices, found.sources, found.destinations, both_directions=not found.directed)
-    labels = check_labels(found.labels, found.vertices, place)
-    features = check_features(found.features, found.vertices, place)
+    table = found.table if found.table is not None else place
+    labels = check_labels(found.labels, found.vertices, table)
+    features = check_features(found.features, found.vertices, table)
     if features is None:
         features = degree_features(indptr)
+    if found.masks is not None:
+        check_masks(found.masks, found.vertices, table)
     train, validation, test = found.masks if found.masks is not None else split(labels, seed)
-    for part, mask in (("train", train), ("validation", validation), ("test", test)):
-        if mask.shape != (found.vertices,):
-            raise fault(f"{place}: {part}", f"shape {mask.shape} does not fit {found.vertices} vertices", "write one value a vertex")
     known = labels != NO_LABEL
     classes = found.classes if found.classes is not None else int(labels.max(initial=-1)) + 1
     return TrainingGraph(indptr, indices, features, labels, train & known, validation & known, test & known, max(classes, 1), name=name)
@@ -80,7 +84,26 @@ def check_labels(labels: Array | None, vertices: int, place: Path | str) -> Arra
         )
     if labels.dtype.kind not in "iu" or (len(labels) and int(labels.min()) < NO_LABEL):
         raise fault(f"{place}: labels", "a label is no class number", "write 0, 1, 2 …, -1 for unknown")
+    if int(labels.max(initial=0)) >= MAX_CLASSES:
+        at = int(np.argmax(labels))
+        raise fault(f"{place}: label of vertex {at}", f"{int(labels[at])} is beyond {MAX_CLASSES - 1}", "number the classes from 0")
     return labels.astype(np.int64, copy=False)
+
+
+def check_masks(masks: tuple[Array, Array, Array], count: int, place: Path | str) -> None:
+    """Raises DataError where a part has another length than `count`, what is trained on is also scored, or nothing is trained on."""
+    names = ("train", "validation", "test")
+    for part, mask in zip(names, masks, strict=True):
+        if mask.shape != (count,):
+            raise fault(f"{place}: {part}", f"shape {mask.shape} does not fit {count} entries", "write one truth value each")
+    for other in (1, 2):
+        both = masks[0] & masks[other]
+        if both.any():
+            raise fault(
+                f"{place}: entry {int(np.argmax(both))}", f"is in train and in {names[other]}", "put each into one part of the split"
+            )
+    if not masks[0].any():
+        raise fault(f"{place}: split", "nothing is in train", "write train, val or test for each, or leave the split out to have one drawn")
 
 
 def check_features(features: Array | None, vertices: int, place: Path | str) -> Array | None:
@@ -91,10 +114,18 @@ def check_features(features: Array | None, vertices: int, place: Path | str) -> 
         raise fault(
             f"{place}: features", f"{features.dtype} {features.shape} does not fit {vertices} vertices", "write one row of numbers a vertex"
         )
-    made = np.ascontiguousarray(features, np.float32)
+    if not features.shape[1]:
+        raise fault(f"{place}: features", "no column", "write one number a vertex at least, or leave features out")
+    return finite(features, f"{place}: features of vertex")
+
+
+def finite(rows: Array, place: str) -> Array:
+    """`rows` (n, f) as float32; raises DataError at `place` with the first row that float32 cannot hold."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = np.ascontiguousarray(rows, np.float32)
     if not np.isfinite(made).all():
         row = int(np.argmax(~np.isfinite(made).all(axis=1)))
-        raise fault(f"{place}: features of vertex {row}", "not finite", "write numbers; 0 for what is unknown")
+        raise fault(f"{place} {row}", "not finite in 32 bits", "write numbers below 3.4e38; 0 for what is unknown")
     return made
 
 

@@ -64,7 +64,9 @@ def _check_header(file: Path) -> None:
 def _one(file: Path, graph: Any, stated: Stated, seed: int) -> TrainingGraph:  # noqa: ANN401 - DGL ships no annotations
     sources, destinations = (ends.numpy() for ends in graph.edges(order="eid"))
     masks = [_entry(graph.ndata, (name,)) for name in MASKS]
-    given = [mask.astype(bool) for mask in masks if mask is not None]
+    given = [mask.astype(bool) for mask in masks if mask is not None and np.isin(mask, (0, 1)).all()]
+    if len(given) not in (0, len(MASKS)) or len(given) < sum(mask is not None for mask in masks):
+        raise fault(file, f"not all of {', '.join(MASKS)} are there as truth values", "store all three, or none to have them drawn")
     labels = _entry(graph.ndata, LABELS)
     found = Found(
         graph.num_nodes(),
@@ -87,7 +89,7 @@ def _many(file: Path, found: list[Any], labels: dict[str, Any], stated: Stated, 
     stated.check_counts(sum(graph.num_nodes() for graph in found), sum(graph.num_edges() for graph in found), file)
     parts = [_arrays(graph, file, at) for at, graph in enumerate(found)]
     targets = chosen.reshape(len(found), -1).astype(np.float32)
-    return smiles.graphs(parts, targets, split(np.zeros(len(found)), seed), file.stem)
+    return smiles.graphs(parts, targets, split(np.zeros(len(found)), seed), file.stem, file)
 
 
 def _arrays(graph: Any, file: Path, at: int) -> tuple[Array, Array, Array, Array]:  # noqa: ANN401

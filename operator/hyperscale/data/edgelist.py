@@ -32,7 +32,7 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     """The graph in a file or folder; raises DataError."""
     edge_file, node_file = pair(file, SUFFIXES)
     edges = table(edge_file, stated.edges)
-    nodes = table(node_file, stated.vertices) if node_file is not None else None
+    nodes = table(node_file, stated.vertices, header=True) if node_file is not None else None
     return assemble(tables.found(edges, nodes, edge_file, node_file, stated), edge_file, file.name, stated, seed)
 
 
@@ -49,13 +49,16 @@ def pair(place: Path, suffixes: tuple[str, ...]) -> tuple[Path, Path | None]:
 
 
 def table(file: Path, most_rows: int | None, header: bool | None = None) -> pa.Table:
-    """A file as a table; `header` None looks whether the first line has numbers only. Stops at `most_rows` + 1 rows, then refuses."""
+    """A file as a table; `header` None looks whether the first line has numbers only, True refuses that. Refuses more than `most_rows`."""
     import pyarrow as pa
     from pyarrow import csv
 
     skipped, line = _first_line(file)
     delimiter = next((mark for mark in DELIMITERS if mark in line), ",")
-    named = header if header is not None else not all(_is_number(cell) for cell in line.split(delimiter))
+    numbers = bool(line.strip()) and all(_is_number(cell) for cell in line.split(delimiter))
+    if header and numbers:
+        raise fault(file, "the first line has numbers only", "name the columns there")
+    named = header if header is not None else not numbers
     options = csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, skip_rows=skipped, autogenerate_column_names=not named)
     batches: list[pa.RecordBatch] = []
     rows = total = 0
@@ -73,7 +76,7 @@ def table(file: Path, most_rows: int | None, header: bool | None = None) -> pa.T
             return made
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, pa.ArrowInvalid) and "Empty CSV" in str(error):
-            raise fault(file, "empty", "write one edge a line") from None
+            raise fault(file, "empty", "write a table of one row a line") from None
         raise fault(file, str(error)[:300], "write the same number of columns in each line, numbers where there are numbers") from None
 
 
@@ -85,8 +88,9 @@ def _first_line(file: Path) -> tuple[int, str]:
                 line = stream.readline(MAX_LINE_CHARACTERS)
                 if len(line) >= MAX_LINE_CHARACTERS or count > MAX_COMMENTS:
                     raise fault(f"{file}: line {count + 1}", "too long", "write a text table with one edge a line")
+                line = line.lstrip("\ufeff")
                 if not line.startswith(COMMENTS):
-                    return count, line.strip("\r\n").lstrip("\ufeff")
+                    return count, line.strip("\r\n")
     except DataError:
         raise
     except (OSError, UnicodeDecodeError, EOFError, zlib.error) as error:

@@ -19,7 +19,7 @@ import numpy as np
 from hyperscale.data.assemble import NO_LABEL, Found, assemble
 from hyperscale.data.errors import DataError, fault, shown
 from hyperscale.data.limits import Stated, check_bytes
-from hyperscale.data.tables import SPLITS
+from hyperscale.data.tables import parts_of
 from hyperscale.model.adjacency import TrainingGraph
 
 LABEL, SPLIT = "label", "split"
@@ -27,6 +27,7 @@ MAX_TEXT: Final = 4096
 MAX_KEYS: Final = 100_000
 MAX_DEPTH: Final = 64
 BLOCK_BYTES: Final = 1 << 20
+LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
@@ -39,6 +40,8 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
             while block := opened.read(BLOCK_BYTES):
                 parser.Parse(block, False)
             parser.Parse(b"", True)
+    except LookupError as error:  # Python's own codecs, by the name in the declaration
+        raise fault(file, str(error), "write it in UTF-8") from None
     except expat.ExpatError as error:
         raise fault(f"{file}: line {error.lineno}", f"no well-formed XML ({error})", "write it with networkx.write_graphml") from None
     except OSError as error:
@@ -55,12 +58,17 @@ class _Document:
         self.ends: list[int] = []
         self.names: dict[str, str] = {}
         """Name of each vertex key."""
+        self.columns: set[str] = set()
+        self.defaults: dict[str, str] = {}
+        """Of the vertex keys that have one."""
         self.values: list[dict[str, str]] = []
         self.directed = False
         self.graphs = self.depth = 0
         self.vertex = -1
-        self.key = ""
+        self.key = self.declared = ""
+        """Whose value, and whose declaration, is being read."""
         self.text: list[str] = []
+        self.length = 0
         self.parser: expat.XMLParserType | None = None
 
     def attach(self, parser: expat.XMLParserType) -> None:
@@ -84,9 +92,10 @@ class _Document:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.fault("nested too deep", "write one graph without graphs inside vertices")
-        handler = {"graph": self._graph, "key": self._key, "node": self._node, "edge": self._edge, "data": self._data}.get(
-            tag.split(" ")[-1]
-        )
+        handler = {
+            "graph": self._graph, "key": self._key, "default": self._default, "node": self._node, "edge": self._edge, "data": self._data,
+            "hyperedge": self._hyperedge,
+        }.get(tag.split(" ")[-1])  # fmt: skip
         if handler is not None:
             handler(attributes)
 
@@ -98,6 +107,11 @@ class _Document:
             if self.vertex >= 0:
                 self.values[self.vertex][self.key] = "".join(self.text).strip()
             self.key = ""
+        elif name == "default" and self.key:
+            self.defaults[self.key] = "".join(self.text).strip()
+            self.key = ""
+        elif name == "key":
+            self.declared = ""
         elif name == "node":
             self.vertex = -1
 
@@ -105,18 +119,27 @@ class _Document:
         """Text of a value."""
         if self.key:
             self.text.append(text)
-            if sum(map(len, self.text)) > MAX_TEXT:
+            self.length += len(text)
+            if self.length > MAX_TEXT:
                 raise self.fault(f"a value of more than {MAX_TEXT} characters", "write numbers, labels and splits only")
 
     def _graph(self, attributes: dict[str, str]) -> None:
         self.graphs += 1
         if self.graphs > 1:
             raise self.fault("a second graph", "write one graph a file")
-        self.directed = attributes.get("edgedefault") == "directed"
+        kind = attributes.get("edgedefault")
+        if kind not in ("directed", "undirected"):
+            raise self.fault(f"edgedefault is {shown(kind)}", 'write edgedefault="undirected" or "directed" in <graph>')
+        self.directed = kind == "directed"
 
     def _key(self, attributes: dict[str, str]) -> None:
         if attributes.get("for", "all") in ("node", "all"):
-            self.names[attributes.get("id", "")] = attributes.get("attr.name", attributes.get("id", ""))
+            self.declared = attributes.get("id", "")
+            name = attributes.get("attr.name", self.declared)
+            if self.declared in self.names or name in self.columns:
+                raise self.fault(f"a second key {shown(name)}", "declare each once")
+            self.names[self.declared] = name
+            self.columns.add(name)
             if len(self.names) > MAX_KEYS:
                 raise self.fault(f"more than {MAX_KEYS} keys", "write wide features as NPZ or Parquet")
 
@@ -134,10 +157,24 @@ class _Document:
             if place is None:
                 raise self.fault(f"{end} {shown(attributes.get(end))} is no vertex", "write all <node> elements before the edges")
             self.ends.append(place)
+        if attributes.get("directed", str(self.directed).lower()) != str(self.directed).lower():
+            raise self.fault("an edge of another direction than edgedefault", "write all edges directed, or all undirected")
         self.stated.check_counts(0, len(self.ends) // 2, self.file)
 
+    def _hyperedge(self, _: dict[str, str]) -> None:
+        raise self.fault("a hyperedge", "write edges between two vertices")
+
     def _data(self, attributes: dict[str, str]) -> None:
-        self.key, self.text = attributes.get("key", "") if self.vertex >= 0 else "", []
+        key = attributes.get("key", "")
+        if self.vertex >= 0 and key not in self.names:
+            raise self.fault(f"data of key {shown(key)}, which no <key> declares", 'declare it with for="node"')
+        self._begin(key if self.vertex >= 0 else "")
+
+    def _default(self, _: dict[str, str]) -> None:
+        self._begin(self.declared)
+
+    def _begin(self, key: str) -> None:
+        self.key, self.text, self.length = key, [], 0
 
     def found(self) -> Found:
         """All of it as arrays."""
@@ -149,23 +186,27 @@ class _Document:
         check_bytes(4 * vertices * len(columns), self.file, f"{vertices} × {len(columns)} features")
         features = np.empty((vertices, len(columns)), np.float32)
         for at, key in enumerate(columns):
-            features[:, at] = [self._number(value.get(key, "0"), self.names[key], vertex) for vertex, value in enumerate(self.values)]
+            features[:, at] = [self._number(self._value(vertex, key), self.names[key], vertex) for vertex in range(vertices)]
         labels, masks = None, None
         if LABEL in by_name:
-            labels = np.asarray([self._label(value.get(by_name[LABEL], ""), at) for at, value in enumerate(self.values)], np.int64)
+            labels = np.asarray([self._label(self._value(at, by_name[LABEL]), at) for at in range(vertices)], np.int64)
         if SPLIT in by_name:
-            split = np.asarray([value.get(by_name[SPLIT], "") for value in self.values], np.str_)
-            masks = (np.isin(split, SPLITS[0]), np.isin(split, SPLITS[1]), np.isin(split, SPLITS[2]))
+            masks = parts_of(np.asarray([self._value(at, by_name[SPLIT]) for at in range(vertices)], np.str_), f"{self.file}: split")
         ends = np.asarray(self.ends, np.int64).reshape(-1, 2)
         return Found(vertices, ends[:, 0], ends[:, 1], features if columns else None, labels, masks, self.directed)
+
+    def _value(self, vertex: int, key: str) -> str:
+        """As it stands in the file: its own, the key's default, or nothing."""
+        return self.values[vertex].get(key, self.defaults.get(key, ""))
 
     def _number(self, text: str, name: str, vertex: int) -> float:
         try:
             value = float({"true": "1", "false": "0"}.get(text.lower(), text))
         except ValueError:
             value = math.nan
-        if not math.isfinite(value):
-            raise fault(f"{self.file}: vertex {vertex}: {shown(name)}", f"{shown(text)} is no number", "write numbers, or drop the key")
+        if not abs(value) <= LARGEST:  # NaN fails as well
+            what = f"{shown(text)} is no number of 32 bits" if text else "is missing"
+            raise fault(f"{self.file}: vertex {vertex}: {shown(name)}", what, "write a number for every vertex, or a <default>")
         return value
 
     def _label(self, text: str, vertex: int) -> int:

@@ -15,6 +15,8 @@ from hyperscale.model.adjacency import TrainingGraph
 MAX_VERTICES: Final = 2**31 - 1
 """Vertex ids are int32 wherever many are held."""
 MAX_EDGES: Final = 10**11
+MAX_CLASSES: Final = 10**6
+"""The bound of spec.dataset.classes: an output layer is as wide as the largest label plus one."""
 FIELDS: Final = ("vertices", "edges", "feature_size", "classes")
 VARIABLES: Final = {name: f"HYPERSCALE_DATASET_{name.upper()}" for name in FIELDS}
 PATHS: Final = {name: f"spec.dataset.{'featureSize' if name == 'feature_size' else name}" for name in FIELDS}

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.data import smiles, tables
-from hyperscale.data.assemble import Found, assemble, split
+from hyperscale.data.assemble import Found, assemble, check_masks, split
 from hyperscale.data.edgelist import table
 from hyperscale.data.errors import fault
 from hyperscale.data.limits import Stated, check_bytes
@@ -70,7 +70,7 @@ def _many(file: Path, raw: Path, counts: Array, sources: Array, destinations: Ar
         both = np.concatenate([heads, tails]), np.concatenate([tails, heads])
         parts.append((_categories(atoms[int(low[at]) : int(low[at + 1])]), *both, _categories(np.concatenate([bonds[own], bonds[own]]))))
     masks = _masks(file, len(counts))
-    return smiles.graphs(parts, labels.astype(np.float32), masks if masks is not None else split(np.zeros(len(counts)), 0), file.name)
+    return smiles.graphs(parts, labels, masks if masks is not None else split(np.zeros(len(counts)), 0), file.name, raw)
 
 
 def _categories(values: Array) -> Array:
@@ -94,6 +94,7 @@ def _masks(folder: Path, count: int) -> tuple[Array, Array, Array] | None:
         mask = np.zeros(count, bool)
         mask[chosen] = True
         made.append(mask)
+    check_masks((made[0], made[1], made[2]), count, home / names[0])
     return made[0], made[1], made[2]
 
 

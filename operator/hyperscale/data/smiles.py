@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from hyperscale.data.assemble import check_masks
 from hyperscale.data.edgelist import table
 from hyperscale.data.errors import fault, shown
 from hyperscale.data.limits import Stated, check_bytes
-from hyperscale.data.tables import SPLIT, SPLITS
+from hyperscale.data.tables import SPLIT, named, parts_of
 from hyperscale.model.adjacency import Array, TrainingGraph
 
 COLUMN: Final = "smiles"
@@ -43,7 +44,9 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     Up to `MAX_UNREADABLE` of the rows may be no molecule that RDKit accepts (it grows stricter: MoleculeNet's HIV set has 0.02 %): they
     are left out, and a warning says which is the first.
     """
-    rows = table(file, None, header=True)
+    rows = named(table(file, None, header=True), file, (COLUMN, SPLIT))
+    if not rows.num_rows:
+        raise fault(file, "no molecules", "write one a line below the names of the columns")
     if COLUMN not in rows.column_names:
         raise fault(file, f"no column {COLUMN!r}", "name the column of the molecules so")
     labels = _labels(rows, file)
@@ -52,8 +55,8 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     _check_readable(kept, rows.column(COLUMN), file)
     molecules = [molecule for molecule in read_rows if molecule is not None]
     check_bytes(40 * sum(molecule.GetNumAtoms() + 2 * molecule.GetNumBonds() for molecule in molecules), file, "its molecules")
-    masks = _split(rows, kept) or scaffold_split(molecules)
-    made = graphs([arrays(molecule) for molecule in molecules], labels[kept], masks, file.name)
+    masks = _split(rows, kept, file) or scaffold_split(molecules)
+    made = graphs([arrays(molecule) for molecule in molecules], labels[kept], masks, file.name, file)
     stated.check_counts(len(made.indptr) - 1, len(made.indices), file)
     return made
 
@@ -67,8 +70,20 @@ def arrays(molecule: Any) -> tuple[Array, Array, Array, Array]:  # noqa: ANN401 
     return atoms, sources, destinations, np.concatenate([flat[:, 2:], flat[:, 2:]])
 
 
-def graphs(parts: list[tuple[Array, Array, Array, Array]], labels: Array, masks: tuple[Array, Array, Array], name: str) -> TrainingGraph:
-    """One `TrainingGraph` of many; `parts` as `arrays` gives them, edges once in each direction."""
+def graphs(
+    parts: list[tuple[Array, Array, Array, Array]], labels: Array, masks: tuple[Array, Array, Array], name: str, place: Path
+) -> TrainingGraph:
+    """One `TrainingGraph` of many; `parts` as `arrays` gives them, edges once in each direction.
+
+    Raises DataError at `place` where features are not finite or labels (g, t) are infinite.
+    """
+    for at, part in enumerate(parts):
+        if not (np.isfinite(part[0]).all() and np.isfinite(part[3]).all()):
+            raise fault(f"{place}: graph {at}", "a feature is not finite", "write a number for every vertex and edge")
+    if np.isinf(labels).any():
+        raise fault(
+            f"{place}: graph {int(np.argmax(np.isinf(labels).any(axis=1)))}", "a label is infinite", "write numbers, empty for unknown"
+        )
     offsets = np.concatenate([[0], np.cumsum([len(part[0]) for part in parts])]).astype(np.int64)
     sources = np.concatenate([np.zeros(0, np.int64), *(part[1] + low for part, low in zip(parts, offsets[:-1], strict=True))])
     destinations = np.concatenate([np.zeros(0, np.int64), *(part[2] + low for part, low in zip(parts, offsets[:-1], strict=True))])
@@ -108,7 +123,7 @@ def _molecule(text: object, file: Path, row: int) -> Any:  # noqa: ANN401
     from rdkit import Chem, rdBase
 
     place = f"{file}: row {row + 1}"
-    if not isinstance(text, str) or len(text) > MAX_SMILES:
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_SMILES:
         raise fault(place, "no SMILES", f"write one of at most {MAX_SMILES} characters, or drop the row")
     with rdBase.BlockLogs():
         return Chem.MolFromSmiles(text)
@@ -170,9 +185,11 @@ def _labels(rows: Any, file: Path) -> Array:  # noqa: ANN401 - pyarrow.Table
     return made
 
 
-def _split(rows: Any, kept: Array) -> tuple[Array, Array, Array] | None:  # noqa: ANN401
+def _split(rows: Any, kept: Array, file: Path) -> tuple[Array, Array, Array] | None:  # noqa: ANN401
     """The table's own; None where it has none."""
     if SPLIT not in rows.column_names:
         return None
-    values = np.asarray([str(value) for value in rows.column(SPLIT).to_pylist()], np.str_)[kept]
-    return np.isin(values, SPLITS[0]), np.isin(values, SPLITS[1]), np.isin(values, SPLITS[2])
+    values = np.asarray([str(value or "") for value in rows.column(SPLIT).to_pylist()], np.str_)[kept]
+    masks = parts_of(values, f"{file}: column {SPLIT!r}")
+    check_masks(masks, len(values), file)
+    return masks

@@ -19,6 +19,12 @@ def local(source: str, path: str, cache: Path | None, endpoint: str | None) -> P
     if source not in MOUNTED:
         raise fault("spec.dataset.source", f"{source[:40]!r} is not known", "write one of builtin, configMap, generated, pvc, s3")
     place = Path(path)
-    if not place.exists():
+    try:
+        known = place.is_file() or place.is_dir()
+    except OSError as error:
+        raise fault(MOUNTED[source], f"{path[:80]} cannot be read ({error.strerror})", "write the path of the data set") from None
+    if not known and place.exists():
+        raise fault(MOUNTED[source], f"{path} is no file and no folder", "write the path of the data set")
+    if not known:
         raise fault(MOUNTED[source], f"{path} does not exist in the mounted volume", "write the path of the data set inside it")
     return place

@@ -100,6 +100,10 @@ def test_dgl_binary(tmp_path: Path) -> None:
         graph.ndata[name] = torch.tensor([entry == part for entry in SPLIT])
     dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
     check_example(load(tmp_path / "g.bin", "DGL"))
+    del graph.ndata["val_mask"]
+    dgl.save_graphs(str(tmp_path / "half.bin"), [graph])
+    with pytest.raises(DataError, match="not all of train_mask, val_mask, test_mask"):
+        load(tmp_path / "half.bin", "DGL")
     graph.ndata["feat"] = graph.ndata["feat"].to(torch.int64)
     dgl.save_graphs(str(tmp_path / "many.bin"), [graph, graph], {"label": torch.tensor([1, 0])})
     many = load(tmp_path / "many.bin", "DGL")
