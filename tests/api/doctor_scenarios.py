@@ -151,6 +151,14 @@ SCENARIOS = (
         3,
     ),
     Broken(
+        "the NVLinks of one node are down",
+        lambda site: breaking.expose(site, 'hyperscale_gpu_path{kind="System"}', 2, agent=scraped.ways("gpu-2", "System", 1)),
+        breaking.sound_metrics,
+        "GpuPathsWorse",
+        ("nvidia-smi nvlink --status",),
+        3,
+    ),
+    Broken(
         "Prometheus renames the labels of links",
         lambda site: breaking.expose(
             site, 'hyperscale_link_latency_seconds{exported_source!=""}', 6, agent=scraped.links("exported_source", "exported_destination")

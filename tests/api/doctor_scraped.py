@@ -22,7 +22,7 @@ from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.processes import ProcessTable
 from hyperscale.agent.exposition import render
 from hyperscale.agent.expositiongpus import families
-from hyperscale.agent.reading import GpuReading, Reading
+from hyperscale.agent.reading import GpuPath, GpuReading, PathKind, Reading
 from hyperscale.agent.state import Condition, State, worst
 
 Labels = dict[str, str]
@@ -121,6 +121,18 @@ def gpu_states(node: str, *conditions: Condition) -> str:
 def driver_state(node: str, condition: Condition) -> str:
     """What the agent of a node without readable GPUs tells, beside the links of all."""
     return _told(node, Reading(0.0, State(condition)))
+
+
+def ways(node: str, kind: PathKind, links: int) -> str:
+    """What the agents tell of the ways between GPUs, beside the links of all: NVLinks everywhere but on `node`."""
+    texts = [_told(name, _joined(*((kind, links) if name == node else ("NVLink", 18)))) for name in NODES]
+    return "\n".join(dict.fromkeys("".join(texts).splitlines())) + "\n"
+
+
+def _joined(kind: PathKind, links: int) -> Reading:
+    pairs = [(gpu, peer) for gpu in range(GPUS) for peer in range(GPUS) if gpu != peer]
+    gpus = tuple(GpuReading(index, State(Condition.READY), f"GPU-{index}") for index in range(GPUS))
+    return Reading(0.0, State(Condition.READY), gpus=gpus, paths=tuple(GpuPath(gpu, peer, kind, links) for gpu, peer in pairs))
 
 
 def _told(node: str, reading: Reading) -> str:

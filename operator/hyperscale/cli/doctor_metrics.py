@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from hyperscale.cli.doctor_api import DoctorCluster, RequestError
 from hyperscale.cli.doctor_urls import without_secrets
-from hyperscale.doctor.facts import Metrics
+from hyperscale.doctor.facts import Metrics, Ways
 from hyperscale.doctor.metrics import NOT_PERMITTED
 from hyperscale.doctor.series import LINK_FIGURES, Figure, metric_names, summarize
 from hyperscale.model.metrics import FIGURES, Series
@@ -26,6 +26,8 @@ FROZEN_WINDOW: Final = "[15m:1m]"
 REFUSED_QUERY: Final = "sum by (reason) (increase(hyperscale_link_probe_refused_total[10m]))"
 AGENT_QUERY: Final = 'hyperscale_agent_state{state!~"Starting|Ready|LeftToDcgm|Off"} == 1'
 GPU_QUERY: Final = 'hyperscale_agent_gpu_state{state!="Ready"} == 1'
+EACH_WAY: Final = "(max by (node, gpu, peer, kind) (hyperscale_gpu_path))"
+"""Once, however many jobs scrape it; summed up in Prometheus, since 5,000 nodes have 280,000 ways."""
 GONE: Final = ("PrometheusUnreachable", "PrometheusTimeout")
 
 
@@ -120,6 +122,7 @@ class Asked:
             refused=self._by_label(REFUSED_QUERY, "reason"),
             agent_states={state: tuple(dict.fromkeys(node for node, _ in gone)) for state, gone in self._unread(AGENT_QUERY).items()},
             gpu_states=self._unread(GPU_QUERY),
+            ways=self._ways(),
             frozen=self._frozen(figures),
         )
 
@@ -213,6 +216,21 @@ class Asked:
         except QueryError:
             return {}
         return {state: tuple(sorted(found[state])) for state in sorted(found)}
+
+    def _ways(self) -> dict[str, dict[str, Ways]]:
+        """Ways between GPUs by node and kind; nothing where either question fails."""
+        pairs, links = (self._by_kind(f"{total} by (node, kind) {EACH_WAY}") for total in ("count", "sum"))
+        found: dict[str, dict[str, Ways]] = {}
+        for node, kind in sorted(pairs.keys() & links.keys()):
+            found.setdefault(node, {})[kind] = Ways(pairs[node, kind], links[node, kind])
+        return found
+
+    def _by_kind(self, query: str) -> dict[tuple[str, str], int]:
+        try:
+            found = self._ask(query)
+        except QueryError:
+            return {}
+        return {(one.labels.get("node", ""), one.labels.get("kind", "")): round(one.value) for one in found if math.isfinite(one.value)}
 
     def _by_label(self, query: str, label: str) -> dict[str, float]:
         try:

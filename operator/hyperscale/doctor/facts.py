@@ -159,6 +159,15 @@ class Kueue(msgspec.Struct, frozen=True):
     """LocalQueues as namespace/name; None where they cannot be read."""
 
 
+class Ways(NamedTuple):
+    """Ways of one kind between the GPUs of a node."""
+
+    pairs: int
+    """Ordered pairs of GPUs that have no better one."""
+    links: int
+    """Sum of their NVLinks; of other kinds each counts 1."""
+
+
 class Metrics(msgspec.Struct, frozen=True):
     """What Prometheus answered."""
 
@@ -188,6 +197,8 @@ class Metrics(msgspec.Struct, frozen=True):
     """Nodes whose GPUs the agent cannot read, by what it says of itself."""
     gpu_states: dict[str, tuple[tuple[str, str], ...]] = {}
     """(node, number of the GPU) of each that an agent cannot read, by what it says of it."""
+    ways: dict[str, dict[str, Ways]] = {}
+    """How the GPUs of a node reach each other, by node and the agent's kinds of ways."""
     frozen: tuple[int, int] | None = None
     """GPUs whose power has not moved for long, and GPUs asked; None where not asked."""
 

@@ -59,6 +59,8 @@ class Fault(enum.StrEnum):
     AGENT_PARTIAL = "AgentPartial"
     PROBES_REFUSED = "ProbesRefused"
     AGENT_READS_NO_GPU = "AgentReadsNoGpu"
+    GPU_PATHS_WORSE = "GpuPathsWorse"
+    GPU_PATHS_MIXED = "GpuPathsMixed"
     TOPOLOGY_LABELS_MISSING = "TopologyLabelsMissing"
     TOPOLOGY_LABELS_PARTIAL = "TopologyLabelsPartial"
     TOPOLOGY_LEVEL_UNKNOWN = "TopologyLevelUnknown"

@@ -9,6 +9,7 @@ from hyperscale.doctor.driver import unread_gpus
 from hyperscale.doctor.facts import Facts, Unread, Workload
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.doctor.paths import gpu_paths
 from hyperscale.observe.labels import detect_levels
 
 DENSE_NODES: Final = 12
@@ -27,7 +28,13 @@ def links(facts: Facts) -> Verdict:
     share = f", {latency / pairs:.0%} with latency, {bandwidth / pairs:.0%} with bandwidth" if pairs else ""
     daemon = next(iter(running), None)
     agent = f"; agent on {daemon.ready} of {daemon.wanted} nodes" if daemon else "; no agent"
-    found = [_agent(facts, daemon), *_coverage(facts, nodes, pairs, daemon), _refused(facts, daemon), *unread_gpus(facts)]
+    found = [
+        _agent(facts, daemon),
+        *_coverage(facts, nodes, pairs, daemon),
+        _refused(facts, daemon),
+        *unread_gpus(facts),
+        *gpu_paths(facts),
+    ]
     return verdict("links", f"{plural(pairs, 'ordered pair')} of GPU nodes{share}{agent}", found)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from hyperscale.doctor.diagnose import CHECKS, diagnose
-from hyperscale.doctor.facts import Facts, History, Job, Kueue, Metrics, Review, Right, Server, Trouble, Unread
+from hyperscale.doctor.facts import Facts, History, Job, Kueue, Metrics, Review, Right, Server, Trouble, Unread, Ways
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State
 from hyperscale.model.policy import PolicySpec
@@ -63,6 +63,8 @@ def crashed(reason: str, message: str = "", **changes: object) -> Facts:
 
 
 ERROR, INFO = State.ERROR, State.INFO
+LINKED = {"NVLink": Ways(2, 8)}
+BRIDGED = {"NVLink": Ways(4, 16), "System": Ways(8, 8)}
 CASES = (
     Case(
         Fault.NOT_CHECKED, facts(node_clocks=Unread("list leases.coordination.k8s.io", 403, "forbidden")), "kubectl auth can-i list leases"
@@ -203,6 +205,17 @@ CASES = (
         "drain the node",
     ),
     Case(Fault.AGENT_READS_NO_GPU, facts(metrics=metrics(agent_states={"NoLibrary": NODES})), "runtimeClassName", INFO),
+    Case(
+        Fault.GPU_PATHS_WORSE,
+        facts(metrics=metrics(ways={"gpu-1": LINKED, "gpu-2": LINKED, "gpu-3": {"System": Ways(2, 2)}})),
+        "nvidia-smi nvlink --status",
+    ),
+    Case(
+        Fault.GPU_PATHS_MIXED,
+        facts(metrics=metrics(ways=dict.fromkeys(NODES, BRIDGED))),
+        "gpusPerWorker",
+        INFO,
+    ),
     Case(
         Fault.TOPOLOGY_LABELS_MISSING,
         facts(nodes=tuple(node(name, zone=None, topology_rack=None) for name in NODES)),
