@@ -153,6 +153,11 @@ CASES = (
         "without selectors",
     ),
     Case(
+        Fault.LABEL_RENAMED,
+        facts(metrics=with_figure("power", **empty({"P": 6}, {"modelName", "gpu"}), query='P{model_name="A100"}')),
+        'P{modelName=\\"A100\\"}',
+    ),
+    Case(
         Fault.SERIES_WITHOUT_NODE, facts(metrics=with_figure("power", placed=0, strangers=(STRANGER,))), "__meta_kubernetes_pod_node_name"
     ),
     Case(
