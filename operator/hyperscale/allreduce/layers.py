@@ -43,7 +43,11 @@ def parse(text: str, number_bytes: int = NUMBER_BYTES) -> Layers:
 
     Raises ScheduleError, which names the line and the column.
     """
-    rows = list(csv.DictReader(io.StringIO(text)))
+    reader = csv.DictReader(io.StringIO(text))
+    written = reader.fieldnames or ()
+    if len(set(written)) < len(written):
+        raise ScheduleError("line 1: two columns of one name; name each once")
+    rows = list(reader)
     if not rows or len(rows) > MOST_GRADIENTS:
         raise ScheduleError(f"{len(rows)} rows; give a header line and 1 to {MOST_GRADIENTS} gradients")
     columns = set(rows[0])

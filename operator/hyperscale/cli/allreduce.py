@@ -13,6 +13,7 @@ from hyperscale.allreduce.layers import Layers, Spread, parse, ready_times
 from hyperscale.allreduce.schedule import Groups, LowerBounds, Schedule, ScheduleError, finish, lower_bounds, schedule
 from hyperscale.cli import errors
 from hyperscale.cli.errors import InputError
+from hyperscale.cli.files import read_bounded
 from hyperscale.cli.tables import bytes_text, counted, pairs, printable, seconds_text, table
 from hyperscale.model.runplan import AllreduceCost
 
@@ -73,9 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _read(arguments: argparse.Namespace) -> tuple[Layers, tuple[float, ...]]:
     file = Path(arguments.layers)
     try:
-        if file.stat().st_size > MOST_FILE_BYTES:
+        raw = read_bounded(file, MOST_FILE_BYTES)
+        if len(raw) > MOST_FILE_BYTES:
             raise InputError(f"{file}: is larger than {bytes_text(MOST_FILE_BYTES)}; give a table with one line for each gradient")
-        layers = parse(file.read_text(encoding="utf-8"))
+        layers = parse(raw.decode("utf-8-sig"))
         if layers.ready_seconds is None and arguments.backward_seconds is None:
             raise InputError(f"{file}: nothing says when gradients are ready; give a column ready_seconds, or --backward-seconds")
         return layers, ready_times(layers, arguments.backward_seconds, Spread(arguments.spread))

@@ -12,6 +12,7 @@ import msgspec
 
 from hyperscale.cli import errors
 from hyperscale.cli.errors import InputError
+from hyperscale.cli.files import read_bounded
 from hyperscale.cli.tables import bytes_text, pairs, table
 from hyperscale.modelgraph.calls import CallGraph, call_graph
 
@@ -108,9 +109,10 @@ def _script(target: str, form: str) -> str:
     try:
         graph = call_graph(_text(path))
     except SyntaxError as error:
-        raise InputError(f"{target}: line {error.lineno}: {error.msg}; write a Python 3.11 script") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{target}: cannot be read as Python: {error}") from None
+        line = f"line {error.lineno}: " if error.lineno else ""
+        raise InputError(f"{target}: {line}{error.msg}; write a Python 3.11 script") from None
+    except (ValueError, RecursionError, MemoryError) as error:  # CPython's parser has MemoryError for what is nested too deep
+        raise InputError(f"{target}: cannot be read as Python: {str(error) or 'nested too deep'}; write a Python 3.11 script") from None
     if form == "svg":
         from hyperscale.modelgraph.draw import calls_svg
 
@@ -172,9 +174,10 @@ def _built(arguments: argparse.Namespace) -> tuple[nn.Module, str]:
 
 def _text(path: Path) -> str:
     try:
-        if path.is_file() and path.stat().st_size > MOST_SCRIPT_BYTES:
+        raw = read_bounded(path, MOST_SCRIPT_BYTES)
+        if len(raw) > MOST_SCRIPT_BYTES:
             raise InputError(f"{path}: is larger than {MOST_SCRIPT_BYTES // 2**20} MiB; write the name of a script")
-        return path.read_text(encoding="utf-8")
+        return raw.decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; write GCN, GraphSAGE, GAT, file.py or file.py:NAME") from None
     except UnicodeDecodeError:

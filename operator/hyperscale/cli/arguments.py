@@ -16,6 +16,8 @@ MAX_WORKERS: Final = 1000
 PLANNERS: Final = ("Auto", "Learned", "Heuristic")
 LESSONS: Final = ("constructor", "streams", "ppo", "dqn", "allreduce")
 """Modules of hyperscale.learn; cli/learn.py says which."""
+MAX_WIDTH: Final = 10**6
+"""The bound of spec.dataset.featureSize and spec.dataset.classes."""
 MAX_STEPS: Final = 10_000_000
 MAX_RUNS: Final = 100_000
 SPREADS: Final = ("tensors", "numbers")
@@ -54,7 +56,7 @@ def build_parser(prog: str) -> Parser:
     arguments_data.add(commands, prog)
     arguments_analyze.add(commands, prog)
     _add_learn(commands, prog)
-    _command(commands, "version", "print the version", f"{prog} version")
+    _add_output(_command(commands, "version", "print the version", f"{prog} version"), ("table", "json"))
     return parser
 
 

@@ -8,15 +8,14 @@ from typing import Final
 from hyperscale.cli import arguments as common
 
 FORMS: Final = ("table", "json", "svg", "graphml")
-MAX_WIDTH: Final = 10**6
 MAX_COUNT: Final = 10**11
 MAX_LAYERS: Final = 64
 FIGURES: Final = {
     "vertices": ("vertices of the graph", 2708, MAX_COUNT),
     "edges": ("directed edges of the graph, those of a vertex to itself included", 13264, MAX_COUNT),
-    "features": ("features of a vertex", 1433, MAX_WIDTH),
-    "hidden": ("width between layers, of all heads together; for the networks by name", 16, MAX_WIDTH),
-    "classes": ("width of the output; for the networks by name", 7, MAX_WIDTH),
+    "features": ("features of a vertex", 1433, common.MAX_WIDTH),
+    "hidden": ("width between layers, of all heads together; for the networks by name", 16, common.MAX_WIDTH),
+    "classes": ("width of the output; for the networks by name", 7, common.MAX_WIDTH),
     "layers": ("layers; for the networks by name", 2, MAX_LAYERS),
     "heads": ("heads of GAT; for the network by name", 8, MAX_LAYERS),
 }

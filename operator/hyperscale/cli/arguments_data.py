@@ -30,16 +30,15 @@ def _add_data(commands: argparse._SubParsersAction[common.Parser], prog: str) ->
     generate = common._command(actions, "generate", "generate a graph with features, labels and a split, as NPZ", example)
     generate.add_argument("kind", choices=KINDS, metavar="KIND", help=f"{' or '.join(KINDS)}: communities that training finds, or hubs")
     generate.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
-    for name, default in (("vertices", None), ("edges", None), ("feature-size", 64), ("classes", 8)):
-        told = "" if default is None else f" (default: {default})"
-        generate.add_argument(
-            f"--{name}",
-            type=common._Whole(1, MAX_COUNT),
-            required=default is None,
-            default=default,
-            metavar="N",
-            help=("directed edges, two for each undirected one" if name == "edges" else name.replace("-", " ")) + told,
-        )
+    sizes = {
+        "vertices": ("vertices", MAX_COUNT),
+        "edges": ("directed edges, two for each undirected one", MAX_COUNT),
+        "feature-size": ("features of a vertex (default: 64)", common.MAX_WIDTH),
+        "classes": ("classes (default: 8, or one a vertex)", common.MAX_WIDTH),
+    }
+    for name, (told, most) in sizes.items():
+        required = name in ("vertices", "edges")
+        generate.add_argument(f"--{name}", type=common._Whole(1, most), required=required, metavar="N", help=told)
     generate.add_argument("--seed", type=common._Whole(0, common.MAX_SEED), default=0, metavar="N", help="seed (default: %(default)s)")
     common._add_output(generate, ("table", "json"))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hyperscale.cli import dataset, errors
 from hyperscale.cli.errors import InputError
+from hyperscale.cli.files import replaced
+from hyperscale.cli.snapshot import check_writable
 from hyperscale.cli.tables import bytes_text, pairs
 
 if TYPE_CHECKING:
@@ -82,12 +83,14 @@ def _lines(answer: dict[str, Any]) -> list[str]:
 def _generate(arguments: argparse.Namespace) -> TrainingGraph:
     from hyperscale.data import DataError, archive, generate, limits
 
+    if arguments.edges % 2:
+        raise InputError(f"--edges: {arguments.edges} is odd; write an even number, two for each undirected edge")
+    check_writable(arguments.out, "--out")
     sizes = limits.Stated(arguments.vertices, arguments.edges, arguments.feature_size, arguments.classes)
     try:
         graph = generate.generate(generate.recipe(arguments.kind, sizes), arguments.seed)
-        archive.write(Path(arguments.out), graph)
     except DataError as error:
-        raise InputError(str(error).replace("spec.dataset.source.generated", "--kind")) from None
-    except OSError as error:
-        raise InputError(f"--out: cannot write {arguments.out!r}: {error.strerror}; name another file") from None
+        raise InputError(str(error).replace("spec.dataset.", "--").replace("--source.generated", "KIND")) from None
+    with replaced(arguments.out, "--out") as file:
+        archive.write(file, graph)
     return graph

@@ -46,10 +46,12 @@ def load(arguments: argparse.Namespace) -> TrainingGraph:
 def _place(arguments: argparse.Namespace) -> tuple[str, str, str]:
     """Source, path and format as `hyperscale.data.read` takes them."""
     name: str = arguments.data
-    if name in BUILTIN and not Path(name).exists():
+    if not name:
+        raise InputError(f"DATA: is empty; name a file or folder, or one of {', '.join(BUILTIN)}")
+    if name in BUILTIN and not os.path.exists(name):
         return "builtin", name, ""
     remote = name.startswith(("s3://", "http://", "https://"))
-    if not remote and not Path(name).exists():
+    if not remote and not os.path.exists(name):
         raise InputError(f"{name}: no such file or folder; name one, or one of {', '.join(BUILTIN)}")
     return "s3" if remote else "pvc", name, arguments.format or _guess(name)
 

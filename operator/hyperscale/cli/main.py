@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import importlib
 import io
 import os
@@ -29,6 +31,9 @@ COMMANDS: Final = {
 }
 """Module of each command, imported only when the command is used; each has `run(arguments) -> exit code`."""
 
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing to standard output may meet."""
+
 DEBUG_VARIABLE: Final = "HYPERSCALE_DEBUG"
 
 
@@ -38,28 +43,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         # As in the planner process: small matrices are ten times slower where threads wait for each other.
         os.environ.setdefault(variable, "1")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no µ gets a ? instead of a failure
-            stream.reconfigure(errors="replace")
-    try:
-        return _run(program, argv)
-    except errors.InputError as error:
-        _say(program, str(error))
+    if not _prepare_streams(program):
         return errors.BAD_INPUT
-    except SystemExit as leaving:  # argparse after --help
-        return leaving.code if isinstance(leaving.code, int) else errors.OK
-    except BrokenPipeError:
-        # The reader (head, less) has gone. Point stdout elsewhere, or the interpreter complains when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        try:
+            return _run(program, argv)
+        except SystemExit as leaving:  # argparse after --help
+            return leaving.code if isinstance(leaving.code, int) else errors.OK
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) has gone
+        _abandon_output()
         return errors.OK
     except KeyboardInterrupt:
         _say(program, "interrupted")
         return errors.INTERRUPTED
     except Exception as error:
-        if os.environ.get(DEBUG_VARIABLE):
-            raise
-        _say(program, f"internal error, please report it: {type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 for the traceback)")
-        return errors.INTERNAL
+        return _failed(program, error)
+
+
+def _prepare_streams(program: str) -> bool:
+    """False, and a line on standard error, where there is nowhere to write an answer."""
+    if sys.stderr is None:  # closed by the caller; messages would go to standard output
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    if sys.stdout is None:
+        _say(program, "standard output is closed; write it to a file, or to /dev/null")
+        return False
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no µ gets a ? instead of a failure
+            stream.reconfigure(errors="replace")
+    return True
 
 
 def _run(program: str, argv: Sequence[str] | None) -> int:
@@ -67,13 +80,33 @@ def _run(program: str, argv: Sequence[str] | None) -> int:
     if arguments.command is None:
         raise errors.InputError(f"no command; write one of {', '.join(COMMANDS)}; see `{program} --help`")
     command: Callable[[argparse.Namespace], int] = importlib.import_module(COMMANDS[arguments.command]).run
-    code = command(arguments)
-    sys.stdout.flush()
-    return code
+    return command(arguments)
+
+
+def _failed(program: str, error: Exception) -> int:
+    """One line for what went wrong, and the exit code."""
+    if isinstance(error, errors.InputError):
+        _say(program, str(error))
+        return errors.BAD_INPUT
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in FULL):
+        if error.filename is None:
+            _abandon_output()
+        _say(program, f"{error.filename or 'standard output'}: {error.strerror}; name another place")
+        return errors.BAD_INPUT
+    if os.environ.get(DEBUG_VARIABLE):
+        raise error
+    _say(program, f"internal error, please report it: {type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 for the traceback)")
+    return errors.INTERNAL
+
+
+def _abandon_output() -> None:
+    """Point standard output elsewhere, or the interpreter complains when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(program: str, message: str) -> None:
-    print(errors.one_line(f"{program}: {message}"), file=sys.stderr)
+    with contextlib.suppress(OSError):  # nowhere left to say it; the exit code still does
+        print(errors.one_line(f"{program}: {message}"), file=sys.stderr)
 
 
 if __name__ == "__main__":

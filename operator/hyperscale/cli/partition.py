@@ -5,30 +5,33 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hyperscale.cli import dataset, errors
 from hyperscale.cli.errors import InputError
+from hyperscale.cli.files import replaced
 from hyperscale.cli.tables import pairs, table
 
 if TYPE_CHECKING:
     from hyperscale.model.adjacency import Adjacency, Array, TrainingGraph
 
+LEAST_SHARE: Final = 1e-6
+"""Of the largest; METIS counts in 32 bits."""
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Read, cut, measure, print or write."""
-    if arguments.output == "parquet" and not arguments.out:
+    if arguments.output == "parquet" and arguments.out is None:
         raise InputError("-o parquet: no file; add --out parts.parquet")
     shares = _shares(arguments)
     graph = dataset.load(arguments)
     if graph.graph_offsets is not None:
         raise InputError(f"{arguments.data}: a data set of many graphs, which are dealt out whole; name one with a single graph")
     answer, assignment = _cut(graph, shares, arguments)
-    if arguments.out:
-        _write(Path(arguments.out), assignment)
+    if arguments.out is not None:
+        _write(arguments.out, assignment)
         answer["file"] = arguments.out
     if arguments.output == "table":
         print("\n".join(_lines(answer)))
@@ -52,8 +55,12 @@ def _shares(arguments: argparse.Namespace) -> tuple[float, ...]:
         raise InputError("--shares: a share is not above 0; write for example 2,1,1")
     if arguments.parts not in (None, len(given)):
         raise InputError(f"--shares: {len(given)} numbers for {arguments.parts} parts; write one for each")
-    total = math.fsum(given)
-    return tuple(share / total for share in given)
+    largest = max(given)
+    shares = [share / largest for share in given]  # a sum of large ones may overflow
+    if min(shares) < LEAST_SHARE:
+        raise InputError(f"--shares: one is less than {LEAST_SHARE:g} of another; write for example 2,1,1")
+    total = math.fsum(shares)
+    return tuple(share / total for share in shares)
 
 
 def _cut(graph: TrainingGraph, shares: tuple[float, ...], arguments: argparse.Namespace) -> tuple[dict[str, Any], Array]:
@@ -96,17 +103,16 @@ def _rows(adjacency: Adjacency, graph: TrainingGraph, assignment: Array, shares:
     ]
 
 
-def _write(file: Path, assignment: Array) -> None:
+def _write(name: str, assignment: Array) -> None:
+    """`parquet.write_table` deletes what stood there where it fails, so that it never gets the name itself."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
-
-        columns = {"vertex": np.arange(len(assignment), dtype=np.int64), "part": assignment.astype(np.int32)}
-        parquet.write_table(pa.table(columns), file)
     except ImportError:
         raise InputError("--out: writing Parquet needs pyarrow; install the extra: pip install 'hyperscale[worker]'") from None
-    except OSError as error:
-        raise InputError(f"--out: cannot write {str(file)!r}: {error.strerror or error}; name another file") from None
+    columns = {"vertex": np.arange(len(assignment), dtype=np.int64), "part": assignment.astype(np.int32)}
+    with replaced(name, "--out") as file, file.open("wb") as opened:
+        parquet.write_table(pa.table(columns), opened)
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from hyperscale.cli import errors, inputs
-from hyperscale.cli.errors import InputError
+from hyperscale.cli.files import replaced
 from hyperscale.cli.snapshot import check_writable
 from hyperscale.cli.topology_summary import summarize
 from hyperscale.cli.topology_view import topology_table
@@ -46,18 +45,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(text: str, path: str, option: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{option}: {path}: cannot be written: {error.strerror}") from None
+    with replaced(path, option) as file:
+        file.write_text(text, encoding="utf-8")
     inputs.note(f"wrote {path}")
 
 
 def _draw(graph: ClusterGraph, path: str) -> None:
     from hyperscale.graph.draw import png  # matplotlib takes a second to import
 
-    try:
-        Path(path).write_bytes(png(graph))
-    except OSError as error:
-        raise InputError(f"--png: {path}: cannot be written: {error.strerror}") from None
+    content = png(graph)
+    with replaced(path, "--png") as file:
+        file.write_bytes(content)
     inputs.note(f"drew {len(graph.nodes)} nodes into {path}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from hyperscale import __version__
 from hyperscale.cli.errors import OK
 
 
-def run(_: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the version."""
-    print(f"hyperscale {__version__}")
+    print(json.dumps({"version": __version__}) if arguments.output == "json" else f"hyperscale {__version__}")
     return OK

@@ -31,7 +31,9 @@ TOPIC: Final = 0.3
 TRAIN_PER_CLASS: Final = 20
 VALIDATION: Final = 500
 TEST: Final = 1000
-DEFAULTS: Final = {"feature_size": 64, "classes": 8}
+DEFAULT_FEATURES: Final = 64
+DEFAULT_CLASSES: Final = 8
+"""Or as many as there are vertices."""
 ALIASES: Final = {"vertices": "vertices", "edges": "edges", "featureSize": "feature_size", "classes": "classes"}
 
 
@@ -65,15 +67,22 @@ def recipe(path: str, stated: Stated) -> Recipe:
         if name not in ALIASES or not text.isascii() or not text.isdigit() or len(text) > 12 or int(text) < 1:
             raise fault(place, f"{entry[:60]!r} is no size", f"write {', '.join(ALIASES)} with whole numbers from 1")
         sizes[ALIASES[name]] = int(text)
-    sizes = DEFAULTS | sizes
     for name in ("vertices", "edges"):
         if name not in sizes:
             raise fault(place, f"no {name}", f"write spec.dataset.{name}, or {kind}?{name}=…")
-    if sizes["vertices"] > MAX_VERTICES:
-        raise fault(place, f"{sizes['vertices']} vertices are more than {MAX_VERTICES}", "write fewer")
-    if sizes["edges"] > sizes["vertices"] * (sizes["vertices"] - 1) // 2:
-        raise fault(place, f"{sizes['edges']} edges are more than half of all pairs", "write fewer edges, or more vertices")
-    return Recipe(Kind(kind), sizes["vertices"], sizes["edges"], sizes["feature_size"], min(sizes["classes"], sizes["vertices"]))
+    vertices, edges = sizes["vertices"], sizes["edges"]
+    if vertices > MAX_VERTICES:
+        raise fault("spec.dataset.vertices", f"{vertices} are more than {MAX_VERTICES}", "write fewer")
+    if edges > vertices * (vertices - 1) // 2:
+        raise fault(
+            "spec.dataset.edges", f"{edges} are more than half of all pairs of {vertices} vertices", "write fewer, or more vertices"
+        )
+    if edges < 2:
+        raise fault("spec.dataset.edges", "1 is half an undirected edge", "write 2 at least")
+    classes = sizes.get("classes", min(DEFAULT_CLASSES, vertices))
+    if classes > vertices:
+        raise fault("spec.dataset.classes", f"{classes} are more than the {vertices} vertices", f"write at most {vertices}")
+    return Recipe(Kind(kind), vertices, edges, sizes.get("feature_size", DEFAULT_FEATURES), classes)
 
 
 def generate(wanted: Recipe, seed: int, name: str = "") -> TrainingGraph:

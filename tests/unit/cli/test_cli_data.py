@@ -60,7 +60,7 @@ def test_every_method_answers_with_a_table(method: str, generated: Path) -> None
     ("arguments", "words"),
     [
         (("data", "inspect", "/nowhere/graph.npz"), "no such file or folder"),
-        (("data", "generate", "SBM", "--vertices", "9", "--edges", "99", "--out", "x.npz"), "more than half of all pairs"),
+        (("data", "generate", "SBM", "--vertices", "9", "--edges", "98", "--out", "x.npz"), "--edges: 98 are more than half of all pairs"),
         (("data", "generate", "SBM", "--vertices", "0", "--edges", "9", "--out", "x.npz"), "whole number from 1"),
         (("partition", "Cora"), "write for example --parts 4"),
         (("partition", "Cora", "--shares", "1,-1"), "not above 0"),
