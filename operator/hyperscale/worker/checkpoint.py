@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable
@@ -26,10 +27,11 @@ KEPT: Final = 2
 STATE: Final = "state.safetensors"
 MANIFEST: Final = "manifest.json"
 _PREFIX: Final = "epoch-"
+_NAME: Final = re.compile(rf"{_PREFIX}[0-9]{{8}}")
 
 
 class CheckpointError(ValueError):
-    """A checkpoint of another model, or a directory that cannot be used; one line."""
+    """A checkpoint of another model or job, or a directory that cannot be used; one line."""
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):
@@ -96,8 +98,7 @@ class Checkpoints:
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
             _flush_directory(self._directory)
-            for old in self._newest_first()[KEPT:]:
-                shutil.rmtree(old, ignore_errors=True)
+            self._prune(target)
         except OSError as error:
             raise CheckpointError(
                 f"CHECKPOINT_DIR: {target}: {error.strerror}; the volume must have room for {3 * len(payload)} bytes"
@@ -105,7 +106,7 @@ class Checkpoints:
         return target
 
     def latest(self) -> Checkpoint | None:
-        """The newest whole one; damaged ones are named on stderr and passed over. Raises CheckpointError for another model's."""
+        """The newest whole one; damaged ones are named on stderr and passed over. Raises CheckpointError for another model's or job's."""
         for path in self._newest_first():
             try:
                 checkpoint = _read(path)
@@ -117,11 +118,23 @@ class Checkpoints:
                     f"CHECKPOINT_DIR: {path} is of another model ({checkpoint.manifest.model}), this job trains {self._model}; "
                     "use an empty directory, or the model it was written with"
                 )
+            if checkpoint.manifest.job != self._job:
+                raise CheckpointError(
+                    f"CHECKPOINT_DIR: {path} is of job {checkpoint.manifest.job}, this is {self._job}; give each job a volume of its own, "
+                    "or remove what the other left"
+                )
             return checkpoint
         return None
 
+    def _prune(self, newest: Path) -> None:
+        """Drop all but the last two up to `newest`; later epochs are damaged, or `newest` would have gone on from them."""
+        whole = [path for path in self._newest_first() if path.name <= newest.name]
+        for old in sorted({*self._newest_first()} - {*whole[:KEPT]}):
+            shutil.rmtree(old, ignore_errors=True)
+
     def _newest_first(self) -> list[Path]:
-        return sorted((path for path in self._directory.glob(f"{_PREFIX}*") if path.is_dir()), reverse=True)
+        found = (path for path in self._directory.glob(f"{_PREFIX}*") if _NAME.fullmatch(path.name) and path.is_dir())
+        return sorted(found, reverse=True)
 
 
 def collect(model: torch.nn.Module, optimizer: torch.optim.Optimizer, best: dict[str, Tensor]) -> dict[str, Tensor]:

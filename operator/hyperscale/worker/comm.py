@@ -14,6 +14,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from hyperscale.worker.contract import ContractError
+
 Tensor = torch.Tensor
 Wait = Callable[[], Any]
 _FIRST_PAUSE_SECONDS: Final = 2e-5
@@ -219,12 +221,14 @@ def solo() -> Comm:
 
 
 def connect(size: int) -> Comm:
-    """Horovod's ranks, or one alone where mpirun started nothing; raises RuntimeError where Horovod disagrees about the size."""
+    """Horovod's ranks, or one alone where mpirun started nothing; raises ContractError where Horovod disagrees about the size."""
     if size == SOLO_SIZE:
         return solo()
     comm = HorovodComm()
     if comm.size != size:
-        raise RuntimeError(f"mpirun started {size} processes but Horovod sees {comm.size}; was Horovod built for this Open MPI?")
+        raise ContractError(
+            f"OMPI_COMM_WORLD_SIZE: mpirun started {size} processes but Horovod sees {comm.size}; build Horovod for this Open MPI"
+        )
     return comm
 
 

@@ -91,7 +91,7 @@ class Run:
 def read(environment: Mapping[str, str]) -> Run:
     """The run that these variables describe; what is absent gets the default of the job's schema. Raises ContractError."""
     size = _integer(environment, "OMPI_COMM_WORLD_SIZE", 1, least=1)
-    rank = _integer(environment, "OMPI_COMM_WORLD_RANK", 0, least=0)
+    rank = _integer(environment, "OMPI_COMM_WORLD_RANK", 0, least=0, most=size - 1)
     local_rank = _integer(environment, "OMPI_COMM_WORLD_LOCAL_RANK", 0, least=0)
     gpus = _integer(environment, "HYPERSCALE_GPUS_PER_WORKER", 1, least=1)
     plan_file = Path(environment.get("HYPERSCALE_PLAN_FILE", RUN_PLAN_FILE))

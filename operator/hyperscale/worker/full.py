@@ -235,5 +235,9 @@ def _features(comm: Comm, features: Array, *, normalize: bool) -> Array:
     negative = comm.allreduce(torch.tensor([float((rows < 0).any())]), "features.negative")
     if not normalize or features.dtype.kind != "f" or negative.item() > 0:
         return rows
-    sums = rows.sum(axis=1, keepdims=True)
-    return rows / np.where(sums > 0, sums, 1.0)
+    with np.errstate(over="ignore"):
+        sums = rows.sum(axis=1, keepdims=True)
+    if not np.isfinite(sums).all():
+        sums = rows.sum(axis=1, keepdims=True, dtype=np.float64)
+    made: Array = (rows / np.where(sums > 0, sums, 1.0)).astype(np.float32, copy=False)
+    return made

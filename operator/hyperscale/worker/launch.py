@@ -5,6 +5,7 @@ Standard output and error pass through untouched. Signals that end a pod reach t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -54,16 +55,16 @@ def main(arguments: Sequence[str]) -> int:
     if output.result is not None:
         leave(output.result)
     elif code != 0:
-        leave(b"\n".join(errors.last or output.last))
+        leave(b"\n".join(errors.last or output.last) or f"{command[0]} ended with {code} and printed nothing".encode())
     return code if code >= 0 else 128 - code
 
 
 def leave(message: bytes) -> None:
-    """Write the termination message, its end where it is too long; a pod without the file goes on without it."""
+    """Write the termination message as UTF-8, its end where it is too long; a pod without the file goes on without it."""
+    text = message.decode("utf-8", "replace").encode()[-MAX_BYTES:].decode("utf-8", "ignore")
     path = Path(os.environ.get(MESSAGE_VARIABLE, MESSAGE_FILE))
     try:
-        with path.open("wb") as stream:
-            stream.write(message[-MAX_BYTES:])
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         sys.stderr.write(f"hyperscale.worker.launch: {path}: {error.strerror}; the result is in the log only\n")
 
@@ -77,7 +78,7 @@ def result_of(line: bytes) -> bytes | None:
         return None
     try:
         return msgspec.json.encode(msgspec.json.decode(document.strip(), type=Measured))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         sys.stderr.write(f"hyperscale.worker.launch: a result line is no result: {error}\n")
         return None
 
@@ -100,8 +101,9 @@ class _Pipe:
 
     def _copy(self) -> None:
         for line in iter(lambda: self._source.readline(1 << 16), b""):
-            self._target.write(line)
-            self._target.flush()
+            with contextlib.suppress(OSError, ValueError):  # the log is gone; the command must not wait for a full pipe
+                self._target.write(line)
+                self._target.flush()
             self.last.append(line.rstrip()[:512])
             found = result_of(line)
             self.result = found if found is not None else self.result

@@ -28,12 +28,19 @@ def part(run: Run, comm: Comm, environment: Mapping[str, str]) -> LocalPart:
     if everywhere and key is not None:
         found = together(comm, "load", lambda: _read(run, key))
         _same(comm, key, "HYPERSCALE_PARTITION_DIR: ranks see different partitions; mount the same volume in all workers")
-        return found
+        return _to_train_on(found)
     if run.partition_dir is not None and comm.rank == 0:
         sys.stderr.write(f"{run.partition_dir} has no partitions for this job; cutting the graph in memory\n")
     whole = together(comm, "graph", lambda: graph(run))
     _same(comm, data.graph_digest(whole), "HYPERSCALE_DATASET_PATH: ranks read different graphs; give all of them the same file")
-    return part_of(run, comm, whole)
+    return _to_train_on(part_of(run, comm, whole))
+
+
+def _to_train_on(found: LocalPart) -> LocalPart:
+    """`found`; raises ContractError where no rank has anything to learn from, which all of them see alike."""
+    if not found.train_total:
+        raise ContractError("HYPERSCALE_DATASET_PATH: nothing in train has a label; write labels, and train into the split of some")
+    return found
 
 
 def graph(run: Run) -> TrainingGraph:

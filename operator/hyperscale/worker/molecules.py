@@ -177,6 +177,9 @@ class GraphTrainer:
 
     def _check_labels(self) -> None:
         labels = self._part.labels
+        known = float((labels[self._part.train] >= 0).sum()) if labels.ndim == 1 else float((~np.isnan(labels[self._part.train])).sum())
+        if not self._comm.allreduce(torch.tensor([known]), "labels.known").item():
+            raise ContractError("HYPERSCALE_DATASET_PATH: no graph in train has a label; write labels, and train into the split of some")
         wrong = labels.ndim == 2 and not np.isin(labels[~np.isnan(labels)], (0.0, 1.0)).all()
         if self._comm.allreduce(torch.tensor([float(wrong)]), "labels.wrong").item():
             raise ContractError("HYPERSCALE_DATASET_PATH: labels of graphs must be 0, 1 or empty; regression is not trained here")

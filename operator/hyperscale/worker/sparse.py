@@ -75,8 +75,8 @@ class _Product(torch.autograd.Function):
 
 def rows_of(features: Array, device: torch.device) -> Tensor | SparseRows:
     """Features (n, f) as float32 rows, sparse where few entries are not 0."""
-    filled = np.count_nonzero(features) if features.size else 1
-    if filled >= SPARSE_BELOW * features.size:
+    filled = np.count_nonzero(features)
+    if not filled or filled >= SPARSE_BELOW * features.size:
         return torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)).to(device)
     csr = scipy.sparse.csr_matrix(features.astype(np.float32))
     order = scipy.sparse.csr_matrix((np.arange(csr.nnz), csr.indices, csr.indptr), shape=csr.shape).tocsc()

@@ -100,6 +100,42 @@ def test_a_checkpoint_of_another_model_is_refused_and_left_alone(tmp_path: Path)
     assert (tmp_path / "epoch-00000001").is_dir()
 
 
+def test_a_checkpoint_of_another_job_is_refused_and_left_alone(tmp_path: Path) -> None:
+    a_store(tmp_path).save(Progress(epoch=1), TENSORS, workers=1)
+    with pytest.raises(CheckpointError, match=r"is of job default/training, this is default/other; give each job a volume of its own"):
+        Checkpoints(tmp_path, "default/other", "GCN 1").latest()
+    assert (tmp_path / "epoch-00000001").is_dir()
+
+
+def test_damaged_later_checkpoints_do_not_push_out_those_that_are_written_after_them(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    store.save(Progress(epoch=1), TENSORS, workers=1)
+    for epoch in (8, 9):
+        (store.save(Progress(epoch=epoch), TENSORS, workers=1) / "state.safetensors").write_bytes(b"")
+    (tmp_path / "epoch-notes").mkdir()
+    again = a_store(tmp_path)
+    assert again.latest() is None
+    for epoch in (1, 2, 3):
+        again.save(Progress(epoch=epoch), TENSORS, workers=1)
+        assert latest_of(again).manifest.progress.epoch == epoch
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-00000002", "epoch-00000003", "epoch-notes"]
+
+
+def test_a_full_volume_is_one_line_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = a_store(tmp_path)
+    store.save(Progress(epoch=1), TENSORS, workers=1)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(CheckpointError, match=r"No space left on device; the volume must have room for \d+ bytes"):
+        store.save(Progress(epoch=2), TENSORS, workers=1)
+    monkeypatch.undo()
+    assert latest_of(a_store(tmp_path)).manifest.progress.epoch == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000001"]
+
+
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match=r"^CHECKPOINT_DIR: "):
