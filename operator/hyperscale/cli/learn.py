@@ -27,6 +27,14 @@ MODULES: Final = {
 """Module of each lesson; it has `train` and `judge` as hyperscale.learn.lesson.Lesson says."""
 WEIGHTS: Final = {"constructor": "constructor", "streams": "stream", "ppo": "stream", "dqn": "dqn", "allreduce": "allreduce-dqn"}
 """Name of the files that a lesson writes, without suffix."""
+GATED: Final = ("constructor", "streams", "ppo")
+"""Lessons whose weights planners use; the others are for comparison and have no manifest."""
+CHECKPOINTS: Final = {
+    "constructor": "checkpoint.safetensors",
+    "streams": "checkpoint.safetensors",
+    "ppo": "ppo-checkpoint.safetensors",
+}
+"""File that --resume goes on from."""
 SIMULATOR: Final = "hyperscale.learn.streams._streams"
 REPORT_SECONDS: Final = 2.0
 """Progress is printed at most so often."""
@@ -64,22 +72,28 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
 
     if arguments.judge_only:
         return []
+    from safetensors import SafetensorError
+
     folder = Path(arguments.out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out: cannot make folder {arguments.out!r}: {error.strerror}; name another") from None
+    held = folder / CHECKPOINTS.get(arguments.lesson, "")
     assignment = Assignment(folder, seed=arguments.seed, steps=arguments.steps, resume=arguments.resume)
-    return list(lesson.train(assignment, _Reporter()))
+    try:
+        if held.is_file() and not arguments.resume:
+            raise InputError(f"--out: {held} is of a training that stopped or ended; add --resume to go on, or name another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        return list(lesson.train(assignment, _Reporter()))
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"--out: cannot write to {arguments.out!r}: {getattr(error, 'strerror', None) or error}; name another") from None
 
 
 def _in_use(arguments: argparse.Namespace) -> Path | None:
     """Folder of the weights to beat; None where there are none yet."""
-    if arguments.in_use is not None and not Path(arguments.in_use).is_dir():
-        raise InputError(f"--in-use: {arguments.in_use!r} is no folder; name the one that the planners read, or leave it out")
+    manifest = f"{WEIGHTS[arguments.lesson]}.json"
+    if arguments.in_use is not None and arguments.lesson in GATED and not (Path(arguments.in_use) / manifest).is_file():
+        raise InputError(f"--in-use: {arguments.in_use!r} has no {manifest}; name the folder that the planners read, or leave it out")
     shipped = Path(str(resources.files("hyperscale.plan") / "weights"))
     for folder in (arguments.in_use, arguments.publish, shipped):
-        if folder is not None and (Path(folder) / f"{WEIGHTS[arguments.lesson]}.json").is_file():
+        if folder is not None and (Path(folder) / manifest).is_file():
             return Path(folder)
     return None
 

@@ -58,7 +58,7 @@ def _save(file: Path, graph: TrainingGraph) -> None:
             os.replace(fresh, file)
         finally:
             Path(fresh).unlink(missing_ok=True)
-    except OSError:  # full or read-only: reading again is all it costs
+    except (OSError, SafetensorError):  # full or read-only: reading again is all it costs
         return
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from safetensors import SafetensorError
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -52,3 +54,17 @@ class Lesson(Protocol):
 
 class LessonError(Exception):
     """The lesson cannot be learned or judged as asked; the message says what to do instead."""
+
+
+@contextlib.contextmanager
+def reading(checkpoint: Path) -> Iterator[None]:
+    """Whatever a torn or foreign checkpoint makes its readers raise, as LessonError; one that is absent, too."""
+    if not checkpoint.is_file():
+        raise LessonError(f"{checkpoint.parent} has no {checkpoint.name} to go on from; leave --resume out to begin")
+    try:
+        yield
+    except (OSError, SafetensorError, msgspec.DecodeError, KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
+        told = " ".join(str(error).split())[:200]
+        raise LessonError(
+            f"{checkpoint} is damaged, or of another lesson ({told}); name another folder, or begin without --resume"
+        ) from None

@@ -33,12 +33,12 @@ def publish(name: str, candidate: Path, target: Path, verdict: Verdict) -> Seque
     target.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for file in files_of(candidate, name):
-        _replace(target / file.name, file.read_bytes())
+        replace_file(target / file.name, file.read_bytes())
         written.append(target / file.name)
     return written
 
 
-def _replace(file: Path, content: bytes) -> None:
+def replace_file(file: Path, content: bytes) -> None:
     """Write beside `file` and rename: no reader ever sees half of it."""
     descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:

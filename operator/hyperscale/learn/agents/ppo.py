@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
@@ -20,7 +21,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from hyperscale.learn.agents.scorer import CandidateScorer, ScorerPolicy
 from hyperscale.learn.agents.stream_env import StreamEnv
-from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict, reading
 from hyperscale.learn.streams.episodes import Training, initial
 from hyperscale.learn.streams.lesson import judge as judge_agent
 from hyperscale.learn.streams.lesson import write
@@ -60,11 +61,12 @@ def learn(assignment: Assignment, report: Report) -> Network:
     torch.manual_seed(assignment.seed)
     steps = assignment.steps or STEPS
     model = _model(assignment)
+    asked = np.array([assignment.seed, steps])
     if assignment.resume:
-        _restore(model, assignment.folder)
+        _restore(model, assignment.folder, asked)
     remaining = max(0, steps - model.num_timesteps)
-    model.learn(remaining, callback=_Reporter(steps, assignment.folder, report), reset_num_timesteps=False, tb_log_name="ppo")
-    _keep(model, assignment.folder)
+    model.learn(remaining, callback=_Reporter(asked, assignment.folder, report), reset_num_timesteps=False, tb_log_name="ppo")
+    _keep(model, assignment.folder, asked)
     policy: Any = model.policy
     network: Network = policy.network
     return network
@@ -102,9 +104,9 @@ def _maker(seed: int) -> Callable[[], Monitor[Any, Any]]:
 class _Reporter(BaseCallback):
     """Reports after every rollout; holds the actor still during the first ones."""
 
-    def __init__(self, steps: int, folder: Path, report: Report) -> None:
+    def __init__(self, asked: NDArray[np.int64], folder: Path, report: Report) -> None:
         super().__init__()
-        self._steps, self._folder, self._report = steps, folder, report
+        self._asked, self._steps, self._folder, self._report = asked, int(asked[1]), folder, report
         self._began = time.monotonic()
         self._rollouts = 0
 
@@ -117,18 +119,18 @@ class _Reporter(BaseCallback):
         returns = [float(episode["r"]) for episode in self.model.ep_info_buffer or ()]
         figures = {"mean_return": float(np.mean(returns))} if returns else {}
         self._report(Progress(min(self.num_timesteps, self._steps), self._steps, time.monotonic() - self._began, figures))
-        _keep(self.model, self._folder)
+        _keep(self.model, self._folder, self._asked)
 
     def _on_step(self) -> bool:
         return True
 
 
-def _keep(model: Any, folder: Path) -> None:  # noqa: ANN401 - stable-baselines3 ships no annotations
+def _keep(model: Any, folder: Path, asked: NDArray[np.int64]) -> None:  # noqa: ANN401 - stable-baselines3 ships no annotations
     """Weights, Adam's moments and the steps so far as plain arrays: a checkpoint that cannot run code."""
     arrays = {f"policy.{name}": tensor.detach().numpy() for name, tensor in model.policy.state_dict().items()}
     for number, moments in model.policy.optimizer.state_dict()["state"].items():
         arrays |= {f"adam.{number}.{name}": np.asarray(value) for name, value in moments.items()}
-    arrays["steps"] = np.array([model.num_timesteps])
+    arrays |= {"steps": np.array([model.num_timesteps]), "asked": asked}
     returns = model.get_vec_normalize_env().ret_rms
     arrays["returns"] = np.array([returns.mean, returns.var, returns.count], dtype=np.float64)
     beside = folder / f".{CHECKPOINT}"
@@ -136,11 +138,17 @@ def _keep(model: Any, folder: Path) -> None:  # noqa: ANN401 - stable-baselines3
     beside.replace(folder / CHECKPOINT)
 
 
-def _restore(model: MaskablePPO, folder: Path) -> None:
-    file = folder / CHECKPOINT
-    if not file.is_file():
-        raise LessonError(f"{folder} has no {CHECKPOINT} to go on from; leave --resume out to begin")
-    arrays = load_file(file)
+def _restore(model: MaskablePPO, folder: Path, asked: NDArray[np.int64]) -> None:
+    """`asked` (2,): seed and steps."""
+    with reading(folder / CHECKPOINT):
+        arrays = load_file(folder / CHECKPOINT)
+        if not np.array_equal(arrays["asked"], asked):
+            seed, steps = arrays["asked"].tolist()
+            raise LessonError(f"{folder / CHECKPOINT} is of --seed {seed} --steps {steps}; use the same, or another folder")
+        _fill(model, arrays)
+
+
+def _fill(model: MaskablePPO, arrays: dict[str, NDArray[Any]]) -> None:
     model.policy.load_state_dict({name[7:]: torch.from_numpy(array) for name, array in arrays.items() if name.startswith("policy.")})
     held = model.policy.optimizer.state_dict()
     state: dict[int, dict[str, torch.Tensor]] = {}

@@ -75,9 +75,14 @@ def save(name: str, layers: Layers, folder: Path) -> Path:
 def load(name: str, folder: Path) -> Layers:
     """Layers as `save` wrote them. Raises LessonError where there are none."""
     try:
-        return dict(load_file(folder / f"{name}.safetensors"))
+        layers = dict(load_file(folder / f"{name}.safetensors"))
     except (OSError, SafetensorError) as error:
         raise LessonError(f"{folder} has no usable {name}.safetensors ({error}); train first") from None
+    shapes = {layer: array.shape for layer, array in layers.items()}
+    inputs, actions = shapes.get("0.weight", (0, 0))[-1], shapes.get("2.bias", (0,))[0]
+    if shapes != {"0.weight": (HIDDEN, inputs), "0.bias": (HIDDEN,), "2.weight": (actions, HIDDEN), "2.bias": (actions,)}:
+        raise LessonError(f"{folder / f'{name}.safetensors'} holds other layers than this agent's; train first")
+    return layers
 
 
 def values(layers: Layers, seen: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -11,9 +11,10 @@ import safetensors.numpy
 from msgspec import json
 from msgspec.structs import replace
 
-from hyperscale.learn.constructor.train import CHECKPOINT, ConstructorConfig, train_weights, weights_of
+from hyperscale.learn.constructor.train import ConstructorConfig, train_weights, weights_of
 from hyperscale.learn.constructor.validate import Validation, validate
 from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.publish import replace_file
 from hyperscale.plan.learned_network import Network
 from hyperscale.plan.learned_weights import NAME, WeightsError, load, manifest_of
 
@@ -28,15 +29,15 @@ def train(assignment: Assignment, report: Callable[[Progress], None]) -> tuple[P
     config = ConstructorConfig(seed=assignment.seed)
     if assignment.steps is not None:
         config = replace(config, steps=assignment.steps)
-    resumed = assignment.folder if assignment.resume and (assignment.folder / f"{CHECKPOINT}.json").is_file() else None
+    resumed = assignment.folder if assignment.resume else None
     weights = weights_of(train_weights(config, assignment.folder, report, resumed))
     judged = validate(Network(weights), assignment.seed)
     files = (assignment.folder / f"{NAME}.safetensors", assignment.folder / f"{NAME}.json")
     packed = safetensors.numpy.save(weights)
     command = f"hyperscale learn constructor --seed {config.seed} --steps {config.steps}"
     manifest = manifest_of(packed, command, config.seed, _figures(judged))
-    files[0].write_bytes(packed)
-    files[1].write_bytes(json.format(json.encode(manifest), indent=2) + b"\n")
+    replace_file(files[0], packed)
+    replace_file(files[1], json.format(json.encode(manifest), indent=2) + b"\n")
     return files
 
 

@@ -11,17 +11,20 @@ from typing import Final
 import msgspec
 import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from hyperscale.learn.constructor.labels import Example, example
 from hyperscale.learn.constructor.network import BARRED, Batch, Constructor, collate, segment_log_softmax
-from hyperscale.learn.lesson import LessonError, Progress
+from hyperscale.learn.lesson import LessonError, Progress, reading
 from hyperscale.model.graph import FloatArray
 from hyperscale.plan.learned_network import Network
 
-CHECKPOINT: Final = "checkpoint"
+CHECKPOINT: Final = "checkpoint.safetensors"
+MARK: Final = "mark"
+"""Of the checkpoint's metadata: in one file with the tensors, so that no kill can part them."""
 GUIDE: Final = "guide"
 REPORT_EVERY: Final = 20
 EMPTY_WEIGHT: Final = 2.0
@@ -50,7 +53,7 @@ class ConstructorConfig(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Where a training stands; beside its tensors."""
+    """Where a training stands; in one file with its tensors."""
 
     config: ConstructorConfig
     step: int
@@ -163,10 +166,8 @@ def _guide(out: Path, model: Constructor, resume: Path | None) -> Network:
     if resume is None:
         save_file(model.state_dict(), out / f"{GUIDE}.safetensors")
         return Network(weights_of(model))
-    try:
+    with reading(resume / f"{GUIDE}.safetensors"):
         return Network({name: tensor.numpy() for name, tensor in load_file(resume / f"{GUIDE}.safetensors").items()})
-    except OSError as error:
-        raise LessonError(f"cannot go on from {resume}: {error}; train without resuming") from None
 
 
 def _save(out: Path, mark: Mark, model: Constructor, optimizer: torch.optim.AdamW) -> None:
@@ -174,26 +175,26 @@ def _save(out: Path, mark: Mark, model: Constructor, optimizer: torch.optim.Adam
     state = optimizer.state_dict()["state"]
     for place, held in sorted(state.items()):
         tensors |= {f"optimizer.{place}.{name}": tensor.contiguous() for name, tensor in held.items()}
-    save_file(tensors, out / f"{CHECKPOINT}.safetensors.new")
-    (out / f"{CHECKPOINT}.safetensors.new").replace(out / f"{CHECKPOINT}.safetensors")
-    (out / f"{CHECKPOINT}.json").write_bytes(msgspec.json.encode(mark))
+    beside = out / f".{CHECKPOINT}"
+    save_file(tensors, beside, metadata={MARK: msgspec.json.encode(mark).decode()})
+    beside.replace(out / CHECKPOINT)
 
 
 def _load(folder: Path, config: ConstructorConfig, model: Constructor, optimizer: torch.optim.AdamW) -> int:
     """Steps done."""
-    try:
-        mark = msgspec.json.decode((folder / f"{CHECKPOINT}.json").read_bytes(), type=Mark)
-        tensors = load_file(folder / f"{CHECKPOINT}.safetensors")
-    except (OSError, msgspec.DecodeError) as error:
-        raise LessonError(f"cannot go on from {folder}: {error}; train without resuming") from None
-    if mark.config != config:
-        raise LessonError(f"the checkpoint in {folder} has other settings; train without resuming, or with the same seed and steps")
-    model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")})
-    held = optimizer.state_dict()
-    held["state"] = {}
-    for name, tensor in tensors.items():
-        if name.startswith("optimizer."):
-            _, place, key = name.split(".")
-            held["state"].setdefault(int(place), {})[key] = tensor
-    optimizer.load_state_dict(held)
+    file = folder / CHECKPOINT
+    with reading(file):
+        with safe_open(file, framework="pt") as opened:
+            mark = msgspec.json.decode((opened.metadata() or {})[MARK], type=Mark)
+        tensors = load_file(file)
+        if mark.config != config:
+            raise LessonError(f"the checkpoint in {folder} has other settings; train without resuming, or with the same seed and steps")
+        model.load_state_dict({name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")})
+        held = optimizer.state_dict()
+        held["state"] = {}
+        for name, tensor in tensors.items():
+            if name.startswith("optimizer."):
+                _, place, key = name.split(".")
+                held["state"].setdefault(int(place), {})[key] = tensor
+        optimizer.load_state_dict(held)
     return mark.step

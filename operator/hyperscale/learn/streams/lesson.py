@@ -15,6 +15,7 @@ from safetensors.numpy import save
 from torch.utils.tensorboard import SummaryWriter
 
 from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.publish import replace_file
 from hyperscale.learn.streams import tuning
 from hyperscale.learn.streams.compare import Compared, cases, compare, completions, outcomes
 from hyperscale.learn.streams.episodes import Training
@@ -63,8 +64,8 @@ def write(network: Network, config: Training, folder: Path, command: str = "") -
     )
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / f"{NAME}.safetensors", folder / f"{NAME}.json"
-    files[0].write_bytes(content)
-    files[1].write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    replace_file(files[0], content)
+    replace_file(files[1], msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
     return files
 
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from hyperscale.learn.lesson import LessonError, Progress
+from hyperscale.learn.lesson import LessonError, Progress, reading
 from hyperscale.learn.streams.episodes import Batch, Training, collect, initial
 from hyperscale.learn.streams.gradient import gradient, log_probabilities, some
 from hyperscale.learn.streams.simulator import Network
@@ -86,15 +86,14 @@ class _State:
     @classmethod
     def read(cls, config: Training, folder: Path) -> _State:
         file = folder / CHECKPOINT
-        if not file.is_file():
-            raise LessonError(f"{folder} has no {CHECKPOINT} to go on from; leave --resume out to begin")
-        held = load_file(file)
-        if held["config"].tobytes() != _fingerprint(config):
-            raise LessonError(f"{file} belongs to another configuration; use the same seed, or another folder")
-        state = cls(held["network"])
-        state.first, state.second, state.total = held["first"], held["second"], held["total"]
-        state.step, state.changes, state.averaged = (int(number) for number in held["counts"])
-        state.seconds = float(held["seconds"][0])
+        with reading(file):
+            held = load_file(file)
+            if held["config"].tobytes() != _fingerprint(config):
+                raise LessonError(f"{file} belongs to another configuration; use the same seed and steps, or another folder")
+            state = cls(held["network"])
+            state.first, state.second, state.total = held["first"], held["second"], held["total"]
+            state.step, state.changes, state.averaged = (int(number) for number in held["counts"])
+            state.seconds = float(held["seconds"][0])
         return state
 
     def write(self, config: Training, folder: Path) -> None:
