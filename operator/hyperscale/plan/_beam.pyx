@@ -5,6 +5,7 @@ the ring's; the last member closes it. Two paths of the same members that end al
 them is no better than the worst that would go on.
 """
 
+from libc.math cimport INFINITY
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy, memset
@@ -25,10 +26,10 @@ cdef extern from *:
 
     static inline double beam_max(double a, double b) { return a > b ? a : b; }
 
-    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, const double *restrict weight, const double *restrict last_lat,
-        const double *restrict last_spb, const double *first_lat, const double *first_spb, double sum, double sum_squares, double hop_lat,
-        double hop_spb, double halo_bytes, double flops, double ring_latency, double ring_byte, double tax, double *restrict scale,
-        double *restrict rate, double *restrict ring) {
+    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, const double *restrict weight, const double *restrict shut,
+        const double *restrict last_lat, const double *restrict last_spb, const double *first_lat, const double *first_spb, double sum,
+        double sum_squares, double hop_lat, double hop_spb, double halo_bytes, double flops, double ring_latency, double ring_byte,
+        double tax, double *restrict scale, double *restrict rate, double *restrict ring) {
         for (int c = 0; c < m; c++) {
             double w = weight[c], total = sum + w, squares = sum_squares + w * w;
             scale[c] = halo_bytes * now / (k * beam_max(total * total - squares, 1e-12 * total * total));
@@ -37,69 +38,86 @@ cdef extern from *:
         for (int c = 0; c < m; c++) {
             double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat;
             double spb = chained ? beam_max(hop_spb, beam_max(last_spb[c], first_spb[c])) : hop_spb;
-            ring[c] = (1.0 + tax) * (ring_latency * lat + ring_byte * spb);
+            ring[c] = (1.0 + tax) * (ring_latency * lat + ring_byte * spb) + shut[c];
         }
     }
 
-    BEAM_CLONES static void beam_beside(int count, double rounds, double far, double pay, double v, double slow,
-        const double *restrict weight, const double *restrict lat, const double *restrict spb, const double *restrict scale,
-        const double *restrict rate, double *restrict own_pay, double *restrict own_far, double *restrict slowest, double *restrict worst) {
-        for (int c = 0; c < count; c++) {
-            double halo = rounds * beam_max(far, lat[c]) + scale[c] * v * (pay + weight[c] * spb[c]);
-            own_pay[c] += v * spb[c];
-            own_far[c] = beam_max(own_far[c], lat[c]);
-            worst[c] = beam_max(worst[c], halo);
-            slowest[c] = beam_max(slowest[c], halo + rate[c] * slow);
-        }
+    /* One member beside a candidate: what it then costs goes into the worst boundary and the slowest worker, its link into the own ones. */
+    #define BEAM_LINKS(j) \
+        const double *restrict lat##j = lat + members[j] * m, *restrict spb##j = spb + members[j] * m; \
+        double v##j = weights[members[j]], slow##j = slows[members[j]];
+    #define BEAM_MEMBER(j) { \
+        double halo = rounds * beam_max(far[j], lat##j[c]) + scale[c] * v##j * (pay[j] + weight[c] * spb##j[c]); \
+        own += v##j * spb##j[c]; \
+        most = beam_max(most, lat##j[c]); \
+        dearest = beam_max(dearest, halo); \
+        latest = beam_max(latest, halo + rate[c] * slow##j); \
     }
 
-    BEAM_CLONES static void beam_own(int count, double rounds, const double *restrict weight, const double *restrict slow,
-        const double *restrict scale, const double *restrict rate, const double *restrict pay, const double *restrict far,
-        double *restrict slowest, double *restrict worst) {
-        for (int c = 0; c < count; c++) {
-            double halo = rounds * far[c] + scale[c] * weight[c] * pay[c];
-            worst[c] = beam_max(worst[c], halo);
-            slowest[c] = beam_max(slowest[c], halo + rate[c] * slow[c]);
-        }
-    }
-
-    BEAM_CLONES static int beam_below(int count, double tax, double most, const double *restrict slowest, const double *restrict worst,
-        const double *restrict ring) {
+    /* Four members at once, so that what belongs to a candidate is read and written once; whether any candidate is still below `limit`. */
+    BEAM_CLONES static int beam_beside_four(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+        const double *weights, const double *slows, const double *restrict weight, const double *lat, const double *spb,
+        const double *restrict scale, const double *restrict rate, const double *restrict ring, double tax, double limit,
+        double *restrict own_pay, double *restrict own_far, double *restrict slowest, double *restrict worst) {
+        BEAM_LINKS(0) BEAM_LINKS(1) BEAM_LINKS(2) BEAM_LINKS(3)
         int some = 0;
-        for (int c = 0; c < count; c++) some |= slowest[c] + tax * worst[c] + ring[c] < most;
+        for (int c = 0; c < count; c++) {
+            double own = own_pay[c], most = own_far[c], dearest = worst[c], latest = slowest[c];
+            BEAM_MEMBER(0) BEAM_MEMBER(1) BEAM_MEMBER(2) BEAM_MEMBER(3)
+            own_pay[c] = own, own_far[c] = most, worst[c] = dearest, slowest[c] = latest;
+            some |= latest + tax * dearest + ring[c] < limit;
+        }
         return some;
     }
 
-    static int beam_take(int count, const int *restrict candidates, double tax, double most, const double *restrict slowest,
-        const double *restrict worst, const double *restrict ring, int *restrict taken) {
-        int n = 0;
-        for (int i = 0; i < count; i++) {
-            int c = candidates[i];
-            taken[n] = c;
-            n += slowest[c] + tax * worst[c] + ring[c] < most;
+    BEAM_CLONES static void beam_beside_one(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+        const double *weights, const double *slows, const double *restrict weight, const double *lat, const double *spb,
+        const double *restrict scale, const double *restrict rate, double *restrict own_pay, double *restrict own_far,
+        double *restrict slowest, double *restrict worst) {
+        BEAM_LINKS(0)
+        for (int c = 0; c < count; c++) {
+            double own = own_pay[c], most = own_far[c], dearest = worst[c], latest = slowest[c];
+            BEAM_MEMBER(0)
+            own_pay[c] = own, own_far[c] = most, worst[c] = dearest, slowest[c] = latest;
         }
-        return n;
+    }
+
+    /* The candidate's own boundary, and the whole; whether any is below `limit`. */
+    BEAM_CLONES static int beam_own(int count, double rounds, const double *restrict weight, const double *restrict slow,
+        const double *restrict scale, const double *restrict rate, const double *restrict pay, const double *restrict far,
+        const double *restrict ring, double tax, double limit, const double *restrict slowest, const double *restrict worst,
+        double *restrict score) {
+        int some = 0;
+        for (int c = 0; c < count; c++) {
+            double halo = rounds * far[c] + scale[c] * weight[c] * pay[c];
+            score[c] = beam_max(slowest[c], halo + rate[c] * slow[c]) + tax * beam_max(worst[c], halo) + ring[c];
+            some |= score[c] < limit;
+        }
+        return some;
     }
     """
-    void beam_alone(int m, int now, int k, bint chained, const double *weight, const double *last_lat, const double *last_spb,
-                    const double *first_lat, const double *first_spb, double sum, double sum_squares, double hop_lat, double hop_spb,
-                    double halo_bytes, double flops, double ring_latency, double ring_byte, double tax, double *scale, double *rate,
-                    double *ring) noexcept nogil
-    void beam_beside(int count, double rounds, double far, double pay, double v, double slow, const double *weight, const double *lat,
-                     const double *spb, const double *scale, const double *rate, double *own_pay, double *own_far, double *slowest,
-                     double *worst) noexcept nogil
-    void beam_own(int count, double rounds, const double *weight, const double *slow, const double *scale, const double *rate,
-                  const double *pay, const double *far, double *slowest, double *worst) noexcept nogil
-    bint beam_below(int count, double tax, double most, const double *slowest, const double *worst, const double *ring) noexcept nogil
-    int beam_take(int count, const int *candidates, double tax, double most, const double *slowest, const double *worst, const double *ring,
-                  int *taken) noexcept nogil
+    void beam_alone(int m, int now, int k, bint chained, const double *weight, const double *shut, const double *last_lat,
+                    const double *last_spb, const double *first_lat, const double *first_spb, double sum, double sum_squares,
+                    double hop_lat, double hop_spb, double halo_bytes, double flops, double ring_latency, double ring_byte, double tax,
+                    double *scale, double *rate, double *ring) noexcept nogil
+    bint beam_beside_four(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+                          const double *weights, const double *slows, const double *weight, const double *lat, const double *spb,
+                          const double *scale, const double *rate, const double *ring, double tax, double limit, double *own_pay,
+                          double *own_far, double *slowest, double *worst) noexcept nogil
+    void beam_beside_one(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+                         const double *weights, const double *slows, const double *weight, const double *lat, const double *spb,
+                         const double *scale, const double *rate, double *own_pay, double *own_far, double *slowest,
+                         double *worst) noexcept nogil
+    bint beam_own(int count, double rounds, const double *weight, const double *slow, const double *scale, const double *rate,
+                  const double *pay, const double *far, const double *ring, double tax, double limit, const double *slowest,
+                  const double *worst, double *score) noexcept nogil
 
 cdef enum:
     CHUNK = 64   # candidates whose sums stay in the first cache
-    LOOKS = 4    # members between two looks at whether any of them can still go on
+    AT_ONCE = 4  # members beside which they are looked at in one pass, before a chunk of which none can go on is left
     DIGIT_BITS = 11
     DIGITS = 2048
-    ROOM = 4     # children found, as many times those kept, before they are sorted
+    ROOM = 4     # children found, as many times those kept, before the worst are forgotten
 cdef int SPARE = 3      # children kept for every one that goes on: the same path's end comes from several parents
 
 
@@ -123,7 +141,8 @@ cdef struct Beam:
     Child *children       # (ROOM * SPARE * width,) the best SPARE * width so far among them
     Child *sorted         # as many
     int born
-    int *taken            # (m,) candidates below a limit
+    double *score         # (m,) of one path with each candidate, where it may be below a limit
+    double *shut          # (m,) infinite where a candidate is not usable at all
     double *slow          # (m,) weight / speed
     double *scale         # (m,) of one path with each candidate: boundary bytes by its weights
     double *rate          # (m,) operations by the whole weight
@@ -172,75 +191,119 @@ cdef void _sort(Beam *s) noexcept nogil:
         s.sorted = swapped
 
 
-cdef bint _scores(const Beam *s, int state, int now, double most) noexcept nogil:
-    """Objective of the whole job as if the path and each candidate, `now` members, were its fair sample, into s.score (m,).
+cdef void _close(Beam *s, int state, int now) noexcept nogil:
+    """Shut the candidates that the path has filled."""
+    cdef int j, c
+    cdef const int *members = s.members + <size_t> state * s.q.k
+    for j in range(now - 1):
+        s.ws.used[members[j]] = 0
+    for j in range(now - 1):
+        c = members[j]
+        s.ws.used[c] += 1
+        if s.ws.used[c] >= s.ws.room[c]:
+            s.ring[c] = INFINITY
 
-    Where that is no less than `most`, some value from it on; False where that is so of all.
-    """
+
+cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
+    """Children of one path below `most`: the objective of the whole job as if it and a candidate, `now` members, were its fair sample."""
     cdef const Instance *q = s.q
-    cdef int j, c, count, at, m = q.m
+    cdef int j, c, chunk, count, at, m = q.m
     cdef size_t own = <size_t> state * q.k
     cdef const int *members = s.members + own
-    cdef const double *last = q.lat + <size_t> (members[now - 2] if now > 1 else 0) * m
-    cdef const double *last_spb = q.spb + <size_t> (members[now - 2] if now > 1 else 0) * m
-    cdef const double *first = q.lat + <size_t> (members[0] if now == q.k else members[now - 2] if now > 1 else 0) * m
-    cdef const double *first_spb = q.spb + <size_t> (members[0] if now == q.k else members[now - 2] if now > 1 else 0) * m
-    cdef bint some = False
-    beam_alone(m, now, q.k, now > 1, q.weight, last, last_spb, first, first_spb, s.sums[2 * state], s.sums[2 * state + 1], s.hop[2 * state],
-               s.hop[2 * state + 1], q.halo_bytes, q.epoch_flops, q.ring_latency_factor, q.ring_byte_factor, q.communication_weight,
-               s.scale, s.rate, s.ring)
+    cdef size_t last = <size_t> (members[now - 2] if now > 1 else 0) * m, first = <size_t> members[0] * m if now == q.k else last
+    cdef double tax = q.communication_weight
+    cdef bint some
+    beam_alone(m, now, q.k, now > 1, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, s.sums[2 * state],
+               s.sums[2 * state + 1], s.hop[2 * state], s.hop[2 * state + 1], q.halo_bytes, q.epoch_flops, q.ring_latency_factor,
+               q.ring_byte_factor, tax, s.scale, s.rate, s.ring)
+    _close(s, state, now)
     memset(s.slowest, 0, 4 * <size_t> m * sizeof(double))
-    at = 0
-    while at < m:
-        count = min(CHUNK, m - at)
-        for j in range(now - 1):
-            if j % LOOKS == 0 and not beam_below(count, q.communication_weight, most, s.slowest + at, s.worst + at, s.ring + at):
-                break
-            c = members[j]
-            beam_beside(count, q.rounds, s.far[own + j], s.pay[own + j], q.weight[c], s.slow[c], q.weight + at, q.lat + <size_t> c * m + at,
-                        q.spb + <size_t> c * m + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at, s.slowest + at,
-                        s.worst + at)
-        beam_own(count, q.rounds, q.weight + at, s.slow + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at, s.slowest + at,
-                 s.worst + at)
-        some = beam_below(count, q.communication_weight, most, s.slowest + at, s.worst + at, s.ring + at) or some
-        at += count
-    return some
+    for chunk in range((m + CHUNK - 1) // CHUNK):
+        at = chunk * CHUNK
+        count = min(<int> CHUNK, m - at)
+        j, some = 0, True
+        while some and j + AT_ONCE < now:
+            some = beam_beside_four(count, m, q.rounds, members + j, s.far + own + j, s.pay + own + j, q.weight, s.slow, q.weight + at,
+                                    q.lat + at, q.spb + at, s.scale + at, s.rate + at, s.ring + at, tax, most, s.own_pay + at,
+                                    s.own_far + at, s.slowest + at, s.worst + at)
+            j += AT_ONCE
+        if not some:
+            continue
+        while j + 1 < now:
+            beam_beside_one(count, m, q.rounds, members + j, s.far + own + j, s.pay + own + j, q.weight, s.slow, q.weight + at, q.lat + at,
+                            q.spb + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at, s.slowest + at, s.worst + at)
+            j += 1
+        if not beam_own(count, q.rounds, q.weight + at, s.slow + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at,
+                        s.ring + at, tax, most, s.slowest + at, s.worst + at, s.score + at):
+            continue
+        for c in range(at, at + count):  # without a branch that nobody can foresee
+            s.children[s.born] = Child(s.score[c], state, c)
+            s.born += s.score[c] < most
 
 
-cdef int _room(const Beam *s, int state, int now, int c) noexcept nogil:
-    cdef int j, left = s.ws.room[c]
-    for j in range(now - 1):
-        if s.members[<size_t> state * s.q.k + j] == c:
-            left -= 1
-    return left
+cdef inline uint64_t _bits(const Beam *s, int child) noexcept nogil:
+    """Of a child's score: those of positive numbers rise with them."""
+    cdef uint64_t bits
+    memcpy(&bits, &s.children[child].score, sizeof(double))
+    return bits
+
+
+cdef int _last_digits(const Beam *s, int left, uint64_t *mask, uint64_t *limit) noexcept nogil:
+    """Leading bits, and which they are, that only the child at `left` of the order shares, or all that do are kept; how many those are."""
+    cdef int counts[DIGITS]
+    cdef int i, digit, shift = 0
+    cdef uint64_t differ = 0
+    for i in range(s.born):
+        differ |= _bits(s, i) ^ _bits(s, 0)
+    while shift < 64 - DIGIT_BITS and differ >> (shift + DIGIT_BITS) != 0:
+        shift += 1
+    mask[0] = ~(((<uint64_t> 1 << shift) << DIGIT_BITS) - 1)  # of what all share
+    limit[0] = _bits(s, 0) & mask[0]
+    while True:
+        memset(counts, 0, DIGITS * sizeof(int))
+        for i in range(s.born):
+            counts[(_bits(s, i) >> shift) & <uint64_t> (DIGITS - 1)] += (_bits(s, i) & mask[0]) == limit[0]
+        digit = 0
+        while counts[digit] < left:
+            left -= counts[digit]
+            digit += 1
+        mask[0] |= <uint64_t> (DIGITS - 1) << shift
+        limit[0] |= <uint64_t> digit << shift
+        if shift == 0 or counts[digit] == left:
+            return left
+        shift = max(0, shift - DIGIT_BITS)
 
 
 cdef double _cut(Beam *s) noexcept nogil:
-    """Sort the children and forget all but the best SPARE * width; what a further one must be below."""
-    _sort(s)
-    if s.born < SPARE * s.width:
+    """Forget all children but the best SPARE * width, the first of equals, and keep their order; what a further one must be below."""
+    cdef int i, left, kept = 0
+    cdef uint64_t mask = 0, limit = 0, bits
+    cdef double most = 0.0
+    if s.born <= SPARE * s.width:
         return CANNOT_WORK
-    s.born = SPARE * s.width
-    return min(CANNOT_WORK, s.children[s.born - 1].score)
+    left = _last_digits(s, SPARE * s.width, &mask, &limit)
+    for i in range(s.born):
+        bits = _bits(s, i) & mask
+        if bits < limit or (bits == limit and left > 0):
+            left -= bits == limit
+            most = max(most, s.children[i].score)
+            s.children[kept] = s.children[i]
+            kept += 1
+    s.born = kept
+    return min(CANNOT_WORK, most)
 
 
 cdef void _expand(Beam *s, int now) noexcept nogil:
     """The best children of all paths, with `now` members each, best first."""
-    cdef int state, i, c, count
-    cdef double most = CANNOT_WORK, tax = s.q.communication_weight
+    cdef int state
+    cdef double most = CANNOT_WORK
     s.born = 0
     for state in range(s.states):
-        if not _scores(s, state, now, most):
-            continue
-        count = beam_take(s.ws.u, s.ws.usable, tax, most, s.slowest, s.worst, s.ring, s.taken)
-        for i in range(count):
-            c = s.taken[i]
-            if _room(s, state, now, c) > 0:
-                s.children[s.born] = Child(s.slowest[c] + tax * s.worst[c] + s.ring[c], state, c)
-                s.born += 1
+        _beside(s, state, now, most)
         if s.born > ROOM * SPARE * s.width:
             most = _cut(s)
     _cut(s)
+    _sort(s)
 
 
 cdef int _different(Beam *s, int now) noexcept nogil:
@@ -302,18 +365,21 @@ cdef bint _allocate(Beam *s, int width) noexcept nogil:
         s.table *= 2
     s.keys = <uint64_t *> calloc(w + s.table, sizeof(uint64_t))
     s.members = <int *> calloc(w * k, sizeof(int))
-    s.sums = <double *> calloc(w * (4 + 2 * k) + 8 * m, sizeof(double))
-    s.children = <Child *> calloc(ROOM * SPARE * w + m, sizeof(Child))
-    s.sorted = <Child *> calloc(ROOM * SPARE * w + m, sizeof(Child))
-    s.taken = <int *> calloc(m, sizeof(int))
-    if s.keys == NULL or s.members == NULL or s.sums == NULL or s.children == NULL or s.sorted == NULL or s.taken == NULL:
+    s.sums = <double *> calloc(w * (4 + 2 * k) + 10 * m, sizeof(double))
+    s.children = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
+    s.sorted = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
+    if s.keys == NULL or s.members == NULL or s.sums == NULL or s.children == NULL or s.sorted == NULL:
         return False
     s.seen, s.hop, s.pay, s.far = s.keys + w, s.sums + 2 * w, s.sums + 4 * w, s.sums + (4 + k) * w
     s.scale = s.sums + (4 + 2 * k) * w
     s.rate, s.ring, s.slow, s.slowest = s.scale + m, s.scale + 2 * m, s.scale + 3 * m, s.scale + 4 * m
     s.worst, s.own_pay, s.own_far = s.slowest + m, s.slowest + 2 * m, s.slowest + 3 * m
+    s.score, s.shut = s.slowest + 4 * m, s.slowest + 5 * m
     for c in range(s.q.m):
+        s.shut[c] = INFINITY
         s.slow[c] = s.q.weight[c] / s.q.speed[c]
+    for c in range(s.ws.u):
+        s.shut[s.ws.usable[c]] = 0.0
     return True
 
 
@@ -323,7 +389,6 @@ cdef void _free(Beam *s) noexcept nogil:
     release(s.sums)
     release(s.children)
     release(s.sorted)
-    release(s.taken)
 
 
 def beam(Kernel kernel, int[:, ::1] orders):
@@ -342,7 +407,6 @@ def beam(Kernel kernel, int[:, ::1] orders):
     a.sums = b.sums = NULL
     a.children = b.children = NULL
     a.sorted = b.sorted = NULL
-    a.taken = b.taken = NULL
     if not _allocate(&a, width) or not _allocate(&b, width):
         _free(&a)
         _free(&b)
