@@ -22,8 +22,6 @@ UNEVEN = 1.3
 """Largest halo over the mean above which halos are uneven."""
 TOTAL_WORTH = 0.25
 """Of the copies of all parts beside the largest halo: the slowest part sets the pace, but links are shared."""
-SKEW = 10.0
-"""Mean square of the degrees over the square of their mean above which a graph is skewed."""
 CUT_WORTH = 0.1
 """Of the cut beside the largest halo: what neighbour sampling fetches goes over cut edges."""
 LOOSE = 2
@@ -59,6 +57,8 @@ class Effort:
     """Copies that an edge above the cut's budget counts for until the annealing's end."""
     spend: float = 1.0
     """Of what the cycle took from the reference's cut, how much annealing may give back."""
+    priced: bool = True
+    """Whether edges of parts with a large halo cost a cycle more."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,14 @@ def refine(level: Level, part: Array, limits: Array, reference: Reference, *, se
     found = np.array(part, dtype=np.int32)
     if parts == 1 or level.vertices <= parts:
         return found
-    whole, level = level, _without_isolated(level)
+    whole, level = level, without_isolated(level)
     balanced(level, found, limits, seed)
     best, best_score = found, score(level, found, limits, reference)
-    price = _prices(level, found, parts, reference.cut)
+    price = _prices(level, found, parts, reference.cut if effort.priced else 0)
     for cycle in range(max(effort.cycles, 1)):
         if effort.cycles:
             found = _cycle(level, found, limits, price, seed=seed + 7919 * cycle, effort=effort)
-            price = _prices(level, found, parts, reference.cut)
+            price = _prices(level, found, parts, reference.cut if effort.priced else 0)
         for candidate in (found, _annealed(level, found, limits, reference, seed=seed + cycle, effort=effort)):
             seen = score(level, candidate, limits, reference)
             if seen < best_score:
@@ -141,28 +141,6 @@ def promising(level: Level, starts: tuple[Array, ...], parts: int, reference: Re
         return reference.worth(cut, copies) + EXCESS_WORTH * max(cut / max(reference.cut, 1) - EXCESS, 0.0)
 
     return min(starts, key=worth)
-
-
-def skewed(level: Level) -> bool:
-    """Whether a few vertices have most of the edges, as in R-MAT graphs and social networks."""
-    degree = np.diff(level.indptr).astype(np.float64)
-    return bool(np.square(degree).mean() > SKEW * max(degree.mean(), 1e-9) ** 2)
-
-
-def by_degree(level: Level, limits: Array) -> Array:
-    """(n,) int32: parts filled one after the other, vertices of most edges first, the largest part first.
-
-    On a skewed graph the hubs hold most edges among themselves: one part with all of them cuts a fraction of what bisection does.
-    Vertices without edges weigh nothing in this, and find room in `refine`.
-    """
-    degree = np.diff(level.indptr)
-    order = np.argsort(-degree, kind="stable")
-    weights = np.where(degree > 0, level.weights[:, 0], 0)[order]
-    turn = np.argsort(-limits[:, 0], kind="stable")
-    filled = np.searchsorted(np.cumsum(limits[turn, 0]), np.cumsum(weights))
-    part = np.empty(level.vertices, dtype=np.int32)
-    part[order] = turn[np.minimum(filled, len(limits) - 1)]
-    return part
 
 
 def balanced(level: Level, part: Array, limits: Array, seed: int) -> None:
@@ -210,7 +188,7 @@ def _prices(level: Level, part: Array, parts: int, budget: int) -> Array:
     return price
 
 
-def _without_isolated(level: Level) -> Level:
+def without_isolated(level: Level) -> Level:
     """Vertices without edges weigh nothing while the others move: they fill what is left afterwards, at no cost for the cut."""
     isolated = np.diff(level.indptr) == 0
     if not isolated.any():

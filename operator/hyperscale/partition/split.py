@@ -11,11 +11,12 @@ from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.model.job import PartitioningMethod
 from hyperscale.partition.baselines import along, degree_parts, random_parts
 from hyperscale.partition.compiled import COMPILED
+from hyperscale.partition.hubs import refine_hubs, skewed
 from hyperscale.partition.hybrid import hybrid
 from hyperscale.partition.levels import Level, finest
 from hyperscale.partition.measures import measure
 from hyperscale.partition.metis import metis, metis_mixed
-from hyperscale.partition.refine import Effort, Reference, by_degree, limits_of, promising, refine, score, skewed
+from hyperscale.partition.refine import Effort, Reference, limits_of, promising, refine
 from hyperscale.partition.types import PartitionError, Parts, checked_graph, checked_shares, weight_columns
 
 DEGREE = "Degree"
@@ -97,10 +98,8 @@ def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) 
     reference = Reference.of(level, start, len(target))
     effort = _effort(level, target, reference)
     if skewed(level):
-        core = refine(level, by_degree(level, limits), limits, reference, seed=seed, effort=effort)
-        if score(level, core, limits, reference) < score(level, start, limits, reference):
-            return core
-    elif _second_start(level, target):
+        return refine_hubs(level, start, limits, reference, seed=seed, effort=effort)
+    if _second_start(level, target):
         start = promising(level, (start, metis_mixed(adjacency, target, seed=seed + 1)), len(target), reference)
         if len(target) > RECURSIVE:
             effort = replace(effort, cycles=0)

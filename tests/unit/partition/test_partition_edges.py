@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hyperscale.data.adjacency import in_neighbours
+from hyperscale.data.generate import rmat_edges
 from hyperscale.model.adjacency import Adjacency, TrainingGraph
 from hyperscale.model.job import PartitioningMethod
 from hyperscale.partition import (
@@ -20,9 +22,10 @@ from hyperscale.partition import (
     precomputed,
     split,
 )
-from hyperscale.partition.levels import finest
+from hyperscale.partition.hubs import by_degree, skewed
+from hyperscale.partition.levels import boundary, finest
 from hyperscale.partition.metis import metis
-from hyperscale.partition.refine import skewed
+from hyperscale.partition.refine import limits_of
 
 METHODS = (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL, PartitioningMethod.RANDOM, DEGREE)
 
@@ -221,4 +224,25 @@ def test_hubs_stay_together_where_that_cuts_less_and_isolated_vertices_fill_the_
     assert skewed(finest(adjacency))
     assert not skewed(finest(grid(10)))
     assert parts.cut < 0.95 * bisected.cut
+    assert parts.imbalance <= 1.03
+
+
+def test_hubs_dealt_to_several_parts_leave_each_of_them_a_smaller_halo_at_a_larger_cut() -> None:
+    level, target = finest(hubs(2000, 0)), np.array([2.0] * 4 + [1.0] * 4) / 12.0
+    limits = limits_of(level.weights, target, False)
+    together, dealt = (by_degree(level, limits, several) for several in (1, 3))
+    ends = np.bincount(dealt, weights=np.diff(level.indptr), minlength=8)
+    assert ends[:3].max() < 1.3 * ends[:3].min()
+    assert ends[:3].min() > ends[3:].max()
+    assert boundary(level, dealt, 8)[1].max() < boundary(level, together, 8)[1].max()
+    assert boundary(level, dealt, 8)[0] > boundary(level, together, 8)[0]
+
+
+def test_on_an_rmat_graph_dealt_hubs_lower_the_largest_halo_within_metis_cut_and_limits() -> None:
+    sources, destinations = rmat_edges(1 << 13, 1 << 17, 0)
+    adjacency = Adjacency(*in_neighbours(1 << 13, sources, destinations, both_directions=True))
+    bisected = measure(adjacency, metis(adjacency, np.full(32, 1.0 / 32.0), seed=0), (1.0,) * 32)
+    parts = split(adjacency, (1.0,) * 32, PartitioningMethod.METIS, seed=0).measures
+    assert parts.cut <= bisected.cut
+    assert parts.largest_halo < 0.9 * bisected.largest_halo
     assert parts.imbalance <= 1.03
