@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_SCRIPT_BYTES: Final = 4 * 2**20
 NETWORKS: Final = {"gcn": "GCN", "graphsage": "GraphSAGE", "sage": "GraphSAGE", "gat": "GAT"}
+WEIGHT_BYTES: Final = 16
+"""Of one weight: itself, its gradient, and what fusion copies."""
 MOST_CALLEES: Final = 6
 """In a cell of the table; -o json has all."""
 
@@ -96,11 +101,17 @@ def run(arguments: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of DGL's own source and of torch.fx: nothing that a user could change
         try:
-            print(_model(arguments))
+            with contextlib.redirect_stdout(sys.stderr):  # what a user's file prints is no part of the answer
+                answer = _model(arguments)
+            print(answer)
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("hyperscale"):
                 raise
             raise InputError(f"analyzing a model needs {error.name}; install the extra: pip install 'hyperscale[worker]'") from None
+        except SystemExit as leaving:
+            raise InputError(
+                f"{arguments.target}: the model ends the process when it runs ({leaving}); let forward return a tensor"
+            ) from None
     return errors.OK
 
 
@@ -163,6 +174,7 @@ def _built(arguments: argparse.Namespace) -> tuple[nn.Module, str]:
     from hyperscale.modelgraph.stock import stack
 
     if (known := NETWORKS.get(arguments.target.lower())) is not None:
+        _check_size(arguments)
         try:
             return stack(known, arguments.features, arguments.hidden, arguments.classes, arguments.layers, arguments.heads), known
         except ValueError as error:
@@ -170,6 +182,18 @@ def _built(arguments: argparse.Namespace) -> tuple[nn.Module, str]:
     file, _, name = arguments.target.rpartition(":")
     _text(Path(file))
     return load(file, name), name
+
+
+def _check_size(arguments: argparse.Namespace) -> None:
+    """InputError where the weights of a network by name cannot fit this machine."""
+    from hyperscale.data.memory import limit_bytes
+
+    widths = [arguments.features, *[arguments.hidden] * (arguments.layers - 1), arguments.classes]
+    needed, most = WEIGHT_BYTES * sum(wide * deep for wide, deep in pairwise(widths)), limit_bytes()
+    if needed > most:
+        raise InputError(
+            f"--hidden: the weights need {bytes_text(needed)}, this machine has {bytes_text(most)}; write smaller --features or --hidden"
+        )
 
 
 def _text(path: Path) -> str:

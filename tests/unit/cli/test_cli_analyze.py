@@ -97,3 +97,44 @@ def test_what_cannot_be_analyzed_is_one_line_and_exit_code_2(script: Path, tmp_p
         assert ran.out == ""
         assert expected in ran.err
         assert ran.err.count("\n") == 1
+
+
+MODEL = """
+import sys
+import torch
+from torch import nn
+
+print("from the file")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 4)
+
+    def forward(self, graph, x):
+        print("from forward")
+        {then}
+"""
+
+
+def test_what_a_users_model_prints_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(MODEL.format(then="return self.linear(x)"))
+    ran = run("analyze", f"{tmp_path}/net.py:Net", "--features", "8", "-o", "json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["name"] == "Net"
+    assert "from the file" in ran.err
+    assert "from forward" in ran.err
+
+
+def test_a_model_that_leaves_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(MODEL.format(then="sys.exit(3)").replace("print", "str"))
+    ran = run("analyze", f"{tmp_path}/net.py:Net", "--features", "8")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "the model ends the process when it runs (3)" in ran.err
+
+
+def test_weights_beyond_this_machines_memory_are_refused_before_they_are_made() -> None:
+    ran = run("analyze", "GCN", "--features", "1000000", "--hidden", "1000000")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "--hidden: the weights need 16 TB, this machine has" in ran.err
