@@ -9,6 +9,8 @@ Every function works on the rows [first, last) and releases the interpreter's lo
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from hyperscale.modelgraph._addresses cimport doubles, floats, ints, longs
+
 cdef extern from "sparse_kernels.h" nogil:
     void hs_drop(float *x, int64_t F, uint64_t seed, uint32_t drop, float grow, int64_t first, int64_t last, float *out)
     void hs_finish_back(float *grad, float *out, float *sums, int64_t H, int64_t D, int activation, uint64_t seed, uint32_t drop, float grow,
@@ -24,19 +26,6 @@ cdef extern from "sparse_kernels.h" nogil:
     void hs_attend_back(int64_t *indptr, int32_t *indices, int64_t *origins, float *left, float *rows, float *x, float *grad, int64_t H,
                         int64_t D, float slope, uint64_t seed, uint32_t edge_drop, float edge_grow, int64_t first, int64_t last,
                         int64_t edges, float *scratch, float *x_grad, float *left_grad, double *right_grad)
-
-
-cdef float *floats(const float[::1] values) noexcept:
-    """Where the numbers are; NULL for None and for nothing."""
-    return NULL if values is None or values.shape[0] == 0 else <float *> &values[0]
-
-
-cdef int64_t *longs(const int64_t[::1] values) noexcept:
-    return NULL if values is None or values.shape[0] == 0 else <int64_t *> &values[0]
-
-
-cdef int32_t *ints(const int32_t[::1] values) noexcept:
-    return NULL if values is None or values.shape[0] == 0 else <int32_t *> &values[0]
 
 
 def drop(const float[::1] x, int64_t width, uint64_t seed, uint32_t least, float grow, int64_t first, int64_t last, float[::1] out):
@@ -145,7 +134,7 @@ def attend_back(const int64_t[::1] indptr, const int32_t[::1] indices, const int
     cdef float *g = floats(grad)
     cdef float *xg = floats(x_grad)
     cdef float *lg = floats(left_grad)
-    cdef double *rg = &right_grad[0] if right_grad.shape[0] else NULL
+    cdef double *rg = doubles(right_grad)
     cdef int64_t edges = indices.shape[0]
     with nogil:
         hs_attend_back(pointers, columns, numbers, l, figures, rows, g, heads, depth, slope, seed, edge_least, edge_grow, first,

@@ -5,6 +5,8 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
+from hyperscale.modelgraph._addresses cimport doubles, floats, ints, longs
+
 cdef extern from "molecules_kernels.h" nogil:
     void hm_gather(int64_t *indptr, int32_t *sources, int32_t *kinds, float *weights, float *x, float *table, int64_t H, int64_t D, int relu,
                    int64_t n, float *out)
@@ -21,23 +23,6 @@ cdef extern from "molecules_kernels.h" nogil:
     void hm_norm_inner(float *grad, float *x, int64_t n, int64_t F, float *scale, float *shift, float *mean, int relu, int64_t *ids,
                        uint64_t seed, uint32_t drop, float grow, float *inner, double *sums)
     void hm_norm_outer(float *inner, float *x, int64_t n, int64_t F, float *scale, float *mean, float *first, float *second)
-
-
-cdef float *floats(const float[::1] values) noexcept:
-    """Where the numbers are; NULL for None and for nothing."""
-    return NULL if values is None or values.shape[0] == 0 else <float *> &values[0]
-
-
-cdef double *doubles(const double[::1] values) noexcept:
-    return NULL if values is None or values.shape[0] == 0 else <double *> &values[0]
-
-
-cdef int64_t *longs(const int64_t[::1] values) noexcept:
-    return NULL if values is None or values.shape[0] == 0 else <int64_t *> &values[0]
-
-
-cdef int32_t *ints(const int32_t[::1] values) noexcept:
-    return NULL if values is None or values.shape[0] == 0 else <int32_t *> &values[0]
 
 
 def gather(const int64_t[::1] indptr, const int32_t[::1] sources, const int32_t[::1] kinds, const float[::1] weights, const float[::1] x,
