@@ -41,7 +41,7 @@ class Effort(NamedTuple):
     steps: int
     """Workers that annealing may touch, steps × workers, in all walks."""
     pairs: int = 0
-    """Most inner steps of the search by pairs and segments from the best starts, some 25 ns each; see `pair_steps`."""
+    """Most inner steps of the search by pairs and segments from the best starts, some 25 ns each; PAIR_PLACES allows few workers fewer."""
     beam: int = 0
     """Paths that beam search keeps at every length; no more than candidates × workers: small problems must be answered soonest."""
 
@@ -62,11 +62,7 @@ CLOSE_LOOK: Final = Effort(
 PAIRED: Final = 16
 """Different starts of the search by pairs."""
 PAIR_PLACES: Final = 6_500
-"""Inner steps for every two places that are free: where few are, all their pairs are soon tried."""
-PAIRS_SOON: Final = 430_000
-"""Above so many steps, from 12 free workers on, there are LATER_PAIR_PLACES for every two places: a wide beam has found better starts."""
-LATER_PAIR_PLACES: Final = 3_500
-"""It decides between 16 and 30 free workers."""
+"""Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides below 22 free workers."""
 
 
 def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
@@ -126,18 +122,12 @@ def paired(
 ) -> tuple[IntArray, FloatArray]:
     """The best of `orders` (B, k) after a search by pairs from several: (B', k), (B',); none where the effort asks for none."""
     seconds = objectives(costs, orders)
-    work = min(effort.pairs, pair_steps(int((~fixed).sum())))
+    work = min(effort.pairs, PAIR_PLACES * math.comb(int((~fixed).sum()), 2))
     if not work or kernel.kernel_for(costs, slots, orders.shape[1]) is None:
         return orders[:0], seconds[:0]
     chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), PAIRED)]
     order, value = tournament(costs, slots, chosen, fixed, seed=seed, work=work, expired=stop)
     return order[None, :], np.array([value])
-
-
-def pair_steps(free: int) -> int:
-    """Inner steps of the search by pairs that `free` workers, which may be placed anew, are worth."""
-    places = math.comb(free, 2)
-    return min(PAIR_PLACES * places, max(PAIRS_SOON, LATER_PAIR_PLACES * places))
 
 
 def promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
