@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.optimize import least_squares
 
-from hyperscale.plan.steptime import LARGEST_EXPONENT, ROBUST_SCALE, Step
+from benchmarks.steptime import LARGEST_EXPONENT, ROBUST_SCALE, Step
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 Curve = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]

@@ -7,7 +7,7 @@ Jobs, arrivals and measured speeds are Gavel's (OSDI 2020, ../shared/data/gavel)
 24 K80, 16 P100 and 8 V100, scaled (32, 20, 12), and thirds (24, 20, 20). Seed 0 is the trace as recorded, other seeds permute which job
 arrives when; `arrivals x 0.5` halves the gaps.
 
-  hyperscale                      plan/queue/kinds.py: the index rule's order over all types at once; jobs may stop and move
+  hyperscale                      gpukinds.py: the index rule's order over all types at once; jobs may stop and move
   hyperscale, time left unknown   the same with what a job has run so far in place of what it has left
   hyperscale, runs to the end     the index rule that the operator starts jobs by: no job stops or moves
   Gavel max-min                   its program and rounds as published, from a vertex (HiGHS) or from the midst of the best shares (inside)
@@ -35,12 +35,12 @@ import numpy as np
 
 from benchmarks import common, summary
 from benchmarks.common import Row
+from benchmarks.gpukinds import Contender, assign
 from benchmarks.peers import gavel as peers
 from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running, hosts_for, read_trace, replay
 from benchmarks.suites import Options
 from hyperscale.model.policy import QueuePolicy
 from hyperscale.plan.queue.choosers import choosers
-from hyperscale.plan.queue.kinds import Contender, assign
 from hyperscale.plan.queue.types import ClusterState, Option, PendingJob, RunningJob
 
 BENCHMARK: Final = "gavel"
@@ -61,7 +61,7 @@ HOUR: Final = 3600.0
 
 
 class Kinds:
-    """The product's assignment of jobs to kinds of GPU."""
+    """The index rule for jobs that may be stopped and moved between kinds of GPU, which the operator does not do."""
 
     preempts: Final = True
 

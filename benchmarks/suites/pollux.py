@@ -34,8 +34,8 @@ from scipy.stats import kendalltau
 from benchmarks import common, summary
 from benchmarks.common import Row
 from benchmarks.peers import steptime as peers
+from benchmarks.steptime import LEAST_ROWS, Step, fit, predict
 from benchmarks.suites import Options
-from hyperscale.plan.steptime import LEAST_ROWS, Step, fit, predict
 
 BENCHMARK: Final = "pollux"
 OURS: Final = "hyperscale"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.plan.queue.kinds import Contender, assign
+from benchmarks.gpukinds import Contender, assign
 
 HOUR = 3600.0
 

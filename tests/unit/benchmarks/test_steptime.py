@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyperscale.plan.steptime import LinkClass, Step, StepTime, fit, predict
+from benchmarks.steptime import LinkClass, Step, StepTime, fit, predict
 
 TRUE = StepTime(
     base_seconds=0.02,
