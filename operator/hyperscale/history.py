@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -94,11 +95,19 @@ RUNS: Final = sql.Table("hyperscale_runs", _METADATA, *(_column(field.name) for 
 sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
 
 
+def _is_there(address: sql.URL) -> bool:
+    """False where connecting would make an empty file."""
+    return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
+
+
 class History:
     """The table of finished runs."""
 
-    def __init__(self, url: str) -> None:
-        """url: as SQLAlchemy writes it; postgresql:// means psycopg. Makes the table where it is missing. Raises HistoryError."""
+    def __init__(self, url: str, *, make: bool = True) -> None:
+        """url: as SQLAlchemy writes it; postgresql:// means psycopg. Makes the table where it is missing, or raises HistoryError.
+
+        `make` False only looks: what is not there is an error, and no other's database gets a table.
+        """
         try:
             address = sql.make_url(url)
         except (SQLAlchemyError, ValueError) as error:
@@ -114,7 +123,10 @@ class History:
         self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
         try:
             self._engine = sql.create_engine(address, pool_pre_ping=True, connect_args=limits)
-            _METADATA.create_all(self._engine)
+            if make:
+                _METADATA.create_all(self._engine)
+            elif not _is_there(address) or not sql.inspect(self._engine).has_table(RUNS.name):
+                raise HistoryError(f"{self._shown}: no history of runs is there; write the database that the operator records to")
         except (SQLAlchemyError, ImportError) as error:
             raise self._fault(error) from error
 

@@ -95,7 +95,7 @@ def _read(arguments: argparse.Namespace) -> Shown:
     if architecture is not None and architecture not in tuple(Architecture):
         raise InputError(f"--architecture: {architecture!r} is none; write one of {', '.join(Architecture)}")
     try:
-        history = History(url)
+        history = History(url, make=False)
         try:
             runs = history.runs(arguments.limit, architecture)
             found = history.calibrations(arguments.min_runs)

@@ -70,6 +70,7 @@ def test_the_url_may_come_from_the_environment(url: str, monkeypatch: pytest.Mon
 
 
 def test_an_empty_history_says_so(tmp_path: Path) -> None:
+    History(f"sqlite:///{tmp_path}/new.sqlite").close()
     assert run("history", "--url", f"sqlite:///{tmp_path}/new.sqlite").out == "No run has finished yet.\n"
 
 
@@ -78,7 +79,8 @@ def test_an_empty_history_says_so(tmp_path: Path) -> None:
     [
         ([], "--url: no database is named"),
         (["--url", "nonsense"], "write sqlite:"),
-        (["--url", "sqlite:////nowhere/at/all/h"], "unable to open"),
+        (["--url", "sqlite:////nowhere/at/all/h"], "no history of runs is there"),
+        (["--url", "sqlite://"], "no history of runs is there"),
         (["--url", "sqlite:///x", "--architecture", "CNN"], "write one of GCN"),
         (["--limit", "0"], "write a whole number from 1"),
     ],
@@ -102,3 +104,20 @@ def test_explain_says_how_far_a_run_is_and_what_was_predicted() -> None:
 def test_the_plan_says_what_it_was_corrected_by() -> None:
     corrected = replace(plan("a"), predicted=Prediction(2.0, 0.2, calibration=Calibration("A100", 2.0, 0.1, 7)))
     assert "corrected by 2, the median of 7 finished runs on A100 (spread 0.1)." in plan_sentence(from_plan(corrected))
+
+
+def test_looking_makes_no_database_and_no_table_in_anothers(tmp_path: Path) -> None:
+    import sqlite3
+
+    absent, other = tmp_path / "typo.sqlite", tmp_path / "other.sqlite"
+    connection = sqlite3.connect(other)
+    connection.execute("create table theirs (a text)")
+    connection.commit()
+    before = other.read_bytes()
+    for file in (absent, other):
+        ran = run("history", "--url", f"sqlite:///{file}")
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert f"{file}: no history of runs is there; write the database that the operator records to" in ran.err
+    assert not absent.exists()
+    assert other.read_bytes() == before
+    connection.close()

@@ -114,3 +114,11 @@ def test_an_npz_that_unpacks_to_more_than_a_file_may_hold_is_refused(tmp_path: P
 def test_the_published_dtfm_cases_are_read(case: str) -> None:
     snapshot = read_snapshot(DTFM / f"{case}.json")
     assert (len(snapshot.nodes), len(snapshot.links)) == (64, 64 * 63)
+
+
+@pytest.mark.parametrize("content", [b"text", b"\x93NUMPY\x01\x00\x10\x00" + b"{'descr':[('" + b"(" * 5000], ids=["text", "header"])
+def test_a_member_of_an_npz_that_is_no_array_is_refused(tmp_path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(tmp_path / "m.npz", "w") as archive:
+        archive.writestr("latency_seconds.npy", content)
+    with pytest.raises(SnapshotError, match="is no NPZ of plain arrays"):
+        read_snapshot(tmp_path / "m.npz")

@@ -82,7 +82,7 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
         own, knobs = network_of(load_agent(candidate))
         used = network_of(load_agent(in_use)) if in_use is not None else None
     except AgentUnavailableError as error:
-        raise LessonError(str(error)) from None
+        raise LessonError(f"cannot judge {candidate}: {error}; train first, or name the folder that a training wrote") from None
     fresh = tuning.tune(seed, TUNING_STREAMS)[0].knobs
     policies = {"agent": agent(own, knobs), "default": index(TUNED), "fresh": index(fresh), "shortest": index(SHORTEST_FIRST)}
     if used is not None:
