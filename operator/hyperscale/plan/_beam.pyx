@@ -1,7 +1,7 @@
 """Compiled beam search: paths of members grow by one at a time, and of all that are one longer the best different ones go on.
 
-A path is scored as if it were a fair sample of the whole job: its slowest worker, the dearest boundary and the slowest of its hops, which are
-the ring's; the last member closes it. Two paths of the same members that end alike are one. Candidates fall out as soon as what is known of
+A path is scored as if it were a fair sample of the whole job: its slowest worker, the dearest boundary and the slowest of its hops, which
+are the ring's; the last member closes it. Two paths of the same members that end alike are one. Candidates fall out as soon as what is known of
 them is no better than the worst that would go on.
 """
 

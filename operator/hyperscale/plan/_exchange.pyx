@@ -11,6 +11,7 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_cost, ring_repair
+from hyperscale.plan._walks cimport below, free_ranks, ring_seconds, unit
 
 cdef int MOST_WORK = 1000
 cdef int TRIAL_WORK = 24
@@ -81,25 +82,6 @@ cdef enum:
     OWN = 10
 
 
-cdef inline uint64_t _draw(Pairs *s) noexcept nogil:
-    """splitmix64 (Steele, Lea and Flood 2014)."""
-    cdef uint64_t z
-    s.random += <uint64_t> 0x9E3779B97F4A7C15
-    z = s.random
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
-    return z ^ (z >> 31)
-
-
-cdef inline int _below(Pairs *s, int count) noexcept nogil:
-    return <int> (((_draw(s) >> 32) * <uint64_t> count) >> 32)
-
-
-cdef inline double _unit(Pairs *s) noexcept nogil:
-    """Above 0, at most 1."""
-    return ((_draw(s) >> 11) + 1) * (1.0 / 9007199254740992.0)
-
-
 cdef void _rank_costs(Pairs *s) noexcept nogil:
     """Arithmetic and boundary seconds of every rank into s.cost."""
     cdef const Instance *q = s.q
@@ -124,7 +106,7 @@ cdef void _rank_costs(Pairs *s) noexcept nogil:
 cdef int _one(Pairs *s) noexcept nogil:
     """A rank to take away: any; or the slowest, an expensive partner of it, or at an end of the ring's slowest hop."""
     cdef const Instance *q = s.q
-    cdef int r, first = -1, slowest = s.places[0], kind = _below(s, 4), k = q.k
+    cdef int r, first = -1, slowest = s.places[0], kind = below(&s.random, 4), k = q.k
     cdef double value, most = -1.0
     cdef const double *hops
     for r in range(k):
@@ -134,28 +116,28 @@ cdef int _one(Pairs *s) noexcept nogil:
         first = slowest
     elif kind == 1:
         for r in range(k):
-            value = q.weight[s.order[r]] * q.spb[<size_t> s.order[slowest] * q.m + s.order[r]] * (0.5 + 0.5 * _unit(s))
+            value = q.weight[s.order[r]] * q.spb[<size_t> s.order[slowest] * q.m + s.order[r]] * (0.5 + 0.5 * unit(&s.random))
             if r != slowest and value > most:
                 most, first = value, r
     elif kind == 2:
-        hops = q.lat if _below(s, 2) else q.spb
+        hops = q.lat if below(&s.random, 2) else q.spb
         for r in range(k):
             value = hops[<size_t> s.order[r] * q.m + s.order[(r + 1) % k]]
             if value > most:
                 most, first = value, r
-        first = (first + _below(s, 2)) % k
+        first = (first + below(&s.random, 2)) % k
     if first < 0 or (s.fixed != NULL and s.fixed[first]):
-        first = s.places[_below(s, s.free)]
+        first = s.places[below(&s.random, s.free)]
     return first
 
 
 cdef void _choose(Pairs *s) noexcept nogil:
     """Two ranks to take away, the second of them half the time any."""
     s.at[0] = s.at[1] = _one(s)
-    if _below(s, 100) < ALIKE:
+    if below(&s.random, 100) < ALIKE:
         s.at[1] = _one(s)
     while s.at[1] == s.at[0]:
-        s.at[1] = s.places[_below(s, s.free)]
+        s.at[1] = s.places[below(&s.random, s.free)]
 
 
 cdef inline void _two_least(double *least, double value) noexcept nogil:
@@ -290,7 +272,8 @@ cdef void _list(Pairs *s) noexcept nogil:
 cdef void _hops(Pairs *s) noexcept nogil:
     """What is known of the ring: the hops of every listed candidate, and hops that no ring beside the rest is without.
 
-    Every member has two hops. Of any two others at most two are new, so that the second least to the rest, or the least to a candidate, holds.
+    Every member has two hops. Of any two others at most two are new, so that the second least to the rest, or the least to a candidate,
+    holds.
     """
     cdef const Instance *q = s.q
     cdef int x, y, i, j, r, beside, n = q.k - 2
@@ -304,8 +287,9 @@ cdef void _hops(Pairs *s) noexcept nogil:
         own[OWN_LAT] = own[OWN_LAT + 1] = own[OWN_SPB] = own[OWN_SPB + 1] = INFINITY
         for j in range(n):
             lat, spb = s.lat[<size_t> y * n + j], s.spb[<size_t> y * n + j]
-            _two_least(own + OWN_LAT, lat)
-            _two_least(own + OWN_SPB, spb)
+            if not s.in_place:
+                _two_least(own + OWN_LAT, lat)
+                _two_least(own + OWN_SPB, spb)
             s.far1[j] = min(s.far1[j], lat)
             s.pay1[j] = min(s.pay1[j], spb)
             s.least[j] = min(s.least[j], w * spb)
@@ -328,11 +312,6 @@ cdef void _hops(Pairs *s) noexcept nogil:
             own[OWN_SPB], own[OWN_SPB + 1] = min(own[OWN_HOP_SPB], own[OWN_HOP_SPB + 1]), INFINITY
 
 
-cdef inline double _ring(const Pairs *s, double lat, double spb) noexcept nogil:
-    """Seconds of the objective that a ring takes with these slowest hops."""
-    return (1.0 + s.q.communication_weight) * (s.q.ring_latency_factor * lat + s.q.ring_byte_factor * spb)
-
-
 cdef void _sharpen(Pairs *s) noexcept nogil:
     """Drop those of the list that cannot stand beside the rest with any other of it, sort the others by what they cost at least."""
     cdef const Instance *q = s.q
@@ -343,7 +322,7 @@ cdef void _sharpen(Pairs *s) noexcept nogil:
     for x in range(s.listed):
         c, y = s.list[x], s.row[x]
         w, lat, spb = q.weight[c], s.lat + <size_t> y * n, s.spb + <size_t> y * n
-        ring = q.overhead_seconds + _ring(s, max(s.ring_lat, s.own[OWN * y + OWN_LAT]), max(s.ring_spb, s.own[OWN * y + OWN_SPB]))
+        ring = q.overhead_seconds + ring_seconds(s.q, max(s.ring_lat, s.own[OWN * y + OWN_LAT]), max(s.ring_spb, s.own[OWN * y + OWN_SPB]))
         total = s.weight + w + heavy
         rate = q.epoch_flops / total
         scale = q.halo_bytes / max(total * total - s.squares - w * w - heavy * heavy, 1e-12 * total * total)
@@ -382,11 +361,13 @@ cdef bint _both(Pairs *s) noexcept nogil:
         s.work += 1
         c = s.list[x]
         w, lat, spb = q.weight[c], s.lat + <size_t> s.row[x] * n, s.spb + <size_t> s.row[x] * n
-        memcpy(s.near1, s.near, 4 * n * sizeof(double))
         for j in range(n):
             s.pay1[j], s.far1[j] = s.pay[j] + w * spb[j], max(s.far[j], lat[j])
-            _two_least(s.near1 + 4 * j, lat[j])
-            _two_least(s.near1 + 4 * j + 2, spb[j])
+        if not s.in_place:
+            memcpy(s.near1, s.near, 4 * n * sizeof(double))
+            for j in range(n):
+                _two_least(s.near1 + 4 * j, lat[j])
+                _two_least(s.near1 + 4 * j + 2, spb[j])
         y = x if s.ws.used[c] + 1 < s.ws.room[c] else x + 1
         while y < s.listed and s.bound[y] < s.limit and s.work <= until:
             s.work += 1
@@ -414,7 +395,7 @@ cdef bint _second(Pairs *s, int x, int y) noexcept nogil:
         hop_spb = max(max(hop_spb, s.hop_spb), _either_way(first + OWN_HOP_SPB, second + OWN_HOP_SPB))
         if s.adjacent:
             hop_lat, hop_spb = max(hop_lat, between_lat), max(hop_spb, between_spb)
-    base += _ring(s, hop_lat, hop_spb)
+    base += ring_seconds(s.q, hop_lat, hop_spb)
     scale = q.halo_bytes / max(total * total - s.squares - v * v - w * w, 1e-12 * total * total)
     worst = q.rounds * max(second[OWN_FAR], between_lat) + scale * w * (second[OWN_PAY] + v * between_spb)
     slowest = worst + rate * w / q.speed[d]
@@ -446,7 +427,7 @@ cdef bint _seat(Pairs *s, int x, int y, double room, double hop_lat, double hop_
     if (c == first and d == second) or (c == second and d == first):
         return False
     s.work += k // PAIR_RATIO
-    if _ring(s, hop_lat, hop_spb) >= room:
+    if ring_seconds(s.q, hop_lat, hop_spb) >= room:
         return False
     for i in range(2):
         own, other = s.own + OWN * s.row[y if i else x], s.own + OWN * s.row[x if i else y]
@@ -454,7 +435,7 @@ cdef bint _seat(Pairs *s, int x, int y, double room, double hop_lat, double hop_
         hop_spb = max(s.hop_spb, max(own[OWN_HOP_SPB], other[OWN_HOP_SPB + 1]))
         if s.adjacent:
             hop_lat, hop_spb = max(hop_lat, q.lat[<size_t> c * q.m + d]), max(hop_spb, q.spb[<size_t> c * q.m + d])
-        ring = _ring(s, hop_lat, hop_spb)
+        ring = ring_seconds(s.q, hop_lat, hop_spb)
         if ring < least:
             least = ring
             memcpy(s.tried, s.order, k * sizeof(int))
@@ -475,8 +456,8 @@ cdef bint _seat(Pairs *s, int x, int y, double room, double hop_lat, double hop_
 
 cdef double _turn(Pairs *s, double now, double heat) noexcept nogil:
     """The objective after two ranks were swapped or a part of the ring was turned, where that is not much worse."""
-    cdef int i = _below(s, s.q.k), j = _below(s, s.q.k), low, high, x
-    cdef bint reverse = s.fixed == NULL and _below(s, 2) == 0
+    cdef int i = below(&s.random, s.q.k), j = below(&s.random, s.q.k), low, high, x
+    cdef bint reverse = s.fixed == NULL and below(&s.random, 2) == 0
     cdef double was, ring, tax = 1.0 + s.q.communication_weight
     if i == j or (s.fixed != NULL and (s.fixed[i] or s.fixed[j])):
         return now
@@ -485,7 +466,7 @@ cdef double _turn(Pairs *s, double now, double heat) noexcept nogil:
     _flip(s.order, low, high, reverse)
     ring = ring_cost(s.q, s.order)
     s.work += TURN_WORK
-    if now + tax * (ring - was) >= now * (1.0 - heat * log(_unit(s))):
+    if now + tax * (ring - was) >= now * (1.0 - heat * log(unit(&s.random))):
         _flip(s.order, low, high, reverse)
         return now
     return now + tax * (ring - was)
@@ -511,11 +492,11 @@ cdef double _walk(Pairs *s, long long work, double heat, double best, int *best_
         s.work += TRIAL_WORK + 2 * s.ws.u + <long long> s.q.k * s.q.k // TRIAL_RATIO
         for turn in range(TURNS):
             now = _turn(s, now, heat)
-        s.in_place = _below(s, 100) < IN_PLACE
+        s.in_place = below(&s.random, 100) < IN_PLACE
         s.repairs = 0 if s.in_place else MOST_REPAIRS
         _rank_costs(s)
         _choose(s)
-        s.limit = now * (1.0 - heat * log(_unit(s)))
+        s.limit = now * (1.0 - heat * log(unit(&s.random)))
         _take_away(s)
         _list(s)
         s.work += <long long> s.listed * s.q.k // LIST_RATIO
@@ -542,19 +523,15 @@ def exchange(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
     Raises MemoryError, and ValueError where a size or a candidate is wrong.
     """
     cdef Pairs s
-    cdef int r, k = kernel.q.k, m = kernel.q.m
-    if len(order) != k or len(best_order) != k or len(fixed) != k:
-        raise ValueError("the order has another length than the job has workers")
-    for r in range(k):
-        if not 0 <= order[r] < m:
-            raise ValueError("a rank is on no candidate")
+    cdef int r, places = 0, free = free_ranks(kernel, order, fixed, best_order), k = kernel.q.k, m = kernel.q.m
     cdef int *whole = <int *> calloc(5 * <size_t> k + 2 * m + 8, sizeof(int))
     cdef double *seconds = <double *> calloc(16 * <size_t> k + (1 + OWN + 2 * <size_t> max(k, 2)) * m + 8, sizeof(double))
     if whole == NULL or seconds == NULL:
         release(whole)
         release(seconds)
         raise MemoryError()
-    s.q, s.ws, s.random, s.fixed, s.order, s.free, s.work = &kernel.q, kernel.ws, random, NULL, &order[0], 0, 0
+    s.q, s.ws, s.random, s.order, s.free, s.work = &kernel.q, kernel.ws, random, &order[0], free, 0
+    s.fixed = &fixed[0] if free < k else NULL
     s.places, s.rest, s.place, s.tried, s.found = whole, whole + k, whole + 2 * k, whole + 3 * k, whole + 4 * k
     s.list, s.row = whole + 5 * k, whole + 5 * k + m
     s.cost, s.weigh, s.slow, s.pay, s.far = seconds, seconds + k, seconds + 2 * k, seconds + 3 * k, seconds + 4 * k
@@ -562,12 +539,10 @@ def exchange(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
     s.bound, s.own = seconds + 16 * k, seconds + 16 * k + m
     s.lat, s.spb = s.own + OWN * <size_t> m, s.own + OWN * <size_t> m + <size_t> k * m
     for r in range(k):
-        if fixed[r]:
-            s.fixed = &fixed[0]
-        else:
-            s.places[s.free] = r
-            s.free += 1
-    if s.free >= 2 and s.ws.u > 0:
+        if not fixed[r]:
+            s.places[places] = r
+            places += 1
+    if free >= 2 and s.ws.u > 0:
         with nogil:
             best = _walk(&s, work, heat, best, &best_order[0])
     release(whole)

@@ -12,6 +12,7 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_repair
+from hyperscale.plan._walks cimport below, free_ranks, halo_scale, ring_seconds, unit
 
 cdef enum:
     LONGEST = 5      # workers of a segment
@@ -40,6 +41,7 @@ cdef struct Segment:
     int start             # the first rank that is taken away
     int length
     int n                 # members of the rest
+    int dearest           # the member of it that costs most, which rules most candidates out
     int listed
     int before            # the candidate that the path starts from
     int after             # the one that it leads to
@@ -58,41 +60,13 @@ cdef struct Segment:
     long long until
 
 
-cdef inline uint64_t _draw(Segment *s) noexcept nogil:
-    """splitmix64 (Steele, Lea and Flood 2014)."""
-    cdef uint64_t z
-    s.random += <uint64_t> 0x9E3779B97F4A7C15
-    z = s.random
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
-    return z ^ (z >> 31)
-
-
-cdef inline int _below(Segment *s, int count) noexcept nogil:
-    return <int> (((_draw(s) >> 32) * <uint64_t> count) >> 32)
-
-
-cdef inline double _unit(Segment *s) noexcept nogil:
-    """Above 0, at most 1."""
-    return ((_draw(s) >> 11) + 1) * (1.0 / 9007199254740992.0)
-
-
-cdef inline double _ring(const Segment *s, double lat, double spb) noexcept nogil:
-    """Seconds of the objective that a ring takes with these slowest hops."""
-    return (1.0 + s.q.communication_weight) * (s.q.ring_latency_factor * lat + s.q.ring_byte_factor * spb)
-
-
-cdef inline double _scale(const Segment *s, double total, double squares) noexcept nogil:
-    return s.q.halo_bytes / max(total * total - squares, 1e-12 * total * total)
-
-
 cdef int _aim(Segment *s) noexcept nogil:
     """A rank that the segment should hold: any, at an end of the ring's slowest hop, or the slowest."""
     cdef const Instance *q = s.q
-    cdef int r, j, aim = _below(s, q.k), kind = _below(s, 3)
+    cdef int r, j, aim = below(&s.random, q.k), kind = below(&s.random, 3)
     cdef double value, most = -1.0
     cdef const double *hops
-    if _below(s, 100) >= AIMED:
+    if below(&s.random, 100) >= AIMED:
         return aim
     if kind == 2:
         for r in range(q.k):
@@ -109,14 +83,14 @@ cdef int _aim(Segment *s) noexcept nogil:
         value = hops[<size_t> s.order[r] * q.m + s.order[(r + 1) % q.k]]
         if value > most:
             most, aim = value, r
-    return (aim + _below(s, 2)) % q.k
+    return (aim + below(&s.random, 2)) % q.k
 
 
 cdef bint _choose(Segment *s) noexcept nogil:
     """Places of a path; False where one of them may not change."""
     cdef int i, k = s.q.k
-    s.length = 2 + _below(s, min(LONGEST, k - 2) - 1)
-    s.start = (_aim(s) + k - _below(s, s.length)) % k
+    s.length = 2 + below(&s.random, min(LONGEST, k - 2) - 1)
+    s.start = (_aim(s) + k - below(&s.random, s.length)) % k
     if s.fixed != NULL:
         for i in range(s.length):
             if s.fixed[(s.start + i) % k]:
@@ -153,11 +127,22 @@ cdef void _take_away(Segment *s) noexcept nogil:
             s.far[j] = max(s.far[j], lat[r])
 
 
+cdef void _find_dearest(Segment *s, double weight, double squares) noexcept nogil:
+    """Put the dearest member of the rest into s.dearest."""
+    cdef int j
+    cdef double cost, most = -1.0, scale = halo_scale(s.q, weight, squares), rate = s.q.epoch_flops / weight
+    s.dearest = 0
+    for j in range(s.n):
+        cost = s.q.rounds * s.far[j] + scale * s.weigh[j] * s.pay[j] + rate * s.slow[j]
+        if cost > most:
+            most, s.dearest = cost, j
+
+
 cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
     """Candidates that could stand beside the rest with the best of partners, the lowest bound first."""
     cdef const Instance *q = s.q
     cdef int i, j, b, c, at, more = s.length - 1
-    cdef double w, total, scale, rate, halo, slowest, worst, pay, far, base = q.overhead_seconds + _ring(s, s.hop_lat, s.hop_spb)
+    cdef double w, total, scale, rate, halo, slowest, worst, pay, far, base = q.overhead_seconds + ring_seconds(s.q, s.hop_lat, s.hop_spb)
     cdef const double *lat
     cdef const double *spb
     s.heavy = 0.0
@@ -172,7 +157,11 @@ cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
             continue
         w, lat, spb = q.weight[c], q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
         total = weight + w + more * s.heavy
-        rate, scale = q.epoch_flops / total, _scale(s, total, squares + w * w + more * s.heavy * s.heavy)
+        rate, scale = q.epoch_flops / total, halo_scale(s.q, total, squares + w * w + more * s.heavy * s.heavy)
+        j = s.dearest
+        halo = q.rounds * max(s.far[j], lat[s.member[j]]) + scale * s.weigh[j] * (s.pay[j] + w * spb[s.member[j]])
+        if base + (halo + rate * s.slow[j]) + q.communication_weight * halo >= s.limit:
+            continue
         slowest = worst = pay = far = 0.0
         for j in range(s.n):
             b = s.member[j]
@@ -201,7 +190,7 @@ cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
 cdef inline double _over(const Segment *s, int a, int b) noexcept nogil:
     """Seconds that a hop between two candidates adds to the ring that stays."""
     cdef size_t at = <size_t> a * s.q.m + b
-    return _ring(s, max(0.0, s.q.lat[at] - s.hop_lat), max(0.0, s.q.spb[at] - s.hop_spb))
+    return ring_seconds(s.q, max(0.0, s.q.lat[at] - s.hop_lat), max(0.0, s.q.spb[at] - s.hop_spb))
 
 
 cdef bint _reach(Segment *s) noexcept nogil:
@@ -262,11 +251,11 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double hop
         lat, spb = max(hop_lat, q.lat[<size_t> last * q.m + c]), max(hop_spb, q.spb[<size_t> last * q.m + c])
         if place == s.length - 1:
             lat, spb = max(lat, q.lat[<size_t> s.after * q.m + c]), max(spb, q.spb[<size_t> s.after * q.m + c])
-        if s.bound[x] + _ring(s, lat - s.hop_lat, spb - s.hop_spb) >= s.limit:
+        if s.bound[x] + ring_seconds(s.q, lat - s.hop_lat, spb - s.hop_spb) >= s.limit:
             continue
         s.work += NODE_WORK
         w = q.weight[c]
-        most = _beside(s, x, place, weight + w, squares + w * w, _ring(s, lat, spb))
+        most = _beside(s, x, place, weight + w, squares + w * w, ring_seconds(s.q, lat, spb))
         if most >= s.limit:
             continue
         if place < s.length - 1:
@@ -287,9 +276,13 @@ cdef double _beside(Segment *s, int x, int place, double weight, double squares,
     cdef const double *spb = q.spb + <size_t> c * q.m
     cdef double *pay = s.pay + place * q.k
     cdef double *far = s.far + place * q.k
-    cdef double w = q.weight[c], total = weight + more * s.heavy, scale = _scale(s, total, squares + more * s.heavy * s.heavy)
+    cdef double w = q.weight[c], total = weight + more * s.heavy, scale = halo_scale(s.q, total, squares + more * s.heavy * s.heavy)
     cdef double rate = q.epoch_flops / total, own = s.own[2 * s.row[x]], most = s.own[2 * s.row[x] + 1], halo, slowest = 0.0, worst = 0.0
     cdef double base = q.overhead_seconds + ring, tax = q.communication_weight
+    j = s.dearest
+    halo = q.rounds * max(far[j], lat[s.member[j]]) + scale * s.weigh[j] * (pay[j] + w * spb[s.member[j]])
+    if base + (halo + rate * s.slow[j]) + tax * halo >= s.limit:
+        return s.limit
     for j in range(n):
         b = s.member[j]
         if j >= s.n:
@@ -314,12 +307,13 @@ cdef double _walk(Segment *s, long long work, double heat, double best, int *bes
         s.work += TRIAL_WORK + 2 * s.ws.u + <long long> s.q.k * s.q.k // TRIAL_RATIO
         if not _choose(s):
             continue
-        s.limit = now * (1.0 - heat * log(_unit(s)))
+        s.limit = now * (1.0 - heat * log(unit(&s.random)))
         _take_away(s)
         weight = squares = 0.0
         for i in range(s.n):
             weight += s.weigh[i]
             squares += s.weigh[i] * s.weigh[i]
+        _find_dearest(s, weight, squares)
         _list(s, weight, squares)
         s.work += <long long> s.listed * s.q.k // LIST_RATIO
         s.until = s.work + MOST_WORK
@@ -344,13 +338,7 @@ def segments(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
     Raises MemoryError, and ValueError where a size or a candidate is wrong.
     """
     cdef Segment s
-    cdef int r, pins = 0, k = kernel.q.k, m = kernel.q.m
-    if len(order) != k or len(best_order) != k or len(fixed) != k:
-        raise ValueError("the order has another length than the job has workers")
-    for r in range(k):
-        if not 0 <= order[r] < m:
-            raise ValueError("a rank is on no candidate")
-        pins += fixed[r] != 0
+    cdef int free = free_ranks(kernel, order, fixed, best_order), k = kernel.q.k, m = kernel.q.m
     cdef int *whole = <int *> calloc(2 * <size_t> k + 2 * m + 8, sizeof(int))
     cdef double *seconds = <double *> calloc((4 + 2 * LONGEST) * <size_t> k + 3 * m + 8, sizeof(double))
     cdef unsigned char *reach = <unsigned char *> calloc(LONGEST * <size_t> m + 8, 1)
@@ -359,12 +347,13 @@ def segments(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
         release(seconds)
         release(reach)
         raise MemoryError()
-    s.q, s.ws, s.random, s.fixed, s.order, s.work, s.reach = &kernel.q, kernel.ws, random, &fixed[0] if pins else NULL, &order[0], 0, reach
+    s.q, s.ws, s.random, s.order, s.work, s.reach = &kernel.q, kernel.ws, random, &order[0], 0, reach
+    s.fixed = &fixed[0] if free < k else NULL
     s.found, s.member, s.list, s.row = whole, whole + k, whole + 2 * k, whole + 2 * k + m
     s.weigh, s.slow, s.pay = seconds, seconds + k, seconds + 2 * k
     s.far = s.pay + (LONGEST + 1) * k
     s.bound, s.own = s.far + (LONGEST + 1) * k, s.far + (LONGEST + 1) * k + m
-    if k >= 4 and pins < k and s.ws.u > 0:
+    if k >= 4 and free > 0 and s.ws.u > 0:
         with nogil:
             best = _walk(&s, work, heat, best, &best_order[0])
     release(whole)
