@@ -40,7 +40,8 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     except ImportError as error:
         raise fault("spec.dataset.format", f"DGL cannot be imported here ({error})", "use the worker image, or write NPZ") from None
     except Exception as error:  # DGLError and whatever else its parser raises
-        raise fault(file, f"DGL cannot read it ({str(error)[:200]})", "write it with dgl.save_graphs") from None
+        told = str(error).partition("Stack trace")[0].rpartition("Check failed: ")[2]
+        raise fault(file, f"DGL cannot read it ({told[:200].strip()})", "write it with dgl.save_graphs") from None
     if not found:
         raise fault(file, "no graph", "write one with dgl.save_graphs")
     for graph in found:
@@ -84,7 +85,7 @@ def _many(file: Path, found: list[Any], labels: dict[str, Any], stated: Stated, 
     chosen = _entry(labels, LABELS)
     if chosen is None and len(labels) == 1:
         chosen = next(iter(labels.values())).numpy()
-    if chosen is None or len(chosen) != len(found):
+    if chosen is None or chosen.ndim == 0 or len(chosen) != len(found):
         raise fault(file, f"{len(found)} graphs without a label each", "write them with dgl.save_graphs(file, graphs, {'label': tensor})")
     stated.check_counts(sum(graph.num_nodes() for graph in found), sum(graph.num_edges() for graph in found), file)
     parts = [_arrays(graph, file, at) for at, graph in enumerate(found)]

@@ -16,7 +16,7 @@ import numpy as np
 from hyperscale.data.assemble import check_masks
 from hyperscale.data.edgelist import table
 from hyperscale.data.errors import fault, shown
-from hyperscale.data.limits import Stated, check_bytes
+from hyperscale.data.limits import MAX_CLASSES, Stated, check_bytes
 from hyperscale.data.tables import SPLIT, named, parts_of
 from hyperscale.model.adjacency import Array, TrainingGraph
 
@@ -75,11 +75,16 @@ def graphs(
 ) -> TrainingGraph:
     """One `TrainingGraph` of many; `parts` as `arrays` gives them, edges once in each direction.
 
-    Raises DataError at `place` where features are not finite or labels (g, t) are infinite.
+    Raises DataError at `place` where features are not finite, categories beyond bounds, or labels (g, t) infinite.
     """
     for at, part in enumerate(parts):
         if not (np.isfinite(part[0]).all() and np.isfinite(part[3]).all()):
             raise fault(f"{place}: graph {at}", "a feature is not finite", "write a number for every vertex and edge")
+        for values in (part[0], part[3]):
+            if values.dtype.kind == "i" and len(values) and not 0 <= int(values.min()) <= int(values.max()) < MAX_CLASSES:
+                raise fault(
+                    f"{place}: graph {at}", f"whole features are categories, 0..{MAX_CLASSES - 1}", "number them so, or write fractions"
+                )
     if np.isinf(labels).any():
         raise fault(
             f"{place}: graph {int(np.argmax(np.isinf(labels).any(axis=1)))}", "a label is infinite", "write numbers, empty for unknown"

@@ -110,6 +110,12 @@ def test_dgl_binary(tmp_path: Path) -> None:
     assert many.graph_offsets is not None
     assert many.graph_offsets.tolist() == [0, 4, 8]
     assert many.labels.tolist() == [[1.0], [0.0]]
+    dgl.save_graphs(str(tmp_path / "scalar.bin"), [graph, graph], {"label": torch.tensor(1)})
+    with pytest.raises(DataError, match="2 graphs without a label each"):
+        load(tmp_path / "scalar.bin", "DGL")
+    (tmp_path / "torn.bin").write_bytes((tmp_path / "g.bin").read_bytes()[:40])
+    with pytest.raises(DataError, match=r"DGL cannot read it \((?!.*Stack trace)"):
+        load(tmp_path / "torn.bin", "DGL")
 
 
 def test_a_file_that_is_no_dgl_file_never_reaches_dgl(tmp_path: Path) -> None:
@@ -148,6 +154,22 @@ def test_ogb_folder_of_many_graphs_gets_reverse_edges_with_the_same_features(tmp
     assert graph.edge_features.tolist() == [[0, 0], [0, 0], [1, 0], [1, 0], [2, 1], [2, 1]]
     assert graph.features.dtype == np.int64
     assert graph.train.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("node-feat", "5,0\n6,0\n7,99999999999\n5,0\n7,1\n", "graph 0: whole features are categories"),
+        ("edge-feat", "0,0\n1,0\n-2,1\n", "graph 1: whole features are categories"),
+        ("node-feat", "5,0\n,0\n7,1\n5,0\n7,1\n", "graph 0: a feature is not finite"),
+        ("graph-label", "inf\n0\n", "graph 0: a label is infinite"),
+    ],
+)
+def test_ogb_figures_that_cannot_be_meant_are_refused_with_their_graph(name: str, text: str, words: str, tmp_path: Path) -> None:
+    ogb_folder(tmp_path)
+    (tmp_path / "raw" / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(DataError, match=words):
+        load(tmp_path, "OGB")
 
 
 def test_ogb_folder_of_one_graph(tmp_path: Path) -> None:
