@@ -130,6 +130,10 @@ def _annealed(level: Level, part: Array, limits: Array, reference: Reference, *,
     saved = max(reference.cut - boundary(level, part, len(limits))[0], 0)
     budget = reference.cut - int((1.0 - effort.spend) * saved)
     halos.anneal(*level.arrays, limits, found, seed, work, effort.heat, CUT_WORTH, effort.over_worth, budget)
+    if boundary(level, found, len(limits))[0] > reference.cut:
+        # Single moves found no way back below the cut; several at a time may.
+        even = np.full(len(limits), PRICE, dtype=np.int64)
+        search.improve(*level.arrays, limits, even, found, seed, effort.passes, effort.starts, effort.patience)
     return found
 
 

@@ -13,7 +13,7 @@ from hyperscale.partition.baselines import along, degree_parts, random_parts
 from hyperscale.partition.compiled import COMPILED
 from hyperscale.partition.hubs import refine_hubs, skewed
 from hyperscale.partition.hybrid import hybrid
-from hyperscale.partition.levels import Level, finest
+from hyperscale.partition.levels import Level, boundary, finest
 from hyperscale.partition.measures import measure
 from hyperscale.partition.metis import metis, metis_mixed
 from hyperscale.partition.refine import Effort, Reference, limits_of, promising, refine
@@ -100,17 +100,19 @@ def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) 
     if skewed(level):
         return refine_hubs(level, start, limits, reference, seed=seed, effort=effort)
     if _second_start(level, target):
-        start = promising(level, (start, metis_mixed(adjacency, target, seed=seed + 1)), len(target), reference)
-        if len(target) > RECURSIVE:
-            effort = replace(effort, cycles=0)
+        chosen = promising(level, (start, metis_mixed(adjacency, target, seed=seed + 1)), len(target), reference)
+        brief = len(target) > RECURSIVE or (level.vertices < SMALL and boundary(level, chosen, len(target))[0] <= reference.cut)
+        found = refine(level, chosen, limits, reference, seed=seed, effort=replace(effort, cycles=0) if brief else effort)
+        if boundary(level, found, len(target))[0] <= reference.cut:
+            return found
     return refine(level, start, limits, reference, seed=seed, effort=effort)
 
 
 def _second_start(level: Level, target: Array) -> bool:
-    """Whether there is time for METIS twice: up to RECURSIVE parts, and where shares differ and may come in another order."""
+    """Whether there is time for METIS twice: up to RECURSIVE parts, more than four on small graphs, and where shares may be reordered."""
     if len(target) > RECURSIVE:
         return bool((target != target[0]).any())
-    return len(target) > 2 and level.vertices >= SMALL
+    return len(target) > (2 if level.vertices >= SMALL else 4)
 
 
 def _effort(level: Level, target: Array, reference: Reference) -> Effort:
@@ -123,13 +125,22 @@ def _effort(level: Level, target: Array, reference: Reference) -> Effort:
         return Effort(passes=3, patience=200, work=edges, spend=0.0)  # no halo is far above the others: the time is for the cut
     bisections = (parts - 1).bit_length()
     if level.vertices < SMALL:
-        work = bisections * (3 * edges + 35_000) if parts <= RECURSIVE else (4 * edges + 36_000 * parts) // (1 if equal else 3)
-        return Effort(cycles=1 if parts <= RECURSIVE else 2, work=work, heat=2.0, over_worth=1.0)
+        return _small_effort(level, parts, _second_start(level, target))
     if parts > RECURSIVE:
         return Effort(work=4 * edges + 12_000 * parts)
     work = bisections * (2 * edges + 20_000)
     spend = SPEND if equal else 1.0
     return Effort(passes=2, patience=60, work=work, spend=spend) if parts > 2 else Effort(work=work, spend=spend)
+
+
+def _small_effort(level: Level, parts: int, twice: bool) -> Effort:
+    """The same where METIS takes milliseconds, which it needs fewer of the fewer circles a graph has."""
+    edges = len(level.indices) // 2
+    if parts <= RECURSIVE:
+        work = (parts - 1).bit_length() * (2 * edges + 18_000 if twice else 3 * edges + 35_000)
+    else:
+        work = parts * max(2 * edges - level.vertices, edges) * 18 // (10 if twice else 3)
+    return Effort(cycles=1 if twice or parts <= RECURSIVE else 2, work=work, heat=2.0, over_worth=1.0)
 
 
 def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
