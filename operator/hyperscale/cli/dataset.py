@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from hyperscale.cli.arguments_data import BUILTIN
 from hyperscale.cli.errors import InputError
+from hyperscale.cli.inputs import note
+from hyperscale.cli.tables import bytes_text
 
 if TYPE_CHECKING:
     from hyperscale.model.adjacency import TrainingGraph
@@ -28,14 +30,21 @@ ENDINGS: Final = {
 }
 
 
+LARGE_BYTES: Final = 32_000_000
+"""Reading takes seconds and more from here on: a line says what is being done."""
+
+
 def load(arguments: argparse.Namespace) -> TrainingGraph:
     """The graph of `arguments.data`; raises InputError."""
     from hyperscale import data
 
     cache = os.environ.get("HYPERSCALE_CACHE")
+    place = _place(arguments)
+    if os.path.isfile(place[1]) and (size := os.path.getsize(place[1])) >= LARGE_BYTES:
+        note(f"reading {place[1]}, {bytes_text(size)}")
     try:
         return data.read(
-            *_place(arguments), cache=Path(cache) if cache else None, seed=arguments.seed, endpoint=arguments.endpoint
+            *place, cache=Path(cache) if cache else None, seed=arguments.seed, endpoint=arguments.endpoint
         )  # fmt: skip
     except data.DataError as error:
         raise InputError(str(error)) from None

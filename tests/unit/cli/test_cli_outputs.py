@@ -89,6 +89,16 @@ def test_version_as_json() -> None:
     assert json.loads(run("version", "-o", "json").out) == {"version": __version__}
 
 
+def test_long_work_says_what_it_does(graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("partition.LARGE_EDGES", "data.LARGE_EDGES", "dataset.LARGE_BYTES"):
+        monkeypatch.setattr(f"hyperscale.cli.{place}", 1)
+    told = run("partition", graph, "--parts", "2").err.splitlines()
+    assert told[0].startswith(f"reading {graph}, ")
+    assert told[1].startswith("cutting 50 vertices and ")
+    ran = run("data", "generate", "SBM", "--vertices", "100", "--edges", "400", "--out", str(tmp_path / "x.npz"))
+    assert ran.err == f"generating 100 vertices and 400 edges, then writing {tmp_path}/x.npz\n"
+
+
 REFUSED = {
     "a device without end, as gradients": (("allreduce", "/dev/zero", "--alpha", "0", "--beta", "0"), "is larger than"),
     "a device without end, as a script": (("analyze", "/dev/zero"), "is larger than 4 MiB"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def test_bad_files_give_one_line_that_names_them(name: str, tmp_path: Path) -> N
 
 
 EDGES = np.array([[0, 1], [1, 2], [2, 3]])
-ARRAYS = {
+ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "classes": ({"labels": np.array([0, 2**62, 1, 0])}, "label of vertex 1: 4611686018427387904 is beyond 999999"),
     "unsigned classes": ({"labels": np.array([0, 2**64 - 1, 1, 0], np.uint64)}, "label of vertex 1: 18446744073709551615 is beyond"),
     "places instead of masks": (
