@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -29,6 +30,11 @@ ROW_INCHES: Final = 0.85
 BOX_HEIGHT: Final = 0.52
 COLOURS: Final = {"aggregate": "#56B4E9", "dense": "#E69F00", "other": "#e5e7eb", MODEL: "#E69F00", STEP: "#009E73", COLLECTIVE: "#56B4E9"}
 """After Okabe and Ito: what most of an operation's weight is, or what a function does."""
+POINTS_AN_INCH: Final = 72.0
+LETTER_WIDTH: Final = 0.72
+"""Of a bold letter, in its size, with some room at both ends."""
+BEHIND: Final = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+"""Labels stay readable where a line passes."""
 INK: Final = "#1f2937"
 FAINT: Final = "#6b7280"
 
@@ -139,11 +145,18 @@ def _svg(boxes: Sequence[Box], lines: Sequence[Line], rows: dict[str, int], titl
             _draw_line(axes, places[line.source], places[line.target], line)
         for box in boxes:
             _draw_box(axes, places[box.name], box, max(widest, 3))
-        figure.text(0.02, 0.965, title, fontsize=10, color=INK, fontweight="bold", va="center")
+        figure.text(0.02, 0.965, printable(title), fontsize=10, color=INK, fontweight="bold", va="center", parse_math=False)
         figure.text(0.98, 0.965, key, fontsize=8, color=FAINT, ha="right", va="center")
         buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of letters that the font here lacks: an SVG holds text, and its reader has fonts of his own
+            figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
+
+
+def printable(text: str) -> str:
+    """`text` with `?` for what does not print: an SVG with control characters is no XML."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _draw_box(axes: Axes, place: tuple[float, float], box: Box, columns: int) -> None:
@@ -162,8 +175,12 @@ def _draw_box(axes: Axes, place: tuple[float, float], box: Box, columns: int) ->
             zorder=3,
         )
     )
-    axes.text(x, y - (0.09 if box.lower else 0.0), box.upper, ha="center", va="center", fontsize=8, color=INK, fontweight="bold", zorder=4)
-    axes.text(x, y + 0.13, box.lower, ha="center", va="center", fontsize=7, color=INK, zorder=4)
+    room = width * 0.96 * axes.get_figure(root=True).get_figwidth() * POINTS_AN_INCH  # type: ignore[union-attr] # axes are in a figure
+    for text, down, largest, weight in ((box.upper, -0.09 if box.lower else 0.0, 8.0, "bold"), (box.lower, 0.13, 7.0, "normal")):
+        size = min(largest, room / (LETTER_WIDTH * max(len(text), 1)))
+        axes.text(
+            x, y + down, printable(text), ha="center", va="center", fontsize=size, color=INK, fontweight=weight, zorder=4, parse_math=False
+        )
 
 
 def _draw_line(axes: Axes, start: tuple[float, float], end: tuple[float, float], line: Line) -> None:
@@ -183,7 +200,9 @@ def _draw_line(axes: Axes, start: tuple[float, float], end: tuple[float, float],
         )
     )
     if line.label:
-        axes.text((x0 + x1) / 2 + 0.012 + bend * 0.1, (y0 + y1) / 2, line.label, fontsize=6.5, color=FAINT, va="center", zorder=4)
+        axes.text(
+            (x0 + x1) / 2 + 0.012 + bend * 0.1, (y0 + y1) / 2, line.label, fontsize=6.5, color=FAINT, va="center", zorder=4, bbox=BEHIND
+        )
 
 
 def _colour(one: Operation) -> str:

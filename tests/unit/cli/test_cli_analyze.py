@@ -138,3 +138,19 @@ def test_weights_beyond_this_machines_memory_are_refused_before_they_are_made() 
     ran = run("analyze", "GCN", "--features", "1000000", "--hidden", "1000000")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "--hidden: the weights need 16 TB, this machine has" in ran.err
+
+
+def test_pictures_take_any_name(tmp_path: Path) -> None:
+    from xml.etree import ElementTree
+
+    file = tmp_path / r"a$\frac$b 日本 <b>.py"
+    file.write_text("def f(): pass\nf()\n", encoding="utf-8")
+    ran = run("analyze", str(file), "-o", "svg")
+    assert (ran.code, ran.err) == (0, "")
+    ElementTree.fromstring(ran.out)  # noqa: S314 - our own
+    (tmp_path / "net.py").write_text(
+        MODEL.format(then="return self.linear(x)").replace("print", "str") + 'Net.__name__ = r"$\\frac$ <b>" + chr(27)\n'
+    )
+    ran = run("analyze", f"{tmp_path}/net.py:Net", "--features", "8", "-o", "svg")
+    assert ran.code == 0
+    ElementTree.fromstring(ran.out)  # noqa: S314 - our own
