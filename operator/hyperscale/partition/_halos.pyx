@@ -2,13 +2,14 @@
 
 All of it follows from the arguments: chance is a seed, nothing looks at a clock, no function of the C library is asked for a number.
 Somewhat long: C inlines the steps of a move only within one file.
-Notation: n vertices, k parts, c columns of weight; rows of `indptr`/`indices` hold every edge in both directions.
+Notation as in `_parts.pxd`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-cdef int32_t NONE = -1
+from hyperscale.partition._parts cimport NONE, Parts, _borrow, _carry, _draw, _fits, _give_back
+
 cdef double LOG2 = 0.6931471805599453
 cdef int64_t BLOCK = 256
 cdef uint64_t LOW = 4294967295
@@ -21,19 +22,9 @@ cdef extern from *:
 
 
 cdef struct State:
-    int64_t n
-    int k
-    int columns
-    const int64_t *indptr
-    const int32_t *indices
-    const int32_t *edge_weights   # NULL: 1 each
-    const int64_t *weights        # (n, c)
-    const int64_t *limits         # (k, c)
-    int32_t *part
+    Parts of
     int32_t *count                # (n, k) neighbours in each part
     int32_t *bond                 # (n, k) weight of the edges to them; `count` itself where edges have no weights
-    int64_t *load                 # (k, c)
-    int64_t *members              # (k,) vertices of each part: none may become empty
     int64_t *copies               # (k,)
     double *power                 # (k,) the potential of each part
     int32_t *border               # vertices with neighbours in other parts
@@ -42,22 +33,11 @@ cdef struct State:
     int64_t cut
     uint64_t *tried               # (k,) chance that a move out of the part or into it is looked at, of 2^32
     double top                    # the largest halo, as of the last look
-    uint64_t random
-
-
-cdef inline uint64_t _draw(uint64_t *state) noexcept nogil:
-    """splitmix64 (Steele, Lea and Flood 2014)."""
-    cdef uint64_t z
-    state[0] += <uint64_t> 0x9E3779B97F4A7C15
-    z = state[0]
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
-    return z ^ (z >> 31)
 
 
 cdef inline double _exponential(State *s) noexcept nogil:
     """About -log(u) of a uniform u: exact at powers of two, straight between them, the same on every machine."""
-    cdef uint64_t drawn = _draw(&s.random) | 1
+    cdef uint64_t drawn = _draw(&s.of.random) | 1
     cdef int zeros = __builtin_clzll(drawn)
     cdef double part = <double> ((drawn << zeros) >> 11) / 4503599627370496.0   # [1, 2)
     return (zeros + 2.0 - part) * LOG2
@@ -73,8 +53,8 @@ cdef inline double _potential(State *s, int64_t copies) noexcept nogil:
 
 cdef inline void _stand(State *s, int32_t v) noexcept nogil:
     """Into the border or out of it."""
-    cdef int64_t degree = s.indptr[v + 1] - s.indptr[v]
-    cdef bint at_border = s.count[<int64_t> v * s.k + s.part[v]] < degree
+    cdef int64_t degree = s.of.indptr[v + 1] - s.of.indptr[v]
+    cdef bint at_border = s.count[<int64_t> v * s.of.k + s.of.part[v]] < degree
     cdef int32_t last
     if at_border == (s.place[v] != NONE):
         return
@@ -92,36 +72,21 @@ cdef inline void _stand(State *s, int32_t v) noexcept nogil:
 
 cdef inline void _shift(State *s, int32_t v, int to) noexcept nogil:
     """Move a vertex; loads, neighbours' counts and the border follow, copies do not."""
-    cdef int own = s.part[v], j
+    cdef int own = s.of.part[v]
     cdef int64_t e
     cdef int32_t u, w
-    s.cut += s.bond[<int64_t> v * s.k + own] - s.bond[<int64_t> v * s.k + to]
-    s.part[v] = to
-    s.members[own] -= 1
-    s.members[to] += 1
-    for j in range(s.columns):
-        s.load[own * s.columns + j] -= s.weights[<int64_t> v * s.columns + j]
-        s.load[to * s.columns + j] += s.weights[<int64_t> v * s.columns + j]
-    for e in range(s.indptr[v], s.indptr[v + 1]):
-        u = s.indices[e]
-        s.count[<int64_t> u * s.k + own] -= 1
-        s.count[<int64_t> u * s.k + to] += 1
-        if s.edge_weights != NULL:
-            w = s.edge_weights[e]
-            s.bond[<int64_t> u * s.k + own] -= w
-            s.bond[<int64_t> u * s.k + to] += w
+    s.cut += s.bond[<int64_t> v * s.of.k + own] - s.bond[<int64_t> v * s.of.k + to]
+    _carry(&s.of, v, to)
+    for e in range(s.of.indptr[v], s.of.indptr[v + 1]):
+        u = s.of.indices[e]
+        s.count[<int64_t> u * s.of.k + own] -= 1
+        s.count[<int64_t> u * s.of.k + to] += 1
+        if s.of.edge_weights != NULL:
+            w = s.of.edge_weights[e]
+            s.bond[<int64_t> u * s.of.k + own] -= w
+            s.bond[<int64_t> u * s.of.k + to] += w
         _stand(s, u)
     _stand(s, v)
-
-
-cdef inline bint _fits(State *s, int32_t v, int to) noexcept nogil:
-    cdef int j
-    cdef int64_t weight
-    for j in range(s.columns):
-        weight = s.weights[<int64_t> v * s.columns + j]
-        if weight > 0 and weight + s.load[to * s.columns + j] > s.limits[to * s.columns + j]:
-            return False
-    return True
 
 
 cdef inline double _worse(State *s, int32_t v, int own, int to, int64_t *out, int64_t *into) noexcept nogil:
@@ -129,11 +94,11 @@ cdef inline double _worse(State *s, int32_t v, int own, int to, int64_t *out, in
     cdef int64_t e
     cdef int32_t *theirs
     cdef int there
-    out[0] = 1 if s.count[<int64_t> v * s.k + own] > 0 else 0
+    out[0] = 1 if s.count[<int64_t> v * s.of.k + own] > 0 else 0
     into[0] = -1
-    for e in range(s.indptr[v], s.indptr[v + 1]):
-        theirs = s.count + <int64_t> s.indices[e] * s.k
-        there = s.part[s.indices[e]]
+    for e in range(s.of.indptr[v], s.of.indptr[v + 1]):
+        theirs = s.count + <int64_t> s.of.indices[e] * s.of.k
+        there = s.of.part[s.of.indices[e]]
         out[0] -= there != own and theirs[own] == 1
         into[0] += there != to and theirs[to] == 0
     return _potential(s, s.copies[own] + out[0]) + _potential(s, s.copies[to] + into[0]) - s.power[own] - s.power[to]
@@ -144,19 +109,19 @@ cdef int64_t _try(State *s, double heat, double cut_worth, double over_worth, in
 
     One draw serves for vertex, neighbour and whether the parts matter: high half, low half, and what the low half leaves over.
     """
-    cdef uint64_t drawn = _draw(&s.random), low, chance
+    cdef uint64_t drawn = _draw(&s.of.random), low, chance
     cdef int32_t v = s.border[((drawn >> 32) * <uint64_t> s.borders) >> 32]
-    cdef int64_t first = s.indptr[v], degree = s.indptr[v + 1] - first, dearer, out, into
-    cdef int own = s.part[v], to
+    cdef int64_t first = s.of.indptr[v], degree = s.of.indptr[v + 1] - first, dearer, out, into
+    cdef int own = s.of.part[v], to
     cdef double worse
     low = (drawn & LOW) * <uint64_t> degree
-    to = s.part[s.indices[first + <int64_t> (low >> 32)]]
+    to = s.of.part[s.of.indices[first + <int64_t> (low >> 32)]]
     if to == own:
         return 1
     chance = s.tried[own] if s.tried[own] > s.tried[to] else s.tried[to]
-    if (low & LOW) >= chance or s.members[own] < 2 or not _fits(s, v, to):
+    if (low & LOW) >= chance or s.of.members[own] < 2 or not _fits(&s.of, v, to):
         return 1
-    dearer = <int64_t> s.bond[<int64_t> v * s.k + own] - s.bond[<int64_t> v * s.k + to]
+    dearer = <int64_t> s.bond[<int64_t> v * s.of.k + own] - s.bond[<int64_t> v * s.of.k + to]
     worse = _worse(s, v, own, to, &out, &into) + cut_worth * dearer
     worse += over_worth * (max(s.cut + dearer - budget, 0) - max(s.cut - budget, 0))
     if worse <= 0 or worse <= heat * _exponential(s):
@@ -171,7 +136,7 @@ cdef int64_t _try(State *s, double heat, double cut_worth, double over_worth, in
 cdef int64_t _largest(State *s) noexcept nogil:
     cdef int p
     cdef int64_t found = 0
-    for p in range(s.k):
+    for p in range(s.of.k):
         found = max(found, s.copies[p])
     return found
 
@@ -181,7 +146,7 @@ cdef void _look(State *s) noexcept nogil:
     cdef int p
     cdef double share
     s.top = max(_largest(s), 1)
-    for p in range(s.k):
+    for p in range(s.of.k):
         s.power[p] = _potential(s, s.copies[p])
         share = s.copies[p] / s.top
         share = share * share
@@ -201,7 +166,7 @@ cdef void _anneal(State *s, int64_t work, double hot, double cut_worth, double o
         if done > SOFT:
             over_worth = NEVER
             if s.cut > budget:
-                for p in range(s.k):
+                for p in range(s.of.k):
                     s.tried[p] = LOW + 1
         for number in range(BLOCK):
             if s.borders == 0:
@@ -212,21 +177,19 @@ cdef void _anneal(State *s, int64_t work, double hot, double cut_worth, double o
 cdef void _close(State *s) noexcept:
     if s.bond != s.count:
         free(s.bond)
-    free(s.count); free(s.load); free(s.members); free(s.copies); free(s.power); free(s.tried); free(s.border); free(s.place);
+    free(s.count); free(s.copies); free(s.power); free(s.tried); free(s.border); free(s.place);
 
 
 cdef bint _open(State *s) noexcept:
     """Take the memory; False where there is none."""
-    s.count = <int32_t *> calloc(s.n * s.k, sizeof(int32_t))
-    s.bond = s.count if s.edge_weights == NULL else <int32_t *> calloc(s.n * s.k, sizeof(int32_t))
-    s.load = <int64_t *> calloc(s.k * s.columns, sizeof(int64_t))
-    s.members = <int64_t *> calloc(s.k, sizeof(int64_t))
-    s.copies = <int64_t *> calloc(s.k, sizeof(int64_t))
-    s.power = <double *> calloc(s.k, sizeof(double))
-    s.tried = <uint64_t *> calloc(s.k, sizeof(uint64_t))
-    s.border = <int32_t *> malloc(s.n * sizeof(int32_t))
-    s.place = <int32_t *> malloc(s.n * sizeof(int32_t))
-    if (s.count == NULL or s.bond == NULL or s.load == NULL or s.members == NULL or s.copies == NULL or s.power == NULL or s.tried == NULL
+    s.count = <int32_t *> calloc(s.of.n * s.of.k, sizeof(int32_t))
+    s.bond = s.count if s.of.edge_weights == NULL else <int32_t *> calloc(s.of.n * s.of.k, sizeof(int32_t))
+    s.copies = <int64_t *> calloc(s.of.k, sizeof(int64_t))
+    s.power = <double *> calloc(s.of.k, sizeof(double))
+    s.tried = <uint64_t *> calloc(s.of.k, sizeof(uint64_t))
+    s.border = <int32_t *> malloc(s.of.n * sizeof(int32_t))
+    s.place = <int32_t *> malloc(s.of.n * sizeof(int32_t))
+    if (s.count == NULL or s.bond == NULL or s.copies == NULL or s.power == NULL or s.tried == NULL
             or s.border == NULL or s.place == NULL):
         _close(s)
         return False
@@ -236,24 +199,21 @@ cdef bint _open(State *s) noexcept:
 cdef void _count(State *s) noexcept nogil:
     """Everything from the parts."""
     cdef int64_t v, e
-    cdef int j, p
+    cdef int p
     cdef int32_t u
     s.borders = 0
     s.cut = 0
-    for v in range(s.n):
+    for v in range(s.of.n):
         s.place[v] = NONE
-        s.members[s.part[v]] += 1
-        for j in range(s.columns):
-            s.load[s.part[v] * s.columns + j] += s.weights[v * s.columns + j]
-        for e in range(s.indptr[v], s.indptr[v + 1]):
-            u = s.indices[e]
-            s.count[v * s.k + s.part[u]] += 1
-            if s.edge_weights != NULL:
-                s.bond[v * s.k + s.part[u]] += s.edge_weights[e]
-            if s.part[u] != s.part[v]:
-                s.cut += s.edge_weights[e] if s.edge_weights != NULL else 1
-        for p in range(s.k):
-            if p != s.part[v] and s.count[v * s.k + p] > 0:
+        for e in range(s.of.indptr[v], s.of.indptr[v + 1]):
+            u = s.of.indices[e]
+            s.count[v * s.of.k + s.of.part[u]] += 1
+            if s.of.edge_weights != NULL:
+                s.bond[v * s.of.k + s.of.part[u]] += s.of.edge_weights[e]
+            if s.of.part[u] != s.of.part[v]:
+                s.cut += s.of.edge_weights[e] if s.of.edge_weights != NULL else 1
+        for p in range(s.of.k):
+            if p != s.of.part[v] and s.count[v * s.of.k + p] > 0:
                 s.copies[p] += 1
         _stand(s, <int32_t> v)
     s.cut //= 2
@@ -281,23 +241,17 @@ def anneal(
     """
     cdef State s
     cdef int64_t found
-    s.n = indptr.shape[0] - 1
-    if s.n < 1 or indices.shape[0] == 0:
+    if indptr.shape[0] < 2 or indices.shape[0] == 0:
         return 0
-    s.k = limits.shape[0]
-    s.columns = weights.shape[1]
-    s.indptr = &indptr[0]
-    s.indices = &indices[0]
-    s.weights = &weights[0, 0]
-    s.limits = &limits[0, 0]
-    s.part = &part[0]
-    s.edge_weights = &edge_weights[0] if edge_weights.shape[0] else NULL
-    s.random = seed
+    if not _borrow(&s.of, indptr, indices, edge_weights, weights, limits, part, seed):
+        raise MemoryError
     if not _open(&s):
+        _give_back(&s.of)
         raise MemoryError
     with nogil:
         _count(&s)
         _anneal(&s, work, hot, cut_worth, over_worth, budget)
         found = _largest(&s)
     _close(&s)
+    _give_back(&s.of)
     return found

@@ -1,7 +1,7 @@
 """Compiled multilevel refinement: clustering inside parts, contraction, local search for the cut (FM) and for balance.
 
 All of it follows from the arguments: chance is a seed, nothing looks at a clock. `refine.py` checks shapes and ranges before it calls.
-Notation: n vertices, k parts, c columns of weight; rows of `indptr`/`indices` hold every edge in both directions.
+Notation as in `_parts.pxd`.
 """
 
 import numpy as np
@@ -10,17 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-cdef int32_t NONE = -1
-
-
-cdef inline uint64_t _draw(uint64_t *state) noexcept nogil:
-    """splitmix64 (Steele, Lea and Flood 2014)."""
-    cdef uint64_t z
-    state[0] += <uint64_t> 0x9E3779B97F4A7C15
-    z = state[0]
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
-    return z ^ (z >> 31)
+from hyperscale.partition._parts cimport NONE, Parts, _borrow, _carry, _draw, _fits, _give_back
 
 
 cdef void _shuffle(int32_t *items, int64_t count, uint64_t *state) noexcept nogil:
@@ -239,18 +229,8 @@ def contract(
 
 
 cdef struct Search:
-    int64_t n
-    int k
-    int columns
-    const int64_t *indptr
-    const int32_t *indices
-    const int32_t *edge_weights   # NULL: 1 each
-    const int64_t *weights        # (n, c)
-    const int64_t *limits         # (k, c)
-    int32_t *part
+    Parts of
     int32_t *bond                 # (n, k) weight of a vertex's edges to each part
-    int64_t *load                 # (k, c)
-    int64_t *members              # (k,) vertices of each part: none may become empty
     const int64_t *price          # (k,) an edge between parts a and b costs price[a] + price[b]
     int32_t *degree               # (n,) weight of all edges of a vertex
     int64_t *gain                 # (n,) of the best move, as of its last look
@@ -261,16 +241,6 @@ cdef struct Search:
     uint8_t *locked               # (n,) moved in this pass
     int32_t *moved                # (n,) log of moves
     int32_t *source               # (n,)
-    uint64_t random
-
-
-cdef inline bint _fits(Search *s, int32_t v, int to) noexcept nogil:
-    cdef int j
-    for j in range(s.columns):
-        if s.weights[<int64_t> v * s.columns + j] + s.load[to * s.columns + j] > s.limits[to * s.columns + j]:
-            if s.weights[<int64_t> v * s.columns + j] > 0:
-                return False
-    return True
 
 
 cdef inline bint _look(Search *s, int32_t v) noexcept nogil:
@@ -278,26 +248,26 @@ cdef inline bint _look(Search *s, int32_t v) noexcept nogil:
 
     In part p a vertex costs sum over q != p of bond[q] (price[p] + price[q]) = price[p] (degree - 2 bond[p]) + what is the same for all p.
     """
-    cdef int32_t *bond = s.bond + <int64_t> v * s.k
-    cdef int own = s.part[v], p, best = NONE
+    cdef int32_t *bond = s.bond + <int64_t> v * s.of.k
+    cdef int own = s.of.part[v], p, best = NONE
     cdef int64_t least = 0, cost, e, first, last
     cdef bint few
-    if s.members[own] < 2 or bond[own] == s.degree[v]:
+    if s.of.members[own] < 2 or bond[own] == s.degree[v]:
         return False
     # Few neighbours name the parts faster than the row of all parts does; a part named twice is looked at twice.
-    first = s.indptr[v]
-    last = s.indptr[v + 1]
-    few = last - first < s.k
+    first = s.of.indptr[v]
+    last = s.of.indptr[v + 1]
+    few = last - first < s.of.k
     if not few:
         first = 0
-        last = s.k
+        last = s.of.k
     for e in range(first, last):
-        p = s.part[s.indices[e]] if few else <int> e
+        p = s.of.part[s.of.indices[e]] if few else <int> e
         if p == own or bond[p] == 0 or p == best:
             continue
         cost = s.price[p] * (s.degree[v] - 2 * <int64_t> bond[p])
         if best == NONE or cost < least or (cost == least and _emptier(s, p, best)):
-            if _fits(s, v, p):
+            if _fits(&s.of, v, p):
                 best = p
                 least = cost
     if best == NONE:
@@ -308,7 +278,7 @@ cdef inline bint _look(Search *s, int32_t v) noexcept nogil:
 
 
 cdef inline bint _emptier(Search *s, int p, int q) noexcept nogil:
-    return <double> s.load[p * s.columns] * s.limits[q * s.columns] < <double> s.load[q * s.columns] * s.limits[p * s.columns]
+    return <double> s.of.load[p * s.of.columns] * s.of.limits[q * s.of.columns] < <double> s.of.load[q * s.of.columns] * s.of.limits[p * s.of.columns]
 
 
 cdef inline void _up(Search *s, int64_t i) noexcept nogil:
@@ -365,19 +335,14 @@ cdef inline void _remove(Search *s, int32_t v) noexcept nogil:
 
 cdef inline void _shift(Search *s, int32_t v, int to) noexcept nogil:
     """Move a vertex; bonds of its neighbours and loads follow."""
-    cdef int own = s.part[v], j
+    cdef int own = s.of.part[v]
     cdef int64_t e
     cdef int32_t w
-    s.part[v] = to
-    s.members[own] -= 1
-    s.members[to] += 1
-    for j in range(s.columns):
-        s.load[own * s.columns + j] -= s.weights[<int64_t> v * s.columns + j]
-        s.load[to * s.columns + j] += s.weights[<int64_t> v * s.columns + j]
-    for e in range(s.indptr[v], s.indptr[v + 1]):
-        w = s.edge_weights[e] if s.edge_weights != NULL else 1
-        s.bond[<int64_t> s.indices[e] * s.k + own] -= w
-        s.bond[<int64_t> s.indices[e] * s.k + to] += w
+    _carry(&s.of, v, to)
+    for e in range(s.of.indptr[v], s.of.indptr[v + 1]):
+        w = s.of.edge_weights[e] if s.of.edge_weights != NULL else 1
+        s.bond[<int64_t> s.of.indices[e] * s.of.k + own] -= w
+        s.bond[<int64_t> s.of.indices[e] * s.of.k + to] += w
 
 
 cdef inline void _refresh(Search *s, int32_t u) noexcept nogil:
@@ -416,12 +381,12 @@ cdef int64_t _climb(Search *s, int64_t patience) noexcept nogil:
         _remove(s, v)
         gain = s.gain[v]
         s.moved[made] = v
-        s.source[made] = s.part[v]
+        s.source[made] = s.of.part[v]
         made += 1
         s.locked[v] = 1
         _shift(s, v, s.target[v])
-        for e in range(s.indptr[v], s.indptr[v + 1]):
-            _refresh(s, s.indices[e])
+        for e in range(s.of.indptr[v], s.of.indptr[v + 1]):
+            _refresh(s, s.of.indices[e])
         total += <int64_t> gain
         if total > best:
             best = total
@@ -449,21 +414,11 @@ cdef bint _open(Search *s, const int64_t[::1] indptr, const int32_t[::1] indices
                 const int64_t[:, ::1] weights, const int64_t[:, ::1] limits, const int64_t[::1] price, int32_t[::1] part, uint64_t seed) noexcept:
     """Borrow the arrays and take the memory; False where there is none."""
     cdef int64_t n = indptr.shape[0] - 1
-    s.n = n
-    s.k = limits.shape[0]
-    s.columns = weights.shape[1]
-    s.indptr = &indptr[0]
-    s.indices = &indices[0] if indices.shape[0] else NULL
-    s.edge_weights = &edge_weights[0] if edge_weights.shape[0] else NULL
-    s.weights = &weights[0, 0]
-    s.limits = &limits[0, 0]
+    if not _borrow(&s.of, indptr, indices, edge_weights, weights, limits, part, seed):
+        return False
     s.price = &price[0]
-    s.part = &part[0]
-    s.random = seed
     s.size = 0
-    s.bond = <int32_t *> calloc(n * s.k, sizeof(int32_t))
-    s.load = <int64_t *> calloc(s.k * s.columns, sizeof(int64_t))
-    s.members = <int64_t *> calloc(s.k, sizeof(int64_t))
+    s.bond = <int32_t *> calloc(n * s.of.k, sizeof(int32_t))
     s.gain = <int64_t *> malloc(n * sizeof(int64_t))
     s.degree = <int32_t *> calloc(n, sizeof(int32_t))
     s.target = <int32_t *> malloc(n * sizeof(int32_t))
@@ -472,7 +427,7 @@ cdef bint _open(Search *s, const int64_t[::1] indptr, const int32_t[::1] indices
     s.locked = <uint8_t *> calloc(n, 1)
     s.moved = <int32_t *> malloc(n * sizeof(int32_t))
     s.source = <int32_t *> malloc(n * sizeof(int32_t))
-    if (s.bond == NULL or s.degree == NULL or s.load == NULL or s.members == NULL or s.gain == NULL or s.target == NULL or s.heap == NULL or s.place == NULL
+    if (s.bond == NULL or s.degree == NULL or s.gain == NULL or s.target == NULL or s.heap == NULL or s.place == NULL
             or s.locked == NULL or s.moved == NULL or s.source == NULL):
         _close(s)
         return False
@@ -481,26 +436,23 @@ cdef bint _open(Search *s, const int64_t[::1] indptr, const int32_t[::1] indices
 
 
 cdef void _count(Search *s) noexcept nogil:
-    """Bonds, loads and places from nothing."""
+    """Bonds and places from nothing."""
     cdef int64_t v, e
-    cdef int j
-    for v in range(s.n):
+    for v in range(s.of.n):
         s.place[v] = NONE
-        s.members[s.part[v]] += 1
-        for j in range(s.columns):
-            s.load[s.part[v] * s.columns + j] += s.weights[v * s.columns + j]
-        for e in range(s.indptr[v], s.indptr[v + 1]):
-            s.bond[v * s.k + s.part[s.indices[e]]] += s.edge_weights[e] if s.edge_weights != NULL else 1
-            s.degree[v] += s.edge_weights[e] if s.edge_weights != NULL else 1
+        for e in range(s.of.indptr[v], s.of.indptr[v + 1]):
+            s.bond[v * s.of.k + s.of.part[s.of.indices[e]]] += s.of.edge_weights[e] if s.of.edge_weights != NULL else 1
+            s.degree[v] += s.of.edge_weights[e] if s.of.edge_weights != NULL else 1
 
 
 cdef void _close(Search *s) noexcept:
-    free(s.bond); free(s.degree); free(s.load); free(s.members); free(s.gain); free(s.target); free(s.heap); free(s.place); free(s.locked)
+    free(s.bond); free(s.degree); free(s.gain); free(s.target); free(s.heap); free(s.place); free(s.locked)
     free(s.moved); free(s.source)
+    _give_back(&s.of)
 
 
 cdef inline bint _at_border(Search *s, int64_t v) noexcept nogil:
-    return s.bond[v * s.k + s.part[v]] < s.degree[v]
+    return s.bond[v * s.of.k + s.of.part[v]] < s.degree[v]
 
 
 def improve(
@@ -528,19 +480,19 @@ def improve(
         return 0
     if not _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed):
         raise MemoryError
-    border = <int32_t *> malloc(s.n * sizeof(int32_t))
+    border = <int32_t *> malloc(s.of.n * sizeof(int32_t))
     if border == NULL:
         _close(&s)
         raise MemoryError
     with nogil:
         for number in range(passes):
             borders = 0
-            for i in range(s.n):
+            for i in range(s.of.n):
                 s.locked[i] = 0
                 if _at_border(&s, i):
                     border[borders] = <int32_t> i
                     borders += 1
-            _shuffle(border, borders, &s.random)
+            _shuffle(border, borders, &s.of.random)
             won = 0
             i = 0
             while i < borders:
@@ -590,20 +542,20 @@ def boundary(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_
 cdef inline bint _above(Search *s, int p, int32_t v) noexcept nogil:
     """Whether the part is above a limit that this vertex weighs on."""
     cdef int j
-    for j in range(s.columns):
-        if s.load[p * s.columns + j] > s.limits[p * s.columns + j] and s.weights[<int64_t> v * s.columns + j] > 0:
+    for j in range(s.of.columns):
+        if s.of.load[p * s.of.columns + j] > s.of.limits[p * s.of.columns + j] and s.of.weights[<int64_t> v * s.of.columns + j] > 0:
             return True
     return False
 
 
 cdef bint _anywhere(Search *s, int32_t v) noexcept nogil:
     """As `_look`, into any part with room, neighbours there or not."""
-    cdef int32_t *bond = s.bond + <int64_t> v * s.k
-    cdef int own = s.part[v], p, best = NONE
-    if s.members[own] < 2:
+    cdef int32_t *bond = s.bond + <int64_t> v * s.of.k
+    cdef int own = s.of.part[v], p, best = NONE
+    if s.of.members[own] < 2:
         return False
-    for p in range(s.k):
-        if p != own and (best == NONE or bond[p] > bond[best] or (bond[p] == bond[best] and _emptier(s, p, best))) and _fits(s, v, p):
+    for p in range(s.of.k):
+        if p != own and (best == NONE or bond[p] > bond[best] or (bond[p] == bond[best] and _emptier(s, p, best))) and _fits(&s.of, v, p):
             best = p
     if best == NONE:
         return False
@@ -634,13 +586,13 @@ def balance(
     if not _open(&s, indptr, indices, edge_weights, weights, limits, price, part, seed):
         raise MemoryError
     with nogil:
-        for v in range(<int32_t> s.n):
-            if _above(&s, s.part[v], v) and _anywhere(&s, v):
+        for v in range(<int32_t> s.of.n):
+            if _above(&s, s.of.part[v], v) and _anywhere(&s, v):
                 _insert(&s, v)
         while s.size > 0:
             v = s.heap[0]
             old = s.gain[v]
-            if not _above(&s, s.part[v], v) or not _anywhere(&s, v):
+            if not _above(&s, s.of.part[v], v) or not _anywhere(&s, v):
                 _remove(&s, v)
                 continue
             if s.gain[v] < old:
@@ -648,8 +600,8 @@ def balance(
                 continue
             _remove(&s, v)
             _shift(&s, v, s.target[v])
-            for e in range(s.indptr[v], s.indptr[v + 1]):
-                u = s.indices[e]
+            for e in range(s.of.indptr[v], s.of.indptr[v + 1]):
+                u = s.of.indices[e]
                 if s.place[u] != NONE:
                     old = s.gain[u]
                     if not _anywhere(&s, u):
@@ -658,9 +610,9 @@ def balance(
                         _up(&s, s.place[u])
                     elif s.gain[u] < old:
                         _down(&s, s.place[u])
-        for p in range(s.k):
-            for j in range(s.columns):
-                if s.load[p * s.columns + j] > s.limits[p * s.columns + j]:
+        for p in range(s.of.k):
+            for j in range(s.of.columns):
+                if s.of.load[p * s.of.columns + j] > s.of.limits[p * s.of.columns + j]:
                     over = True
     _close(&s)
     return not over

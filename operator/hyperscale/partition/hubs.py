@@ -62,7 +62,7 @@ def refine_hubs(level: Level, start: Array, limits: Array, reference: Reference,
         if boundary(level, dealt, parts)[0] > TAKEN_BACK * reference.cut or promising(level, (dealt, start), parts, reference) is start:
             continue
         longer = replace(DEALT, cycles=min(together, MOST_CYCLES), work=effort.work)
-        found = _refine_dealt(level, dealt, limits, reference, seed=seed, effort=longer)
+        found = refine_dealt(level, dealt, limits, reference, seed=seed, effort=longer)
         if boundary(level, found, parts)[0] <= reference.cut:
             return found
     joined = by_degree(level, limits)
@@ -73,7 +73,7 @@ def refine_hubs(level: Level, start: Array, limits: Array, reference: Reference,
     return refine(level, start, limits, reference, seed=seed, effort=effort)
 
 
-def _refine_dealt(level: Level, part: Array, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Array:
+def refine_dealt(level: Level, part: Array, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Array:
     """Refined while no part may hold more ends of edges than one does at first."""
     balanced(without_isolated(level), part, limits, seed)
     degree = np.diff(level.indptr)
