@@ -127,7 +127,7 @@ def _effort(level: Level, target: Array, reference: Reference) -> Effort:
     if level.vertices < SMALL:
         return _small_effort(level, parts, _second_start(level, target))
     if parts > RECURSIVE:
-        return Effort(work=4 * edges + 12_000 * parts)
+        return Effort(work=4 * edges + 12_000 * parts, over_worth=1.0)
     work = bisections * (2 * edges + 20_000)
     spend = SPEND if equal else 1.0
     return Effort(passes=2, patience=60, work=work, spend=spend) if parts > 2 else Effort(work=work, spend=spend)
