@@ -75,7 +75,8 @@ class SampledTrainer(FullTrainer):
         """One step; own sum of losses, and seconds waited for gradients."""
         marks = [time.perf_counter()]
         # A rank without seeds in this batch computes one vertex that counts nothing: every rank has the same gradients to send.
-        some = seeds if len(seeds) else np.zeros(1, dtype=np.int64)
+        # One without any vertices computes on nothing, and sends zeros.
+        some = seeds if len(seeds) else np.zeros(min(1, len(self._part.owned)), dtype=np.int64)
         sample = self._sampler.sample(some, epoch, step)
         marks.append(time.perf_counter())
         rows, degrees = self.features.of(sample.ids, sample.owners)

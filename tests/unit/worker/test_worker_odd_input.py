@@ -9,15 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hyperscale.model.adjacency import Array
 from hyperscale.model.measured import RESULT_PREFIX
+from hyperscale.partition import local_part
 from hyperscale.worker import load, sparse
 from hyperscale.worker.comm import Comm, run_threads, solo
 from hyperscale.worker.contract import ContractError, read
+from hyperscale.worker.full import FullTrainer
 from hyperscale.worker.launch import result_of
+from hyperscale.worker.loop import Loop
+from hyperscale.worker.report import Reporter
+from hyperscale.worker.sampling import SampledTrainer
 from hyperscale.worker.train import train as train_run
-from tests.builders.training import environment
+from tests.builders.training import a_run, environment, labelled_graph
 
 EDGES = np.array([[at, at + 1] for at in range(19)])
 
@@ -69,8 +75,6 @@ def test_features_of_nothing_and_of_almost_too_much_are_trained_on(features: Arr
 
 
 def test_rows_of_zeros_stay_dense() -> None:
-    import torch
-
     assert isinstance(sparse.rows_of(np.zeros((4, 8), np.float32), torch.device("cpu")), torch.Tensor)
 
 
@@ -116,3 +120,22 @@ def test_a_log_that_is_gone_does_not_stop_the_command(tmp_path: Path) -> None:
     os.close(writer)
     assert ran.returncode in (0, 120), "120: Python's own flush at its end"
     assert done.exists()
+
+
+@pytest.mark.parametrize("architecture", ["GCN", "GraphSAGE", "GAT"])
+@pytest.mark.parametrize("batch", [None, 8], ids=["whole", "sampled"])
+def test_a_rank_without_any_vertices_trains_along_to_the_loss_of_one_rank_alone(architecture: str, batch: int | None) -> None:
+    graph = labelled_graph(3)
+    nothing = np.zeros(len(graph.indptr) - 1, np.int32)
+    trainer_of = FullTrainer if batch is None else SampledTrainer
+
+    def rank(comm: Comm) -> float:
+        model = {"architecture": architecture, "epochs": 3, "hiddenSize": 8}
+        # As many steps and as large batches over all ranks whichever their number is.
+        model |= {} if batch is None else {"batchSize": batch // comm.size}
+        run = a_run(model, {"dropout": 0.0, "attentionDropout": 0.0}, rank=comm.rank, size=comm.size)
+        trainer = trainer_of(run, comm, local_part(graph, nothing, comm.rank, comm.size), torch.device("cpu"))
+        return Loop(run, comm, trainer, Reporter(run)).train().loss or np.nan
+
+    alone, *_ = run_threads(1, rank)
+    assert run_threads(2, rank) == pytest.approx([alone, alone], rel=1e-5)
