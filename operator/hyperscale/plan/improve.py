@@ -41,7 +41,7 @@ class Effort(NamedTuple):
     steps: int
     """Workers that annealing may touch, steps × workers, in all walks."""
     pairs: int = 0
-    """Most inner steps of the search by pairs and segments from the best starts, some 25 ns each; PAIR_PLACES allows few workers fewer."""
+    """Most inner steps of the search by pairs and segments from the best starts, some 25 ns each; see `pair_steps`."""
     beam: int = 0
     """Paths that beam search keeps at every length; no more than candidates × workers: small problems must be answered soonest."""
 
@@ -57,12 +57,16 @@ FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, s
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
 CLOSE_LOOK: Final = Effort(
-    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=1600
+    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=1400
 )
 PAIRED: Final = 16
 """Different starts of the search by pairs."""
 PAIR_PLACES: Final = 6_500
-"""Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides below 22 free workers."""
+"""Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides up to 12 free workers."""
+PAIRS_SOON: Final = 430_000
+"""With more of them it is so many, or LATER_PAIR_PLACES for every two places: what a wide beam has found leaves less to look for."""
+LATER_PAIR_PLACES: Final = 3_500
+"""It decides between 16 and 30 free workers."""
 
 
 def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
@@ -122,12 +126,18 @@ def paired(
 ) -> tuple[IntArray, FloatArray]:
     """The best of `orders` (B, k) after a search by pairs from several: (B', k), (B',); none where the effort asks for none."""
     seconds = objectives(costs, orders)
-    work = min(effort.pairs, PAIR_PLACES * math.comb(int((~fixed).sum()), 2))
+    work = min(effort.pairs, pair_steps(int((~fixed).sum())))
     if not work or kernel.kernel_for(costs, slots, orders.shape[1]) is None:
         return orders[:0], seconds[:0]
     chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), PAIRED)]
     order, value = tournament(costs, slots, chosen, fixed, seed=seed, work=work, expired=stop)
     return order[None, :], np.array([value])
+
+
+def pair_steps(free: int) -> int:
+    """Inner steps that a search by pairs is worth where `free` workers may change their place."""
+    places = math.comb(free, 2)
+    return min(PAIR_PLACES * places, max(PAIRS_SOON, LATER_PAIR_PLACES * places))
 
 
 def promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
