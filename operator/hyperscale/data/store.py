@@ -135,11 +135,14 @@ def note(root: Path, request: str, key: str) -> None:
 
 
 def find(root: Path, request: str) -> str | None:
-    """The key that the partition Job noted for `request`; None where it has not, or where its files are gone."""
+    """The key that the partition Job noted for `request`; None where it has not, where the note is torn, or where its files are gone."""
     file = root / REQUESTS / f"{request}.json"
     if not file.is_file():
         return None
-    noted = _read_document(file, dict[str, str]).get("key", "")
+    try:
+        noted = _read_document(file, dict[str, str]).get("key", "")
+    except DataError:  # only a way to what the graph leads to as well; the Job writes it anew
+        return None
     return noted if has(root, noted) else None
 
 

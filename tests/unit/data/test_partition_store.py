@@ -82,6 +82,16 @@ def test_a_store_without_manifest_is_not_there(tmp_path: Path, graph: TrainingGr
         store.load(tmp_path, key, 0)
 
 
+@pytest.mark.parametrize("note", [b"", b"\xff", b"[]", b'{"key": 5}', b'{"key": "../../etc"}'])
+def test_a_torn_note_leads_nowhere_and_is_written_anew(note: bytes, tmp_path: Path, graph: TrainingGraph) -> None:
+    key, _ = written(tmp_path, graph)
+    store.note(tmp_path, "1" * 32, key)
+    (tmp_path / store.REQUESTS / f"{'1' * 32}.json").write_bytes(note)
+    assert store.find(tmp_path, "1" * 32) is None
+    store.note(tmp_path, "1" * 32, key)
+    assert store.find(tmp_path, "1" * 32) == key
+
+
 def test_a_changed_or_cut_part_is_refused(tmp_path: Path, graph: TrainingGraph) -> None:
     key, _ = written(tmp_path, graph)
     file = store.part_file(tmp_path, key, 1)
