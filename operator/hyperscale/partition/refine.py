@@ -109,12 +109,14 @@ def refine(level: Level, part: Array, limits: Array, reference: Reference, *, se
     whole, level = level, without_isolated(level)
     balanced(level, found, limits, seed)
     best, best_score = found, score(level, found, limits, reference)
-    price = _prices(level, found, parts, reference.cut if effort.priced else 0)
     for cycle in range(max(effort.cycles, 1)):
+        candidates = []
         if effort.cycles:
-            found = _cycle(level, found, limits, price, seed=seed + 7919 * cycle, effort=effort)
             price = _prices(level, found, parts, reference.cut if effort.priced else 0)
-        for candidate in (found, _annealed(level, found, limits, reference, seed=seed + cycle, effort=effort)):
+            found = _cycle(level, found, limits, price, seed=seed + 7919 * cycle, effort=effort)
+            candidates.append(found)
+        candidates.append(_annealed(level, found, limits, reference, seed=seed + cycle, effort=effort))
+        for candidate in candidates:
             seen = score(level, candidate, limits, reference)
             if seen < best_score:
                 best, best_score = candidate.copy(), seen

@@ -139,7 +139,7 @@ def _small_effort(level: Level, parts: int, twice: bool) -> Effort:
     if parts <= RECURSIVE:
         work = (parts - 1).bit_length() * (2 * edges + 18_000 if twice else 3 * edges + 35_000)
     else:
-        work = parts * max(2 * edges - level.vertices, edges) * 18 // (10 if twice else 3)
+        work = parts * max(2 * edges - level.vertices, edges) * 6 // (4 if twice else 1)
     return Effort(cycles=1 if twice or parts <= RECURSIVE else 2, work=work, heat=2.0, over_worth=1.0)
 
 
