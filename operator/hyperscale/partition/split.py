@@ -120,7 +120,7 @@ def _effort(level: Level, target: Array, reference: Reference) -> Effort:
     edges, parts = len(level.indices) // 2, len(target)
     equal = bool((target == target[0]).all())
     if skewed(level):
-        return Effort(passes=2, patience=60, work=10 * edges, spend=0.0)
+        return Effort(passes=2 if parts > 2 else 1, patience=60, work=10 * edges, spend=0.0)
     if reference.even and level.vertices >= SMALL:
         return Effort(passes=3, patience=200, work=edges, spend=0.0)  # no halo is far above the others: the time is for the cut
     bisections = (parts - 1).bit_length()
