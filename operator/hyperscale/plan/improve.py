@@ -67,6 +67,8 @@ PAIRS_SOON: Final = 430_000
 """With more of them it is so many, or LATER_PAIR_PLACES for every two places: what a wide beam has found leaves less to look for."""
 LATER_PAIR_PLACES: Final = 3_500
 """It decides between 16 and 30 free workers."""
+WIDE_BEAM_CANDIDATES: Final = 128
+"""Among more of them the beam is narrower, and the search by pairs gets its full steps."""
 
 
 def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
@@ -126,7 +128,7 @@ def paired(
 ) -> tuple[IntArray, FloatArray]:
     """The best of `orders` (B, k) after a search by pairs from several: (B', k), (B',); none where the effort asks for none."""
     seconds = objectives(costs, orders)
-    work = min(effort.pairs, pair_steps(int((~fixed).sum())))
+    work = min(effort.pairs, pair_steps(int((~fixed).sum()), len(slots)))
     if not work or kernel.kernel_for(costs, slots, orders.shape[1]) is None:
         return orders[:0], seconds[:0]
     chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), PAIRED)]
@@ -134,9 +136,11 @@ def paired(
     return order[None, :], np.array([value])
 
 
-def pair_steps(free: int) -> int:
+def pair_steps(free: int, candidates: int) -> int:
     """Inner steps that a search by pairs is worth where `free` workers may change their place."""
     places = math.comb(free, 2)
+    if candidates > WIDE_BEAM_CANDIDATES:
+        return PAIR_PLACES * places
     return min(PAIR_PLACES * places, max(PAIRS_SOON, LATER_PAIR_PLACES * places))
 
 
