@@ -15,7 +15,7 @@ import msgspec
 
 from hyperscale.model.job import AllreduceSchedule, Architecture, Balance, Compression, ModelSpec, PartitioningMethod
 from hyperscale.model.runplan import RUN_PLAN_FILE, RunPlan
-from hyperscale.worker.hyperparameters import Hyperparameters, resolve
+from hyperscale.worker.hyperparameters import PUBLISHED, PUBLISHED_FOR_GRAPHS, Hyperparameters, resolve
 
 EXIT_WRONG_INPUT: Final = 2
 DEFAULT_METRICS_PORT: Final = 9464
@@ -66,6 +66,9 @@ class Run:
     compression: Compression
     model: ModelSpec
     hyper: Hyperparameters
+    """What the job states, and for the rest what is published for one graph."""
+    hyper_for_graphs: Hyperparameters
+    """The same for data of many graphs."""
     dataset: Dataset
     checkpoint_dir: Path | None
     checkpoint_every: int
@@ -114,7 +117,8 @@ def read(environment: Mapping[str, str]) -> Run:
         schedule=_member(environment, "HYPERSCALE_ALLREDUCE_SCHEDULE", AllreduceSchedule.AUTO),
         compression=_member(environment, "HYPERSCALE_COMPRESSION", Compression.NONE),
         model=model,
-        hyper=_hyper(environment, model),
+        hyper=_hyper(environment, PUBLISHED[model.architecture]),
+        hyper_for_graphs=_hyper(environment, PUBLISHED_FOR_GRAPHS),
         dataset=_dataset(environment),
         checkpoint_dir=Path(checkpoint) if checkpoint else None,
         checkpoint_every=_integer(environment, "HYPERSCALE_CHECKPOINT_EVERY_EPOCHS", 1, least=1),
@@ -172,10 +176,10 @@ def _model(environment: Mapping[str, str]) -> ModelSpec:
         raise ContractError(f"HYPERSCALE_MODEL: {error}; write the job's spec.model as JSON") from error
 
 
-def _hyper(environment: Mapping[str, str], model: ModelSpec) -> Hyperparameters:
+def _hyper(environment: Mapping[str, str], published: Hyperparameters) -> Hyperparameters:
     text = environment.get("HYPERSCALE_HYPERPARAMETERS", "{}")
     try:
-        return resolve(model.architecture, text)
+        return resolve(published, text)
     except ValueError as error:
         raise ContractError(f'HYPERSCALE_HYPERPARAMETERS: {error}; write JSON, e.g. {{"learningRate": 0.01}}') from error
 

@@ -17,11 +17,10 @@ from torch.nn import functional
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.job import Compression
-from hyperscale.worker import hyperparameters, models
+from hyperscale.worker import models
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.gradients import Gradients
-from hyperscale.worker.hyperparameters import Hyperparameters
 from hyperscale.worker.molecules_batch import Batch, assemble, in_turn, prepared
 from hyperscale.worker.molecules_model import GraphNetwork, build
 from hyperscale.worker.molecules_norm import Sums
@@ -36,8 +35,6 @@ KINDS: Final = 4096
 """Combinations of vertex categories up to which their embeddings are added up once a kind."""
 EVALUATED: Final = 1024
 """Graphs of a batch that is only scored."""
-PUBLISHED: Final = Hyperparameters(learning_rate=1e-3, weight_decay=0.0, dropout=0.5)
-"""Hu et al., NeurIPS 2020, appendix: Adam at 0.001, dropout 0.5. Instead of the vertex-level figures, where the user states none."""
 
 
 class GraphTrainer:
@@ -46,7 +43,7 @@ class GraphTrainer:
     def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
         """Collective. Raises ContractError where labels or model do not fit this way of training."""
         self._comm, self._part, self._device, self._seed = comm, part, device, run.seed
-        hyper = PUBLISHED if run.hyper == hyperparameters.PUBLISHED[run.model.architecture] else run.hyper
+        self.hyper = hyper = run.hyper_for_graphs
         self._check_labels()
         self._single_label = part.labels.ndim == 1
         self.chance = models.Chance(run.seed, 0)

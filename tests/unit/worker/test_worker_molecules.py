@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -16,8 +17,9 @@ from hyperscale.model.job import Architecture
 from hyperscale.partition import local_part
 from hyperscale.worker.comm import Comm, run_threads
 from hyperscale.worker.contract import ContractError
+from hyperscale.worker.hyperparameters import PUBLISHED_FOR_GRAPHS
 from hyperscale.worker.loop import Loop
-from hyperscale.worker.molecules import PUBLISHED, GraphTrainer
+from hyperscale.worker.molecules import GraphTrainer
 from hyperscale.worker.molecules_batch import assemble, prepared
 from hyperscale.worker.molecules_score import mean_roc_auc, roc_auc
 from hyperscale.worker.report import Reporter
@@ -163,11 +165,22 @@ def test_roc_auc_is_the_part_of_pairs_in_order_with_ties_counted_half() -> None:
     assert mean_roc_auc(np.asarray([[1.0, 2.0], [0.0, 1.0]]), np.asarray([[1.0, 1.0], [0.0, 1.0]])) == 1.0
 
 
-def test_the_benchmarks_figures_are_used_where_the_user_states_none() -> None:
-    trainer = run_threads(1, lambda comm: GraphTrainer(a_run(hyper={"dropout": 0.5}), comm, parts_of(many_graphs(1), 1)[0], CPU))[0]
-    assert trainer.optimizer.param_groups[0]["lr"] == PUBLISHED.learning_rate
-    stated = run_threads(1, lambda comm: GraphTrainer(a_run(hyper={"learningRate": 0.5}), comm, parts_of(many_graphs(1), 1)[0], CPU))[0]
-    assert stated.optimizer.param_groups[0]["lr"] == 0.5
+def trainer_that_is_told(hyper: str, **model: Any) -> GraphTrainer:
+    run = a_run(model, HYPERSCALE_HYPERPARAMETERS=hyper)
+    made: list[GraphTrainer] = run_threads(1, lambda comm: GraphTrainer(run, comm, parts_of(many_graphs(1), 1)[0], CPU))
+    return made[0]
+
+
+def test_what_is_published_for_many_graphs_is_used_where_the_user_states_nothing() -> None:
+    trainer = trainer_that_is_told("{}")
+    assert trainer.hyper == PUBLISHED_FOR_GRAPHS
+    assert trainer.optimizer.param_groups[0]["lr"] == PUBLISHED_FOR_GRAPHS.learning_rate
+
+
+def test_one_stated_figure_does_not_bring_back_what_is_published_for_one_graph() -> None:
+    trainer = trainer_that_is_told('{"learningRate": 0.25}', architecture="GAT", heads=2, hiddenSize=8)
+    assert trainer.hyper == msgspec.structs.replace(PUBLISHED_FOR_GRAPHS, learning_rate=0.25)
+    assert trainer.optimizer.param_groups[0]["lr"] == 0.25
 
 
 def test_wrong_labels_and_heads_are_one_line_on_every_rank() -> None:
