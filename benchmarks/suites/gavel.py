@@ -14,11 +14,11 @@ arrives when; `arrivals x 0.5` halves the gaps.
   Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to whoever waits
   Gavel makespan, filled; first come; least attained service; shortest left     all may stop and move jobs
 
-The operator starts jobs one by one and stops none for another: `runs to the end` is what a cluster gets today, the two above it are a
-function of the package that nothing calls yet. Steps left are known to `hyperscale`, `runs to the end`, `makespan` and `shortest
-left`, not to the others: Gavel's max-min does without. The goal is judged against the better of the two published readings, with the time
-left unknown too at the recorded load. `slowdown` is completion over the run alone on the fastest type; `every job alone on its fastest
-type` is a floor: no policy gets below it.
+The operator starts jobs one by one and stops none for another: `runs to the end` is what a cluster gets today, the two above it are
+code beside this benchmark that the operator does not have. Steps left are known to `hyperscale`, `runs to the end`, `makespan` and
+`shortest left`, not to the others: Gavel's max-min does without. The goal is judged against the better of the two published readings, with
+the time left unknown too at the recorded load. `slowdown` is completion over the run alone on the fastest type; `every job alone on its
+fastest type` is a floor: no policy gets below it.
 """
 
 from __future__ import annotations
