@@ -6,12 +6,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample, Taint
 from hyperscale.model.digest import snapshot_digest
-from hyperscale.model.metrics import FIGURES, MetricsReading, Series
+from hyperscale.model.metrics import FIGURES, MetricsReading, Series, Verdict
 from hyperscale.model.policy import PolicySpec, QualityLimits
 from hyperscale.observe.demand import pod_demand
 from hyperscale.observe.files import MAX_BYTES_PER_SECOND, MAX_LATENCY_SECONDS, MAX_TAKEN_AT, encode_snapshot
@@ -72,10 +72,13 @@ def test_any_points_amount_to_a_finite_value_or_to_unknown_with_a_reason(figure:
 
 @FAST
 @given(st.sampled_from(FIGURES), st.lists(points, max_size=6))
-def test_zero_is_answered_only_where_zero_was_measured(figure: str, given_points: list[Point]) -> None:
+@example("gpu_utilization", [Point(1.0, NOW - 120.0, "", Verdict(middle=0.0))])
+def test_zero_is_answered_only_where_zero_was_measured_now_or_in_the_median_of_the_past(figure: str, given_points: list[Point]) -> None:
     sample = judge(given_points, RULES[figure], NOW, 120.0)
     if sample.value == 0.0 and not RULES[figure].whole:
-        assert any(0 <= point.value * RULES[figure].scale < 1e-300 for point in given_points)
+        middles = [point.verdict.middle for point in given_points if point.verdict is not None and point.verdict.middle is not None]
+        measured = [point.value for point in given_points] + middles  # a median of earlier readings was measured too
+        assert any(0 <= value * RULES[figure].scale < 1e-300 for value in measured)
 
 
 @FAST
