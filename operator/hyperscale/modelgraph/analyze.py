@@ -4,23 +4,26 @@ Node weight W_i = Σ_j layer size_j × operation complexity_j over the tensor op
 how many numbers an operation gives, its complexity how many operations each takes (2 F_in for a linear layer, the mean degree for a
 gather), so that W_i counts operations of one forward pass. Edge weight: bytes of the tensor that passes between two nodes.
 
-The model runs once on a small random graph whose numbers of vertices and edges are primes that nothing else has; whatever has that many
-rows is scaled to the graph it is analyzed for.
+The model runs once on a small random graph whose numbers of vertices and edges are primes that nothing else has; whatever has a dimension
+of that size, or a multiple of it as first one (sequences of several steps a vertex), is scaled to the graph it is analyzed for. What a
+recurrent layer does grows with its result, of which vertices may be the sequences or the steps.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import networkx as nx
 import numpy as np
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from hyperscale.modelgraph.fuse import trace
-from hyperscale.modelgraph.record import Part, recording
+from hyperscale.modelgraph.record import Part, recording, taken_apart, tensors
 from hyperscale.modelgraph.rules import GraphStatistics
 
 VERTICES: Final = 211
@@ -40,10 +43,11 @@ class Operation:
     module: str
     """Name of the module in the model, or empty."""
     shape: tuple[int, ...]
-    """Of the result, for the graph that was asked for; empty where it is no tensor."""
+    """Of the result, for the graph that was asked for; of several tensors the first; empty where there is none."""
     output_bytes: float
+    """Of all tensors of the result."""
     parts: tuple[Part, ...]
-    """Sizes already scaled."""
+    """Already scaled."""
     parameter_bytes: int
     """What an allreduce carries for it."""
 
@@ -124,7 +128,7 @@ class _Analysis(fx.Interpreter):
         given = [self._input(node) for node in self.traced.nodes if node.op == "placeholder"]
         try:
             self.run(*given)
-            with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            with taken_apart(), FlopCounterMode(display=False) as counter:
                 self.origin(*given)
         except Exception as error:
             reason = " ".join(str(error).partition("While executing")[0].split())[:200] or type(error).__name__
@@ -134,7 +138,9 @@ class _Analysis(fx.Interpreter):
         kept = tuple(self.operations)
         known = {one.name: one for one in kept}
         edges = tuple(
-            (source.name, node.name, known[source.name].output_bytes) for node in self.traced.nodes for source in node.all_input_nodes
+            (source.name, node.name, known[node.name if _picks(node, source) else source.name].output_bytes)
+            for node in self.traced.nodes
+            for source in node.all_input_nodes
         )
         return ModelGraph(name, kept, edges, self.dense_flops, float(counter.get_total_flops()), self.statistics)
 
@@ -144,13 +150,15 @@ class _Analysis(fx.Interpreter):
         """Run one node and write down what it did."""
         with recording() as recorder:
             out = super().run_node(n)
-        if n.op == "call_method" and not isinstance(out, Tensor):
+        results = list(tensors(out))
+        if not results:
             recorder.parts.clear()  # questions to the graph, such as local_scope
         self.dense_flops += sum(part.flops for part in recorder.parts if part.dense)
-        shape = (self._scaled(out.shape[0]), *out.shape[1:]) if isinstance(out, Tensor) and out.dim() else ()
-        bytes_out = float(np.prod(shape, dtype=np.float64)) * out.element_size() if isinstance(out, Tensor) else 0.0
         module = str(n.target) if n.op == "call_module" else ""
-        parts = tuple(self._scaled_part(part) for part in recorder.parts)
+        shape = self._scaled(results[0].shape) if results else ()
+        bytes_out = float(sum(np.prod(self._scaled(one.shape), dtype=np.float64) * one.element_size() for one in results))
+        recurrent = bool(module) and isinstance(self.origin.get_submodule(module), nn.RNNBase)
+        parts = tuple(self._scaled_part(part, results[0].shape if recurrent else part.shape) for part in recorder.parts)
         self.operations.append(Operation(n.name, self._kind(n), module, shape, bytes_out, parts, self._parameter_bytes(n)))
         return out
 
@@ -159,18 +167,18 @@ class _Analysis(fx.Interpreter):
             return sample_graph()
         return torch.randn(VERTICES, self.features, generator=torch.Generator().manual_seed(0))
 
-    def _scaled(self, size: int) -> int:
-        return {VERTICES: self.statistics.vertices, EDGES: self.statistics.edges}.get(size, size)
+    def _scaled(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape on the graph that was asked for."""
+        at, size = _graph_dimension(shape)
+        return tuple(wide // size * self._asked(size) if place == at else wide for place, wide in enumerate(shape))
 
-    def _scaled_part(self, part: Part) -> Part:
-        """Results grow with their rows; what a vertex gathers grows with the mean degree."""
-        complexity = part.complexity
-        if part.operation.startswith("gspmm"):
-            complexity *= (self.statistics.edges / self.statistics.vertices) / (EDGES / VERTICES)
-        if part.rows == 0:
-            return part
-        rows = self._scaled(part.rows)
-        return Part(part.operation, part.size // part.rows * rows, complexity, part.dense, rows)
+    def _scaled_part(self, part: Part, shape: Sequence[int]) -> Part:
+        """Grows as a result of this shape does; what a vertex gathers grows with the edges."""
+        size = EDGES if part.by_edge else _graph_dimension(shape)[1]
+        return replace(part, shape=self._scaled(part.shape), flops=part.flops * self._asked(size) / size)
+
+    def _asked(self, size: int) -> int:
+        return {VERTICES: self.statistics.vertices, EDGES: self.statistics.edges}.get(size, size)
 
     def _kind(self, node: fx.Node) -> str:
         if node.op == "call_module":
@@ -188,6 +196,23 @@ class _Analysis(fx.Interpreter):
                 value = getattr(value, name)
             return value.numel() * value.element_size() if isinstance(value, nn.Parameter) else 0
         return 0
+
+
+def _graph_dimension(shape: Sequence[int]) -> tuple[int, int]:
+    """The dimension that grows with the graph, and VERTICES or EDGES; (-1, 1) where none does.
+
+    A later dimension must be the very number: multiples may be widths of layers.
+    """
+    for at, wide in enumerate(shape):
+        for size in (VERTICES, EDGES):
+            if wide == size or (at == 0 and wide and wide % size == 0):
+                return at, size
+    return -1, 1
+
+
+def _picks(node: fx.Node, source: fx.Node) -> bool:
+    """Whether the node takes a piece of the source, e.g. an LSTM's output without its state: only that piece passes."""
+    return node.target is operator.getitem and node.args[0] is source
 
 
 def sample_graph() -> Any:  # noqa: ANN401 - a DGLGraph; DGL ships no types

@@ -1,7 +1,10 @@
 """What a piece of a model really runs: every tensor operation with the size of its result and how many operations each number takes.
 
 Dense operations are seen by a dispatch mode and counted by torch's own formulas (torch.utils.flop_counter). Those of DGL happen behind
-torch's back; they are seen by standing in for the three functions that all of them go through, while a recorder is open.
+torch's back; they are seen by standing in for the functions that all of them go through, while a recorder is open.
+
+Some modules run as one opaque kernel whose cost neither torch's formulas nor the size of its result tells: LSTM in oneDNN, transformer
+layers in their fast path. `taken_apart` has them run as the products and elementwise operations that they are made of.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -20,6 +23,7 @@ from torch.utils.flop_counter import flop_registry
 SOFTMAX_COMPLEXITY: Final = 5.0
 """Maximum, difference, exponential, sum, quotient."""
 SPECIAL: Final[dict[str, float]] = {
+    "_safe_softmax": SOFTMAX_COMPLEXITY,
     "_softmax": SOFTMAX_COMPLEXITY,
     "_log_softmax": SOFTMAX_COMPLEXITY,
     "native_layer_norm": 5.0,
@@ -30,14 +34,21 @@ SPECIAL: Final[dict[str, float]] = {
     "leaky_relu": 2.0,
 }
 """Operations a number of the result that are not 1."""
+BY_INPUT: Final[dict[str, Callable[[Any], float]]] = {
+    "_cdist_forward": lambda args: 3.0 * args[0].shape[-1],
+    "_trilinear": lambda args: 2.0 * args[0].shape[-1] * args[2].shape[-1],
+}
+"""The same where the widths of the inputs decide: distances of all pairs, nn.Bilinear."""
 FREE: Final = frozenset(
     {
         "_local_scalar_dense",
         "_to_copy",
+        "_unsafe_view",
         "arange",
         "bernoulli_",
         "cat",
         "clone",
+        "constant_pad_nd",
         "copy_",
         "detach",
         "embedding",
@@ -45,9 +56,15 @@ FREE: Final = frozenset(
         "empty_like",
         "empty_strided",
         "fill_",
+        "flip",
         "full",
         "full_like",
+        "gather",
         "index",
+        "index_copy",
+        "index_copy_",
+        "index_put",
+        "index_put_",
         "index_select",
         "lift_fresh",
         "new_empty",
@@ -56,8 +73,16 @@ FREE: Final = frozenset(
         "new_zeros",
         "ones",
         "ones_like",
+        "repeat",
+        "roll",
         "scalar_tensor",
+        "squeeze_",
         "stack",
+        "transpose_",
+        "unsafe_chunk",
+        "unsafe_split",
+        "unsqueeze_",
+        "zero_",
         "zeros",
         "zeros_like",
     }
@@ -69,22 +94,17 @@ REDUCING: Final = frozenset({"sum", "mean", "amax", "amin", "max", "min", "any",
 
 @dataclass(frozen=True)
 class Part:
-    """One operation j of a node: size × complexity is its share of the node's weight."""
+    """One operation j of a node, with its share of the node's weight."""
 
     operation: str
-    size: int
-    """Numbers in the result."""
-    complexity: float
-    """Operations for each of them."""
+    shape: tuple[int, ...]
+    """Of the result."""
+    flops: float
+    """Layer size × operation complexity: numbers in the result, times operations for each of them."""
     dense: bool
     """Counted by torch's formulas."""
-    rows: int
-    """First dimension of the result, by which the size grows with the graph; 0 where it has none."""
-
-    @property
-    def flops(self) -> float:
-        """Operations altogether."""
-        return self.size * self.complexity
+    by_edge: bool = False
+    """Grows with the edges of the graph, whatever the shape of the result says."""
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own __init_subclass__
@@ -99,40 +119,63 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's ow
         out = func(*args, **(kwargs or {}))
         packet = func._overloadpacket
         name = packet.__name__
-        first = next((value for value in (out if isinstance(out, tuple | list) else (out,)) if isinstance(value, Tensor)), None)
+        first = next(iter(tensors(out)), None)
         if first is None or not first.is_floating_point() or func.is_view or name in FREE:
             return out
         if packet in flop_registry:
-            flops = flop_registry[packet](*args, **(kwargs or {}), out_val=out)
-            self.add(name, first, flops / max(first.numel(), 1), dense=True)
+            flops = float(flop_registry[packet](*args, **(kwargs or {}), out_val=out))
         elif name in REDUCING and args and isinstance(args[0], Tensor):
-            self.add(name, first, args[0].numel() / max(first.numel(), 1))
+            flops = float(args[0].numel())
+        elif name in BY_INPUT:
+            flops = first.numel() * BY_INPUT[name](args)
         else:
-            self.add(name, first, SPECIAL.get(name, 1.0))
+            flops = first.numel() * SPECIAL.get(name, 1.0)
+        self.parts.append(Part(name, tuple(first.shape), flops, packet in flop_registry))
         return out
 
-    def add(self, name: str, result: Tensor, complexity: float, *, dense: bool = False) -> None:
-        """Write down one operation."""
-        self.parts.append(Part(name, result.numel(), complexity, dense, result.shape[0] if result.dim() else 0))
+
+def tensors(value: Any) -> Iterator[Tensor]:  # noqa: ANN401 - whatever an operation or a module returns
+    """The tensors of a result, those inside of tuples and lists too, in their order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from tensors(one)
+
+
+@contextmanager
+def taken_apart() -> Iterator[None]:
+    """No autograd, and no kernel that hides what a module is made of; torch's settings come back at the end."""
+    fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch._C._set_mkldnn_enabled(False)  # torch.backends.mkldnn.flags sets TF32 as well, and warns where no Intel GPU is
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch._C._set_mkldnn_enabled(onednn)
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
     """Parts of everything that runs inside, DGL's sparse operations among them."""
     recorder = Recorder()
-    with torch.no_grad(), _sparse_seen(recorder), recorder:
+    with taken_apart(), _sparse_seen(recorder), recorder:
         yield recorder
 
 
 @contextmanager
 def _sparse_seen(recorder: Recorder) -> Iterator[None]:
     """Stand in for the functions through which all of DGL's sparse operations go; what was there comes back at the end."""
+    import dgl.core
     import dgl.ops  # noqa: F401 - its modules hide behind functions of the same names
 
-    places: list[tuple[str, str, Callable[..., tuple[str, float]]]] = [
+    places: list[tuple[str, str, Callable[..., list[Part]]]] = [
         ("dgl.ops.spmm", "gspmm_internal", _gathered),
         ("dgl.ops.sddmm", "gsddmm_internal", _by_edge),
         ("dgl.ops.edge_softmax", "edge_softmax_internal", _softmax),
+        ("dgl.core", "invoke_udf_reduce", _reduced),
     ]
     before = [(sys.modules[module], name, getattr(sys.modules[module], name)) for module, name, _ in places]
     for (module, name, real), (_, _, describe) in zip(before, places, strict=True):
@@ -144,27 +187,32 @@ def _sparse_seen(recorder: Recorder) -> Iterator[None]:
             setattr(module, name, real)
 
 
-def _standing_in(recorder: Recorder, real: Callable[..., Any], describe: Callable[..., tuple[str, float]]) -> Callable[..., Any]:
+def _standing_in(recorder: Recorder, real: Callable[..., Any], describe: Callable[..., list[Part]]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as DGL calls it
         before = len(recorder.parts)
         out = real(*args, **kwargs)
-        del recorder.parts[before:]  # what DGL does inside with torch belongs to the operation itself
-        name, complexity = describe(out, *args)
-        recorder.add(name, out, complexity)
+        recorder.parts[before:] = describe(recorder.parts[before:], out, *args)
         return out
 
     return run
 
 
-def _gathered(out: Tensor, graph: Any, operation: str, reducer: str, *_: Any) -> tuple[str, float]:  # noqa: ANN401
-    edges = graph.number_of_edges(0)
+def _gathered(_: list[Part], out: Tensor, graph: Any, operation: str, reducer: str, *__: Any) -> list[Part]:  # noqa: ANN401
+    """What DGL does inside with torch belongs to the operation itself, here and in the next two."""
     each = 1.0 if operation.startswith("copy") else 2.0
-    return f"gspmm {operation} {reducer}", each * edges / max(len(out), 1)
+    width = out.numel() // max(len(out), 1)
+    return [Part(f"gspmm {operation} {reducer}", tuple(out.shape), each * graph.number_of_edges(0) * width, dense=False, by_edge=True)]
 
 
-def _by_edge(out: Tensor, graph: Any, operation: str, left: Tensor, *_: Any) -> tuple[str, float]:  # noqa: ANN401
-    return f"gsddmm {operation}", 2.0 * left.shape[-1] if operation == "dot" else 1.0
+def _by_edge(_: list[Part], out: Tensor, graph: Any, operation: str, left: Tensor, *__: Any) -> list[Part]:  # noqa: ANN401
+    each = 2.0 * left.shape[-1] if operation == "dot" else 1.0
+    return [Part(f"gsddmm {operation}", tuple(out.shape), each * out.numel(), dense=False)]
 
 
-def _softmax(out: Tensor, *_: Any) -> tuple[str, float]:  # noqa: ANN401
-    return "edge softmax", SOFTMAX_COMPLEXITY
+def _softmax(_: list[Part], out: Tensor, *__: Any) -> list[Part]:  # noqa: ANN401
+    return [Part("edge softmax", tuple(out.shape), SOFTMAX_COMPLEXITY * out.numel(), dense=False)]
+
+
+def _reduced(inside: list[Part], *_: Any) -> list[Part]:  # noqa: ANN401
+    """A reducer in Python (an LSTM over neighbours) runs once for all vertices of one degree: together once for each message."""
+    return [replace(part, by_edge=True) for part in inside]
