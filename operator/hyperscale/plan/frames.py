@@ -15,6 +15,7 @@ from hyperscale.model.moves import MoveQuestion, Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.preemption import StopQuestion, Stops
 from hyperscale.model.turns import TurnQuestion, Turns
 
 HEADER_BYTES: Final = 4
@@ -63,6 +64,14 @@ class AskMoves(msgspec.Struct, frozen=True, rename="camel", tag="askMoves"):
     question: MoveQuestion
 
 
+class AskStops(msgspec.Struct, frozen=True, rename="camel", tag="askStops"):
+    """A question about running jobs that others might need the GPUs of."""
+
+    number: int
+    world: str
+    question: StopQuestion
+
+
 class Ready(msgspec.Struct, frozen=True, rename="camel", tag="ready"):
     """The planner has loaded its code and waits for questions."""
 
@@ -95,6 +104,13 @@ class Moved(msgspec.Struct, frozen=True, rename="camel", tag="moved"):
     moves: Moves
 
 
+class Stopped(msgspec.Struct, frozen=True, rename="camel", tag="stopped"):
+    """Which running jobs would better be stopped for others."""
+
+    number: int
+    stops: Stops
+
+
 class Trouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):
     """The planner failed on this question."""
 
@@ -103,8 +119,8 @@ class Trouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):
     """Kind of the error and its text, one line."""
 
 
-Question = World | Ask | AskTurns | AskMoves
-Answer = Ready | Planned | NotPlanned | Turned | Moved | Trouble
+Question = World | Ask | AskTurns | AskMoves | AskStops
+Answer = Ready | Planned | NotPlanned | Turned | Moved | Stopped | Trouble
 
 _QUESTIONS: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
 _ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)

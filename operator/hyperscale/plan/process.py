@@ -22,20 +22,25 @@ from hyperscale.model.moves import MoveQuestion, Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.preemption import StopQuestion, Stops
 from hyperscale.model.turns import TurnQuestion, Turns
 from hyperscale.plan.check import violations
 from hyperscale.plan.child import CRASHED, Child, PlannerError
 from hyperscale.plan.frames import (
+    Answer,
     Ask,
     AskMoves,
+    AskStops,
     AskTurns,
     Moved,
     NotPlanned,
     Planned,
+    Question,
+    Stopped,
     Turned,
 )
 from hyperscale.plan.moves_check import unsound_moves
-from hyperscale.plan.queue.soundness import unsound
+from hyperscale.plan.queue.soundness import unsound, unsound_stops
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +67,8 @@ QUEUE_FAILED: Final = "QueueRuleFailed"
 """Pending jobs could not be decided together; they start in order of arrival."""
 MOVES_FAILED: Final = "MoveCheckFailed"
 """Running jobs could not be judged; they stay where they are."""
+STOPS_FAILED: Final = "StopCheckFailed"
+"""It could not be judged who should be stopped for whom; all running jobs go on."""
 
 
 class PlannerProcess:
@@ -130,16 +137,7 @@ class PlannerProcess:
         return Infeasible(reason="PlannerFailed", message=f"no planner gave a usable answer ({', '.join(fallbacks)}): {message}")
 
     async def _attempt(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
-        async with self._lock:
-            try:
-                child = await self._alive()
-                self._number += 1
-                question = partial(Ask, self._number, request=request)
-                answer = await child.ask(self._number, question, snapshot, policy, request.deadline_seconds + self._grace_seconds)
-            except BaseException:
-                # Also when the caller was cancelled: half an answer may be on its way.
-                await self._drop()
-                raise
+        answer = await self._answer(partial(Ask, request=request), request.deadline_seconds, snapshot, policy)
         if not isinstance(answer, Planned | NotPlanned):
             raise PlannerError(CRASHED, "the planner answered another question")
         found = answer.plan if isinstance(answer, Planned) else answer.infeasible
@@ -157,15 +155,7 @@ class PlannerProcess:
             return None
 
     async def _turns(self, question: TurnQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Turns:
-        async with self._lock:
-            try:
-                child = await self._alive()
-                self._number += 1
-                asked = partial(AskTurns, self._number, question=question)
-                answer = await child.ask(self._number, asked, snapshot, policy, question.deadline_seconds + self._grace_seconds)
-            except BaseException:
-                await self._drop()
-                raise
+        answer = await self._answer(partial(AskTurns, question=question), question.deadline_seconds, snapshot, policy)
         if not isinstance(answer, Turned):
             raise PlannerError(CRASHED, "the planner answered another question")
         if wrong := unsound(answer.turns, question, snapshot):
@@ -182,20 +172,44 @@ class PlannerProcess:
             return None
 
     async def _moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves:
-        async with self._lock:
-            try:
-                child = await self._alive()
-                self._number += 1
-                asked = partial(AskMoves, self._number, question=question)
-                answer = await child.ask(self._number, asked, snapshot, policy, question.deadline_seconds + self._grace_seconds)
-            except BaseException:
-                await self._drop()
-                raise
+        answer = await self._answer(partial(AskMoves, question=question), question.deadline_seconds, snapshot, policy)
         if not isinstance(answer, Moved):
             raise PlannerError(CRASHED, "the planner answered another question")
         if wrong := unsound_moves(answer.moves, question, snapshot):
             raise PlannerError(REJECTED, "; ".join(wrong[:3]))
         return answer.moves
+
+    async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
+        """Which running jobs would better be stopped for others, checked; None where the planner failed on that, which is counted."""
+        try:
+            return await self._preempt(question, snapshot, policy)
+        except PlannerError as failure:
+            logger.warning("%d stoppable jobs: %s: %s", len(question.running), failure.fallback, failure)
+            self._on_failure(STOPS_FAILED)
+            return None
+
+    async def _preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops:
+        answer = await self._answer(partial(AskStops, question=question), question.deadline_seconds, snapshot, policy)
+        if not isinstance(answer, Stopped):
+            raise PlannerError(CRASHED, "the planner answered another question")
+        if wrong := unsound_stops(answer.stops, question):
+            raise PlannerError(REJECTED, "; ".join(wrong[:3]))
+        return answer.stops
+
+    async def _answer(
+        self, asked: Callable[[int, str], Question], deadline_seconds: float, snapshot: ClusterSnapshot, policy: PolicySpec
+    ) -> Answer:
+        """What the planner says to a question, which is made from its number and the name of its world."""
+        async with self._lock:
+            try:
+                child = await self._alive()
+                self._number += 1
+                question = partial(asked, self._number)
+                return await child.ask(self._number, question, snapshot, policy, deadline_seconds + self._grace_seconds)
+            except BaseException:
+                # Also when the caller was cancelled: half an answer may be on its way.
+                await self._drop()
+                raise
 
     async def _alive(self) -> Child:
         """The planner, started when there is none; raises PlannerError when it does not come up."""

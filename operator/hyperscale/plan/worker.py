@@ -23,18 +23,21 @@ from hyperscale.model.moves import Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.preemption import Stops
 from hyperscale.model.turns import Turns
 from hyperscale.plan.frames import (
     KEPT_WORLDS,
     Answer,
     Ask,
     AskMoves,
+    AskStops,
     AskTurns,
     FrameError,
     Moved,
     NotPlanned,
     Planned,
     Ready,
+    Stopped,
     Trouble,
     Turned,
     World,
@@ -47,6 +50,8 @@ from hyperscale.plan.portfolio import make_plan
 from hyperscale.plan.queue.choosers import choosers
 from hyperscale.plan.queue.desk import Desk, Expired
 from hyperscale.plan.queue.joint import take_turns
+from hyperscale.plan.queue.scene import Terms
+from hyperscale.plan.queue.stopping import judge_stops
 from hyperscale.workload.profile import profile
 
 PARENT_CHECK_SECONDS: Final = 0.5
@@ -78,14 +83,16 @@ class Planner:
             self._graphs.pop(oldest, None)
             self._desks.pop(oldest, None)
 
-    def answer(self, ask: Ask | AskTurns | AskMoves) -> Answer:
-        """A plan, the reason why there is none, who starts, who would move; or the trouble that the planners had."""
+    def answer(self, ask: Ask | AskTurns | AskMoves | AskStops) -> Answer:
+        """A plan, the reason why there is none, who starts, who would move or stop; or the trouble that the planners had."""
         started = self._clock()
         try:
             if isinstance(ask, AskTurns):
                 return Turned(ask.number, self._turns(ask, started))
             if isinstance(ask, AskMoves):
                 return Moved(ask.number, self._moves(ask, started))
+            if isinstance(ask, AskStops):
+                return Stopped(ask.number, self._stops(ask, started))
             found = self._plan(ask, started)
         except MemoryError:
             return Trouble(ask.number, "MemoryError: the plan needs more memory than the planner may use")
@@ -100,12 +107,24 @@ class Planner:
 
     def _turns(self, ask: AskTurns, started: float) -> Turns:
         world = self._worlds[ask.world]
+        desk = self._desk(world, ask.question.deadline_seconds, started)
+        return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue, self._weights))
+
+    def _stops(self, ask: AskStops, started: float) -> Stops:
+        world = self._worlds[ask.world]
+        policy = world.policy
+        desk = self._desk(world, ask.question.deadline_seconds, started)
+        terms = Terms(0.1, 600.0, policy.replan.restart_seconds)
+        return judge_stops(ask.question, desk, policy.queue, terms, choosers(policy.queue, self._weights))
+
+    def _desk(self, world: World, deadline_seconds: float, started: float) -> Desk:
+        """Keeps what it has found on this world; under the deadline of the question in hand."""
         desk = self._desks.get(world.name)
         if desk is None:
             desk = self._desks[world.name] = Desk(self._graph(world), world.policy, partial(self._place, world.policy))
-        desk.expired = self._alarm(ask.question.deadline_seconds, started)
-        desk.hurried = self._alarm(ask.question.deadline_seconds * HURRY_FRACTION, started)
-        return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue, self._weights))
+        desk.expired = self._alarm(deadline_seconds, started)
+        desk.hurried = self._alarm(deadline_seconds * HURRY_FRACTION, started)
+        return desk
 
     def _place(self, policy: PolicySpec, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
         return make_plan(request, graph, profile(request.job), policy, expired=expired, planners=self._planners)

@@ -31,12 +31,16 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
 
     folder: of published weights; where it has none of the agent, those of the package count
     """
-    settings = rule.Settings(thrift_alone=policy.thrift_alone, thrift=policy.thrift, patience=policy.patience)
-    by_rule = partial(rule.choose, settings=settings)
+    by_rule = partial(rule.choose, settings=settings_of(policy))
     if policy.order is not QueueOrder.LEARNED:
         return Choosers(by_rule, None)
     agent = published_agent(folder) if folder is not None and (folder / f"{NAME}.json").exists() else packaged_agent()
     return Choosers(by_rule, agent.choose) if agent is not None else Choosers(by_rule, None, (AGENT_UNAVAILABLE,))
+
+
+def settings_of(policy: QueuePolicy) -> rule.Settings:
+    """The rule's knobs."""
+    return rule.Settings(thrift_alone=policy.thrift_alone, thrift=policy.thrift, patience=policy.patience)
 
 
 @cache

@@ -38,7 +38,7 @@ class Desk:
 
     def __init__(self, graph: ClusterGraph, policy: PolicySpec, place: Place) -> None:
         self.graph = graph
-        self._policy = policy
+        self.policy = policy
         self._place = place
         self.expired: Expired = lambda: False
         """Turns true when the question in hand must be answered with what is known."""
@@ -51,6 +51,14 @@ class Desk:
         speeds = np.array([speed.flops_per_second for speed in gpu_speeds(list(graph.nodes), policy)], dtype=np.float64)
         self._speed: FloatArray = speeds * np.maximum(figures.allocatable_gpus, 0)
         self._free: IntArray = figures.free_gpus
+
+    def vacated(self, claims: Mapping[str, Claim]) -> Desk:
+        """The same for the cluster without these claims, under the same deadlines."""
+        if not claims:
+            return self
+        desk = Desk(emptied(self.graph, claims), self.policy, self._place)
+        desk.expired, desk.hurried = self.expired, self.hurried
+        return desk
 
     @property
     def total_slots(self) -> int:
@@ -77,10 +85,15 @@ class Desk:
 
     def empty(self, request: PlanRequest, claims: Mapping[str, Claim]) -> Plan | Infeasible:
         """On the cluster without our running jobs, which hold `claims` of it by node."""
+        return self.alone(request, claims, frozenset(self.graph.index))
+
+    def alone(self, request: PlanRequest, claims: Mapping[str, Claim], nodes: frozenset[str]) -> Plan | Infeasible:
+        """The same on some of its nodes only."""
         if self._claims != claims:
             self._claims = dict(claims)
             self._emptied = emptied(self.graph, claims)
-        return self._answer(replace(_quick(request), free_gpus={}), self._emptied)
+        closed = {node.name: 0 for node in self.graph.nodes if node.name not in nodes}
+        return self._answer(replace(_quick(request), free_gpus=closed), self._emptied)
 
     def state(self, request: PlanRequest) -> bytes:
         """All that plans on what is free by `request` depend on, beside the job."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.preemption import StopQuestion, Stops
 from hyperscale.model.turns import TurnQuestion, Turns
 from hyperscale.plan.check import violations
 
@@ -36,3 +38,19 @@ def _plans(turns: Turns, question: TurnQuestion, snapshot: ClusterSnapshot) -> I
         yield from (f"{start.key}: {sentence}" for sentence in violations(start.plan, replace(request, free_gpus=free), snapshot))
         for name, gpus in start.plan.gpus_by_node().items():
             free[name] = free.get(name, 0) - gpus
+
+
+def unsound_stops(stops: Stops, question: StopQuestion) -> tuple[str, ...]:
+    """Sentences that say what is wrong with advice about running jobs; empty when it may be acted on."""
+    running = {job.running.request.job_key for job in question.running}
+    known = running | {queued.request.job_key for queued in question.pending}
+    told = Counter(stop.key for stop in stops.stops)
+    wrong = [f"{key}: told {times} times" for key, times in sorted(told.items()) if times > 1]
+    for stop in stops.stops:
+        if stop.key not in running:
+            wrong.append(f"{stop.key} was not asked about")
+        if not stop.beneficiaries or not known.issuperset(stop.beneficiaries):
+            wrong.append(f"{stop.key}: its GPUs are for nobody that was asked about")
+        if not (math.isfinite(stop.saved_seconds) and stop.saved_seconds > 0.0 and math.isfinite(stop.price_seconds)):
+            wrong.append(f"{stop.key}: saves {stop.saved_seconds} s for {stop.price_seconds} s")
+    return tuple(wrong)
