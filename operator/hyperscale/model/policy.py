@@ -144,6 +144,30 @@ class QueueOrder(enum.StrEnum):
     """The trained agent where the score of its choice is no worse than the rule's, else the rule."""
 
 
+class PreemptionMode(enum.StrEnum):
+    """What happens when all jobs together would end sooner if a running one gave its GPUs away for a while."""
+
+    OFF = "Off"
+    ADVISE = "Advise"
+    """Say so in the running job's status."""
+    ACT = "Act"
+    """Stop it; it goes on from its last checkpoint when its turn in the queue comes."""
+
+
+class PreemptionPolicy(Spec, frozen=True):
+    """When a running job is stopped for others; the price of a restart is `replan.restartSeconds` and the work done again."""
+
+    mode: Annotated[PreemptionMode, Meta(description="What to do when a stop pays; with order Arrival nothing is stopped.")] = (
+        PreemptionMode.ADVISE
+    )
+    check_seconds: Annotated[float, Meta(ge=5, le=86400, description="How often it is asked while jobs are pending.")] = 60.0
+    hold_down_seconds: Annotated[float, Meta(ge=0, le=31_536_000, description="A job is not stopped sooner after its last start.")] = 600.0
+    min_gain_ratio: Annotated[
+        float,
+        Meta(ge=0, le=100, description="For each stop all ends together must come sooner by so many times an average job's time."),
+    ] = 0.1
+
+
 class QueuePolicy(Spec, frozen=True):
     """Order and size of pending jobs that no external queue owns."""
 
@@ -161,6 +185,7 @@ class QueuePolicy(Spec, frozen=True):
     starvation_seconds: Annotated[
         float, Meta(ge=0, le=31_536_000, description="A job that has waited longer goes first; 0 means never.")
     ] = 86400.0
+    preemption: PreemptionPolicy = PreemptionPolicy()
 
 
 class ReplanMode(enum.StrEnum):
