@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from hyperscale import names
 from hyperscale.instants import unix_seconds
 from hyperscale.model.decision import (
     BeginMove,
+    BeginStop,
     CreateMpiJob,
     Decision,
     DeletePods,
@@ -30,6 +33,7 @@ from hyperscale.model.job import Approval, JobSpec, PlacementMode, PlannerChoice
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Phase
 from hyperscale.movable import obstacle, strays
+from hyperscale.stoppable import told
 
 PARTITION_POLL_SECONDS: Final = 5.0
 """How often a partition Job is read while no pod event came; its pods' events ask at once."""
@@ -101,6 +105,21 @@ def moving(seen: Seen) -> Decision | None:
     if away := strays(seen):
         return SetSuspend(Reason.MOVING, f"stops because {len(away)} workers change their node", suspend=True)
     return None
+
+
+def preempted(seen: Seen) -> Decision | None:
+    """A stop that was written down is carried through; then the job waits for its turn like others, and goes on on a plan made anew."""
+    job, stop = seen.mpijob, seen.status.last_stop
+    if not seen.preempted or stop is None or job is None or job.queue or _job(seen).run_policy.suspend:
+        return None
+    if not seen.stop_recorded:
+        return Wait(Reason.PREEMPTED, told(stop, seen.metadata.key), retry_after_seconds=0.0)
+    if not job.suspended:
+        return SetSuspend(Reason.PREEMPTED, told(stop, seen.metadata.key), suspend=True)
+    if left := sum(1 for pod in seen.pods if not pod.finished):
+        return Wait(Reason.PREEMPTED, f"{left} of its pods are still ending")
+    step = _ask(seen, MakePlan(Reason.PREEMPTED, workers_fixed=job.workers))
+    return replace(step, reason=Reason.PREEMPTED) if isinstance(step, Wait) else step
 
 
 def suspended_before_start(seen: Seen) -> Decision | None:
@@ -251,6 +270,15 @@ def launcher_closed(seen: Seen) -> Decision | None:
     return OpenLauncher(Reason.OPENING_LAUNCHER, pod_uids=tuple(sorted(gated)))
 
 
+def stop_pays(seen: Seen) -> Decision | None:
+    """A running job without which others end so much sooner that its own delay is paid for is stopped, if it may be."""
+    if seen.stop is None or not seen.stop.due or seen.moving or seen.mpijob is None or not seen.mpijob.is_true("Running"):
+        return None
+    if obstacle(_job(seen), seen.mpijob, seen.status.replans):
+        return None
+    return BeginStop(Reason.PREEMPTED)
+
+
 def move_pays(seen: Seen) -> Decision | None:
     """A running job whose better placement has paid for long enough, and that may be stopped and started, is moved."""
     if seen.move is None or seen.move.plan is None or seen.moving or seen.mpijob is None or not seen.mpijob.is_true("Running"):
@@ -267,6 +295,7 @@ CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     spec_is_bad,
     leaving_mpijob,
     moving,
+    preempted,
     suspended_before_start,
     suspension_differs,
     queued,
@@ -282,6 +311,7 @@ CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     lacks_new_partitions,
     gates_closed,
     launcher_closed,
+    stop_pays,
     move_pays,
 )
 

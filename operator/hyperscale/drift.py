@@ -25,8 +25,9 @@ from hyperscale.model.pods import PodView
 from hyperscale.model.policy import PolicySpec, ReplanMode
 from hyperscale.model.status import StatusMove
 from hyperscale.model.turns import Claim
-from hyperscale.movable import is_moving, material, obstacle, shown_move
+from hyperscale.movable import material, obstacle, shown_move
 from hyperscale.running import LATE_RATIO
+from hyperscale.stoppable import epochs_kept, undisturbed
 from hyperscale.telemetry import Telemetry
 from hyperscale.world import JobRecord, Key, World
 
@@ -212,10 +213,8 @@ class DriftWatch:
         """As the run itself says, else by its predicted epoch."""
         now, known = self._clock(), self._progress.get(key)
         if known is None or known.start_time != view.start_time:
-            last = record.status.last_move
             began = unix_seconds(view.start_time)
-            kept = last.epochs_done if last is not None else 0.0
-            known = self._progress[key] = Progress(view.start_time, began, kept, plan.predicted.epoch_seconds)
+            known = self._progress[key] = Progress(view.start_time, began, epochs_kept(record.status), plan.predicted.epoch_seconds)
         if (reported := self._world.progress.get(key) or record.status.measured) is not None:
             known = self._progress[key] = known._replace(at=now, epochs=float(reported.epoch))
         return known.epochs_at(now)
@@ -226,7 +225,7 @@ class DriftWatch:
         for key in [key for key in self._due if key not in running]:
             self._due.pop(key)
             self._judged.pop(key, None)
-            self._progress.pop(key, None)
+        self._progress = {key: known for key, known in self._progress.items() if key in self._world.mpijobs}
         for key, check_seconds in running.items():
             self._due.setdefault(key, now + check_seconds)
         return sorted((key for key in running if self._due[key] <= now), key=lambda key: (self._due[key], key))
@@ -245,7 +244,7 @@ class DriftWatch:
                 self.wake(key)
 
     def _steady(self, record: JobRecord, view: MpiJobView) -> bool:
-        return view.gated and not view.suspended and not view.deleting and view.is_true("Running") and not is_moving(record.status)
+        return undisturbed(record.status, view)
 
     def _policy(self, key: Key) -> PolicySpec:
         return self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from hyperscale import names
 from hyperscale.instants import unix_seconds
 from hyperscale.model.job import Approval, JobSpec, PlannerChoice
@@ -13,9 +15,10 @@ from hyperscale.model.policy import PolicySpec, QueueOrder
 from hyperscale.model.status import Phase
 from hyperscale.plan.queue.alike import kind_of
 from hyperscale.render.template import worker_node_labels, worker_tolerations
+from hyperscale.stoppable import epochs_left, is_preempted, queued_since
 from hyperscale.world import JobRecord, Key
 
-Edition = tuple[str, int]
+Edition = tuple[str, int, str]
 
 
 @dataclass
@@ -29,11 +32,13 @@ class Entry:
     """Without free GPUs."""
     weight: float
     created: float
-    """Unix seconds."""
+    """Unix seconds since when it waits; for one that was stopped for others its run is left out."""
     kind: bytes
     """Jobs of one kind are placed alike."""
     run_seconds: float | None = None
     """At best; None where nobody has asked, or where it fits not even the empty cluster."""
+    stopped: bool = False
+    """It ran before and was stopped for others."""
     asked: bool = False
     """A question was answered about it."""
 
@@ -54,12 +59,23 @@ class Entry:
 
 
 def read_entry(
-    key: Key, record: JobRecord, job: JobSpec | None, policy: PolicySpec, calibration: tuple[Calibration, ...] = ()
+    key: Key,
+    record: JobRecord,
+    job: JobSpec | None,
+    policy: PolicySpec,
+    calibration: tuple[Calibration, ...] = (),
+    workers: int | None = None,
 ) -> Entry | None:
-    """The job if the queue decides on its start; None where it cannot be read, or something else decides."""
+    """The job if the queue decides on its start; None where it cannot be read, or something else decides.
+
+    workers: of its MPIJob, where it was stopped for others; it goes on with as many, from its last checkpoint
+    """
     metadata = record.resource["metadata"]
     if job is None or policy.queue.order is QueueOrder.ARRIVAL or not _joins(job, metadata.get("labels") or {}):
         return None
+    stop = record.status.last_stop if workers is not None else None
+    if stop is not None:
+        job = replace(job, model=replace(job.model, epochs=epochs_left(job, stop)))
     request = PlanRequest(
         job_key=str(key),
         job=job,
@@ -69,21 +85,29 @@ def read_entry(
         tolerations=worker_tolerations(job),
         calibration=calibration,
     )
+    request = with_workers(request, workers) if workers is not None else request
     return Entry(
         key=key,
         edition=edition_of(record),
         policy=policy,
         request=request,
         weight=float(min(job.run_policy.priority, policy.queue.max_priority)),
-        created=unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
+        created=queued_since(stop) if stop is not None else unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
         kind=kind_of(request),
+        stopped=stop is not None,
     )
 
 
+def with_workers(request: PlanRequest, workers: int) -> PlanRequest:
+    """The question about a job whose MPIJob has so many workers: there is no other count to choose from."""
+    counts = replace(request.job.workers, min=workers, max=workers)
+    return replace(request, workers_fixed=workers, job=replace(request.job, workers=counts))
+
+
 def edition_of(record: JobRecord) -> Edition:
-    """Differs where the spec does."""
-    metadata = record.resource["metadata"]
-    return metadata["uid"], metadata.get("generation") or 0
+    """Differs where the spec does, or where the job was stopped for others again."""
+    metadata, stop = record.resource["metadata"], record.status.last_stop
+    return metadata["uid"], metadata.get("generation") or 0, stop.time if stop is not None and is_preempted(record.status) else ""
 
 
 def _joins(job: JobSpec, labels: dict[str, str]) -> bool:
@@ -98,6 +122,6 @@ def _joins(job: JobSpec, labels: dict[str, str]) -> bool:
 
 
 def waits(record: JobRecord) -> bool:
-    """Neither planned nor ended nor going away."""
+    """Neither planned nor ended nor going away; a plan from before a stop for others is only a memory."""
     ended = record.status.phase in (Phase.SUCCEEDED, Phase.FAILED) and record.status.mpi_job_ref is not None
-    return record.plan is None and not ended and not record.resource["metadata"].get("deletionTimestamp")
+    return (record.plan is None or is_preempted(record.status)) and not ended and not record.resource["metadata"].get("deletionTimestamp")

@@ -92,6 +92,7 @@ class Operator:
                 group.create_task(self._poll_metrics())
                 group.create_task(self._resync_forever())
                 group.create_task(self._planning.drift.run())
+                group.create_task(self._planning.stops.run())
                 group.create_task(self._heartbeat())
                 group.create_task(self._planning.recorder.run())
                 group.create_task(self._topology.run())

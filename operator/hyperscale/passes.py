@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from hyperscale import movable, stoppable
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Decision, Seen, Stop, Turn
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus, LastMove
+from hyperscale.model.status import JobStatus, LastMove, LastStop
 from hyperscale.telemetry import Telemetry
 from hyperscale.world import JobRecord, Key
 
@@ -27,6 +32,26 @@ class Pass:
         """The partition Job was read or created in this pass."""
         self.last_move: LastMove | None = None
         """Of a move that this pass has begun."""
+        self.last_stop: LastStop | None = None
+        """Of a stop that this pass has begun."""
+        self.resuming = False
+        """This pass has found a plan for a job that was stopped for others."""
+
+    def so_far(self, status: JobStatus) -> JobStatus:
+        """A status as last written, with what this pass has begun."""
+        return replace(
+            status,
+            replans=status.replans + self.replans,
+            last_move=self.last_move or status.last_move,
+            last_stop=self.last_stop or status.last_stop,
+            stops=status.stops + (1 if self.last_stop is not None else 0),
+        )
+
+    def is_recorded(self, status: JobStatus, recorded: Plan) -> bool:
+        """Whether the plan in force is the one that can be read back; a job that was stopped for others may get the one it had."""
+        if self.resuming and not movable.is_moving(status):
+            return False
+        return self.plan is None or self.plan.plan_id == recorded.plan_id
 
 
 class DriftCount:
@@ -59,6 +84,29 @@ def is_progress(before: JobStatus, after: JobStatus) -> bool:
         and before.observed_generation == after.observed_generation
         and {(c.type, c.status) for c in before.conditions} == {(c.type, c.status) for c in after.conditions}
     )
+
+
+class News(NamedTuple):
+    """The event of a pass."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def news(run: Pass, seen: Seen, decision: Decision, before: JobStatus, after: JobStatus) -> News | None:
+    """What people should hear of a pass that wrote a status; None where nothing but counts moved."""
+    if run.plan is not None:
+        return News("Planned", run.plan.summary())
+    if after.move is not None and before.move is None:
+        told = movable.proposed(after.move)
+        return News(told.type, told.message)
+    if after.stop is not None and before.stop is None:
+        told = stoppable.proposed(after.stop, seen.metadata.key)
+        return News(told.type, told.message)
+    if decision.reason != before.reason and not is_progress(before, after):
+        return News(str(decision.reason), decision.message, is_warning(seen, decision))
+    return None
 
 
 def is_warning(seen: Seen, decision: Decision) -> bool:

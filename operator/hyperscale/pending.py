@@ -83,21 +83,22 @@ class Pending:
     def entry(self, key: Key, policy: PolicySpec) -> Entry | None:
         """The job if it is decided together with others; None where something else decides on its start."""
         record = self._world.jobs.get(key)
-        if record is None or key in self._world.mpijobs:
+        if record is None or key not in self._world.unstarted:
             return None
         edition = edition_of(record)
         known = self._entries.get(key)
         if known is None or known.edition != edition or known.policy != policy:
-            job = self._reader.read(record.resource, self._world.policies)[0]
-            known = read_entry(key, record, job, policy, self._reader.calibration(job) if job is not None else ())
+            job, view = self._reader.read(record.resource, self._world.policies)[0], self._world.mpijobs.get(key)
+            calibration = self._reader.calibration(job) if job is not None else ()
+            known = read_entry(key, record, job, policy, calibration, view.workers if view is not None else None)
             if known is None:
                 self._entries.pop(key, None)
                 return None
             self._entries[key] = known
         return known if waits(record) else None
 
-    def others(self, key: Key, policy: PolicySpec) -> list[Entry]:
-        """Further pending jobs of the same policy that hold no plan yet, and that are not known to fit nowhere."""
+    def others(self, key: Key | None, policy: PolicySpec) -> list[Entry]:
+        """Further pending jobs of the same policy that hold no plan yet, and that are not known to fit nowhere; with None all."""
         found = []
         for other in self._world.unstarted:
             record = self._world.jobs.get(other)
@@ -132,14 +133,14 @@ class Pending:
         now, before = self._clock(), self._last_arrival
         made = []
         for entry in asked:
-            gap = None if entry.asked else max(0.0, entry.created - before) if before else 0.0
-            before = before if entry.asked else max(before, entry.created)
+            gap = None if entry.asked or entry.stopped else max(0.0, entry.created - before) if before else 0.0
+            before = before if entry.asked or entry.stopped else max(before, entry.created)
             made.append(QueuedJob(entry.request, max(0.0, now - entry.created), entry.weight, gap))
         return tuple(made)
 
     def alone(self, entry: Entry, plan: Plan) -> None:
         """A job was planned without a question: it counts among the arrivals too."""
-        if entry.asked:
+        if entry.asked or entry.stopped:
             return
         seconds = plan.predicted.epoch_seconds * entry.request.job.model.epochs
         option = Option(workers=len(plan.workers), seconds=seconds, empty_seconds=seconds)

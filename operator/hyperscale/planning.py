@@ -24,6 +24,7 @@ from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.check import misfits, violations
 from hyperscale.plan.moves_check import vacated_request
 from hyperscale.plan.queue.emptied import emptied_snapshot
+from hyperscale.preemption import PreemptionWatch, StopPlanner
 from hyperscale.recorder import Recorder
 from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.telemetry import Telemetry
@@ -34,7 +35,7 @@ SAME_SHARE_RATIO: Final = 0.05
 """Parts of METIS differ from their shares by 3 % themselves."""
 
 
-class Planner(TurnPlanner, MovePlanner, Protocol):
+class Planner(TurnPlanner, MovePlanner, StopPlanner, Protocol):
     """Whoever answers requests; in the operator a process of its own."""
 
     async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
@@ -61,8 +62,9 @@ class Planning:
         self._planner = planner
         self._telemetry = telemetry
         self._clock = clock
+        self.stops = PreemptionWatch(world, planner, telemetry, self.taker, self.drift, self.reader, clock)
         self._lock = asyncio.Lock()
-        self.drift.busy = self._lock.locked
+        self.drift.busy = self.stops.busy = self._lock.locked
         self.recorder = Recorder(self.reader, telemetry, history_url, history_min_runs, clock)
 
     async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
@@ -73,6 +75,8 @@ class Planning:
                 return await self._ask(key, seen, step, policy)
             if answer.found is not None:
                 self._count(answer.found, answer.snapshot)
+            if isinstance(answer.found, Plan) and seen.preempted:
+                answer = answer._replace(found=steady(answer.found, seen.plan))
             return answer
 
     async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:

@@ -21,6 +21,7 @@ from hyperscale.instants import timestamp
 from hyperscale.jobreader import metadata_of
 from hyperscale.model.decision import (
     BeginMove,
+    BeginStop,
     CreateMpiJob,
     Decision,
     DeletePods,
@@ -35,11 +36,12 @@ from hyperscale.model.decision import (
 )
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import LastMove
-from hyperscale.movable import PROPOSED_CONDITION, is_moving, proposed
-from hyperscale.passes import DriftCount, Pass, edition, is_progress, is_warning
+from hyperscale.movable import is_moving
+from hyperscale.passes import DriftCount, Pass, edition, is_progress, news
 from hyperscale.planning import Planning
 from hyperscale.render.partition import partition_key
 from hyperscale.status import derive
+from hyperscale.stoppable import is_preempted
 from hyperscale.telemetry import Telemetry
 from hyperscale.workqueue import RetryLaterError, WorkQueue
 from hyperscale.world import JobRecord, Key, World
@@ -74,7 +76,7 @@ class Reconciler:
         self.reader = planning.reader
         self.queue: WorkQueue[Key] = WorkQueue(self.pass_over, concurrency, self._count_error)
         self._planning = planning
-        planning.taker.wake = planning.drift.wake = self.queue.add
+        planning.taker.wake = planning.drift.wake = planning.stops.wake = self.queue.add
         self._actions = actions
         self._telemetry = telemetry
         self._clock = clock
@@ -177,19 +179,22 @@ class Reconciler:
             metadata=metadata_of(record.resource),
             job=job,
             fault=fault,
-            status=replace(record.status, replans=record.status.replans + run.replans, last_move=run.last_move or record.status.last_move),
+            status=run.so_far(record.status),
             now=self._clock(),
             deleting=bool(record.resource["metadata"].get("deletionTimestamp")),
             mpijob=mpijob,
             pods=pods,
             plan=run.plan or recorded,
-            plan_recorded=recorded is not None and (run.plan is None or run.plan.plan_id == recorded.plan_id),
+            plan_recorded=recorded is not None and run.is_recorded(record.status, recorded),
             refusal=run.refusal,
             unreachable_nodes=self.world.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else (),
             metrics=run.metrics,
             turn=run.turn,
             move=self._planning.drift.view(run.key),
-            moving=run.last_move is not None or is_moving(record.status),
+            moving=run.last_move is not None or run.resuming or is_moving(record.status),
+            stop=self._planning.stops.view(run.key),
+            preempted=not run.resuming and (run.last_stop is not None or is_preempted(record.status)),
+            stop_recorded=is_preempted(record.status),
             partition_key=partition_key(job, run.plan or recorded) if job is not None else "",
             partition=self.world.partitions.get(run.key),
             partition_looked=run.partition_looked,
@@ -216,6 +221,9 @@ class Reconciler:
                 await self._actions.set_suspend(run.key, seen, decision)
             case BeginMove() if decision.plan is not None:
                 await self._begin_move(run, seen, decision.plan)
+            case BeginStop():
+                run.last_stop = self._planning.stops.begin(run.key, run.policy)
+                self._actions.probe("stop-begun")
             case DeletePods():
                 await self._actions.delete_pods(seen, decision)
                 return False
@@ -232,6 +240,9 @@ class Reconciler:
             await self._actions.write_plan_file(seen.metadata, answer)
         run.plan, run.refusal, run.metrics = answer, None, snapshot.metrics
         run.replans += 1 if step.counts_as_replan else 0
+        if seen.preempted:  # from here on like a move: the plan is written down, then the MPIJob resumed on it
+            run.resuming = True
+            self._telemetry.preemptions.labels(outcome="resumed").inc()
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
         self._actions.probe("planned")
 
@@ -269,12 +280,8 @@ class Reconciler:
             self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
         if replace(status, measured=None) != replace(before, measured=None):
             _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
-        if run.plan is not None:
-            await self._actions.emit(seen.metadata, "Planned", run.plan.summary(), warning=False)
-        elif status.move is not None and before.move is None:
-            await self._actions.emit(seen.metadata, PROPOSED_CONDITION, proposed(status.move).message, warning=False)
-        elif decision.reason != before.reason and not is_progress(before, status):
-            await self._actions.emit(seen.metadata, str(decision.reason), decision.message, warning=is_warning(seen, decision))
+        if (told := news(run, seen, decision, before, status)) is not None:
+            await self._actions.emit(seen.metadata, told.reason, told.message, told.warning)
 
     def _count_error(self, error: BaseException) -> None:
         self._telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()

@@ -44,6 +44,10 @@ class Running:
         """Jobs that hold GPUs, the soonest to end first; at most MAX_RUNNING."""
         return tuple(heapq.nsmallest(MAX_RUNNING, self._shares(), key=lambda share: (share.remaining_seconds, share.key)))
 
+    def every(self) -> list[RunningShare]:
+        """All jobs that hold GPUs, the soonest to end first."""
+        return sorted(self._shares(), key=lambda share: (share.remaining_seconds, share.key))
+
     def claims(self, snapshot: ClusterSnapshot) -> dict[str, Claim]:
         """What their bound pods take of each node of `snapshot`."""
         if self._claims is None or self._claims[0] is not snapshot:

@@ -9,8 +9,20 @@ from hyperscale.instants import timestamp
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, Seen, Stop
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, QueueDecision, Ready, StatusMove, from_plan
+from hyperscale.model.status import (
+    Condition,
+    JobStatus,
+    ObjectReference,
+    Phase,
+    QueueDecision,
+    Ready,
+    StatusMove,
+    StatusStop,
+    from_plan,
+)
 from hyperscale.movable import MOVING_CONDITION, arrived, proposed
+from hyperscale.stoppable import PREEMPTED_CONDITION, told
+from hyperscale.stoppable import proposed as proposed_stop
 
 _STALLED = frozenset(
     {
@@ -60,6 +72,7 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         completion_time=(job.completion_time or None) if job else seen.status.completion_time,
         restarts=job.launcher_failures if job else seen.status.restarts,
         move=_move(seen, decision, job),
+        stop=_stop(seen, job),
         measured=seen.measured or seen.status.measured,
         queue_decision=seen.turn.decision if seen.turn else _kept_decision(seen),
     )
@@ -67,15 +80,27 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
 
 def _move(seen: Seen, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
     """The proposed move of a running job; what the status says stays until the job is judged anew."""
-    if job is None or seen.moving or job.suspended or not job.is_true("Running") or decision.reason == Reason.MOVING:
+    if job is None or not _undisturbed(seen, job) or decision.reason == Reason.MOVING:
         return None
     return seen.status.move if seen.move is None else seen.move.proposal
+
+
+def _stop(seen: Seen, job: MpiJobView | None) -> StatusStop | None:
+    """What would be gained if a running job stopped for others; it stays like a proposed move."""
+    if job is None or not _undisturbed(seen, job):
+        return None
+    return seen.status.stop if seen.stop is None else seen.stop.proposal
+
+
+def _undisturbed(seen: Seen, job: MpiJobView) -> bool:
+    return not (seen.moving or seen.preempted or job.suspended) and job.is_true("Running")
 
 
 def _kept_decision(seen: Seen) -> QueueDecision | None:
     """Of an earlier pass; a place in the queue is void once the job was planned without it."""
     kept = seen.status.queue_decision
-    return None if kept is not None and kept.position > 0 and seen.plan is not None else kept
+    planned = seen.plan is not None and not seen.preempted
+    return None if kept is not None and kept.position > 0 and planned else kept
 
 
 def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
@@ -103,7 +128,9 @@ def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple
         wanted.append(_condition("Stalled", True, str(decision.reason), decision.message))
     elif decision.reason not in _AT_REST:
         wanted.append(_condition("Reconciling", True, str(decision.reason), decision.message))
-    wanted += [_moving(seen, decision), proposed(move) if (move := _move(seen, decision, job)) is not None else None]
+    wanted += [_moving(seen, decision), _preempted(seen, decision, job)]
+    wanted.append(proposed(move) if (move := _move(seen, decision, job)) is not None else None)
+    wanted.append(proposed_stop(stop, seen.metadata.key) if (stop := _stop(seen, job)) is not None else None)
     before = {condition.type: condition for condition in seen.status.conditions}
     if job is None and seen.status.mpi_job_ref is not None:
         wanted += [before[kind] for kind in ("Running", "Succeeded", "Failed", "Placed") if kind in before]
@@ -119,8 +146,18 @@ def _moving(seen: Seen, decision: Decision) -> Condition | None:
     return _condition(MOVING_CONDITION, True, str(Reason.MOVING), decision.message if decision.reason == Reason.MOVING else "")
 
 
+def _preempted(seen: Seen, decision: Decision, job: MpiJobView | None) -> Condition | None:
+    """From the decision to stop for others until a new plan is in force; this is what a later pass goes on by."""
+    stop = seen.status.last_stop
+    if not seen.preempted or stop is None or job is None or job.queue:
+        return None
+    if decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
+        return None
+    return _condition(PREEMPTED_CONDITION, True, "StoppedForOthers", told(stop, seen.metadata.key))
+
+
 def _planned(seen: Seen, decision: Decision) -> Condition | None:
-    if seen.plan is not None and seen.refusal is None:
+    if seen.plan is not None and seen.refusal is None and not seen.preempted:
         was = next((condition for condition in seen.status.conditions if condition.type == "Planned" and condition.status == "True"), None)
         if was is not None and seen.metrics is None and seen.mpijob is None:
             return was  # its observedGeneration tells which spec the plan was made for
@@ -132,6 +169,8 @@ def _planned(seen: Seen, decision: Decision) -> Condition | None:
         return _condition("Planned", False, seen.turn.reason, seen.turn.message)
     if decision.reason in (Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.SUSPENDED, Reason.NAME_CONFLICT):
         return _condition("Planned", False, str(decision.reason), decision.message)
+    if seen.preempted:
+        return _condition("Planned", False, str(Reason.PREEMPTED), "planned anew when its turn comes")
     return None
 
 

@@ -69,6 +69,12 @@ class Telemetry:
             ["outcome"],
             registry=self.registry,
         )
+        self.preemptions = Counter(
+            "hyperscale_preemptions_total",
+            "Running jobs stopped for others: proposed, begun, given up, or resumed.",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.drift = Counter(
             "hyperscale_placement_drift_total", "Ranks that were bound to another node than planned.", registry=self.registry
         )

@@ -57,7 +57,7 @@ class TurnTaker:
         self.pending = Pending(world, reader, clock)
         self.wake: Callable[[Key], None] = lambda key: None
         """Asks for a pass over a job that was decided on in another's pass."""
-        self._running = Running(world, reader, clock)
+        self.running = Running(world, reader, clock)
         self._world = world
         self._planner = planner
         self._telemetry = telemetry
@@ -72,7 +72,7 @@ class TurnTaker:
 
     def alone(self, key: Key, seen: Seen, policy: PolicySpec, plan: Plan) -> Plan:
         """A plan that was made without a decision: the job counts among the arrivals, and the plan says so where a decision failed."""
-        entry = self.pending.entry(key, policy) if seen.mpijob is None and seen.plan is None else None
+        entry = self.pending.entry(key, policy) if _is_pending(seen) else None
         if entry is None:
             return plan
         self.pending.alone(entry, plan)
@@ -80,7 +80,7 @@ class TurnTaker:
 
     async def take(self, key: Key, seen: Seen, policy: PolicySpec) -> Answer | None:
         """What the queue says of a job; None where there is nothing to order, where others decide, or where nobody could say."""
-        entry = self.pending.entry(key, policy) if seen.mpijob is None and seen.plan is None else None
+        entry = self.pending.entry(key, policy) if _is_pending(seen) else None
         if entry is None:
             return None
         if (told := self.pending.granted(entry)) is not None:
@@ -94,11 +94,11 @@ class TurnTaker:
         policy = entry.policy
         if self.failed:
             return None
-        free_gpus, free = self._free(snapshot)
+        free_gpus, free = self.free(snapshot)
         bound = policy.queue.starvation_seconds
         if entry.run_seconds is not None and entry.least_gpus > free and self.pending.place(entry, bound)[0] > 1:
             return self.pending.passed_over(entry, snapshot)
-        others, running = self.pending.others(entry.key, policy), self._running.shares()
+        others, running = self.pending.others(entry.key, policy), self.running.shares()
         if not (others or running):
             return None
         asked = self.pending.question_about(entry, others, free, bound)
@@ -106,7 +106,7 @@ class TurnTaker:
             jobs=self.pending.queued(asked),
             running=running,
             free_gpus=free_gpus,
-            claims=self._running.claims(snapshot),
+            claims=self.running.claims(snapshot),
             deadline_seconds=policy.deadlines.plan_seconds,
             arrivals=self.pending.arrivals,
         )
@@ -122,7 +122,7 @@ class TurnTaker:
         self._count(turns)
         return self.pending.granted(entry) or self.pending.held(entry, snapshot)
 
-    def _free(self, snapshot: ClusterSnapshot) -> tuple[dict[str, int], int]:
+    def free(self, snapshot: ClusterSnapshot) -> tuple[dict[str, int], int]:
         """Free GPUs by node where the snapshot does not know, and all of them; pending jobs hold none, so it is the same for each."""
         known = self._known_free
         if known is None or known[0] is not snapshot or known[1] != self._world.version:
@@ -150,6 +150,11 @@ class TurnTaker:
         if refusal is None:
             return Answer(None, told.snapshot, turn)
         return Answer(replace(refusal, message=turn.message), told.snapshot, replace(turn, reason="", message=""))
+
+
+def _is_pending(seen: Seen) -> bool:
+    """Neither planned nor created yet, or stopped for others since."""
+    return seen.preempted or (seen.mpijob is None and seen.plan is None)
 
 
 def settled(turn: Turn, status: JobStatus) -> Turn:

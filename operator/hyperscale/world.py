@@ -31,6 +31,7 @@ from hyperscale.observe.narrow import narrow, narrow_node
 from hyperscale.observe.partitionjob import partition_view
 from hyperscale.observe.released import Releases
 from hyperscale.observe.snapshot import Figures, build_snapshot, warm
+from hyperscale.stoppable import waits_again
 
 Json = dict[str, Any]
 
@@ -70,7 +71,7 @@ class World:
         self.policies: dict[str, Json] = {}
         self.reading = MetricsReading(taken_at=0.0)
         self.unstarted: set[Key] = set()
-        """Jobs without an MPIJob."""
+        """Jobs without an MPIJob, and those whose MPIJob was stopped for others and has no pods left."""
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
         self._assumed: dict[Key, Plan] = {}
@@ -249,7 +250,7 @@ class World:
 
     def assumed(self) -> Iterable[tuple[Key, Plan]]:
         """Plans whose MPIJobs are not there yet."""
-        return ((key, plan) for key, plan in self._assumed.items() if key not in self.mpijobs)
+        return ((key, plan) for key, plan in self._assumed.items() if key not in self.mpijobs or key in self.unstarted)
 
     def plan_in_force(self, key: Key) -> Plan | None:
         """The plan recorded for a job: in its status, else on its MPIJob."""
@@ -293,10 +294,13 @@ class World:
         if key not in self.jobs:
             self.partitions.pop(key, None)
             self.progress.pop(key, None)
-        unstarted = key in self.jobs and view is None
+        unstarted = record is not None and (view is None or self._waits_again(key, record, view))
         if unstarted != (key in self.unstarted):
             self.version += 1
             (self.unstarted.add if unstarted else self.unstarted.discard)(key)
+
+    def _waits_again(self, key: Key, record: JobRecord, view: MpiJobView) -> bool:
+        return view.suspended and waits_again(record.status, view, self.pods_of(key, view.uid))
 
     def _see(self, kind: str, store: dict[Key, Any], resource: Json, view: object, deleted: bool) -> bool:
         key = _key(resource)

@@ -10,6 +10,8 @@ from hyperscale.cli.tables import counted, seconds_text
 from hyperscale.model.decision import Reason
 from hyperscale.model.status import Condition, JobStatus, Phase, StatusPlan, StatusPrediction
 from hyperscale.movable import proposed
+from hyperscale.stoppable import is_preempted, told
+from hyperscale.stoppable import proposed as proposed_stop
 
 SHOWN_EVENTS: Final = 8
 
@@ -134,6 +136,11 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     Reason.NODE_LOST: Meaning("A planned node was lost.", "replacement pods"),
     Reason.MOVING: Meaning("A better placement pays for a restart: the job stops and starts again there.", "its pods"),
+    Reason.PREEMPTED: Meaning(
+        "The job was stopped so that all jobs together end sooner; it goes on from its last checkpoint when its turn comes.",
+        "its turn in the queue",
+        "Raise spec.runPolicy.priority. Nobody is stopped where the PlannerPolicy's spec.queue.preemption.mode is Advise or Off.",
+    ),
     Reason.WORKERS_STARTING: Meaning("The workers are starting; the launcher follows when all are ready.", "all workers to be ready"),
     Reason.OPENING_LAUNCHER: Meaning("All workers are ready, the launcher is released.", "the launcher"),
     Reason.STARTING: Meaning(
@@ -167,6 +174,7 @@ def explain(record: JobRecord) -> Explanation:
         *_progress(status),
         *_measured(status),
         *_better(status),
+        *_stopped(record, status),
         *_stale(record, status),
         *_degraded(status),
     ]
@@ -284,6 +292,19 @@ def _measured(status: JobStatus) -> list[str]:
 def _better(status: JobStatus) -> list[str]:
     """A better placement of a running job."""
     return [f"Elsewhere it would be faster: {_sentence(proposed(status.move).message)}"] if status.move is not None else []
+
+
+def _stopped(record: JobRecord, status: JobStatus) -> list[str]:
+    """What would be gained if it stopped for others, or what was."""
+    key = f"{record.namespace}/{record.name}"
+    if status.stop is not None:
+        return [_sentence(proposed_stop(status.stop, key).message)]
+    if status.last_stop is None:
+        return []
+    planned = next((condition for condition in status.conditions if condition.type == "Planned"), None)
+    waiting = [_sentence(planned.message)] if is_preempted(status) and planned is not None and planned.reason != status.reason else []
+    times = f" It has been stopped for others {counted(status.stops, 'time')}." if status.stops > 1 else ""
+    return [*waiting, f"{_sentence(told(status.last_stop, key))}{times}"]
 
 
 def _stale(record: JobRecord, status: JobStatus) -> list[str]:

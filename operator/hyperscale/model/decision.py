@@ -12,7 +12,7 @@ from hyperscale.model.measured import Measured
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import JobStatus, QueueDecision, StatusMove
+from hyperscale.model.status import JobStatus, QueueDecision, StatusMove, StatusStop
 
 
 class Reason(enum.StrEnum):
@@ -46,6 +46,7 @@ class Reason(enum.StrEnum):
     REPLANS_EXHAUSTED = "ReplansExhausted"
     NODE_LOST = "NodeLost"
     MOVING = "MovingWorkers"
+    PREEMPTED = "Preempted"
     WORKERS_STARTING = "WorkersStarting"
     OPENING_LAUNCHER = "OpeningLauncher"
     STARTING = "Starting"
@@ -124,6 +125,15 @@ class MoveView(msgspec.Struct, frozen=True):
     """Predicted."""
 
 
+class StopView(msgspec.Struct, frozen=True):
+    """What is known of a running job that might stop for others."""
+
+    proposal: StatusStop | None = None
+    """Told to people; None where it goes on."""
+    due: bool = False
+    """To be carried out now."""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """One consistent look at the world of one job; everything `decide` may know."""
 
@@ -159,6 +169,12 @@ class Seen(msgspec.Struct, frozen=True):
     """None where the job has not been judged since the operator started: what its status says then stays."""
     moving: bool = False
     """A move has begun and not ended: the plan in force is the new one, whatever the pods still do."""
+    stop: StopView | None = None
+    """None where the job has not been judged since the operator started: what its status says then stays."""
+    preempted: bool = False
+    """It was stopped for others and has no new plan yet: the plan in force is only a memory."""
+    stop_recorded: bool = False
+    """That can be read back after a crash."""
     partition_key: str = ""
     """What the plan in force is to be partitioned from; "" where no Job writes partitions, or there is no plan yet."""
     partition: PartitionView | None = None
@@ -238,6 +254,10 @@ class BeginMove(Decision, frozen=True):
     """Put a new plan in force for a running job; its pods follow once that is written down."""
 
     plan: Plan | None = None
+
+
+class BeginStop(Decision, frozen=True):
+    """Have a running job give its GPUs away; its pods end once that is written down."""
 
 
 class DeletePods(Decision, frozen=True):

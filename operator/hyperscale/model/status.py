@@ -17,7 +17,7 @@ from hyperscale.model.plan import (
     MAX_REJECTED,
     MAX_SCORES,
     AllreduceCost,
-    Calibration,
+    Correction,
     Plan,
     PlannerScore,
     Prediction,
@@ -28,6 +28,8 @@ from hyperscale.model.plan import (
 MAX_CONDITIONS = 16
 MAX_MOVED = 16
 """Ranks of a proposed move that are named."""
+MAX_BENEFICIARIES = 8
+"""Jobs that are named for which another one stops."""
 
 
 class Phase(enum.StrEnum):
@@ -80,10 +82,12 @@ class StatusCalibration(Out, frozen=True):
     products: Annotated[str, Meta(max_length=512)]
     """GPU products of those runs, joined by +."""
     factor: float
-    """Median of measured / uncorrected prediction."""
+    """Median of measured / uncorrected prediction, or curve / uncorrected prediction."""
     spread: float
-    """Of its logarithm about the median."""
+    """Of ln(measured / corrected prediction)."""
     runs: int
+    by_curve: bool = False
+    """True: from the step time curve of the workload's own runs; absent: one factor for the architecture."""
 
 
 class StatusPrediction(Out, frozen=True):
@@ -218,6 +222,33 @@ class LastMove(Out, frozen=True):
     """Predicted, at that time: what the run need not do again but for the work since its last checkpoint."""
 
 
+class StatusStop(Out, frozen=True):
+    """What would be gained if this running job gave its GPUs away for a while; there as long as it pays."""
+
+    beneficiaries: Annotated[tuple[Annotated[str, Meta(max_length=317)], ...], Meta(max_length=MAX_BENEFICIARIES)]
+    """Jobs that would start on its GPUs, whoever gains most first; itself where it would go on at once on others."""
+    saved_seconds: float
+    """Predicted fall of the weighted mean of the seconds until all jobs end, prices paid, with all stops that are proposed together."""
+    price_seconds: float
+    """Restart and work done again, of this job."""
+    since: Annotated[str, Meta(max_length=32)]
+    """When it was first found to pay."""
+    obstacle: Annotated[str, Meta(max_length=256)] = ""
+    """Why the operator does not stop the job; empty where it does."""
+
+
+class LastStop(Out, frozen=True):
+    """The last time that this job was stopped for others."""
+
+    time: Annotated[str, Meta(max_length=32)]
+    """When it was decided."""
+    beneficiaries: Annotated[tuple[Annotated[str, Meta(max_length=317)], ...], Meta(max_length=MAX_BENEFICIARIES)]
+    epochs_done: float
+    """Predicted, at that time, what its checkpoints hold."""
+    waited_seconds: float = 0.0
+    """Waited because of earlier stops."""
+
+
 class JobStatus(Out, frozen=True):
     """The whole status; written at most once a pass."""
 
@@ -243,6 +274,10 @@ class JobStatus(Out, frozen=True):
     """Absent where no other job was pending or running."""
     move: StatusMove | None = None
     last_move: LastMove | None = None
+    stop: StatusStop | None = None
+    last_stop: LastStop | None = None
+    stops: int = 0
+    """Times it was stopped for others."""
     measured: Measured | None = None
     """As the run itself says: progress while it trains, the result at its end."""
 
@@ -283,7 +318,9 @@ def to_plan(recorded: StatusPlan) -> Plan:
             predicted.low,
             predicted.high,
             predicted.cost_per_epoch,
-            Calibration(calibration.products, calibration.factor, calibration.spread, calibration.runs) if calibration else None,
+            Correction(calibration.products, calibration.factor, calibration.spread, calibration.runs, calibration.by_curve)
+            if calibration
+            else None,
         ),
         objective=recorded.objective,
         rejected=tuple(Rejection(r.node, r.reason, r.message) for r in recorded.rejected),
@@ -311,7 +348,9 @@ def from_plan(plan: Plan) -> StatusPlan:
             predicted.low_seconds,
             predicted.high_seconds,
             predicted.cost_per_epoch,
-            StatusCalibration(calibration.products[:512], calibration.factor, calibration.spread, calibration.runs)
+            StatusCalibration(
+                calibration.products[:512], calibration.factor, calibration.spread, calibration.runs, calibration.by_curve
+            )
             if calibration
             else None,
         ),

@@ -1,0 +1,127 @@
+"""Which running jobs the operator may stop so that all end sooner, what is left of them then, and how that reads. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from hyperscale.instants import timestamp, unix_seconds
+from hyperscale.model.decision import MpiJobView
+from hyperscale.model.job import JobSpec
+from hyperscale.model.pods import PodView
+from hyperscale.model.policy import QueueOrder, QueuePolicy
+from hyperscale.model.preemption import StopAdvice
+from hyperscale.model.status import MAX_BENEFICIARIES, Condition, JobStatus, LastStop, StatusStop
+from hyperscale.movable import is_moving, obstacle
+
+PREEMPTED_CONDITION = "Preempted"
+PROPOSED_CONDITION = "PreemptionProposed"
+MATERIAL_FACTOR = 2.0
+DIGITS = 4
+"""Of figures in status: less is noise."""
+
+
+def is_preempted(status: JobStatus) -> bool:
+    """Whether a stop for others was written down from which the job has not gone on."""
+    return status.last_stop is not None and any(
+        condition.type == PREEMPTED_CONDITION and condition.status == "True" for condition in status.conditions
+    )
+
+
+def waits_again(status: JobStatus, view: MpiJobView, pods: Iterable[PodView]) -> bool:
+    """Whether a stopped job has given its GPUs away and may get others: the queue decides on it like on one that never ran."""
+    return view.suspended and not view.queue and is_preempted(status) and all(pod.finished for pod in pods)
+
+
+def undisturbed(status: JobStatus, view: MpiJobView) -> bool:
+    """Whether a job runs, and nobody is about to move or stop it."""
+    runs = view.gated and not view.suspended and not view.deleting and view.is_true("Running")
+    return runs and not is_moving(status) and not is_preempted(status)
+
+
+def hindrance(job: JobSpec, view: MpiJobView, status: JobStatus, policy: QueuePolicy) -> str:
+    """Why the operator must not stop this job for others; empty where it may.
+
+    What bounds the stops of one job: the hold-down after each start, and that nobody who has waited as long as the starvation bound
+    because of stops is stopped again.
+    """
+    if policy.order is QueueOrder.ARRIVAL:
+        return "spec.queue.order of the PlannerPolicy is Arrival: whoever was stopped would start again at once"
+    waited_seconds = waited_for_others(status, unix_seconds(view.start_time))
+    if 0.0 < policy.starvation_seconds <= waited_seconds:
+        return f"it has waited {waited_seconds:.4g} s for others already, spec.queue.starvationSeconds of the PlannerPolicy allows no more"
+    return obstacle(job, view, status.replans)
+
+
+def waited_for_others(status: JobStatus, started: float) -> float:
+    """Seconds that a job has waited because of its stops, until its ranks started (Unix seconds)."""
+    last = status.last_stop
+    return last.waited_seconds + max(0.0, started - unix_seconds(last.time)) if last is not None else 0.0
+
+
+def epochs_kept(status: JobStatus) -> float:
+    """Epochs that need not be done again, as of the last time that the operator stopped this job; 0 where it never did."""
+    kept = [(last.time, last.epochs_done) for last in (status.last_move, status.last_stop) if last is not None]
+    return max(kept, key=lambda each: unix_seconds(each[0]))[1] if kept else 0.0
+
+
+def epochs_left(job: JobSpec, stop: LastStop) -> int:
+    """What a stopped job has still to do; at least 1."""
+    return max(1, math.ceil(job.model.epochs - stop.epochs_done))
+
+
+def queued_since(stop: LastStop) -> float:
+    """Unix seconds from which a stopped job's waiting counts: its run does not, earlier stops do."""
+    return unix_seconds(stop.time) - stop.waited_seconds
+
+
+def begun(status: JobStatus, view: MpiJobView, beneficiaries: tuple[str, ...], kept: float, now: float) -> LastStop:
+    """A stop that begins now (Unix seconds)."""
+    waited = waited_for_others(status, unix_seconds(view.start_time))
+    return LastStop(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], _short(kept), _short(waited))
+
+
+def shown_stop(advice: StopAdvice, since: str, why_not: str) -> StatusStop:
+    """Advice as the status tells it."""
+    return StatusStop(
+        beneficiaries=advice.beneficiaries[:MAX_BENEFICIARIES],
+        saved_seconds=_short(advice.saved_seconds),
+        price_seconds=_short(advice.price_seconds),
+        since=since,
+        obstacle=why_not[:256],
+    )
+
+
+def material(told: StatusStop, fresh: StatusStop) -> bool:
+    """Whether the difference is worth another write: others gain, another reason, or a saving that halved or doubled."""
+    if (told.beneficiaries, told.obstacle) != (fresh.beneficiaries, fresh.obstacle):
+        return True
+    return not told.saved_seconds <= fresh.saved_seconds * MATERIAL_FACTOR <= told.saved_seconds * MATERIAL_FACTOR**2
+
+
+def proposed(stop: StatusStop, own_key: str) -> Condition:
+    """The condition that says so; the same advice gives the same words."""
+    why_not = f"; not done because {stop.obstacle}" if stop.obstacle else ""
+    message = (
+        f"if this job stopped now, {_served(stop.beneficiaries, own_key)}: the mean time until all jobs end would be "
+        f"{stop.saved_seconds:.4g} s shorter with all stops that are proposed, the price of this one, {stop.price_seconds:.4g} s for the "
+        f"restart and work done again, paid{why_not}"
+    )
+    return Condition(type=PROPOSED_CONDITION, status="True", reason="OthersWouldGain", message=message[:2048])
+
+
+def told(stop: LastStop, own_key: str) -> str:
+    """A stop in words."""
+    return f"stopped at {stop.time} so that {_served(stop.beneficiaries, own_key)}; {stop.epochs_done:.4g} epochs are kept"
+
+
+def _served(beneficiaries: tuple[str, ...], own_key: str) -> str:
+    others = [key for key in beneficiaries if key != own_key]
+    words = [f"{', '.join(others)} could start on its GPUs"] if others else []
+    if own_key in beneficiaries:
+        words.append("it could go on at once on other GPUs")
+    return " and ".join(words) or "others could start on its GPUs"
+
+
+def _short(figure: float) -> float:
+    return float(f"{figure:.{DIGITS}g}")
