@@ -19,6 +19,7 @@ MODULES = (
     "hyperscale.plan._beam",
     "hyperscale.plan._exchange",
     "hyperscale.plan._segment",
+    "hyperscale.plan.queue._roll",
     "hyperscale.plan.tasks._assign",
     "hyperscale.learn.streams._streams",
     "hyperscale.partition._halos",

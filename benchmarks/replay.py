@@ -2,8 +2,8 @@
 
 A round lasts 360 s as in Gavel (OSDI 2020). A job that arrives or ends inside one is seen at the next; its GPUs stay its own until then.
 A job that starts, or starts again elsewhere, loses `restart_seconds`. Hosts have 4 GPUs: a job inside one host runs at the packed speed,
-else at the spread one. Where a job would be spread, a policy that preempts has the jobs of that type packed anew (they restart); the jobs
-of one that does not preempt stay where they are.
+else at the spread one. Where a job would be spread, a policy that packs has the jobs of that type packed anew (they restart); the jobs of
+the others stay where they are until they are stopped.
 """
 
 from __future__ import annotations
@@ -77,14 +77,17 @@ class Policy(Protocol):
     name: str
 
     @property
-    def preempts(self) -> bool:
-        """Whether running jobs may be stopped or moved."""
+    def packs(self) -> bool:
+        """Whether running jobs are packed anew where one would be spread."""
         ...
 
     def decide(
-        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
     ) -> dict[int, int]:
-        """Type of GPU of every job that shall run from `now`, by number; `left` are steps, `running` what ran in the last round."""
+        """Type of GPU of every job that shall run from `now`, by number; `left` are steps, `running` what ran in the last round.
+
+        A job that is taken out of `running` has been stopped: it restarts, wherever it starts.
+        """
         ...
 
 
@@ -138,7 +141,7 @@ def replay(jobs: Sequence[Job], cluster: Cluster, policy: Policy) -> Outcome:
             continue
         began = time.perf_counter()
         chosen = policy.decide(now, active, dict(left), running, cluster)
-        placed = place(chosen, by_number, running, cluster, may_move=policy.preempts)
+        placed = place(chosen, by_number, running, cluster, may_move=policy.packs)
         outcome.decision_seconds.append(time.perf_counter() - began)
         _advance(now, placed, running, by_number, left, outcome, cluster)
         running = {key: run for key, run in placed.items() if key in left}

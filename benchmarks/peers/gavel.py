@@ -130,7 +130,7 @@ def _largest_least(gain: FloatArray, gpus: FloatArray, cluster: Cluster) -> Floa
 class Rounds:
     """Gavel's round mechanism over the shares of a program: highest share / time received first."""
 
-    preempts: Final = True
+    packs: Final = True
 
     def __init__(self, name: str, share: Share, *, fills: bool) -> None:
         self.name = name
@@ -145,7 +145,7 @@ class Rounds:
         self._stale = True
 
     def decide(
-        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
     ) -> dict[int, int]:
         """Type of GPU of each job that runs in the round from `now`; see `replay.Policy`."""
         numbers = tuple(job.number for job in jobs)
@@ -205,7 +205,7 @@ class Rounds:
 class Ordered:
     """Preemptive list scheduling: jobs by a key, each on the fastest type that has room."""
 
-    preempts: Final = True
+    packs: Final = True
 
     def __init__(self, name: str, order: str) -> None:
         self.name = name
@@ -213,7 +213,7 @@ class Ordered:
         self._attained: dict[int, float] = {}
 
     def decide(
-        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
     ) -> dict[int, int]:
         """See `replay.Policy`."""
         for number, run in running.items():

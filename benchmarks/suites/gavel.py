@@ -35,18 +35,25 @@ import numpy as np
 
 from benchmarks import common, summary
 from benchmarks.common import Row
-from benchmarks.gpukinds import Contender, assign
+from benchmarks.gpukinds import Contender as Claimant
+from benchmarks.gpukinds import assign
 from benchmarks.peers import gavel as peers
 from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running, hosts_for, read_trace, replay
 from benchmarks.suites import Options
 from hyperscale.model.policy import QueuePolicy
-from hyperscale.plan.queue.choosers import choosers
+from hyperscale.plan.queue.choosers import choosers, settings_of
+from hyperscale.plan.queue.kinds import Contender, Demand
+from hyperscale.plan.queue.options import patient
+from hyperscale.plan.queue.preempt import advise
 from hyperscale.plan.queue.types import ClusterState, Option, PendingJob, RunningJob
 
 BENCHMARK: Final = "gavel"
 OURS: Final = "hyperscale"
 UNKNOWN: Final = "hyperscale, time left unknown"
 TO_THE_END: Final = "hyperscale, runs to the end"
+ASSIGNMENT: Final = "assignment at every round"
+FIRST_GUESS_SECONDS: Final = 360.0
+"""Time left of a job that has not run yet, where it is unknown."""
 DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data" / "gavel"
 ARRIVALS: Final = "max_min_fairness"
 BATCH: Final = "minimize_makespan"
@@ -63,7 +70,7 @@ HOUR: Final = 3600.0
 class Kinds:
     """The index rule for jobs that may be stopped and moved between kinds of GPU, which the operator does not do."""
 
-    preempts: Final = True
+    packs: Final = True
 
     def __init__(self, name: str, *, knows: bool) -> None:
         self.name = name
@@ -71,13 +78,13 @@ class Kinds:
         self._ran: dict[int, float] = defaultdict(float)
 
     def decide(
-        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
     ) -> dict[int, int]:
         """See `replay.Policy`."""
         for number in running:
             self._ran[number] += cluster.round_seconds
         contenders = [
-            Contender(str(job.number), job.gpus, self._seconds(job, left, cluster), job.weight, _kind(running.get(job.number)))
+            Claimant(str(job.number), job.gpus, self._seconds(job, left, cluster), job.weight, _kind(running.get(job.number)))
             for job in jobs
         ]
         chosen = assign(contenders, cluster.gpus, round_seconds=cluster.round_seconds, restart_seconds=cluster.restart_seconds)
@@ -90,52 +97,105 @@ class Kinds:
         return tuple(work / speed if speed > 0.0 else math.inf for speed in job.packed)
 
 
-class ToTheEnd:
-    """The product's index rule: one start at a time until it says to wait; what runs is left alone."""
+class Operator:
+    """What a cluster gets: the queue's stops, where its policy has them carried out, then its starts, one at a time."""
 
-    preempts: Final = False
+    packs: Final = False
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, stops: bool, knows: bool = True) -> None:
         self.name = name
-        self._choose = choosers(QueuePolicy())[0]
+        self._stops = stops
+        self._knows = knows
+        self._policy = QueuePolicy()
+        self._choose = choosers(self._policy)[0]
+        self._since: dict[int, float] = {}
+        """When each job that runs last started."""
+        self._waits: dict[int, float] = {}
+        """Since when each job that was stopped waits."""
+        self._ran: dict[int, float] = defaultdict(float)
 
     def decide(
-        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
     ) -> dict[int, int]:
         """See `replay.Policy`."""
+        for number in running:
+            self._ran[number] += cluster.round_seconds
+        work = {job.number: self._work(job, left) for job in jobs}
+        if self._stops:
+            for number in self._stopped(now, jobs, work, running, cluster):
+                del running[number]
+                self._waits[number] = now
+        chosen = self._starts(now, jobs, work, running, cluster)
+        for number in chosen.keys() - running.keys():
+            self._since[number] = now
+        return chosen
+
+    def _work(self, job: Job, left: Mapping[int, float]) -> float:
+        """Steps that the job has left; unknown, it is taken to need as long again as it has run."""
+        return left[job.number] if self._knows else max(job.packed) * max(self._ran[job.number], FIRST_GUESS_SECONDS)
+
+    def _stopped(
+        self, now: float, jobs: Sequence[Job], work: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+    ) -> list[int]:
+        terms, free = self._policy.preemption, list(cluster.gpus)
+        for busy in running.values():
+            free[busy.kind] -= busy.gpus
+        contenders = []
+        for job in jobs:
+            demand = Demand(job.gpus, tuple(_seconds(work[job.number], speed) for speed in job.packed))
+            if (run := running.get(job.number)) is None:
+                waited = now - self._waits.get(job.number, job.arrival)
+                contender = Contender(str(job.number), (demand,), job.weight, waited, cluster.restart_seconds)
+            else:
+                held = tuple(run.gpus if kind == run.kind else 0 for kind in range(len(free)))
+                due = _seconds(work[job.number], run.speed(job))
+                may = now - self._since[job.number] >= terms.hold_down_seconds
+                contender = Contender(str(job.number), (demand,), job.weight, 0.0, cluster.restart_seconds, held, due, may)
+            contenders.append(contender)
+        advice = advise(contenders, free, terms.min_gain_ratio, settings_of(self._policy))
+        return [int(stop.key) for stop in advice.stops]
+
+    def _starts(
+        self, now: float, jobs: Sequence[Job], work: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+    ) -> dict[int, int]:
         chosen = {number: run.kind for number, run in running.items()}
         by_key = {str(job.number): job for job in jobs}
         free = [[HOST_GPUS] * (gpus // HOST_GPUS) for gpus in cluster.gpus]
         for run in running.values():
             for host in run.hosts:
                 free[run.kind][host] -= 1
-        ends = [RunningJob(str(key), run.gpus, left[key] / run.speed(by_key[str(key)])) for key, run in running.items()]
+        ends = [RunningJob(str(key), run.gpus, _seconds(work[key], run.speed(by_key[str(key)]))) for key, run in running.items()]
         while True:
             waiting = [job for job in jobs if job.number not in chosen]
-            pending = tuple(self._pending(job, now, free) for job in waiting)
-            rooms = sum(map(sum, free))
-            choice = self._choose(pending, tuple(ends), ClusterState(rooms, sum(cluster.gpus)))
+            pending = tuple(self._pending(job, now, work, free) for job in waiting)
+            choice = self._choose(pending, tuple(ends), ClusterState(sum(map(sum, free)), sum(cluster.gpus)))
             if choice.job is None:
                 return chosen
             job = by_key[choice.job]
-            seconds, kind = _quickest(job, free)
+            seconds, kind = _quickest(job, work[job.number], free)
             chosen[job.number] = kind
             ends.append(RunningJob(choice.job, job.gpus, seconds))
             for host in hosts_for(job.gpus, free[kind]):
                 free[kind][host] -= 1
 
-    def _pending(self, job: Job, now: float, free: Sequence[Sequence[int]]) -> PendingJob:
-        option = Option(job.gpus, _quickest(job, free)[0], job.best_seconds)
-        return PendingJob(str(job.number), (option,), job.weight, now - job.arrival)
+    def _pending(self, job: Job, now: float, work: Mapping[int, float], free: Sequence[Sequence[int]]) -> PendingJob:
+        best = work[job.number] / max(job.packed)
+        waited = now - self._waits.get(job.number, job.arrival)
+        option = Option(job.gpus, _quickest(job, work[job.number], free)[0], best)
+        return PendingJob(str(job.number), patient((option,), best, waited), job.weight, waited)
 
 
-def _quickest(job: Job, free: Sequence[Sequence[int]]) -> tuple[float, int]:
+def _seconds(steps: float, speed: float) -> float:
+    return steps / speed if speed > 0.0 else math.inf
+
+
+def _quickest(job: Job, steps: float, free: Sequence[Sequence[int]]) -> tuple[float, int]:
     """Seconds and type of the fastest start now; +inf where there is none."""
     best = (math.inf, -1)
     for kind, hosts in enumerate(free):
         if sum(hosts) >= job.gpus:
             speed = Running(kind, job.gpus, hosts_for(job.gpus, hosts)).speed(job)
-            best = min(best, (job.steps / speed if speed > 0.0 else math.inf, kind))
+            best = min(best, (_seconds(steps, speed), kind))
     return best
 
 
@@ -145,7 +205,8 @@ def _kind(run: Running | None) -> int | None:
 
 def policies() -> list[Policy]:
     """Ours and every peer, fresh."""
-    return [Kinds(OURS, knows=True), Kinds(UNKNOWN, knows=False), ToTheEnd(TO_THE_END), *peers.peers()]
+    ours = [Operator(OURS, stops=True), Operator(UNKNOWN, stops=True, knows=False), Operator(TO_THE_END, stops=False)]
+    return [*ours, Kinds(ASSIGNMENT, knows=True), *peers.peers()]
 
 
 def permuted(jobs: Sequence[Job], gap: float, seed: int) -> list[Job]:

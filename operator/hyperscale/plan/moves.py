@@ -19,7 +19,7 @@ from hyperscale.plan.portfolio import describe
 from hyperscale.plan.problem import Problem, pose
 from hyperscale.plan.queue.emptied import emptied
 from hyperscale.plan.replan import LOST_ONLY, Prices, replan
-from hyperscale.plan.trust import mix
+from hyperscale.plan.trust import held_fast, mix
 
 Expired = Callable[[], bool]
 
@@ -67,6 +67,7 @@ def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: W
     loss of the node is another matter.
     """
     vacated = emptied(graph, job.claims)
+    job = replace(job, request=held_fast(job.request, job.plan))
     factor = _factor(job)
     prices = Prices(
         remaining_epochs=job.remaining_epochs * factor,  # the gain of an epoch is uncorrected, prices are not

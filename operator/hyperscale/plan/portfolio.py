@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.graph import ClusterGraph, IntArray
 from hyperscale.model.job import PlannerChoice
-from hyperscale.model.plan import AllreduceCost, Infeasible, Plan, Prediction, WorkerPlacement
+from hyperscale.model.plan import AllreduceCost, Correction, Infeasible, Plan, Prediction, WorkerPlacement
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
@@ -94,11 +94,14 @@ def _allowed(choice: PlannerChoice, policy: PolicySpec, planners: Sequence[Plann
 
 def _judged(plan: Plan, found: Sequence[tuple[Candidate, str]], lower_bound: float | None) -> Plan:
     """The plan beside what else was proposed, and beside what none can beat."""
-    above = gap(plan.objective, lower_bound)
+    factor = _factor(plan.predicted.calibration)
+    plain = plan.objective / factor  # candidates and bounds are the cost model's own
+    above = gap(plain, lower_bound)
     sentence = explain.distance(above)
+    ranked = scores(found, plan.planner, plain)
     return replace(
         plan,
-        scores=scores(found, plan.planner, plan.objective),
+        scores=tuple(replace(score, objective=rounded(score.objective * factor)) for score in ranked) if factor != 1.0 else ranked,
         optimality_gap=above,
         reasons=(*plan.reasons, sentence) if sentence else plan.reasons,
     )
@@ -169,7 +172,7 @@ def describe(
         objective=rounded(predicted.epoch_seconds + costs.communication_weight * predicted.communication_seconds),
         rejected=explain.rejections(problem, candidate),
         snapshot=problem.graph.digest,
-        reasons=explain.reasons(problem, candidate, figures, others),
+        reasons=(*explain.reasons(problem, candidate, figures, others), *trust.source(predicted.calibration)),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
         allreduce=_allreduce(problem, order),
     )
@@ -178,10 +181,10 @@ def describe(
 def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Prediction:
     """The figures, times what finished runs on such GPUs taught."""
     low, high = trust.prediction_range(problem, order, figures)
-    known = trust.calibration(problem, order)
-    factor = known.factor if known is not None else 1.0
+    known = trust.correction(problem, order, figures)
+    factor = _factor(known)
     if known is not None:
-        low, high = trust.calibrated_range(known, figures)
+        low, high = trust.corrected_range(known, figures)
     return Prediction(
         epoch_seconds=rounded(factor * figures.epoch_seconds),
         communication_seconds=rounded(factor * figures.communication_seconds),
@@ -190,6 +193,11 @@ def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Predic
         cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
         calibration=known,
     )
+
+
+def _factor(known: Correction | None) -> float:
+    """What the cost model's figures are multiplied with."""
+    return known.factor if known is not None else 1.0
 
 
 def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:

@@ -6,15 +6,20 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from hyperscale.model.cluster import Node
 from hyperscale.model.graph import IntArray
 from hyperscale.model.job import Architecture
-from hyperscale.model.plan import Calibration
+from hyperscale.model.plan import Calibration, Correction, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.steptime import StepTime, placed
+from hyperscale.plan.artifact import rounded
 from hyperscale.plan.confidence import link_confidence, use_confidence
 from hyperscale.plan.objective import Breakdown
 from hyperscale.plan.problem import Problem
+from hyperscale.plan.steptime import predict
 
 LINKS_ESTIMATED: Final = "LinksEstimatedFromLabels"
 UTILIZATION_UNKNOWN: Final = "UtilizationUnknown"
@@ -39,12 +44,59 @@ CALIBRATED_SPREADS: Final = 2.0
 """Spreads about the median that a calibrated prediction spans: 95 % of runs where their logarithms are normal."""
 LEAST_SPREAD: Final = 0.05
 """A few runs of the same job differ by less than the next job will."""
+IDLE_UTILIZATION: Final = 0.1
+"""Of planned GPUs, up to which a curve speaks of them: it was learnt from runs that had theirs for themselves."""
 
 
-def calibration(problem: Problem, order: IntArray) -> Calibration | None:
-    """What is known of finished runs on the products of the candidates `order` (k,)."""
+def correction(problem: Problem, order: IntArray, figures: Breakdown) -> Correction | None:
+    """What finished runs teach about ranks on the candidates `order` (k,), predicted at `figures`; None where they teach nothing.
+
+    The curve of the workload where it reaches the placement, else one factor for the architecture on such GPUs.
+    """
+    known = _calibration(problem, order)
+    if known is None:
+        return None
+    seconds = _curve_seconds(problem, order, known.curve) if known.curve is not None else None
+    if known.curve is None or seconds is None or not 0.0 < figures.epoch_seconds < math.inf:
+        return Correction(known.products, known.factor, known.spread, known.runs)
+    return Correction(known.products, rounded(seconds / figures.epoch_seconds), known.curve.log_error, known.curve.runs, by_curve=True)
+
+
+def source(known: Correction | None) -> tuple[str, ...]:
+    """A sentence that says so where a prediction is a curve's; none where it is the cost model's own, whatever it is multiplied with."""
+    if known is None or not known.by_curve:
+        return ()
+    gpus = known.products or "such GPUs"
+    return (f"Its epoch is predicted from steps of {known.runs} finished runs of this workload on {gpus}, not by the cost model alone.",)
+
+
+def held_fast(request: PlanRequest, plan: Plan) -> PlanRequest:
+    """The question with factors only, that of the plan in force where a curve made it: fresh measurements must show, whatever they change.
+
+    A curve knows what placements took on other days; whether this one has become slower since is the cost model's to say.
+    """
+    used = plan.predicted.calibration
+    known = {one.products: msgspec.structs.replace(one, curve=None) for one in request.calibration}
+    if used is not None and used.by_curve:
+        known[used.products] = Calibration(used.products, used.factor, used.spread, used.runs)
+    return msgspec.structs.replace(request, calibration=tuple(known.values()))
+
+
+def _calibration(problem: Problem, order: IntArray) -> Calibration | None:
     products = mix(problem.graph.nodes[problem.nodes[member]].gpu_product for member in order)
     return next((known for known in problem.request.calibration if known.products == products), None)
+
+
+def _curve_seconds(problem: Problem, order: IntArray, curve: StepTime) -> float | None:
+    """Of one epoch; None where no such placement was measured, or others keep its GPUs busy, of which the curve knows nothing."""
+    if float(problem.utilization[order].max()) > IDLE_UTILIZATION:
+        return None
+    gpus: dict[str, int] = {}
+    for member in order:
+        name = problem.names[member]
+        gpus[name] = gpus.get(name, 0) + problem.demand.gpus
+    step, steps = placed(gpus, problem.workload.vertices, problem.workload.batch_size)
+    return steps * float(predict(curve, [step])[0]) if curve.reaches(step.gpus) else None
 
 
 def mix(products: Iterable[str | None]) -> str:
@@ -52,7 +104,7 @@ def mix(products: Iterable[str | None]) -> str:
     return "+".join(sorted({product for product in products if product}))
 
 
-def calibrated_range(known: Calibration, figures: Breakdown) -> tuple[float, float]:
+def corrected_range(known: Correction, figures: Breakdown) -> tuple[float, float]:
     """Low and high epoch seconds by how much finished runs differed."""
     width = math.exp(CALIBRATED_SPREADS * max(known.spread, LEAST_SPREAD))
     middle = known.factor * figures.epoch_seconds

@@ -114,7 +114,8 @@ class Planner:
         world = self._worlds[ask.world]
         policy = world.policy
         desk = self._desk(world, ask.question.deadline_seconds, started)
-        terms = Terms(0.1, 600.0, policy.replan.restart_seconds)
+        own = policy.queue.preemption
+        terms = Terms(own.min_gain_ratio, own.hold_down_seconds, policy.replan.restart_seconds)
         return judge_stops(ask.question, desk, policy.queue, terms, choosers(policy.queue, self._weights))
 
     def _desk(self, world: World, deadline_seconds: float, started: float) -> Desk:

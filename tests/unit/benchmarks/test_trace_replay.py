@@ -60,10 +60,10 @@ def test_more_gpus_than_there_are_is_an_error_of_the_policy() -> None:
 def test_a_policy_that_starves_a_job_is_named() -> None:
     class Idle:
         name = "idle"
-        preempts = True
+        packs = True
 
         def decide(
-            self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
+            self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
         ) -> dict[int, int]:
             return {}
 

@@ -1,31 +1,96 @@
-"""The roll of `kinds` for many sets of stops of the same jobs. Pure."""
+"""The roll of `kinds` for many sets of stops of the same jobs: compiled where it can be, with the same answers. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import numpy as np
 
 from hyperscale.plan.queue import rule
-from hyperscale.plan.queue.kinds import Contender, Outcome, rolled
+from hyperscale.plan.queue.kinds import NOWHERE, Contender, Outcome, by_age, rolled
+
+try:
+    from hyperscale.plan.queue import _roll
+except ImportError:  # pragma: no cover - a machine without a compiler; plan/kernel.py has warned
+    _roll = None  # type: ignore[assignment] # the Python path asks
+
+NOBODY: Final[frozenset[str]] = frozenset()
+
+
+class Forecast:
+    """What follows from stopping these or those jobs. Raises ValueError where a job has not one figure a kind."""
+
+    def __init__(
+        self, jobs: Sequence[Contender], free: Sequence[int], settings: rule.Settings, *, compiled: bool = _roll is not None
+    ) -> None:
+        if any(len(demand.seconds) != len(free) for job in jobs for demand in job.demands):
+            raise ValueError("every job needs its seconds on every kind")
+        if any(len(job.held) != len(free) for job in jobs if job.runs):
+            raise ValueError("every job that runs needs its GPUs of every kind")
+        self._jobs, self._free, self._settings = by_age(jobs), tuple(free), settings
+        self._weight = np.array([job.weight for job in self._jobs], dtype=np.float64)
+        self._arrays = _Arrays(self._jobs, self._free, settings) if compiled and jobs and len(free) else None
+
+    def outcome(self, stopped: Collection[str] = NOBODY) -> Outcome:
+        """Every job's end, and who starts at once."""
+        if self._arrays is None:
+            return rolled(self._jobs, self._free, self._settings, stopped)
+        ends, starts = self._arrays.roll(stopped)
+        began = starts.sum(axis=1).tolist()
+        return Outcome(
+            {job.key: float(end) for job, end in zip(self._jobs, ends, strict=True)},
+            {job.key: tuple(taken.tolist()) for job, taken, at_once in zip(self._jobs, starts, began, strict=True) if at_once},
+        )
+
+    def mean_seconds(self, stopped: Collection[str] = NOBODY) -> float:
+        """Weighted mean of the seconds from now to the end of all jobs; 0 where none counts."""
+        total = float(self._weight.sum())
+        if not total:
+            return 0.0
+        if self._arrays is None:
+            found = rolled(self._jobs, self._free, self._settings, stopped).ends
+            ends = np.array([found[job.key] for job in self._jobs], dtype=np.float64)
+        else:
+            ends, _ = self._arrays.roll(stopped)
+        return float((self._weight * ends).sum()) / total
+
+
+class _Arrays:
+    """Jobs by age as the compiled roll takes them."""
+
+    def __init__(self, jobs: Sequence[Contender], free: Sequence[int], settings: rule.Settings) -> None:
+        count, kinds, most = len(jobs), len(free), max(len(job.demands) for job in jobs)
+        self.gpus = np.zeros((count, most), dtype=np.int32)
+        self.seconds = np.full((count, most, kinds), NOWHERE)
+        self.mixed = np.full((count, most), NOWHERE)
+        self.held = np.zeros((count, kinds), dtype=np.int32)
+        for row, job in enumerate(jobs):
+            for column, demand in enumerate(job.demands):
+                self.gpus[row, column], self.mixed[row, column] = demand.gpus, demand.mixed_seconds
+                self.seconds[row, column] = demand.seconds
+            if job.runs:
+                self.held[row] = job.held
+        self.figures = np.array([(job.weight, job.waited_seconds, job.start_seconds, job.left_seconds) for job in jobs]).T.copy()
+        self.rank = np.argsort(np.argsort(np.array([job.key for job in jobs]), kind="stable")).astype(np.int32)
+        self.waits = np.array([not job.runs for job in jobs], dtype=np.uint8)
+        self.rows = {job.key: row for row, job in enumerate(jobs)}
+        self.free = np.array(free, dtype=np.int32)
+        self.knobs = np.array([settings.patience, settings.thrift_alone, settings.thrift])
+
+    def roll(
+        self, stopped: Collection[str]
+    ) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], np.ndarray[tuple[int, ...], np.dtype[np.int32]]]:
+        """(jobs,) ends in seconds, (jobs, kinds) GPUs of those that start at once."""
+        waits = self.waits.copy()
+        for key in stopped:
+            waits[self.rows[key]] = 1
+        ends, starts = np.empty(len(waits)), np.zeros(self.held.shape, dtype=np.int32)
+        _roll.roll(self.gpus, self.seconds, self.mixed, self.figures, self.rank, self.held, waits, self.free, self.knobs, ends, starts)
+        return ends, starts
 
 
 def mean_seconds(jobs: Sequence[Contender], free: Sequence[int], settings: rule.Settings) -> tuple[dict[str, float], float]:
     """Seconds to the end of each job if none is stopped, and their weighted mean."""
     forecast = Forecast(jobs, free, settings)
-    return forecast.outcome(frozenset()).ends, forecast.mean_seconds(frozenset())
-
-
-class Forecast:
-    """What follows from stopping these or those jobs."""
-
-    def __init__(self, jobs: Sequence[Contender], free: Sequence[int], settings: rule.Settings) -> None:
-        self._jobs, self._free, self._settings = list(jobs), tuple(free), settings
-        self._weight = sum(job.weight for job in jobs)
-
-    def outcome(self, stopped: frozenset[str]) -> Outcome:
-        """Every job's end, and who starts at once."""
-        return rolled(self._jobs, self._free, self._settings, stopped)
-
-    def mean_seconds(self, stopped: frozenset[str]) -> float:
-        """Weighted mean of the seconds from now to the end of all jobs."""
-        ends = self.outcome(stopped).ends
-        return sum(job.weight * ends[job.key] for job in self._jobs) / self._weight if self._weight else 0.0
+    return forecast.outcome().ends, forecast.mean_seconds()

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from hyperscale.plan.queue import rule
+from hyperscale.plan.queue.options import patient
 from hyperscale.plan.queue.types import ClusterState, Option, PendingJob, RunningJob
 
 NOWHERE: Final = math.inf
@@ -135,12 +136,10 @@ def taken_by(demand: Demand, room: Sequence[int]) -> tuple[int, ...]:
 
 
 def pending(job: Contender, waited_seconds: float, room: Sequence[int], capacity: Sequence[int]) -> PendingJob:
-    """The job as the rule sees it. One that has waited as long as poor GPUs would cost it need not wait for better ones."""
+    """The job as the rule sees it."""
     options = tuple(Option(demand.gpus, seconds_on(demand, room), seconds_on(demand, capacity)) for demand in job.demands)
-    now, best = min(option.seconds for option in options), min(option.empty_seconds for option in options)
-    if math.isfinite(now) and waited_seconds >= now - best:
-        options = tuple(Option(option.workers, option.seconds, now) for option in options)
-    return PendingJob(job.key, options, job.weight, waited_seconds)
+    best = min(option.empty_seconds for option in options)
+    return PendingJob(job.key, patient(options, best, waited_seconds), job.weight, waited_seconds)
 
 
 def _next(

@@ -142,14 +142,11 @@ class Catalogue:
         )
 
     def pending(self, entry: Entry, ledger: Ledger) -> PendingJob:
-        """The job as a chooser sees it. One that has waited as long as poor nodes would cost it need not wait for better ones."""
+        """The job as a chooser sees it."""
         options = tuple(self.options(entry, ledger).values())
-        if entry.queued.waited_seconds >= patience_seconds(entry, options):
-            best = min(option.seconds for option in options)
-            options = tuple(replace(option, empty_seconds=best) for option in options)
         return PendingJob(
             key=entry.key,
-            options=options,
+            options=patient(options, entry.best_seconds, entry.queued.waited_seconds),
             weight=entry.queued.weight,
             waited_seconds=entry.queued.waited_seconds,
             slots_per_worker=entry.queued.request.job.workers.gpus_per_worker,
@@ -168,6 +165,14 @@ def patience_seconds(entry: Entry, options: tuple[Option, ...]) -> float:
     Whoever waits so long and then starts on poor nodes is done after at most twice the best time there was (the ski rental argument).
     """
     return min(option.seconds for option in options) - entry.best_seconds
+
+
+def patient(options: tuple[Option, ...], best_seconds: float, waited_seconds: float) -> tuple[Option, ...]:
+    """The options of a job; one that has waited as long as poor nodes would cost it need not wait for better ones."""
+    best = min(option.seconds for option in options)
+    if waited_seconds < best - best_seconds:
+        return options
+    return tuple(replace(option, empty_seconds=best) for option in options)
 
 
 def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> list[int]:

@@ -1,0 +1,153 @@
+"""Who is stopped for whom: only where it pays, nobody too soon, no more than others make use of, the same answer in any order."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hyperscale.plan.queue import rule
+from hyperscale.plan.queue.forecast import Forecast
+from hyperscale.plan.queue.kinds import Contender, Demand, best_seconds, rolled
+from hyperscale.plan.queue.preempt import Advice, advise, feasible, margin_seconds
+
+QUICK = settings(max_examples=30, deadline=None)
+FREE = st.tuples(st.integers(0, 4), st.integers(0, 4))
+SECONDS = st.one_of(st.just(math.inf), st.integers(1, 20_000).map(float))
+SETTINGS = st.tuples(st.sampled_from([1.0, 2.6, 1000.0]), st.sampled_from([0.02, 0.5]), st.sampled_from([0.2, 0.9])).map(
+    lambda knobs: rule.Settings(patience=knobs[0], thrift=knobs[1], thrift_alone=knobs[2])
+)
+
+
+@st.composite
+def contenders(draw: st.DrawFn, most: int = 7) -> list[Contender]:
+    jobs = []
+    for number in range(draw(st.integers(1, most))):
+        demands = tuple(
+            Demand(gpus, (draw(SECONDS), draw(SECONDS)), draw(SECONDS))
+            for gpus in sorted(draw(st.sets(st.integers(1, 4), min_size=1, max_size=3)))
+        )
+        job = Contender(f"job-{number}", demands, draw(st.sampled_from([1.0, 7.0])), start_seconds=draw(st.sampled_from([0.0, 60.0])))
+        if draw(st.booleans()):
+            held = draw(st.sampled_from([(1, 0), (0, 1), (2, 0), (0, 3), (1, 1)]))
+            left = float(draw(st.integers(0, 20_000)))
+            own = (Demand(sum(held), demands[0].seconds, demands[0].mixed_seconds),)
+            job = replace(job, demands=own, held=held, left_seconds=left, stoppable=draw(st.booleans()))
+        else:
+            job = replace(job, waited_seconds=float(draw(st.sampled_from([0, 5, 5000]))))
+        jobs.append(job)
+    return jobs
+
+
+@QUICK
+@given(contenders(), FREE, SETTINGS, st.data())
+def test_the_compiled_roll_answers_as_the_rule_itself_bit_for_bit(
+    jobs: list[Contender], free: tuple[int, int], knobs: rule.Settings, data: st.DataObject
+) -> None:
+    stopped = {job.key for job in jobs if job.runs and data.draw(st.booleans())}
+    known = feasible(jobs, free)
+    stopped &= {job.key for job in known}
+    compiled, plain = (Forecast(known, free, knobs, compiled=way) for way in (True, False))
+    assert compiled.outcome(stopped) == plain.outcome(stopped) == rolled(known, free, knobs, stopped)
+    assert compiled.mean_seconds(stopped) == plain.mean_seconds(stopped)
+
+
+@QUICK
+@given(contenders(), FREE, SETTINGS)
+def test_stops_pay_touch_only_stoppable_jobs_and_none_could_be_left_out(
+    jobs: list[Contender], free: tuple[int, int], knobs: rule.Settings
+) -> None:
+    advice = advise(jobs, free, 0.1, knobs)
+    stopped = {stop.key for stop in advice.stops}
+    known = {job.key: job for job in feasible(jobs, free)}
+    assert all(known[key].stoppable for key in stopped)
+    if not stopped:
+        return
+    forecast = Forecast(list(known.values()), free, knobs)
+    before, after = forecast.mean_seconds(), forecast.mean_seconds(stopped)
+    margin = margin_seconds(list(known.values()), before, 0.1)
+    assert advice.saved_seconds == before - after > margin * len(stopped) * (1 - 1e-9)
+    starts = forecast.outcome(stopped).starts
+    for key in stopped:
+        assert starts.get(key) != known[key].held
+        without = forecast.outcome(stopped - {key}).starts
+        in_vain = any(without.get(other) == known[other].held for other in stopped - {key})
+        assert in_vain or forecast.mean_seconds(stopped - {key}) >= after
+    assert {other for stop in advice.stops for other in stop.beneficiaries} <= starts.keys()
+
+
+@QUICK
+@given(contenders(), FREE, st.randoms(use_true_random=False))
+def test_the_order_of_the_jobs_and_asking_again_change_nothing(jobs: list[Contender], free: tuple[int, int], random: object) -> None:
+    shuffled = list(jobs)
+    random.shuffle(shuffled)  # type: ignore[attr-defined] # hypothesis types its generator as object
+    assert advise(shuffled, free, 0.1) == advise(jobs, free, 0.1)
+
+
+@QUICK
+@given(contenders(most=5), FREE)
+def test_a_single_stop_that_pays_is_never_missed_entirely(jobs: list[Contender], free: tuple[int, int]) -> None:
+    """Where some one stop pays for a job that waits, the answer is at least as good as the best such stop."""
+    known = feasible(jobs, free)
+    assume(any(job.stoppable for job in known) and len(known) > 1)
+    forecast = Forecast(known, free, rule.DEFAULTS)
+    base = forecast.mean_seconds()
+    advice = advise(jobs, free, 0.0)
+    if not advice.stops:
+        for first, _ in combinations([job for job in known if job.stoppable], 2):
+            starts = forecast.outcome({first.key}).starts
+            if forecast.mean_seconds({first.key}) < base - 1e-9:
+                assert starts.get(first.key) == first.held or not starts
+
+
+def test_a_job_that_just_started_is_not_stopped_and_one_that_held_its_gpus_is() -> None:
+    waiting = Contender("short", (Demand(1, (600.0,)),), waited_seconds=5.0)
+    running = Contender("long", (Demand(1, (90_000.0,)),), start_seconds=60.0, held=(1,), left_seconds=90_000.0)
+    assert advise([waiting, running], (0,), 0.1) == Advice()
+    advice = advise([waiting, replace(running, stoppable=True)], (0,), 0.1)
+    assert [(stop.key, stop.beneficiaries) for stop in advice.stops] == [("long", ("short",))]
+    assert advice.saved_seconds == pytest.approx((90_000.0 - 60.0 - 600.0) / 2)
+
+
+def test_nobody_is_stopped_for_a_longer_job_nor_for_one_that_another_pending_job_would_outrun() -> None:
+    running = Contender("running", (Demand(1, (1000.0,)),), start_seconds=60.0, held=(1,), left_seconds=1000.0, stoppable=True)
+    assert advise([running, Contender("longer", (Demand(1, (2000.0,)),))], (0,), 0.0) == Advice()
+    assert advise([running, Contender("hardly shorter", (Demand(1, (990.0,)),))], (0,), 0.0) == Advice()
+
+
+def test_weight_pays_for_a_stop() -> None:
+    running = Contender("running", (Demand(1, (1000.0,)),), start_seconds=60.0, held=(1,), left_seconds=1000.0, stoppable=True)
+    advice = advise([running, Contender("urgent", (Demand(1, (2000.0,)),), weight=10.0)], (0,), 0.1)
+    assert [stop.key for stop in advice.stops] == ["running"]
+
+
+def test_two_jobs_on_the_wrong_kinds_change_places_without_anybody_waiting() -> None:
+    """One gains little from the fast GPUs it has, the other much: both are stopped, the queue starts each where the other was."""
+    even = Contender("even", (Demand(1, (10_000.0, 9_500.0)),), start_seconds=60.0, held=(0, 1), left_seconds=9_500.0, stoppable=True)
+    steep = Contender("steep", (Demand(1, (50_000.0, 5_000.0)),), start_seconds=60.0, held=(1, 0), left_seconds=50_000.0, stoppable=True)
+    advice = advise([even, steep], (0, 0), 0.1)
+    assert [stop.key for stop in advice.stops] == ["even", "steep"]
+    assert advice.stops[0].beneficiaries == ("steep", "even")
+    assert advice.stops[1].beneficiaries == ("steep",)
+
+
+def test_a_wide_job_gets_as_many_stops_as_it_needs_and_no_more() -> None:
+    small = [
+        Contender(f"small-{n}", (Demand(1, (50_000.0,)),), start_seconds=60.0, held=(1,), left_seconds=50_000.0, stoppable=True)
+        for n in range(4)
+    ]
+    advice = advise([*small, Contender("wide", (Demand(3, (300.0,)),), weight=5.0)], (1,), 0.1)
+    assert len(advice.stops) == 2
+    assert all(stop.beneficiaries == ("wide",) for stop in advice.stops)
+
+
+def test_a_job_of_which_nothing_is_known_is_left_out() -> None:
+    jobs = [Contender("nowhere", (Demand(8, (1.0,)),)), Contender("here", (Demand(1, (1.0,)),))]
+    assert [job.key for job in feasible(jobs, (4,))] == ["here"]
+    assert best_seconds(jobs[0], (4,)) == math.inf
+    with pytest.raises(ValueError, match="every kind"):
+        Forecast(jobs, (4, 4), rule.DEFAULTS)
