@@ -78,7 +78,7 @@ def queued_since(stop: LastStop) -> float:
 def begun(status: JobStatus, view: MpiJobView, beneficiaries: tuple[str, ...], kept: float, now: float) -> LastStop:
     """A stop that begins now (Unix seconds)."""
     waited = waited_for_others(status, unix_seconds(view.start_time))
-    return LastStop(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], _short(kept), _short(waited))
+    return LastStop(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], float(math.floor(kept)), _short(waited))
 
 
 def shown_stop(advice: StopAdvice, since: str, why_not: str) -> StatusStop:

@@ -14,12 +14,15 @@ from hyperscale.model.moves import MoveQuestion, Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.preemption import StopQuestion, Stops
 from hyperscale.model.status import JobStatus
 from hyperscale.model.turns import TurnQuestion, Turns
 from hyperscale.plan.portfolio import make_plan
 from hyperscale.plan.queue.choosers import choosers
 from hyperscale.plan.queue.desk import Desk
 from hyperscale.plan.queue.joint import take_turns
+from hyperscale.plan.queue.scene import Terms
+from hyperscale.plan.queue.stopping import judge_stops
 from hyperscale.planning import Planning
 from hyperscale.render.mpijob import plan_annotation
 from hyperscale.telemetry import Telemetry
@@ -37,6 +40,7 @@ class InThisProcess:
 
     def __init__(self) -> None:
         self.questions: list[TurnQuestion] = []
+        self.about_stops: list[StopQuestion] = []
         self.broken = False
 
     async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
@@ -46,11 +50,18 @@ class InThisProcess:
         self.questions.append(question)
         if self.broken:
             return None
-        desk = Desk(build(snapshot, policy), policy, lambda request, graph, _: make_plan(request, graph, profile(request.job), policy))
-        return take_turns(question, desk, policy.queue, choosers(policy.queue))
+        return take_turns(question, _desk(snapshot, policy), policy.queue, choosers(policy.queue))
 
     async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
         return None
+
+    async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
+        self.about_stops.append(question)
+        if self.broken:
+            return None
+        preemption = policy.queue.preemption
+        terms = Terms(preemption.min_gain_ratio, preemption.hold_down_seconds, policy.replan.restart_seconds)
+        return judge_stops(question, _desk(snapshot, policy), policy.queue, terms, choosers(policy.queue))
 
 
 class Stage:
@@ -124,6 +135,10 @@ class Stage:
             else:
                 self.planning.taker.pending.settle(key)
         return plans
+
+
+def _desk(snapshot: ClusterSnapshot, policy: PolicySpec) -> Desk:
+    return Desk(build(snapshot, policy), policy, lambda request, graph, _: make_plan(request, graph, profile(request.job), policy))
 
 
 def _node(name: str, gpus: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from hyperscale.model.cluster import ClusterSnapshot, MetricsState
 from hyperscale.model.metrics import MetricsReading, Series
 from hyperscale.model.moves import MoveQuestion, Moves
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.preemption import StopQuestion, Stops
 from hyperscale.model.status import JobStatus, from_plan, to_wire
 from hyperscale.plan.moves import judge
 from hyperscale.planning import Planning
@@ -47,6 +48,9 @@ class InProcess:
         if self.fails:
             return None
         return judge(question, build(snapshot, policy), policy, lambda job: profile(job.request.job), lambda: False)
+
+    async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
+        return None
 
 
 class Cluster:
