@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 from scipy.optimize import least_squares
 
-from benchmarks.steptime import LARGEST_EXPONENT, ROBUST_SCALE, Step
+from hyperscale.model.steptime import LARGEST_EXPONENT, Step
+from hyperscale.plan.steptime_fit import ROBUST_SCALE
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 Curve = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]

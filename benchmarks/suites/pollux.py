@@ -34,8 +34,10 @@ from scipy.stats import kendalltau
 from benchmarks import common, summary
 from benchmarks.common import Row
 from benchmarks.peers import steptime as peers
-from benchmarks.steptime import LEAST_ROWS, Step, fit, predict
 from benchmarks.suites import Options
+from hyperscale.model.steptime import Step
+from hyperscale.plan.steptime import predict
+from hyperscale.plan.steptime_fit import LEAST_ROWS, fit
 
 BENCHMARK: Final = "pollux"
 OURS: Final = "hyperscale"

@@ -8,18 +8,24 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import sqlalchemy as sql
 from sqlalchemy.exc import SQLAlchemyError
 
 from hyperscale.model.plan import Calibration
+from hyperscale.model.steptime import Step, Workload, one_kind, placed
 
 CONNECT_SECONDS: Final = 5
 MOST_RUNS: Final = 200
 """Of one architecture and mix of products, the newest, that a correction is made from: older ones ran on older software."""
+MOST_WORKLOADS: Final = 32
+"""Whose steps are read, those that ran last: a curve takes the time of some fits."""
+LONGEST_SECONDS: Final = 1e8
+"""Three years for an epoch are no measurement."""
 SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
 SUCCEEDED: Final = "Succeeded"
@@ -100,6 +106,36 @@ def _is_there(address: sql.URL) -> bool:
     return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
 
 
+class MeasuredStep(NamedTuple):
+    """What one run teaches about the steps of its workload."""
+
+    uid: str
+    step: Step
+    predicted_seconds: float
+    """Of the step, uncorrected."""
+
+
+class _Rank(msgspec.Struct):
+    node: str
+    gpus: int
+
+
+class _Placement(msgspec.Struct):
+    workers: tuple[_Rank, ...]
+
+
+def placement(plan: str) -> dict[str, int]:
+    """GPUs by node of a plan's JSON; empty where it cannot be read."""
+    try:
+        found = msgspec.json.decode(plan, type=_Placement)
+    except msgspec.DecodeError:
+        return {}
+    gpus: dict[str, int] = {}
+    for worker in found.workers:
+        gpus[worker.node] = gpus.get(worker.node, 0) + worker.gpus
+    return gpus if all(count > 0 for count in gpus.values()) else {}
+
+
 class History:
     """The table of finished runs."""
 
@@ -120,6 +156,7 @@ class History:
             address = address.set(drivername="postgresql+psycopg")
         # libpq takes passwords in the query too, and SQLAlchemy hides none there.
         secret = [key for key in address.query if "password" in key.lower()]
+        self._placements: dict[str, dict[str, int]] = {}
         self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
         try:
             self._engine = sql.create_engine(address, pool_pre_ping=True, connect_args=limits)
@@ -182,6 +219,45 @@ class History:
             if len(known) >= least:
                 found[architecture] = (*found.get(architecture, ()), calibrate(products, known))
         return found
+
+    def steps(self, least: int) -> dict[Workload, tuple[MeasuredStep, ...]]:
+        """Measured steps of workloads on GPUs of one product, newest first, where there are at least so many. Raises HistoryError.
+
+        Runs as in `calibrations`; those whose plan cannot be read are left out.
+        """
+        recorded = [RUNS.c[name] for name in Workload._fields]
+        usable = (RUNS.c.phase == SUCCEEDED, RUNS.c.replans == 0, RUNS.c.measured_seconds > 0, RUNS.c.predicted_seconds > 0)
+        latest = sql.func.max(RUNS.c.finished_at).desc()
+        common = sql.select(*recorded).where(*usable).group_by(*recorded).having(sql.func.count() >= least).order_by(latest, *recorded)
+        found = {}
+        try:
+            with self._engine.connect() as connection:
+                for row in connection.execute(common.limit(MOST_WORKLOADS)).all():
+                    workload = Workload(*row)
+                    if one_kind(workload.products):
+                        found[workload] = self._steps_of(connection, workload, usable)
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+        kept = {uid for steps in found.values() for uid in (one.uid for one in steps)}
+        self._placements = {uid: placement for uid, placement in self._placements.items() if uid in kept}
+        return {workload: steps for workload, steps in found.items() if len(steps) >= least}
+
+    def _steps_of(self, connection: sql.Connection, workload: Workload, usable: Iterable[Any]) -> tuple[MeasuredStep, ...]:
+        """The newest; the plan of a run, its largest figure, is read once."""
+        same = [RUNS.c[name].is_not_distinct_from(value) for name, value in workload._asdict().items()]
+        newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds).where(*usable, *same)
+        rows = connection.execute(newest.order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(MOST_RUNS)).all()
+        unread = [row.uid for row in rows if row.uid not in self._placements]
+        if unread:
+            for uid, plan in connection.execute(sql.select(RUNS.c.uid, RUNS.c.plan).where(RUNS.c.uid.in_(unread))):
+                self._placements[uid] = placement(plan)
+        steps = []
+        for uid, measured, predicted in rows:
+            gpus = self._placements[uid]
+            if gpus and 0.0 < measured < LONGEST_SECONDS and 0.0 < predicted < LONGEST_SECONDS:
+                step, count = placed(gpus, workload.vertices, workload.batch_size)
+                steps.append(MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count))
+        return tuple(steps)
 
     def _read(self, wanted: sql.Select[Any]) -> tuple[FinishedRun, ...]:
         try:

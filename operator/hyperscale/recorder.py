@@ -23,10 +23,11 @@ from hyperscale.model.measured import Measured
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus, Phase
+from hyperscale.model.steptime import StepTime, Workload
 from hyperscale.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from hyperscale.history import FinishedRun, History
+    from hyperscale.history import FinishedRun, History, MeasuredStep
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Recorder:
         self._min_runs = max(1, min_runs)
         self._clock = clock
         self._began = clock()
+        self._curves = Curves()
         self._noted: dict[str, Measured | None] = {}
         self._waiting: dict[str, FinishedRun] = {}
         self._something = asyncio.Event()
@@ -107,6 +109,29 @@ class Recorder:
 
     async def _learn(self, history: History) -> None:
         self._reader.calibrations = await in_daemon_thread(partial(history.calibrations, self._min_runs))
+        self._reader.curves = await in_daemon_thread(partial(self._curves.learn, history, self._min_runs))
+
+
+class Curves:
+    """Step time curves of the workloads in history; one is fitted anew only where its runs have changed. Blocking: call it in a thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[Workload, tuple[tuple[MeasuredStep, ...], StepTime | None]] = {}
+
+    def learn(self, history: History, least: int) -> dict[Workload, StepTime]:
+        """Of those that taught one which can be trusted. Raises HistoryError."""
+        from hyperscale.plan.steptime_fit import LEAST_ROWS, learn  # numpy, in an operator whose planners have a process of their own
+
+        steps = history.steps(max(least, LEAST_ROWS))
+        fitted = {}
+        for workload, runs in steps.items():
+            before = self._known.get(workload)
+            if before is not None and before[0] == runs:
+                fitted[workload] = before
+            else:
+                fitted[workload] = runs, learn([run.step for run in runs], [run.predicted_seconds for run in runs])
+        self._known = fitted
+        return {workload: curve for workload, (_, curve) in fitted.items() if curve is not None}
 
 
 def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobStatus, now: float) -> FinishedRun:

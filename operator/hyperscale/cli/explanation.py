@@ -212,6 +212,9 @@ def _corrected(predicted: StatusPrediction) -> str:
     if known is None:
         return ""
     gpus = known.products or "such GPUs"
+    if known.by_curve:
+        runs = counted(known.runs, "finished run")
+        return f"; predicted from the steps of {runs} of this workload on {gpus} (spread {known.spread:.2g})"
     return f"; corrected by {known.factor:.3g}, the median of {counted(known.runs, 'finished run')} on {gpus} (spread {known.spread:.2g})"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from hyperscale.model.steptime import StepTime
+
 
 class WorkerPlacement(msgspec.Struct, frozen=True, rename="camel"):
     """One rank of the ring."""
@@ -18,7 +20,7 @@ class WorkerPlacement(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Calibration(msgspec.Struct, frozen=True, rename="camel"):
-    """How far predictions were off for finished runs of one architecture on one mix of GPU products."""
+    """What finished runs of one architecture on one mix of GPU products teach later predictions."""
 
     products: str
     """GPU products of the run, each once, sorted, joined by +; empty where the nodes name none."""
@@ -27,6 +29,22 @@ class Calibration(msgspec.Struct, frozen=True, rename="camel"):
     spread: float
     """Of ln(measured / uncorrected prediction) about its median: 1.4826 × median absolute deviation (Rousseeuw & Croux 1993)."""
     runs: int
+    curve: StepTime | None = None
+    """Of the very workload that is asked about, where its own runs taught one that foretells better than the factor."""
+
+
+class Correction(msgspec.Struct, frozen=True, rename="camel"):
+    """What a prediction was multiplied with."""
+
+    products: str
+    """As in `Calibration`."""
+    factor: float
+    """The median of `Calibration`, or what the curve of the workload says of this very placement / uncorrected prediction."""
+    spread: float
+    """Of ln(measured / corrected prediction)."""
+    runs: int
+    by_curve: bool = False
+    """True: the step time curve of the workload's own runs; False: one factor for the architecture."""
 
 
 class Prediction(msgspec.Struct, frozen=True, rename="camel"):
@@ -40,7 +58,7 @@ class Prediction(msgspec.Struct, frozen=True, rename="camel"):
     """Bounds that follow from the quality of the figures used; None when nobody can say."""
     cost_per_epoch: float | None = None
     """In the currency of the policy's price table; None where a price is missing."""
-    calibration: Calibration | None = None
+    calibration: Correction | None = None
     """What the figures were multiplied with; None where too few runs have ended, or history is off."""
 
 

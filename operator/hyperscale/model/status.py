@@ -86,7 +86,7 @@ class StatusCalibration(Out, frozen=True):
     spread: float
     """Of ln(measured / corrected prediction)."""
     runs: int
-    by_curve: bool = False
+    by_curve: bool | None = None
     """True: from the step time curve of the workload's own runs; absent: one factor for the architecture."""
 
 
@@ -318,7 +318,7 @@ def to_plan(recorded: StatusPlan) -> Plan:
             predicted.low,
             predicted.high,
             predicted.cost_per_epoch,
-            Correction(calibration.products, calibration.factor, calibration.spread, calibration.runs, calibration.by_curve)
+            Correction(calibration.products, calibration.factor, calibration.spread, calibration.runs, bool(calibration.by_curve))
             if calibration
             else None,
         ),
@@ -349,7 +349,7 @@ def from_plan(plan: Plan) -> StatusPlan:
             predicted.high_seconds,
             predicted.cost_per_epoch,
             StatusCalibration(
-                calibration.products[:512], calibration.factor, calibration.spread, calibration.runs, calibration.by_curve
+                calibration.products[:512], calibration.factor, calibration.spread, calibration.runs, calibration.by_curve or None
             )
             if calibration
             else None,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -49,9 +50,13 @@ def fit(rows: Sequence[Step]) -> StepTime:
     """The curve nearest to measured `rows` in ln(seconds), large errors counting less. ValueError: too few rows, or seconds not above 0."""
     if len(rows) < LEAST_ROWS:
         raise ValueError(f"a step time curve needs {LEAST_ROWS} measured steps, not {len(rows)}")
+    _check(rows)
+    return _fitted(rows)
+
+
+def _check(rows: Sequence[Step]) -> None:
     if any(not row.gpus or min(row.gpus) < 1 or not 0.0 < row.step_seconds < math.inf or not 0.0 < row.batch < math.inf for row in rows):
         raise ValueError("a measured step needs GPUs on every node it names, a batch and seconds above 0")
-    return _fitted(rows)
 
 
 def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | None:
@@ -64,6 +69,7 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | No
     placements = sorted({row.counts for row in rows})
     if len(rows) < LEAST_ROWS or len(placements) < LEAST_PLACEMENTS:
         return None
+    _check(rows)
     order = sorted(range(len(rows)), key=lambda index: (rows[index].counts, rows[index].name, rows[index].step_seconds, index))
     ordered = [rows[index] for index in order]
     plain = np.log([plain_seconds[index] for index in order])
@@ -77,7 +83,15 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | No
         return None
     curve = fit(ordered)
     largest = sorted(curve.effects.items(), key=lambda entry: (-abs(entry[1].compute) - abs(entry[1].sync), entry[0]))
-    return replace(curve, log_error=float(f"{max(spreads):.6g}"), effects=dict(sorted(largest[:MOST_REMEMBERED])))
+    return _sound(replace(curve, log_error=float(f"{max(spreads):.6g}"), effects=dict(sorted(largest[:MOST_REMEMBERED]))))
+
+
+def _sound(curve: StepTime) -> StepTime | None:
+    """The curve where whoever reads it takes its figures; None where rows were so wild that one is out of range."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(curve), type=StepTime)
+    except msgspec.ValidationError:
+        return None
 
 
 def _held_out(rows: Sequence[Step], plain: FloatArray, fold: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -86,12 +100,12 @@ def _held_out(rows: Sequence[Step], plain: FloatArray, fold: IntArray) -> tuple[
     ours: list[float] = []
     factor: list[float] = []
     for number in range(FOLDS):
-        known, asked = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        if len(known) < LEAST_ROWS // 2 or not len(asked):
+        known = np.flatnonzero(fold != number)
+        if len(known) < LEAST_ROWS // 2 or len(known) == len(rows):
             continue
-        curve = _fitted([rows[index] for index in known])
-        asked = np.array([index for index in asked if curve.reaches(rows[index].gpus)], dtype=np.int64)
-        ours += (np.log(predict(curve, [rows[index] for index in asked])) - measured[asked]).tolist()
+        curve = _fitted([row for row, own in zip(rows, fold, strict=True) if own != number])
+        asked = np.array([index for index, row in enumerate(rows) if fold[index] == number and curve.reaches(row.gpus)], dtype=np.int64)
+        ours += (np.log(predict(curve, [rows[index] for index in asked.tolist()])) - measured[asked]).tolist()
         factor += (plain[asked] + np.median(measured[known] - plain[known]) - measured[asked]).tolist()
     return np.array(ours), np.array(factor)
 

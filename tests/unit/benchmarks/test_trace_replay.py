@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.peers import gavel as peers
 from benchmarks.replay import Cluster, Job, Policy, Running, place, replay
-from benchmarks.steptime import Step
 from benchmarks.suites import gavel, pollux
+from hyperscale.model.steptime import Step
 
 CLUSTER = Cluster((4, 4))
 

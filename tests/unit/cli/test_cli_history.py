@@ -12,7 +12,7 @@ from hyperscale.cli.explanation import JobRecord, explain, plan_sentence
 from hyperscale.history import History
 from hyperscale.model.decision import Reason
 from hyperscale.model.measured import Measured
-from hyperscale.model.plan import Calibration, Prediction
+from hyperscale.model.plan import Correction, Prediction
 from hyperscale.model.status import JobStatus, Phase, from_plan
 from tests.builders import history as recorded
 from tests.builders.seen import plan
@@ -56,7 +56,7 @@ def test_json_holds_runs_and_corrections(url: str) -> None:
     shown = json.loads(run("history", "--url", url, "--limit", "2", "-o", "json").out)
     assert [one["job"] for one in shown["runs"]] == ["team/cora-4", "team/cora-3"]
     assert shown["runs"][0]["ratio"] == 1.5
-    assert shown["calibrations"]["GCN"] == [{"products": "A100", "factor": 3.0, "spread": 0.0, "runs": 5}]
+    assert shown["calibrations"]["GCN"] == [{"products": "A100", "factor": 3.0, "spread": 0.0, "runs": 5, "curve": None}]
 
 
 def test_one_architecture_can_be_asked_for(url: str) -> None:
@@ -102,7 +102,7 @@ def test_explain_says_how_far_a_run_is_and_what_was_predicted() -> None:
 
 
 def test_the_plan_says_what_it_was_corrected_by() -> None:
-    corrected = replace(plan("a"), predicted=Prediction(2.0, 0.2, calibration=Calibration("A100", 2.0, 0.1, 7)))
+    corrected = replace(plan("a"), predicted=Prediction(2.0, 0.2, calibration=Correction("A100", 2.0, 0.1, 7)))
     assert "corrected by 2, the median of 7 finished runs on A100 (spread 0.1)." in plan_sentence(from_plan(corrected))
 
 

@@ -15,7 +15,7 @@ from hyperscale.history import History
 from hyperscale.jobreader import JobReader
 from hyperscale.model.decision import CreateMpiJob, EnsurePartitions, MakePlan, PartitionView, Reason, ReleaseWorkers, Seen, Stop, Wait
 from hyperscale.model.measured import Measured
-from hyperscale.model.plan import Calibration, Plan, Prediction
+from hyperscale.model.plan import Correction, Plan, Prediction
 from hyperscale.model.pods import PARTITION, PodView
 from hyperscale.model.status import JobStatus, Phase, from_plan, read_status, to_plan, to_wire
 from hyperscale.observe.prometheus import PrometheusReader
@@ -130,8 +130,9 @@ def test_what_the_run_says_stays_in_status_until_it_says_something_else() -> Non
     assert read_status(to_wire(first)).measured == SAID
 
 
-def test_calibration_and_allreduce_cost_survive_the_status() -> None:
-    known = Calibration("A100", 1.5, 0.1, 7)
+@pytest.mark.parametrize("by_curve", [False, True], ids=["by a factor", "by a curve"])
+def test_calibration_and_allreduce_cost_survive_the_status(by_curve: bool) -> None:
+    known = Correction("A100", 1.5, 0.1, 7, by_curve)
     corrected = replace(TWO, predicted=Prediction(1.5, 0.15, 1.0, 2.0, None, known))
     assert to_plan(read_status(to_wire(JobStatus(plan=from_plan(corrected)))).plan or from_plan(TWO)) == corrected
 
@@ -232,7 +233,7 @@ def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Pat
 
 
 def test_what_was_corrected_is_taken_back_before_it_teaches_again(tmp_path: Path) -> None:
-    corrected = replace(TWO, predicted=Prediction(2.0, 0.2, calibration=Calibration("A100", 2.0, 0.1, 5)))
+    corrected = replace(TWO, predicted=Prediction(2.0, 0.2, calibration=Correction("A100", 2.0, 0.1, 5)))
     recorder = Recorder(JobReader(), Telemetry(), f"sqlite:///{tmp_path}/h", 1, lambda: 0.0)
     recorder.note(*ended(0, SAID, corrected))
     (run,) = recorder._waiting.values()

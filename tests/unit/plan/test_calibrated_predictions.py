@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hyperscale.model.plan import Calibration, Plan
+from hyperscale.model.plan import Calibration, Correction, Plan
 from hyperscale.plan.trust import mix
 from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, link, planned, snapshot, training
 
@@ -22,7 +22,7 @@ def with_workers(count: int, **asked: Any) -> Plan:
 
 def test_a_prediction_is_multiplied_with_what_finished_runs_taught() -> None:
     plain, corrected = with_workers(3), with_workers(3, calibration=(KNOWN,))
-    assert corrected.predicted.calibration == KNOWN
+    assert corrected.predicted.calibration == Correction(PRODUCTS[0], 2.0, 0.1, 7)
     assert corrected.predicted.epoch_seconds == pytest.approx(2.0 * plain.predicted.epoch_seconds)
     assert corrected.predicted.communication_seconds == pytest.approx(2.0 * plain.predicted.communication_seconds)
     weight = POLICY.communication_weight
@@ -32,6 +32,15 @@ def test_a_prediction_is_multiplied_with_what_finished_runs_taught() -> None:
 def test_a_correction_changes_no_placement() -> None:
     assert with_workers(3).workers == with_workers(3, calibration=(KNOWN,)).workers
     assert with_workers(3).plan_id == with_workers(3, calibration=(KNOWN,)).plan_id
+
+
+def test_a_correction_leaves_planners_and_bounds_as_far_apart_as_they_were() -> None:
+    plain, corrected = with_workers(3), with_workers(3, calibration=(KNOWN,))
+    assert plain.optimality_gap == 0.0
+    assert corrected.optimality_gap == plain.optimality_gap
+    assert corrected.reasons == plain.reasons
+    assert [score.regret for score in corrected.scores] == pytest.approx([score.regret for score in plain.scores])
+    assert [score.objective for score in corrected.scores] == pytest.approx([2.0 * score.objective for score in plain.scores])
 
 
 @pytest.mark.parametrize(("spread", "width"), [(0.1, 0.2), (0.0, 0.1)], ids=["as runs differed", "never narrower than this"])

@@ -8,7 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from benchmarks.steptime import LinkClass, Step, StepTime, fit, predict
+from hyperscale.model.steptime import LinkClass, Step, StepTime
+from hyperscale.plan.steptime import predict
+from hyperscale.plan.steptime_fit import fit
 
 TRUE = StepTime(
     base_seconds=0.02,
@@ -61,7 +63,7 @@ def test_a_busy_link_is_remembered_for_its_hosts_only() -> None:
 def test_placements_that_never_differ_are_given_no_correction_to_speak_of() -> None:
     rows = measured(noise=0.02)
     curve = fit(rows)
-    assert max(abs(effect.sync) for effect in curve.corrections.values()) < 0.05
+    assert max(abs(effect.sync) for effect in curve.effects.values()) < 0.05
 
 
 def test_the_order_of_nodes_means_nothing_without_their_names() -> None:
