@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from scipy.optimize import linprog
 
+from benchmarks.peers.assignment import Assignment
 from benchmarks.replay import Cluster, Job, Policy, Running
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -245,4 +246,5 @@ def peers() -> list[Policy]:
         Ordered("first come", "first come"),
         Ordered("least attained service", "least attained"),
         Ordered("shortest left", "shortest left"),
+        Assignment(),
     ]

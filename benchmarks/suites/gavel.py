@@ -7,18 +7,19 @@ Jobs, arrivals and measured speeds are Gavel's (OSDI 2020, ../shared/data/gavel)
 24 K80, 16 P100 and 8 V100, scaled (32, 20, 12), and thirds (24, 20, 20). Seed 0 is the trace as recorded, other seeds permute which job
 arrives when; `arrivals x 0.5` halves the gaps.
 
-  hyperscale                      gpukinds.py: the index rule's order over all types at once; jobs may stop and move
-  hyperscale, time left unknown   the same with what a job has run so far in place of what it has left
-  hyperscale, runs to the end     the index rule that the operator starts jobs by: no job stops or moves
+  hyperscale                      the operator's own code: running jobs that it would stop (plan/queue/preempt.py) are stopped, then it
+                                  starts jobs one by one (plan/queue/rule.py); the policy's defaults, but mode Act and the restart above
+  hyperscale, time left +- 30 %   the same with times wrong by a factor of 0.7 to 1.3 for each job, always the same
+  hyperscale, time left unknown   the same with one guess for all jobs: the work done so far over the number of jobs that have ended
+  hyperscale, runs to the end     the same with preemption off: no job stops or moves
   Gavel max-min                   its program and rounds as published, from a vertex (HiGHS) or from the midst of the best shares (inside)
   Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to whoever waits
   Gavel makespan, filled; first come; least attained service; shortest left     all may stop and move jobs
+  assignment at every round       a reference: all jobs assigned anew each round by a linear program (peers/assignment.py)
 
-The operator starts jobs one by one and stops none for another: `runs to the end` is what a cluster gets today, the two above it are
-code beside this benchmark that the operator does not have. Steps left are known to `hyperscale`, `runs to the end`, `makespan` and
-`shortest left`, not to the others: Gavel's max-min does without. The goal is judged against the better of the two published readings, with
-the time left unknown too at the recorded load. `slowdown` is completion over the run alone on the fastest type; `every job alone on its
-fastest type` is a floor: no policy gets below it.
+Stops are judged by speeds inside one host; where a job must be spread, the simulator runs it at the spread speed. Steps left are known to `hyperscale`, `runs to the end`, `makespan`, `shortest left` and the reference, not to the others: Gavel's max-min does without.
+The goal is judged against the better of the two published readings, with the time left unknown too at the recorded load. `slowdown` is
+completion over the run alone on the fastest type; `every job alone on its fastest type` is a floor: no policy gets below it.
 """
 
 from __future__ import annotations
@@ -28,15 +29,13 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import numpy as np
 
 from benchmarks import common, summary
 from benchmarks.common import Row
-from benchmarks.gpukinds import Contender as Claimant
-from benchmarks.gpukinds import assign
 from benchmarks.peers import gavel as peers
 from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running, hosts_for, read_trace, replay
 from benchmarks.suites import Options
@@ -51,9 +50,8 @@ BENCHMARK: Final = "gavel"
 OURS: Final = "hyperscale"
 UNKNOWN: Final = "hyperscale, time left unknown"
 TO_THE_END: Final = "hyperscale, runs to the end"
-ASSIGNMENT: Final = "assignment at every round"
-FIRST_GUESS_SECONDS: Final = 360.0
-"""Time left of a job that has not run yet, where it is unknown."""
+WRONG: Final = "hyperscale, time left +- 30 %"
+MINE: Final = (OURS, WRONG, UNKNOWN, TO_THE_END)
 DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data" / "gavel"
 ARRIVALS: Final = "max_min_fairness"
 BATCH: Final = "minimize_makespan"
@@ -65,36 +63,42 @@ LIMIT: Final = 0.90
 P50_LIMIT_MS: Final = 96.0
 P95_LIMIT_MS: Final = 426.0
 HOUR: Final = 3600.0
+LEAST_GUESS_SECONDS: Final = 360.0
+"""Before any work is done."""
+DEFAULT: Final = QueuePolicy()
 
 
-class Kinds:
-    """The index rule for jobs that may be stopped and moved between kinds of GPU, which the operator does not do."""
+class Belief(Protocol):
+    """What the queue takes for the steps that jobs have left."""
 
-    packs: Final = True
+    def __call__(self, jobs: Sequence[Job], left: Mapping[int, float]) -> Mapping[int, float]:
+        """By number, of the jobs that run or wait, from what they have left in truth."""
+        ...
 
-    def __init__(self, name: str, *, knows: bool) -> None:
-        self.name = name
-        self._knows = knows
-        self._ran: dict[int, float] = defaultdict(float)
 
-    def decide(
-        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
-    ) -> dict[int, int]:
-        """See `replay.Policy`."""
-        for number in running:
-            self._ran[number] += cluster.round_seconds
-        contenders = [
-            Claimant(str(job.number), job.gpus, self._seconds(job, left, cluster), job.weight, _kind(running.get(job.number)))
-            for job in jobs
-        ]
-        chosen = assign(contenders, cluster.gpus, round_seconds=cluster.round_seconds, restart_seconds=cluster.restart_seconds)
-        return {int(key): kind for key, kind in chosen.items()}
+def known(jobs: Sequence[Job], left: Mapping[int, float]) -> Mapping[int, float]:
+    """The truth."""
+    return left
 
-    def _seconds(self, job: Job, left: Mapping[int, float], cluster: Cluster) -> tuple[float, ...]:
-        """Left on each type; unknown, a job is taken to need as long again as it has run."""
-        fastest = max(job.packed)
-        work = left[job.number] if self._knows else fastest * (self._ran[job.number] + cluster.round_seconds)
-        return tuple(work / speed if speed > 0.0 else math.inf for speed in job.packed)
+
+def wrong(jobs: Sequence[Job], left: Mapping[int, float]) -> Mapping[int, float]:
+    """Wrong by up to 30 %, for every job by a factor of its own."""
+    return {job.number: left[job.number] * float(np.random.default_rng(job.number).uniform(0.7, 1.3)) for job in jobs}
+
+
+class Guess:
+    """One figure for all jobs, the likeliest if none ages: the work done so far over the number of jobs that have ended."""
+
+    def __init__(self) -> None:
+        self._done: dict[int, float] = {}
+        """Seconds of work on the fastest type of every job so far."""
+
+    def __call__(self, jobs: Sequence[Job], left: Mapping[int, float]) -> Mapping[int, float]:
+        """See `Belief`."""
+        self._done |= {job.number: (job.steps - left[job.number]) / max(job.packed) for job in jobs}
+        ended = len(self._done) - len(jobs)
+        mean = max(sum(self._done.values()) / max(1, ended), LEAST_GUESS_SECONDS)
+        return {job.number: mean * max(job.packed) for job in jobs}
 
 
 class Operator:
@@ -102,25 +106,22 @@ class Operator:
 
     packs: Final = False
 
-    def __init__(self, name: str, *, stops: bool, knows: bool = True) -> None:
+    def __init__(self, name: str, *, stops: bool = True, belief: Belief = known, policy: QueuePolicy = DEFAULT) -> None:
         self.name = name
         self._stops = stops
-        self._knows = knows
-        self._policy = QueuePolicy()
-        self._choose = choosers(self._policy)[0]
+        self._belief = belief
+        self._policy = policy
+        self._choose = choosers(policy)[0]
         self._since: dict[int, float] = {}
         """When each job that runs last started."""
         self._waits: dict[int, float] = {}
         """Since when each job that was stopped waits."""
-        self._ran: dict[int, float] = defaultdict(float)
 
     def decide(
         self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
     ) -> dict[int, int]:
         """See `replay.Policy`."""
-        for number in running:
-            self._ran[number] += cluster.round_seconds
-        work = {job.number: self._work(job, left) for job in jobs}
+        work = self._belief(jobs, left)
         if self._stops:
             for number in self._stopped(now, jobs, work, running, cluster):
                 del running[number]
@@ -129,10 +130,6 @@ class Operator:
         for number in chosen.keys() - running.keys():
             self._since[number] = now
         return chosen
-
-    def _work(self, job: Job, left: Mapping[int, float]) -> float:
-        """Steps that the job has left; unknown, it is taken to need as long again as it has run."""
-        return left[job.number] if self._knows else max(job.packed) * max(self._ran[job.number], FIRST_GUESS_SECONDS)
 
     def _stopped(
         self, now: float, jobs: Sequence[Job], work: Mapping[int, float], running: Mapping[int, Running], cluster: Cluster
@@ -199,14 +196,10 @@ def _quickest(job: Job, steps: float, free: Sequence[Sequence[int]]) -> tuple[fl
     return best
 
 
-def _kind(run: Running | None) -> int | None:
-    return None if run is None else run.kind
-
-
 def policies() -> list[Policy]:
     """Ours and every peer, fresh."""
-    ours = [Operator(OURS, stops=True), Operator(UNKNOWN, stops=True, knows=False), Operator(TO_THE_END, stops=False)]
-    return [*ours, Kinds(ASSIGNMENT, knows=True), *peers.peers()]
+    ours = [Operator(OURS), Operator(WRONG, belief=wrong), Operator(UNKNOWN, belief=Guess()), Operator(TO_THE_END, stops=False)]
+    return [*ours, *peers.peers()]
 
 
 def permuted(jobs: Sequence[Job], gap: float, seed: int) -> list[Job]:
@@ -249,8 +242,8 @@ def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Clust
             means[policy.name].append(float(np.mean(outcome.completion(jobs))) / HOUR)
             if policy.name == OURS:
                 seconds += outcome.decision_seconds
-    for mine in (OURS, UNKNOWN, TO_THE_END):
-        for other in [name for name in means if name not in (OURS, UNKNOWN, TO_THE_END)]:
+    for mine in MINE:
+        for other in [name for name in means if name not in MINE]:
             for (seed, _), ours, theirs in zip(traces, means[mine], means[other], strict=True):
                 rows.append(Row(BENCHMARK, case, f"{mine} / {other}", "mean completion", ours / theirs, "ratio", seed))
     published = [min(pair) for pair in zip(*(means[name] for name in peers.PUBLISHED), strict=True)]

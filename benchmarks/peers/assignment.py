@@ -1,4 +1,4 @@
-"""Which jobs hold which kind of GPU for the next round, when jobs run at unlike speeds on unlike kinds and may be stopped. Pure.
+"""A reference: all jobs assigned to kinds of GPU anew in every round, which no cluster's scheduler does that starts jobs one by one.
 
 The index rule's order, weighted shortest remaining time first, for all jobs and kinds at once: the assignment that finishes the most
 weighted jobs a second. With one kind this is that order itself (Smith 1956); with several, a job that gains little from the fast GPUs
@@ -8,14 +8,35 @@ leaves them to one that gains much. A linear program, which leaves at most one j
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
+from benchmarks.replay import Cluster, Job, Running
 from hyperscale.model.graph import FloatArray
+
+
+class Assignment:
+    """A policy of the replay: steps left are known, any job may stop or move in any round."""
+
+    packs: Final = True
+    name = "assignment at every round"
+
+    def decide(
+        self, now: float, jobs: Sequence[Job], left: Mapping[int, float], running: dict[int, Running], cluster: Cluster
+    ) -> dict[int, int]:
+        """See `replay.Policy`."""
+        contenders = []
+        for job in jobs:
+            seconds = tuple(left[job.number] / speed if speed > 0.0 else math.inf for speed in job.packed)
+            kind = running[job.number].kind if job.number in running else None
+            contenders.append(Contender(str(job.number), job.gpus, seconds, job.weight, kind))
+        chosen = assign(contenders, cluster.gpus, round_seconds=cluster.round_seconds, restart_seconds=cluster.restart_seconds)
+        return {int(key): kind for key, kind in chosen.items()}
 
 
 class Contender(msgspec.Struct, frozen=True, rename="camel"):
@@ -24,7 +45,7 @@ class Contender(msgspec.Struct, frozen=True, rename="camel"):
     key: str
     gpus: int
     seconds: tuple[float, ...]
-    """Left to run on each kind; +inf where it cannot. Unknown: what the job has run so far over each kind's relative speed will do."""
+    """Left to run on each kind; +inf where it cannot."""
     weight: float = 1.0
     kind: int | None = None
     """Where it runs now; None: it waits."""

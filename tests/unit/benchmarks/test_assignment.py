@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.gpukinds import Contender, assign
+from benchmarks.peers.assignment import Contender, assign
 
 HOUR = 3600.0
 
