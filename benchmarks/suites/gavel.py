@@ -17,8 +17,9 @@ arrives when; `arrivals x 0.5` halves the gaps.
   Gavel makespan, filled; first come; least attained service; shortest left     all may stop and move jobs
   assignment at every round       a reference: all jobs assigned anew each round by a linear program (peers/assignment.py)
 
-Stops are judged by speeds inside one host; where a job must be spread, the simulator runs it at the spread speed. Steps left are known to `hyperscale`, `runs to the end`, `makespan`, `shortest left` and the reference, not to the others: Gavel's max-min does without.
-The goal is judged against the better of the two published readings, with the time left unknown too at the recorded load. `slowdown` is
+Stops are judged by speeds inside one host; where a job must be spread, the simulator runs it at the spread speed. Steps left are known
+to `hyperscale`, `runs to the end`, `makespan`, `shortest left` and the reference, not to the others: Gavel's max-min does without. The
+goal is judged against the better of the two published readings, with the time left unknown too at the recorded load. `slowdown` is
 completion over the run alone on the fastest type; `every job alone on its fastest type` is a floor: no policy gets below it.
 """
 
