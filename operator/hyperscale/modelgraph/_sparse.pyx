@@ -1,5 +1,5 @@
 # distutils: include_dirs = operator/hyperscale/modelgraph
-# distutils: depends = operator/hyperscale/modelgraph/sparse_kernels.h
+# distutils: depends = operator/hyperscale/modelgraph/sparse_kernels.h operator/hyperscale/modelgraph/draws.h
 """The row kernels of `sparse_kernels.h` on numpy arrays; `kernels.py` checks shapes before it calls and has the numpy twin.
 
 Every function works on the rows [first, last) and releases the interpreter's lock, so that threads share a matrix. None is NULL.

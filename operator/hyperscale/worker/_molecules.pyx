@@ -1,5 +1,5 @@
-# distutils: include_dirs = operator/hyperscale/worker
-# distutils: depends = operator/hyperscale/worker/molecules_kernels.h
+# distutils: include_dirs = operator/hyperscale/worker operator/hyperscale/modelgraph
+# distutils: depends = operator/hyperscale/worker/molecules_kernels.h operator/hyperscale/modelgraph/draws.h
 """The passes of `molecules_kernels.h` on flat arrays; `molecules_ops.py` checks shapes before it calls and has torch's twin of each."""
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t

@@ -11,17 +11,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__)
-#define HM_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define HM_CLONES
-#endif
-#define HM_INLINE static inline __attribute__((always_inline))
+#include "draws.h"
+
 #define HM_BLOCK 64 /* rows whose gradients of the kinds are added up in float before they go to double */
 #define HM_LANES 16
 
 /* out[v] = Σ_e weights[e] act(x[u] + table[k]), act ReLU or nothing. */
-HM_CLONES static void hm_gather(const int64_t *indptr, const int32_t *sources, const int32_t *kinds, const float *weights, const float *x,
+HS_CLONES static void hm_gather(const int64_t *indptr, const int32_t *sources, const int32_t *kinds, const float *weights, const float *x,
                                 const float *table, int64_t H, int64_t D, int relu, int64_t n, float *restrict out) {
     const int64_t F = H * D;
     for (int64_t v = 0; v < n; v++) {
@@ -40,7 +36,7 @@ HM_CLONES static void hm_gather(const int64_t *indptr, const int32_t *sources, c
 }
 
 /* <grad, act(row + kind)> over D floats, the lanes added in one order. */
-HM_INLINE float hm_dot(const float *grad, const float *row, const float *kind, int relu, int64_t D) {
+HS_INLINE float hm_dot(const float *grad, const float *row, const float *kind, int relu, int64_t D) {
     float lanes[HM_LANES] = {0}, sum = 0.0f;
     int64_t f = 0;
     for (; f + HM_LANES <= D; f += HM_LANES)
@@ -58,7 +54,7 @@ HM_INLINE float hm_dot(const float *grad, const float *row, const float *kind, i
 
 /* Gradients of hm_gather. x_grad (n, F) and table_grad (kinds, F) are added to; weights_grad (e, H) is filled, NULL: not wanted.
  * scratch: kinds * F floats. */
-HM_CLONES static void hm_gather_back(const int64_t *indptr, const int32_t *sources, const int32_t *kinds, const float *weights, const float *x,
+HS_CLONES static void hm_gather_back(const int64_t *indptr, const int32_t *sources, const int32_t *kinds, const float *weights, const float *x,
                                      const float *table, const float *grad, int64_t H, int64_t D, int relu, int64_t n, int64_t kinds_count,
                                      float *scratch, float *x_grad, double *restrict table_grad, float *weights_grad) {
     const int64_t F = H * D, cells = kinds_count * F;
@@ -123,23 +119,8 @@ static void hm_attend_back(const int64_t *indptr, const int32_t *sources, const 
         }
 }
 
-/* Dropout without a stored mask: a row has a key, each float of it a draw in [0, 2^32) (SplitMix64, and lowbias32 of C. Wellons). */
-HM_INLINE uint32_t hm_key(uint64_t seed, int64_t row) {
-    uint64_t z = seed + 0x9E3779B97F4A7C15ULL * (uint64_t)(row + 1);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    return (uint32_t)((z ^ (z >> 31)) >> 32);
-}
-
-HM_INLINE uint32_t hm_draw(uint32_t key, uint32_t at) {
-    uint32_t z = key + at * 0x9E3779B9U;
-    z = (z ^ (z >> 16)) * 0x7FEB352DU;
-    z = (z ^ (z >> 15)) * 0x846CA68BU;
-    return z ^ (z >> 16);
-}
-
 /* Adds Σ x and Σ x² of each column to sums (2, F). */
-HM_CLONES static void hm_sums(const float *x, int64_t n, int64_t F, double *restrict sums) {
+HS_CLONES static void hm_sums(const float *x, int64_t n, int64_t F, double *restrict sums) {
     for (int64_t v = 0; v < n; v++)
         for (int64_t f = 0; f < F; f++) {
             const double t = x[v * F + f];
@@ -149,7 +130,7 @@ HM_CLONES static void hm_sums(const float *x, int64_t n, int64_t F, double *rest
 }
 
 /* out = keep * act(x * scale + shift) */
-HM_CLONES static void hm_norm(const float *x, int64_t n, int64_t F, const float *scale, const float *shift, int relu, const int64_t *ids,
+HS_CLONES static void hm_norm(const float *x, int64_t n, int64_t F, const float *scale, const float *shift, int relu, const int64_t *ids,
                               uint64_t seed, uint32_t drop, float grow, float *restrict out) {
     for (int64_t v = 0; v < n; v++) {
         const float *row = x + v * F;
@@ -157,22 +138,22 @@ HM_CLONES static void hm_norm(const float *x, int64_t n, int64_t F, const float 
         if (relu) for (int64_t f = 0; f < F; f++) { const float t = row[f] * scale[f] + shift[f]; to[f] = t > 0.0f ? t : 0.0f; }
         else for (int64_t f = 0; f < F; f++) to[f] = row[f] * scale[f] + shift[f];
         if (drop) {
-            const uint32_t key = hm_key(seed, ids[v]);
-            for (int64_t f = 0; f < F; f++) to[f] = hm_draw(key, (uint32_t)f) < drop ? 0.0f : to[f] * grow;
+            const uint32_t key = hs_key(seed, ids[v]);
+            for (int64_t f = 0; f < F; f++) to[f] = hs_draw(key, (uint32_t)f) < drop ? 0.0f : to[f] * grow;
         }
     }
 }
 
 /* inner = gradient of x * scale + shift; adds Σ inner and Σ inner (x - mean) of each column to sums (2, F). */
-HM_CLONES static void hm_norm_inner(const float *grad, const float *x, int64_t n, int64_t F, const float *scale, const float *shift,
+HS_CLONES static void hm_norm_inner(const float *grad, const float *x, int64_t n, int64_t F, const float *scale, const float *shift,
                                     const float *mean, int relu, const int64_t *ids, uint64_t seed, uint32_t drop, float grow,
                                     float *restrict inner, double *restrict sums) {
     for (int64_t v = 0; v < n; v++) {
         const float *row = x + v * F, *g = grad + v * F;
         float *restrict to = inner + v * F;
         if (drop) {
-            const uint32_t key = hm_key(seed, ids[v]);
-            for (int64_t f = 0; f < F; f++) to[f] = hm_draw(key, (uint32_t)f) < drop ? 0.0f : g[f] * grow;
+            const uint32_t key = hs_key(seed, ids[v]);
+            for (int64_t f = 0; f < F; f++) to[f] = hs_draw(key, (uint32_t)f) < drop ? 0.0f : g[f] * grow;
         } else memcpy(to, g, F * sizeof(float));
         if (relu) for (int64_t f = 0; f < F; f++) to[f] = row[f] * scale[f] + shift[f] > 0.0f ? to[f] : 0.0f;
         for (int64_t f = 0; f < F; f++) {
@@ -183,7 +164,7 @@ HM_CLONES static void hm_norm_inner(const float *grad, const float *x, int64_t n
 }
 
 /* inner becomes scale (inner - first - (x - mean) second): the gradient of x. */
-HM_CLONES static void hm_norm_outer(float *restrict inner, const float *x, int64_t n, int64_t F, const float *scale, const float *mean,
+HS_CLONES static void hm_norm_outer(float *restrict inner, const float *x, int64_t n, int64_t F, const float *scale, const float *mean,
                                     const float *first, const float *second) {
     for (int64_t v = 0; v < n; v++)
         for (int64_t f = 0; f < F; f++) {
