@@ -123,7 +123,7 @@ class Operator:
     ) -> dict[int, int]:
         """See `replay.Policy`."""
         work = self._belief(jobs, left)
-        if self._stops:
+        if self._stops and len(running) < len(jobs):  # as the operator: it asks while jobs wait
             for number in self._stopped(now, jobs, work, running, cluster):
                 del running[number]
                 self._waits[number] = now

@@ -29,7 +29,7 @@ class Demand(msgspec.Struct, frozen=True, rename="camel"):
     seconds: tuple[float, ...]
     """Left to run on each kind; +inf where it cannot."""
     mixed_seconds: float = NOWHERE
-    """Where no kind alone has the room, on GPUs of several; +inf where it may not."""
+    """On GPUs of several kinds, for a job that no kind alone could ever hold; +inf for others."""
 
 
 class Contender(msgspec.Struct, frozen=True, rename="camel"):

@@ -102,7 +102,7 @@ class Scene:
         )
 
     def _epoch_seconds(self, request: PlanRequest) -> tuple[tuple[int, tuple[float, ...], float], ...]:
-        """By worker count: seconds of an epoch on each kind alone, and on whatever nodes are best."""
+        """By worker count: seconds of an epoch on each kind alone, and on all nodes where no kind alone has the room."""
         best = self.desk.empty(request, self.question.claims)
         if isinstance(best, Infeasible):
             return ()
@@ -113,7 +113,8 @@ class Scene:
             asked = replace(request, workers_fixed=count)
             anywhere = _epoch(self.desk.empty(asked, self.question.claims))
             if math.isfinite(anywhere):
-                rows.append((count, self._on_kinds(asked, anywhere), anywhere))
+                alone = self._on_kinds(asked, anywhere)
+                rows.append((count, alone, NOWHERE if math.isfinite(min(alone)) else anywhere))
         return tuple(rows)
 
     def _on_kinds(self, request: PlanRequest, anywhere_seconds: float) -> tuple[float, ...]:
