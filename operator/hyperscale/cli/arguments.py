@@ -136,9 +136,19 @@ def _add_allreduce(commands: argparse._SubParsersAction[Parser], prog: str) -> N
 
 
 def _add_history(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
-    example = f"{prog} history --url sqlite:////var/lib/hyperscale/history.sqlite"
+    example = f"{prog} history --url sqlite:////var/lib/hyperscale/history.sqlite\n  {prog} history --placements measured.csv -o json"
     command = _command(commands, "history", "show finished runs, predicted beside measured, and what predictions are corrected by", example)
-    command.add_argument("--url", metavar="URL", help="database (default: $HYPERSCALE_HISTORY_URL)")
+    source = command.add_mutually_exclusive_group()
+    source.add_argument("--url", metavar="URL", help="database (default: $HYPERSCALE_HISTORY_URL)")
+    source.add_argument(
+        "--placements",
+        type=Path,
+        metavar="FILE",
+        help="instead: fit the step time curve to half of a CSV table with placement, local_bsz and step_time_s, judge it on the rest",
+    )
+    command.add_argument(
+        "--seed", type=_Whole(0, MAX_SEED), default=0, metavar="NUMBER", help="which half of --placements is fitted (default: %(default)s)"
+    )
     command.add_argument("--architecture", metavar="NAME", help="only runs of this architecture, e.g. GCN")
     command.add_argument("--limit", type=_run_count, default=20, metavar="COUNT", help="newest runs shown (default: %(default)s)")
     command.add_argument(

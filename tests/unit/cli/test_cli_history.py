@@ -46,6 +46,7 @@ def test_runs_are_shown_predicted_beside_measured_and_what_follows(url: str) -> 
         "3",
         "s",
         "1.5",
+        "factor",
         "81.25%",
     ]
     assert ran.out.splitlines()[-1].split() == ["GCN", "A100", "3", "0", "5"]
@@ -56,7 +57,7 @@ def test_json_holds_runs_and_corrections(url: str) -> None:
     shown = json.loads(run("history", "--url", url, "--limit", "2", "-o", "json").out)
     assert [one["job"] for one in shown["runs"]] == ["team/cora-4", "team/cora-3"]
     assert shown["runs"][0]["ratio"] == 1.5
-    assert shown["calibrations"]["GCN"] == [{"products": "A100", "factor": 3.0, "spread": 0.0, "runs": 5, "curve": None}]
+    assert shown["calibrations"]["GCN"] == [{"products": "A100", "factor": 3.0, "spread": 0.0, "runs": 5}]
 
 
 def test_one_architecture_can_be_asked_for(url: str) -> None:
