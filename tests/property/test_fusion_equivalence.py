@@ -20,7 +20,7 @@ with warnings.catch_warnings():
 from hyperscale.modelgraph import kernels, kernels_numpy, sparse
 from hyperscale.modelgraph.edges import Matrix, edges_of
 from hyperscale.modelgraph.fuse import fuse
-from hyperscale.modelgraph.kernels import Attention, Tail
+from hyperscale.modelgraph.kernels import Attention, Drop, Tail
 from hyperscale.modelgraph.rules import ATTENTION, EPILOGUE, EVERY, HOIST, KERNEL, LINEAR, ORDER, GraphStatistics
 
 CLOSE = 2e-5
@@ -143,15 +143,15 @@ def test_the_compiled_gather_and_its_numpy_twin_agree(
     x = rng.normal(size=(rows + extra, width)).astype(np.float32)
     add = rng.normal(size=(rows, width)).astype(np.float32) if added else None
     bias = rng.normal(size=width).astype(np.float32) if added else None
-    tail = Tail(activation, drop, seed)
+    tail = Tail(activation, Drop(drop, seed))
     out = kernels.aggregate(Matrix(edges, weights), x, add, bias, tail)
     sums = kernels_numpy.weighted_sum(edges.indptr, edges.indices, weights, x)
-    expected = kernels_numpy.finish(sums, add, bias, activation, seed, tail.least, tail.grow)
+    expected = kernels_numpy.finish(sums, add, bias, activation, *tail.drop.figures)
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
     assert kernels.aggregate(Matrix(edges, weights), x, add, bias, tail, threads=3).tobytes() == out.tobytes()
     grad = np.asarray(rng.normal(size=out.shape), dtype=np.float32)
     inner, bias_grad, dots = kernels.finish_back(grad, out, tail, bias=True, sums=np.asarray(sums, dtype=np.float32))
-    given_back = kernels_numpy.finish_back(grad, out, activation, seed, tail.least, tail.grow)
+    given_back = kernels_numpy.finish_back(grad, out, activation, *tail.drop.figures)
     np.testing.assert_allclose(inner, given_back, rtol=1e-4, atol=1e-4)
     assert bias_grad is not None
     assert dots is not None
@@ -174,7 +174,7 @@ def test_fused_attention_and_its_gradients_are_those_of_the_formula(
 ) -> None:
     rng = np.random.default_rng(seed)
     edges = random_edges(rng, rows, extra, count)
-    how = Attention(heads, 0.2, drop, seed)
+    how = Attention(heads, 0.2, Drop(drop, seed))
     tensors = [torch.randn(rows + extra, heads * depth), torch.randn(heads, depth), torch.randn(heads, depth), torch.randn(heads * depth)]
     mine = [tensor.clone().requires_grad_() for tensor in tensors]
     theirs = [tensor.clone().requires_grad_() for tensor in tensors]
@@ -202,10 +202,10 @@ def plain_attention(edges: Any, tensors: list[Tensor], how: Attention) -> Tensor
     powers = (scores - highest[rows]).exp()
     total = torch.zeros(edges.destinations, how.heads).index_add(0, rows, powers)
     weights = powers / total[rows]
-    if how.drop:
-        keys = kernels_numpy.keys(~how.seed & kernels_numpy.WIDE, np.arange(edges.count))
-        kept = kernels_numpy.draws(keys, how.heads) >= np.uint32(how.least)
-        weights = weights * torch.from_numpy(kept.astype(np.float32)) * how.grow
+    if how.drop.probability:
+        keys = kernels_numpy.keys(~how.drop.seed & kernels_numpy.WIDE, np.arange(edges.count))
+        kept = kernels_numpy.draws(keys, how.heads) >= np.uint32(how.drop.least)
+        weights = weights * torch.from_numpy(kept.astype(np.float32)) * how.drop.grow
     sums = torch.zeros(edges.destinations, *parts.shape[1:]).index_add(0, rows, weights[:, :, None] * parts[columns])
     return nn.functional.elu(sums.flatten(1) + bias)
 
@@ -221,14 +221,14 @@ def plain_attention(edges: Any, tensors: list[Tensor], how: Attention) -> Tensor
 def test_attention_in_numpy_gives_what_the_compiled_one_gives(seed: int, rows: int, count: int, heads: int, drop: float) -> None:
     rng = np.random.default_rng(seed)
     edges = random_edges(rng, rows, 3, count)
-    how = Attention(heads, 0.2, drop, seed)
+    how = Attention(heads, 0.2, Drop(drop, seed))
     given: list[list[Tensor]] = []
     x = torch.from_numpy(rng.normal(size=(rows + 3, heads * 5)).astype(np.float32))
     scores = torch.from_numpy(rng.normal(size=(2, heads, 5)).astype(np.float32))
     for compiled in (True, False):
         with mock.patch.object(kernels, "COMPILED", compiled and kernels.COMPILED):
             mine = [x.clone().requires_grad_(), scores[0].clone().requires_grad_(), scores[1].clone().requires_grad_()]
-            out = sparse.attend(edges, mine[0], (mine[1], mine[2]), how, tail=Tail(kernels.RELU, drop, seed + 1))
+            out = sparse.attend(edges, mine[0], (mine[1], mine[2]), how, tail=Tail(kernels.RELU, Drop(drop, seed + 1)))
             torch.autograd.backward((out * torch.linspace(-1.0, 1.0, out.numel()).view(out.shape)).sum())
             given.append([out.detach(), *(torch.zeros(1) if one.grad is None else one.grad for one in mine)])
     for one, other in zip(*given, strict=True):
@@ -239,9 +239,9 @@ def test_attention_in_numpy_gives_what_the_compiled_one_gives(seed: int, rows: i
 @given(rows=st.integers(1, 50), width=st.integers(1, 70), probability=st.floats(0.0, 0.95), seed=st.integers(0, 2**32 - 1))
 def test_dropout_keeps_the_floats_that_its_numpy_twin_keeps(rows: int, width: int, probability: float, seed: int) -> None:
     x = np.random.default_rng(seed).normal(size=(rows, width)).astype(np.float32)
-    tail = Tail(drop=probability, seed=seed)
-    expected = kernels_numpy.dropped(x, seed, tail.least, tail.grow)
-    np.testing.assert_allclose(kernels.drop(x, tail, threads=2), expected, rtol=1e-6)
+    drop = Drop(probability, seed)
+    expected = kernels_numpy.dropped(x, *drop.figures)
+    np.testing.assert_allclose(kernels.drop(x, drop, threads=2), expected, rtol=1e-6)
 
 
 def random_edges(rng: np.random.Generator, rows: int, extra: int, count: int) -> Any:

@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperscale.modelgraph.kernels import Drop
 from hyperscale.worker import molecules_ops
 from hyperscale.worker.comm import solo
 from hyperscale.worker.molecules_batch import Batch
 from hyperscale.worker.molecules_norm import SharedNorm, Sums
-from hyperscale.worker.molecules_ops import Drop
 
 pytestmark = pytest.mark.skipif(not molecules_ops.COMPILED, reason="built without a C compiler")
 Tensor = torch.Tensor

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hyperscale.modelgraph import sparse
 from hyperscale.modelgraph.edges import of_dgl
-from hyperscale.modelgraph.kernels import Attention
+from hyperscale.modelgraph.kernels import Attention, Drop
 
 
 def takes(graph: Any, *tensors: Tensor) -> bool:  # noqa: ANN401 - a DGLGraph; DGL ships no types
@@ -41,5 +41,5 @@ def attention(
     Destination v must be source v, as in DGL's blocks. The seed decides which edges dropout leaves out; its mask is never stored.
     """
     heads, depth = source.shape
-    how = Attention(heads, slope, dropout, seed)
+    how = Attention(heads, slope, Drop(dropout, seed))
     return sparse.attend(of_dgl(graph), x.reshape(len(x), heads * depth), (source, destination), how).view(-1, heads, depth)

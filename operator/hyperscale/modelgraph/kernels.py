@@ -35,23 +35,33 @@ LEAST_FLOATS: Final = 1 << 16
 """Floats that a call must move before a second thread pays."""
 
 
-class Tail(NamedTuple):
-    """What happens to a row's sums before they are written: activation, then dropout."""
+class Drop(NamedTuple):
+    """A dropout: its probability, 0 to below 1, and the seed that with a row's number decides what is dropped. 0: none."""
 
-    activation: int = NONE
-    drop: float = 0.0
-    """Probability, 0 to below 1."""
+    probability: float = 0.0
     seed: int = 0
 
     @property
     def least(self) -> int:
-        """Draws below are dropped."""
-        return int(self.drop * 2**32)
+        """Draws below it, of 2^32, are dropped."""
+        return int(self.probability * 2**32)
 
     @property
     def grow(self) -> float:
-        """What is kept grows by this."""
-        return 1.0 / (1.0 - self.drop)
+        """What is kept is multiplied by it."""
+        return 1.0 / (1.0 - self.probability)
+
+    @property
+    def figures(self) -> tuple[int, int, float]:
+        """As the kernels take it: seed, least, grow."""
+        return self.seed, self.least, self.grow
+
+
+class Tail(NamedTuple):
+    """What happens to a row's sums before they are written: activation, then dropout."""
+
+    activation: int = NONE
+    drop: Drop = Drop()
 
 
 NOTHING: Final = Tail()
@@ -62,29 +72,16 @@ class Attention(NamedTuple):
 
     heads: int
     slope: float
-    drop: float = 0.0
-    seed: int = 0
-
-    @property
-    def least(self) -> int:
-        """Draws below are dropped."""
-        return int(self.drop * 2**32)
-
-    @property
-    def grow(self) -> float:
-        """What is kept grows by this."""
-        return 1.0 / (1.0 - self.drop)
+    drop: Drop = Drop()
 
 
-def drop(x: Array, tail: Tail, threads: int = 1) -> Array:
+def drop(x: Array, how: Drop, threads: int = 1) -> Array:
     """Dropout of (rows, F)."""
     if not COMPILED:
-        return twin.dropped(x, tail.seed, tail.least, tail.grow)
+        return twin.dropped(x, *how.figures)
     out = np.empty_like(x)
     flat, made = _flat(x), _flat(out)
-    _spread(
-        lambda first, last, _: _sparse.drop(flat, x.shape[1], tail.seed, tail.least, tail.grow, first, last, made), _even(len(x), threads)
-    )
+    _spread(lambda first, last, _: _sparse.drop(flat, x.shape[1], *how.figures, first, last, made), _even(len(x), threads))
     return out
 
 
@@ -94,7 +91,7 @@ def finish_back(
     """Gradient of the sums (n, F); of the bias (F,) where asked for; (n, heads) products of gradient and sums where those are given."""
     rows, width = _same_shape(grad, out)
     if not COMPILED:
-        inner = twin.finish_back(grad, out, tail.activation, tail.seed, tail.least, tail.grow)
+        inner = twin.finish_back(grad, out, tail.activation, *tail.drop.figures)
         dots = None if sums is None else (inner * sums).reshape(rows, heads, -1).sum(axis=2)
         return inner, inner.sum(axis=0) if bias else None, dots
     bounds = _even(rows, threads if rows * width >= LEAST_FLOATS else 1)
@@ -104,7 +101,7 @@ def finish_back(
     dots = None if sums is None else np.empty((rows, heads), dtype=np.float32)
     fixed = (_flat(grad), _flat(out), None if sums is None else _flat(sums), heads, width // heads)
     ends = (_flat(inner), None if dots is None else _flat(dots))
-    shape = (tail.activation, tail.seed, tail.least, tail.grow)
+    shape = (tail.activation, *tail.drop.figures)
 
     _spread(lambda first, last, _: _sparse.finish_back(*fixed, *shape, first, last, ends[0], sums_to, ends[1]), bounds)
     return inner, bias_grads.sum(axis=0, dtype=np.float64).astype(np.float32) if bias else None, dots
@@ -121,10 +118,10 @@ def aggregate(
     _check_bias(bias, width)
     if not COMPILED:
         sums = twin.weighted_sum(edges.indptr, edges.indices, weights, x)
-        return twin.finish(sums, add, bias, tail.activation, tail.seed, tail.least, tail.grow)
+        return twin.finish(sums, add, bias, tail.activation, *tail.drop.figures)
     out = np.empty((edges.destinations, width), dtype=np.float32)
     fixed = (edges.indptr, edges.indices, weights, _flat(x), None if add is None else _flat(add), bias)
-    shape = (tail.activation, tail.seed, tail.least, tail.grow, width)
+    shape = (tail.activation, *tail.drop.figures, width)
     made = _flat(out)
     _spread(lambda first, last, _: _sparse.aggregate(*fixed, *shape, first, last, made), _shares(edges, width, threads))
     return out
@@ -188,10 +185,10 @@ def attend(
         raise ValueError(f"left must be ({edges.sources}, {heads}), right ({rows}, {heads}), x a multiple of {heads} wide")
     _check_bias(bias, width)
     if not COMPILED:
-        sums, highest, total = twin.attend(edges.indptr, edges.indices, x, left, right, (how.slope, how.seed, how.least, how.grow))
-        return Attended(twin.finish(sums, None, bias, tail.activation, tail.seed, tail.least, tail.grow), sums, highest, total)
+        sums, highest, total = twin.attend(edges.indptr, edges.indices, x, left, right, (how.slope, *how.drop.figures))
+        return Attended(twin.finish(sums, None, bias, tail.activation, *tail.drop.figures), sums, highest, total)
     sums = np.empty((rows, width), dtype=np.float32)
-    out = np.empty_like(sums) if bias is not None or tail.activation or tail.drop else sums
+    out = np.empty_like(sums) if bias is not None or tail.activation or tail.drop.probability else sums
     highest, total = np.empty((rows, heads), dtype=np.float32), np.empty((rows, heads), dtype=np.float32)
     fixed = (
         edges.indptr,
@@ -202,11 +199,9 @@ def attend(
         heads,
         width // heads,
         how.slope,
-        how.seed,
-        how.least,
-        how.grow,
+        *how.drop.figures,
     )
-    shape = (bias, tail.activation, tail.seed, tail.least, tail.grow, edges.largest_degree)
+    shape = (bias, tail.activation, *tail.drop.figures, edges.largest_degree)
     ends = (_flat(highest), _flat(total), _flat(sums), _flat(out))
     _spread(lambda first, last, _: _sparse.attend(*fixed, *shape, first, last, *ends), _shares(edges, width, threads))
     return Attended(out, sums, highest, total)
@@ -217,7 +212,7 @@ def attend_back(
 ) -> tuple[Array, Array, Array]:
     """Gradients of x, left and right from `inner` (n, H·D), that of the sums, and `dots` (n, H), its products with them."""
     if not COMPILED:
-        return twin.attend_back(edges.indptr, edges.indices, x, left, right, (how.slope, how.seed, how.least, how.grow), inner, dots)
+        return twin.attend_back(edges.indptr, edges.indices, x, left, right, (how.slope, *how.drop.figures), inner, dots)
     turned, origins = edges.turned
     heads = how.heads
     width = x.shape[1]
@@ -228,7 +223,7 @@ def attend_back(
     by_row = np.stack((right, done.highest, np.float32(1.0) / done.total, dots), axis=2)
     given = (_flat(left), _flat(by_row), _flat(x), _flat(inner))
     ends = (_flat(x_grad), _flat(left_grad))
-    depth, slope, seed, least, grow, largest = width // heads, how.slope, how.seed, how.least, how.grow, turned.largest_degree
+    depth, slope, seed, least, grow, largest = width // heads, how.slope, *how.drop.figures, turned.largest_degree
 
     def work(first: int, last: int, at: int) -> None:
         where = (turned.indptr, turned.indices, origins)

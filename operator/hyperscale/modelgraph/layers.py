@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hyperscale.modelgraph import sparse
 from hyperscale.modelgraph.edges import Edges, Matrix, of_dgl
-from hyperscale.modelgraph.kernels import ELU, NONE, RELU, Attention, Tail
+from hyperscale.modelgraph.kernels import ELU, NONE, RELU, Attention, Drop, Tail
 
 SUPPORTED: Final = (dglnn.GraphConv, dglnn.SAGEConv, dglnn.GATConv)
 
@@ -58,7 +58,7 @@ class Fused:
             return Tail(), activation
         code = own or {"relu": RELU, "elu": ELU}.get(self.settings.activation, NONE)
         drop = self.settings.drop if self.training else 0.0
-        return Tail(code, drop, sparse.fresh_seed() if drop else 0), None
+        return Tail(code, _drop(drop)), None
 
     def finish(self, out: Tensor) -> Tensor:
         """The same with torch, where the pass cannot end with it."""
@@ -155,7 +155,7 @@ class FusedGATConv(Fused, dglnn.GATConv):  # type: ignore[misc] # DGL ships no t
         tail, rest = self.tail()
         rows = dropped(self.feat_drop, feat)
         drop = self.attn_drop.p if self.attn_drop.training else 0.0
-        how = Attention(self._num_heads, self.leaky_relu.negative_slope, drop, sparse.fresh_seed() if drop else 0)
+        how = Attention(self._num_heads, self.leaky_relu.negative_slope, _drop(drop))
         residual = self.res_fc is not None
         folded = self.has_explicit_bias and not residual and self.settings.epilogue
         out = sparse.attend(
@@ -217,7 +217,11 @@ def _ended(out: Tensor, tail: Tail) -> Tensor:
         out = torch.relu_(out)
     elif tail.activation == ELU:
         out = nn.functional.elu_(out)
-    return sparse.dropout(out, tail.drop)
+    return sparse.dropout(out, tail.drop.probability)
+
+
+def _drop(probability: float) -> Drop:
+    return Drop(probability, sparse.fresh_seed()) if probability else Drop()
 
 
 def ended(out: Tensor, activation: Any) -> Tensor:  # noqa: ANN401

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from hyperscale.model.adjacency import Array
 from hyperscale.modelgraph import kernels
 from hyperscale.modelgraph.edges import Edges, Matrix
-from hyperscale.modelgraph.kernels import NOTHING, Attended, Attention, Tail
+from hyperscale.modelgraph.kernels import NOTHING, Attended, Attention, Drop, Tail
 
 
 def fits(*tensors: Tensor) -> bool:
@@ -65,7 +65,7 @@ def dropout(x: Tensor, probability: float, seed: int | None = None) -> Tensor:
     """
     if probability <= 0.0:
         return x
-    made: Tensor = _Dropout.apply(Tail(drop=probability, seed=fresh_seed() if seed is None else seed), x)
+    made: Tensor = _Dropout.apply(Drop(probability, fresh_seed() if seed is None else seed), x)
     return made
 
 
@@ -191,19 +191,19 @@ class _Dropout(torch.autograd.Function):
     """The mask is drawn again in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, tail: Tail, x: Tensor) -> Tensor:  # noqa: ANN401
-        ctx.tail = tail
-        return _dropped(tail, x)
+    def forward(ctx: Any, how: Drop, x: Tensor) -> Tensor:  # noqa: ANN401
+        ctx.how = how
+        return _dropped(how, x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:  # noqa: ANN401
-        return None, _dropped(ctx.tail, grad)
+        return None, _dropped(ctx.how, grad)
 
 
-def _dropped(tail: Tail, x: Tensor) -> Tensor:
+def _dropped(how: Drop, x: Tensor) -> Tensor:
     rows = _must(x).reshape(-1, x.shape[-1])
-    return torch.from_numpy(kernels.drop(rows, tail, torch.get_num_threads())).view(x.shape)
+    return torch.from_numpy(kernels.drop(rows, how, torch.get_num_threads())).view(x.shape)
 
 
 def _padded(values: Array, rows: int) -> Array:

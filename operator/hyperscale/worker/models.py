@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from hyperscale.model.job import Architecture, ModelSpec
-from hyperscale.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Tail
+from hyperscale.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Drop, Tail
 from hyperscale.worker import ops
 from hyperscale.worker.hyperparameters import Hyperparameters
 from hyperscale.worker.neighbourhood import GCN, MEAN, OWN_MEAN, Neighbourhood
@@ -56,17 +56,17 @@ class Dropout(nn.Module):
         """The probability: 0 while evaluating."""
         return self.p if self.training else 0.0
 
-    def seed(self) -> int:
-        """Decides what is dropped next."""
-        return self._chance.seed() if self.now else 0
+    def next(self) -> Drop:
+        """What is dropped next."""
+        return Drop(self.p, self._chance.seed()) if self.now else Drop()
 
     def forward(self, x: Rows) -> Rows:
         """x, thinned out while training."""
         if not self.now:
             return x
         if isinstance(x, SparseRows):
-            return x.with_values(ops.dropout(x.values.unsqueeze(0), self.p, self.seed()).squeeze(0))
-        return ops.dropout(x, self.p, self.seed())
+            return x.with_values(ops.dropout(x.values.unsqueeze(0), *self.next()).squeeze(0))
+        return ops.dropout(x, *self.next())
 
 
 def product(x: Rows, weight: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ class GATLayer(nn.Module):
     def forward(self, graph: Neighbourhood, x: Rows, tail: Tail = NOTHING) -> Tensor:
         """(d, outputs) where averaged, else (d, heads × outputs)."""
         projected = product(x, self.weight)
-        how = Attention(self._heads, _LEAK, self.dropout.now, self.dropout.seed())
+        how = Attention(self._heads, _LEAK, self.dropout.next())
         vectors = self.left, self.right
         if self.values.now:
             rows = graph.sources(projected, self._name).view(-1, *self.left.shape)
@@ -166,7 +166,7 @@ class Network(nn.Module):
         x = self.dropout(x)
         for index, (layer, graph) in enumerate(zip(self.layers, graphs, strict=True)):
             last = index == len(self.layers) - 1
-            x = layer(graph, x, NOTHING if last else Tail(self._activation, self.dropout.now, self.dropout.seed()))
+            x = layer(graph, x, NOTHING if last else Tail(self._activation, self.dropout.next()))
         return dense(x)
 
 

@@ -13,11 +13,12 @@ from torch import nn
 from torch.nn import functional
 
 from hyperscale.model.job import Architecture, ModelSpec
+from hyperscale.modelgraph.kernels import Drop
 from hyperscale.worker.hyperparameters import Hyperparameters
 from hyperscale.worker.models import Chance
 from hyperscale.worker.molecules_batch import Batch
 from hyperscale.worker.molecules_norm import SharedNorm, Sums
-from hyperscale.worker.molecules_ops import Drop, attention, gather, kept
+from hyperscale.worker.molecules_ops import attention, gather, kept
 
 Tensor = torch.Tensor
 _LEAK = 0.2

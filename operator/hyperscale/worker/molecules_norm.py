@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from hyperscale.modelgraph.kernels import Drop
 from hyperscale.worker import molecules_ops
 from hyperscale.worker.comm import Comm
-from hyperscale.worker.molecules_ops import Drop
 
 Tensor = torch.Tensor
 MOMENTUM = 0.1

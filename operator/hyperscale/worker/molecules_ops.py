@@ -6,11 +6,11 @@ data set and the column, so that it is the same on whichever rank a graph lies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from hyperscale.modelgraph.kernels import Drop
 from hyperscale.worker.molecules_batch import Batch
 
 try:
@@ -21,24 +21,6 @@ except ImportError:  # no C compiler where the package was built
 Tensor = torch.Tensor
 COMPILED = _molecules is not None
 _MASK_32 = 0xFFFFFFFF
-
-
-@dataclass(frozen=True)
-class Drop:
-    """A dropout: its probability, and the seed that with a row's id decides what is dropped. 0: none."""
-
-    probability: float = 0.0
-    seed: int = 0
-
-    @property
-    def least(self) -> int:
-        """Draws below it, of 2^32, are dropped."""
-        return min(int(self.probability * 2**32), _MASK_32)
-
-    @property
-    def grow(self) -> float:
-        """What is kept is multiplied by it."""
-        return 1.0 / (1.0 - self.probability)
 
 
 def fits(*tensors: Tensor) -> bool:
@@ -97,9 +79,7 @@ def scaled(x: Tensor, scale: Tensor, shift: Tensor, ids: Tensor, drop: Drop, *, 
         y = torch.addcmul(shift, x, scale)
         return kept(ids, x.shape[1], drop) * (y.relu() if relu else y)
     out = torch.empty_like(x)
-    _molecules.norm(
-        _flat(x), x.shape[1], _flat(scale), _flat(shift), relu, ids.numpy(), drop.seed, drop.least, drop.grow, out.view(-1).numpy()
-    )
+    _molecules.norm(_flat(x), x.shape[1], _flat(scale), _flat(shift), relu, ids.numpy(), *drop.figures, out.view(-1).numpy())
     return out
 
 
@@ -191,7 +171,7 @@ def inner_gradient(
         return inner, torch.stack([inner.sum(0, dtype=torch.float64), (inner * (x - mean)).sum(0, dtype=torch.float64)])
     inner, sums = torch.empty_like(x), torch.zeros((2, x.shape[1]), dtype=torch.float64)
     _molecules.norm_inner(
-        _flat(grad), _flat(x), x.shape[1], _flat(scale), _flat(shift), _flat(mean), relu, ids.numpy(), drop.seed, drop.least, drop.grow,
+        _flat(grad), _flat(x), x.shape[1], _flat(scale), _flat(shift), _flat(mean), relu, ids.numpy(), *drop.figures,
         inner.view(-1).numpy(), sums.view(-1).numpy(),
     )  # fmt: skip
     return inner, sums

@@ -92,7 +92,7 @@ class Neighbourhood(abc.ABC):
         scores = torch.nn.functional.leaky_relu(ops.u_add_v(self.looped, left, right), how.slope)
         weights = ops.edge_softmax(self.looped, scores).squeeze(-1)
         # The seed that the fused pass takes for its edges: on the processor both leave out the same ones.
-        kept = ops.dropout(weights, how.drop, ~how.seed & WIDE).unsqueeze(-1)
+        kept = ops.dropout(weights, how.drop.probability, ~how.drop.seed & WIDE).unsqueeze(-1)
         return ops.u_mul_e_sum(self.looped, values, kept)
 
     @property

@@ -71,7 +71,7 @@ def finish(x: Tensor, tail: Tail) -> Tensor:
         x = torch.relu(x)
     elif tail.activation == ELU:
         x = functional.elu(x)
-    return dropout(x, tail.drop, tail.seed)
+    return dropout(x, *tail.drop)
 
 
 def copy_u_sum(block: Any, x: Tensor) -> Tensor:  # noqa: ANN401 - dgl has no annotations
