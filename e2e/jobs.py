@@ -150,3 +150,34 @@ def namespace(api: Api, name: str) -> Iterator[str]:
         return all(job.is_gone() for job in jobs)
 
     wait_until(gone, PATIENCE_SECONDS, f"something is left in {name}")
+
+
+def claim_volume(api: Api, space: str) -> None:
+    """A claim `state` for checkpoints, bound by hand to a volume."""
+    size = {"storage": "1Gi"}
+    volume = f"state-{space}"
+    api.create(
+        "/api/v1/persistentvolumes",
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": volume},
+            "spec": {
+                "capacity": size,
+                "accessModes": ["ReadWriteMany"],
+                "hostPath": {"path": "/state"},
+                "claimRef": {"namespace": space, "name": "state"},
+            },
+        },
+    )
+    claims = f"/api/v1/namespaces/{space}/persistentvolumeclaims"
+    api.create(
+        claims,
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "state"},
+            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": size}, "storageClassName": "", "volumeName": volume},
+        },
+    )
+    wait_until(lambda: api.get(f"{claims}/state")["status"].get("phase") == "Bound", 30, "the claim is not bound")

@@ -12,9 +12,8 @@ import pytest
 from e2e.cluster import audit
 from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
-from e2e.cluster.control_plane import wait_until
 from e2e.cluster.operator import USER, OperatorProcess, start_operator
-from e2e.jobs import Job, namespace
+from e2e.jobs import Job, claim_volume, namespace
 
 POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
@@ -69,38 +68,6 @@ def running_job(cluster: Cluster, space: str, mode: str, **spec: object) -> Job:
     job.wait_phase("Running")
     job.wait(lambda: job.pod_nodes() == job.nodes(), "ranks are not where they were planned")
     return job
-
-
-def claim_volume(cluster: Cluster, space: str) -> None:
-    """A volume for checkpoints, bound by hand."""
-    api = cluster.api()
-    size = {"storage": "1Gi"}
-    volume = f"state-{space}"
-    api.create(
-        "/api/v1/persistentvolumes",
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": volume},
-            "spec": {
-                "capacity": size,
-                "accessModes": ["ReadWriteMany"],
-                "hostPath": {"path": "/state"},
-                "claimRef": {"namespace": space, "name": "state"},
-            },
-        },
-    )
-    claims = f"/api/v1/namespaces/{space}/persistentvolumeclaims"
-    api.create(
-        claims,
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "state"},
-            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": size}, "storageClassName": "", "volumeName": volume},
-        },
-    )
-    wait_until(lambda: api.get(f"{claims}/state")["status"].get("phase") == "Bound", 30, "the claim is not bound")
 
 
 def slow_down(cluster: Cluster, node: str) -> None:
@@ -161,7 +128,7 @@ def moved(job: Job, old: list[str]) -> bool:
 def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_others_where_they_were(
     installed: Cluster, space: str
 ) -> None:
-    claim_volume(installed, space)
+    claim_volume(installed.api(), space)
     with operating(installed):
         job = running_job(installed, space, "Act", checkpoint=CHECKPOINT)
         planned, mpijob = job.nodes(), job.mpijob()
@@ -185,7 +152,7 @@ def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_ot
 
 @pytest.mark.parametrize("point", MOVE_POINTS)
 def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(installed: Cluster, space: str, point: str) -> None:
-    claim_volume(installed, space)
+    claim_volume(installed.api(), space)
     since = audit.position(installed.audit_log)
     with operating(installed, HYPERSCALE_CRASH_AT=point) as dying:
         job = running_job(installed, space, "Act", checkpoint=CHECKPOINT)

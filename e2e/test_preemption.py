@@ -1,0 +1,188 @@
+"""A long job holds the only large nodes when a short one comes: told, or stopped for it, and gone on with afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from e2e.cluster import audit
+from e2e.cluster.api import Object
+from e2e.cluster.cluster import Cluster
+from e2e.cluster.operator import USER, OperatorProcess, start_operator
+from e2e.jobs import Job, claim_volume, namespace
+
+POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
+IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
+HOLD_SECONDS: Final = 8
+PREEMPTION: Final = {"checkSeconds": 5, "holdDownSeconds": HOLD_SECONDS, "minGainRatio": 0.05}
+DATASET: Final = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
+MODEL: Final = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
+GPUS_PER_WORKER: Final = 8
+"""As many as the four largest nodes have."""
+ENDS_SOON: Final = {"metadata": {"annotations": {"hyperscale.dev/simulated-runtime": "1s"}}}
+
+
+@pytest.fixture
+def space(installed: Cluster, calm: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    api = installed.api()
+    with namespace(api, "stop-" + str(abs(hash(request.node.name)))[:8]) as name:
+        claim_volume(api, name)
+        yield name
+    for mode in ("advise", "act"):
+        if api.find(f"{POLICIES}/stop-{mode}") is not None:
+            api.delete(f"{POLICIES}/stop-{mode}")
+
+
+@contextlib.contextmanager
+def operating(cluster: Cluster, **settings: str) -> Iterator[OperatorProcess]:
+    process = start_operator(cluster, {**IDENTITY, **settings}, name="operator-stop")
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def set_policy(cluster: Cluster, mode: str) -> Object:
+    """A policy of that mode; its reference."""
+    name = f"stop-{mode.lower()}"
+    spec = {"queue": {"preemption": {"mode": mode, **PREEMPTION}}, "replan": {"mode": "Off", "restartSeconds": 1}}
+    cluster.api().create(
+        POLICIES, {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": name}, "spec": spec}
+    )
+    return {"name": name}
+
+
+def start_long(cluster: Cluster, space: str, policy: Object) -> Job:
+    """A job that runs for days on all large nodes."""
+    job = Job(cluster.api(), space, "long")
+    workers = {"min": 4, "max": 4, "gpusPerWorker": GPUS_PER_WORKER}
+    checkpoint = {"volumeClaimName": "state", "everyEpochs": 10}
+    job.create(model={**MODEL, "epochs": 1_000_000}, dataset=DATASET, workers=workers, checkpoint=checkpoint, policyRef=policy)
+    job.wait_phase("Running")
+    job.wait(lambda: job.pod_nodes() == job.nodes(), "ranks are not where they were planned")
+    return job
+
+
+def add_short(cluster: Cluster, space: str, policy: Object) -> Job:
+    """An urgent job of minutes that needs two of those nodes."""
+    job = Job(cluster.api(), space, "short")
+    workers = {"min": 2, "max": 2, "gpusPerWorker": GPUS_PER_WORKER}
+    job.create(model={**MODEL, "epochs": 50}, dataset=DATASET, workers=workers, policyRef=policy, runPolicy={"priority": 10})
+    return job
+
+
+def end(job: Job) -> None:
+    """Its program comes to its end."""
+    for pod in job.pods("launcher"):
+        job.api.patch(f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}", ENDS_SOON)
+    job.wait_phase("Succeeded")
+
+
+def runs_as_planned(job: Job) -> bool:
+    status = job.status()
+    return status.get("phase") == "Running" and job.pod_nodes() == job.nodes() and not job.condition("Moving")
+
+
+def uid(job: Job) -> str:
+    found = job.mpijob()
+    assert found is not None
+    return str(found["metadata"]["uid"])
+
+
+def assert_no_gpu_is_given_twice(*jobs: Job) -> None:
+    taken = Counter(node for job in jobs for node in job.pod_nodes() if node)
+    assert all(count == 1 for count in taken.values()), taken
+
+
+def mpijobs_created(cluster: Cluster, since: int, space: str) -> list[str]:
+    entries = [entry for entry in cluster.requests(since) if entry.resource == "mpijobs" and entry.verb == "create" and entry.code == 201]
+    return sorted(entry.name for entry in entries if entry.namespace == space)
+
+
+def test_a_long_job_stops_for_an_urgent_short_one_and_goes_on_after_it(installed: Cluster, space: str) -> None:
+    since = audit.position(installed.audit_log)
+    policy = set_policy(installed, "Act")
+    with operating(installed):
+        long = start_long(installed, space, policy)
+        first = uid(long)
+        time.sleep(HOLD_SECONDS)
+        came = time.monotonic()
+        short = add_short(installed, space, policy)
+        short.wait(lambda: runs_as_planned(short), "the short job does not run", seconds=90)
+        print(f"the short job runs {time.monotonic() - came:.1f} s after it came")
+        assert_no_gpu_is_given_twice(long, short)
+        stopped = long.mpijob()
+        assert stopped is not None
+        assert stopped["spec"]["runPolicy"]["suspend"]
+        long.wait(lambda: long.status()["reason"] == "Preempted" and long.condition("Planned")["status"] == "False", "it is not told why")
+        status, preempted = long.status(), long.condition("Preempted")
+        print(preempted["message"], "|", long.condition("Planned")["message"])
+        assert (status["phase"], preempted["reason"]) == ("Queued", "StoppedForOthers")
+        assert f"{space}/short" in preempted["message"]
+        assert status["lastStop"]["beneficiaries"] == [f"{space}/short"]
+        long.wait(lambda: "Preempted" in {event["reason"] for event in long.events()}, "no event")
+        assert long.pods() == []
+        end(short)
+        ended = time.monotonic()
+        long.wait(lambda: runs_as_planned(long), "the long job does not go on", seconds=90)
+        print(f"the long job runs again {time.monotonic() - ended:.1f} s after the short one's end")
+        assert uid(long) == first
+        assert not long.condition("Preempted")
+        assert long.status()["stops"] == 1
+        end(long)
+    assert mpijobs_created(installed, since, space) == ["long", "short"]
+
+
+def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_would_gain(installed: Cluster, space: str) -> None:
+    policy = set_policy(installed, "Advise")
+    with operating(installed):
+        long = start_long(installed, space, policy)
+        time.sleep(HOLD_SECONDS)
+        short = add_short(installed, space, policy)
+        long.wait(lambda: bool(long.condition("PreemptionProposed")), "no advice", seconds=60)
+        message = long.condition("PreemptionProposed")["message"]
+        print(message)
+        assert f"{space}/short could start on its GPUs" in message
+        assert "only advises" in message
+        long.wait(lambda: "PreemptionProposed" in {event["reason"] for event in long.events()}, "no event")
+        time.sleep(2)
+        since = audit.position(installed.audit_log)
+        time.sleep(12)
+        writes = [entry for entry in installed.requests(since) if entry.user == USER and entry.verb in audit.WRITES]
+        assert [entry.resource for entry in writes if entry.resource not in ("leases", "clustertopologies")] == []
+        assert long.status()["phase"] == "Running"
+        assert short.mpijob() is None
+        short.delete()
+        long.wait(lambda: not long.condition("PreemptionProposed"), "the advice stays", seconds=60)
+        assert "stop" not in long.status()
+
+
+def test_killed_at_every_point_between_stop_and_resume_it_goes_on_with_the_one_mpijob(installed: Cluster, space: str) -> None:
+    since = audit.position(installed.audit_log)
+    policy = set_policy(installed, "Act")
+    with operating(installed, HYPERSCALE_CRASH_AT="stop-begun") as dying:
+        long = start_long(installed, space, policy)
+        first = uid(long)
+        short = add_short(installed, space, policy)
+        dying.wait_ended(60)
+    assert not long.condition("Preempted"), "nothing has happened before it is written down"
+    with operating(installed, HYPERSCALE_CRASH_AT="before-suspend") as dying:
+        dying.wait_ended(60)
+    assert long.condition("Preempted")["status"] == "True"
+    with operating(installed) as killed:
+        short.wait(lambda: runs_as_planned(short), "the short job does not run", seconds=60)
+        killed.kill()
+    with operating(installed, HYPERSCALE_CRASH_AT="before-resume") as dying:
+        end(short)
+        dying.wait_ended(60)
+    with operating(installed):
+        long.wait(lambda: runs_as_planned(long), "the long job does not go on", seconds=60)
+        assert_no_gpu_is_given_twice(long, short)
+        assert uid(long) == first
+        assert long.status()["stops"] == 1
+    assert mpijobs_created(installed, since, space) == ["long", "short"]
