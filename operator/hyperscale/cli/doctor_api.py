@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,7 @@ import urllib3
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
-from hyperscale.cli.live import CONNECT_SECONDS, MAX_BODY_BYTES, PAGE_SIZE, LiveCluster, config
+from hyperscale.cli.live import CONNECT_SECONDS, MAX_BODY_BYTES, PAGE_SIZE, LiveCluster, cause, config, json_object
 from hyperscale.doctor.facts import Unread
 
 MAX_PAGES: Final = 100
@@ -113,8 +112,8 @@ class DoctorCluster(LiveCluster):
         except ApiException as error:
             raise RequestError(Unread(what, int(error.status or 0), str(error.reason))) from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise RequestError(Unread(what, 0, f"no answer from {self._host} ({_line(error)})")) from None
-        answer = _object(raw) if len(raw) <= MAX_BODY_BYTES else None
+            raise RequestError(Unread(what, 0, f"no answer from {self._host} ({cause(error)})")) from None
+        answer = json_object(raw) if len(raw) <= MAX_BODY_BYTES else None
         if response.status >= 300:
             message = str((answer or {}).get("message") or "").strip() or f"HTTP {response.status}"
             raise RequestError(Unread(what, response.status, message[:300]))
@@ -133,23 +132,8 @@ def read(gather: Callable[[], T]) -> T | Unread:
         return Unread("read an answer", 0, f"it is not what a Kubernetes API server sends ({type(error).__name__}: {error})"[:300])
 
 
-def _object(raw: bytes) -> Json | None:
-    try:
-        answer = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    return answer if isinstance(answer, dict) else None
-
-
 def _date(text: str | None) -> float | None:
     try:
         return parsedate_to_datetime(text or "").timestamp()
     except (ValueError, TypeError):
         return None
-
-
-def _line(error: BaseException) -> str:
-    """The innermost reason, without addresses of Python objects."""
-    inner = getattr(error, "reason", None)
-    text = " ".join(str(inner if isinstance(inner, Exception) else error).split())
-    return (text.rpartition(">: ")[2] or type(error).__name__)[:200]

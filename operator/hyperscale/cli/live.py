@@ -150,12 +150,12 @@ class LiveCluster:
         except ApiException as error:
             raise self._refused(error.status, str(error.reason), path) from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise InputError(f"{self._host}: no answer ({_cause(error)}); check KUBECONFIG, or plan with --snapshot") from None
+            raise InputError(f"{self._host}: no answer ({cause(error)}); check KUBECONFIG, or plan with --snapshot") from None
         if response.status >= 300:
             raise self._refused(response.status, _server_message(raw), path)
         if len(raw) > MAX_BODY_BYTES:
             raise InputError(f"{self._host}: the answer to {path} is larger than {MAX_BODY_BYTES >> 20} MiB")
-        answer = _json(raw)
+        answer = json_object(raw)
         if answer is None:
             raise InputError(f"{self._host}: the answer to {path} is no JSON object; is this a Kubernetes API server?")
         return answer
@@ -179,7 +179,8 @@ def _context_namespace(kubeconfig: str | None, context: str | None, current: Jso
     return str((chosen.get("context") or {}).get("namespace") or "default")
 
 
-def _json(raw: bytes) -> Json | None:
+def json_object(raw: bytes) -> Json | None:
+    """The JSON object of an answer; None where it is none."""
     try:
         answer = json.loads(raw)
     except (ValueError, RecursionError):
@@ -189,12 +190,12 @@ def _json(raw: bytes) -> Json | None:
 
 def _server_message(raw: bytes) -> str:
     """The sentence of a v1 Status."""
-    return str((_json(raw) or {}).get("message") or "")
+    return str((json_object(raw) or {}).get("message") or "")
 
 
-def _cause(error: Exception) -> str:
+def cause(error: BaseException) -> str:
     """The innermost reason, without addresses of Python objects."""
     inner = getattr(error, "reason", None)
     named = inner if isinstance(inner, Exception) else error
-    text = str(named)
-    return text.rpartition(">: ")[2] or type(named).__name__
+    text = " ".join(str(named).split())
+    return (text.rpartition(">: ")[2] or type(named).__name__)[:200]

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.job import Compression
@@ -26,7 +25,7 @@ from hyperscale.worker.gradients import Gradients
 from hyperscale.worker.models import Rows
 from hyperscale.worker.neighbourhood import Neighbourhood
 from hyperscale.worker.sparse import rows_of
-from hyperscale.worker.trainer import EpochStats, Scores
+from hyperscale.worker.trainer import EpochStats, Scores, summed_loss
 
 Tensor = torch.Tensor
 
@@ -202,12 +201,8 @@ class FullTrainer:
         return Scores(train, validation, test, total[6] / total[3] if total[3] else math.nan)
 
     def _loss(self, logits: Tensor, mask: Tensor) -> Tensor:
-        """Sum over the vertices of `mask`; unknown labels of several tasks count nothing."""
-        chosen, labels = logits[mask], self._labels[mask]
-        if labels.dim() == 1:
-            return functional.cross_entropy(chosen, labels, reduction="sum")
-        known = ~labels.isnan()
-        return functional.binary_cross_entropy_with_logits(chosen[known], labels[known], reduction="sum")
+        """Sum over the vertices of `mask`."""
+        return summed_loss(logits[mask], self._labels[mask])
 
     def _weight(self, mask: Tensor) -> int:
         labels = self._labels[mask]

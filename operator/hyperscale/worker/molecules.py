@@ -26,7 +26,7 @@ from hyperscale.worker.molecules_model import GraphNetwork, build
 from hyperscale.worker.molecules_norm import Sums
 from hyperscale.worker.molecules_score import accuracy, mean_roc_auc
 from hyperscale.worker.sampling_batches import Shuffle, everybodys
-from hyperscale.worker.trainer import EpochStats, Scores
+from hyperscale.worker.trainer import EpochStats, Scores, summed_loss
 
 Tensor = torch.Tensor
 BATCH: Final = 256
@@ -124,7 +124,7 @@ class GraphTrainer:
         waited = [self._sums.wait_seconds]
         self.optimizer.zero_grad()
         logits = self._forward(batch)
-        loss = self._loss(logits, self._labels[batch.graphs]) / weight
+        loss = summed_loss(logits, self._labels[batch.graphs]) / weight
         marks.append(time.perf_counter())
         waited.append(self._sums.wait_seconds)
         self.gradients.start()
@@ -151,13 +151,6 @@ class GraphTrainer:
             features = features[batch.vertices]
         logits: Tensor = self.model(features, None if kind_of is None else kind_of[batch.vertices], batch, self._kinds)
         return logits
-
-    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Sum over known labels."""
-        if self._single_label:
-            return functional.cross_entropy(logits, labels, reduction="sum", ignore_index=-1)
-        known = ~labels.isnan()
-        return functional.binary_cross_entropy_with_logits(logits[known], labels[known], reduction="sum")
 
     def _weight(self, graphs: Array) -> float:
         """Known labels of some own graphs."""

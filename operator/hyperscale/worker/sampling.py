@@ -12,7 +12,6 @@ import time
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.worker import models
@@ -23,7 +22,7 @@ from hyperscale.worker.full import FullTrainer
 from hyperscale.worker.sampling_batches import Shuffle, everybodys
 from hyperscale.worker.sampling_blocks import SampledBlock, Sampler
 from hyperscale.worker.sampling_routes import Routes
-from hyperscale.worker.trainer import EpochStats
+from hyperscale.worker.trainer import EpochStats, summed_loss
 
 Tensor = torch.Tensor
 _PHASES = ("sample", "fetch", "forward", "backward", "allreduce", "step")
@@ -85,7 +84,7 @@ class SampledTrainer(FullTrainer):
         self.optimizer.zero_grad()
         logits = self.model(blocks, rows.to(self._device))
         chosen = torch.from_numpy(seeds).to(self._device)
-        loss = self._loss_over(logits[: len(seeds)], chosen) if len(seeds) else logits.sum() * 0.0
+        loss = summed_loss(logits[: len(seeds)], self._labels[chosen]) if len(seeds) else logits.sum() * 0.0
         marks.append(time.perf_counter())
         self.gradients.start()
         (loss / weight).backward()
@@ -97,14 +96,6 @@ class SampledTrainer(FullTrainer):
         for at, name in enumerate(_PHASES):
             phases[name] += marks[at + 1] - marks[at]
         return float(loss.detach()), exposed
-
-    def _loss_over(self, logits: Tensor, seeds: Tensor) -> Tensor:
-        """Sum over seeds (own rows); unknown labels of several tasks count nothing."""
-        labels = self._labels[seeds]
-        if labels.dim() == 1:
-            return functional.cross_entropy(logits, labels, reduction="sum")
-        known = ~labels.isnan()
-        return functional.binary_cross_entropy_with_logits(logits[known], labels[known], reduction="sum")
 
 
 def fanouts_of(run: Run) -> tuple[int | None, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
+from torch.nn import functional
 
 from hyperscale.worker.gradients import Gradients
 
@@ -41,6 +42,14 @@ class Scores:
     validation: float
     test: float
     validation_loss: float = float("nan")
+
+
+def summed_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Sum over known labels: a class a row, (n,), -1 where unknown; or yes or no for several tasks, (n, tasks), NaN where unknown."""
+    if labels.dim() == 1:
+        return functional.cross_entropy(logits, labels, reduction="sum", ignore_index=-1)
+    known = ~labels.isnan()
+    return functional.binary_cross_entropy_with_logits(logits[known], labels[known], reduction="sum")
 
 
 class Trainer(Protocol):
