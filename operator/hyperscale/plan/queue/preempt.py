@@ -14,11 +14,14 @@ from typing import Final
 import msgspec
 
 from hyperscale.plan.queue import rule
-from hyperscale.plan.queue.forecast import Forecast
+from hyperscale.plan.queue.forecast import NOBODY, Forecast
 from hyperscale.plan.queue.kinds import NOWHERE, Contender, Demand, Outcome, best_seconds
 
 MOST_STEPS: Final = 8
 """Changes of the set of stops, each the best of its neighbourhood."""
+
+STARTS: Final = 4
+"""Sets beside the empty one from which such changes begin."""
 
 Expired = Callable[[], bool]
 
@@ -75,20 +78,30 @@ def margin_seconds(jobs: Sequence[Contender], mean_seconds: float, min_gain_rati
 
 
 class _Search:
-    """Best-improvement descent over sets of stops, from none."""
+    """Best-improvement descent over sets of stops."""
 
     def __init__(self, jobs: Sequence[Contender], free: Sequence[int], min_gain_ratio: float, settings: rule.Settings) -> None:
         self.forecast = Forecast(jobs, free, settings)
         self.jobs = {job.key: job for job in jobs}
         self.free = tuple(free)
         self._costs: dict[frozenset[str], float] = {}
-        self.base = self.forecast.mean_seconds(frozenset())
+        self.base = self.forecast.mean_seconds()
         self._margin = margin_seconds(jobs, self.base, min_gain_ratio)
         self._victims = list(_victims([job for job in jobs if job.stoppable]))
 
     def run(self, expired: Expired) -> frozenset[str]:
-        """The best set found."""
-        best: frozenset[str] = frozenset()
+        """The best set found: from none, and from what seems best at first sight, since some stops pay only together."""
+        best = self._descent(NOBODY, expired)
+        first = sorted(self._neighbours(NOBODY), key=lambda stops: (self._cost(stops), len(stops), sorted(stops))) if not expired() else []
+        for start in first[:STARTS]:
+            found = self._descent(start, expired)
+            if (self._cost(found), len(found)) < (self._cost(best), len(best)):
+                best = found
+        return best
+
+    def _descent(self, start: frozenset[str], expired: Expired) -> frozenset[str]:
+        """One best change after the other."""
+        best = start
         for _ in range(MOST_STEPS):
             found, cost = best, self._cost(best)
             for candidate in self._neighbours(best):
@@ -104,7 +117,7 @@ class _Search:
 
     def advice(self, stopped: frozenset[str]) -> Advice:
         """In words of the answer."""
-        before, after = self.forecast.outcome(frozenset()), self.forecast.outcome(stopped)
+        before, after = self.forecast.outcome(), self.forecast.outcome(stopped)
         saved = self.base - self.forecast.mean_seconds(stopped)
         return Advice(tuple(Stop(key, self._beneficiaries(key, before, after)) for key in sorted(stopped)), saved)
 
@@ -118,17 +131,23 @@ class _Search:
         return self._costs[stopped]
 
     def _neighbours(self, stopped: frozenset[str]) -> Iterator[frozenset[str]]:
-        """One stop more or less, and for every job and kind the stops that make room for it there. Each set once."""
+        """One stop less, more, or in place of another, and for every job and kind the stops that make room for it there. Each set once."""
         seen = {stopped}
+        for found in self._candidates(stopped):
+            if found not in seen:
+                seen.add(found)
+                yield found
+
+    def _candidates(self, stopped: frozenset[str]) -> Iterator[frozenset[str]]:
+        others = [job.key for job in self._victims[0] if job.key not in stopped]
         for key in sorted(stopped):
             yield stopped - {key}
+            yield from (stopped - {key} | {other} for other in others)
+        yield from (stopped | {other} for other in others)
         for job in self.jobs.values():
             for kind, demand in self._better(job):
                 for victims in self._victims:
-                    found = stopped | self._room(job, kind, demand.gpus, victims, stopped)
-                    if found not in seen:
-                        seen.add(found)
-                        yield found
+                    yield stopped | self._room(job, kind, demand.gpus, victims, stopped)
 
     def _better(self, job: Contender) -> Iterator[tuple[int, Demand]]:
         """Kinds where a job would gain: any for one that waits, faster ones for one that runs and may be stopped."""

@@ -36,7 +36,7 @@ def judge_stops(question: StopQuestion, desk: Desk, policy: QueuePolicy, terms: 
         return Stops()
     scene = Scene(question, desk, terms)
     jobs = scene.contenders()
-    found = advise(jobs, scene.free, terms.min_gain_ratio, settings_of(policy), desk.expired)
+    found = advise(jobs, scene.free, terms.min_gain_ratio, settings_of(policy), desk.hurried)
     try:
         return _checked(scene, jobs, [stop.key for stop in found.stops], policy, choosers)
     except QueueError:
