@@ -24,6 +24,7 @@ cdef struct Roll:
     const int *rank          # (jobs,) place of the key
     double *best             # (jobs,) on the empty cluster
     int *state               # (jobs,)
+    int *queue               # (jobs,) those that wait, by age
     int *held                # (jobs, kinds)
     int *room                # (kinds,)
     double *ends             # (jobs,)
@@ -47,21 +48,25 @@ cdef double seconds_on(const Roll *r, int job, int demand, const int *room, int 
     return best if isfinite(best) or whole < gpus else r.mixed[row]
 
 
-cdef double best_seconds(const Roll *r, int job, const int *room) noexcept nogil:
-    cdef int demand, whole = total(room, r.kinds)
+cdef double best_seconds(const Roll *r, int job, const int *room, int whole) noexcept nogil:
+    cdef int demand
     cdef double found, best = INFINITY
     for demand in range(r.demands):
-        if r.gpus[job * r.demands + demand]:
-            found = seconds_on(r, job, demand, room, whole)
-            if found < best:
-                best = found
+        if not r.gpus[job * r.demands + demand]:
+            break
+        found = seconds_on(r, job, demand, room, whole)
+        if found < best:
+            best = found
     return best
 
 
 cdef int thrifty(const Roll *r, int job, double now, bint running, double alpha, int whole, double *seconds) noexcept nogil:
     """The worker count that the rule looks at, -1 where none fits within the limit; its seconds."""
-    cdef double quickest = best_seconds(r, job, r.room), best = r.best[job], limit, found
+    cdef double quickest, best = r.best[job], limit, found
     cdef int demand, chosen = -1
+    if r.gpus[job * r.demands] > whole:  # rising: no other fits either
+        return -1
+    quickest = best_seconds(r, job, r.room, whole)
     if not isfinite(quickest):
         return -1
     if not r.waited[job] + now < quickest - best:
@@ -105,18 +110,19 @@ cdef void take(const Roll *r, int job, int demand) noexcept nogil:
 cdef int next_start(Roll *r, double now, int waiting, bint running) noexcept nogil:
     """Start what the rule starts; its job, -1 for none."""
     cdef double alpha = r.alpha_alone if waiting == 1 else r.alpha
-    cdef int job, demand, chosen = -1, chosen_demand = -1, whole = total(r.room, r.kinds)
+    cdef int place, job, demand, chosen = -1, chosen_demand = -1, chosen_place = 0, whole = total(r.room, r.kinds)
     cdef double seconds = 0.0, least = INFINITY, chosen_seconds = 0.0
-    for job in range(r.jobs):
-        if r.state[job] != WAITS:
-            continue
+    for place in range(waiting):
+        job = r.queue[place]
         demand = thrifty(r, job, now, running, alpha, whole, &seconds)
         if demand >= 0 and (chosen < 0 or seconds / r.weight[job] < least):
             least = seconds / r.weight[job]
-            chosen, chosen_demand, chosen_seconds = job, demand, seconds
+            chosen, chosen_demand, chosen_seconds, chosen_place = job, demand, seconds, place
     if chosen >= 0:
         take(r, chosen, chosen_demand)
         r.state[chosen] = RUNS
+        for place in range(chosen_place, waiting - 1):
+            r.queue[place] = r.queue[place + 1]
         r.ends[chosen] = now + r.start[chosen] + chosen_seconds
     return chosen
 
@@ -137,8 +143,11 @@ cdef void follow(Roll *r, int[:, ::1] starts) noexcept nogil:
     cdef int job, kind, waiting = 0, running = 0
     cdef double now = 0.0
     for job in range(r.jobs):
-        waiting += r.state[job] == WAITS
-        running += r.state[job] == RUNS
+        if r.state[job] == WAITS:
+            r.queue[waiting] = job
+            waiting += 1
+        else:
+            running += 1
     while waiting:
         job = next_start(r, now, waiting, running > 0)
         if job >= 0:
@@ -187,18 +196,18 @@ def roll(
     if ends.shape[0] != jobs or starts.shape[0] != jobs or starts.shape[1] != kinds:
         raise ValueError("ends must be (jobs,), starts (jobs, kinds)")
     cdef double *best = <double *>calloc(jobs, sizeof(double))
-    cdef int *whole = <int *>calloc(jobs + jobs * kinds + 2 * kinds, sizeof(int))
+    cdef int *whole = <int *>calloc(2 * jobs + jobs * kinds + 2 * kinds, sizeof(int))
     if not best or not whole:
         release(best)
         release(whole)
         raise MemoryError
-    cdef int *capacity = whole + jobs + jobs * kinds
+    cdef int *capacity = whole + 2 * jobs + jobs * kinds
     cdef Roll r
     r.jobs, r.demands, r.kinds = <int>jobs, <int>demands, <int>kinds
     r.gpus, r.seconds, r.mixed = &gpus[0, 0], &seconds[0, 0, 0], &mixed[0, 0]
     r.weight, r.waited, r.start = &figures[0, 0], &figures[1, 0], &figures[2, 0]
     r.rank, r.patience, r.alpha_alone, r.alpha = &rank[0], knobs[0], knobs[1], knobs[2]
-    r.best, r.state, r.held, r.room, r.ends = best, whole, whole + jobs, capacity + kinds, &ends[0]
+    r.best, r.state, r.queue, r.held, r.room, r.ends = best, whole, whole + jobs, whole + 2 * jobs, capacity + kinds, &ends[0]
     with nogil:
         for kind in range(kinds):
             capacity[kind] = r.room[kind] = free[kind]
@@ -212,7 +221,7 @@ def roll(
                 else:
                     r.held[job * kinds + kind] = held[job, kind]
         for job in range(jobs):
-            best[job] = best_seconds(&r, <int>job, capacity)
+            best[job] = best_seconds(&r, <int>job, capacity, total(capacity, r.kinds))
         follow(&r, starts)
     release(best)
     release(whole)

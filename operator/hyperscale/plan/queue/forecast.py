@@ -45,15 +45,20 @@ class Forecast:
 
     def mean_seconds(self, stopped: Collection[str] = NOBODY) -> float:
         """Weighted mean of the seconds from now to the end of all jobs; 0 where none counts."""
-        total = float(self._weight.sum())
-        if not total:
-            return 0.0
+        return self.judged(stopped)[0]
+
+    def judged(self, stopped: Collection[str]) -> tuple[float, bool]:
+        """The weighted mean, and whether some stop is in vain: the job would go on at once where it was."""
         if self._arrays is None:
-            found = rolled(self._jobs, self._free, self._settings, stopped).ends
-            ends = np.array([found[job.key] for job in self._jobs], dtype=np.float64)
+            found = rolled(self._jobs, self._free, self._settings, stopped)
+            ends = np.array([found.ends[job.key] for job in self._jobs], dtype=np.float64)
+            in_vain = any(job.held == found.starts.get(job.key) for job in self._jobs if job.key in stopped)
         else:
-            ends, _ = self._arrays.roll(stopped)
-        return float((self._weight * ends).sum()) / total
+            ends, starts = self._arrays.roll(stopped)
+            rows = [self._arrays.rows[key] for key in stopped]
+            in_vain = bool(rows) and bool((starts[rows] == self._arrays.held[rows]).all(axis=1).any())
+        total = float(self._weight.sum())
+        return float((self._weight * ends).sum()) / total if total else 0.0, in_vain
 
 
 class _Arrays:

@@ -124,9 +124,7 @@ class _Search:
     def _cost(self, stopped: frozenset[str]) -> float:
         """Weighted mean seconds to the end of all, and the margin of each stop; +inf where a job would go on where it was stopped."""
         if stopped not in self._costs:
-            mean = self.forecast.mean_seconds(stopped)
-            starts = self.forecast.outcome(stopped).starts if stopped and mean < self.base else {}
-            in_vain = any(starts.get(key) == self.jobs[key].held for key in stopped)
+            mean, in_vain = self.forecast.judged(stopped)
             self._costs[stopped] = math.inf if in_vain else mean + self._margin * len(stopped)
         return self._costs[stopped]
 
