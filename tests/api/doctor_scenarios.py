@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from e2e.cluster.ports import free_ports
 from hyperscale.agent.state import Condition
 from tests.api import doctor_breaking as breaking
 from tests.api import doctor_scraped as scraped
@@ -82,7 +83,7 @@ SCENARIOS = (
         "PrometheusUnreachable",
         ("prometheus.url=", "--prometheus URL"),
         4,
-        ("--prometheus", f"http://127.0.0.1:{scraped.closed_port()}"),
+        ("--prometheus", f"http://127.0.0.1:{free_ports(1)[0]}"),
     ),
     Broken(
         "one query is empty: the exporter leaves the metric out",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +23,7 @@ from hyperscale.agent.exposition import render
 from hyperscale.agent.expositiongpus import families
 from hyperscale.agent.reading import GpuPath, GpuReading, PathKind, Reading
 from hyperscale.agent.state import Condition, State, worst
+from tests.builders.http import JSON, answering
 
 Labels = dict[str, str]
 
@@ -38,32 +38,17 @@ class Exporter:
     dcgm: str = ""
     agent: str = ""
     port: int = 0
-    _server: ThreadingHTTPServer | None = field(default=None, repr=False)
+    _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def __enter__(self) -> Exporter:
-        exporter = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = {"/dcgm": exporter.dcgm, "/agent": exporter.agent}.get(self.path, "").encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self.port = self._stack.enter_context(answering(self._page))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+        self._stack.close()
+
+    def _page(self, request: BaseHTTPRequestHandler) -> tuple[int, str, bytes]:
+        return 200, "text/plain; version=0.0.4", {"/dcgm": self.dcgm, "/agent": self.agent}.get(request.path, "").encode()
 
 
 def exposition(rows: dict[str, list[tuple[Labels, float]]]) -> str:
@@ -182,37 +167,14 @@ def own_address() -> str | None:
     return None if address.startswith("127.") else address
 
 
-@contextmanager
-def forwarded(address: str, url: str) -> Iterator[int]:
+def forwarded(address: str, url: str) -> AbstractContextManager[int]:
     """A port at `address` behind which `url` answers."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            try:
-                with urllib.request.urlopen(f"{url}{self.path}", timeout=10) as answer:  # noqa: S310 - a loopback address of ours
-                    status, body = answer.status, answer.read()
-            except urllib.error.HTTPError as error:
-                status, body = error.code, error.read()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str, bytes]:
+        try:
+            with urllib.request.urlopen(f"{url}{request.path}", timeout=10) as answered:  # noqa: S310 - a loopback address of ours
+                return answered.status, JSON, answered.read()
+        except urllib.error.HTTPError as error:
+            return error.code, JSON, error.read()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer((address, 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def closed_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as free:
-        free.bind((LOOPBACK, 0))
-        return int(free.getsockname()[1])
+    return answering(answer, address)

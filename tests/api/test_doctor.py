@@ -14,6 +14,7 @@ import yaml
 from e2e.cluster import prometheus
 from e2e.cluster.api import Api
 from e2e.cluster.control_plane import ControlPlane, kubeconfig_path, wait_until
+from e2e.cluster.ports import free_ports
 from tests.api import doctor_scraped as scraped
 from tests.api import doctor_world as world
 from tests.api.doctor_scenarios import SCENARIOS, Broken
@@ -135,7 +136,7 @@ def test_a_user_who_may_read_little_is_told_what_could_not_be_checked(site: Site
 
 def test_an_api_server_that_does_not_answer_is_the_one_finding(site: Site, tmp_path: Path) -> None:
     raw = yaml.safe_load(site.kubeconfig.read_text(encoding="utf-8"))
-    raw["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{scraped.closed_port()}"
+    raw["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{free_ports(1)[0]}"
     broken = tmp_path / "kubeconfig"
     broken.write_text(yaml.safe_dump(raw), encoding="utf-8")
     code, report, table = site.doctor("--kubeconfig", str(broken))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster.ports import free_ports
 from tests.unit.agent.expositiontext import samples
 from tests.unit.agent.fakenvml import UUIDS, as_text, whole
 
@@ -36,12 +37,6 @@ def run(given: list[str], variables: Mapping[str, str]) -> subprocess.CompletedP
     return subprocess.run([*AGENT, *given], env=dict(variables), capture_output=True, text=True, timeout=60, check=False)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_once_prints_everything_with_the_library_found_by_its_name(library: Path, tmp_path: Path) -> None:
     finished = run(["--once"], environment(library, tmp_path))
     assert (finished.returncode, finished.stderr) == (0, "")
@@ -62,7 +57,7 @@ def test_without_a_library_the_state_says_so_and_what_to_do(tmp_path: Path) -> N
 
 
 def test_the_agent_serves_until_it_is_told_to_leave(library: Path, tmp_path: Path) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     variables = environment(library, tmp_path, HYPERSCALE_AGENT_METRICS_PORT=str(port), HYPERSCALE_AGENT_LINKS="off")
     with subprocess.Popen(AGENT, env=variables, stderr=subprocess.PIPE, text=True) as process:
         try:

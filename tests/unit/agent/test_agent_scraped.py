@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from e2e.cluster.ports import free_ports
 from e2e.cluster.prometheus import PrometheusMissingError, executable
 from hyperscale.model.cluster import Gpu
 from hyperscale.model.policy import PolicySpec, QualityLimits
@@ -15,7 +16,7 @@ from hyperscale.observe.dcgm import gpus_by_node
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.prometheus import PrometheusReader
 from tests.unit.agent.fakenvml import MIB, UUIDS
-from tests.unit.agent.test_agent_process import AGENT, environment, free_port
+from tests.unit.agent.test_agent_process import AGENT, environment
 from tests.unit.observe.objects import raw_node
 
 INDEX = NodeIndex([raw_node("gpu-a")])
@@ -26,7 +27,7 @@ def test_the_operator_reads_the_agents_gpus_through_a_real_prometheus(library: P
         prometheus = executable()
     except PrometheusMissingError as error:
         pytest.skip(str(error))
-    agent_port, port = free_port(), free_port()
+    agent_port, port = free_ports(2)
     job = {"job_name": "agents", "static_configs": [{"targets": [f"127.0.0.1:{agent_port}"]}]}
     configuration = tmp_path / "prometheus.yml"
     configuration.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [job]}))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import http.server
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,19 +14,19 @@ from typing import Any
 import pytest
 import yaml
 
+from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.prometheus import CHECKER, PrometheusMissingError, executable, query
 from hyperscale.agent.exposition import CONTENT_TYPE, render
 from hyperscale.agent.expositiongpus import families
 from hyperscale.agent.figures import FIGURES, PCIE_REPLAYS
 from hyperscale.agent.reading import GpuReading, MigInstance, Reading
 from hyperscale.agent.state import Condition, State
+from tests.builders.http import answering
 from tests.unit.agent import dcgmtexts
-from tests.unit.agent.test_agent_process import free_port
 
 Render = Callable[..., list[dict[str, Any]]]
 Rules = list[dict[str, Any]]
 Labels = frozenset[tuple[str, str]]
-LOOPBACK = "127.0.0.1"
 MODEL = "NVIDIA H100 80GB HBM3"
 INSTALL = (Path(__file__).resolve().parents[3] / "docs/install.md").read_text()
 
@@ -63,30 +61,6 @@ def rules_of_manual() -> Rules:
 
 
 @contextmanager
-def served(pages: Mapping[str, str]) -> Iterator[int]:
-    """The texts by path; the port."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = pages[self.path].encode()
-            self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer((LOOPBACK, 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-
-
-@contextmanager
 def prometheus(folder: Path, port: int, wanted: Mapping[str, tuple[str, Rules]]) -> Iterator[str]:
     """A server that scrapes a page of that port by those rules for each job, its configuration checked by promtool first; its URL."""
     try:
@@ -101,7 +75,7 @@ def prometheus(folder: Path, port: int, wanted: Mapping[str, tuple[str, Rules]])
     configuration = folder / "prometheus.yml"
     configuration.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": jobs}))
     subprocess.run([str(promtool), "check", "config", str(configuration)], check=True, capture_output=True, timeout=30)
-    address = f"{LOOPBACK}:{free_port()}"
+    address = f"{LOOPBACK}:{free_ports(1)[0]}"
     command = [str(binary), f"--config.file={configuration}", f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={address}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -131,7 +105,8 @@ def test_prometheus_stores_the_agents_figures_as_dcgm_exporter_spells_them_and_n
         "others as served": ("/others", []),
         "others annotated": ("/others", manual),
     }
-    with served({"/agent": agents_text(), "/others": others_text()}) as port, prometheus(tmp_path, port, wanted) as url:
+    pages = {"/agent": agents_text(), "/others": others_text()}
+    with answering(lambda request: (200, CONTENT_TYPE, pages[request.path].encode())) as port, prometheus(tmp_path, port, wanted) as url:
         found = {job: stored(url, job) for job in wanted}
     assert {dict(labels)["__name__"] for labels in found["as served"]} >= FIGURES.keys()
     assert found["monitored"] == found["annotated"] == {dcgms_spelling(labels) for labels in found["as served"]}

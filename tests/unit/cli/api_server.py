@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from tests.builders.http import JSON, answering
 from tests.unit.cli.cli_samples import snapshot
 
 Json = dict[str, Any]
@@ -54,28 +54,13 @@ class World:
 def serving(world: World) -> Iterator[str]:
     """Serve `world` until the block ends; yields the server's URL."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            world.authorizations.add(self.headers.get("Authorization", ""))
-            status, body = world.answer(self.path)
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str, bytes]:
+        world.authorizations.add(request.headers.get("Authorization", ""))
+        status, body = world.answer(request.path)
+        return status, JSON, body
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(answer) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def kubeconfig(folder: Path, url: str, **user: Any) -> str:
