@@ -48,10 +48,10 @@ def _install(client: Api, crd: Object) -> None:
     name, spec = crd["metadata"]["name"], crd["spec"]
     client.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", crd)
     collection = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-    wait_until(lambda: _served(client, collection), 30.0, f"{name} is not served")
+    wait_until(lambda: served(client, collection), 30.0, f"{name} is not served")
 
 
-def _served(client: Api, collection: str) -> bool:
+def served(client: Api, collection: str) -> bool:
     """False while the kind is unknown (404) or its storage is being set up (429)."""
     try:
         return client.find(collection) is not None

@@ -14,6 +14,7 @@ import yaml
 from e2e.cluster.api import Api, ApiError
 from e2e.cluster.components import install_mpi_operator, wait_established
 from e2e.cluster.control_plane import wait_until
+from tests.api.conftest import served
 from tests.api.doctor_scraped import GPUS, NODES
 
 Object = dict[str, Any]
@@ -165,22 +166,12 @@ def put_kueue(api: Api, frameworks: tuple[str, ...]) -> None:
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{metadata['name']}"
         api.apply(path, crd)
         wait_established(api, path)
-    wait_until(lambda: _served(api, "/apis/kueue.x-k8s.io/v1beta1/localqueues"), 60.0, "LocalQueues are not served")
+    wait_until(lambda: served(api, "/apis/kueue.x-k8s.io/v1beta1/localqueues"), 60.0, "LocalQueues are not served")
     api.apply("/api/v1/namespaces/kueue-system", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}})
     path = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
     text = yaml.safe_dump({"kind": "Configuration", "integrations": {"frameworks": list(frameworks)}})
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(path), "data": {"controller_manager_config.yaml": text}}
     api.apply(path, body)
-
-
-def _served(api: Api, collection: str) -> bool:
-    """False while the kind is unknown (404) or its storage is being set up (429)."""
-    try:
-        return api.find(collection) is not None
-    except ApiError as error:
-        if error.code == 429:
-            return False
-        raise
 
 
 def remove_kueue(api: Api) -> None:

@@ -18,6 +18,7 @@ from hyperscale.model.plan import Plan
 from hyperscale.observe.kube import pod_view
 from hyperscale.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
 from hyperscale.render.release import launcher_release_patch, release_patch
+from tests.api.conftest import served
 from tests.builders.placement import DEFAULTS, job, metadata, plan
 
 PODS = "/api/v1/namespaces/team-a/pods"
@@ -68,21 +69,11 @@ def team(api: Api, binaries: dict[str, Path]) -> Iterator[Api]:
         "/api/v1/namespaces/team-a/serviceaccounts/default",
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "team-a"}},
     )
-    wait_until(lambda: _served(api), 30.0, "MPIJobs are not served")
+    wait_until(lambda: served(api, MPIJOBS), 30.0, "MPIJobs are not served")
     yield api
     for collection in (PODS, MPIJOBS):
         for entry in api.items(collection):
             api.delete(f"{collection}/{entry['metadata']['name']}", gracePeriodSeconds="0")
-
-
-def _served(api: Api) -> bool:
-    """False while the kind is unknown (404) or its storage is being set up (429)."""
-    try:
-        return api.find(MPIJOBS) is not None
-    except ApiError as error:
-        if error.code == 429:
-            return False
-        raise
 
 
 def _lost(written: Any, stored: Any, path: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from e2e.jobs import Job, namespace
 from tests.fault.process import LEASE, OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub
 from tests.fault.proxy import FaultProxy
+from tests.fault.watching import wait_watching
 
 POLICY = "/apis/hyperscale.dev/v1alpha1/plannerpolicies/default"
 _numbers = itertools.count(1)
@@ -45,6 +46,16 @@ class Stage:
         """A new operator process; `settings` are fields of Settings."""
         environment = {f"HYPERSCALE_{name.upper()}": str(value) for name, value in settings.items()}
         return OperatorProcess(self.directory, self.kubeconfig, environment, wrapper, name=str(next(_numbers)))
+
+    @contextmanager
+    def watching(self, **settings: object) -> Iterator[OperatorProcess]:
+        """A new operator through a proxy that does no harm yet, once it is ready and watches everything."""
+        self.proxy.reset()
+        since = len(self.proxy.asked)
+        with running(self.operator(**settings), self.api) as process:  # type: ignore[arg-type] # no setting is called wrapper
+            process.wait_ready()
+            wait_watching(self.proxy, since)
+            yield process
 
     def write_policy(self, **spec: object) -> None:
         """The default PlannerPolicy."""

@@ -10,19 +10,15 @@ import pytest
 from e2e.jobs import Job
 from hyperscale.handlers import configure_kopf
 from tests.fault.conftest import Stage
-from tests.fault.process import OperatorProcess, running
+from tests.fault.process import OperatorProcess
 from tests.fault.proxy import FaultProxy
-from tests.fault.watching import WATCHED, creates, wait_created, wait_watching
+from tests.fault.watching import WATCHED, creates, wait_created
 
 
 @pytest.fixture(scope="module")
 def operator(stage: Stage) -> Iterator[OperatorProcess]:
     """It relists every two seconds."""
-    stage.proxy.reset()
-    since = len(stage.proxy.asked)
-    with running(stage.operator(resync_seconds=2), stage.api) as process:
-        process.wait_ready()
-        wait_watching(stage.proxy, since)
+    with stage.watching(resync_seconds=2) as process:
         yield process
 
 

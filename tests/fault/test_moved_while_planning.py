@@ -9,20 +9,16 @@ import pytest
 from e2e.cluster.control_plane import wait_until
 from e2e.jobs import PATIENCE_SECONDS, Job
 from tests.fault.conftest import Stage
-from tests.fault.process import OperatorProcess, running
+from tests.fault.process import OperatorProcess
 from tests.fault.proxy import FaultProxy
 from tests.fault.stopping import planning
-from tests.fault.watching import creates, wait_created, wait_watching
+from tests.fault.watching import creates, wait_created
 
 
 @pytest.fixture(scope="module")
 def operator(stage: Stage) -> Iterator[OperatorProcess]:
     """It passes over one job at a time: while a second one waits, the first is being planned."""
-    stage.proxy.reset()
-    since = len(stage.proxy.asked)
-    with running(stage.operator(concurrent_passes=1), stage.api) as process:
-        process.wait_ready()
-        wait_watching(stage.proxy, since)
+    with stage.watching(concurrent_passes=1) as process:
         yield process
 
 

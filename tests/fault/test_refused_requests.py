@@ -11,9 +11,9 @@ import pytest
 from e2e.cluster.control_plane import wait_until
 from e2e.jobs import PATIENCE_SECONDS, Job
 from tests.fault.conftest import Stage
-from tests.fault.process import OperatorProcess, running
+from tests.fault.process import OperatorProcess
 from tests.fault.proxy import Answer, Asked, FaultProxy
-from tests.fault.watching import creates, wait_created, wait_watching
+from tests.fault.watching import creates, wait_created
 
 RETRY_AFTER_SECONDS = 2
 OBSERVED_SECONDS = 4.0
@@ -22,11 +22,7 @@ OBSERVED_SECONDS = 4.0
 @pytest.fixture(scope="module")
 def operator(stage: Stage) -> Iterator[OperatorProcess]:
     """It waits at most two seconds for an answer, and relists often."""
-    stage.proxy.reset()
-    since = len(stage.proxy.asked)
-    with running(stage.operator(request_timeout_seconds=2, resync_seconds=3), stage.api) as process:
-        process.wait_ready()
-        wait_watching(stage.proxy, since)
+    with stage.watching(request_timeout_seconds=2, resync_seconds=3) as process:
         yield process
 
 

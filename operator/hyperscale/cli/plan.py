@@ -22,7 +22,7 @@ from hyperscale.cli.plan_view import PlanView, refused, show
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.job import JobSpec, PlannerChoice
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.planning import PlanRequest, Toleration
+from hyperscale.model.planning import PlanRequest, Toleration, toleration
 from hyperscale.model.policy import PolicySpec
 
 GRACE_SECONDS: Final = 5.0
@@ -63,15 +63,7 @@ def tolerations_of(job: JobSpec) -> tuple[Toleration, ...]:
     spec = job.worker.template.get("spec")
     written = spec.get("tolerations") if isinstance(spec, dict) else None
     entries = [entry for entry in written if isinstance(entry, dict)] if isinstance(written, list) else []
-    return tuple(
-        Toleration(
-            key=str(entry.get("key") or ""),
-            operator=str(entry.get("operator") or "Equal"),
-            value=str(entry.get("value") or ""),
-            effect=str(entry.get("effect") or ""),
-        )
-        for entry in entries
-    )
+    return tuple(toleration(entry) for entry in entries)
 
 
 def _asked(job: inputs.Job, arguments: argparse.Namespace) -> JobSpec:

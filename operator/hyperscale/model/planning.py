@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from hyperscale.model.job import JobSpec
@@ -15,6 +18,16 @@ class Toleration(msgspec.Struct, frozen=True, rename="camel"):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+
+
+def toleration(entry: Mapping[str, Any]) -> Toleration:
+    """From an entry of a pod's spec.tolerations; what is missing or null is as the core API takes it."""
+    return Toleration(
+        key=str(entry.get("key") or ""),
+        operator=str(entry.get("operator") or "Equal"),
+        value=str(entry.get("value") or ""),
+        effect=str(entry.get("effect") or ""),
+    )
 
 
 class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):

@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from hyperscale.model.job import JobSpec
-from hyperscale.model.planning import Toleration
+from hyperscale.model.planning import Toleration, toleration
 from hyperscale.names import GPU_RESOURCE
 
 Json = dict[str, Any]
@@ -148,15 +148,7 @@ def worker_tolerations(job: JobSpec) -> tuple[Toleration, ...]:
     path = "spec.worker.template.spec"
     pod = _worker_pod(job)
     add_toleration(pod, path)
-    return tuple(
-        Toleration(
-            key=str(entry.get("key") or ""),
-            operator=str(entry.get("operator") or "Equal"),
-            value=str(entry.get("value") or ""),
-            effect=str(entry.get("effect") or ""),
-        )
-        for entry in mappings_at(pod, "tolerations", path)
-    )
+    return tuple(toleration(entry) for entry in mappings_at(pod, "tolerations", path))
 
 
 def _worker_pod(job: JobSpec) -> Json:
