@@ -23,7 +23,7 @@ from hyperscale.agent.exposition import render
 from hyperscale.agent.expositiongpus import families
 from hyperscale.agent.reading import GpuPath, GpuReading, PathKind, Reading
 from hyperscale.agent.state import Condition, State, worst
-from tests.builders.http import JSON, answering
+from tests.builders.answering import JSON, answering
 
 Labels = dict[str, str]
 

@@ -21,7 +21,7 @@ from hyperscale.agent.expositiongpus import families
 from hyperscale.agent.figures import FIGURES, PCIE_REPLAYS
 from hyperscale.agent.reading import GpuReading, MigInstance, Reading
 from hyperscale.agent.state import Condition, State
-from tests.builders.http import answering
+from tests.builders.answering import answering
 from tests.unit.agent import dcgmtexts
 
 Render = Callable[..., list[dict[str, Any]]]

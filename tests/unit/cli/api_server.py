@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from tests.builders.http import JSON, answering
+from tests.builders.answering import JSON, answering
 from tests.unit.cli.cli_samples import snapshot
 
 Json = dict[str, Any]
