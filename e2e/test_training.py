@@ -18,7 +18,9 @@ from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.demo import TRAINING_EXAMPLE
 from e2e.jobs import Job, namespace
 
+POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 EPOCHS: Final = 200
+LONG_EPOCHS: Final = 400
 CHECKPOINT_EPOCHS: Final = 20
 KILLED_AFTER_EPOCH: Final = 50
 POINT: Final = 0.01
@@ -94,16 +96,52 @@ def test_a_killed_worker_alone_is_planned_anew_and_training_goes_on_from_the_che
     assert abs(measured["accuracy"] - undisturbed.status()["measured"]["accuracy"]) <= POINT
 
 
-def _create(trainer: Trainer, space: str, name: str) -> Job:
+def test_a_job_that_stops_for_an_urgent_one_goes_on_from_its_checkpoint_and_finishes(trainer: Trainer, space: str) -> None:
+    api = trainer.cluster.api()
+    preemption = {"mode": "Act", "checkSeconds": 5, "holdDownSeconds": 5, "minGainRatio": 0.0}
+    policy = {"queue": {"preemption": preemption}, "replan": {"mode": "Off", "restartSeconds": 0}}
+    api.create(POLICIES, {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "stops"}, "spec": policy})
+    spare = "/api/v1/nodes/node-c"
+    api.patch(spare, {"spec": {"unschedulable": True}})
+    try:
+        patient = _create(trainer, space, "patient", LONG_EPOCHS, policyRef={"name": "stops"})
+        urgent = Job(api, space, "urgent")
+        patient.wait(lambda: _epoch(patient) >= KILLED_AFTER_EPOCH, f"epoch {KILLED_AFTER_EPOCH} does not come", training.FINISHED_SECONDS)
+        first, reached = patient.mpijob(), _epoch(patient)
+        urgent.create(**_spec(CHECKPOINT_EPOCHS, policyRef={"name": "stops"}, runPolicy={"priority": 1000}))
+        urgent.wait(lambda: bool(urgent.pods()), "the urgent job does not start", training.FINISHED_SECONDS)
+        assert patient.pods() == [], "no node is given twice"
+        assert patient.condition("Preempted")["status"] == "True"
+        assert _succeeded(trainer, urgent)["measured"]["epoch"] == CHECKPOINT_EPOCHS
+        status = _succeeded(trainer, patient)
+    finally:
+        api.patch(spare, {"spec": {"unschedulable": None}})
+        api.delete(f"{POLICIES}/stops")
+    measured, after = status["measured"], patient.mpijob()
+    print(f"stopped after epoch {reached}, resumed from {measured['resumedEpoch']}; told: {status['lastStop']['epochsDone']} kept")
+    assert first is not None
+    assert after is not None
+    assert after["metadata"]["uid"] == first["metadata"]["uid"]
+    assert status["stops"] == 1
+    assert measured["epoch"] == LONG_EPOCHS
+    assert measured["resumedEpoch"] >= reached - CHECKPOINT_EPOCHS, "work of more than one checkpoint interval is lost"
+    assert measured["accuracy"] >= training.CORA_ACCURACY
+
+
+def _create(trainer: Trainer, space: str, name: str, epochs: int = EPOCHS, **more: object) -> Job:
     """The example's job under another name, with checkpoints on a volume of its own."""
-    spec = yaml.safe_load(TRAINING_EXAMPLE.read_text())["spec"]
-    spec["model"]["epochs"] = EPOCHS
-    spec["checkpoint"] = {"volumeClaimName": name, "everyEpochs": CHECKPOINT_EPOCHS}
     training.wait_idle(trainer.cluster)
     training.fresh_claim(trainer.cluster, space, name)
     job = Job(trainer.cluster.api(), space, name)
-    job.create(**spec)
+    job.create(**_spec(epochs, checkpoint={"volumeClaimName": name, "everyEpochs": CHECKPOINT_EPOCHS}, **more))
     return job
+
+
+def _spec(epochs: int, **more: object) -> Object:
+    """The example's, with as many epochs, and without its checkpoints unless `more` has others."""
+    spec: Object = yaml.safe_load(TRAINING_EXAMPLE.read_text())["spec"]
+    del spec["checkpoint"]
+    return {**spec, "model": {**spec["model"], "epochs": epochs}, **more}
 
 
 def _succeeded(trainer: Trainer, job: Job) -> Object:
