@@ -12,7 +12,7 @@ recurrent layer does grows with its result, of which vertices may be the sequenc
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -158,7 +158,7 @@ class _Analysis(fx.Interpreter):
         shape = self._scaled(results[0].shape) if results else ()
         bytes_out = float(sum(np.prod(self._scaled(one.shape), dtype=np.float64) * one.element_size() for one in results))
         recurrent = bool(module) and isinstance(self.origin.get_submodule(module), nn.RNNBase)
-        parts = tuple(self._scaled_part(part, results[0].shape if recurrent else part.shape) for part in recorder.parts)
+        parts = tuple(self._scaled_part(part, (results[0].shape,) if recurrent else part.shapes) for part in recorder.parts)
         self.operations.append(Operation(n.name, self._kind(n), module, shape, bytes_out, parts, self._parameter_bytes(n)))
         return out
 
@@ -172,10 +172,10 @@ class _Analysis(fx.Interpreter):
         at, size = _graph_dimension(shape)
         return tuple(wide // size * self._asked(size) if place == at else wide for place, wide in enumerate(shape))
 
-    def _scaled_part(self, part: Part, shape: Sequence[int]) -> Part:
-        """Grows as a result of this shape does; what a vertex gathers grows with the edges."""
-        size = EDGES if part.by_edge else _graph_dimension(shape)[1]
-        return replace(part, shape=self._scaled(part.shape), flops=part.flops * self._asked(size) / size)
+    def _scaled_part(self, part: Part, shapes: Iterable[Sequence[int]]) -> Part:
+        """Grows as the first of the shapes that has a dimension of the graph; what a vertex gathers grows with the edges."""
+        size = EDGES if part.by_edge else next((size for size in (_graph_dimension(shape)[1] for shape in shapes) if size > 1), 1)
+        return replace(part, flops=part.flops * self._asked(size) / size)
 
     def _asked(self, size: int) -> int:
         return {VERTICES: self.statistics.vertices, EDGES: self.statistics.edges}.get(size, size)

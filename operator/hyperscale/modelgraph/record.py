@@ -10,7 +10,7 @@ layers in their fast path. `taken_apart` has them run as the products and elemen
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,6 +26,7 @@ SPECIAL: Final[dict[str, float]] = {
     "_safe_softmax": SOFTMAX_COMPLEXITY,
     "_softmax": SOFTMAX_COMPLEXITY,
     "_log_softmax": SOFTMAX_COMPLEXITY,
+    "native_group_norm": 5.0,
     "native_layer_norm": 5.0,
     "native_batch_norm": 4.0,
     "native_dropout": 2.0,
@@ -33,16 +34,23 @@ SPECIAL: Final[dict[str, float]] = {
     "gelu": 8.0,
     "leaky_relu": 2.0,
 }
-"""Operations a number of the result that are not 1."""
-BY_INPUT: Final[dict[str, Callable[[Any], float]]] = {
+"""Operations a number of the result; all others take 1 a number of the largest tensor that they read or write."""
+BY_INPUT: Final[dict[str, Callable[[Sequence[Any]], float]]] = {
     "_cdist_forward": lambda args: 3.0 * args[0].shape[-1],
+    "_embedding_bag": lambda args: args[1].numel() / max(args[2].numel(), 1),
     "_trilinear": lambda args: 2.0 * args[0].shape[-1] * args[2].shape[-1],
+    "addmv": lambda args: 2.0 * args[1].shape[-1],
+    "dot": lambda args: 2.0 * args[0].shape[-1],
+    "mv": lambda args: 2.0 * args[0].shape[-1],
 }
-"""The same where the widths of the inputs decide: distances of all pairs, nn.Bilinear."""
+"""The same where the widths of the inputs decide: distances of all pairs, bags of rows, nn.Bilinear, products with a vector."""
 FREE: Final = frozenset(
     {
         "_local_scalar_dense",
         "_to_copy",
+        "_to_dense",
+        "_to_sparse",
+        "_to_sparse_csr",
         "_unsafe_view",
         "arange",
         "bernoulli_",
@@ -55,6 +63,7 @@ FREE: Final = frozenset(
         "empty",
         "empty_like",
         "empty_strided",
+        "eye",
         "fill_",
         "flip",
         "full",
@@ -79,6 +88,8 @@ FREE: Final = frozenset(
         "squeeze_",
         "stack",
         "transpose_",
+        "tril",
+        "triu",
         "unsafe_chunk",
         "unsafe_split",
         "unsqueeze_",
@@ -88,8 +99,6 @@ FREE: Final = frozenset(
     }
 )
 """They move or make numbers without arithmetic; so do all views."""
-REDUCING: Final = frozenset({"sum", "mean", "amax", "amin", "max", "min", "any", "all", "prod", "norm", "var", "std"})
-"""One operation a number of their input."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +106,14 @@ class Part:
     """One operation j of a node, with its share of the node's weight."""
 
     operation: str
-    shape: tuple[int, ...]
-    """Of the result."""
+    shapes: tuple[tuple[int, ...], ...]
+    """It grows as the first of these that has a dimension of the graph: the result and what it was made of."""
     flops: float
     """Layer size × operation complexity: numbers in the result, times operations for each of them."""
     dense: bool
     """Counted by torch's formulas."""
     by_edge: bool = False
-    """Grows with the edges of the graph, whatever the shape of the result says."""
+    """Grows with the edges of the graph, whatever the shapes say."""
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own __init_subclass__
@@ -120,17 +129,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's ow
         packet = func._overloadpacket
         name = packet.__name__
         first = next(iter(tensors(out)), None)
-        if first is None or not first.is_floating_point() or func.is_view or name in FREE:
+        if first is None or not first.is_floating_point() or first.layout != torch.strided or func.is_view or name in FREE:
             return out
+        touched = [one for one in (first, *tensors(args)) if one.layout == torch.strided]
         if packet in flop_registry:
             flops = float(flop_registry[packet](*args, **(kwargs or {}), out_val=out))
-        elif name in REDUCING and args and isinstance(args[0], Tensor):
-            flops = float(args[0].numel())
-        elif name in BY_INPUT:
-            flops = first.numel() * BY_INPUT[name](args)
-        else:
-            flops = first.numel() * SPECIAL.get(name, 1.0)
-        self.parts.append(Part(name, tuple(first.shape), flops, packet in flop_registry))
+        elif name in SPECIAL or name in BY_INPUT:
+            flops = first.numel() * (SPECIAL[name] if name in SPECIAL else BY_INPUT[name](args))
+        else:  # elementwise the result is the largest; of sums and scatters what is read
+            touched.sort(key=lambda one: -one.numel())
+            flops = float(touched[0].numel())
+        self.parts.append(Part(name, tuple(tuple(one.shape) for one in touched), flops, packet in flop_registry))
         return out
 
 
@@ -201,16 +210,16 @@ def _gathered(_: list[Part], out: Tensor, graph: Any, operation: str, reducer: s
     """What DGL does inside with torch belongs to the operation itself, here and in the next two."""
     each = 1.0 if operation.startswith("copy") else 2.0
     width = out.numel() // max(len(out), 1)
-    return [Part(f"gspmm {operation} {reducer}", tuple(out.shape), each * graph.number_of_edges(0) * width, dense=False, by_edge=True)]
+    return [Part(f"gspmm {operation} {reducer}", (tuple(out.shape),), each * graph.number_of_edges(0) * width, dense=False, by_edge=True)]
 
 
 def _by_edge(_: list[Part], out: Tensor, graph: Any, operation: str, left: Tensor, *__: Any) -> list[Part]:  # noqa: ANN401
     each = 2.0 * left.shape[-1] if operation == "dot" else 1.0
-    return [Part(f"gsddmm {operation}", tuple(out.shape), each * out.numel(), dense=False)]
+    return [Part(f"gsddmm {operation}", (tuple(out.shape),), each * out.numel(), dense=False)]
 
 
 def _softmax(_: list[Part], out: Tensor, *__: Any) -> list[Part]:  # noqa: ANN401
-    return [Part("edge softmax", tuple(out.shape), SOFTMAX_COMPLEXITY * out.numel(), dense=False)]
+    return [Part("edge softmax", (tuple(out.shape),), SOFTMAX_COMPLEXITY * out.numel(), dense=False)]
 
 
 def _reduced(inside: list[Part], *_: Any) -> list[Part]:  # noqa: ANN401

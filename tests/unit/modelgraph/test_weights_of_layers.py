@@ -1,4 +1,4 @@
-"""What layers weigh that torch runs as one kernel: recurrent ones, transformer layers, reducers in Python; against formulas and by hand."""
+"""What layers weigh whose result does not tell: recurrent ones, transformer layers, reductions; against formulas and by hand."""
 
 from __future__ import annotations
 
@@ -177,6 +177,39 @@ def test_a_bilinear_layer_weighs_its_products() -> None:
             return out
 
     assert analyze(Pair(), WIDE, CORA).weight == 2 * WIDE * WIDE * HIDDEN * CORA.vertices
+
+
+@pytest.mark.parametrize("asked", [SAMPLE, CORA])
+def test_messages_that_are_added_up_by_hand_weigh_one_addition_an_edge(asked: GraphStatistics) -> None:
+    class Summed(nn.Module):
+        def forward(self, graph: Any, x: Tensor) -> Tensor:
+            ends = graph.edges()
+            return torch.zeros_like(x).index_add(0, ends[1], x[ends[0]])
+
+    assert analyze(Summed(), WIDE, asked).weight == WIDE * asked.edges
+
+
+def test_reductions_weigh_what_they_read() -> None:
+    class Reduced(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.vector = nn.Parameter(torch.ones(WIDE))
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = (x @ self.vector) * torch.linalg.vector_norm(x, dim=1) + x.logsumexp(1)
+            return out
+
+    assert analyze(Reduced(), WIDE, CORA).weight == CORA.vertices * (2 * WIDE + WIDE + WIDE + 1 + 1)
+
+
+def test_products_over_all_vertices_grow_with_them() -> None:
+    class Gram(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.t() @ x
+
+    graph = analyze(Gram(), WIDE, CORA)
+    assert graph.weight == 2 * WIDE * WIDE * CORA.vertices
+    assert graph.operations[-2].shape == (WIDE, WIDE)
 
 
 def test_settings_of_torch_are_as_they_were_after_a_recording() -> None:
