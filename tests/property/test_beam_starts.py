@@ -15,8 +15,9 @@ from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.plan.beam import beam_sets
 from hyperscale.plan.kernel import CANNOT_WORK, kernel_for, objectives
 from hyperscale.plan.objective import Costs, volumes
+from hyperscale.plan.ring import EXACT_WORKERS, all_rings
 from hyperscale.plan.starts import exact
-from tests.property.test_kernel_agreement import CASES, case
+from tests.property.test_kernel_agreement import CASES, case, drawn_orders
 
 _beam = pytest.importorskip("hyperscale.plan._beam", reason="the compiled beam is not built here")
 
@@ -47,6 +48,8 @@ def test_a_beam_as_wide_as_there_are_sets_finds_the_best_set(drawn: tuple[int, i
         assert np.sort(best).tolist() in np.sort(found, axis=1).tolist()
 
 
+TYPICAL = 2.0
+"""Links beside those of a member that count as if they were the same for all paths, as in the compiled beam."""
 SPARE = 3
 """Children kept for every path that goes on, as in the compiled beam."""
 
@@ -54,11 +57,12 @@ SPARE = 3
 def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:
     """(m,) objective of the whole job as if `path` and each candidate were its fair sample, summed in the order of the compiled beam."""
     volume, now, tax = volumes(costs, workers), len(path) + 1, costs.communication_weight
-    weight, slow, rounds = costs.weight, costs.weight / costs.flops_per_second, max(float(volume.rounds), 1e-50)
+    known = len(path) / (len(path) + TYPICAL) if 1 < now < workers else 1.0
+    weight, slow, rounds = costs.weight, costs.weight / costs.flops_per_second, max(float(volume.rounds), 1e-50) * known
     latency, per_byte, nothing = costs.reach_seconds, costs.seconds_per_byte, np.zeros(len(costs.weight))
     total = sum(weight[list(path)].tolist()) + weight
     pairs = total * total - (sum((weight[list(path)] ** 2).tolist()) + weight * weight)
-    scale = volume.halo_bytes * now / (workers * np.maximum(pairs, 1e-12 * total * total))
+    scale = volume.halo_bytes * known * now / (workers * np.maximum(pairs, 1e-12 * total * total))
     rate = costs.workload.epoch_flops * now / (total * workers)
     worst, slowest, own_pay, own_far = nothing, nothing, nothing, nothing
     for place, one in enumerate(path):
@@ -116,3 +120,44 @@ def test_the_compiled_beam_is_the_plain_one_where_candidates_fill_no_whole_chunk
     costs = replace(drawn.costs, memory_bytes=np.full(nodes, np.inf))
     slots = drawn.topology.slots
     assert compiled_beam(costs, slots, 6, 10) == plain_beam(costs, slots, 6, 10)
+
+
+@settings(max_examples=40, deadline=None)
+@given(CASES)
+def test_the_best_set_is_closed_by_the_best_of_all_its_rings(drawn: tuple[int, int, str, float]) -> None:
+    costs, slots, workers, rng = case(drawn)
+    workers = min(workers, EXACT_WORKERS)
+    rows = drawn_orders(slots, workers, rng, 6).astype(np.int32)
+    kernel, sets, seconds = kernel_for(costs, slots, workers), np.sort(rows, axis=1), np.empty(len(rows))
+    assert kernel is not None
+    before = objectives(costs, rows.astype(np.int64))
+    kernel.close(rows, seconds, 100_000, 10_000_000)
+    assert (np.sort(rows, axis=1) == sets).all()
+    finite = np.where(seconds < CANNOT_WORK, seconds, np.inf)
+    np.testing.assert_allclose(objectives(costs, rows.astype(np.int64)), finite, rtol=1e-9)
+    assert (finite <= before * (1 + 1e-12)).all()
+    rings = sets.astype(np.int64)[:, all_rings(workers)].reshape(-1, workers)
+    np.testing.assert_allclose(finite.min(), objectives(costs, rings).min(), rtol=1e-9)
+
+
+def test_rings_of_sixteen_end_with_their_work_and_the_same_rows_close_the_same_way() -> None:
+    drawn = instance("random", 64, 16, 100)
+    costs = replace(drawn.costs, memory_bytes=np.full(64, np.inf))
+    rows = drawn_orders(drawn.topology.slots, 16, np.random.default_rng(3), 40).astype(np.int32)
+    kernel = kernel_for(costs, drawn.topology.slots, 16)
+    assert kernel is not None
+    closed = [(rows.copy(), np.empty(len(rows))) for _ in range(3)]
+    for (orders, seconds), most in zip(closed, (200_000, 200_000, 0), strict=True):
+        kernel.close(orders, seconds, 500, most)
+    assert (closed[0][0] == closed[1][0]).all()
+    assert closed[0][1].min() < closed[2][1].min()
+    assert (closed[2][0] == rows).all()
+
+
+@pytest.mark.parametrize(("length", "count"), [(5, 4), (6, 3)])
+def test_rows_of_another_length_and_too_few_seconds_are_refused(length: int, count: int) -> None:
+    costs, slots, _, _ = case((7, 16, "Capacity", 0.0))
+    kernel = kernel_for(costs, slots + 1, 6)
+    assert kernel is not None
+    with pytest.raises(ValueError, match="length"):
+        kernel.close(np.zeros((4, length), dtype=np.int32), np.empty(count), 10, 10)

@@ -1,7 +1,7 @@
 """Compiled beam search: paths of members grow by one at a time, and of all that are one longer the best different ones go on.
 
 A path is scored as if it were a fair sample of the whole job: its slowest worker, the dearest boundary and the slowest of its hops, which
-are the ring's; the last member closes it. Two paths of the same members that end alike are one. Candidates fall out as soon as what is known of
+are the ring's; the last member closes it. What few members say of a boundary counts the less: first links are the cheapest there are. Two paths of the same members that end alike are one. Candidates fall out as soon as what is known of
 them is no better than the worst that would go on.
 """
 
@@ -118,6 +118,7 @@ cdef enum:
     DIGIT_BITS = 11
     DIGITS = 2048
     ROOM = 4     # children found, as many times those kept, before the worst are forgotten
+cdef double TYPICAL = 2.0  # links beside those of a member that count as if they were the same for all paths
 cdef int SPARE = 3      # children kept for every one that goes on: the same path's end comes from several parents
 
 
@@ -211,10 +212,11 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
     cdef size_t own = <size_t> state * q.k
     cdef const int *members = s.members + own
     cdef size_t last = <size_t> (members[now - 2] if now > 1 else 0) * m, first = <size_t> members[0] * m if now == q.k else last
-    cdef double tax = q.communication_weight
+    cdef double tax = q.communication_weight, known = (now - 1.0) / (now - 1.0 + TYPICAL) if 1 < now < q.k else 1.0
+    cdef double rounds = q.rounds * known
     cdef bint some
     beam_alone(m, now, q.k, now > 1, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, s.sums[2 * state],
-               s.sums[2 * state + 1], s.hop[2 * state], s.hop[2 * state + 1], q.halo_bytes, q.epoch_flops, q.ring_latency_factor,
+               s.sums[2 * state + 1], s.hop[2 * state], s.hop[2 * state + 1], q.halo_bytes * known, q.epoch_flops, q.ring_latency_factor,
                q.ring_byte_factor, tax, s.scale, s.rate, s.ring)
     _close(s, state, now)
     memset(s.slowest, 0, 4 * <size_t> m * sizeof(double))
@@ -223,17 +225,17 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
         count = min(<int> CHUNK, m - at)
         j, some = 0, True
         while some and j + AT_ONCE < now:
-            some = beam_beside_four(count, m, q.rounds, members + j, s.far + own + j, s.pay + own + j, q.weight, s.slow, q.weight + at,
+            some = beam_beside_four(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, q.weight, s.slow, q.weight + at,
                                     q.lat + at, q.spb + at, s.scale + at, s.rate + at, s.ring + at, tax, most, s.own_pay + at,
                                     s.own_far + at, s.slowest + at, s.worst + at)
             j += AT_ONCE
         if not some:
             continue
         while j + 1 < now:
-            beam_beside_one(count, m, q.rounds, members + j, s.far + own + j, s.pay + own + j, q.weight, s.slow, q.weight + at, q.lat + at,
+            beam_beside_one(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, q.weight, s.slow, q.weight + at, q.lat + at,
                             q.spb + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at, s.slowest + at, s.worst + at)
             j += 1
-        if not beam_own(count, q.rounds, q.weight + at, s.slow + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at,
+        if not beam_own(count, rounds, q.weight + at, s.slow + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at,
                         s.ring + at, tax, most, s.slowest + at, s.worst + at, s.score + at):
             continue
         for c in range(at, at + count):  # without a branch that nobody can foresee

@@ -10,7 +10,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
-from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_cost, ring_repair
+from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_cost, ring_within
 from hyperscale.plan._walks cimport below, free_ranks, ring_seconds, unit
 
 cdef int MOST_WORK = 1000
@@ -18,13 +18,12 @@ cdef int TRIAL_WORK = 24
 cdef int LIST_RATIO = 8
 cdef int TRIAL_RATIO = 4
 cdef int PAIR_RATIO = 8
-cdef int RING_WORK = 6
-cdef int RING_STEPS = 8
 cdef int TURN_WORK = 5
-cdef int MOST_REPAIRS = 4
+cdef int MOST_RINGS = 16    # sought in a trial
+cdef int RING_PLACES = 50   # tried for each
+cdef int LAST_PLACES = 200  # tried for the ring of the pair that is taken
 cdef double BETTER = 1.0 - 1e-12
-cdef int IN_PLACE = 50      # percent of the trials that leave the ring as it is
-cdef int TURNS = 4
+cdef int IN_PLACE = 20      # percent of the trials that leave the ring as it is
 cdef int ALIKE = 50         # percent of the trials that choose the second rank as the first
 
 
@@ -45,7 +44,7 @@ cdef struct Pairs:
     int *found            # (k,)
     int at[2]             # ranks that are taken away
     bint adjacent         # they are neighbours in the ring
-    int repairs           # ring repairs left in this trial
+    int rings             # that may still be sought in this trial
     bint in_place         # none: the ring stays as it is
     double *cost          # (k,) seconds of each rank, without the ring
     double *weigh         # (k,) weight of each of the rest
@@ -304,7 +303,7 @@ cdef void _hops(Pairs *s) noexcept nogil:
     for j in range(n if q.k > 3 else 0):
         s.ring_lat = max(s.ring_lat, min(s.near[4 * j + 1], s.far1[j]))
         s.ring_spb = max(s.ring_spb, min(s.near[4 * j + 3], s.pay1[j]))
-    if s.repairs == 0:  # the ring stays as it is
+    if s.rings == 0:  # the ring stays as it is
         s.ring_lat, s.ring_spb = max(s.ring_lat, s.hop_lat), max(s.ring_spb, s.hop_spb)
         for x in range(s.listed):
             own = s.own + OWN * x
@@ -390,7 +389,7 @@ cdef bint _second(Pairs *s, int x, int y) noexcept nogil:
     if q.k > 3 and not s.in_place:
         hop_lat = max(hop_lat, max(_second_of(first + OWN_LAT, between_lat), _second_of(second + OWN_LAT, between_lat)))
         hop_spb = max(hop_spb, max(_second_of(first + OWN_SPB, between_spb), _second_of(second + OWN_SPB, between_spb)))
-    if s.repairs == 0:  # the ring stays as it is
+    if s.rings == 0:  # the ring stays as it is
         hop_lat = max(max(hop_lat, s.hop_lat), _either_way(first + OWN_HOP_LAT, second + OWN_HOP_LAT))
         hop_spb = max(max(hop_spb, s.hop_spb), _either_way(first + OWN_HOP_SPB, second + OWN_HOP_SPB))
         if s.adjacent:
@@ -408,7 +407,7 @@ cdef bint _second(Pairs *s, int x, int y) noexcept nogil:
         worst, slowest = max(worst, halo), max(slowest, halo + rate * s.slow[j])
         if base + slowest + tax * worst >= s.limit:
             return False
-    for j in range(n if q.k > 3 and s.repairs else 0):
+    for j in range(n if q.k > 3 and s.rings else 0):
         hop_lat = max(hop_lat, _second_of(s.near1 + 4 * j, lat[j]))
         hop_spb = max(hop_spb, _second_of(s.near1 + 4 * j + 2, spb[j]))
     return _seat(s, x, y, s.limit - q.overhead_seconds - slowest - tax * worst, hop_lat, hop_spb)
@@ -420,8 +419,8 @@ cdef bint _seat(Pairs *s, int x, int y, double room, double hop_lat, double hop_
     hop_lat, hop_spb: no ring has a better slowest hop
     """
     cdef const Instance *q = s.q
-    cdef int i, steps, k = q.k, c = s.list[x], d = s.list[y], first = s.order[s.at[0]], second = s.order[s.at[1]]
-    cdef double ring, least = INFINITY
+    cdef int i, k = q.k, c = s.list[x], d = s.list[y], first = s.order[s.at[0]], second = s.order[s.at[1]]
+    cdef double ring, tax, least = INFINITY
     cdef const double *own
     cdef const double *other
     if (c == first and d == second) or (c == second and d == first):
@@ -441,12 +440,11 @@ cdef bint _seat(Pairs *s, int x, int y, double room, double hop_lat, double hop_
             memcpy(s.tried, s.order, k * sizeof(int))
             s.tried[s.at[0]], s.tried[s.at[1]] = (d, c) if i else (c, d)
     if least >= room:
-        if s.repairs == 0:
+        if s.rings == 0:
             return False
-        s.repairs -= 1
-        steps = RING_STEPS
-        least = (1.0 + q.communication_weight) * ring_repair(q, s.tried, s.fixed, &steps, s.ws)
-        s.work += <long long> RING_WORK * k * (1 + steps)
+        s.rings -= 1
+        tax = 1.0 + q.communication_weight
+        least = tax * ring_within(q, s.tried, s.fixed, room / tax, RING_PLACES, &s.work, s.ws)
         if least >= room:
             return False
     s.limit = (s.limit - room + least) * BETTER
@@ -487,13 +485,11 @@ cdef inline void _flip(int *order, int i, int j, bint reverse) noexcept nogil:
 cdef double _walk(Pairs *s, long long work, double heat, double best, int *best_order) noexcept nogil:
     """Trials until so much work is done; a pair may be worse by `heat` of the objective or so. The best objective and order seen."""
     cdef double now = objective(s.q, s.order)
-    cdef int steps, turn
     while s.work < work:
         s.work += TRIAL_WORK + 2 * s.ws.u + <long long> s.q.k * s.q.k // TRIAL_RATIO
-        for turn in range(TURNS):
-            now = _turn(s, now, heat)
+        now = _turn(s, now, heat)
         s.in_place = below(&s.random, 100) < IN_PLACE
-        s.repairs = 0 if s.in_place else MOST_REPAIRS
+        s.rings = 0 if s.in_place else MOST_RINGS
         _rank_costs(s)
         _choose(s)
         s.limit = now * (1.0 - heat * log(unit(&s.random)))
@@ -505,9 +501,7 @@ cdef double _walk(Pairs *s, long long work, double heat, double best, int *best_
         if s.listed == 0 or not _both(s):
             continue
         memcpy(s.order, s.found, s.q.k * sizeof(int))
-        steps = RING_STEPS
-        ring_repair(s.q, s.order, s.fixed, &steps, s.ws)
-        s.work += <long long> RING_WORK * s.q.k * (1 + steps)
+        ring_within(s.q, s.order, s.fixed, ring_cost(s.q, s.order), LAST_PLACES, &s.work, s.ws)
         now = objective(s.q, s.order)
         if now < best * BETTER:
             best = now

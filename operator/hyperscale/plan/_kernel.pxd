@@ -63,6 +63,9 @@ cdef double greedy_score(const Instance *q, const Workspace *ws, int c, int now,
 cdef int greedy(const Instance *q, int *order, int start, bint seed_takes_slot, Workspace *ws) noexcept nogil
 cdef double ring_polish(const Instance *q, int *order, const unsigned char *fixed, Workspace *ws) noexcept nogil
 cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixed, int *steps, Workspace *ws) noexcept nogil
+cdef double ring_below(const Instance *q, int *order, double room, int places, long long *work) noexcept nogil
+cdef double ring_within(const Instance *q, int *order, const unsigned char *fixed, double room, int places, long long *work,
+                        Workspace *ws) noexcept nogil
 cdef double exchanged_ring(const Instance *q, const int *order, const int *slow_lat, const int *slow_spb, const int *places, int n,
                            const Workspace *ws) noexcept nogil
 cdef double replace_all(const Instance *q, const int *order, int position, double limit, double *values, int *choice,

@@ -19,6 +19,12 @@ cdef double CANNOT_WORK = 1e40
 cdef double IMPROVES = 1.0 - 1e-9
 cdef int MAX_REPAIRS = 64
 cdef int MAX_RING_MOVES = 4_000_000
+cdef enum:
+    MOST_RING = 32  # members of which the best ring is sought exactly
+cdef int REPAIR_STEPS = 8
+cdef int REPAIR_WORK = 6
+cdef int HOPS_RATIO = 4
+cdef int PLACE_WORK = 4
 
 
 cdef Workspace *workspace_new(int m, int k) noexcept nogil:
@@ -256,6 +262,143 @@ cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixe
         best = least
         memcpy(order, ws.tour, k * sizeof(int))
     return best
+
+
+cdef struct Ring:
+    # A search for the fastest ring of a few members.
+    int k
+    int places                     # that may still be tried
+    unsigned long long taken       # members of the path, a bit each
+    double latency_factor
+    double byte_factor
+    double room                    # seconds that a ring must be below
+    bint found
+    double lat[MOST_RING * MOST_RING]
+    double spb[MOST_RING * MOST_RING]
+    int near[MOST_RING * MOST_RING]  # of each member those that a hop below `room` leads to, cheapest first
+    int nears[MOST_RING]
+    int path[MOST_RING]
+    int best[MOST_RING]
+
+
+cdef inline bint _fits(const Ring *s, int a, int b, double latency, double per_byte) noexcept nogil:
+    """A ring with these slowest hops may have this one as well."""
+    cdef int at = a * MOST_RING + b
+    return s.latency_factor * max(latency, s.lat[at]) + s.byte_factor * max(per_byte, s.spb[at]) < s.room
+
+
+cdef bint _list_hops(Ring *s, const Instance *q, const int *order) noexcept nogil:
+    """List the hops of every member that are below the room; False where one has less than two, and so no ring is."""
+    cdef int i, j, at, count
+    cdef double seconds
+    cdef double cost[MOST_RING]
+    cdef int *near
+    for i in range(s.k):
+        near, count = s.near + i * MOST_RING, 0
+        for j in range(s.k):
+            if j == i:
+                continue
+            s.lat[i * MOST_RING + j] = q.lat[<size_t> order[i] * q.m + order[j]]
+            s.spb[i * MOST_RING + j] = q.spb[<size_t> order[i] * q.m + order[j]]
+            seconds = s.latency_factor * s.lat[i * MOST_RING + j] + s.byte_factor * s.spb[i * MOST_RING + j]
+            if seconds >= s.room:
+                continue
+            at = count
+            count += 1
+            while at > 0 and cost[at - 1] > seconds:
+                cost[at], near[at] = cost[at - 1], near[at - 1]
+                at -= 1
+            cost[at], near[at] = seconds, j
+        s.nears[i] = count
+        if count < 2:
+            return False
+    return True
+
+
+cdef bint _closable(const Ring *s, int last, double latency, double per_byte) noexcept nogil:
+    """Every member that is left still has two hops, to others that are left or to an end of the path."""
+    cdef int v, i, u, hops
+    for v in range(s.k):
+        if s.taken >> v & 1:
+            continue
+        hops = 0
+        for i in range(s.nears[v]):
+            u = s.near[v * MOST_RING + i]
+            if (u == last or u == s.path[0] or not s.taken >> u & 1) and _fits(s, v, u, latency, per_byte):
+                hops += 1
+                if hops == 2:
+                    break
+        if hops < 2:
+            return False
+    return True
+
+
+cdef void _extend(Ring *s, int count, double latency, double per_byte) noexcept nogil:
+    """Depth first over the rings that start as the first `count` of s.path do."""
+    cdef int i, at, u, last = s.path[count - 1]
+    s.places -= 1
+    if count == s.k:
+        at = last * MOST_RING + s.path[0]
+        if _fits(s, last, s.path[0], latency, per_byte):
+            s.room = s.latency_factor * max(latency, s.lat[at]) + s.byte_factor * max(per_byte, s.spb[at])
+            s.found = True
+            memcpy(s.best, s.path, s.k * sizeof(int))
+        return
+    if not _closable(s, last, latency, per_byte):
+        return
+    for i in range(s.nears[last]):
+        u = s.near[last * MOST_RING + i]
+        if s.places <= 0:
+            return
+        if s.taken >> u & 1 or not _fits(s, last, u, latency, per_byte):
+            continue
+        at = last * MOST_RING + u
+        s.path[count] = u
+        s.taken |= <unsigned long long> 1 << u
+        _extend(s, count + 1, max(latency, s.lat[at]), max(per_byte, s.spb[at]))
+        s.taken &= ~(<unsigned long long> 1 << u)
+
+
+cdef double ring_below(const Instance *q, int *order, double room, int places, long long *work) noexcept nogil:
+    """Seconds of the best ring of the members of `order` (k,) that takes less than `room`, then in `order`; infinite where none was found.
+
+    Exact where it ends within `places` tried; more than MOST_RING members stay as they are. work: gets the inner steps that it took
+    """
+    cdef Ring s
+    cdef int i, first = 0
+    cdef int members[MOST_RING]
+    cdef double seconds
+    if q.k <= 3 or q.k > MOST_RING:
+        seconds = ring_cost(q, order)
+        return seconds if seconds < room else INFINITY
+    s.k, s.places, s.latency_factor, s.byte_factor, s.room, s.found = q.k, places, q.ring_latency_factor, q.ring_byte_factor, room, False
+    work[0] += <long long> q.k * q.k // HOPS_RATIO
+    if not _list_hops(&s, q, order):
+        return INFINITY
+    for i in range(s.k):
+        if s.nears[i] < s.nears[first]:
+            first = i
+    s.path[0], s.taken = first, <unsigned long long> 1 << first
+    _extend(&s, 1, 0.0, 0.0)
+    work[0] += <long long> PLACE_WORK * (places - s.places)
+    if not s.found:
+        return INFINITY
+    memcpy(members, order, q.k * sizeof(int))
+    for i in range(q.k):
+        order[i] = members[s.best[i]]
+    return s.room
+
+
+cdef double ring_within(const Instance *q, int *order, const unsigned char *fixed, double room, int places, long long *work,
+                        Workspace *ws) noexcept nogil:
+    """The same with ranks that stay (`fixed` (k,), NULL for none) and for any number of members: then moves look for it."""
+    cdef int steps = REPAIR_STEPS
+    cdef double seconds
+    if fixed == NULL and q.k <= MOST_RING:
+        return ring_below(q, order, room, places, work)
+    seconds = ring_repair(q, order, fixed, &steps, ws)
+    work[0] += <long long> REPAIR_WORK * q.k * (1 + steps)
+    return seconds if seconds < room else INFINITY
 
 
 cdef double _best_reversal(const Instance *q, const int *order, const int *slow_lat, const int *slow_spb, int hop, double least, int *move,
@@ -659,6 +802,25 @@ cdef class Kernel:
         with nogil:
             for row in range(orders.shape[0]):
                 ring_polish(&self.q, &orders[row, 0], stays, self.ws)
+
+    def close(self, int[:, ::1] orders, double[::1] seconds, int places, long long most):
+        """Objective of every row of `orders` (B, k) into `seconds` (B,), rows that can be better than all before them with their best ring.
+
+        places: tried for one ring · most: inner steps in all, after which rows stay as they are.
+        Raises ValueError where a row is not as long as the job has workers, or `seconds` not as long as there are rows.
+        """
+        cdef Py_ssize_t row
+        cdef long long work = 0
+        cdef double apart, ring, best = INFINITY, tax = 1.0 + self.q.communication_weight
+        if orders.shape[1] != self.q.k or len(seconds) != orders.shape[0]:
+            raise ValueError("the rows have another length than the job has workers, or there are more than seconds")
+        with nogil:
+            for row in range(orders.shape[0]):
+                apart, ring = set_cost(&self.q, &orders[row, 0]), ring_cost(&self.q, &orders[row, 0])
+                if best > apart and work < most:
+                    ring = min(ring, ring_below(&self.q, &orders[row, 0], min(ring, (best - apart) / tax), places, &work))
+                seconds[row] = apart + tax * ring
+                best = min(best, seconds[row])
 
     def replacements(self, const int[::1] order, int position, double[::1] seconds):
         """Objective with each candidate at `position` of `order` (k,), room or not, into `seconds` (m,)."""

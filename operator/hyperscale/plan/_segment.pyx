@@ -11,7 +11,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
-from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_repair
+from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_cost, ring_within
 from hyperscale.plan._walks cimport below, free_ranks, halo_scale, ring_seconds, unit
 
 cdef enum:
@@ -22,8 +22,7 @@ cdef int TRIAL_WORK = 16
 cdef int TRIAL_RATIO = 4
 cdef int LIST_RATIO = 8
 cdef int REACH_RATIO = 16
-cdef int RING_WORK = 6
-cdef int RING_STEPS = 8
+cdef int LAST_PLACES = 200  # tried for the ring of the path that is taken
 cdef double BETTER = 1.0 - 1e-12
 cdef int AIMED = 50      # percent of the trials that take away the slowest hop or the slowest worker
 
@@ -302,7 +301,7 @@ cdef double _beside(Segment *s, int x, int place, double weight, double squares,
 cdef double _walk(Segment *s, long long work, double heat, double best, int *best_order) noexcept nogil:
     """Trials until so much work is done; a path may be worse by `heat` of the objective or so. The best objective and order seen."""
     cdef double now = objective(s.q, s.order), weight, squares
-    cdef int i, steps
+    cdef int i
     while s.work < work:
         s.work += TRIAL_WORK + 2 * s.ws.u + <long long> s.q.k * s.q.k // TRIAL_RATIO
         if not _choose(s):
@@ -320,9 +319,7 @@ cdef double _walk(Segment *s, long long work, double heat, double best, int *bes
         if s.listed < s.length or not _reach(s) or not _path(s, 0, weight, squares, s.hop_lat, s.hop_spb):
             continue
         memcpy(s.order, s.found, s.q.k * sizeof(int))
-        steps = RING_STEPS
-        ring_repair(s.q, s.order, s.fixed, &steps, s.ws)
-        s.work += <long long> RING_WORK * s.q.k * (1 + steps)
+        ring_within(s.q, s.order, s.fixed, ring_cost(s.q, s.order), LAST_PLACES, &s.work, s.ws)
         now = objective(s.q, s.order)
         if now < best * BETTER:
             best = now

@@ -19,12 +19,16 @@ ELEMENTS: Final = 46_000_000
 """Numbers that a beam may touch, sets × candidates × workers²; some milliseconds."""
 KEPT: Final = 96
 """Sets that are handed on, at most: behind them come near relatives."""
+RING_PLACES: Final = 5_000
+"""Places that are tried for the best ring of one set that might be the best of all: a path grew as a ring, but seldom as its set's best."""
+RING_WORK: Final = 200_000
+"""Inner steps of that for all sets together, a millisecond or two."""
 LEAST_WIDTH: Final = 8
 """A narrower one is little better than greedy."""
 
 
 def beam_sets(costs: Costs, slots: IntArray, workers: int, width: int, kept: int = KEPT) -> IntArray:
-    """(B, k) at most `kept` different sets, most promising first and each in a good ring order; none without the compiled kernel.
+    """(B, k) at most `kept` different sets, best first and each in a good ring order; none without the compiled kernel.
 
     width: paths that go on at every length. Numpy has no twin of it: greedy's starts are what it goes on from.
     """
@@ -33,5 +37,7 @@ def beam_sets(costs: Costs, slots: IntArray, workers: int, width: int, kept: int
     if compiled is None:
         return np.zeros((0, workers), dtype=np.int64)
     orders = np.zeros((width, workers), dtype=np.int32)
-    found = orders[: _beam.beam(compiled, orders)][:kept]
-    return kernel.rings(costs, found.astype(np.int64))
+    found = orders[: _beam.beam(compiled, orders)]
+    seconds = np.empty(len(found))
+    compiled.close(found, seconds, RING_PLACES, RING_WORK)
+    return kernel.rings(costs, found[np.argsort(seconds, kind="stable")[:kept]].astype(np.int64))

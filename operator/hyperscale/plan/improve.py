@@ -57,9 +57,9 @@ FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, s
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
 CLOSE_LOOK: Final = Effort(
-    seeds=128, starts=16, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=1400
+    seeds=128, starts=8, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=1400
 )
-PAIRED: Final = 16
+PAIRED: Final = 8
 """Different starts of the search by pairs."""
 PAIR_PLACES: Final = 6_500
 """Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides up to 12 free workers."""
