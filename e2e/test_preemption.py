@@ -18,7 +18,7 @@ from e2e.jobs import Job, claim_volume, namespace
 
 POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 IDENTITY: Final = {"HYPERSCALE_IDENTITY": "hyperscale-0"}
-HOLD_SECONDS: Final = 8
+HOLD_SECONDS: Final = 5
 PREEMPTION: Final = {"checkSeconds": 5, "holdDownSeconds": HOLD_SECONDS, "minGainRatio": 0.05}
 DATASET: Final = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
 MODEL: Final = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
@@ -110,7 +110,6 @@ def test_a_long_job_stops_for_an_urgent_short_one_and_goes_on_after_it(installed
     with operating(installed):
         long = start_long(installed, space, policy)
         first = uid(long)
-        time.sleep(HOLD_SECONDS)
         came = time.monotonic()
         short = add_short(installed, space, policy)
         short.wait(lambda: runs_as_planned(short), "the short job does not run", seconds=90)
@@ -142,7 +141,6 @@ def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_woul
     policy = set_policy(installed, "Advise")
     with operating(installed):
         long = start_long(installed, space, policy)
-        time.sleep(HOLD_SECONDS)
         short = add_short(installed, space, policy)
         long.wait(lambda: bool(long.condition("PreemptionProposed")), "no advice", seconds=60)
         message = long.condition("PreemptionProposed")["message"]
@@ -157,7 +155,7 @@ def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_woul
         assert [entry.resource for entry in writes if entry.resource not in ("leases", "clustertopologies")] == []
         assert long.status()["phase"] == "Running"
         assert short.mpijob() is None
-        short.delete()
+        short.remove()
         long.wait(lambda: not long.condition("PreemptionProposed"), "the advice stays", seconds=60)
         assert "stop" not in long.status()
 

@@ -100,7 +100,7 @@ def moving(seen: Seen) -> Decision | None:
         return Wait(Reason.MOVING, "the new plan is being written down", retry_after_seconds=0.0)
     if seen.mpijob.suspended:
         if left := sum(1 for pod in seen.pods if not pod.finished):
-            return Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
+            return stuck_on_lost_node(seen) or Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
         return SetSuspend(Reason.MOVING, "starts on the new plan", suspend=False)
     if away := strays(seen):
         return SetSuspend(Reason.MOVING, f"stops because {len(away)} workers change their node", suspend=True)
@@ -117,7 +117,7 @@ def preempted(seen: Seen) -> Decision | None:
     if not job.suspended:
         return SetSuspend(Reason.PREEMPTED, told(stop, seen.metadata.key), suspend=True)
     if left := sum(1 for pod in seen.pods if not pod.finished):
-        return Wait(Reason.PREEMPTED, f"{left} of its pods are still ending")
+        return stuck_on_lost_node(seen) or Wait(Reason.PREEMPTED, f"{left} of its pods are still ending")
     step = _ask(seen, MakePlan(Reason.PREEMPTED, workers_fixed=job.workers))
     return replace(step, reason=Reason.PREEMPTED) if isinstance(step, Wait) else step
 

@@ -30,6 +30,8 @@ DEADLINE_SECONDS: Final = 1.0
 """Of one question: pending jobs wait behind it."""
 UNDECIDED_SECONDS: Final = 5.0
 """The queue itself comes first: nothing is asked while a job that came so short a time ago has had no answer."""
+ENDING_SECONDS: Final = 300.0
+"""Nothing is asked while pods of a stopped job end, but no longer than this: some hang on a lost node."""
 WITHDRAWN_AFTER: Final = 2
 """Answers in a row that must not name a job before its proposal is taken back: figures swing around the threshold."""
 
@@ -110,7 +112,8 @@ class PreemptionWatch:
         if judged is None or record is None or view is None or not judged.due:
             return None
         job, now = self._reader.read(record.resource, self._world.policies)[0], self._clock()
-        may = job is not None and not hindrance(job, view, record.status, policy.queue) and undisturbed(record.status, view)
+        may = policy.queue.preemption.mode is PreemptionMode.ACT and job is not None and undisturbed(record.status, view)
+        may = may and job is not None and not hindrance(job, view, record.status, policy.queue)
         held = now - unix_seconds(view.start_time) >= policy.queue.preemption.hold_down_seconds
         good = may and held and any(self._gains(name, key) for name in judged.beneficiaries)
         self._judged[key] = Judged(begun=good)
@@ -258,11 +261,14 @@ class PreemptionWatch:
 
     def _under_way(self) -> bool:
         """Whether a stop is due, or its pods still end: what comes of it is not known yet."""
-        return any(judged.due for judged in self._judged.values()) or any(
-            key not in self._world.unstarted and is_preempted(self._world.jobs[key].status)
-            for key in self._world.mpijobs
-            if key in self._world.jobs
-        )
+        return any(judged.due for judged in self._judged.values()) or any(self._ends(key) for key in self._world.mpijobs)
+
+    def _ends(self, key: Key) -> bool:
+        record = self._world.jobs.get(key)
+        stop = record.status.last_stop if record is not None else None
+        if record is None or stop is None or key in self._world.unstarted or not is_preempted(record.status):
+            return False
+        return self._clock() - unix_seconds(stop.time) < ENDING_SECONDS
 
     def _last(self, policy: PolicySpec) -> float:
         return next((at for known, at in self._asked if known == policy), 0.0)

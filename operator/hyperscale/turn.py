@@ -138,7 +138,8 @@ class TurnTaker:
 
     def _answer(self, entry: Entry, told: Told, status: JobStatus) -> Answer:
         if told.start is not None:
-            self._telemetry.queue_waiting_seconds.observe(max(0.0, self._clock() - entry.created))
+            if not entry.stopped:
+                self._telemetry.queue_waiting_seconds.observe(max(0.0, self._clock() - entry.created))
             plan = told.start.plan
             found = replace(plan, fallbacks=(*told.fallbacks, *plan.fallbacks)) if told.fallbacks else plan
             return Answer(found, told.snapshot, Turn(_decision(entry, 0, told.others, told.start.run_seconds, told.score)))

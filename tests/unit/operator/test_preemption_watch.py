@@ -346,6 +346,23 @@ async def test_a_stop_is_void_when_those_who_would_gain_are_gone() -> None:
     assert not view.due
 
 
+async def test_a_stop_is_void_when_the_policy_only_advises_by_then() -> None:
+    scene = await begun()
+    await scene.watch.check()
+    scene.set_policy({"queue": {"preemption": {"mode": "Advise", "holdDownSeconds": 60}}})
+    assert scene.watch.begin(LONG, scene.policy) is None
+
+
+async def test_a_pod_that_never_ends_does_not_stop_all_questions() -> None:
+    scene = await begun()
+    await scene.watch.check()
+    scene.see_long(stopped_status(scene))
+    scene.see_mpijob(suspended=True)
+    assert scene.watch._under_way()
+    await scene.later(301.0)
+    assert not scene.watch._under_way()
+
+
 async def test_a_job_that_just_went_on_is_not_stopped_again() -> None:
     scene = await begun()
     await scene.watch.check()

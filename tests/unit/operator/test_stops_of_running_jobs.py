@@ -9,7 +9,7 @@ import pytest
 
 from hyperscale.cli.explanation import JobRecord, explain
 from hyperscale.decide import decide
-from hyperscale.model.decision import BeginStop, MakePlan, MoveView, Reason, Seen, SetSuspend, StopView, Turn, Wait
+from hyperscale.model.decision import BeginStop, DeletePods, MakePlan, MoveView, Reason, Seen, SetSuspend, StopView, Turn, Wait
 from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.policy import QueueOrder, QueuePolicy
@@ -135,6 +135,18 @@ def test_its_gpus_are_given_away_when_its_pods_are_gone() -> None:
     assert not waits_again(written, mpijob(suspended=True), (worker(0),))
     assert waits_again(written, mpijob(suspended=True), (worker(0, phase="Succeeded"),))
     assert not waits_again(written, mpijob(suspended=True, queue="gold"), ())
+
+
+def test_a_pod_that_cannot_end_on_a_lost_node_is_deleted_by_force_where_the_job_says_so() -> None:
+    job = job_spec(checkpoint={"volumeClaimName": "state"}, recovery={"forceDeleteAfterSeconds": 60})
+    stuck = worker(0, node="node-a", terminating=True, deletion="1970-01-12T13:40:00Z")
+    given: dict[str, Any] = {"mpijob": mpijob(suspended=True), "pods": (stuck,), "unreachable_nodes": ("node-a",)}
+    for look in (stopping(job=job, **given), running(job, moving=True, **given)):
+        decision = decide(look)
+        assert isinstance(decision, DeletePods)
+        assert (decision.pod_uids, decision.force) == (("worker-0",), True)
+        early = decide(msgspec.structs.replace(look, now=999_640.0))
+        assert isinstance(early, Wait)
 
 
 def test_then_it_asks_for_its_turn_with_as_many_workers_as_it_had() -> None:
