@@ -30,6 +30,15 @@ LEAST_ROWS: Final = 12
 LEAST_PLACEMENTS: Final = 3
 """Unlike ones, by GPUs on each node: fewer do not say what a placement costs."""
 
+PRIOR_WEIGHT: Final = 0.3
+"""Of a row that puts a figure of a link as far from its first guess as a whole step takes; chosen on splits that no table is judged by."""
+
+HOPS: Final = 4.0
+"""Hops whose latency together is weighed like a step."""
+
+LINKS: Final = slice(4, None)
+"""Where the figures of the links are in the vector of `figures`."""
+
 FOLDS: Final = 4
 """Parts of the rows that are held out in turn."""
 
@@ -136,20 +145,22 @@ def _guess(design: Design, measured: FloatArray, exponent: float) -> FloatArray:
 
 
 def _solve(design: Design, measured: FloatArray, guess: FloatArray, scale: float) -> tuple[FloatArray, float]:
+    """Figures and cost. What the rows say little of stays near `guess`: a class with one placement has three figures."""
+    from scipy.optimize import least_squares  # some 35 MB that an operator whose history teaches no curve does without
+
     low = np.zeros(len(guess))
     high = np.full(len(guess), np.inf)
     low[0], low[3], high[3] = 1e-9, 1.0, LARGEST_EXPONENT
     sizes = np.full(len(guess), scale)
     sizes[1] = scale / max(1.0, float(design.batch.max()))
     sizes[2] = sizes[3] = 1.0
+    start = np.clip(guess, low + 1e-12, high)
+    pull = PRIOR_WEIGHT / sizes[LINKS]
+    pull[1::3] *= HOPS  # one hop is a small part of a step
 
     def errors(vector: FloatArray) -> FloatArray:
-        difference: FloatArray = np.log(curve_seconds(vector, design)) - measured
-        return difference
+        return np.concatenate([np.log(curve_seconds(vector, design)) - measured, pull * (vector - start)[LINKS]])
 
-    from scipy.optimize import least_squares  # some 35 MB that an operator whose history teaches no curve does without
-
-    start = np.clip(guess, low + 1e-12, high)
     solved = least_squares(errors, start, bounds=(low, high), x_scale=sizes, loss="soft_l1", f_scale=ROBUST_SCALE, max_nfev=400)
     return solved.x, float(solved.cost)
 
@@ -161,8 +172,6 @@ def _effects(rows: Sequence[Step], vector: FloatArray, design: Design, error: Fl
     how much of the step is arithmetic and how much allreduce. A placement measured once is believed little, one measured ten times
     almost fully, and none where placements differ by no more than chance.
     """
-    from scipy.optimize import nnls
-
     names = [row.name for row in rows]
     known = sorted(set(names))
     if len(known) == len(rows):
@@ -170,14 +179,13 @@ def _effects(rows: Sequence[Step], vector: FloatArray, design: Design, error: Fl
     place = {name: index for index, name in enumerate(known)}
     own = np.array([place[name] for name in names])
     plain = _sensitivity(vector, design)
-    # Chance in the network is larger than in the arithmetic: rows are scaled to chance of one size.
-    size = np.sqrt(np.maximum(plain * plain @ nnls(plain * plain, error * error)[0], LEAST_VARIANCE))
+    size = _chance(plain, error, own)
+    between = np.full(2, float(np.mean(error * error)) + LEAST_VARIANCE)
     parts, error = plain / size[:, None], error / size
     squares, products = np.zeros((len(known), 2, 2)), np.zeros((len(known), 2))
     np.add.at(squares, own, parts[:, :, None] * parts[:, None, :])
     np.add.at(products, own, parts * error[:, None])
     chance = float(np.mean(error * error)) + LEAST_VARIANCE
-    between = np.full(2, float(np.mean(size * size)))
     effects = np.zeros((len(known), 2))
     for _ in range(EFFECT_ROUNDS):
         covariance = np.linalg.inv(squares / chance + np.diag(1.0 / between))
@@ -187,6 +195,22 @@ def _effects(rows: Sequence[Step], vector: FloatArray, design: Design, error: Fl
         between = (effects * effects + np.diagonal(covariance, axis1=1, axis2=2)).mean(axis=0) + LEAST_VARIANCE
     kept = np.clip(effects, -LARGEST_EFFECT, LARGEST_EFFECT).round(6).tolist()
     return {name: PlaceEffect(*kept[index]) for name, index in place.items()}
+
+
+def _chance(parts: FloatArray, error: FloatArray, own: IntArray) -> FloatArray:
+    """(n,) standard deviation of chance in each row, which is larger in the network than in the arithmetic.
+
+    Rows of one placement (`own`, (n,)) are compared with each other: what they have in common is no chance, however far it is off.
+    """
+    from scipy.optimize import nnls
+
+    count = np.bincount(own)
+    several = count[own] > 1
+    freedom = np.sqrt(count / np.maximum(count - 1, 1))[own]
+    apart = ((error - (np.bincount(own, error) / count)[own]) * freedom)[several]
+    squares = parts * parts
+    deviation: FloatArray = np.sqrt(np.maximum(squares @ nnls(squares[several], apart * apart)[0], LEAST_VARIANCE))
+    return deviation
 
 
 def _sensitivity(vector: FloatArray, design: Design) -> FloatArray:

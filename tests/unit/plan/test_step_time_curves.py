@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyperscale.model.steptime import LinkClass, Step, StepTime
+from hyperscale.model.steptime import LinkClass, Step, StepTime, node_class
 from hyperscale.plan.steptime import predict
 from hyperscale.plan.steptime_fit import fit
 
@@ -43,14 +43,26 @@ def test_noise_of_a_few_percent_leaves_a_smaller_error() -> None:
     assert error.mean() < 0.03
 
 
-def test_a_busy_link_is_remembered_for_its_hosts_only() -> None:
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_class_that_was_hardly_measured_is_guessed_and_not_thrown_far_away(missing: int, seed: int) -> None:
+    rows = [row for row in measured(0.05, seed) if node_class(row.gpus) != missing or sum(row.gpus) == missing + 1]
+    off = np.abs(np.log(predict(fit(rows), ASKED) / predict(TRUE, ASKED)))
+    assert off.max() < np.log(4.0)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.05])
+def test_a_busy_link_is_remembered_for_its_hosts_only(noise: float) -> None:
+    rng = np.random.default_rng(3)
     batches = (8.0, 32.0, 64.0, 128.0)
     places = [(4, 4), (3, 3), (2, 2), (1, 1), (4, 2), (4,), (1,), (2, 2, 2), (4, 4, 4)]
     steps = [Step(gpus, batch, hosts=hosts) for gpus in places for batch in batches for hosts in ("rack a", "rack b")]
     steps = [Step(step.gpus, step.batch, hosts=f"{step.hosts} {step.gpus}") for step in steps]
     busy = "rack a (4, 4)"
     rows = [
-        Step(step.gpus, step.batch, float(seconds) * (1.5 if step.hosts == busy else 1.0), hosts=step.hosts)
+        Step(
+            step.gpus, step.batch, float(seconds * (1.5 if step.hosts == busy else 1.0) * np.exp(rng.normal(0.0, noise))), hosts=step.hosts
+        )
         for step, seconds in zip(steps, predict(TRUE, steps), strict=True)
     ]
     curve = fit(rows)
