@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from hyperscale.model.policy import PolicySpec
 from hyperscale.model.preemption import StoppableJob, StopQuestion, Stops
 from hyperscale.model.turns import Claim, QueuedJob, RunningShare, TurnQuestion
 from hyperscale.plan.portfolio import make_plan
+from hyperscale.plan.queue import stopping
 from hyperscale.plan.queue.choosers import choosers
 from hyperscale.plan.queue.desk import Desk, Expired
 from hyperscale.plan.queue.gpukinds import MOST_KINDS, added, kinds_of
@@ -149,6 +151,17 @@ def test_nobody_is_stopped_when_there_is_no_time_to_be_sure() -> None:
     desk = world.desk()
     desk.expired = desk.hurried = lambda: True
     assert judge_stops(world.question(), desk, POLICY.queue, TERMS, choosers(POLICY.queue)) == Stops()
+
+
+def test_on_large_clusters_first_placements_decide_and_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(*[(1, A100)] * 6, *[(1, T4)] * 2)
+    for number in range(6):
+        assert world.run(asked(f"long-{number}", 100_000), on=[f"n{number}"])
+    world.wait(asked("wide", 500, workers=4), weight=10.0)
+    found = told(world.stops())
+    monkeypatch.setattr(stopping, "LARGE_NODES", 4)
+    assert len(found) == 4
+    assert told(world.stops()).keys() == found.keys()
 
 
 def test_more_products_than_are_compared_are_merged_the_most_alike_first() -> None:

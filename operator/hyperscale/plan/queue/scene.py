@@ -44,7 +44,7 @@ class Scene:
         self.kinds = kinds_of(desk.graph, desk.policy)
         self.free = self.kinds.counted({name: max(0, gpus) for name, gpus in desk.free(question.free_gpus).items()})
         self.running = {job.running.request.job_key: job for job in question.running}
-        self._epochs: dict[bytes, tuple[tuple[int, tuple[float, ...], float], ...]] = {}
+        self._epochs: dict[bytes, tuple[tuple[float, ...], float]] = {}
 
     def contenders(self) -> list[Contender]:
         """All jobs of the question of which something is known, and the others that run."""
@@ -90,38 +90,37 @@ class Scene:
 
     def _demands(self, request: PlanRequest, epochs: float) -> tuple[Demand, ...]:
         """What is left on each kind by worker count; empty where it does not fit, or time does not allow to find out."""
-        kind = kind_of(request)
-        if kind not in self._epochs:
-            if self.desk.hurried():
-                return ()
-            self._epochs[kind] = self._epoch_seconds(request)
         slots = request.job.workers.gpus_per_worker
-        return tuple(
-            Demand(count * slots, tuple(seconds * epochs for seconds in on_kinds), mixed * epochs)
-            for count, on_kinds, mixed in self._epochs[kind]
-        )
+        demands = []
+        for count in self._counts(request):
+            asked = replace(request, workers_fixed=count)
+            kind = kind_of(asked)
+            if kind not in self._epochs:
+                if self.desk.hurried():
+                    break
+                self._epochs[kind] = self._epoch_seconds(asked)
+            on_kinds, mixed = self._epochs[kind]
+            if math.isfinite(min(*on_kinds, mixed)):
+                demands.append(Demand(count * slots, tuple(seconds * epochs for seconds in on_kinds), mixed * epochs))
+        return tuple(demands)
 
-    def _epoch_seconds(self, request: PlanRequest) -> tuple[tuple[int, tuple[float, ...], float], ...]:
-        """By worker count: seconds of an epoch on each kind alone, and on all nodes where no kind alone has the room."""
+    def _counts(self, request: PlanRequest) -> list[int]:
+        """Worker counts that are compared, as the queue has them."""
+        workers = request.job.workers
+        if request.workers_fixed is not None or workers.min == workers.max:
+            return [request.workers_fixed or workers.min]
         best = self.desk.empty(request, self.question.claims)
         if isinstance(best, Infeasible):
-            return ()
+            return []
         most = MOST_COUNTS if len(self.desk.graph.nodes) <= LARGE_NODES else FEW_COUNTS
-        counts = [request.workers_fixed] if request.workers_fixed is not None else counts_of(request, len(best.workers), most)
-        rows = []
-        for count in sorted({*counts, len(best.workers)}):
-            asked = replace(request, workers_fixed=count)
-            anywhere = _epoch(self.desk.empty(asked, self.question.claims))
-            if math.isfinite(anywhere):
-                alone = self._on_kinds(asked, anywhere)
-                rows.append((count, alone, NOWHERE if math.isfinite(min(alone)) else anywhere))
-        return tuple(rows)
+        return sorted({*counts_of(request, len(best.workers), most), len(best.workers)})
 
-    def _on_kinds(self, request: PlanRequest, anywhere_seconds: float) -> tuple[float, ...]:
-        names = self.kinds.nodes
-        if len(names) == 1:
-            return (anywhere_seconds,)
-        return tuple(_epoch(self.desk.alone(request, self.question.claims, kind)) for kind in names)
+    def _epoch_seconds(self, request: PlanRequest) -> tuple[tuple[float, ...], float]:
+        """Seconds of an epoch on each kind alone, and on all nodes where no kind alone has the room."""
+        alone = tuple(_epoch(self.desk.alone(request, self.question.claims, names)) for names in self.kinds.nodes)
+        if len(alone) == 1 or math.isfinite(min(alone)):
+            return alone, NOWHERE
+        return alone, _epoch(self.desk.empty(request, self.question.claims))
 
 
 def fixed(job: StoppableJob) -> PlanRequest:

@@ -23,6 +23,7 @@ from hyperscale.plan.queue.forecast import mean_seconds
 from hyperscale.plan.queue.gpukinds import added, without
 from hyperscale.plan.queue.joint import QueueError, take_turns
 from hyperscale.plan.queue.kinds import Contender
+from hyperscale.plan.queue.options import LARGE_NODES
 from hyperscale.plan.queue.preempt import advise, margin_seconds
 from hyperscale.plan.queue.scene import Scene, Terms, fixed
 
@@ -34,7 +35,8 @@ def judge_stops(question: StopQuestion, desk: Desk, policy: QueuePolicy, terms: 
     """The stops that pay, most often none; none where time does not suffice to be sure."""
     if not any(job.held_seconds >= terms.hold_down_seconds for job in question.running):
         return Stops()
-    scene = Scene(question, desk, terms)
+    large = len(desk.graph.nodes) > LARGE_NODES
+    scene = Scene(question, desk.rough() if large else desk, terms)
     jobs = scene.contenders()
     found = advise(jobs, scene.free, terms.min_gain_ratio, settings_of(policy), desk.hurried)
     try:
