@@ -77,6 +77,31 @@ def curve_seconds(vector: FloatArray, design: Design, effects: FloatArray | None
     return seconds
 
 
+def gradient(vector: FloatArray, design: Design) -> FloatArray:
+    """(n, 14) derivatives of ln(step) by the figures of `vector`, as `curve_seconds` has them without effects."""
+    base, sample, straggle, exponent = vector[:4]
+    compute, sync = split_seconds(vector, design)
+    largest = np.maximum(np.maximum(compute, sync), SHORTEST_SECONDS)
+    parts = np.stack([compute, sync]) / largest
+    powers = parts**exponent
+    total = powers.sum(axis=0)
+    by_compute, by_sync = parts ** (exponent - 1.0) / (total * largest)
+    waits = 1.0 + straggle * np.log2(design.workers)
+    found = np.empty((len(design.batch), len(vector)))
+    found[:, 0] = by_compute * waits
+    found[:, 1] = found[:, 0] * design.batch
+    found[:, 2] = by_compute * (base + sample * design.batch) * np.log2(design.workers)
+    logarithms = np.log(np.maximum(parts, SHORTEST_SECONDS))
+    found[:, 3] = ((powers * logarithms).sum(axis=0) / total - np.log(total) / exponent) / exponent
+    by_sync = np.where(design.workers > 1, by_sync, 0.0)
+    ring = 2.0 * (design.workers - 1.0)
+    for kind, member in enumerate(design.members):
+        own = (by_sync * member)[:, None]
+        found[:, 4 + 3 * kind : 7 + 3 * kind] = own * np.stack([np.ones_like(ring), ring, ring / design.workers], axis=1)
+    found[:, -1] = by_sync * design.further
+    return found
+
+
 def figures(curve: StepTime) -> FloatArray:
     """(14,) base, sample, straggle, exponent, fixed, hop and volume of each class, node."""
     links = [figure for link in curve.links for figure in (link.fixed_seconds, link.hop_seconds, link.volume_seconds)]

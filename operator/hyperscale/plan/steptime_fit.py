@@ -22,7 +22,7 @@ from hyperscale.model.steptime import (
     StepTime,
     node_class,
 )
-from hyperscale.plan.steptime import SHORTEST_SECONDS, Design, curve_seconds, predict, split_seconds
+from hyperscale.plan.steptime import SHORTEST_SECONDS, Design, curve_seconds, gradient, predict, split_seconds
 
 LEAST_ROWS: Final = 12
 """Below this a fit of as many figures says nothing."""
@@ -157,11 +157,17 @@ def _solve(design: Design, measured: FloatArray, guess: FloatArray, scale: float
     start = np.clip(guess, low + 1e-12, high)
     pull = PRIOR_WEIGHT / sizes[LINKS]
     pull[1::3] *= HOPS  # one hop is a small part of a step
+    towards = np.zeros((len(pull), len(guess)))
+    towards[:, LINKS] = np.diag(pull)
 
     def errors(vector: FloatArray) -> FloatArray:
         return np.concatenate([np.log(curve_seconds(vector, design)) - measured, pull * (vector - start)[LINKS]])
 
-    solved = least_squares(errors, start, bounds=(low, high), x_scale=sizes, loss="soft_l1", f_scale=ROBUST_SCALE, max_nfev=400)
+    def slopes(vector: FloatArray) -> FloatArray:
+        return np.concatenate([gradient(vector, design), towards])
+
+    robust = {"loss": "soft_l1", "f_scale": ROBUST_SCALE, "max_nfev": 400}
+    solved = least_squares(errors, start, slopes, bounds=(low, high), x_scale=sizes, **robust)
     return solved.x, float(solved.cost)
 
 
