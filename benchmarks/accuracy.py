@@ -37,6 +37,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"  # before numpy and torch: ranks share the cores
 
@@ -59,7 +62,7 @@ from hyperscale.worker.loop import Loop  # noqa: E402
 from hyperscale.worker.report import Reporter  # noqa: E402
 
 NAME: Final = "accuracy"
-DATA: Final = Path(__file__).resolve().parents[1] / "../shared/data"
+DATA: Final = ROOT / "../shared/data"
 LIMIT: Final = 0.01
 """One point."""
 MODELS: Final[dict[str, dict[str, Any]]] = {
@@ -168,7 +171,7 @@ def measure(workers: int, asked: list[Case], *, minutes: float) -> list[Measured
             root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
             command = [*start, *root, "-mca", "btl_tcp_if_include", "lo", *command]
         variables = {**os.environ, "HYPERSCALE_DATASETS": str(DATA / "citation"), "OMPI_MCA_mpi_yield_when_idle": "1"}
-        finished = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        finished = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, text=True, check=False)
         if finished.returncode != 0:
             raise RuntimeError(f"{workers} workers: exit code {finished.returncode}\n{finished.stderr[-2000:]}")
         return msgspec.json.decode(result.read_bytes(), type=list[Measured])

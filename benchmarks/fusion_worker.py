@@ -1,8 +1,8 @@
 """What fused layers are worth to a training job: epochs of the worker's own trainer, with them and with DGL's operations.
 
-Part of benchmarks/fusion.py; alone: python -m benchmarks.fusion_worker. One process, one thread, the whole graph as one part. Both variants
-live in the process and take epochs in turn; processor milliseconds are medians, ratios medians of the turns' ratios. Their losses and first
-gradients must agree. Cora comes from ../shared/data and is left out where that is absent.
+Part of benchmarks/fusion.py; alone: python -m benchmarks.fusion_worker [--quick] [--json FILE]. One process, one thread, the whole graph
+as one part. Both variants live in the process and take epochs in turn; processor milliseconds are medians, ratios medians of the turns'
+ratios. Their losses and first gradients must agree. Cora comes from ../shared/data and is left out where that is absent.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ LARGE: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def rows(benchmark: str) -> list[common.Row]:
-    """All models on Cora and on a graph of communities with 1 M edges."""
+def rows(benchmark: str, *, large: bool = True) -> list[common.Row]:
+    """All models on Cora and on a graph of communities with 1 M edges, a quarter of that where not `large`."""
     memory.keep(os.environ)
     torch.set_num_threads(1)
     made: list[common.Row] = []
@@ -64,7 +64,7 @@ def rows(benchmark: str) -> list[common.Row]:
         graph = load.graph(_run("GCN", {}))
         for kind, size in CITATION.items():
             made += _compared(benchmark, f"worker, {kind}, Cora", graph, (kind, size), 40)
-    graph = communities(VERTICES)
+    graph = communities(VERTICES if large else VERTICES // 4)
     for kind, size in LARGE.items():
         made += _compared(benchmark, f"worker, {kind}, {len(graph.indices) / 1e6:.2f} M edges", graph, (kind, size), 7)
     return made
@@ -127,5 +127,13 @@ def _difference(first: FullTrainer, other: FullTrainer) -> float:
     return worst
 
 
+def main() -> int:
+    """Measure, print, and fail where a goal is missed."""
+    arguments = common.parser(__doc__ or "").parse_args()
+    made = rows("fusion", large=not arguments.quick)
+    common.report(made, arguments.json)
+    return 0 if all(row.holds is not False for row in made) else 1
+
+
 if __name__ == "__main__":
-    common.report(rows("fusion"), None)
+    sys.exit(main())

@@ -30,6 +30,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 
@@ -40,7 +43,7 @@ from hyperscale import data  # noqa: E402
 from hyperscale.model.measured import RESULT_PREFIX, Measured  # noqa: E402
 
 NAME: Final = "molhiv"
-TABLE: Final = Path(__file__).resolve().parents[1] / "../shared/data/molhiv/hiv.csv"
+TABLE: Final = ROOT / "../shared/data/molhiv/hiv.csv"
 LIMIT: Final = 0.01
 SIZE: Final[dict[str, int]] = {"hiddenSize": 64, "layers": 5, "epochs": 20}
 HYPER: Final[dict[str, Any]] = {

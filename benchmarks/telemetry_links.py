@@ -26,6 +26,8 @@ from typing import Final, NamedTuple  # noqa: E402
 
 import numpy as np  # noqa: E402
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from benchmarks import telemetry_shaped  # noqa: E402
 from benchmarks.common import Row, goal, median, parser, report  # noqa: E402
 from hyperscale.agent import probe_schedule as schedule  # noqa: E402

@@ -1,0 +1,32 @@
+"""Every benchmark starts as a script and as a module, from whatever folder."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[3] / "benchmarks"
+SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text())
+
+
+def _steps(path: Path) -> list[str]:
+    """What the file does on import, in order: "path" where it puts the repository on the path, "neighbour" where it imports one."""
+    steps: list[str] = []
+    for statement in ast.parse(path.read_text()).body:
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] == "benchmarks":
+            steps.append("neighbour")
+        elif ast.unparse(statement).startswith("sys.path.insert(0,"):
+            steps.append("path")
+    return steps
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_that_imports_its_neighbours_puts_the_repository_on_the_path_first(path: Path) -> None:
+    steps = _steps(path)
+    assert "neighbour" not in steps or steps[0] == "path"
+
+
+def test_there_are_scripts_to_look_at() -> None:
+    assert len(SCRIPTS) > 10
