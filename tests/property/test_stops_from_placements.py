@@ -22,7 +22,8 @@ from hyperscale.plan.portfolio import make_plan
 from hyperscale.plan.queue import stopping
 from hyperscale.plan.queue.choosers import choosers
 from hyperscale.plan.queue.desk import Desk, Expired
-from hyperscale.plan.queue.gpukinds import MOST_KINDS, added, kinds_of
+from hyperscale.plan.queue.emptied import added
+from hyperscale.plan.queue.gpukinds import MOST_KINDS, kinds_of
 from hyperscale.plan.queue.joint import take_turns
 from hyperscale.plan.queue.scene import Terms
 from hyperscale.plan.queue.soundness import unsound_stops

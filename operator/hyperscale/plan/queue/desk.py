@@ -22,7 +22,7 @@ from hyperscale.plan.candidates import demand_of, vet
 from hyperscale.plan.figures import figures_of
 from hyperscale.plan.memo import Memo
 from hyperscale.plan.queue.alike import kind_of
-from hyperscale.plan.queue.emptied import emptied
+from hyperscale.plan.queue.emptied import added, emptied
 from hyperscale.plan.speeds import gpu_speeds
 
 KEPT_PLACEMENTS: Final = 512
@@ -46,6 +46,8 @@ class Desk:
         """Turns true before that: nothing new is begun, but what was begun may be finished."""
         self._kept: Memo[Plan | Infeasible] = Memo(KEPT_PLACEMENTS)
         self._rough: Desk | None = None
+        self._whole: tuple[Desk, Mapping[str, Claim]] | None = None
+        """Whose cluster this is without those claims: emptied, both are the same."""
         self._claims: dict[str, Claim] = {}
         self._emptied = graph
         figures = figures_of(graph)
@@ -66,6 +68,7 @@ class Desk:
             return self
         desk = Desk(emptied(self.graph, claims), self.policy, self._place)
         desk.expired, desk.hurried = self.expired, self.hurried
+        desk._whole = (self, claims)
         return desk
 
     @property
@@ -97,6 +100,9 @@ class Desk:
 
     def alone(self, request: PlanRequest, claims: Mapping[str, Claim], nodes: frozenset[str]) -> Plan | Infeasible:
         """The same on some of its nodes only."""
+        if self._whole is not None:
+            desk, gone = self._whole
+            return desk.alone(request, added((claims, gone)), nodes)
         if self._claims != claims:
             self._claims = dict(claims)
             self._emptied = emptied(self.graph, claims)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +29,27 @@ def emptied(graph: ClusterGraph, claims: Mapping[str, Claim]) -> ClusterGraph:
 def emptied_snapshot(snapshot: ClusterSnapshot, claims: Mapping[str, Claim]) -> ClusterSnapshot:
     """The snapshot of the same cluster."""
     return replace(snapshot, nodes=tuple(_emptied(node, claims[node.name]) if node.name in claims else node for node in snapshot.nodes))
+
+
+def added(claims: Iterable[Mapping[str, Claim]]) -> dict[str, Claim]:
+    """Claims of several jobs together."""
+    total: dict[str, Claim] = {}
+    for each in claims:
+        for name, claim in each.items():
+            had = total.get(name, Claim())
+            cpu, memory = had.cpu_cores + claim.cpu_cores, had.memory_bytes + claim.memory_bytes
+            total[name] = Claim(had.gpus + claim.gpus, cpu, memory)
+    return dict(sorted(total.items()))
+
+
+def without(claims: Mapping[str, Claim], gone: Mapping[str, Claim]) -> dict[str, Claim]:
+    """What is left of `claims`; never less than nothing."""
+    left = {}
+    for name, had in claims.items():
+        less = gone.get(name, Claim())
+        cpu, memory = max(0.0, had.cpu_cores - less.cpu_cores), max(0, had.memory_bytes - less.memory_bytes)
+        left[name] = Claim(max(0, had.gpus - less.gpus), cpu, memory)
+    return left
 
 
 def _emptied(node: Node, claim: Claim) -> Node:

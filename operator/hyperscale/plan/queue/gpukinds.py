@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.turns import Claim
 from hyperscale.plan.speeds import gpu_speeds
 
 MOST_KINDS: Final = 4
@@ -37,24 +36,3 @@ def kinds_of(graph: ClusterGraph, policy: PolicySpec) -> Kinds:
         closest = min(range(1, len(found)), key=lambda place: found[place][0] / max(found[place - 1][0], 1e-30))
         found[closest - 1 : closest + 1] = [(found[closest][0], found[closest - 1][1] | found[closest][1])]
     return Kinds(tuple(frozenset(names) for _, names in found))
-
-
-def added(claims: Iterable[Mapping[str, Claim]]) -> dict[str, Claim]:
-    """Claims of several jobs together."""
-    total: dict[str, Claim] = {}
-    for each in claims:
-        for name, claim in each.items():
-            had = total.get(name, Claim())
-            cpu, memory = had.cpu_cores + claim.cpu_cores, had.memory_bytes + claim.memory_bytes
-            total[name] = Claim(had.gpus + claim.gpus, cpu, memory)
-    return dict(sorted(total.items()))
-
-
-def without(claims: Mapping[str, Claim], gone: Mapping[str, Claim]) -> dict[str, Claim]:
-    """What is left of `claims`; never less than nothing."""
-    left = {}
-    for name, had in claims.items():
-        less = gone.get(name, Claim())
-        cpu, memory = max(0.0, had.cpu_cores - less.cpu_cores), max(0, had.memory_bytes - less.memory_bytes)
-        left[name] = Claim(max(0, had.gpus - less.gpus), cpu, memory)
-    return left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
@@ -14,7 +15,8 @@ from hyperscale.model.preemption import StoppableJob, StopQuestion
 from hyperscale.model.turns import QueuedJob
 from hyperscale.plan.queue.alike import kind_of
 from hyperscale.plan.queue.desk import Desk
-from hyperscale.plan.queue.gpukinds import added, kinds_of, without
+from hyperscale.plan.queue.emptied import added, without
+from hyperscale.plan.queue.gpukinds import kinds_of
 from hyperscale.plan.queue.kinds import NOWHERE, Contender, Demand
 from hyperscale.plan.queue.options import LARGE_NODES, MOST_COUNTS, counts_of
 from hyperscale.plan.queue.preempt import feasible
@@ -47,10 +49,13 @@ class Scene:
         self._epochs: dict[bytes, tuple[tuple[float, ...], float]] = {}
 
     def contenders(self) -> list[Contender]:
-        """All jobs of the question of which something is known, and the others that run."""
-        pending = [self._pending(queued) for queued in self.question.pending]
-        running = [self._running(job) for job in self.question.running]
-        return feasible([job for job in (*pending, *running, *self._others()) if job is not None], self.free)
+        """All jobs of the question of which something is known, and the others that run; where time is short, some of either kind."""
+        found = self._others()
+        for queued, job in zip_longest(self.question.pending, self.question.running):
+            waiting = self._pending(queued) if queued is not None else None
+            found += [waiting] if waiting is not None else []
+            found += [self._running(job)] if job is not None else []
+        return feasible(found, self.free)
 
     def _pending(self, queued: QueuedJob) -> Contender | None:
         demands = self._demands(queued.request, float(queued.request.job.model.epochs))

@@ -19,8 +19,8 @@ from hyperscale.model.turns import QueuedJob, RunningShare, TurnQuestion, Turns
 from hyperscale.plan.artifact import rounded
 from hyperscale.plan.queue.choosers import Choosers, settings_of
 from hyperscale.plan.queue.desk import Desk
+from hyperscale.plan.queue.emptied import added, without
 from hyperscale.plan.queue.forecast import mean_seconds
-from hyperscale.plan.queue.gpukinds import added, without
 from hyperscale.plan.queue.joint import QueueError, take_turns
 from hyperscale.plan.queue.kinds import Contender
 from hyperscale.plan.queue.options import LARGE_NODES
