@@ -5,6 +5,8 @@ Somewhat long: C inlines the steps of a move only within one file.
 Notation as in `_parts.pxd`.
 """
 
+import numpy as np
+
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
@@ -233,16 +235,19 @@ def anneal(
     double over_worth,
     int64_t budget,
 ):
-    """Lower the largest halo and keep the cut (weight of edges between parts) within `budget`; changes `part` (n,), returns the largest halo.
+    """Lower the largest halo and keep the cut (weight of edges between parts) within `budget`; changes `part` (n,).
 
+    Returns (the cut, (k,) int64 vertices of other parts that each part needs a copy of).
     work: moves looked at, and their neighbours; hot: temperature at first, in copies of the largest halo, as are the worths of a cut edge
     (`cut_worth`) and of one above the budget (`over_worth`), which the cut may exceed for most of the time. A move never takes a part above
     its limits (k, c).
     """
     cdef State s
-    cdef int64_t found
+    found = np.zeros(limits.shape[0], dtype=np.int64)
+    cdef int64_t[::1] copies = found
+    cdef int p
     if indptr.shape[0] < 2 or indices.shape[0] == 0:
-        return 0
+        return 0, found
     if not _borrow(&s.of, indptr, indices, edge_weights, weights, limits, part, seed):
         raise MemoryError
     if not _open(&s):
@@ -251,7 +256,8 @@ def anneal(
     with nogil:
         _count(&s)
         _anneal(&s, work, hot, cut_worth, over_worth, budget)
-        found = _largest(&s)
+        for p in range(s.of.k):
+            copies[p] = s.copies[p]
     _close(&s)
     _give_back(&s.of)
-    return found
+    return s.cut, found

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from hyperscale.model.adjacency import Array
-from hyperscale.partition.levels import Level, boundary
-from hyperscale.partition.refine import Effort, Reference, balanced, promising, refine, score, without_isolated
+from hyperscale.partition.levels import Level
+from hyperscale.partition.refine import Effort, Reference, Seen, balanced, promising, refine, score, without_isolated
 
 SKEW = 10.0
 """Mean square of the degrees over the square of their mean above which a graph is skewed."""
@@ -54,29 +54,29 @@ def by_degree(level: Level, limits: Array, together: int = 1) -> Array:
     return part
 
 
-def refine_hubs(level: Level, start: Array, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Array:
-    """(n,) int32 parts within `limits` (k, c), from the hubs dealt to as many parts as the reference's cut allows, or from `start`."""
+def refine_hubs(level: Level, start: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Seen:
+    """Parts within `limits` (k, c), from the hubs dealt to as many parts as the reference's cut allows, or from `start`."""
     parts = len(limits)
     for together in range(parts // PARTS_PER_DEAL, 1, -1):
-        dealt = by_degree(level, limits, together)
-        if boundary(level, dealt, parts)[0] > TAKEN_BACK * reference.cut or promising(level, (dealt, start), parts, reference) is start:
+        dealt = Seen.of(level, by_degree(level, limits, together), parts)
+        if dealt.cut > TAKEN_BACK * reference.cut or promising((dealt, start), reference) is start:
             continue
         longer = replace(DEALT, cycles=min(together, MOST_CYCLES), work=effort.work)
         found = refine_dealt(level, dealt, limits, reference, seed=seed, effort=longer)
-        if boundary(level, found, parts)[0] <= reference.cut:
+        if found.cut <= reference.cut:
             return found
-    joined = by_degree(level, limits)
-    if int(boundary(level, joined, parts)[1].max()) <= HOPELESS * reference.largest:
+    joined = Seen.of(level, by_degree(level, limits), parts)
+    if int(joined.copies.max()) <= HOPELESS * reference.largest:
         found = refine(level, joined, limits, reference, seed=seed, effort=effort)
         if score(level, found, limits, reference) < score(level, start, limits, reference):
             return found
     return refine(level, start, limits, reference, seed=seed, effort=effort)
 
 
-def refine_dealt(level: Level, part: Array, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Array:
+def refine_dealt(level: Level, dealt: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Seen:
     """Refined while no part may hold more ends of edges than one does at first."""
-    balanced(without_isolated(level), part, limits, seed)
+    start = balanced(without_isolated(level), dealt, limits, seed)
     degree = np.diff(level.indptr)
-    most = int(np.bincount(part, weights=degree, minlength=len(limits)).max())
+    most = int(np.bincount(start.part, weights=degree, minlength=len(limits)).max())
     wide = replace(level, weights=np.ascontiguousarray(np.column_stack([level.weights, degree])))
-    return refine(wide, part, np.column_stack([limits, np.full(len(limits), most)]), reference, seed=seed, effort=effort)
+    return refine(wide, start, np.column_stack([limits, np.full(len(limits), most)]), reference, seed=seed, effort=effort)

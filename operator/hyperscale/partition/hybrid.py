@@ -17,7 +17,7 @@ from hyperscale.model.adjacency import Array
 from hyperscale.partition.baselines import along
 from hyperscale.partition.compiled import search, seeds
 from hyperscale.partition.levels import LEAST_SHRINK, Hierarchy, Level, contracted, cut_of
-from hyperscale.partition.refine import CLUSTERS_PER_PART, PRICE, Effort, Reference, balanced, climb, limits_of, refine
+from hyperscale.partition.refine import CLUSTERS_PER_PART, PRICE, Effort, Reference, Seen, balanced, climb, limits_of, refine
 
 COARSEST = 240
 COARSEST_PER_PART = 30
@@ -35,13 +35,13 @@ def hybrid(level: Level, target: Array, limits: Array, *, seed: int, effort: Eff
     effort = effort or Effort()
     hierarchy = seeded(level, limits, stop=max(COARSEST, COARSEST_PER_PART * len(target)))
     coarsest = hierarchy.levels[-1]
-    part = bisected(coarsest, embedding(coarsest, len(target), seed), target, seed)
+    halves = bisected(coarsest, embedding(coarsest, len(target), seed), target, seed)
     price = np.full(len(target), PRICE, dtype=np.int64)
-    balanced(coarsest, part, limits, seed)
+    part = balanced(coarsest, Seen.of(coarsest, halves, len(target)), limits, seed).part.copy()
     search.improve(*coarsest.arrays, limits, price, part, seed, COARSE_PASSES.passes, COARSE_PASSES.starts, COARSE_PASSES.patience)
     part = climb(hierarchy, part, limits, price, seed=seed, effort=effort)
-    balanced(level, part, limits, seed)
-    return refine(level, part, limits, Reference.of(level, part, len(target), CUT_FOR_HALO), seed=seed, effort=effort)
+    start = balanced(level, Seen.of(level, part, len(target)), limits, seed)
+    return refine(level, start, limits, Reference.of(start, CUT_FOR_HALO), seed=seed, effort=effort).part
 
 
 def seeded(level: Level, limits: Array, *, stop: int) -> Hierarchy:

@@ -38,8 +38,8 @@ def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | N
     return np.asarray(found.vertex_part, dtype=np.int32)
 
 
-def metis_mixed(adjacency: Adjacency, target: Array, *, seed: int) -> Array:
-    """(n,) int32 parts as `metis` makes them by its k-way method, which is told of large and small shares in turn.
+def metis_mixed(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool = False) -> Array:
+    """(n,) int32 parts as `metis` makes them, by its k-way method or recursively, when it is told of large and small shares in turn.
 
     METIS bisects in the order of the shares: large parts next to each other share long borders, a large one beside a small one does not.
     """
@@ -48,7 +48,7 @@ def metis_mixed(adjacency: Adjacency, target: Array, *, seed: int) -> Array:
     order = np.empty(parts, dtype=np.int32)
     order[0::2] = by_size[: (parts + 1) // 2]
     order[1::2] = by_size[(parts + 1) // 2 :]
-    return np.asarray(order[metis(adjacency, target[order], seed=seed, recursive=False)])
+    return np.asarray(order[metis(adjacency, target[order], seed=seed, recursive=recursive)])
 
 
 def _exact_shares(target: Array) -> list[float] | None:

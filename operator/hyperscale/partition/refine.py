@@ -36,6 +36,11 @@ CLUSTERS_PER_PART = 10
 PRICE = 16
 """Of an edge at a part with an average halo."""
 PRICES = (PRICE // 2, PRICE * 3)
+COARSE_CUT_WORTH = 2 * CUT_WORTH
+COARSE_SHARE = 3
+"""The work over that of the annealing of one coarse level."""
+COARSE_OVER_WORTH = 0.5
+"""As `Effort.over_worth`, where a copy stands for several."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +62,27 @@ class Effort:
     """Copies that an edge above the cut's budget counts for until the annealing's end."""
     spend: float = 1.0
     """Of what the cycle took from the reference's cut, how much annealing may give back."""
+    coarse_heats: tuple[float, ...] = ()
+    """As `heat`, on levels 1, 2, ... of a cycle, each with a third of `work`; 0: none. What is joined moves whole stretches of a border."""
     priced: bool = True
     """Whether edges of parts with a large halo cost a cycle more."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Parts and what was counted of them."""
+
+    part: Array
+    """(n,) int32, not to be changed."""
+    cut: int
+    """Weight of the edges between parts."""
+    copies: Array
+    """(k,) int64 vertices of other parts that each part needs a copy of."""
+
+    @classmethod
+    def of(cls, level: Level, part: Array, parts: int) -> Seen:
+        """Counted."""
+        return cls(part, *boundary(level, part, parts))
 
 
 @dataclass(frozen=True)
@@ -75,15 +99,15 @@ class Reference:
     """Whether the largest halo is near the mean: it must not grow then, whatever else is won."""
 
     @classmethod
-    def of(cls, level: Level, part: Array, parts: int, more: float = 1.0) -> Reference:
+    def of(cls, first: Seen, more: float = 1.0) -> Reference:
         """Of given parts; the cut may be `more` times theirs."""
-        cut, copies = boundary(level, part, parts)
-        largest = int(copies.max())
-        return cls(int(cut * more), max(largest, 1), max(int(copies.sum()), 1), largest <= UNEVEN * float(copies.mean()))
+        largest, copies = int(first.copies.max()), first.copies
+        return cls(int(first.cut * more), max(largest, 1), max(int(copies.sum()), 1), largest <= UNEVEN * float(copies.mean()))
 
-    def worth(self, cut: int, copies: Array) -> float:
-        """Smaller is better: largest halo, all copies, (k,), and the cut, each over the reference's."""
-        return int(copies.max()) / self.largest + TOTAL_WORTH * int(copies.sum()) / self.total + CUT_WORTH * cut / max(self.cut, 1)
+    def worth(self, found: Seen) -> float:
+        """Smaller is better: largest halo, all copies and the cut, each over the reference's."""
+        copies = found.copies
+        return int(copies.max()) / self.largest + TOTAL_WORTH * int(copies.sum()) / self.total + CUT_WORTH * found.cut / max(self.cut, 1)
 
 
 def limits_of(weights: Array, target: Array, train: bool) -> Array:
@@ -96,101 +120,112 @@ def limits_of(weights: Array, target: Array, train: bool) -> Array:
     return limits
 
 
-def refine(level: Level, part: Array, limits: Array, reference: Reference, *, seed: int, effort: Effort | None = None) -> Array:
-    """(n,) int32 parts within `limits` (k, c), or as near as moves bring them: the smallest halos found with a cut within the reference's.
+def refine(level: Level, start: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort | None = None) -> Seen:
+    """Parts within `limits` (k, c), or as near as moves bring them: the smallest halos found with a cut within the reference's.
 
     Where no cut is within it the smallest cut counts.
     """
     effort = effort or Effort()
     parts = len(limits)
-    found = np.array(part, dtype=np.int32)
     if parts == 1 or level.vertices <= parts:
-        return found
+        return start
     whole, level = level, without_isolated(level)
-    balanced(level, found, limits, seed)
-    best, best_score = found, score(level, found, limits, reference)
+    now = best = balanced(level, start, limits, seed)
+    least = score(level, best, limits, reference)
     for cycle in range(max(effort.cycles, 1)):
         candidates = []
         if effort.cycles:
-            price = _prices(level, found, parts, reference.cut if effort.priced else 0)
-            found = _cycle(level, found, limits, price, seed=seed + 7919 * cycle, effort=effort)
-            candidates.append(found)
-        candidates.append(_annealed(level, found, limits, reference, seed=seed + cycle, effort=effort))
+            part = _cycle(level, now, limits, reference, seed=seed + 7919 * cycle, effort=effort)
+            now = Seen.of(level, part, parts)
+            candidates.append(now)
+        candidates.append(_annealed(level, now, limits, reference, seed=seed + cycle, effort=effort))
         for candidate in candidates:
-            seen = score(level, candidate, limits, reference)
-            if seen < best_score:
-                best, best_score = candidate.copy(), seen
-    if level is not whole:
-        search.balance(*whole.arrays, limits, best, seed)
-    return best
+            reached = score(level, candidate, limits, reference)
+            if reached < least:
+                best, least = candidate, reached
+    if level is whole or (_load(whole, best.part, parts) <= limits).all():
+        return best
+    part = best.part.copy()
+    search.balance(*whole.arrays, limits, part, seed)
+    return Seen.of(whole, part, parts)
 
 
-def _annealed(level: Level, part: Array, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Array:
-    """A copy with a smaller largest halo, and about the reference's cut at most."""
-    found = part.copy()
+def _annealed(level: Level, now: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Seen:
+    """With a smaller largest halo, and about the reference's cut at most."""
+    part = now.part.copy()
     work = effort.work // max(effort.cycles, 1)
-    saved = max(reference.cut - boundary(level, part, len(limits))[0], 0)
-    budget = reference.cut - int((1.0 - effort.spend) * saved)
-    halos.anneal(*level.arrays, limits, found, seed, work, effort.heat, CUT_WORTH, effort.over_worth, budget)
-    if boundary(level, found, len(limits))[0] > reference.cut:
-        # Single moves found no way back below the cut; several at a time may.
-        even = np.full(len(limits), PRICE, dtype=np.int64)
-        search.improve(*level.arrays, limits, even, found, seed, effort.passes, effort.starts, effort.patience)
-    return found
+    budget = reference.cut - int((1.0 - effort.spend) * max(reference.cut - now.cut, 0))
+    cut, copies = halos.anneal(*level.arrays, limits, part, seed, work, effort.heat, CUT_WORTH, effort.over_worth, budget)
+    if cut <= reference.cut:
+        return Seen(part, cut, copies)
+    # Single moves found no way back below the cut; several at a time may.
+    even = np.full(len(limits), PRICE, dtype=np.int64)
+    search.improve(*level.arrays, limits, even, part, seed, effort.passes, effort.starts, effort.patience)
+    return Seen.of(level, part, len(limits))
 
 
-def promising(level: Level, starts: tuple[Array, ...], parts: int, reference: Reference) -> Array:
+def promising(starts: tuple[Seen, ...], reference: Reference) -> Seen:
     """Of parts yet to be refined those with the smallest halos, unless their cut is too far above the reference's to come down."""
 
-    def worth(part: Array) -> float:
-        cut, copies = boundary(level, part, parts)
-        return reference.worth(cut, copies) + EXCESS_WORTH * max(cut / max(reference.cut, 1) - EXCESS, 0.0)
+    def worth(start: Seen) -> float:
+        return reference.worth(start) + EXCESS_WORTH * max(start.cut / max(reference.cut, 1) - EXCESS, 0.0)
 
     return min(starts, key=worth)
 
 
-def balanced(level: Level, part: Array, limits: Array, seed: int) -> None:
-    """Into the limits, one column after the other: training vertices go where room is made for them afterwards."""
+def balanced(level: Level, start: Seen, limits: Array, seed: int) -> Seen:
+    """Within the limits, one column after the other: training vertices go where room is made for them afterwards."""
+    if (_load(level, start.part, len(limits)) <= limits).all():
+        return start
+    part = start.part.copy()
     for column in range(limits.shape[1] - 1, 0, -1):
         loose = limits * LOOSE
         loose[:, column] = limits[:, column]
         search.balance(*level.arrays, loose, part, seed)
     search.balance(*level.arrays, limits, part, seed)
+    return Seen.of(level, part, len(limits))
 
 
-def _cycle(level: Level, part: Array, limits: Array, price: Array, *, seed: int, effort: Effort) -> Array:
-    """Down and up once."""
+def _load(level: Level, part: Array, parts: int) -> Array:
+    """(k, c) what the parts weigh; as floats, exact up to 2^53."""
+    return np.stack([np.bincount(part, weights=column, minlength=parts) for column in level.weights.T], axis=1)
+
+
+def _cycle(level: Level, now: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Array:
+    """Down and up once; (n,) int32 parts."""
     parts = len(limits)
     most = np.maximum(limits.min(axis=0) // CLUSTERS_PER_PART, 1)
-    hierarchy, coarse = coarsen(level, part.copy(), stop=max(COARSEST, COARSEST_PER_PART * parts), most=most, seed=seed)
-    return climb(hierarchy, coarse, limits, price, seed=seed, effort=effort)
+    price = _prices(now, parts, reference.cut if effort.priced else 0)
+    hierarchy, coarse = coarsen(level, now.part.copy(), stop=max(COARSEST, COARSEST_PER_PART * parts), most=most, seed=seed)
+    return climb(hierarchy, coarse, limits, price, seed=seed, effort=effort, budget=reference.cut)
 
 
-def climb(hierarchy: Hierarchy, part: Array, limits: Array, price: Array, *, seed: int, effort: Effort) -> Array:
-    """From parts of the coarsest level, (n',), to those of the finest, with local search on each."""
+def climb(hierarchy: Hierarchy, part: Array, limits: Array, price: Array, *, seed: int, effort: Effort, budget: int = 0) -> Array:
+    """From parts of the coarsest level, (n',), to those of the finest, with local search on each; annealing keeps the cut in `budget`."""
+    work = effort.work // (COARSE_SHARE * max(effort.cycles, 1))
+    heats = dict(enumerate(effort.coarse_heats, start=1))
     for number in range(len(hierarchy.levels) - 1, -1, -1):
         if number < len(hierarchy.groups):
             part = part[hierarchy.groups[number]]
         arrays = hierarchy.levels[number].arrays
         search.improve(*arrays, limits, price, part, seed + number, effort.passes, effort.starts, effort.patience)
+        if heats.get(number):
+            halos.anneal(*arrays, limits, part, seed, work, heats[number], COARSE_CUT_WORTH, COARSE_OVER_WORTH, budget)
     return part
 
 
-def score(level: Level, part: Array, limits: Array, reference: Reference) -> tuple[float, int, float, int]:
+def score(level: Level, found: Seen, limits: Array, reference: Reference) -> tuple[float, int, float, int]:
     """Smaller is better: how far above a limit, the cut above the reference, halos against the reference's, the cut."""
-    load = np.stack([np.bincount(part, weights=column, minlength=len(limits)) for column in level.weights.T], axis=1)
-    over = float(np.maximum(load / np.maximum(limits, 1), 1.0).max())
-    cut, copies = boundary(level, part, len(limits))
-    grown = 1.0 if reference.even and int(copies.max()) > reference.largest else 0.0
-    return over, max(cut - reference.cut, 0), grown + reference.worth(cut, copies), cut
+    over = float(np.maximum(_load(level, found.part, len(limits)) / np.maximum(limits, 1), 1.0).max())
+    grown = 1.0 if reference.even and int(found.copies.max()) > reference.largest else 0.0
+    return over, max(found.cut - reference.cut, 0), grown + reference.worth(found), found.cut
 
 
-def _prices(level: Level, part: Array, parts: int, budget: int) -> Array:
+def _prices(now: Seen, parts: int, budget: int) -> Array:
     """(k,) edges of a part with a larger halo cost more, within bounds; all the same while the cut is above its budget."""
-    cut, copies = boundary(level, part, parts)
-    if cut > budget:
+    if now.cut > budget:
         return np.full(parts, PRICE, dtype=np.int64)
-    price: Array = np.clip(PRICE * copies / max(float(copies.mean()), 1.0), *PRICES).astype(np.int64)
+    price: Array = np.clip(PRICE * now.copies / max(float(now.copies.mean()), 1.0), *PRICES).astype(np.int64)
     return price
 
 

@@ -13,16 +13,19 @@ from hyperscale.partition.baselines import along, degree_parts, random_parts
 from hyperscale.partition.compiled import COMPILED
 from hyperscale.partition.hubs import refine_hubs, skewed
 from hyperscale.partition.hybrid import hybrid
-from hyperscale.partition.levels import Level, boundary, finest
+from hyperscale.partition.levels import Level, finest
 from hyperscale.partition.measures import measure
 from hyperscale.partition.metis import metis, metis_mixed
-from hyperscale.partition.refine import Effort, Reference, limits_of, promising, refine
+from hyperscale.partition.refine import Effort, Reference, Seen, balanced, limits_of, promising, refine, score, without_isolated
 from hyperscale.partition.types import PartitionError, Parts, checked_graph, checked_shares, weight_columns
 
 DEGREE = "Degree"
 """AGPCS's baseline: for benchmarks, no job can ask for it."""
-SMALL = 10_000
+SMALL = 5_000
 """Vertices below which METIS's own start-up outweighs what it does with them."""
+COARSE_HEATS = (0.0, 3.0, 6.0, 12.0)
+"""Where a level joins some 3, 7, 17 and 43 vertices; not on the first, which has few fewer than the graph."""
+SMALL_HEATS = (2.0, 4.0)
 RECURSIVE = 8
 """Parts up to which pymetis bisects recursively, which takes it about twice as long as its k-way method."""
 SPEND = 0.3
@@ -90,57 +93,75 @@ def _named(method: PartitioningMethod | str) -> PartitioningMethod | str:
 
 def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
     """METIS with target weights, then refined: the cut is never above METIS's own unless METIS left a part above its limit."""
-    start = metis(adjacency, target, seed=seed)
+    parts = metis(adjacency, target, seed=seed)
     if len(target) == 1 or not COMPILED:
-        return start
+        return parts
     level = finest(adjacency, train)
     limits = limits_of(level.weights, target, train is not None)
-    reference = Reference.of(level, start, len(target))
-    effort = _effort(level, target, reference)
+    first = Seen.of(level, parts, len(target))
+    reference = Reference.of(first)
     if skewed(level):
-        return refine_hubs(level, start, limits, reference, seed=seed, effort=effort)
-    if _second_start(level, target):
-        chosen = promising(level, (start, metis_mixed(adjacency, target, seed=seed + 1)), len(target), reference)
-        brief = len(target) > RECURSIVE or (level.vertices < SMALL and boundary(level, chosen, len(target))[0] <= reference.cut)
-        found = refine(level, chosen, limits, reference, seed=seed, effort=replace(effort, cycles=0) if brief else effort)
-        if boundary(level, found, len(target))[0] <= reference.cut:
-            return found
-    return refine(level, start, limits, reference, seed=seed, effort=effort)
+        effort = Effort(passes=2 if len(target) > 2 else 1, patience=60, work=5 * len(level.indices), spend=0.0)
+        return refine_hubs(level, first, limits, reference, seed=seed, effort=effort).part
+    start = balanced(without_isolated(level), first, limits, seed)
+    twice = _second_start(level, target, repaired=start is not first)
+    effort = _effort(level, target, reference, twice)
+    chosen = promising((start, _mixed(level, adjacency, target, seed)), reference) if twice else start
+    found = refine(level, chosen, limits, reference, seed=seed, effort=effort)
+    if found.cut <= reference.cut:
+        return found.part
+    # The cut had too far to come down, or METIS left a part above its limit and the repair cut more.
+    other = _mixed(level, adjacency, target, seed) if chosen is start else start
+    again = refine(level, other, limits, reference, seed=seed, effort=effort)
+    return min((found, again), key=lambda each: score(level, each, limits, reference)).part
 
 
-def _second_start(level: Level, target: Array) -> bool:
-    """Whether there is time for METIS twice: up to RECURSIVE parts, more than four on small graphs, and where shares may be reordered."""
-    if len(target) > RECURSIVE:
-        return bool((target != target[0]).any())
-    return len(target) > (2 if level.vertices >= SMALL else 4)
+def _mixed(level: Level, adjacency: Adjacency, target: Array, seed: int) -> Seen:
+    """METIS's parts by its other method: for many parts of a small graph bisection takes half the time of the k-way method, else twice."""
+    recursive = level.vertices < SMALL and len(target) > RECURSIVE
+    return Seen.of(level, metis_mixed(adjacency, target, seed=seed + 1, recursive=recursive), len(target))
 
 
-def _effort(level: Level, target: Array, reference: Reference) -> Effort:
+def _second_start(level: Level, target: Array, repaired: bool) -> bool:
+    """Whether there is time for METIS twice: with 3 to RECURSIVE parts; on small graphs with more of unequal shares.
+
+    There also, above four, where METIS's own parts had to be repaired, which costs more of the cut than refinement takes back.
+    """
+    if level.vertices < SMALL:
+        return (repaired and len(target) > 4) or (len(target) > RECURSIVE and bool((target != target[0]).any()))
+    return 2 < len(target) <= RECURSIVE
+
+
+def _effort(level: Level, target: Array, reference: Reference, twice: bool) -> Effort:
     """As much as fits into about three times METIS's own time; that grows with k beyond eight parts, and with its logarithm up to there."""
     edges, parts = len(level.indices) // 2, len(target)
-    equal = bool((target == target[0]).all())
-    if skewed(level):
-        return Effort(passes=2 if parts > 2 else 1, patience=60, work=10 * edges, spend=0.0)
-    if reference.even and level.vertices >= SMALL:
-        return Effort(passes=3, patience=200, work=edges, spend=0.0)  # no halo is far above the others: the time is for the cut
     bisections = (parts - 1).bit_length()
     if level.vertices < SMALL:
-        return _small_effort(level, parts, _second_start(level, target))
+        return _small_effort(level, parts, twice)
+    if reference.even:
+        # No halo is far above the others: the time is for the cut.
+        if parts == 2:
+            return Effort(passes=3, patience=200, work=edges, spend=0.0)
+        passes, patience = (3, 200) if parts <= RECURSIVE else (2, 100)
+        return Effort(passes=passes, patience=patience, work=min(bisections, 3) * edges, coarse_heats=COARSE_HEATS, spend=0.0)
     if parts > RECURSIVE:
-        return Effort(work=4 * edges + 12_000 * parts, over_worth=1.0)
-    work = bisections * (2 * edges + 20_000)
-    spend = SPEND if equal else 1.0
-    return Effort(passes=2, patience=60, work=work, spend=spend) if parts > 2 else Effort(work=work, spend=spend)
+        work = 4 * level.vertices + edges // 2 + 9_500 * (parts + 10)
+        return Effort(work=work, coarse_heats=COARSE_HEATS, over_worth=1.0)
+    spend = SPEND if (target == target[0]).all() else 1.0
+    work = bisections * (edges + 2 * level.vertices)
+    return Effort(passes=2, patience=60, work=work, coarse_heats=COARSE_HEATS, spend=spend)
 
 
 def _small_effort(level: Level, parts: int, twice: bool) -> Effort:
     """The same where METIS takes milliseconds, which it needs fewer of the fewer circles a graph has."""
-    edges = len(level.indices) // 2
+    edges, bisections = len(level.indices) // 2, (parts - 1).bit_length()
     if parts <= RECURSIVE:
-        work = (parts - 1).bit_length() * (2 * edges + 18_000 if twice else 3 * edges + 35_000)
-    else:
-        work = parts * max(2 * edges - level.vertices, edges) * 6 // (4 if twice else 1)
-    return Effort(cycles=1 if twice or parts <= RECURSIVE else 2, work=work, heat=2.0, over_worth=1.0)
+        work = bisections * (2 * edges + 9_000) if twice else bisections * (5 * edges + 45_000) - 40_000
+        return Effort(work=work, heat=2.0, coarse_heats=() if twice else SMALL_HEATS, over_worth=1.0)
+    if twice:
+        circles = max(edges - level.vertices, edges // 4)
+        return Effort(cycles=0, work=20 * circles * (parts - 6), heat=2.0, over_worth=1.0)
+    return Effort(cycles=2, work=6 * parts * max(2 * edges - level.vertices, edges), heat=2.0, over_worth=1.0)
 
 
 def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
