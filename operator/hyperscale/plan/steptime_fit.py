@@ -33,6 +33,9 @@ LEAST_PLACEMENTS: Final = 3
 PRIOR_WEIGHT: Final = 0.3
 """Of a row that puts a figure of a link as far from its first guess as a whole step takes; chosen on splits that no table is judged by."""
 
+MOST_EVALUATIONS: Final = 60
+"""Of the curve, from one first guess: later ones change the fourth digit of an error, and only noise needs them."""
+
 HOPS: Final = 4.0
 """Hops whose latency together is weighed like a step."""
 
@@ -166,7 +169,7 @@ def _solve(design: Design, measured: FloatArray, guess: FloatArray, scale: float
     def slopes(vector: FloatArray) -> FloatArray:
         return np.concatenate([gradient(vector, design), towards])
 
-    robust = {"loss": "soft_l1", "f_scale": ROBUST_SCALE, "max_nfev": 400}
+    robust = {"loss": "soft_l1", "f_scale": ROBUST_SCALE, "max_nfev": MOST_EVALUATIONS}
     solved = least_squares(errors, start, slopes, bounds=(low, high), x_scale=sizes, **robust)
     return solved.x, float(solved.cost)
 
