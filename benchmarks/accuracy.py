@@ -254,8 +254,8 @@ def reference(name: str, seed: int) -> tuple[float, float]:
     return best[1], told[1]
 
 
-def main() -> None:
-    """Run every worker count and print the table."""
+def main() -> int:
+    """Run every worker count, print the table, fail where a goal is missed."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--as-rank-of", type=int, default=0, metavar="N", help=argparse.SUPPRESS)
     arguments.add_argument("--result", type=Path, help=argparse.SUPPRESS)
@@ -279,7 +279,7 @@ def main() -> None:
         if comm.rank == 0:
             chosen.result.write_bytes(msgspec.json.encode(outcomes))
         comm.close()
-        return
+        return 0
     if not (DATA / "citation" / "cora.npz").is_file():
         sys.exit(f"accuracy: {DATA}/citation is not there; the public graphs cannot be compared without them")
     counts = [int(text) for text in chosen.workers.split(",")] if chosen.workers else counts
@@ -287,8 +287,8 @@ def main() -> None:
         sys.exit("accuracy: mpirun is missing; run `make horovod`")
     run = in_threads if chosen.threads else measure
     results = {workers: run(workers, asked, minutes=chosen.minutes) for workers in sorted({1, *counts})}
-    report(rows(results, asked, quick=chosen.quick), chosen.json)
+    return report(rows(results, asked, quick=chosen.quick), chosen.json)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -55,8 +55,8 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
-def report(rows: Iterable[Row], json_file: Path | None) -> None:
-    """Print the rows as a table, goals last, and write them as JSON where asked to."""
+def report(rows: Iterable[Row], json_file: Path | None) -> int:
+    """Print the rows as a table, goals last, and write them as JSON where asked to. The exit code: 1 where a goal is missed, else 0."""
     rows = list(rows)
     figures = [row for row in rows if row.metric != "goal"]
     print(table(("case", "method", "metric", "value", "unit", "seed"), [_cells(row) for row in figures]))
@@ -66,6 +66,7 @@ def report(rows: Iterable[Row], json_file: Path | None) -> None:
         print(table(("goal", "method", "value", "limit", "unit", "holds"), [_goal_cells(row) for row in goals]))
     if json_file is not None:
         json_file.write_text(json.dumps([_wire(row) for row in rows], indent=1) + "\n")
+    return int(any(row.holds is False for row in goals))
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -202,15 +202,15 @@ def _name_of(workers: int) -> str:
     return f"{workers} workers" if workers > 1 else "1 process"
 
 
-def _quick(json_file: Path | None) -> None:
+def _quick(json_file: Path | None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         bench = Bench(first_molecules(400, Path(scratch) / "hiv.csv"), Path(scratch), 3)
         found = {case: bench.train(case) for case in (Case("GCN", workers, 0) for workers in (1, 2))}
-        report(figures(found, ["GCN"], [1, 2], published=False), json_file)
+        return report(figures(found, ["GCN"], [1, 2], published=False), json_file)
 
 
-def main() -> None:
-    """Run and print."""
+def main() -> int:
+    """Run, print, fail where a goal is missed."""
     arguments = parser(__doc__ or "")
     arguments.add_argument("--into", type=Path, default=Path("build/molhiv"), metavar="FOLDER", help="results and read molecules; kept")
     arguments.add_argument("--workers", default="1,2,3,4", metavar="LIST", help="worker counts, 1 is always among them")
@@ -223,8 +223,7 @@ def main() -> None:
     if not TABLE.is_file():
         sys.exit(f"molhiv: {TABLE} is not there; nothing to train on")
     if chosen.quick:
-        _quick(chosen.json)
-        return
+        return _quick(chosen.json)
     models, counts = chosen.models.split(","), sorted({1, *(int(text) for text in chosen.workers.split(","))})
     cases = [Case(model, workers, seed) for seed in range(chosen.seeds) for model in models for workers in counts]
     chosen.into.mkdir(parents=True, exist_ok=True)
@@ -234,8 +233,8 @@ def main() -> None:
         with ThreadPoolExecutor(chosen.side_by_side) as pool:
             list(pool.map(bench.train, cases))
     found = {case: kept for case in cases if (kept := bench.kept(case)) is not None}
-    report(figures(found, models, counts, published=chosen.epochs == SIZE["epochs"]), chosen.json)
+    return report(figures(found, models, counts, published=chosen.epochs == SIZE["epochs"]), chosen.json)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

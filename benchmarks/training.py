@@ -251,8 +251,8 @@ def rows(case: Case, summary: dict[str, Any], seed: int) -> Iterator[Row]:
     yield goal(NAME, f"{case.name}: losses apart", "parts by capacity", apart, 1e-3, "")
 
 
-def main() -> None:
-    """Measure every case and print the table."""
+def main() -> int:
+    """Measure every case, print the table, fail where a goal is missed."""
     arguments = parser(__doc__ or "")
     for name in ("--as-rank", "--store", "--result"):
         arguments.add_argument(name, help=argparse.SUPPRESS)
@@ -262,7 +262,7 @@ def main() -> None:
     chosen = arguments.parse_args()
     if chosen.as_rank:
         rank(json.loads(chosen.as_rank), Path(chosen.store), chosen.repeats, Path(chosen.result))
-        return
+        return 0
     if missing := why_not():
         sys.exit(f"training: workers of different speed cannot be had here: {missing}")
     repeats = chosen.repeats or (4 if chosen.quick else 13)
@@ -275,8 +275,8 @@ def main() -> None:
         except ThrottleError as error:
             sys.exit(f"training: {error}")
         sys.stderr.write(f"{case.name} done\n")
-    report(found, chosen.json)
+    return report(found, chosen.json)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
