@@ -40,9 +40,9 @@ def place(request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan |
     return make_plan(request, graph, profile(request.job), POLICY, expired=expired)
 
 
-def asked(name: str, epochs: int, workers: int = 1) -> PlanRequest:
+def asked(name: str, epochs: int, workers: int = 1, gpus: int = 1) -> PlanRequest:
     model = {"architecture": "GraphSAGE", "layers": 2, "hiddenSize": 128, "epochs": epochs}
-    return PlanRequest(job_key=f"team/{name}", job=training(model=model, workers={"min": workers, "max": workers}))
+    return PlanRequest(job_key=f"team/{name}", job=training(model=model, workers={"min": workers, "max": workers, "gpusPerWorker": gpus}))
 
 
 class World:
@@ -177,7 +177,7 @@ def test_more_products_than_are_compared_are_merged_the_most_alike_first() -> No
 def worlds(draw: st.DrawFn) -> World:
     world = World(*draw(st.lists(st.tuples(st.integers(1, 3), st.sampled_from([A100, T4, H100])), min_size=1, max_size=3)))
     for number in range(draw(st.integers(1, 3))):
-        request = asked(f"running-{number}", draw(st.sampled_from([100, 3000, 90_000])), draw(st.integers(1, 2)))
+        request = asked(f"running-{number}", draw(st.sampled_from([100, 3000, 90_000])), draw(st.integers(1, 2)), draw(st.integers(1, 2)))
         world.run(request, held_seconds=draw(st.sampled_from([1.0, 5000.0])), may_stop=draw(st.integers(0, 3)) > 0)
     for number in range(draw(st.integers(0, 3))):
         world.wait(
