@@ -114,6 +114,11 @@ class MeasuredStep(NamedTuple):
     predicted_seconds: float
     """Of the step, uncorrected."""
 
+    @property
+    def ratio(self) -> float:
+        """Measured / uncorrected prediction."""
+        return self.step.step_seconds / self.predicted_seconds
+
 
 class _Rank(msgspec.Struct):
     node: str

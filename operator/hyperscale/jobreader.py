@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from msgspec.structs import replace
-
 from hyperscale.model.datasets import graph_bytes
 from hyperscale.model.decision import SpecFault
 from hyperscale.model.job import JobSpec, PartitioningMethod
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Calibration
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.steptime import StepTime, Workload, workload_of
+from hyperscale.model.steptime import Workload, workload_of
 from hyperscale.quantity import parse_bytes
 from hyperscale.render.mpijob import render
 from hyperscale.render.template import RenderError
@@ -38,8 +36,8 @@ class JobReader:
         self._policies: dict[tuple[str, int], PolicySpec | SpecFault] = {}
         self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
         """By architecture, what finished runs taught about predictions; whoever keeps history fills it."""
-        self.curves: Mapping[Workload, StepTime] = {}
-        """Likewise, where runs of one workload taught how long its steps take."""
+        self.taught: Mapping[Workload, Calibration] = {}
+        """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
 
     def read(self, resource: Json, policies: Mapping[str, Json]) -> tuple[JobSpec | None, SpecFault | None]:
         """The job's spec, or what is wrong with it; a policy that is missing, broken or forbids the planner is the job's fault too."""
@@ -55,11 +53,9 @@ class JobReader:
         return job, None
 
     def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
-        """What finished runs of the job's architecture taught, with the curves of its very workload."""
+        """What finished runs taught: those of the job's very workload where they taught a curve, else those of its architecture."""
         known = self.calibrations.get(job.model.architecture, ())
-        if not self.curves:
-            return known
-        return tuple(replace(one, curve=self.curves.get(workload_of(job, one.products))) for one in known)
+        return tuple(self.taught.get(workload_of(job, one.products), one) for one in known) if self.taught else known
 
     def policy_of(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec:
         """The job's policy; the built-in one where `read` reports a fault."""

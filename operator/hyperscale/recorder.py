@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.instants import unix_seconds
@@ -21,7 +22,7 @@ from hyperscale.model.decision import Seen
 from hyperscale.model.job import JobSpec
 from hyperscale.model.measured import Measured
 from hyperscale.model.meta import JobMetadata
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.status import JobStatus, Phase
 from hyperscale.model.steptime import StepTime, Workload
 from hyperscale.telemetry import Telemetry
@@ -109,7 +110,7 @@ class Recorder:
 
     async def _learn(self, history: History) -> None:
         self._reader.calibrations = await in_daemon_thread(partial(history.calibrations, self._min_runs))
-        self._reader.curves = await in_daemon_thread(partial(self._curves.learn, history, self._min_runs))
+        self._reader.taught = await in_daemon_thread(partial(self._curves.learn, history, self._min_runs))
 
 
 class Curves:
@@ -118,20 +119,26 @@ class Curves:
     def __init__(self) -> None:
         self._known: dict[Workload, tuple[tuple[MeasuredStep, ...], StepTime | None]] = {}
 
-    def learn(self, history: History, least: int) -> dict[Workload, StepTime]:
-        """Of those that taught one which can be trusted. Raises HistoryError."""
+    def learn(self, history: History, least: int) -> dict[Workload, Calibration]:
+        """Of those that taught a curve which can be trusted, with the factor of their own runs for what it does not reach.
+
+        Raises HistoryError.
+        """
+        from hyperscale.history import calibrate
         from hyperscale.plan.steptime_fit import LEAST_ROWS, learn  # numpy, in an operator whose planners have a process of their own
 
-        steps = history.steps(max(least, LEAST_ROWS))
         fitted = {}
-        for workload, runs in steps.items():
-            before = self._known.get(workload)
-            if before is not None and before[0] == runs:
-                fitted[workload] = before
-            else:
-                fitted[workload] = runs, learn([run.step for run in runs], [run.predicted_seconds for run in runs])
+        for workload, runs in history.steps(max(least, LEAST_ROWS)).items():
+            known = self._known.get(workload)
+            if known is None or known[0] != runs:
+                known = runs, learn([run.step for run in runs], [run.predicted_seconds for run in runs])
+            fitted[workload] = known
         self._known = fitted
-        return {workload: curve for workload, (_, curve) in fitted.items() if curve is not None}
+        return {
+            workload: replace(calibrate(workload.products, [run.ratio for run in runs]), curve=curve)
+            for workload, (runs, curve) in fitted.items()
+            if curve is not None
+        }
 
 
 def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobStatus, now: float) -> FinishedRun:

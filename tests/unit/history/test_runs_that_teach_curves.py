@@ -73,7 +73,7 @@ def history(tmp_path: Path) -> History:
 def taught(history: History) -> tuple[Calibration, ...]:
     """What the operator would put into a request."""
     reader = JobReader()
-    reader.calibrations, reader.curves = history.calibrations(5), Curves().learn(history, 5)
+    reader.calibrations, reader.taught = history.calibrations(5), Curves().learn(history, 5)
     return reader.calibration(job(4))
 
 
@@ -109,11 +109,16 @@ def test_plans_are_predicted_better_by_the_curve_of_their_workload_than_by_one_f
     assert ours < 0.5 * factor
 
 
-def test_a_placement_beyond_those_measured_is_left_to_the_factor(history: History, runs: list[FinishedRun]) -> None:
+def test_a_placement_beyond_those_measured_is_left_to_the_factor_of_the_workloads_own_runs(
+    history: History, runs: list[FinishedRun]
+) -> None:
     history.record([run for run in runs if run.gpus <= 6])
-    plan = plan_on((4, 4, 4), taught(history))
+    history.record([msgspec.structs.replace(run, uid=f"{run.uid} other", hidden_size=8, measured_seconds=1000.0) for run in runs])
+    (known,) = taught(history)
+    plan = plan_on((4, 4, 4), (known,))
     assert plan.predicted.calibration is not None
     assert not plan.predicted.calibration.by_curve
+    assert plan.predicted.calibration.factor == known.factor < 0.5 * history.calibrations(5)["GraphSAGE"][0].factor
     assert not any("of this workload" in reason for reason in plan.reasons)
 
 
@@ -126,11 +131,11 @@ def test_busy_gpus_are_left_to_the_factor_because_the_curve_was_learnt_on_idle_o
 
 def test_another_workload_is_left_to_the_factor(known: Calibration) -> None:
     reader = JobReader()
-    assert known.curve is not None
-    reader.calibrations, reader.curves = {"GraphSAGE": (known,)}, {workload_of(job(4), known.products): known.curve}
+    others = Calibration(known.products, 2.0, 0.5, 200)
+    reader.calibrations, reader.taught = {"GraphSAGE": (others,)}, {workload_of(job(4), known.products): known}
     narrower = training(model={"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 128})
     assert reader.calibration(job(2)) == (known,)
-    assert reader.calibration(narrower) == (msgspec.structs.replace(known, curve=None),)
+    assert reader.calibration(narrower) == (others,)
 
 
 def test_runs_that_say_nothing_of_placement_teach_no_curve(history: History, runs: list[FinishedRun]) -> None:
