@@ -24,8 +24,9 @@ MOST_RUNS: Final = 200
 """Of one architecture and mix of products, the newest, that a correction is made from: older ones ran on older software."""
 MOST_WORKLOADS: Final = 32
 """Whose steps are read, those that ran last: a curve takes the time of some fits."""
+SHORTEST_SECONDS: Final = 1e-9
 LONGEST_SECONDS: Final = 1e8
-"""Three years for an epoch are no measurement."""
+"""A nanosecond or three years for an epoch are no measurement."""
 SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
 SUCCEEDED: Final = "Succeeded"
@@ -259,7 +260,7 @@ class History:
         steps = []
         for uid, measured, predicted in rows:
             gpus = self._placements[uid]
-            if gpus and 0.0 < measured < LONGEST_SECONDS and 0.0 < predicted < LONGEST_SECONDS:
+            if gpus and all(SHORTEST_SECONDS < seconds < LONGEST_SECONDS for seconds in (measured, predicted)):
                 step, count = placed(gpus, workload.vertices, workload.batch_size)
                 steps.append(MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count))
         return tuple(steps)

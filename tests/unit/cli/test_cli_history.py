@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -122,3 +123,75 @@ def test_looking_makes_no_database_and_no_table_in_anothers(tmp_path: Path) -> N
     assert not absent.exists()
     assert other.read_bytes() == before
     connection.close()
+
+
+def measured_table(file: Path, rows: int = 60) -> Path:
+    """Steps that follow a curve but for 2 %."""
+    chance = np.random.default_rng(4)
+    lines = ["placement,local_bsz,step_time_s,other"]
+    for number in range(rows):
+        placement = ("1", "2", "4", "11", "22", "44", "211", "4-4-4", "10-2", "1111")[number % 10]
+        gpus = sum(map(int, placement.split("-") if "-" in placement else placement))
+        batch = 8 * (1 + number // 10)
+        lines.append(f"{placement},{batch},{(0.1 + 0.01 * batch + 0.05 * (gpus - 1)) * chance.normal(1.0, 0.02)},x")
+    file.write_text("\n".join(lines))
+    return file
+
+
+def test_a_measured_table_is_fitted_and_judged_on_its_other_half(tmp_path: Path) -> None:
+    file = measured_table(tmp_path / "table.csv")
+    shown = json.loads(run("history", "--placements", str(file), "-o", "json").out)
+    assert (shown["file"], shown["rows"], shown["placements"], shown["seed"]) == ("table.csv", 60, 10, 0)
+    assert shown["error"] < 0.06
+    assert min(shown["tauSeconds"], shown["tauSpeed"]) > 0.85
+    assert shown["curve"]["links"][1]["leastGpus"] == 2
+    text = run("history", "--placements", str(file), "--seed", "3").out
+    assert "table.csv: 60 measured steps of 10 placements" in text
+    assert "seed 3" in text
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("placement,local_bsz\n1,2\n", "line 1: no column step_time_s; write a header with placement, local_bsz, step_time_s"),
+        ("placement,local_bsz,step_time_s\n1,8,0.1\n1x,8,0.1\n", "line 3: "),
+        ("placement,local_bsz,step_time_s\n1,8,nan\n", "line 2: needs a GPU, and a batch and seconds above 0"),
+        ("placement,local_bsz,step_time_s\n00,8,1\n", "line 2: needs a GPU"),
+        ("placement,local_bsz,step_time_s\n1-0--2,8,1\n", "line 2: "),
+        ("placement,local_bsz,step_time_s\n1\n", "line 2: "),
+        ("placement,local_bsz,step_time_s\n1,8,1\n", "1 rows; half of them must be 12 or more"),
+        (b"\xff\xfe\x00", "--placements: "),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_one_line(table: str | bytes, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    file.write_bytes(table.encode() if isinstance(table, str) else table)
+    ran = run("history", "--placements", str(file))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert says in ran.err
+
+
+def test_runs_say_which_correction_was_used_and_curves_how_good_they_are(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    history = History(url)
+    shapes = [(1,), (2,), (4,), (1, 1), (2, 2), (4, 4), (1, 1, 1), (2, 2, 2)]
+    runs = []
+    for number in range(24):
+        shape = shapes[number % 8]
+        plan_json = {
+            "workers": [{"node": f"n{place}", "gpus": 1} for place, count in enumerate(shape) for _ in range(count)],
+            "predicted": {"calibration": {"byCurve": number == 23}},
+        }
+        seconds = 10.0 / sum(shape) + 3.0 * (len(shape) - 1)
+        runs.append(replace(RUN, uid=str(number), finished_at=float(number), measured_seconds=seconds, plan=json.dumps(plan_json)))
+    history.record(runs)
+    history.close()
+    shown = json.loads(run("history", "--url", url, "-o", "json").out)
+    assert [one["byCurve"] for one in shown["runs"]][:2] == [True, False]
+    (curve,) = shown["curves"]
+    assert (curve["runs"], curve["placements"], curve["workload"]["architecture"]) == (24, 8, "GCN")
+    assert curve["curve"]["logError"] < 0.2
+    text = run("history", "--url", url).out
+    assert "error of runs held out" in text
+    assert "full graph" in text
+    assert run("history", "--url", url, "--architecture", "GAT").out == "No run has finished yet.\n"

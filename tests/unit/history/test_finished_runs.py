@@ -109,6 +109,32 @@ def test_only_the_newest_runs_teach(history: History) -> None:
     assert (known.factor, known.spread, known.runs) == (3.0, 0.0, 200)
 
 
+def plan_json(*gpus: int) -> str:
+    ranks = [{"node": f"n{place}", "gpus": 1} for place, count in enumerate(gpus) for _ in range(count)]
+    return msgspec.json.encode({"workers": ranks}).decode()
+
+
+@pytest.mark.parametrize(("batch", "steps"), [(None, 1), (100, 7)], ids=["full graph", "sampled"])
+def test_steps_are_those_of_one_workload_newest_first(history: History, batch: int | None, steps: int) -> None:
+    history.record([run(number, batch_size=batch, plan=plan_json(3, 1), measured_seconds=7.0 + number) for number in range(3)])
+    history.record([run(10 + number, batch_size=8, plan=plan_json(2)) for number in range(2)])
+    ((workload, found),) = history.steps(3).items()
+    assert (workload.architecture, workload.batch_size, workload.products) == ("GCN", batch, "A100")
+    assert [one.uid for one in found] == ["2", "1", "0"]
+    assert found[0].step.counts == (3, 1)
+    assert found[0].step.step_seconds == pytest.approx(9.0 / steps)
+    assert found[0].step.batch == (677.0 if batch is None else batch)
+    assert found[0].predicted_seconds == pytest.approx(1.0 / steps)
+    assert history.steps(3) == {workload: found}
+
+
+def test_absurd_seconds_teach_no_step(history: History) -> None:
+    history.record([run(0, plan=plan_json(1), measured_seconds=1e12), run(1, plan=plan_json(1), predicted_seconds=1e-320)])
+    history.record([run(2, plan=plan_json(1))])
+    (found,) = history.steps(1).values()
+    assert [one.uid for one in found] == ["2"]
+
+
 def test_a_single_wild_run_moves_neither_factor_nor_spread() -> None:
     tame = calibrate("A100", [1.9, 2.0, 2.1, 2.0, 2.05])
     wild = calibrate("A100", [1.9, 2.0, 2.1, 2.0, 2000.0])

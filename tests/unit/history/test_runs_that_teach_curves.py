@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,10 +17,13 @@ from hyperscale.model.job import JobSpec
 from hyperscale.model.measured import Measured
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Calibration, Plan
-from hyperscale.model.status import JobStatus, Phase
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.status import JobStatus, Phase, StatusPlan, from_plan, to_plan
 from hyperscale.model.steptime import LinkClass, StepTime, placed, workload_of
 from hyperscale.plan.steptime import predict
-from hyperscale.recorder import Curves, finished_run
+from hyperscale.plan.trust import held_fast
+from hyperscale.recorder import Curves, Recorder, finished_run
+from hyperscale.telemetry import Telemetry
 from tests.builders.clusters import PRODUCTS, both_ways, gpu_node, planned, snapshot, training
 
 NODES = ["a", "b", "c", "d"]
@@ -169,6 +174,52 @@ def test_only_a_workload_whose_runs_have_changed_is_fitted_anew(
     monkeypatch.undo()
     history.record([msgspec.structs.replace(runs[0], uid="one more", measured_seconds=runs[0].measured_seconds)])
     assert curves.learn(history, 5) != first
+
+
+def test_an_operator_that_starts_learns_what_is_in_the_database(history: History, runs: list[FinishedRun], tmp_path: Path) -> None:
+    history.record(runs)
+    reader = JobReader()
+
+    async def start() -> None:
+        recorder = Recorder(reader, Telemetry(), f"sqlite:///{tmp_path}/history.sqlite", 5, lambda: 0.0)
+        running = asyncio.create_task(recorder.run())
+        async with asyncio.timeout(30):
+            while not reader.taught:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.02)
+        running.cancel()
+
+    asyncio.run(start())
+    assert reader.calibration(job(4))[0].curve is not None
+
+
+def test_a_run_predicted_by_a_curve_teaches_the_uncorrected_prediction(known: Calibration) -> None:
+    by_curve, plain = plan_on((3, 2), (known,), 1), plan_on((3, 2), (), 1)
+    run = finished(0, by_curve, 9.0)
+    assert run.predicted_seconds == pytest.approx(plain.predicted.epoch_seconds, rel=1e-6)
+    assert run.predicted_seconds * run.correction == pytest.approx(by_curve.predicted.epoch_seconds)
+
+
+def test_a_status_and_a_plan_of_an_earlier_version_still_read(known: Calibration) -> None:
+    by_curve = plan_on((3, 2), (known,), 1)
+    assert to_plan(from_plan(by_curve)).predicted == by_curve.predicted
+    old = json.loads(msgspec.json.encode(by_curve))
+    del old["predicted"]["calibration"]["byCurve"]
+    read = msgspec.convert(old, Plan)
+    assert read.predicted.calibration is not None
+    assert not read.predicted.calibration.by_curve
+    wire = msgspec.to_builtins(from_plan(by_curve))
+    del wire["predicted"]["calibration"]["byCurve"]
+    assert to_plan(msgspec.convert(wire, StatusPlan)).predicted == read.predicted
+
+
+def test_moves_are_judged_with_the_factor_that_the_curve_made_of_the_plan_in_force(known: Calibration) -> None:
+    by_curve = plan_on((3, 2), (known,), 1)
+    used = by_curve.predicted.calibration
+    assert used is not None
+    asked = held_fast(PlanRequest(job_key="team/gnn", job=job(5), calibration=(known,)), by_curve)
+    assert asked.calibration == (Calibration(used.products, used.factor, used.spread, used.runs),)
+    by_factor = plan_on((3, 2), (msgspec.structs.replace(known, curve=None),), 1)
+    assert held_fast(asked, by_factor).calibration == asked.calibration
 
 
 def test_what_a_plan_takes_on_each_node_is_read_from_its_json(runs: list[FinishedRun]) -> None:
