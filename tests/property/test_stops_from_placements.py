@@ -175,15 +175,16 @@ def test_more_products_than_are_compared_are_merged_the_most_alike_first() -> No
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
+    """Nodes that are full of mostly long jobs, and shorter ones that wait."""
     world = World(*draw(st.lists(st.tuples(st.integers(1, 3), st.sampled_from([A100, T4, H100])), min_size=1, max_size=3)))
-    for number in range(draw(st.integers(1, 3))):
-        request = asked(f"running-{number}", draw(st.sampled_from([100, 3000, 90_000])), draw(st.integers(1, 2)), draw(st.integers(1, 2)))
-        world.run(request, held_seconds=draw(st.sampled_from([1.0, 5000.0])), may_stop=draw(st.integers(0, 3)) > 0)
-    for number in range(draw(st.integers(0, 3))):
-        world.wait(
-            asked(f"pending-{number}", draw(st.sampled_from([50, 2000, 50_000])), draw(st.integers(1, 2))),
-            draw(st.sampled_from([1.0, 9.0])),
+    for number in range(draw(st.integers(1, 5))):
+        request = asked(
+            f"running-{number}", draw(st.sampled_from([90_000, 50_000, 3000])), draw(st.integers(1, 2)), draw(st.integers(1, 2))
         )
+        world.run(request, held_seconds=draw(st.sampled_from([5000.0, 1e5, 1.0])), may_stop=draw(st.integers(0, 5)) < 5)
+    for number in range(draw(st.integers(1, 3))):
+        request = asked(f"pending-{number}", draw(st.sampled_from([50, 2000, 50_000])), draw(st.integers(1, 2)))
+        world.wait(request, draw(st.sampled_from([1.0, 9.0])))
     return world
 
 
