@@ -21,7 +21,7 @@ from hyperscale.model.policy import PolicySpec, PreemptionMode
 from hyperscale.model.preemption import MAX_STOPPABLE, StopAdvice, StoppableJob, StopQuestion, Stops
 from hyperscale.model.status import LastStop, StatusStop
 from hyperscale.model.turns import MAX_RUNNING
-from hyperscale.stoppable import begun, hindrance, is_preempted, material, shown_stop, undisturbed
+from hyperscale.stoppable import begun, hindrance, is_preempted, material, shown_stop, undisturbed, usable_gpus
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import TurnTaker
 from hyperscale.world import JobRecord, Key, World
@@ -167,7 +167,7 @@ class PreemptionWatch:
             pending=pending.queued(asked),
             running=tuple(running.values()),
             others=tuple(share for share in self._taker.running.every() if share.key not in names)[:MAX_RUNNING],
-            free_gpus=free_gpus,
+            free_gpus=usable_gpus(snapshot, free_gpus, [entry.request for entry in asked], running.values()),
             claims=self._taker.running.claims(snapshot),
             deadline_seconds=min(DEADLINE_SECONDS, policy.deadlines.plan_seconds),
             arrivals=pending.arrivals,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hyperscale.instants import timestamp, unix_seconds
+from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MpiJobView
 from hyperscale.model.job import JobSpec
+from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import QueueOrder, QueuePolicy
-from hyperscale.model.preemption import StopAdvice
+from hyperscale.model.preemption import StopAdvice, StoppableJob
 from hyperscale.model.status import MAX_BENEFICIARIES, Condition, JobStatus, LastStop, StatusStop
 from hyperscale.movable import is_moving, obstacle
 
@@ -79,6 +81,26 @@ def begun(status: JobStatus, view: MpiJobView, beneficiaries: tuple[str, ...], k
     """A stop that begins now (Unix seconds)."""
     waited = waited_for_others(status, unix_seconds(view.start_time))
     return LastStop(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], float(math.floor(kept)), _short(waited))
+
+
+def usable_gpus(
+    snapshot: ClusterSnapshot, free_gpus: Mapping[str, int], pending: Iterable[PlanRequest], running: Iterable[StoppableJob]
+) -> dict[str, int]:
+    """Free GPUs by node where they differ from the snapshot, without those that no worker of these jobs could use.
+
+    Rolling forward counts GPUs by kind, over all nodes: four left over on each of two nodes are no room for a worker of eight. Nodes of
+    jobs that may be stopped keep all theirs: together with what such a job gives away they may be enough.
+    """
+    stoppable = list(running)
+    sizes = {request.job.workers.gpus_per_worker for request in (*pending, *(job.running.request for job in stoppable))}
+    may_grow = {name for job in stoppable for name in job.running.claims}
+    usable = dict(free_gpus)
+    for node in snapshot.nodes:
+        free = free_gpus.get(node.name, node.free_gpus)
+        most = max((free // size * size for size in sizes), default=free)
+        if most < free and node.name not in may_grow:
+            usable[node.name] = most
+    return usable
 
 
 def shown_stop(advice: StopAdvice, since: str, why_not: str) -> StatusStop:

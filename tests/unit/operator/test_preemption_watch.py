@@ -14,14 +14,19 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import MakePlan, Reason
 from hyperscale.model.measured import Measured
 from hyperscale.model.metrics import MetricsReading, Series
+from hyperscale.model.moves import RunningJob
 from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.preemption import StoppableJob
 from hyperscale.model.status import Condition, JobStatus, from_plan, to_wire
+from hyperscale.model.turns import Claim
 from hyperscale.render.mpijob import plan_annotation
-from hyperscale.stoppable import PREEMPTED_CONDITION
+from hyperscale.stoppable import PREEMPTED_CONDITION, usable_gpus
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer
 from hyperscale.world import Key
+from tests.builders.seen import plan as seen_plan
 from tests.corpus.queue_stage import CREATED, Stage
 
 LONG, SHORT = Key("team", "long"), Key("team", "short")
@@ -380,6 +385,25 @@ async def test_a_job_that_just_went_on_is_not_stopped_again() -> None:
     again = scene.watch.view(LONG)
     assert again is not None
     assert again.due, "after the hold-down it may be stopped again"
+
+
+async def test_gpus_that_no_job_of_the_question_could_use_do_not_count_as_free() -> None:
+    scene = Stage(nodes=3, gpus=4)
+    snapshot = scene.world.snapshot(PolicySpec(), scene.now)
+    wants = [request_of(scene, "three", 3), request_of(scene, "two", 2)]
+    assert usable_gpus(snapshot, {}, wants, ()) == {}, "two workers of two"
+    assert usable_gpus(snapshot, {}, wants[:1], ()) == {"node-0": 3, "node-1": 3, "node-2": 3}
+    assert usable_gpus(snapshot, {"node-0": 2, "node-1": 0}, wants[:1], ()) == {"node-0": 0, "node-1": 0, "node-2": 3}
+    plan = seen_plan("node-2")
+    runs = StoppableJob(RunningJob(request_of(scene, "runs", 3), plan, {"node-2": Claim(gpus=1)}))
+    assert usable_gpus(snapshot, {"node-2": 2}, wants[:1], [runs]) == {"node-0": 3, "node-1": 3, "node-2": 2}, "with what it gives away"
+
+
+def request_of(scene: Stage, name: str, gpus_per_worker: int) -> PlanRequest:
+    key = scene.add(name, workers={"min": 1, "max": 2, "gpusPerWorker": gpus_per_worker})
+    job = scene.seen(key).job
+    assert job is not None
+    return PlanRequest(job_key=str(key), job=job)
 
 
 async def test_while_a_stop_is_under_way_nothing_more_is_asked() -> None:
