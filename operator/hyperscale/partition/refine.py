@@ -37,6 +37,8 @@ PRICE = 16
 """Of an edge at a part with an average halo."""
 PRICES = (PRICE // 2, PRICE * 3)
 COARSE_CUT_WORTH = 2 * CUT_WORTH
+LAST_HEAT, LAST_SHARE, LAST_OVER_WORTH = 0.3, 4, 3.0
+"""Of the annealing after cuts had to be taken back: times the heat before, the work before over its own, as `Effort.over_worth`."""
 COARSE_SHARE = 3
 """The work over that of the annealing of one coarse level."""
 COARSE_OVER_WORTH = 0.5
@@ -158,10 +160,11 @@ def _annealed(level: Level, now: Seen, limits: Array, reference: Reference, *, s
     cut, copies = halos.anneal(*level.arrays, limits, part, seed, work, effort.heat, CUT_WORTH, effort.over_worth, budget)
     if cut <= reference.cut:
         return Seen(part, cut, copies)
-    # Single moves found no way back below the cut; several at a time may.
+    # Single moves found no way back below the cut; several at a time may, and what they take below it goes to the halos.
     even = np.full(len(limits), PRICE, dtype=np.int64)
     search.improve(*level.arrays, limits, even, part, seed, effort.passes, effort.starts, effort.patience)
-    return Seen.of(level, part, len(limits))
+    cool, work = LAST_HEAT * effort.heat, work // LAST_SHARE
+    return Seen(part, *halos.anneal(*level.arrays, limits, part, seed, work, cool, CUT_WORTH, LAST_OVER_WORTH, reference.cut))
 
 
 def promising(starts: tuple[Seen, ...], reference: Reference) -> Seen:

@@ -145,7 +145,7 @@ def _effort(level: Level, target: Array, reference: Reference, twice: bool) -> E
         passes, patience = (3, 200) if parts <= RECURSIVE else (2, 100)
         return Effort(passes=passes, patience=patience, work=min(bisections, 3) * edges, coarse_heats=COARSE_HEATS, spend=0.0)
     if parts > RECURSIVE:
-        work = 4 * level.vertices + edges // 2 + 9_500 * (parts + 10)
+        work = 3 * level.vertices + edges // 2 + 9_500 * (parts + 10)
         return Effort(work=work, coarse_heats=COARSE_HEATS, over_worth=1.0)
     spend = SPEND if (target == target[0]).all() else 1.0
     work = bisections * (edges + 2 * level.vertices)
