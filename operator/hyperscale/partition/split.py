@@ -144,12 +144,12 @@ def _effort(level: Level, target: Array, reference: Reference, twice: bool) -> E
             return Effort(passes=3, patience=200, work=edges, spend=0.0)
         passes, patience = (3, 200) if parts <= RECURSIVE else (2, 100)
         return Effort(passes=passes, patience=patience, work=min(bisections, 3) * edges, coarse_heats=COARSE_HEATS, spend=0.0)
+    equal = bool((target == target[0]).all())
     if parts > RECURSIVE:
-        work = 3 * level.vertices + edges // 2 + 9_500 * (parts + 10)
-        return Effort(work=work, coarse_heats=COARSE_HEATS, over_worth=1.0)
-    spend = SPEND if (target == target[0]).all() else 1.0
+        work = 2 * level.vertices + edges // 2 + 12_000 * (parts + 10)
+        return Effort(passes=2 if equal else 1, work=work, coarse_heats=COARSE_HEATS, over_worth=1.0)
     work = bisections * (edges + 2 * level.vertices)
-    return Effort(passes=2, patience=60, work=work, coarse_heats=COARSE_HEATS, spend=spend)
+    return Effort(passes=2, patience=60, work=work, coarse_heats=COARSE_HEATS, spend=SPEND if equal else 1.0)
 
 
 def _small_effort(level: Level, parts: int, twice: bool) -> Effort:
