@@ -108,6 +108,11 @@ def test_the_plan_says_what_it_was_corrected_by() -> None:
     assert "corrected by 2, the median of 7 finished runs on A100 (spread 0.1)." in plan_sentence(from_plan(corrected))
 
 
+def test_the_plan_says_that_a_curve_predicted_it() -> None:
+    by_curve = replace(plan("a"), predicted=Prediction(2.0, 0.2, calibration=Correction("A100", 2.0, 0.1, 30, by_curve=True)))
+    assert "predicted from the steps of 30 finished runs of this workload on A100 (spread 0.1)." in plan_sentence(from_plan(by_curve))
+
+
 def test_looking_makes_no_database_and_no_table_in_anothers(tmp_path: Path) -> None:
     import sqlite3
 

@@ -225,3 +225,15 @@ def test_moves_are_judged_with_the_factor_that_the_curve_made_of_the_plan_in_for
 def test_what_a_plan_takes_on_each_node_is_read_from_its_json(runs: list[FinishedRun]) -> None:
     assert sorted(placement(runs[4].plan).values()) == [2, 2]
     assert placement("no JSON") == placement('{"workers":[{"node":"a","gpus":-1}]}') == {}
+
+
+def test_a_question_with_a_curve_reaches_the_planner_process_as_it_was_asked(known: Calibration) -> None:
+    request = PlanRequest(job_key="team/gnn", job=job(5), calibration=(known,))
+    assert msgspec.json.decode(msgspec.json.encode(request), type=PlanRequest) == request
+
+
+@pytest.mark.parametrize("broken", [{"exponent": 0.5}, {"baseSeconds": -1.0}, {"links": []}, {"straggle": None}], ids=str)
+def test_a_curve_with_figures_out_of_range_is_refused(known: Calibration, broken: dict[str, object]) -> None:
+    wire = msgspec.to_builtins(known.curve) | broken
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(wire, StepTime)
