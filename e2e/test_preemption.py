@@ -1,8 +1,9 @@
-"""A long job holds the only large nodes when a short one comes: told, or stopped for it, and gone on with afterwards."""
+"""Long jobs hold the only large nodes when a short one comes: told, or stopped for it, and gone on with afterwards."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -57,22 +58,22 @@ def set_policy(cluster: Cluster, mode: str) -> Object:
     return {"name": name}
 
 
-def start_long(cluster: Cluster, space: str, policy: Object) -> Job:
-    """A job that runs for days on all large nodes."""
-    job = Job(cluster.api(), space, "long")
-    workers = {"min": 4, "max": 4, "gpusPerWorker": GPUS_PER_WORKER}
+def start_long(cluster: Cluster, space: str, policy: Object, name: str = "long", workers: int = 4) -> Job:
+    """A job that runs for days on so many of the four large nodes."""
+    job = Job(cluster.api(), space, name)
+    counts = {"min": workers, "max": workers, "gpusPerWorker": GPUS_PER_WORKER}
     checkpoint = {"volumeClaimName": "state", "everyEpochs": 10}
-    job.create(model={**MODEL, "epochs": 1_000_000}, dataset=DATASET, workers=workers, checkpoint=checkpoint, policyRef=policy)
+    job.create(model={**MODEL, "epochs": 1_000_000}, dataset=DATASET, workers=counts, checkpoint=checkpoint, policyRef=policy)
     job.wait_phase("Running")
     job.wait(lambda: job.pod_nodes() == job.nodes(), "ranks are not where they were planned")
     return job
 
 
-def add_short(cluster: Cluster, space: str, policy: Object) -> Job:
-    """An urgent job of minutes that needs two of those nodes."""
+def add_short(cluster: Cluster, space: str, policy: Object, workers: int = 2) -> Job:
+    """An urgent job of minutes that needs so many of those nodes."""
     job = Job(cluster.api(), space, "short")
-    workers = {"min": 2, "max": 2, "gpusPerWorker": GPUS_PER_WORKER}
-    job.create(model={**MODEL, "epochs": 50}, dataset=DATASET, workers=workers, policyRef=policy, runPolicy={"priority": 10})
+    counts = {"min": workers, "max": workers, "gpusPerWorker": GPUS_PER_WORKER}
+    job.create(model={**MODEL, "epochs": 50}, dataset=DATASET, workers=counts, policyRef=policy, runPolicy={"priority": 10})
     return job
 
 
@@ -104,37 +105,50 @@ def mpijobs_created(cluster: Cluster, since: int, space: str) -> list[str]:
     return sorted(entry.name for entry in entries if entry.namespace == space)
 
 
-def test_a_long_job_stops_for_an_urgent_short_one_and_goes_on_after_it(installed: Cluster, space: str) -> None:
+@pytest.mark.parametrize(
+    ("longs", "workers", "wanted", "stops"), [(4, 1, 2, 2), (2, 2, 4, 2)], ids=["two of four", "both, on two kinds of GPU"]
+)
+def test_as_many_long_jobs_stop_for_an_urgent_one_as_it_needs_and_go_on_after_it(
+    installed: Cluster, space: str, longs: int, workers: int, wanted: int, stops: int
+) -> None:
     since = audit.position(installed.audit_log)
     policy = set_policy(installed, "Act")
     with operating(installed):
-        long = start_long(installed, space, policy)
-        first = uid(long)
+        jobs = [start_long(installed, space, policy, f"long-{number}", workers) for number in range(longs)]
+        first = {job.name: uid(job) for job in jobs}
         came = time.monotonic()
-        short = add_short(installed, space, policy)
+        short = add_short(installed, space, policy, wanted)
         short.wait(lambda: runs_as_planned(short), "the short job does not run", seconds=90)
-        print(f"the short job runs {time.monotonic() - came:.1f} s after it came")
-        assert_no_gpu_is_given_twice(long, short)
-        stopped = long.mpijob()
-        assert stopped is not None
-        assert stopped["spec"]["runPolicy"]["suspend"]
-        long.wait(lambda: long.status()["reason"] == "Preempted" and long.condition("Planned")["status"] == "False", "it is not told why")
-        status, preempted = long.status(), long.condition("Preempted")
-        print(preempted["message"], "|", long.condition("Planned")["message"])
-        assert (status["phase"], preempted["reason"]) == ("Queued", "StoppedForOthers")
-        assert f"{space}/short" in preempted["message"]
-        assert status["lastStop"]["beneficiaries"] == [f"{space}/short"]
-        long.wait(lambda: "Preempted" in {event["reason"] for event in long.events()}, "no event")
-        assert long.pods() == []
+        print(f"the short job runs {time.monotonic() - came:.1f} s after it came, on {short.nodes()}")
+        assert_no_gpu_is_given_twice(*jobs, short)
+        stopped = [job for job in jobs if job.condition("Preempted")]
+        assert len(stopped) == stops
+        for long in stopped:
+            tells_why_it_stopped(long)
         end(short)
         ended = time.monotonic()
-        long.wait(lambda: runs_as_planned(long), "the long job does not go on", seconds=90)
-        print(f"the long job runs again {time.monotonic() - ended:.1f} s after the short one's end")
-        assert uid(long) == first
-        assert not long.condition("Preempted")
-        assert long.status()["stops"] == 1
-        end(long)
-    assert mpijobs_created(installed, since, space) == ["long", "short"]
+        for long in jobs:
+            long.wait(functools.partial(runs_as_planned, long), "the long job does not go on", seconds=90)
+            assert uid(long) == first[long.name]
+            assert not long.condition("Preempted")
+            assert long.status()["stops"] == (1 if long in stopped else 0)
+        print(f"the long jobs run again {time.monotonic() - ended:.1f} s after the short one's end")
+        assert_no_gpu_is_given_twice(*jobs)
+    assert mpijobs_created(installed, since, space) == [*sorted(first), "short"]
+
+
+def tells_why_it_stopped(long: Job) -> None:
+    stopped, short = long.mpijob(), f"{long.namespace}/short"
+    assert stopped is not None
+    assert stopped["spec"]["runPolicy"]["suspend"]
+    long.wait(lambda: long.status()["reason"] == "Preempted" and long.condition("Planned")["status"] == "False", "it is not told why")
+    status, preempted = long.status(), long.condition("Preempted")
+    print(preempted["message"], "|", long.condition("Planned")["message"])
+    assert (status["phase"], preempted["reason"]) == ("Queued", "StoppedForOthers")
+    assert f"{short} could start" in preempted["message"]
+    assert status["lastStop"]["beneficiaries"] == [short]
+    long.wait(lambda: "Preempted" in {event["reason"] for event in long.events()}, "no event")
+    assert long.pods() == []
 
 
 def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_would_gain(installed: Cluster, space: str) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from hyperscale.entry import Edition, Entry, edition_of, read_entry, waits
+from hyperscale.instants import unix_seconds
 from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import Reason
@@ -25,6 +26,8 @@ from hyperscale.world import Key, World
 
 VALID_SECONDS: Final = 20.0
 """What was decided is asked anew after so long even where nothing seems to have changed: measurements may have."""
+KEPT_BACK_SECONDS: Final = 60.0
+"""Whoever is not to gain by a stop waits no longer than this for its pods to end."""
 OLDEST_KINDS: Final = 2
 """Different jobs of a question that are there for their age; the others for being short."""
 
@@ -102,13 +105,26 @@ class Pending:
         found = []
         for other in self._world.unstarted:
             record = self._world.jobs.get(other)
-            if other == key or record is None or self._world.is_assumed(other):
+            if other == key or record is None or self._world.is_assumed(other) or self.kept_back(other) is not None:
                 continue
             theirs = self._reader.policy_of(record.resource, self._world.policies)
             entry = self.entry(other, policy) if theirs == policy else None
             if entry is not None and not entry.hopeless:
                 found.append(entry)
         return sorted(found, key=lambda entry: (entry.created, entry.key))
+
+    def kept_back(self, key: Key) -> Key | None:
+        """A job that is giving its GPUs to others than this one, which therefore must not start yet.
+
+        Several jobs may stop for one: whoever is rid of its pods first would start again before the other's GPUs are free.
+        """
+        now = self._clock()
+        for other in sorted(self._world.releasing):
+            stop = self._world.jobs[other].status.last_stop
+            ends = stop is not None and now - unix_seconds(stop.time) < KEPT_BACK_SECONDS
+            if stop is not None and ends and str(key) not in stop.beneficiaries:
+                return other
+        return None
 
     def question_about(self, asking: Entry, others: Iterable[Entry], free_gpus: int, starvation_seconds: float) -> list[Entry]:
         """Whom one question is about, oldest first: the asking job, new ones, starving ones, the oldest and the shortest that may fit."""

@@ -23,16 +23,18 @@ DIGITS = 4
 """Of figures in status: less is noise."""
 
 
-def is_preempted(status: JobStatus) -> bool:
-    """Whether a stop for others was written down from which the job has not gone on."""
-    return status.last_stop is not None and any(
-        condition.type == PREEMPTED_CONDITION and condition.status == "True" for condition in status.conditions
+def is_preempted(status: JobStatus, view: MpiJobView | None = None) -> bool:
+    """Whether a stop for others was written down from which the job has not gone on; a queue that took the MPIJob over ends it."""
+    return (
+        not (view is not None and view.queue)
+        and status.last_stop is not None
+        and any(condition.type == PREEMPTED_CONDITION and condition.status == "True" for condition in status.conditions)
     )
 
 
-def waits_again(status: JobStatus, view: MpiJobView, pods: Iterable[PodView]) -> bool:
+def waits_again(view: MpiJobView, pods: Iterable[PodView]) -> bool:
     """Whether a stopped job has given its GPUs away and may get others: the queue decides on it like on one that never ran."""
-    return view.suspended and not view.queue and is_preempted(status) and all(pod.finished for pod in pods)
+    return view.suspended and all(pod.finished for pod in pods)
 
 
 def undisturbed(status: JobStatus, view: MpiJobView) -> bool:

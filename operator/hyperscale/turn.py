@@ -86,6 +86,8 @@ class TurnTaker:
         if (told := self.pending.granted(entry)) is not None:
             return self._answer(entry, told, seen.status)
         snapshot = self._world.snapshot(policy, self._clock())
+        if (releasing := self.pending.kept_back(key)) is not None:
+            return Answer(None, snapshot, self._kept_back(entry, releasing))
         told = self.pending.held(entry, snapshot) or await self._ask(entry, snapshot)
         return self._answer(entry, told, seen.status) if told is not None else None
 
@@ -121,6 +123,11 @@ class TurnTaker:
                 self.wake(started)
         self._count(turns)
         return self.pending.granted(entry) or self.pending.held(entry, snapshot)
+
+    def _kept_back(self, entry: Entry, releasing: Key) -> Turn:
+        place, count, _ = self.pending.place(entry, entry.policy.queue.starvation_seconds)
+        decision = _decision(entry, place, count, entry.run_seconds, None)
+        return Turn(decision, Reason.WAITING_FOR_TURN, f"{releasing} is giving its GPUs to others")
 
     def free(self, snapshot: ClusterSnapshot) -> tuple[dict[str, int], int]:
         """Free GPUs by node where the snapshot does not know, and all of them; pending jobs hold none, so it is the same for each."""

@@ -31,7 +31,7 @@ from hyperscale.observe.narrow import narrow, narrow_node
 from hyperscale.observe.partitionjob import partition_view
 from hyperscale.observe.released import Releases
 from hyperscale.observe.snapshot import Figures, build_snapshot, warm
-from hyperscale.stoppable import waits_again
+from hyperscale.stoppable import is_preempted, waits_again
 
 Json = dict[str, Any]
 
@@ -72,6 +72,8 @@ class World:
         self.reading = MetricsReading(taken_at=0.0)
         self.unstarted: set[Key] = set()
         """Jobs without an MPIJob, and those whose MPIJob was stopped for others and has no pods left."""
+        self.releasing: set[Key] = set()
+        """Jobs that were stopped for others and whose pods still hold their GPUs."""
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
         self._assumed: dict[Key, Plan] = {}
@@ -294,13 +296,13 @@ class World:
         if key not in self.jobs:
             self.partitions.pop(key, None)
             self.progress.pop(key, None)
-        unstarted = record is not None and (view is None or self._waits_again(key, record, view))
+        stopped = record is not None and view is not None and is_preempted(record.status, view)
+        waits = stopped and view is not None and waits_again(view, self.pods_of(key, view.uid))
+        (self.releasing.add if stopped and not waits else self.releasing.discard)(key)
+        unstarted = record is not None and (view is None or waits)
         if unstarted != (key in self.unstarted):
             self.version += 1
             (self.unstarted.add if unstarted else self.unstarted.discard)(key)
-
-    def _waits_again(self, key: Key, record: JobRecord, view: MpiJobView) -> bool:
-        return view.suspended and waits_again(record.status, view, self.pods_of(key, view.uid))
 
     def _see(self, kind: str, store: dict[Key, Any], resource: Json, view: object, deleted: bool) -> bool:
         key = _key(resource)

@@ -406,6 +406,46 @@ def request_of(scene: Stage, name: str, gpus_per_worker: int) -> PlanRequest:
     return PlanRequest(job_key=str(key), job=job)
 
 
+async def test_of_two_that_stop_for_one_the_first_without_pods_does_not_start_again_before_the_other() -> None:
+    scene = await begun()
+    await scene.watch.check()
+    status = stopped_status(scene)
+    scene.see_long(status)
+    scene.see_mpijob(suspended=True)
+    twin = Key("team", "twin")
+    record = scene.world.jobs[LONG].resource
+    metadata = {**record["metadata"], "name": "twin", "uid": "uid-twin"}
+    scene.world.see_job({"metadata": metadata, "spec": record["spec"], "status": to_wire(status)})
+    view = msgspec.structs.replace(scene.world.mpijobs[LONG], name="twin", uid="mpi-twin", owner_uid="uid-twin")
+    scene.world.mpijobs[twin] = view
+    scene.world._recount(twin)
+    assert twin in scene.world.unstarted
+    assert scene.world.releasing == {LONG}
+    answer = await scene.ask_for(twin, preempted=True)
+    assert answer.found is None
+    assert answer.turn is not None
+    assert (answer.turn.reason, answer.turn.message) == ("WaitingForTurn", "team/long is giving its GPUs to others")
+    await scene.ask_for(SHORT)
+    assert [job.request.job_key for job in scene.planner.questions[-1].jobs] == [str(SHORT)], "nor by the question of another"
+    scene.see_pods(gone=True)
+    assert scene.world.releasing == set()
+    await scene.ask_for(twin, preempted=True)
+    assert scene.woken[-1] == SHORT, "those for whom they stopped go first"
+
+
+async def test_who_is_kept_back_waits_a_minute_at_most() -> None:
+    scene = await begun()
+    await scene.watch.check()
+    scene.see_long(stopped_status(scene))
+    scene.see_mpijob(suspended=True)
+    other = scene.add("other", epochs=20)
+    pending = scene.planning.taker.pending
+    assert pending.kept_back(other) == LONG
+    assert pending.kept_back(SHORT) is None
+    await scene.later(61.0)
+    assert pending.kept_back(other) is None
+
+
 async def test_while_a_stop_is_under_way_nothing_more_is_asked() -> None:
     scene = await begun()
     await scene.watch.check()

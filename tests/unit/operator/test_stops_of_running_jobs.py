@@ -132,9 +132,11 @@ def test_its_gpus_are_given_away_when_its_pods_are_gone() -> None:
     assert isinstance(decision, Wait)
     assert "2 of its pods" in decision.message
     written = status(Phase.QUEUED, PREEMPTED, last_stop=LAST)
-    assert not waits_again(written, mpijob(suspended=True), (worker(0),))
-    assert waits_again(written, mpijob(suspended=True), (worker(0, phase="Succeeded"),))
-    assert not waits_again(written, mpijob(suspended=True, queue="gold"), ())
+    assert not waits_again(mpijob(suspended=True), (worker(0),))
+    assert waits_again(mpijob(suspended=True), (worker(0, phase="Succeeded"),))
+    assert not waits_again(mpijob(), ())
+    assert is_preempted(written, mpijob(suspended=True))
+    assert not is_preempted(written, mpijob(suspended=True, queue="gold"))
 
 
 def test_a_pod_that_cannot_end_on_a_lost_node_is_deleted_by_force_where_the_job_says_so() -> None:
