@@ -18,7 +18,7 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Seen
 from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan, Rejection
-from hyperscale.model.planning import PlanRequest, Toleration
+from hyperscale.model.planning import PlanRequest, Toleration, toleration
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.check import misfits, violations
@@ -175,12 +175,4 @@ def _tolerations(job: JobSpec, pod: PodView | None) -> tuple[Toleration, ...]:
     """The pod's tolerations where it exists, else those that its template will render to."""
     if pod is None:
         return worker_tolerations(job)
-    return tuple(
-        Toleration(
-            key=entry.get("key", ""),
-            operator=entry.get("operator") or "Equal",
-            value=entry.get("value", ""),
-            effect=entry.get("effect", ""),
-        )
-        for entry in pod.tolerations
-    )
+    return tuple(toleration(entry) for entry in pod.tolerations)

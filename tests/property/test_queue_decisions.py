@@ -165,3 +165,15 @@ def test_whatever_an_agent_chooses_is_sound_and_used_only_where_its_score_is_no_
 
 def _held(node: Any) -> Any:
     return msgspec.structs.replace(node, requested_gpus=node.allocatable_gpus)
+
+
+def test_a_job_that_has_begun_with_a_worker_count_is_not_told_to_try_another() -> None:
+    waiting = queued(0, 3, 1, 10)
+    begun = msgspec.structs.replace(waiting, request=msgspec.structs.replace(waiting.request, workers_fixed=3))
+    busy = (RunningShare("team/running", 3, 100.0),)
+    told = {}
+    for job in (waiting, begun):
+        (hold,) = decide(TurnQuestion(jobs=(job,), running=busy), cluster([2, 0, 0])).holds
+        told[job.request.workers_fixed] = hold.message
+    assert "spec.workers.min" in told[None]
+    assert "spec.workers.min" not in told[3]

@@ -75,9 +75,12 @@ class Ledger:
         return frozenset(name for name, gpus in self.base.items() if self.changed.get(name, gpus) > 0 and name not in self.reserved)
 
     def open_to(self, request: PlanRequest, workers: int | None, *, reserved: bool = False) -> PlanRequest:
-        """The request on what is free: for ordinary jobs, or with the nodes that are reserved for others."""
+        """The request on what is free: for ordinary jobs, or with the nodes that are reserved for others.
+
+        workers: None leaves the count to the request, which fixes it where the job has begun before
+        """
         closed = {} if reserved else dict.fromkeys(self.reserved, 0)
-        return replace(request, free_gpus={**self.changed, **closed}, workers_fixed=workers)
+        return replace(request, free_gpus={**self.changed, **closed}, workers_fixed=workers or request.workers_fixed)
 
     def take(self, key: str, plan: Plan) -> None:
         """The plan's GPUs are gone."""
