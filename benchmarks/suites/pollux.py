@@ -16,6 +16,8 @@ Fitted on half of the rows, judged on the other half; again with whole placement
   waiting   the same of seconds of a step, where more GPUs do not help: literal, and the hardest; it has a ceiling too
   epoch     tau of seconds for one sample at equal batch, what a plan is chosen by: step / GPUs, all pairs; it has a ceiling too
 
+`after 24 runs`: each batch is a workload whose first runs are a history, see benchmarks/taught.py.
+
 Noise is what the table says of itself: placements that are each other's permutations (4-3-1 and 4-1-3) should take equally long; the
 standard deviation of ln(step) within such groups, for each batch. Nothing of any model is in it, so that no model can widen it.
 """
@@ -32,7 +34,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from benchmarks import common, summary
+from benchmarks import common, summary, taught
 from benchmarks.common import Row
 from benchmarks.peers import steptime as peers
 from benchmarks.suites import Options
@@ -234,6 +236,7 @@ def judge(placements: Path | None, seeds: Sequence[int]) -> list[Row]:
             rows.append(Row(BENCHMARK, name, f"the table, batch {batch:g}", "noise", value, "ln(s)"))
         for split in SPLITS:
             rows += _judged(name, steps, spread, split, seeds)
+        rows += taught.rows(BENCHMARK, name, steps, seeds)
     if placements is None and not rows:
         print("pollux: no placement tables beside the repository (../shared/data/pollux), and none given with --placements")
     return rows

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import taught
 from benchmarks.peers import gavel as peers
 from benchmarks.replay import Cluster, Job, Policy, Running, place, replay
 from benchmarks.suites import gavel, pollux
+from hyperscale.cli.placements import read_table
 from hyperscale.model.steptime import Step
 
 CLUSTER = Cluster((4, 4))
@@ -148,4 +150,19 @@ def test_a_bad_line_of_a_placement_table_is_named(tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
     file.write_text("placement,local_bsz,step_time_s,sync_time_s\n11,8,0.5,0.1\n1x,8,0.5,0.1\n")
     with pytest.raises(ValueError, match=r"mine\.csv, line 3"):
-        pollux.read_table(file)
+        read_table(file)
+
+
+def test_a_table_that_is_a_history_is_predicted_no_worse_by_its_curve_than_by_a_factor() -> None:
+    rng = np.random.default_rng(2)
+    places = [(1,), (2,), (4,), (1, 1), (2, 2), (4, 4), (1, 1, 1), (2, 2, 2), (4, 4, 4), (2, 1, 1), (4, 2, 1), (4, 4, 1)]
+    slow = {1: 0.0, 2: 0.9, 3: 0.4}
+    steps = [
+        Step(gpus, 8.0, float((0.3 + slow[len(gpus)] + 0.02 * sum(gpus)) * np.exp(rng.normal(0.0, 0.02))), hosts=f"{number}")
+        for number in range(5)
+        for gpus in places
+    ]
+    rows = taught.rows("pollux", "made", steps, (0, 1))
+    (goal,) = [row for row in rows if row.metric == "goal"]
+    assert goal.value < 0.7
+    assert taught.rows("pollux", "short", steps[:30], (0,)) == []
