@@ -50,7 +50,7 @@ def test_a_beam_as_wide_as_there_are_sets_finds_the_best_set(drawn: tuple[int, i
 
 TYPICAL = 2.0
 """Links beside those of a member that count as if they were the same for all paths, as in the compiled beam."""
-SPARE = 3
+SPARE = 2
 """Children kept for every path that goes on, as in the compiled beam."""
 
 

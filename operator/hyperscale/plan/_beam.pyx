@@ -119,7 +119,7 @@ cdef enum:
     DIGITS = 2048
     ROOM = 4     # children found, as many times those kept, before the worst are forgotten
 cdef double TYPICAL = 2.0  # links beside those of a member that count as if they were the same for all paths
-cdef int SPARE = 3      # children kept for every one that goes on: the same path's end comes from several parents
+cdef int SPARE = 2      # children kept for every one that goes on: the same path's end comes from several parents
 
 
 cdef struct Child:

@@ -15,7 +15,7 @@ try:
 except ImportError:  # pragma: no cover - kernel.py has warned
     _beam = None  # type: ignore[assignment] # the numpy path asks
 
-ELEMENTS: Final = 46_000_000
+ELEMENTS: Final = 59_000_000
 """Numbers that a beam may touch, sets × candidates × workers²; some milliseconds."""
 KEPT: Final = 96
 """Sets that are handed on, at most: behind them come near relatives."""

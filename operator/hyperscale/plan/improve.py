@@ -57,14 +57,17 @@ FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, s
 ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
 CLOSE_LOOK: Final = Effort(
-    seeds=128, starts=8, elements=120_000_000, sweeps=12, scattered=8, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=1400
+    seeds=128, starts=8, elements=120_000_000, sweeps=12, scattered=4, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=1800
 )
-PAIRED: Final = 8
-"""Different starts of the search by pairs."""
+PAIRED: Final = 16
+"""Different starts of the search by pairs, at most."""
+START_STEPS: Final = 27_000
+"""Inner steps for every start of the search by pairs: with fewer none gets far."""
 PAIR_PLACES: Final = 6_500
 """Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides up to 12 free workers."""
 PAIRS_SOON: Final = 430_000
-"""With more of them it is so many, or LATER_PAIR_PLACES for every two places: what a wide beam has found leaves less to look for."""
+"""With more of them it is so many, or LATER_PAIR_PLACES for every two places, and half of it where the beam had its whole width: what that
+has found leaves less to look for."""
 LATER_PAIR_PLACES: Final = 3_500
 """It decides between 16 and 30 free workers."""
 WIDE_BEAM_CANDIDATES: Final = 128
@@ -128,20 +131,21 @@ def paired(
 ) -> tuple[IntArray, FloatArray]:
     """The best of `orders` (B, k) after a search by pairs from several: (B', k), (B',); none where the effort asks for none."""
     seconds = objectives(costs, orders)
-    work = min(effort.pairs, pair_steps(int((~fixed).sum()), len(slots)))
+    work = min(effort.pairs, pair_steps(int((~fixed).sum()), len(slots), 0 if fixed.any() else effort.beam))
     if not work or kernel.kernel_for(costs, slots, orders.shape[1]) is None:
         return orders[:0], seconds[:0]
-    chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), PAIRED)]
+    chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), min(PAIRED, max(2, work // START_STEPS)))]
     order, value = tournament(costs, slots, chosen, fixed, seed=seed, work=work, expired=stop)
     return order[None, :], np.array([value])
 
 
-def pair_steps(free: int, candidates: int) -> int:
-    """Inner steps that a search by pairs is worth where `free` workers may change their place."""
+def pair_steps(free: int, candidates: int, beam: int) -> int:
+    """Inner steps that a search by pairs is worth where `free` workers may change their place, after a beam of at most so many paths."""
     places = math.comb(free, 2)
     if candidates > WIDE_BEAM_CANDIDATES:
         return PAIR_PLACES * places
-    return min(PAIR_PLACES * places, max(PAIRS_SOON, LATER_PAIR_PLACES * places))
+    steps = min(PAIR_PLACES * places, max(PAIRS_SOON, LATER_PAIR_PLACES * places))
+    return steps // 2 if 0 < beam <= candidates * free else steps
 
 
 def promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
