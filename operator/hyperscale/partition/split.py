@@ -156,7 +156,7 @@ def _small_effort(level: Level, parts: int, twice: bool) -> Effort:
     """The same where METIS takes milliseconds, which it needs fewer of the fewer circles a graph has."""
     edges, bisections = len(level.indices) // 2, (parts - 1).bit_length()
     if parts <= RECURSIVE:
-        work = bisections * (2 * edges + 9_000) if twice else bisections * (5 * edges + 45_000) - 40_000
+        work = bisections * (edges + 5_000) if twice else bisections * (5 * edges + 45_000) - 40_000
         return Effort(work=work, heat=2.0, coarse_heats=() if twice else SMALL_HEATS, over_worth=1.0)
     if twice:
         circles = max(edges - level.vertices, edges // 4)
