@@ -104,7 +104,7 @@ def compiled_beam(costs: Costs, slots: IntArray, workers: int, width: int) -> li
     kernel = kernel_for(costs, slots, workers)
     assert kernel is not None
     orders = np.zeros((width, workers), dtype=np.int32)
-    return [tuple(row) for row in orders[: _beam.beam(kernel, orders)].tolist()]
+    return [tuple(row) for row in orders[: _beam.beam(kernel, orders, TYPICAL)].tolist()]
 
 
 @settings(max_examples=20, deadline=None)

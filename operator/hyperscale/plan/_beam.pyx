@@ -118,7 +118,6 @@ cdef enum:
     DIGIT_BITS = 11
     DIGITS = 2048
     ROOM = 4     # children found, as many times those kept, before the worst are forgotten
-cdef double TYPICAL = 2.0  # links beside those of a member that count as if they were the same for all paths
 cdef int SPARE = 2      # children kept for every one that goes on: the same path's end comes from several parents
 
 
@@ -133,6 +132,7 @@ cdef struct Beam:
     Workspace *ws
     int width
     int states
+    double typical        # links beside those of a member that count as if they were the same for all paths
     double *hop           # (width, 2) the slowest hop of each path, latency and seconds per byte
     uint64_t *keys        # (width,) sum of the members' numbers, mixed
     int *members          # (width, k)
@@ -212,7 +212,7 @@ cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
     cdef size_t own = <size_t> state * q.k
     cdef const int *members = s.members + own
     cdef size_t last = <size_t> (members[now - 2] if now > 1 else 0) * m, first = <size_t> members[0] * m if now == q.k else last
-    cdef double tax = q.communication_weight, known = (now - 1.0) / (now - 1.0 + TYPICAL) if 1 < now < q.k else 1.0
+    cdef double tax = q.communication_weight, known = (now - 1.0) / (now - 1.0 + s.typical) if 1 < now < q.k else 1.0
     cdef double rounds = q.rounds * known
     cdef bint some
     beam_alone(m, now, q.k, now > 1, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, s.sums[2 * state],
@@ -393,9 +393,10 @@ cdef void _free(Beam *s) noexcept nogil:
     release(s.sorted)
 
 
-def beam(Kernel kernel, int[:, ::1] orders):
+def beam(Kernel kernel, int[:, ::1] orders, double typical):
     """How many rows of `orders` (width, k) were filled with different sets of candidates, each as a ring, most promising first.
 
+    typical: links beside those of a member that count as if they were the same for all paths; 0 takes every path for a fair sample.
     Raises MemoryError, and ValueError where a row is not as long as the job has workers.
     """
     cdef Beam a, b
@@ -403,6 +404,7 @@ def beam(Kernel kernel, int[:, ::1] orders):
     if orders.shape[1] != k or width < 1:
         raise ValueError("the rows have another length than the job has workers")
     a.q = b.q = &kernel.q
+    a.typical = b.typical = typical
     a.ws = b.ws = kernel.ws
     a.keys = b.keys = NULL
     a.members = b.members = NULL

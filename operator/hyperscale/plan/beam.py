@@ -23,6 +23,10 @@ RING_PLACES: Final = 5_000
 """Places that are tried for the best ring of one set that might be the best of all: a path grew as a ring, but seldom as its set's best."""
 RING_WORK: Final = 200_000
 """Inner steps of that for all sets together, a millisecond or two."""
+TYPICAL: Final = 2.0
+"""Links beside those of a member that count as if all paths had the same: the first are the cheapest and say little of the rest."""
+FAIR_WORKERS: Final = 16
+"""With more workers a path is taken for a fair sample: narrow beams lose the right part of a cluster with structure otherwise."""
 LEAST_WIDTH: Final = 8
 """A narrower one is little better than greedy."""
 
@@ -37,7 +41,7 @@ def beam_sets(costs: Costs, slots: IntArray, workers: int, width: int, kept: int
     if compiled is None:
         return np.zeros((0, workers), dtype=np.int64)
     orders = np.zeros((width, workers), dtype=np.int32)
-    found = orders[: _beam.beam(compiled, orders)]
+    found = orders[: _beam.beam(compiled, orders, TYPICAL if workers <= FAIR_WORKERS else 0.0)]
     seconds = np.empty(len(found))
     compiled.close(found, seconds, RING_PLACES, RING_WORK)
     return kernel.rings(costs, found[np.argsort(seconds, kind="stable")[:kept]].astype(np.int64))
