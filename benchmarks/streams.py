@@ -1,12 +1,13 @@
 """The benchmark of job streams: who decides what starts next, with how many workers, and how soon all jobs are done.
 
-Run: python benchmarks/streams.py [--quick] [--seeds N] [--json FILE] [--dump DIR] [--write-docs] [--tune]
+Run: python benchmarks/streams.py [--quick] [--seeds N] [--first-seed N] [--json FILE] [--dump DIR] [--write-docs] [--tune]
 
 Streams of 150 jobs on clusters of 16 to 32 nodes, five families, loads 0.5 to 1.3, on seeds that no training has seen. All methods place
 with the very same search; they differ in what they start. Conditions: exact durations; durations known to ± 30 %; contention on shared
 uplinks; a starvation bound of 16 mean runs (and of 8); all three.
 
 --seeds N      streams of every family and load (5: 125 streams a condition)
+--first-seed N streams from this seed on instead of 20,000: how far the goals depend on the streams
 --tune         tunes the index rule afresh and measures against that
 --dump DIR     writes every method's assignment as {case, method, assignment: {job: [node, ...]}}
 --write-docs   writes docs/benchmarks/streams.md; with --from FILE from rows that --json wrote, without a run
@@ -45,7 +46,7 @@ def main() -> int:
     if arguments.rows is not None:
         rows = msgspec.json.decode(arguments.rows.read_bytes(), type=list[common.Row])
     else:
-        options = Options(arguments.quick, tuple(range(1 if arguments.quick else arguments.seeds)), arguments.dump)
+        options = Options(arguments.quick, seeds_of(arguments), arguments.dump)
         found = [*streamruns.run(options, arguments.tune), *streamagents.rows(options), *streamruns.decision_times(options)]
         rows = [*about_run(), *found]
     print(streampage.text(rows))
@@ -62,11 +63,23 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = common.parser(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N", help=f"streams of every family and load ({SEEDS})")
+    parser.add_argument(
+        "--first-seed", type=int, default=streamruns.FIRST_SEED, metavar="N", help=f"of the streams ({streamruns.FIRST_SEED})"
+    )
     parser.add_argument("--tune", action="store_true", help="tune the index rule afresh first (minutes)")
     parser.add_argument("--dump", type=Path, metavar="DIR", help="folder for all assignments")
     parser.add_argument("--write-docs", action="store_true", help="write docs/benchmarks/streams.md")
     parser.add_argument("--from", type=Path, dest="rows", metavar="FILE", help="rows written by --json instead of a run")
-    return parser.parse_args(words)
+    arguments = parser.parse_args(words)
+    if arguments.first_seed < 0 or arguments.seeds < 1:
+        parser.error("--first-seed is at least 0, --seeds at least 1")
+    return arguments
+
+
+def seeds_of(arguments: argparse.Namespace) -> tuple[int, ...]:
+    """Of the streams of every family and load, counted from the benchmark's first."""
+    first = arguments.first_seed - streamruns.FIRST_SEED
+    return tuple(range(first, first + (1 if arguments.quick else arguments.seeds)))
 
 
 def about_run() -> list[common.Row]:
