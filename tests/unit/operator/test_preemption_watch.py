@@ -1,4 +1,7 @@
-"""Jobs that wait beside one that runs: who is stopped, told of, left alone, and how the stopped job comes to its turn again."""
+"""Jobs that wait beside one that runs: who is stopped, told of, left alone, and how the stopped job comes to its turn again.
+
+Longer than other modules: all of it plays on one stage.
+"""
 
 from __future__ import annotations
 
