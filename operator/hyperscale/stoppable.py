@@ -136,7 +136,7 @@ def proposed(stop: StatusStop, own_key: str) -> Condition:
 
 def told(stop: LastStop, own_key: str) -> str:
     """A stop in words."""
-    return f"stopped at {stop.time} so that {_served(stop.beneficiaries, own_key)}; {stop.epochs_done:.4g} epochs are kept"
+    return f"stopped at {stop.time} so that {_served(stop.beneficiaries, own_key)}; about {stop.epochs_done:.4g} epochs are kept"
 
 
 def _served(beneficiaries: tuple[str, ...], own_key: str) -> str:
