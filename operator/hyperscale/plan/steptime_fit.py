@@ -54,6 +54,9 @@ EFFECT_ROUNDS: Final = 60
 LEAST_VARIANCE: Final = 1e-10
 """So that rows without any error divide by something."""
 
+LEAST_PART: Final = 1e-6
+"""Of a step, below which it says nothing of the chance there: the regression divides by its square."""
+
 ROBUST_SCALE: Final = 0.1
 """Errors of 10 % count fully, larger ones less: a step that another tenant's traffic held up must not bend the curve."""
 
@@ -217,7 +220,7 @@ def _chance(parts: FloatArray, error: FloatArray, own: IntArray) -> FloatArray:
     several = count[own] > 1
     freedom = np.sqrt(count / np.maximum(count - 1, 1))[own]
     apart = ((error - (np.bincount(own, error) / count)[own]) * freedom)[several]
-    squares = parts * parts
+    squares = np.where(parts > LEAST_PART, parts, 0.0) ** 2
     deviation: FloatArray = np.sqrt(np.maximum(squares @ nnls(squares[several], apart * apart)[0], LEAST_VARIANCE))
     return deviation
 
