@@ -37,6 +37,8 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     """Of GraphSAGE (its paper, section 3.3): own weights for a vertex and for the mean of its neighbours, or one for the mean of all."""
     residual: bool = False
     """Graph-level: each layer's result is added to what went into it (Velickovic et al., ICLR 2018, section 3.3, inductive)."""
+    edge_features: bool = True
+    """Graph-level: categories on edges are used; False: all edges are alike."""
     normalize_features: bool = True
     """Rows of the features sum to 1, where they are not categories."""
     patience: Annotated[int, Meta(ge=0, le=10**6)] = 0

@@ -1,8 +1,8 @@
 """Training on many graphs with a label each, such as molecules: every rank has whole graphs by its share, and batches of them.
 
 All ranks take the same steps: batches are drawn from all training graphs, and each rank has those of a batch that it holds, by its share
-in the mean. The loss is divided by the labels of the whole batch and normalisation is over all of it: without dropout any number of ranks
-trains as one process does.
+in the mean. The loss is divided by the labels of the whole batch, normalisation is over all of it, a graph's dropout is its own, and sums
+over graphs have no order (molecules_sums.h): on processors any number of ranks trains what one process trains, to the bit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.job import Compression
-from hyperscale.worker import models
+from hyperscale.worker import models, molecules_linear
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.gradients import Gradients
@@ -26,7 +26,7 @@ from hyperscale.worker.molecules_model import GraphNetwork, build
 from hyperscale.worker.molecules_norm import Sums
 from hyperscale.worker.molecules_score import accuracy, mean_roc_auc
 from hyperscale.worker.sampling_batches import Shuffle, everybodys
-from hyperscale.worker.trainer import EpochStats, Scores, summed_loss
+from hyperscale.worker.trainer import EpochStats, Scores
 
 Tensor = torch.Tensor
 BATCH: Final = 256
@@ -50,7 +50,7 @@ class GraphTrainer:
         """The same on all ranks: what is dropped of a graph does not depend on where it lies."""
         self._sums = Sums(comm)
         self._vertices = _vertices(part, device)
-        self._kinds, kind_of, edge_sizes = _kinds(comm, part, device)
+        self._kinds, kind_of, edge_sizes = _kinds(comm, part, device, wanted=hyper.edge_features)
         self._graphs = prepared(part, kind_of, len(self._kinds), run.model.architecture)
         self._labels = torch.from_numpy(part.labels).to(device)
         self._shuffle = _shuffle(comm, part)
@@ -67,6 +67,7 @@ class GraphTrainer:
         )
         self.gradients = Gradients(comm, self.model, half=run.compression is Compression.FP16)
         self.steps = max(1, math.ceil(part.train_total / ((run.model.batch_size or BATCH) * comm.size)))
+        self._held_out = tuple(_held_out(comm, part, name) for name in ("validation", "test"))
         self._seen: tuple[Array, Array] | None = None
         comm.sent_bytes[:] = 0
 
@@ -86,7 +87,7 @@ class GraphTrainer:
             total += loss * weight
             seen.append((logits.detach().cpu().numpy(), self._part.labels[graphs]))
         self._seen = np.concatenate([pair[0] for pair in seen]), np.concatenate([pair[1] for pair in seen])
-        total = self._sums.now(total, "loss") / max(sum(weights), 1.0)
+        total = (self._sums.now(total, "loss") / max(sum(weights), 1.0)).float()  # the last digits of the sum have an order
         seconds = time.perf_counter() - began
         waited = self._sums.wait_seconds + phases["allreduce"]
         return EpochStats(
@@ -105,12 +106,11 @@ class GraphTrainer:
         self.model.eval()
         part = self._part
         figures: list[float] = []
-        for name, mask in (("validation", part.validation), ("test", part.test)):
-            graphs = np.flatnonzero(mask)
-            logits = [self._logits(batch)[0].cpu().numpy() for batch in in_turn(graphs, EVALUATED)]
-            own = np.concatenate([*logits, np.zeros((0, self.model.head.out_features), np.float32)])
+        for name, graphs, order in self._held_out:
+            logits = [self._logits(batch).cpu().numpy() for batch in in_turn(graphs, EVALUATED)]
+            own = np.concatenate([*logits, np.zeros((0, len(self.model.head.weight)), np.float32)])
             scores, labels = self._everybodys(own, part.labels[graphs], name)
-            figures += [self._score(scores, labels), _loss_of(scores, labels)]
+            figures += [self._score(scores, labels), _loss_of(scores[order], labels[order])]
         train = math.nan
         if self._comm.allreduce(torch.tensor([float(self._seen is not None)]), "scores.seen").item() == self._comm.size and self._seen:
             train = self._score(*self._everybodys(*self._seen, "train"))
@@ -124,7 +124,7 @@ class GraphTrainer:
         waited = [self._sums.wait_seconds]
         self.optimizer.zero_grad()
         logits = self._forward(batch)
-        loss = summed_loss(logits, self._labels[batch.graphs]) / weight
+        loss = molecules_linear.loss(logits, self._labels[batch.graphs], weight)
         marks.append(time.perf_counter())
         waited.append(self._sums.wait_seconds)
         self.gradients.start()
@@ -141,9 +141,8 @@ class GraphTrainer:
             phases[name] += marks[at + 1] - marks[at] - apart.get(name, 0.0)
         return float(loss.detach()), logits
 
-    def _logits(self, graphs: Array) -> tuple[Tensor, Batch]:
-        batch = assemble(self._graphs, graphs, self._device)
-        return self._forward(batch), batch
+    def _logits(self, graphs: Array) -> Tensor:
+        return self._forward(assemble(self._graphs, graphs, self._device))
 
     def _forward(self, batch: Batch) -> Tensor:
         features, kind_of = self._vertices
@@ -181,6 +180,12 @@ def _shuffle(comm: Comm, part: LocalPart) -> Shuffle:
     return Shuffle(everybodys(comm, owned[mine], "train.ids"), owned, mine)
 
 
+def _held_out(comm: Comm, part: LocalPart, name: str) -> tuple[str, Array, Array]:
+    """A set's name, the rank's graphs in it, and the order of all ranks' by their numbers in the whole data set; collective."""
+    graphs = np.flatnonzero(part.validation if name == "validation" else part.test)
+    return name, graphs, np.argsort(everybodys(comm, part.extra["graphs"].astype(np.int64)[graphs], f"{name}.ids"))
+
+
 def column_sizes(comm: Comm, rows: Array, name: str) -> list[int]:
     """Values of each column of categories: one more than the largest that any rank holds; collective."""
     own = rows.max(axis=0, initial=0) + 1
@@ -199,13 +204,13 @@ def _vertices(part: LocalPart, device: torch.device) -> tuple[Tensor, Tensor | N
     return torch.from_numpy(np.ascontiguousarray(rows)).to(device), None
 
 
-def _kinds(comm: Comm, part: LocalPart, device: torch.device) -> tuple[Tensor, Array, list[int]]:
+def _kinds(comm: Comm, part: LocalPart, device: torch.device, *, wanted: bool) -> tuple[Tensor, Array, list[int]]:
     """Combinations of edge categories that the rank holds, the combination of each edge, and the sizes of the columns; collective.
 
-    Edges without features, or with real-valued ones, are all of one kind: real values on edges are not used.
+    Edges without features, with real-valued ones, or with unwanted ones are all of one kind: real values on edges are not used.
     """
     features = part.extra.get("edge_features")
-    usable = features is not None and features.dtype.kind in "iu" and features.ndim == 2 and features.shape[1] > 0
+    usable = wanted and features is not None and features.dtype.kind in "iu" and features.ndim == 2 and features.shape[1] > 0
     rows = features if usable and features is not None else np.zeros((len(part.indices), 1), np.int64)
     sizes = column_sizes(comm, rows, "edge")
     kinds, kind_of = _numbered(rows)

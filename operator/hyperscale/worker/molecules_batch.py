@@ -63,6 +63,8 @@ class Batch:
     """(n,) int64 of each vertex in the whole data set."""
     graph_of: Tensor
     """(n,) int64 which of the batch's graphs each vertex belongs to, ascending."""
+    offsets: Tensor
+    """(g + 1,) int64 first vertex of each graph."""
     indptr: Tensor
     """(n + 1,) int64 first edge of each vertex."""
     sources: Tensor
@@ -87,7 +89,8 @@ def assemble(graphs: Graphs, chosen: Array, device: torch.device) -> Batch:
     degree = graphs.indptr[vertices + 1] - graphs.indptr[vertices]
     edges = _ranges(graphs.indptr[vertices], degree)
     # A graph's vertices are consecutive in the part and in the batch: their ids move together.
-    moved = np.repeat(_before(sizes)[:-1] - offsets[chosen], sizes)
+    first = _before(sizes)
+    moved = np.repeat(first[:-1] - offsets[chosen], sizes)
     destinations = np.repeat(np.arange(len(vertices)), degree)
 
     def tensor(array: Array, kind: type = np.int64) -> Tensor:
@@ -97,6 +100,7 @@ def assemble(graphs: Graphs, chosen: Array, device: torch.device) -> Batch:
         vertices=tensor(vertices),
         ids=tensor(graphs.ids[vertices]),
         graph_of=tensor(np.repeat(np.arange(len(chosen)), sizes)),
+        offsets=tensor(first),
         indptr=tensor(_before(degree)),
         sources=tensor(graphs.sources[edges] + moved[destinations], np.int32),
         destinations=tensor(destinations),

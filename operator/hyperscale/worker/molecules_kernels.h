@@ -1,8 +1,8 @@
 /* Passes over a batch of small graphs: messages along edges with a category, attention over a vertex' edges, batch normalisation with what follows.
  *
  * Plain loops that the compiler vectorises, without fused multiply-add: the same bytes whichever clone the processor picks. A molecule's rows
- * lie side by side, so that scattering to them stays in the first cache. Names: v row (destination), u source, e edge in CSR order, k kind of an
- * edge, H heads of D floats, F = H * D.
+ * lie side by side, so that scattering to them stays in the first cache. Sums over rows: molecules_sums.h. Names: v row (destination), u source,
+ * e edge in CSR order, k kind of an edge, H heads of D floats, F = H * D, offsets (graphs + 1) the first row of each graph.
  */
 #ifndef HYPERSCALE_MOLECULES_KERNELS_H
 #define HYPERSCALE_MOLECULES_KERNELS_H
@@ -12,9 +12,7 @@
 #include <string.h>
 
 #include "draws.h"
-
-#define HM_BLOCK 64 /* rows whose gradients of the kinds are added up in float before they go to double */
-#define HM_LANES 16
+#include "molecules_sums.h"
 
 /* out[v] = Σ_e weights[e] act(x[u] + table[k]), act ReLU or nothing. */
 HS_CLONES static void hm_gather(const int64_t *indptr, const int32_t *sources, const int32_t *kinds, const float *weights, const float *x,
@@ -52,33 +50,61 @@ HS_INLINE float hm_dot(const float *grad, const float *row, const float *kind, i
     return sum;
 }
 
-/* Gradients of hm_gather. x_grad (n, F) and table_grad (kinds, F) are added to; weights_grad (e, H) is filled, NULL: not wanted.
- * scratch: kinds * F floats. */
-HS_CLONES static void hm_gather_back(const int64_t *indptr, const int32_t *sources, const int32_t *kinds, const float *weights, const float *x,
-                                     const float *table, const float *grad, int64_t H, int64_t D, int relu, int64_t n, int64_t kinds_count,
-                                     float *scratch, float *x_grad, double *restrict table_grad, float *weights_grad) {
-    const int64_t F = H * D, cells = kinds_count * F;
-    memset(scratch, 0, cells * sizeof(float));
-    for (int64_t v = 0; v < n; v++) {
-        const float *restrict g = grad + v * F;
-        for (int64_t e = indptr[v]; e < indptr[v + 1]; e++) {
-            const float *restrict row = x + (int64_t)sources[e] * F, *restrict kind = table + (int64_t)kinds[e] * F;
-            float *restrict to = x_grad + (int64_t)sources[e] * F, *restrict also = scratch + (int64_t)kinds[e] * F;
-            for (int64_t h = 0; h < H; h++) {
-                const float w = weights[e * H + h];
-                const int64_t last = (h + 1) * D;
-                for (int64_t f = h * D; f < last; f++) {
-                    const float t = row[f] + kind[f], d = relu && !(t > 0.0f) ? 0.0f : w * g[f];
-                    to[f] += d;
-                    also[f] += d;
+/* What one graph adds to the gradients of kinds of edges: rows (kinds, F) that are 0 but for the kinds that occur in it. */
+typedef struct {
+    float *rows;
+    int64_t *found; /* (kinds) the kinds that occur, the first `count` */
+    int64_t *last;  /* (kinds) the graph, from 1, in which a kind occurred last */
+    int64_t count;
+} hm_kinds;
+
+HS_INLINE float *hm_kind(hm_kinds *of, int64_t kind, int64_t graph, int64_t F) {
+    if (of->last[kind] != graph + 1) {
+        of->last[kind] = graph + 1;
+        of->found[of->count++] = kind;
+        memset(of->rows + kind * F, 0, F * sizeof(float));
+    }
+    return of->rows + kind * F;
+}
+
+/* Gradients of hm_gather. x_grad (n, F) and table_grad (kinds, F) are added to; weights_grad (e, H) is filled, NULL: not wanted. */
+HS_CLONES static void hm_gather_back(const int64_t *offsets, int64_t graphs, const int64_t *indptr, const int32_t *sources,
+                                     const int32_t *kinds, const float *weights, const float *x, const float *table, const float *grad,
+                                     int64_t H, int64_t D, int relu, hm_kinds *own, float *x_grad, double *table_grad, float *weights_grad) {
+    const int64_t F = H * D;
+    for (int64_t graph = 0; graph < graphs; graph++) {
+        own->count = 0;
+        for (int64_t v = offsets[graph]; v < offsets[graph + 1]; v++) {
+            const float *restrict g = grad + v * F;
+            for (int64_t e = indptr[v]; e < indptr[v + 1]; e++) {
+                const float *restrict row = x + (int64_t)sources[e] * F, *restrict kind = table + (int64_t)kinds[e] * F;
+                float *restrict to = x_grad + (int64_t)sources[e] * F, *restrict also = hm_kind(own, kinds[e], graph, F);
+                for (int64_t h = 0; h < H; h++) {
+                    const float w = weights[e * H + h];
+                    const int64_t last = (h + 1) * D;
+                    for (int64_t f = h * D; f < last; f++) {
+                        const float t = row[f] + kind[f], d = relu && !(t > 0.0f) ? 0.0f : w * g[f];
+                        to[f] += d;
+                        also[f] += d;
+                    }
+                    if (weights_grad) weights_grad[e * H + h] = hm_dot(g + h * D, row + h * D, kind + h * D, relu, D);
                 }
-                if (weights_grad) weights_grad[e * H + h] = hm_dot(g + h * D, row + h * D, kind + h * D, relu, D);
             }
         }
-        if (v % HM_BLOCK == HM_BLOCK - 1 || v == n - 1) {
-            for (int64_t f = 0; f < cells; f++) table_grad[f] += scratch[f];
-            memset(scratch, 0, cells * sizeof(float));
+        for (int64_t at = 0; at < own->count; at++) {
+            const float *from = own->rows + own->found[at] * F;
+            double *restrict to = table_grad + own->found[at] * F;
+            for (int64_t f = 0; f < F; f++) to[f] += hm_rounded(from[f], HM_GRADIENT_GRID);
         }
+    }
+}
+
+/* of_kind[k,h] = <table[k], left> over the columns of head h. */
+static void hm_scores(const float *table, const float *left, int64_t kinds, int64_t H, int64_t D, float *of_kind) {
+    for (int64_t at = 0; at < kinds * H; at++) {
+        float sum = 0.0f;
+        for (int64_t d = 0; d < D; d++) sum += table[at * D + d] * left[at % H * D + d];
+        of_kind[at] = sum;
     }
 }
 
@@ -100,33 +126,37 @@ static void hm_attend(const int64_t *indptr, const int32_t *sources, const int32
         }
 }
 
-/* Gradients of hm_attend, added to ends_grad (n, 2H) and kind_grad (kinds, H). */
-static void hm_attend_back(const int64_t *indptr, const int32_t *sources, const int32_t *kinds, const float *ends, const float *of_kind,
-                           const float *parts, const float *grad, int64_t H, float slope, int64_t n, float *ends_grad, double *kind_grad) {
-    for (int64_t v = 0; v < n; v++)
-        for (int64_t h = 0; h < H; h++) {
-            const float own = ends[(2 * v + 1) * H + h];
-            float dot = 0.0f, sum = 0.0f;
-            for (int64_t e = indptr[v]; e < indptr[v + 1]; e++) dot += parts[e * H + h] * grad[e * H + h];
-            for (int64_t e = indptr[v]; e < indptr[v + 1]; e++) {
-                const int64_t u = 2 * (int64_t)sources[e] * H + h, k = (int64_t)kinds[e] * H + h;
-                const float d = parts[e * H + h] * (grad[e * H + h] - dot) * (ends[u] + of_kind[k] + own > 0.0f ? 1.0f : slope);
-                ends_grad[u] += d;
-                kind_grad[k] += d;
-                sum += d;
+/* Gradients of hm_attend, added to ends_grad (n, 2H); those of of_kind go on to what it was made from: table_grad (kinds, F), left_grad (F). */
+HS_CLONES static void hm_attend_back(const int64_t *offsets, int64_t graphs, const int64_t *indptr, const int32_t *sources,
+                                     const int32_t *kinds, const float *ends, const float *of_kind, const float *parts, const float *grad,
+                                     const float *table, const float *left, int64_t H, int64_t D, float slope, hm_kinds *own,
+                                     float *ends_grad, double *table_grad, double *left_grad) {
+    for (int64_t graph = 0; graph < graphs; graph++) {
+        own->count = 0;
+        for (int64_t v = offsets[graph]; v < offsets[graph + 1]; v++)
+            for (int64_t h = 0; h < H; h++) {
+                const float to = ends[(2 * v + 1) * H + h];
+                float dot = 0.0f, sum = 0.0f;
+                for (int64_t e = indptr[v]; e < indptr[v + 1]; e++) dot += parts[e * H + h] * grad[e * H + h];
+                for (int64_t e = indptr[v]; e < indptr[v + 1]; e++) {
+                    const int64_t u = 2 * (int64_t)sources[e] * H + h;
+                    const float score = ends[u] + of_kind[(int64_t)kinds[e] * H + h] + to;
+                    const float d = parts[e * H + h] * (grad[e * H + h] - dot) * (score > 0.0f ? 1.0f : slope);
+                    ends_grad[u] += d;
+                    hm_kind(own, kinds[e], graph, H)[h] += d;
+                    sum += d;
+                }
+                ends_grad[(2 * v + 1) * H + h] += sum;
             }
-            ends_grad[(2 * v + 1) * H + h] += sum;
+        for (int64_t at = 0; at < own->count; at++) {
+            const int64_t kind = own->found[at];
+            for (int64_t f = 0; f < H * D; f++) {
+                const float d = own->rows[kind * H + f / D];
+                table_grad[kind * H * D + f] += hm_rounded(d * left[f], HM_GRADIENT_GRID);
+                left_grad[f] += hm_rounded(d * table[kind * H * D + f], HM_GRADIENT_GRID);
+            }
         }
-}
-
-/* Adds Σ x and Σ x² of each column to sums (2, F). */
-HS_CLONES static void hm_sums(const float *x, int64_t n, int64_t F, double *restrict sums) {
-    for (int64_t v = 0; v < n; v++)
-        for (int64_t f = 0; f < F; f++) {
-            const double t = x[v * F + f];
-            sums[f] += t;
-            sums[F + f] += t * t;
-        }
+    }
 }
 
 /* out = keep * act(x * scale + shift) */
@@ -144,22 +174,26 @@ HS_CLONES static void hm_norm(const float *x, int64_t n, int64_t F, const float 
     }
 }
 
-/* inner = gradient of x * scale + shift; adds Σ inner and Σ inner (x - mean) of each column to sums (2, F). */
-HS_CLONES static void hm_norm_inner(const float *grad, const float *x, int64_t n, int64_t F, const float *scale, const float *shift,
-                                    const float *mean, int relu, const int64_t *ids, uint64_t seed, uint32_t drop, float grow,
-                                    float *restrict inner, double *restrict sums) {
-    for (int64_t v = 0; v < n; v++) {
-        const float *row = x + v * F, *g = grad + v * F;
-        float *restrict to = inner + v * F;
-        if (drop) {
-            const uint32_t key = hs_key(seed, ids[v]);
-            for (int64_t f = 0; f < F; f++) to[f] = hs_draw(key, (uint32_t)f) < drop ? 0.0f : g[f] * grow;
-        } else memcpy(to, g, F * sizeof(float));
-        if (relu) for (int64_t f = 0; f < F; f++) to[f] = row[f] * scale[f] + shift[f] > 0.0f ? to[f] : 0.0f;
-        for (int64_t f = 0; f < F; f++) {
-            sums[f] += to[f];
-            sums[F + f] += (double)to[f] * (row[f] - mean[f]);
+/* inner = gradient of x * scale + shift; adds Σ inner and Σ inner (x - mean) of each column to sums (2, F). part: 2 F doubles. */
+HS_CLONES static void hm_norm_inner(const int64_t *offsets, int64_t graphs, const float *grad, const float *x, int64_t F, const float *scale,
+                                    const float *shift, const float *mean, int relu, const int64_t *ids, uint64_t seed, uint32_t drop,
+                                    float grow, float *restrict inner, double *restrict part, double *restrict sums) {
+    for (int64_t graph = 0; graph < graphs; graph++) {
+        memset(part, 0, 2 * F * sizeof(double));
+        for (int64_t v = offsets[graph]; v < offsets[graph + 1]; v++) {
+            const float *row = x + v * F, *g = grad + v * F;
+            float *restrict to = inner + v * F;
+            if (drop) {
+                const uint32_t key = hs_key(seed, ids[v]);
+                for (int64_t f = 0; f < F; f++) to[f] = hs_draw(key, (uint32_t)f) < drop ? 0.0f : g[f] * grow;
+            } else memcpy(to, g, F * sizeof(float));
+            if (relu) for (int64_t f = 0; f < F; f++) to[f] = row[f] * scale[f] + shift[f] > 0.0f ? to[f] : 0.0f;
+            for (int64_t f = 0; f < F; f++) {
+                part[f] += to[f];
+                part[F + f] += (double)to[f] * (row[f] - mean[f]);
+            }
         }
+        for (int64_t f = 0; f < 2 * F; f++) sums[f] += hm_rounded(part[f], HM_GRADIENT_GRID);
     }
 }
 

@@ -2,6 +2,7 @@
 
 Hu et al., NeurIPS 2020: sums of embeddings, messages ReLU(x_u + e_uv), batch normalisation, mean over a graph's vertices. Categories have
 few combinations (374 kinds of atoms and 8 of bonds in the HIV set): their embeddings are added up once a kind, not once a vertex or edge.
+Parameters are float64, see molecules_linear.py.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from hyperscale.modelgraph.kernels import Drop
 from hyperscale.worker.hyperparameters import Hyperparameters
 from hyperscale.worker.models import Chance
 from hyperscale.worker.molecules_batch import Batch
-from hyperscale.worker.molecules_norm import SharedNorm, Sums
+from hyperscale.worker.molecules_linear import Linear, linear, lookup, pool
+from hyperscale.worker.molecules_norm import Rows, SharedNorm, Sums
 from hyperscale.worker.molecules_ops import attention, gather, kept
 
 Tensor = torch.Tensor
@@ -33,11 +35,11 @@ class Embeddings(nn.Module):
 
     def __init__(self, sizes: Sequence[int], width: int) -> None:
         super().__init__()
-        self.tables = nn.ParameterList([nn.Parameter(torch.empty(size, width)) for size in sizes])
+        self.tables = nn.ParameterList([nn.Parameter(torch.empty(size, width, dtype=torch.float64)) for size in sizes])
         self.register_buffer("_first", torch.tensor([sum(sizes[:at]) for at in range(len(sizes))]), persistent=False)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """(n, width) of categories (n, columns)."""
+        """(n, width) float64 of categories (n, columns)."""
         return functional.embedding_bag(rows + self._first, torch.cat(list(self.tables)), mode="sum")
 
 
@@ -46,12 +48,12 @@ class GCNLayer(nn.Module):
 
     def __init__(self, width: int, kinds: Embeddings) -> None:
         super().__init__()
-        self.linear, self.kinds = nn.Linear(width, width), kinds
-        self.root = nn.Parameter(torch.empty(1, width))
+        self.linear, self.kinds = Linear(width, width), kinds
+        self.root = nn.Parameter(torch.empty(1, width, dtype=torch.float64))
 
     def forward(self, x: Tensor, batch: Batch, kinds: Tensor) -> Tensor:
         """(n, width)."""
-        return gather(self.linear(x), torch.cat([self.kinds(kinds), self.root]), batch.weights, batch, relu=True)
+        return gather(self.linear(x, batch.offsets), torch.cat([self.kinds(kinds), self.root]), batch.weights, batch, relu=True)
 
 
 class SAGELayer(nn.Module):
@@ -59,13 +61,13 @@ class SAGELayer(nn.Module):
 
     def __init__(self, width: int, kinds: Embeddings) -> None:
         super().__init__()
-        self.linear, self.neighbour = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.linear, self.neighbour = Linear(width, width, bias=False), Linear(width, width, bias=False)
         self.kinds = kinds
 
     def forward(self, x: Tensor, batch: Batch, kinds: Tensor) -> Tensor:
         """(n, width)."""
         mean = gather(x, self.kinds(kinds), batch.weights, batch, relu=True)
-        result: Tensor = self.linear(x) + self.neighbour(mean)
+        result: Tensor = self.linear(x, batch.offsets) + self.neighbour(mean, batch.offsets)
         return result
 
 
@@ -74,17 +76,17 @@ class GATLayer(nn.Module):
 
     def __init__(self, width: int, kinds: Embeddings, heads: int, dropout: float, chance: Chance) -> None:
         super().__init__()
-        self.linear, self.kinds, self.heads = nn.Linear(width, width, bias=False), kinds, heads
-        self.left = nn.Parameter(torch.empty(heads, width // heads))
-        self.right = nn.Parameter(torch.empty(heads, width // heads))
+        self.linear, self.kinds, self.heads = Linear(width, width, bias=False), kinds, heads
+        self.left = nn.Parameter(torch.empty(heads, width // heads, dtype=torch.float64))
+        self.right = nn.Parameter(torch.empty(heads, width // heads, dtype=torch.float64))
         self._dropout, self._chance = dropout, chance
 
     def forward(self, x: Tensor, batch: Batch, kinds: Tensor) -> Tensor:
         """(n, width)."""
-        z = self.linear(x)
+        z = self.linear(x, batch.offsets)
         table = functional.pad(self.kinds(kinds), (0, 0, 0, 1))
-        left, right = self._by_head(self.left), self._by_head(self.right)
-        parts = attention(z @ torch.cat([left, right], dim=1), table @ left, _LEAK, batch)
+        ends = linear(z, torch.cat([self._by_head(self.left), self._by_head(self.right)]), None, batch.offsets)
+        parts = attention(ends, table, self.left, _LEAK, batch)
         if self.training and self._dropout:
             place = torch.arange(len(parts), device=parts.device) - batch.indptr[batch.destinations]
             edges = batch.ids[batch.destinations] * _LARGEST_DEGREE + place
@@ -92,9 +94,9 @@ class GATLayer(nn.Module):
         return gather(z, table, parts, batch, relu=False)
 
     def _by_head(self, vectors: Tensor) -> Tensor:
-        """(width, heads) that gives each head's product with its part of a row."""
-        spread = torch.eye(self.heads, device=vectors.device, dtype=vectors.dtype).unsqueeze(1) * vectors.unsqueeze(2)
-        return spread.reshape(-1, self.heads)
+        """(heads, width): each head's product with its part of a row."""
+        spread = torch.eye(self.heads, device=vectors.device, dtype=vectors.dtype).unsqueeze(2) * vectors
+        return spread.reshape(self.heads, -1)
 
 
 class GraphNetwork(nn.Module):
@@ -110,7 +112,7 @@ class GraphNetwork(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
-        self.head = nn.Linear(width, outputs)
+        self.head = Linear(width, outputs)
         self._dropout, self._residual, self._chance = hyper.dropout, hyper.residual, chance
 
     def forward(self, features: Tensor, kind_of: Tensor | None, batch: Batch, kinds: Tensor) -> Tensor:
@@ -118,16 +120,21 @@ class GraphNetwork(nn.Module):
 
         kinds: (k, a) categories of each kind of edge.
         """
-        x = self.encoder(features)
-        if kind_of is not None:
-            x = functional.embedding(kind_of, x)  # twice as fast as indexing, backwards too
+        x = self._encoded(features, kind_of, batch)
+        rows = Rows(batch.ids, batch.offsets)
         for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             drop = Drop(self._dropout, self._chance.seed()) if self.training and self._dropout else Drop()
-            after = norm(layer(x, batch, kinds), batch.ids, drop, relu=index < len(self.layers) - 1)
+            after = norm(layer(x, batch, kinds), rows, drop, relu=index < len(self.layers) - 1)
             x = x + after if self._residual else after
-        pooled = x.new_zeros((len(batch.graphs), x.shape[1])).index_add(0, batch.graph_of, x) / batch.sizes.clamp(min=1.0).unsqueeze(1)
-        result: Tensor = self.head(pooled)
+        means = pool(x, batch.graph_of, batch.offsets) / batch.sizes.clamp(min=1.0).unsqueeze(1)
+        result: Tensor = self.head(means, torch.arange(len(means) + 1))
         return result
+
+    def _encoded(self, features: Tensor, kind_of: Tensor | None, batch: Batch) -> Tensor:
+        if isinstance(self.encoder, Linear):
+            encoded: Tensor = self.encoder(features, batch.offsets)
+            return encoded
+        return lookup(self.encoder(features), torch.arange(len(features), device=features.device) if kind_of is None else kind_of)
 
 
 def build(
@@ -141,7 +148,7 @@ def build(
     width = model.hidden_size
     if model.architecture is Architecture.GAT and width % model.heads:
         raise ValueError(f"HYPERSCALE_MODEL: hiddenSize {width} is no multiple of {model.heads} heads; write e.g. {model.heads * 64}")
-    encoder: nn.Module = nn.Linear(vertex_sizes, width) if isinstance(vertex_sizes, int) else Embeddings(vertex_sizes, width)
+    encoder: nn.Module = Linear(vertex_sizes, width) if isinstance(vertex_sizes, int) else Embeddings(vertex_sizes, width)
     layers = [_layer(model, hyper, Embeddings(edge_sizes, width), chance) for _ in range(model.layers)]
     norms = [SharedNorm(width, sums, f"layer{index}") for index in range(model.layers)]
     network = GraphNetwork(encoder, layers, norms, width, outputs, hyper, chance)
@@ -149,9 +156,6 @@ def build(
     for parameter in network.parameters():
         if parameter.dim() > 1:
             nn.init.xavier_uniform_(parameter, generator=generator)
-    for module in network.modules():
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
     return network
 
 

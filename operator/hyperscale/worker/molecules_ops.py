@@ -1,11 +1,14 @@
 """What the layers of a graph-level model do to a batch, in one compiled pass each; torch's own operations where these are not to be had.
 
 Both ways give the same figures up to rounding and the same dropout to the bit: a draw follows from the seed, the vertex's id in the whole
-data set and the column, so that it is the same on whichever rank a graph lies.
+data set and the column, so that it is the same on whichever rank a graph lies. What the compiled passes give for a graph, and what they
+add up over graphs, does not depend on the graphs beside it (molecules_sums.h): parameters and their gradients are float64 for it, rows are
+float32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -31,30 +34,31 @@ def fits(*tensors: Tensor) -> bool:
 def gather(x: Tensor, table: Tensor, weights: Tensor, batch: Batch, *, relu: bool) -> Tensor:
     """(n, F) sums over each vertex's edges of weights × (x of the source + table of the edge's kind), through ReLU where asked for.
 
-    x (n, F), table (kinds, F), weights (e, H): head h weighs the h-th part of the columns.
+    x (n, F), table (kinds, F) float64, weights (e, H): head h weighs the h-th part of the columns.
     """
     if x.shape[0] != len(batch.indptr) - 1 or x.shape[1] % weights.shape[1] or weights.shape[0] != len(batch.sources):
         raise ValueError(f"{tuple(x.shape)} rows and {tuple(weights.shape)} weights do not fit {len(batch.sources)} edges")
-    if fits(x, table, weights):
+    if fits(x, weights):
         summed: Tensor = _Gather.apply(x, table, weights, batch, relu)
         return summed
-    messages = x[batch.sources.long()] + table[batch.kinds.long()]
+    messages = x[batch.sources.long()] + table.to(x.dtype)[batch.kinds.long()]
     shape = (len(batch.sources), weights.shape[1], x.shape[1] // weights.shape[1])
     messages = (messages.relu() if relu else messages).view(shape) * weights.unsqueeze(2)
     return torch.zeros_like(x).index_add(0, batch.destinations, messages.flatten(1))
 
 
-def attention(ends: Tensor, of_kind: Tensor, slope: float, batch: Batch) -> Tensor:
-    """(e, H) softmax over the edges of each vertex of LeakyReLU(a_u + b_k + c_v).
+def attention(ends: Tensor, table: Tensor, left: Tensor, slope: float, batch: Batch) -> Tensor:
+    """(e, H) softmax over the edges of each vertex of LeakyReLU(a_u + <t_k, l> + c_v), the product by head.
 
-    ends (n, 2 H): a and c of each vertex, which it adds to the edges from it and to it; of_kind (kinds, H): b.
+    ends (n, 2 H): a and c of each vertex, which it adds to the edges from it and to it; table (kinds, F) t and left (H, F / H) l, float64.
     """
-    heads = of_kind.shape[1]
-    if ends.shape != (len(batch.indptr) - 1, 2 * heads):
+    heads = left.shape[0]
+    if ends.shape != (len(batch.indptr) - 1, 2 * heads) or table.shape[1] != left.numel():
         raise ValueError(f"{tuple(ends.shape)} scores do not fit {len(batch.indptr) - 1} vertices and {heads} heads")
-    if fits(ends, of_kind):
-        parts: Tensor = _Attention.apply(ends, of_kind, slope, batch)
+    if fits(ends):
+        parts: Tensor = _Attention.apply(ends, table, left, slope, batch)
         return parts
+    of_kind = (table.to(ends.dtype).view(-1, *left.shape) * left.to(ends.dtype)).sum(2)
     scores = ends[batch.sources.long(), :heads] + of_kind[batch.kinds.long()] + ends[batch.destinations, heads:]
     scores = torch.nn.functional.leaky_relu(scores, slope)
     index = batch.destinations.unsqueeze(1).expand_as(scores)
@@ -64,13 +68,14 @@ def attention(ends: Tensor, of_kind: Tensor, slope: float, batch: Batch) -> Tens
     return raised / torch.zeros_like(lowest).index_add(0, batch.destinations, raised)[batch.destinations]
 
 
-def column_sums(x: Tensor) -> Tensor:
-    """(2, F) float64: Σ x and Σ x² of each column."""
+def column_sums(x: Tensor, offsets: Tensor) -> Tensor:
+    """(2, F) float64: Σ x and Σ x² of each column. offsets (g + 1): the first row of each graph."""
     if not fits(x):
-        return torch.stack([x.sum(0, dtype=torch.float64), (x * x).sum(0, dtype=torch.float64)])
-    out = torch.zeros((2, x.shape[1]), dtype=torch.float64)
-    _molecules.sums(_flat(x), x.shape[1], out.view(-1).numpy())
-    return out
+        wide = x.double()
+        return torch.stack([wide.sum(0), (wide * wide).sum(0)])
+    sums, out = room((2, x.shape[1]), torch.float64)
+    _molecules.sums(offsets.numpy(), flat(x), x.shape[1], out)
+    return sums
 
 
 def scaled(x: Tensor, scale: Tensor, shift: Tensor, ids: Tensor, drop: Drop, *, relu: bool) -> Tensor:
@@ -78,9 +83,9 @@ def scaled(x: Tensor, scale: Tensor, shift: Tensor, ids: Tensor, drop: Drop, *, 
     if not fits(x):
         y = torch.addcmul(shift, x, scale)
         return kept(ids, x.shape[1], drop) * (y.relu() if relu else y)
-    out = torch.empty_like(x)
-    _molecules.norm(_flat(x), x.shape[1], _flat(scale), _flat(shift), relu, ids.numpy(), *drop.figures, out.view(-1).numpy())
-    return out
+    y, out = room(x.shape)
+    _molecules.norm(flat(x), x.shape[1], flat(scale), flat(shift), relu, ids.numpy(), *drop.figures, out)
+    return y
 
 
 def kept(ids: Tensor, width: int, drop: Drop) -> Tensor:
@@ -109,31 +114,38 @@ def _signed(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def _flat(x: Tensor) -> Any:  # noqa: ANN401 - a numpy array of torch's choice
+def flat(x: Tensor) -> Any:  # noqa: ANN401 - a numpy array of torch's choice
+    """All figures in a row, to read."""
     return x.detach().contiguous().view(-1).numpy()
+
+
+def room(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> tuple[Tensor, Any]:
+    """Zeros, and all of them in a row to write to."""
+    made = torch.zeros(shape, dtype=dtype)
+    return made, made.view(-1).numpy()
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: Tensor, table: Tensor, weights: Tensor, batch: Batch, relu: bool) -> Tensor:  # noqa: ANN401 - torch's own signature
-        context.batch, context.relu = batch, relu
+        context.batch, context.relu, context.kept = batch, relu, table.dtype
+        table, heads = table.float(), weights.shape[1]
         context.save_for_backward(x, table, weights)
-        out = torch.empty_like(x)
-        heads = weights.shape[1]
-        _molecules.gather(*_edges(batch), _flat(weights), _flat(x), _flat(table), heads, x.shape[1] // heads, relu, out.view(-1).numpy())
+        out, sums = room(x.shape)
+        _molecules.gather(*_edges(batch), flat(weights), flat(x), flat(table), heads, x.shape[1] // heads, relu, sums)
         return out
 
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's own signature
         x, table, weights = context.saved_tensors
         heads = weights.shape[1]
-        x_grad, table_grad = torch.zeros_like(x), torch.zeros_like(table, dtype=torch.float64)
-        weights_grad = torch.empty_like(weights) if context.needs_input_grad[2] else None
+        (x_grad, to_x), (table_grad, to_table) = room(x.shape), room(table.shape, torch.float64)
+        weights_grad, to_weights = room(weights.shape) if context.needs_input_grad[2] else (None, None)
         _molecules.gather_back(
-            *_edges(context.batch), _flat(weights), _flat(x), _flat(table), _flat(grad), heads, x.shape[1] // heads, context.relu,
-            x_grad.view(-1).numpy(), table_grad.view(-1).numpy(), weights_grad.view(-1).numpy() if weights_grad is not None else None,
+            context.batch.offsets.numpy(), *_edges(context.batch), flat(weights), flat(x), flat(table), flat(grad), heads,
+            x.shape[1] // heads, context.relu, to_x, to_table, to_weights,
         )  # fmt: skip
-        return x_grad, table_grad.to(table.dtype), weights_grad, None, None
+        return x_grad, table_grad.to(context.kept), weights_grad, None, None
 
 
 def _edges(batch: Batch) -> tuple[Any, Any, Any]:
@@ -142,26 +154,31 @@ def _edges(batch: Batch) -> tuple[Any, Any, Any]:
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, ends: Tensor, of_kind: Tensor, slope: float, batch: Batch) -> Tensor:  # noqa: ANN401 - torch's own signature
-        parts = ends.new_empty((len(batch.sources), of_kind.shape[1]))
-        _molecules.attend(*_edges(batch), _flat(ends), _flat(of_kind), of_kind.shape[1], slope, parts.view(-1).numpy())
-        context.batch, context.slope = batch, slope
-        context.save_for_backward(ends, of_kind, parts)
+    def forward(context: Any, ends: Tensor, table: Tensor, left: Tensor, slope: float, batch: Batch) -> Tensor:  # noqa: ANN401 - torch's own signature
+        context.batch, context.slope, context.kept = batch, slope, table.dtype
+        table, left = table.float(), left.float()
+        heads, depth = left.shape
+        (of_kind, scores), (parts, out) = room((len(table), heads)), room((len(batch.sources), heads))
+        _molecules.scores(flat(table), flat(left), heads, depth, scores)
+        _molecules.attend(*_edges(batch), flat(ends), scores, heads, slope, out)
+        context.save_for_backward(ends, of_kind, parts, table, left)
         return parts
 
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's own signature
-        ends, of_kind, parts = context.saved_tensors
-        ends_grad, kind_grad = torch.zeros_like(ends), torch.zeros_like(of_kind, dtype=torch.float64)
+        ends, of_kind, parts, table, left = context.saved_tensors
+        heads, depth = left.shape
+        ends_grad, to_ends = room(ends.shape)
+        (table_grad, to_table), (left_grad, to_left) = room(table.shape, torch.float64), room(left.shape, torch.float64)
         _molecules.attend_back(
-            *_edges(context.batch), _flat(ends), _flat(of_kind), _flat(parts), _flat(grad), of_kind.shape[1], context.slope,
-            ends_grad.view(-1).numpy(), kind_grad.view(-1).numpy(),
+            context.batch.offsets.numpy(), *_edges(context.batch), flat(ends), flat(of_kind), flat(parts), flat(grad), flat(table),
+            flat(left), heads, depth, context.slope, to_ends, to_table, to_left,
         )  # fmt: skip
-        return ends_grad, kind_grad.to(of_kind.dtype), None, None
+        return ends_grad, table_grad.to(context.kept), left_grad.to(context.kept), None, None
 
 
 def inner_gradient(
-    grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, ids: Tensor, drop: Drop, *, relu: bool
+    grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, ids: Tensor, offsets: Tensor, drop: Drop, *, relu: bool
 ) -> tuple[Tensor, Tensor]:
     """Of `scaled`: the gradient (n, F) of x × scale + shift, and (2, F) float64 the column sums of it and of it × (x - mean)."""
     if not fits(grad, x):
@@ -169,10 +186,10 @@ def inner_gradient(
         if relu:
             inner = inner * (torch.addcmul(shift, x, scale) > 0)
         return inner, torch.stack([inner.sum(0, dtype=torch.float64), (inner * (x - mean)).sum(0, dtype=torch.float64)])
-    inner, sums = torch.empty_like(x), torch.zeros((2, x.shape[1]), dtype=torch.float64)
+    (inner, to_inner), (sums, to_sums) = room(x.shape), room((2, x.shape[1]), torch.float64)
     _molecules.norm_inner(
-        _flat(grad), _flat(x), x.shape[1], _flat(scale), _flat(shift), _flat(mean), relu, ids.numpy(), *drop.figures,
-        inner.view(-1).numpy(), sums.view(-1).numpy(),
+        offsets.numpy(), flat(grad), flat(x), x.shape[1], flat(scale), flat(shift), flat(mean), relu, ids.numpy(), *drop.figures, to_inner,
+        to_sums,
     )  # fmt: skip
     return inner, sums
 
@@ -181,5 +198,5 @@ def outer_gradient(inner: Tensor, x: Tensor, scale: Tensor, mean: Tensor, first:
     """The gradient of x: scale × (inner - first - (x - mean) × second), in the place of inner; the last four are (F)."""
     if not fits(inner, x):
         return scale * (inner - first - (x - mean) * second)
-    _molecules.norm_outer(inner.view(-1).numpy(), _flat(x), x.shape[1], _flat(scale), _flat(mean), _flat(first), _flat(second))
+    _molecules.norm_outer(inner.view(-1).numpy(), flat(x), x.shape[1], flat(scale), flat(mean), flat(first), flat(second))
     return inner

@@ -1,9 +1,10 @@
-"""Graph-level training: any number of ranks takes the step of one process; every graph once an epoch; ROC-AUC by ranks."""
+"""Graph-level training: any number of ranks trains what one process trains, to the bit; every graph once an epoch; ROC-AUC by ranks."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from hyperscale.data.graphs import deal
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
 from hyperscale.model.job import Architecture
 from hyperscale.partition import local_part
+from hyperscale.worker import molecules_ops
 from hyperscale.worker.comm import Comm, run_threads
 from hyperscale.worker.contract import ContractError
 from hyperscale.worker.hyperparameters import PUBLISHED_FOR_GRAPHS
@@ -77,12 +79,28 @@ def trained(graph: TrainingGraph, ranks: int, epochs: int, model: dict[str, Any]
     return run_threads(ranks, rank)
 
 
+@pytest.mark.skipif(not molecules_ops.COMPILED, reason="built without a C compiler")
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize(("dropout", "residual"), [(0.0, False), (0.4, True)])
-def test_three_uneven_ranks_take_the_steps_of_one_process(architecture: str, dropout: float, residual: bool) -> None:
-    graph = many_graphs(1)
-    model = {"architecture": architecture, "heads": 2}
-    hyper = {"learningRate": 0.005, "dropout": dropout, "attentionDropout": dropout, "residual": residual}
+@pytest.mark.parametrize(("dropout", "residual", "tasks"), [(0.0, False, 2), (0.4, True, 1)])
+def test_uneven_ranks_train_what_one_process_trains_to_the_bit(architecture: str, dropout: float, residual: bool, tasks: int) -> None:
+    graph = many_graphs(1, 60, tasks)
+    model = {"architecture": architecture, "heads": 2, "hiddenSize": 20, "layers": 3}
+    hyper = {"learningRate": 0.02, "dropout": dropout, "attentionDropout": dropout, "residual": residual}
+    alone, *_ = trained(graph, 1, 8, model | {"batchSize": 6}, hyper)
+    for ranks in (2, 3):
+        for losses, scores, weights in trained(graph, ranks, 8, model | {"batchSize": 6 // ranks}, hyper):
+            assert losses == alone[0]
+            assert scores == alone[1]
+            assert [name for name, tensor in weights.items() if not torch.equal(tensor, alone[2][name])] == []
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_without_a_compiler_uneven_ranks_train_what_one_process_trains_up_to_rounding(
+    architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(molecules_ops, "COMPILED", False)
+    graph, model = many_graphs(1), {"architecture": architecture, "heads": 2}
+    hyper = {"learningRate": 0.005, "dropout": 0.4, "attentionDropout": 0.4, "residual": True}
     (losses, scores, weights), *_ = trained(graph, 1, 3, model | {"batchSize": 6}, hyper)
     for other_losses, other_scores, other_weights in trained(graph, 3, 3, model | {"batchSize": 2}, hyper):
         assert other_losses == pytest.approx(losses, abs=1e-5)
@@ -181,6 +199,16 @@ def test_one_stated_figure_does_not_bring_back_what_is_published_for_one_graph()
     trainer = trainer_that_is_told('{"learningRate": 0.25}', architecture="GAT", heads=2, hiddenSize=8)
     assert trainer.hyper == msgspec.structs.replace(PUBLISHED_FOR_GRAPHS, learning_rate=0.25)
     assert trainer.optimizer.param_groups[0]["lr"] == 0.25
+
+
+def test_features_of_edges_are_left_out_where_the_user_wants_none() -> None:
+    bare = msgspec.structs.replace(PUBLISHED_FOR_GRAPHS, edge_features=False)
+    graph = many_graphs(1)
+    without = replace(graph, edge_features=np.zeros((len(graph.indices), 1), np.int64))
+    model = {"architecture": "GraphSAGE", "batchSize": 6}
+    (losses, _, _), *_ = trained(graph, 1, 2, model, {"edgeFeatures": bare.edge_features})
+    assert losses == trained(without, 1, 2, model, {})[0][0]
+    assert losses != trained(graph, 1, 2, model, {})[0][0]
 
 
 def test_wrong_labels_and_heads_are_one_line_on_every_rank() -> None:
