@@ -51,10 +51,18 @@ HYPER: Final[dict[str, Any]] = {
 }  # fmt: skip
 MODELS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     "GCN": ({"architecture": "GCN"}, {}),
-    "GraphSAGE": ({"architecture": "GraphSAGE"}, {}),
+    "GraphSAGE": ({"architecture": "GraphSAGE", "layers": 4}, {"residual": True, "edgeFeatures": False, "weightDecay": 1e-3}),
     "GAT": (
-        {"architecture": "GAT", "heads": 4},
-        {"learningRate": 0.005, "dropout": 0.0, "attentionDropout": 0.0, "residual": True, "averageDecay": 0.995},
+        {"architecture": "GAT", "heads": 4, "layers": 4},
+        {
+            "learningRate": 0.005,
+            "dropout": 0.0,
+            "attentionDropout": 0.0,
+            "residual": True,
+            "averageDecay": 0.995,
+            "edgeFeatures": False,
+            "weightDecay": 1e-4,
+        },
     ),
 }
 """Beside SIZE and HYPER."""
