@@ -14,6 +14,8 @@
 #include "draws.h"
 #include "molecules_sums.h"
 
+#define HM_LANES 16
+
 /* out[v] = Σ_e weights[e] act(x[u] + table[k]), act ReLU or nothing. */
 HS_CLONES static void hm_gather(const int64_t *indptr, const int32_t *sources, const int32_t *kinds, const float *weights, const float *x,
                                 const float *table, int64_t H, int64_t D, int relu, int64_t n, float *restrict out) {

@@ -85,8 +85,8 @@ class _Linear(torch.autograd.Function):
         x_grad, to_x = room(x.shape) if context.needs_input_grad[0] else (None, None)
         if to_x is not None:
             _molecules.linear(flat(grad), flat(weight), None, outputs, inputs, to_x)
-        weight_grad, to_weight = room((inputs, outputs), torch.float64)
-        bias_grad, to_bias = room((outputs,), torch.float64) if context.biased else (None, None)
+        weight_grad, to_weight = room((inputs, outputs), zero=True, wide=True)
+        bias_grad, to_bias = room((outputs,), zero=True, wide=True) if context.biased else (None, None)
         _molecules.weights_back(context.offsets.numpy(), flat(x), flat(grad), inputs, outputs, to_weight, to_bias)
         return x_grad, weight_grad.t(), bias_grad, None
 
@@ -101,7 +101,7 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's own signature
         (kind_of,) = context.saved_tensors
-        table_grad, out = room(context.shape, torch.float64)
+        table_grad, out = room(context.shape, zero=True, wide=True)
         _molecules.lookup_back(kind_of.numpy(), flat(grad), context.shape[1], out)
         return table_grad, None
 

@@ -73,7 +73,7 @@ def column_sums(x: Tensor, offsets: Tensor) -> Tensor:
     if not fits(x):
         wide = x.double()
         return torch.stack([wide.sum(0), (wide * wide).sum(0)])
-    sums, out = room((2, x.shape[1]), torch.float64)
+    sums, out = room((2, x.shape[1]), zero=True, wide=True)
     _molecules.sums(offsets.numpy(), flat(x), x.shape[1], out)
     return sums
 
@@ -119,9 +119,9 @@ def flat(x: Tensor) -> Any:  # noqa: ANN401 - a numpy array of torch's choice
     return x.detach().contiguous().view(-1).numpy()
 
 
-def room(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> tuple[Tensor, Any]:
-    """Zeros, and all of them in a row to write to."""
-    made = torch.zeros(shape, dtype=dtype)
+def room(shape: Sequence[int], *, zero: bool = False, wide: bool = False) -> tuple[Tensor, Any]:
+    """A new tensor, float64 where wide, and all of it in a row to write to; zeros where it is added to."""
+    made = (torch.zeros if zero else torch.empty)(shape, dtype=torch.float64 if wide else torch.float32)
     return made, made.view(-1).numpy()
 
 
@@ -139,7 +139,7 @@ class _Gather(torch.autograd.Function):
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's own signature
         x, table, weights = context.saved_tensors
         heads = weights.shape[1]
-        (x_grad, to_x), (table_grad, to_table) = room(x.shape), room(table.shape, torch.float64)
+        (x_grad, to_x), (table_grad, to_table) = room(x.shape, zero=True), room(table.shape, zero=True, wide=True)
         weights_grad, to_weights = room(weights.shape) if context.needs_input_grad[2] else (None, None)
         _molecules.gather_back(
             context.batch.offsets.numpy(), *_edges(context.batch), flat(weights), flat(x), flat(table), flat(grad), heads,
@@ -168,8 +168,8 @@ class _Attention(torch.autograd.Function):
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's own signature
         ends, of_kind, parts, table, left = context.saved_tensors
         heads, depth = left.shape
-        ends_grad, to_ends = room(ends.shape)
-        (table_grad, to_table), (left_grad, to_left) = room(table.shape, torch.float64), room(left.shape, torch.float64)
+        ends_grad, to_ends = room(ends.shape, zero=True)
+        (table_grad, to_table), (left_grad, to_left) = (room(tensor.shape, zero=True, wide=True) for tensor in (table, left))
         _molecules.attend_back(
             context.batch.offsets.numpy(), *_edges(context.batch), flat(ends), flat(of_kind), flat(parts), flat(grad), flat(table),
             flat(left), heads, depth, context.slope, to_ends, to_table, to_left,
@@ -186,7 +186,7 @@ def inner_gradient(
         if relu:
             inner = inner * (torch.addcmul(shift, x, scale) > 0)
         return inner, torch.stack([inner.sum(0, dtype=torch.float64), (inner * (x - mean)).sum(0, dtype=torch.float64)])
-    (inner, to_inner), (sums, to_sums) = room(x.shape), room((2, x.shape[1]), torch.float64)
+    (inner, to_inner), (sums, to_sums) = room(x.shape), room((2, x.shape[1]), zero=True, wide=True)
     _molecules.norm_inner(
         offsets.numpy(), flat(grad), flat(x), x.shape[1], flat(scale), flat(shift), flat(mean), relu, ids.numpy(), *drop.figures, to_inner,
         to_sums,

@@ -15,27 +15,52 @@
 #include "draws.h"
 
 #define HM_ROWS 8
-#define HM_LANES 16
+#define HM_TOGETHER 64
 #define HM_GRADIENT_GRID 384.0 /* 1.5 * 2^52 * 2^-44: multiples of 2^-44, exact while graphs' parts are below 2^7 and sums below 2^9 */
 #define HM_STATISTIC_GRID 6291456.0 /* 1.5 * 2^52 * 2^-30: parts below 2^21, sums below 2^23 */
 
 /* The multiple next to x, halves to even. */
 HS_INLINE double hm_rounded(double x, double grid) { return (x + grid) - grid; }
 
-/* Sixteen figures that a clone for a narrower processor takes apart: compilers do not keep arrays of sums in registers. */
-typedef float hm_lanes __attribute__((vector_size(4 * HM_LANES), aligned(4), may_alias));
-typedef double hm_wide_lanes __attribute__((vector_size(8 * HM_LANES), aligned(8), may_alias));
-
-/* out[v, o] = bias[o] + Σ_i x[v, i] w[i, o] for `rows` rows, i ascending; sixteen columns or one. */
-HS_INLINE void hm_tile(const float *x, int64_t rows, int64_t I, int64_t O, const float *w, const float *bias, float *out) {
-    hm_lanes sums[HM_ROWS];
-    for (int64_t r = 0; r < rows; r++) sums[r] = bias ? *(const hm_lanes *)bias : (hm_lanes){0};
-    for (int64_t i = 0; i < I; i++) {
-        const hm_lanes of = *(const hm_lanes *)(w + i * O);
-        for (int64_t r = 0; r < rows; r++) sums[r] += x[r * I + i] * of;
+/* Figures side by side that a clone for a narrower processor takes apart: compilers do not keep arrays of sums in registers. */
+#define HM_TILES(NAME, LANES)                                                                                                                   \
+    typedef float NAME##_lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));                                                  \
+    typedef double NAME##_wide __attribute__((vector_size(8 * LANES), aligned(8), may_alias));                                                  \
+    /* out[v, o] = bias[o] + Σ_i x[v, i] w[i, o] for `rows` rows and LANES columns, i ascending. */                                             \
+    HS_INLINE void NAME##_tile(const float *x, int64_t rows, int64_t I, int64_t O, const float *w, const float *bias, float *out) {             \
+        NAME##_lanes sums[HM_ROWS];                                                                                                             \
+        for (int64_t r = 0; r < rows; r++) sums[r] = bias ? *(const NAME##_lanes *)bias : (NAME##_lanes){0};                                    \
+        for (int64_t i = 0; i < I; i++) {                                                                                                       \
+            const NAME##_lanes of = *(const NAME##_lanes *)(w + i * O);                                                                         \
+            for (int64_t r = 0; r < rows; r++) sums[r] += x[r * I + i] * of;                                                                    \
+        }                                                                                                                                       \
+        for (int64_t r = 0; r < rows; r++) *(NAME##_lanes *)(out + r * O) = sums[r];                                                            \
+    }                                                                                                                                           \
+    /* w_grad[i, o] += Σ_v x[v, i] grad[v, o] over one graph's rows, for `deep` rows of w_grad and LANES columns. */                            \
+    HS_INLINE void NAME##_weights(const float *x, const float *grad, int64_t rows, int64_t I, int64_t O, int64_t deep, double *w_grad) {        \
+        NAME##_lanes sums[HM_ROWS];                                                                                                             \
+        for (int64_t i = 0; i < deep; i++) sums[i] = (NAME##_lanes){0};                                                                         \
+        for (int64_t v = 0; v < rows; v++) {                                                                                                    \
+            const NAME##_lanes of = *(const NAME##_lanes *)(grad + v * O);                                                                      \
+            for (int64_t i = 0; i < deep; i++) sums[i] += x[v * I + i] * of;                                                                    \
+        }                                                                                                                                       \
+        for (int64_t i = 0; i < deep; i++)                                                                                                      \
+            *(NAME##_wide *)(w_grad + i * O) += (__builtin_convertvector(sums[i], NAME##_wide) + HM_GRADIENT_GRID) - HM_GRADIENT_GRID;          \
+    }                                                                                                                                           \
+    /* All rows of `LANES` columns. A row's figures do not depend on the rows around it, as they may in a library's product. */                 \
+    HS_INLINE void NAME##_linear(const float *x, int64_t n, int64_t I, int64_t O, const float *w, const float *bias, float *out) {              \
+        int64_t v = 0;                                                                                                                          \
+        for (; v + HM_ROWS <= n; v += HM_ROWS) NAME##_tile(x + v * I, HM_ROWS, I, O, w, bias, out + v * O);                                     \
+        for (; v < n; v++) NAME##_tile(x + v * I, 1, I, O, w, bias, out + v * O);                                                               \
+    }                                                                                                                                           \
+    HS_INLINE void NAME##_weights_back(const float *x, const float *grad, int64_t rows, int64_t I, int64_t O, double *w_grad) {                 \
+        int64_t i = 0;                                                                                                                          \
+        for (; i + HM_ROWS <= I; i += HM_ROWS) NAME##_weights(x + i, grad, rows, I, O, HM_ROWS, w_grad + i * O);                                \
+        for (; i < I; i++) NAME##_weights(x + i, grad, rows, I, O, 1, w_grad + i * O);                                                          \
     }
-    for (int64_t r = 0; r < rows; r++) *(hm_lanes *)(out + r * O) = sums[r];
-}
+
+HM_TILES(hm16, 16)
+HM_TILES(hm8, 8)
 
 HS_INLINE void hm_column(const float *x, int64_t rows, int64_t I, int64_t O, const float *w, const float *bias, float *out) {
     for (int64_t r = 0; r < rows; r++) {
@@ -45,32 +70,17 @@ HS_INLINE void hm_column(const float *x, int64_t rows, int64_t I, int64_t O, con
     }
 }
 
-/* A row's figures do not depend on the rows around it, as they may in a library's product. bias may be NULL. */
+/* out = x (n, I) w (I, O) + bias (O), which may be NULL; few rows at a time stay in the first cache. */
 HS_CLONES static void hm_linear(const float *x, int64_t n, int64_t I, int64_t O, const float *w, const float *bias, float *out) {
-    const int64_t whole = O - O % HM_LANES;
-    for (int64_t v = 0; v < n; v += HM_ROWS) {
-        const int64_t rows = n - v < HM_ROWS ? n - v : HM_ROWS;
+    for (int64_t v = 0; v < n; v += HM_TOGETHER) {
+        const int64_t rows = n - v < HM_TOGETHER ? n - v : HM_TOGETHER;
         const float *from = x + v * I;
         float *to = out + v * O;
-        for (int64_t o = 0; o < whole; o += HM_LANES) {
-            const float *added = bias ? bias + o : NULL;
-            if (rows == HM_ROWS) hm_tile(from, HM_ROWS, I, O, w + o, added, to + o);
-            else for (int64_t r = 0; r < rows; r++) hm_tile(from + r * I, 1, I, O, w + o, added, to + r * O + o);
-        }
-        for (int64_t o = whole; o < O; o++) hm_column(from, rows, I, O, w + o, bias ? bias + o : NULL, to + o);
+        int64_t o = 0;
+        for (; o + 16 <= O; o += 16) hm16_linear(from, rows, I, O, w + o, bias ? bias + o : NULL, to + o);
+        for (; o + 8 <= O; o += 8) hm8_linear(from, rows, I, O, w + o, bias ? bias + o : NULL, to + o);
+        for (; o < O; o++) hm_column(from, rows, I, O, w + o, bias ? bias + o : NULL, to + o);
     }
-}
-
-/* w_grad[i, o] += Σ_v x[v, i] grad[v, o] over one graph's rows, for `deep` rows of w_grad and sixteen columns or one. */
-HS_INLINE void hm_weights_tile(const float *x, const float *grad, int64_t rows, int64_t I, int64_t O, int64_t deep, double *w_grad) {
-    hm_lanes sums[HM_ROWS];
-    for (int64_t i = 0; i < deep; i++) sums[i] = (hm_lanes){0};
-    for (int64_t v = 0; v < rows; v++) {
-        const hm_lanes of = *(const hm_lanes *)(grad + v * O);
-        for (int64_t i = 0; i < deep; i++) sums[i] += x[v * I + i] * of;
-    }
-    for (int64_t i = 0; i < deep; i++)
-        *(hm_wide_lanes *)(w_grad + i * O) += (__builtin_convertvector(sums[i], hm_wide_lanes) + HM_GRADIENT_GRID) - HM_GRADIENT_GRID;
 }
 
 HS_INLINE void hm_weights_column(const float *x, const float *grad, int64_t rows, int64_t I, int64_t O, double *w_grad) {
@@ -84,15 +94,13 @@ HS_INLINE void hm_weights_column(const float *x, const float *grad, int64_t rows
 /* Adds to w_grad (I, O) and, where it is not NULL, to bias_grad (O). offsets (g + 1) of the graphs' rows. */
 HS_CLONES static void hm_weights_back(const int64_t *offsets, int64_t graphs, const float *x, const float *grad, int64_t I, int64_t O,
                                       double *w_grad, double *bias_grad) {
-    const int64_t whole = O - O % HM_LANES, deep = I - I % HM_ROWS;
     for (int64_t g = 0; g < graphs; g++) {
         const int64_t rows = offsets[g + 1] - offsets[g];
         const float *from = x + offsets[g] * I, *to = grad + offsets[g] * O;
-        for (int64_t o = 0; o < whole; o += HM_LANES) {
-            for (int64_t i = 0; i < deep; i += HM_ROWS) hm_weights_tile(from + i, to + o, rows, I, O, HM_ROWS, w_grad + i * O + o);
-            for (int64_t i = deep; i < I; i++) hm_weights_tile(from + i, to + o, rows, I, O, 1, w_grad + i * O + o);
-        }
-        for (int64_t o = whole; o < O; o++) hm_weights_column(from, to + o, rows, I, O, w_grad + o);
+        int64_t o = 0;
+        for (; o + 16 <= O; o += 16) hm16_weights_back(from, to + o, rows, I, O, w_grad + o);
+        for (; o + 8 <= O; o += 8) hm8_weights_back(from, to + o, rows, I, O, w_grad + o);
+        for (; o < O; o++) hm_weights_column(from, to + o, rows, I, O, w_grad + o);
         if (bias_grad) for (int64_t o = 0; o < O; o++) {
             double sum = 0.0;
             for (int64_t v = 0; v < rows; v++) sum += to[v * O + o];
