@@ -10,9 +10,10 @@ Every run is what a pod runs, `mpirun … python -m hyperscale.worker.train`, wi
 The scaffold split is that of hyperscale.data.smiles: the Open Graph Benchmark's, with 1,232, 81 and 130 active molecules. The figure is the
 test ROC-AUC at the epoch that is best on the validation molecules. The model has the 5 layers of the published GCN, but is 64 wide instead
 of 300 and trained for 20 epochs instead of 100, so that a processor trains it; a narrower model wants less dropout (0.2). The learning rate
-falls as a cosine and a running average of the weights is scored. GAT has its paper's learning rate and residual connections, and like
-Tailor et al.'s no dropout, of attention neither: with the 0.6 that its paper has for Cora it hardly learns. These were chosen on the
-validation molecules of seed 100, which is none of the five; so was the rise of the learning rate over the first epoch, on seeds 0 and 100.
+falls as a cosine and a running average of the weights is scored. GraphSAGE and GAT have the 4 layers, residual connections and decay of
+Tailor et al., and like theirs no features of bonds; GAT no dropout, of attention neither. Rates were chosen on the validation molecules of
+seed 100, which is none of the five; so was the rise of the learning rate over the first epoch, on seeds 0 and 100. Several workers train
+what one process trains to the bit (hyperscale.worker.molecules), as long as all hosts' processors have the same instructions.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from hyperscale.plan.widen import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKE
 CLOSE_COUNTS: Final = 3
 """Worker counts that get a close look."""
 CLOSE_RATIO: Final = 1.1
-"""Those so much above the best after the first look get no close one: it seldom gains more."""
+"""Those so much above the best, both after the first look, get no close one: it seldom gains more."""
 PROOF_COUNTS: Final = 32
 """Jobs with more possible worker counts get no bound: each needs its own."""
 REACHED: Final = 1.0 + 1e-9
@@ -132,8 +132,10 @@ class _Search:
         for _ in range(2):
             for count in self._between(counts):
                 self._first(count)
-        for candidate in sorted(self.best.values())[:CLOSE_COUNTS]:
-            if candidate.objective <= min(self.best.values()).objective * CLOSE_RATIO:
+        looked = sorted(self.best.values())[:CLOSE_COUNTS]
+        for candidate in looked:
+            # Against the first look's best: a close look at one count gains a tenth where links have no structure, and so may the next one's.
+            if candidate.objective <= looked[0].objective * CLOSE_RATIO:
                 if not self.problem.pinned and (candidate.workers, CLOSE_LOOK) not in self.looked:
                     self._bound(candidate.workers, min(EARLY_WORK, proof_work(self.problem.slots[self.region], candidate.workers)))
                 self._look(candidate.workers, CLOSE_LOOK)
