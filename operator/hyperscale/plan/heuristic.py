@@ -134,7 +134,7 @@ class _Search:
                 self._first(count)
         looked = sorted(self.best.values())[:CLOSE_COUNTS]
         for candidate in looked:
-            # Against the first look's best: a close look at one count gains a tenth where links have no structure, and so may the next one's.
+            # Against the first look's best: a close look at one count gains a tenth where links have no structure, and so may the next.
             if candidate.objective <= looked[0].objective * CLOSE_RATIO:
                 if not self.problem.pinned and (candidate.workers, CLOSE_LOOK) not in self.looked:
                     self._bound(candidate.workers, min(EARLY_WORK, proof_work(self.problem.slots[self.region], candidate.workers)))
