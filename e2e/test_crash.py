@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.cluster import audit
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import start_operator
 from e2e.jobs import Job, namespace
@@ -40,7 +39,7 @@ def space(installed: Cluster, calm: Cluster, request: pytest.FixtureRequest) -> 
 def test_killed_at_any_point_of_a_pass_the_job_converges_within_ten_seconds_of_the_restart(
     installed: Cluster, space: str, point: str
 ) -> None:
-    since = audit.position(installed.audit_log)
+    since = installed.position()
     job = Job(installed.api(), space, "cora")
     dying = start_operator(
         installed, {"HYPERSCALE_IDENTITY": IDENTITY, "HYPERSCALE_CRASH_AT": point}, name="operator-dying", wait=point != "look"
@@ -84,7 +83,7 @@ def test_of_two_operators_one_acts_and_the_other_takes_over_when_it_is_killed(in
     first = start_operator(installed, {**lease, "HYPERSCALE_IDENTITY": "first"}, name="operator-first")
     second = start_operator(installed, {**lease, "HYPERSCALE_IDENTITY": "second"}, name="operator-second", wait=False)
     try:
-        since = audit.position(installed.audit_log)
+        since = installed.position()
         jobs = [Job(installed.api(), space, f"cora-{number}") for number in range(3)]
         for job in jobs:
             job.create()

@@ -95,7 +95,7 @@ def test_a_failing_node_turns_not_ready_and_back(cluster: Cluster) -> None:
 
 def test_every_rank_runs_on_its_planned_node(operator: OperatorProcess, calm: Cluster) -> None:
     demo = Demo(calm.api(), yaml.safe_load(EXAMPLE.read_text()))
-    offset = audit.position(calm.audit_log)
+    offset = calm.position()
     demo.apply()
     try:
         demo.wait_bound()

@@ -70,7 +70,7 @@ def test_deleting_a_job_takes_everything_along(calm: Cluster, space: str) -> Non
 
 
 def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) -> None:
-    since = audit.position(calm.audit_log)
+    since = calm.position()
     job = job_in(calm, space)
     job.create()
     job.wait_phase("Running")
@@ -81,7 +81,7 @@ def test_a_job_costs_few_writes_and_an_idle_one_none(calm: Cluster, space: str) 
     assert len(gates) == 3, "one patch for each of two workers and one launcher"
     assert len([entry for entry in writes if entry.resource == "mpijobs"]) == 1
     assert len([entry for entry in writes if entry.resource == "gnntrainingjobs/status"]) <= 4
-    since = audit.position(calm.audit_log)
+    since = calm.position()
     time.sleep(5)
     idle = [entry for entry in calm.requests(since) if entry.user == USER and entry.verb in audit.WRITES]
     assert {entry.resource for entry in idle} <= {"leases"}

@@ -87,7 +87,7 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         job = running_job(installed, space, "Advise")
         planned = job.nodes()
         time.sleep(HOLD_SECONDS + 8)
-        since = audit.position(installed.audit_log)
+        since = installed.position()
         time.sleep(8)
         assert not job.condition("MoveProposed"), "nothing changed"
         assert writes_of_operator(installed, since) == [], "an idle job costs nothing although it is judged"
@@ -109,7 +109,7 @@ def test_a_slow_link_is_told_after_the_hold_down_and_taken_back_when_it_is_well_
         assert job.pod_nodes() == planned
 
         time.sleep(6)
-        since = audit.position(installed.audit_log)
+        since = installed.position()
         time.sleep(12)
         # Links did change: the ClusterTopology may still tell how sure of them it has become again.
         written = [write for write in writes_of_operator(installed, since) if "clustertopologies" not in write]
@@ -153,7 +153,7 @@ def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_ot
 @pytest.mark.parametrize("point", MOVE_POINTS)
 def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(installed: Cluster, space: str, point: str) -> None:
     claim_volume(installed.api(), space)
-    since = audit.position(installed.audit_log)
+    since = installed.position()
     with operating(installed, HYPERSCALE_CRASH_AT=point) as dying:
         job = running_job(installed, space, "Act", checkpoint=CHECKPOINT)
         planned = job.nodes()

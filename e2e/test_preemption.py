@@ -111,7 +111,7 @@ def mpijobs_created(cluster: Cluster, since: int, space: str) -> list[str]:
 def test_as_many_long_jobs_stop_for_an_urgent_one_as_it_needs_and_go_on_after_it(
     installed: Cluster, space: str, longs: int, workers: int, wanted: int, stops: int
 ) -> None:
-    since = audit.position(installed.audit_log)
+    since = installed.position()
     policy = set_policy(installed, "Act")
     with operating(installed):
         jobs = [start_long(installed, space, policy, f"long-{number}", workers) for number in range(longs)]
@@ -163,7 +163,7 @@ def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_woul
         assert "only advises" in message
         long.wait(lambda: "PreemptionProposed" in {event["reason"] for event in long.events()}, "no event")
         time.sleep(2)
-        since = audit.position(installed.audit_log)
+        since = installed.position()
         time.sleep(12)
         writes = [entry for entry in installed.requests(since) if entry.user == USER and entry.verb in audit.WRITES]
         assert [entry.resource for entry in writes if entry.resource not in ("leases", "clustertopologies")] == []
@@ -175,7 +175,7 @@ def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_woul
 
 
 def test_killed_at_every_point_between_stop_and_resume_it_goes_on_with_the_one_mpijob(installed: Cluster, space: str) -> None:
-    since = audit.position(installed.audit_log)
+    since = installed.position()
     policy = set_policy(installed, "Act")
     with operating(installed, HYPERSCALE_CRASH_AT="stop-begun") as dying:
         long = start_long(installed, space, policy)

@@ -69,7 +69,7 @@ def settled(api: Api, path: Path, offset: int = 0) -> list[Entry]:
 
 
 def position(path: Path) -> int:
-    """Where the log ends now, to count only what comes later."""
+    """Where the log ends now, to count only what is written later; requests answered in the last moments may be among it."""
     return path.stat().st_size
 
 
