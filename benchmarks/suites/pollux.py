@@ -13,7 +13,10 @@ Fitted on half of the rows, judged on the other half; again with whole placement
   speed     tau of samples per second over all pairs of the held-out rows, all batches together: one ranking of placements for each model
   placement one ranking of the placements for each model: permutations are one placement, its figure is the mean of ln(samples per second)
             over its held-out rows, less the batch's mean
-  waiting   the same of seconds of a step, where more GPUs do not help: literal, and the hardest; it has a ceiling too
+  waiting   the same of seconds of a step, where more GPUs do not help: literal, and the hardest
+  repeat    `waiting` of the table itself: what the fitted half measured against what the other half measured (split by rows)
+  attained  what the true times of the placements would reach against the other half if chance in both halves is independent and normal:
+            by `repeat` (Spearman 1904: a correlation with one noisy side is the root of that with two)
   epoch     tau of seconds for one sample at equal batch, what a plan is chosen by: step / GPUs, all pairs; it has a ceiling too
 
 `after 24 runs`: each batch is a workload whose first runs are a history, see benchmarks/taught.py.
@@ -175,24 +178,24 @@ def _by_placement(asked: Sequence[Step], guess: FloatArray, true: FloatArray) ->
     return tau(size - predicted, size - measured), tau(predicted, measured)
 
 
-def placement_ceiling(rows: Sequence[Step], asked: Sequence[Step], predicted: FloatArray, seed: int) -> float:
-    """The tau of `waiting` that true values would reach: predictions against themselves with the noise of a placement's mean on them.
+def repeat(known: Sequence[Step], asked: Sequence[Step]) -> tuple[float, float]:
+    """What the measurements of one half say of the other's placements: their `waiting`, and what true times would reach (`attained`).
 
-    Noise: standard deviation of that mean among permutations in the whole table `rows`, smaller where `asked` has several of them.
+    NaN for both where the halves have too few placements in common, or agree no better than by chance.
     """
-    true, guess = np.log([row.step_seconds for row in rows]), np.log(predicted)
-    permutations = _means(rows, true - _levelled(rows, true), lambda row: (row.counts, row.hosts))
-    groups: dict[tuple[int, ...], list[float]] = defaultdict(list)
-    for (counts, _), value in permutations.items():
-        groups[counts].append(value)
-    freedom = sum(len(values) - 1 for values in groups.values())
-    if freedom < LEAST_FREEDOM:
-        return math.nan
-    spread = math.sqrt(sum(float(np.var(values)) * len(values) for values in groups.values()) / freedom)
-    means = _means(asked, guess - _levelled(asked, guess), lambda row: row.counts)
-    several = np.array([len({row.hosts for row in asked if row.counts == counts}) for counts in means])
-    values = np.array(list(means.values()))
-    return tau(values, values + np.random.default_rng(seed).normal(0.0, 1.0, len(values)) * spread / np.sqrt(several))
+    rows = [*known, *asked]
+    true = np.log([row.step_seconds for row in rows])
+    values = true - _levelled(rows, true)
+    first = _means(known, values[: len(known)], lambda row: row.counts)
+    second = _means(asked, values[len(known) :], lambda row: row.counts)
+    both = sorted(set(first) & set(second))
+    if len(both) < LEAST_RANKED:
+        return math.nan, math.nan
+    found = tau(np.array([first[name] for name in both]), np.array([second[name] for name in both]))
+    if found <= 0.0:
+        return math.nan, math.nan
+    # Kendall's tau of a normal pair is 2 / pi asin(correlation).
+    return found, 2.0 / math.pi * math.asin(math.sqrt(math.sin(math.pi / 2.0 * found)))
 
 
 def ours(known: Sequence[Step], asked: Sequence[Step]) -> FloatArray:
@@ -249,10 +252,10 @@ def _judged(name: str, steps: Sequence[Step], spread: dict[float, float], split:
         scores[form] = [score(asked, answer(known, asked), spread, seed) for seed in seeds for known, asked in [halves(steps, split, seed)]]
         for metric, unit in METRICS:
             rows += _rows(case, form, metric, [getattr(one, metric) for one in scores[form]], unit)
-    ceilings = [
-        placement_ceiling(steps, asked, curve_alone(known, asked), seed) for seed in seeds for known, asked in [halves(steps, split, seed)]
-    ]
-    rows += _rows(case, "the table's noise", "waiting_ceiling", ceilings, "")
+    if split == SPLITS[0]:
+        repeats = [repeat(*halves(steps, split, seed)) for seed in seeds]
+        for metric, values in zip(("repeat", "attained"), zip(*repeats, strict=True), strict=True):
+            rows += _rows(case, "the table's other half", metric, values, "")
     for metric in ("ceiling", "epoch_ceiling"):
         rows += _rows(case, "the table's noise", metric, [getattr(one, metric) for one in scores[OURS]], "")
     mean_error = float(np.mean([one.error for one in scores[OURS]]))
