@@ -180,6 +180,7 @@ def test_roc_auc_is_the_part_of_pairs_in_order_with_ties_counted_half() -> None:
         pairs = (active[:, None] > inactive).mean() + 0.5 * (active[:, None] == inactive).mean()
         assert roc_auc(scores, labels) == pytest.approx(pairs)
     assert math.isnan(roc_auc(np.arange(3.0), np.ones(3)))
+    assert math.isnan(roc_auc(np.asarray([0.0, math.nan, 1.0]), np.asarray([0.0, 1.0, 1.0]))), "training that diverged ranks nothing"
     assert mean_roc_auc(np.asarray([[1.0, 2.0], [0.0, 1.0]]), np.asarray([[1.0, 1.0], [0.0, 1.0]])) == 1.0
 
 
