@@ -14,6 +14,7 @@ from torch import nn
 from hyperscale.model.job import Architecture, ModelSpec
 from hyperscale.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Drop, Tail
 from hyperscale.worker import ops
+from hyperscale.worker.adam import Adam
 from hyperscale.worker.hyperparameters import Hyperparameters
 from hyperscale.worker.neighbourhood import GCN, MEAN, OWN_MEAN, Neighbourhood
 from hyperscale.worker.sparse import SparseRows
@@ -212,6 +213,6 @@ def optimizer(network: Network, hyper: Hyperparameters) -> torch.optim.Optimizer
     """Adam with the paper's decay."""
     first, rest = list(network.layers[0].parameters()), list(network.layers[1:].parameters())
     rest_decay = 0.0 if hyper.decay_first_layer_only else hyper.weight_decay
-    return torch.optim.Adam(
+    return Adam(
         [{"params": first, "weight_decay": hyper.weight_decay}, {"params": rest, "weight_decay": rest_decay}], lr=hyper.learning_rate
     )

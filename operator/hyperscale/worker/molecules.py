@@ -18,6 +18,7 @@ from torch.nn import functional
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.job import Compression
 from hyperscale.worker import models, molecules_linear
+from hyperscale.worker.adam import Adam
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.gradients import Gradients
@@ -62,7 +63,7 @@ class GraphTrainer:
             )
         except ValueError as error:
             raise ContractError(str(error)) from error
-        self.optimizer: torch.optim.Optimizer = torch.optim.Adam(
+        self.optimizer: torch.optim.Optimizer = Adam(
             self.model.parameters(), lr=hyper.learning_rate, weight_decay=hyper.weight_decay, fused=True
         )
         self.gradients = Gradients(comm, self.model, half=run.compression is Compression.FP16)

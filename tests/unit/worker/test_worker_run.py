@@ -100,6 +100,17 @@ def test_two_processes_over_horovod_train_and_three_go_on_from_their_checkpoint(
     assert (message.epoch, message.resumed_epoch) == (8, 6)
 
 
+@pytest.mark.parametrize("batch", [{}, {"batchSize": 8, "fanouts": [3, 3]}], ids=["full graph", "sampled"])
+def test_a_process_starts_without_torchs_compiler(dataset: Path, tmp_path: Path, batch: dict[str, object]) -> None:
+    model = {"architecture": "GraphSAGE", "hiddenSize": 5, "epochs": 2, **batch}
+    told = variables(dataset, tmp_path, HYPERSCALE_MODEL=json.dumps(model), HYPERSCALE_SHARES="1")
+    command = [sys.executable, "-W", "ignore", "-X", "importtime", *TRAIN[3:]]
+    finished = subprocess.run(command, env=told, capture_output=True, text=True, timeout=300, check=False)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    assert "hyperscale.worker.adam" in finished.stderr, "imports are listed"
+    assert "torch._dynamo" not in finished.stderr
+
+
 def threads(dataset: Path, ranks: int, shares: tuple[float, ...]) -> float:
     """The last loss of the same run in threads of this process."""
 
