@@ -16,7 +16,8 @@ COMPILED := setup.py $(wildcard operator/hyperscale/*/*.pyx operator/hyperscale/
 $(VENV)/.ready: requirements/dev.lock pyproject.toml $(COMPILED)
 	@test -x $(BIN)/python || { $(PYTHON) -m venv $(VENV) 2>/dev/null || python3 -m venv $(VENV); }
 	@test -x $(BIN)/uv || { $(BIN)/python -m ensurepip >/dev/null; $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
-	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements/dev.lock
+	@# Ranks on the local cluster and many tests are processes of their own that may not write bytecode: it is written once, here.
+	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --compile-bytecode --require-hashes -r requirements/dev.lock
 	@VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --editable .
 	@touch $@
 
