@@ -1,7 +1,7 @@
 """Graph-level training on MoleculeNet's HIV set: ROC-AUC of several workers against one process.
 
     .venv/bin/python -m benchmarks.molhiv --table           # of the runs in docs/benchmarks/molhiv, however many there are
-    .venv/bin/python -m benchmarks.molhiv --into results    # {GCN, GraphSAGE, GAT}, 1 to 4 workers, 5 seeds: two hours on 2 cores
+    .venv/bin/python -m benchmarks.molhiv --into results    # {GCN, GraphSAGE, GAT}, 1 to 4 workers, 5 seeds: several hours on 2 cores
     .venv/bin/python -m benchmarks.molhiv --quick            # no figure to go by: GCN, 400 molecules, 3 epochs, 1 and 2 workers
 
 Every run is what a pod runs, `mpirun … python -m hyperscale.worker.train`, with uneven shares (SHARES), and leaves a file in the folder
