@@ -39,37 +39,51 @@ class Entry:
 
 def entries(path: Path, offset: int = 0) -> Iterator[Entry]:
     """Finished requests from a byte offset on (`position` gives one); a line that is still being written is left out."""
-    with path.open("rb") as file:
-        if offset:
-            file.seek(offset - 1)
-            file.readline()  # the rest of a line that was being written when `position` was asked for
-        for line in file:
-            if not line.endswith(b"\n"):
-                return
-            entry = entry_of(line)
-            if entry is not None:
-                yield entry
+    return (entry for _, entry in _located(path, offset))
 
 
 def settled(api: Api, path: Path, offset: int = 0) -> list[Entry]:
-    """`entries` with every request that was answered before this call: the log is written in order, so a request of ours comes last.
+    """`entries` with every request that was answered before this call, and none of later ones. Raises AuditError when they never come."""
+    return _until_mark(api, path, offset)[0]
 
-    Raises AuditError when it never comes.
-    """
+
+def caught_up(api: Api, path: Path) -> int:
+    """`position` with every request in front of it that was answered before this call. Raises AuditError when they never come."""
+    return _until_mark(api, path, position(path))[1]
+
+
+def _until_mark(api: Api, path: Path, offset: int) -> tuple[list[Entry], int]:
+    """What stands before a request of ours, and where its line ends: the log is written in order, so that it comes last."""
     mark = f"audit-{secrets.token_hex(8)}"
     api.find(f"/api/v1/namespaces/{mark}")
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        found = list(entries(path, offset))
+        found = list(_located(path, offset))
         for index in range(len(found) - 1, -1, -1):
-            if found[index].name == mark:
-                return found[:index]
+            if found[index][1].name == mark:
+                return [entry for _, entry in found[:index]], found[index][0]
         time.sleep(0.1)
     raise AuditError(f"a request did not reach {path} within {PATIENCE_SECONDS:.0f} s")
 
 
+def _located(path: Path, offset: int) -> Iterator[tuple[int, Entry]]:
+    """Where each finished request's line ends, and the request."""
+    with path.open("rb") as file:
+        end = max(offset - 1, 0)
+        file.seek(end)
+        if offset:
+            end += len(file.readline())  # the rest of a line that was being written when `position` was asked for
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            end += len(line)
+            entry = entry_of(line)
+            if entry is not None:
+                yield end, entry
+
+
 def position(path: Path) -> int:
-    """Where the log ends now, to count only what is written later; requests answered in the last moments may be among it."""
+    """Where the log ends now, to count only what is written later; some that was answered before is among it."""
     return path.stat().st_size
 
 

@@ -79,8 +79,7 @@ class Cluster:
 
     def position(self) -> int:
         """Where in the audit log a later `requests` begins: everything that was answered before this call lies in front of it."""
-        audit.settled(self.api(), self.audit_log, audit.position(self.audit_log))
-        return audit.position(self.audit_log)
+        return audit.caught_up(self.api(), self.audit_log)
 
     def requests(self, since: int) -> list[audit.Entry]:
         """Every request that was answered since a position of the audit log."""

@@ -72,8 +72,7 @@ async def test_every_kind_is_listed_in_pages_and_every_page_is_heard(
 ) -> None:
     monkeypatch.setattr(handlers, "PAGE_SIZE", 2)
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
-    audit.settled(api, plane.audit_log, audit.position(plane.audit_log))  # what other tests asked for lies in front
-    begin = audit.position(plane.audit_log)
+    begin = audit.caught_up(api, plane.audit_log)
     heard = await watch_until_complete()
     assert set(NAMES) <= heard.nodes.keys()
     lists = listed(api, plane, begin)

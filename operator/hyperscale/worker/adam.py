@@ -10,7 +10,7 @@ import torch
 class Adam(torch.optim.Adam):
     """The same steps to the bit, without the doors to torch.compile around them.
 
-    These import all of `torch._dynamo` at the first call (pytorch#104053 is why they are there): nearly half of the processor time
+    These import all of `torch._dynamo` at the first call (pytorch#104053 is why they are there): two fifths of the processor time
     that a rank takes to start, and 120 MB.
     """
 

@@ -17,7 +17,7 @@ def roc_auc(scores: Array, labels: Array) -> float:
     others = len(positive) - count
     if not count or not others or np.isnan(scores[known]).any():
         return math.nan
-    # As scipy.stats.rankdata has them, whose import would be a tenth of a worker's start.
+    # As scipy.stats.rankdata has them, without its import: 0.6 s of processor time at every start of a rank.
     _, place, ties = np.unique(scores[known].astype(np.float64), return_inverse=True, return_counts=True)
     ranks = (np.cumsum(ties) - (ties - 1) / 2)[place]
     return float((ranks[positive].sum() - count * (count + 1) / 2) / (count * others))
