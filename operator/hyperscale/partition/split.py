@@ -28,6 +28,8 @@ COARSE_HEATS = (0.0, 3.0, 6.0, 12.0)
 SMALL_HEATS = (2.0, 4.0)
 RECURSIVE = 8
 """Parts up to which pymetis bisects recursively, which takes it about twice as long as its k-way method."""
+FEW = 4
+"""Parts up to which more annealing did not make the halos smaller."""
 SPEND = 0.3
 """Of the cut that refinement saves, what the largest halo may take back with few equal parts."""
 WEIGHT_STEPS = 64
@@ -148,7 +150,7 @@ def _effort(level: Level, target: Array, reference: Reference, twice: bool) -> E
     if parts > RECURSIVE:
         work = 2 * level.vertices + edges // 2 + 12_000 * (parts + 10)
         return Effort(passes=2 if equal else 1, work=work, coarse_heats=COARSE_HEATS, over_worth=1.0)
-    work = bisections * (edges + 2 * level.vertices)
+    work = (1 if parts <= FEW else bisections) * (edges + 2 * level.vertices)
     return Effort(passes=2, patience=60, work=work, coarse_heats=COARSE_HEATS, spend=SPEND if equal else 1.0)
 
 

@@ -238,6 +238,18 @@ def test_hubs_dealt_to_several_parts_leave_each_of_them_a_smaller_halo_at_a_larg
     assert boundary(level, dealt, 8)[0] > boundary(level, together, 8)[0]
 
 
+def test_hubs_dealt_part_of_the_way_lie_between_two_whole_deals() -> None:
+    level, target = finest(hubs(6000, 0)), np.array([2.0] * 8 + [1.0] * 8) / 24.0
+    limits = limits_of(level.weights, target, False)
+    deals = [by_degree(level, limits, 2), by_degree(level, limits, 3, 0.1), by_degree(level, limits, 3)]
+    cuts, halos = zip(*((cut, copies.max()) for cut, copies in (boundary(level, part, 16) for part in deals)), strict=True)
+    assert cuts[0] < cuts[1] < cuts[2]
+    assert halos[0] > halos[1] > halos[2]
+    for part in deals:
+        weighed = np.diff(level.indptr) > 0
+        assert (np.bincount(part[weighed], minlength=16) <= limits[:, 0] + 3).all()
+
+
 def test_on_an_rmat_graph_dealt_hubs_lower_the_largest_halo_within_metis_cut_and_limits() -> None:
     sources, destinations = rmat_edges(1 << 13, 1 << 17, 0)
     adjacency = Adjacency(*in_neighbours(1 << 13, sources, destinations, both_directions=True))
