@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
+import torch
 
-from hyperscale.worker import train
+from hyperscale.worker import memory, train
 from tests.builders.training import a_run
 
 
@@ -15,8 +16,8 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The process's own, empty but for what keeps torch as it is."""
     found: dict[str, str] = {"OMP_NUM_THREADS": "1"}
     monkeypatch.setattr(os, "environ", found)
-    monkeypatch.setattr(train.memory, "keep", lambda _: None)
-    monkeypatch.setattr(train.torch, "set_num_threads", lambda _: None)
+    monkeypatch.setattr(memory, "keep", lambda _: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     return found
 
 
