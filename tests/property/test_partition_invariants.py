@@ -16,6 +16,7 @@ from hyperscale.partition.metis import metis
 METHODS = (
     PartitioningMethod.METIS,
     PartitioningMethod.INDEPENDENT_SET_SPECTRAL,
+    PartitioningMethod.MT_KAHYPAR,
     PartitioningMethod.RANDOM,
     PartitioningMethod.NONE,
     DEGREE,

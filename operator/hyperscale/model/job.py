@@ -51,6 +51,7 @@ class PartitioningMethod(enum.StrEnum):
     AUTO = "Auto"
     METIS = "METIS"
     INDEPENDENT_SET_SPECTRAL = "IndependentSetSpectral"
+    MT_KAHYPAR = "MtKaHyPar"
     RANDOM = "Random"
     PRECOMPUTED = "Precomputed"
     NONE = "None"

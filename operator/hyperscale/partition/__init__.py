@@ -4,7 +4,7 @@ from hyperscale.partition.auto import CANDIDATES, EpochCost, choose, epoch_secon
 from hyperscale.partition.independent import independent_set
 from hyperscale.partition.local import local_part
 from hyperscale.partition.measures import measure
-from hyperscale.partition.memory import memory_bytes
+from hyperscale.partition.memory import edge_bytes, memory_bytes
 from hyperscale.partition.split import DEGREE, precomputed, split
 from hyperscale.partition.types import Measures, PartitionError, Parts
 
@@ -16,6 +16,7 @@ __all__ = [
     "PartitionError",
     "Parts",
     "choose",
+    "edge_bytes",
     "epoch_seconds",
     "independent_set",
     "local_part",

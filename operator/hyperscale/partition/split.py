@@ -13,6 +13,7 @@ from hyperscale.partition.baselines import along, degree_parts, random_parts
 from hyperscale.partition.compiled import COMPILED
 from hyperscale.partition.hubs import refine_hubs, skewed
 from hyperscale.partition.hybrid import hybrid
+from hyperscale.partition.kahypar import kahypar
 from hyperscale.partition.levels import Level, finest
 from hyperscale.partition.measures import measure
 from hyperscale.partition.metis import metis, metis_mixed
@@ -166,6 +167,18 @@ def _small_effort(level: Level, parts: int, twice: bool) -> Effort:
     return Effort(cycles=2, work=6 * parts * max(2 * edges - level.vertices, edges), heat=2.0, over_worth=1.0)
 
 
+def _kahypar(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
+    """Mt-KaHyPar's parts with smaller halos, within its own cut."""
+    level = finest(adjacency, train)
+    limits = limits_of(level.weights, target, train is not None)
+    parts = kahypar(level, limits, seed=seed)
+    if len(target) == 1 or not COMPILED:
+        return parts
+    first = Seen.of(level, parts, len(target))
+    start, reference = balanced(without_isolated(level), first, limits, seed), Reference.of(first)
+    return refine(level, start, limits, reference, seed=seed, effort=_effort(level, target, reference, twice=False)).part
+
+
 def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
     """Independent-set seeds, spectral embedding, refinement."""
     if len(target) == 1 or not COMPILED:
@@ -192,6 +205,7 @@ _PARTITIONERS: dict[str, Callable[[Adjacency, Array, int, Array | None], Array]]
     PartitioningMethod.AUTO.value: _metis,
     PartitioningMethod.METIS.value: _metis,
     PartitioningMethod.INDEPENDENT_SET_SPECTRAL.value: _hybrid,
+    PartitioningMethod.MT_KAHYPAR.value: _kahypar,
     PartitioningMethod.RANDOM.value: _random,
     PartitioningMethod.NONE.value: _contiguous,
     DEGREE: _degree,

@@ -37,11 +37,6 @@ DIRECT: Final = (PartitioningMethod.RANDOM, PartitioningMethod.NONE, Partitionin
 """Methods that need no memory to speak of."""
 MAX_TRIED_EDGES: Final = 2_000_000
 """Directed; on larger graphs Auto is METIS: trying the hybrid as well takes longer than its parts can win back."""
-METIS_EDGE_BYTES: Final = 280
-"""Of an undirected edge: METIS's 64-bit copy, weights, and coarser graphs, which on R-MAT graphs hardly get smaller.
-
-Measured at 1 M and 10 M edges: 120 and 265 (benchmarks/partition_scale.py).
-"""
 
 
 @dataclass(frozen=True)
@@ -216,7 +211,8 @@ def _check_memory(run: Run, parts: int, vertices: int, edges: int, features: int
     """The method to use: the job's, or for Auto the streaming one where METIS cannot fit. Raises DataError where nothing fits."""
     most = limit_bytes()
     streamed = streaming.memory_bytes(vertices, edges, features)
-    multilevel = max(partition.memory_bytes(vertices, edges // 2, features, parts), streamed + edges // 2 * METIS_EDGE_BYTES)
+    whole = partition.memory_bytes(vertices, edges // 2, features, parts, run.method)
+    multilevel = max(whole, streamed + edges // 2 * partition.edge_bytes(run.method))
     if run.method in DIRECT:
         multilevel = streamed
     if multilevel <= most:

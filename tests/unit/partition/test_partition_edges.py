@@ -26,6 +26,7 @@ from hyperscale.partition.hubs import by_degree, skewed
 from hyperscale.partition.levels import boundary, finest
 from hyperscale.partition.metis import metis
 from hyperscale.partition.refine import limits_of
+from tests.builders.meshes import grid
 
 METHODS = (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL, PartitioningMethod.RANDOM, DEGREE)
 
@@ -35,17 +36,6 @@ def ring(vertices: int) -> Adjacency:
     ids = np.arange(vertices)
     indices = np.sort(np.stack([(ids - 1) % vertices, (ids + 1) % vertices], axis=1), axis=1)
     return Adjacency(np.arange(0, 2 * vertices + 1, 2, dtype=np.int64), indices.ravel().astype(np.int32))
-
-
-def grid(side: int) -> Adjacency:
-    """A square mesh."""
-    ids = np.arange(side * side)
-    x, y = ids % side, ids // side
-    pairs = [(x > 0, -1), (x < side - 1, 1), (y > 0, -side), (y < side - 1, side)]
-    row = np.concatenate([ids[there] for there, _ in pairs])
-    column = np.concatenate([ids[there] + step for there, step in pairs])
-    order = np.lexsort((column, row))
-    return Adjacency(np.concatenate([[0], np.cumsum(np.bincount(row))]).astype(np.int64), column[order].astype(np.int32))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +55,7 @@ def test_shares_that_cannot_be_met_are_refused_by_field(shares: tuple[float, ...
 def test_methods_without_a_partitioner_say_what_to_write() -> None:
     with pytest.raises(PartitionError, match=r"^spec.partitioning.method: Precomputed takes the parts of the data set"):
         split(ring(6), (1, 1), PartitioningMethod.PRECOMPUTED)
-    with pytest.raises(PartitionError, match=r"write one of Auto, IndependentSetSpectral, METIS, None, Random$"):
+    with pytest.raises(PartitionError, match=r"write one of Auto, IndependentSetSpectral, METIS, MtKaHyPar, None, Random$"):
         split(ring(6), (1, 1), "Kernighan")
 
 
