@@ -186,7 +186,8 @@ def up(directory: Path, provider: str = "auto", parts: str = "all", topology: To
             if found.state.parts == parts and (not digest or found.state.topology_digest == digest):
                 return found
             raise ClusterError(f"another kind of cluster runs in {directory}: run `down` first, or name another --directory")
-        if found is not None or any(directory.iterdir()):
+        # A directory that was deleted while its cluster ran leaves network and containers of real nodes behind, under its slot.
+        if found is not None or any(directory.iterdir()) or slots.held(directory) is not None:
             _clear(directory)
         if parts == "all":
             topology = topology or load(DEFAULT_FILE)

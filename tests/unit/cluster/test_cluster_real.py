@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster import cluster, providers
 from e2e.cluster.api import Object
-from e2e.cluster.real import ground, images, slots
+from e2e.cluster.real import ground, images, machines, slots
 from e2e.cluster.real.gpus import Plugin, compile_interface
 from e2e.cluster.real.slots import MAX_NODES, SLOTS, Slot
 from e2e.cluster.targets import Targets
@@ -54,6 +55,20 @@ def test_a_slot_is_kept_by_its_cluster_and_given_to_another_when_free(tmp_path: 
     assert slots.held(tmp_path / "three") is None
     slots.free(first)
     assert slots.take(tmp_path / "three") == first
+
+
+def test_what_a_cluster_left_whose_directory_was_deleted_is_taken_away_before_a_new_one_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, done = (tmp_path / "cluster").resolve(), list[str]()
+    monkeypatch.setattr(slots, "RUN", tmp_path / "run")
+    monkeypatch.setattr(slots, "_addresses", lambda: "")
+    slots.take(directory)
+    monkeypatch.setattr(machines, "stop", lambda left: done.append(f"stop {left.name}"))
+    monkeypatch.setattr(providers, "choose", lambda *_: "local")
+    monkeypatch.setattr(cluster, "_start", lambda *_: done.append("start"))
+    cluster.up(directory, parts="control-plane")
+    assert done == ["stop cluster", "start"]
 
 
 def test_real_nodes_stand_beside_the_simulated_ones_with_links_of_their_own() -> None:
