@@ -33,6 +33,25 @@ def test_everything_that_an_image_copies_exists_and_is_in_the_build_context(dock
         assert any(source == folder or source.startswith(f"{folder}/") for folder in allowed), source
 
 
+@pytest.mark.parametrize("image", ["operator", "worker"])
+def test_images_install_the_wheel_and_end_their_build_where_a_compiled_module_is_missing(image: str) -> None:
+    text = (ROOT / "images" / image / "Dockerfile").read_text()
+    assert "pip wheel " in text
+    assert text.index("/wheels/*.whl") < text.index("/build/compiled.py \\\n")
+    assert not re.search(r"^COPY operator/hyperscale (?!/build/)", text, re.MULTILINE), "sources without what is compiled from them"
+
+
+def test_the_check_of_images_names_what_is_not_compiled(tmp_path: Path) -> None:
+    package = tmp_path / "hyperscale"
+    (package / "plan").mkdir(parents=True)
+    for name in ("__init__.py", "_whole.pyi", "_whole.cpython-311-x86_64-linux-gnu.so", "plan/_left.pyi"):
+        (package / name).touch()
+    command = [sys.executable, "-S", str(ROOT / "images/compiled.py")]
+    ended = subprocess.run(command, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.strip() == f"{package}: not compiled: plan/_left.pyi"
+
+
 def test_the_operators_user_is_the_one_that_the_chart_asks_for() -> None:
     values = yaml.safe_load((ROOT / "charts/hyperscale/values.yaml").read_text())
     user, group = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "images/operator/Dockerfile").read_text(), re.MULTILINE)[-1]
