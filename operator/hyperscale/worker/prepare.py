@@ -220,7 +220,8 @@ def _check_memory(run: Run, parts: int, vertices: int, edges: int, features: int
     if run.method is PartitioningMethod.AUTO and streamed <= most:
         _say(f"METIS would need {_gib(multilevel)}, this container may use {_gib(most)}: streaming with {streaming.METHOD} instead")
         return streaming.METHOD
-    needed, mend = multilevel, "raise spec.worker's memory limit"
+    # The Job asks for memory and limits none: what it may use is its node's, or what the namespace limits pods to.
+    needed, mend = multilevel, "name nodes with more memory in spec.placement.nodeSelector"
     if run.method is PartitioningMethod.AUTO:
         needed = streamed
     elif streamed <= most:

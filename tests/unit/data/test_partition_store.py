@@ -219,7 +219,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_read(
     monkeypatch.setattr(prepare, "limit_bytes", lambda: 16 * 2**30)
     assert prepare.main(environment) == 2
     error = capsys.readouterr().err
-    assert "this container may use 16.00 GiB; raise spec.worker's memory limit, or write Auto" in error
+    assert "this container may use 16.00 GiB; name nodes with more memory in spec.placement.nodeSelector, or write Auto" in error
     assert "reading" not in error
     monkeypatch.setattr(prepare, "limit_bytes", lambda: 2**30)
     assert prepare.main({**environment, "HYPERSCALE_PARTITIONING_METHOD": "Auto"}) == 2
