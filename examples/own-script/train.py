@@ -114,6 +114,7 @@ def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
         epoch_seconds=later[len(later) // 2] if later else None,
         resumed_epoch=begun or None,
         finished=True,
+        generated=load.is_stand_in(run, part),
     )
 
 

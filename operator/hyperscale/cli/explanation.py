@@ -283,7 +283,7 @@ def _measured(status: JobStatus) -> list[str]:
     if told is None:
         return []
     figures = [f"loss {told.loss:.4g}"] if told.loss is not None else []
-    figures += [f"accuracy {told.accuracy:.2%}"] if told.accuracy is not None else []
+    figures += [f"accuracy {told.accuracy:.2%}{' on a generated graph' if told.generated else ''}"] if told.accuracy is not None else []
     sentences = [f"Epoch {told.epoch} of {told.epochs}{': ' if figures else ''}{', '.join(figures)}."]
     if told.epoch_seconds is not None and status.plan is not None and status.plan.predicted.epoch_seconds > 0:
         predicted = status.plan.predicted.epoch_seconds

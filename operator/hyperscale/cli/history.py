@@ -39,6 +39,8 @@ class ShownRun(msgspec.Struct, frozen=True, rename="camel"):
     """True: the correction is the workload's step time curve; False: one factor."""
     accuracy: float | None
     plan_id: str
+    generated: bool = False
+    """True: accuracy is of a generated graph that stood in for a builtin one."""
 
 
 class _Correction(msgspec.Struct, rename="camel"):
@@ -51,6 +53,10 @@ class _Prediction(msgspec.Struct):
 
 class _Plan(msgspec.Struct):
     predicted: _Prediction
+
+
+class _Measured(msgspec.Struct):
+    generated: bool = False
 
 
 class Factor(msgspec.Struct, frozen=True, rename="camel"):
@@ -115,7 +121,7 @@ def lines(shown: Shown, min_runs: int) -> list[str]:
             seconds_text(one.measured_seconds),
             "-" if one.ratio is None else f"{one.ratio:.3g}",
             "curve" if one.by_curve else "factor" if one.correction != 1.0 else "model",
-            "-" if one.accuracy is None else f"{one.accuracy:.2%}",
+            "-" if one.accuracy is None else f"{one.accuracy:.2%}{' (generated graph)' if one.generated else ''}",
         )
         for one in shown.runs
     ]
@@ -186,6 +192,14 @@ def _by_curve(plan: str) -> bool:
         return False
 
 
+def _generated(measured: str) -> bool:
+    """Whether a run's own words, as JSON or none, say that its graph was a stand-in."""
+    try:
+        return msgspec.json.decode(measured, type=_Measured).generated
+    except msgspec.DecodeError:
+        return False
+
+
 def _shown(one: FinishedRun) -> ShownRun:
     predicted = one.predicted_seconds * one.correction
     return ShownRun(
@@ -203,4 +217,5 @@ def _shown(one: FinishedRun) -> ShownRun:
         by_curve=_by_curve(one.plan),
         accuracy=one.accuracy,
         plan_id=one.plan_id,
+        generated=_generated(one.measured),
     )

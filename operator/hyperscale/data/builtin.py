@@ -1,4 +1,4 @@
-"""The public citation graphs by name: from a local folder, or from their public address with a checksum, or generated of the same size.
+"""The public citation graphs by name: from a local folder, or from the administrator's address, or generated of the same size.
 
 No public address without pickles is known for the split that papers use (the `ind.*` files are pickles, and are never read here), so
 an address is what the administrator names in $HYPERSCALE_DATASETS_URL: `<url>/<name>.npz`. Contents are checked by the graph's own
@@ -50,6 +50,11 @@ def read(name: str, cache: Path | None, seed: int) -> TrainingGraph:
     graph = archive.read(file, Stated(), seed)
     _check(graph, name, file)
     return TrainingGraph(**{**vars(graph), "name": name})
+
+
+def is_stand_in(source: str, name: str) -> bool:
+    """Whether the graph of that name was generated because the builtin one was not to be had; files of users may have any name."""
+    return source == "builtin" and name.endswith(GENERATED_SUFFIX)
 
 
 def local_file(name: str, folder: Path) -> Path | None:

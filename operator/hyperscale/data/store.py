@@ -87,7 +87,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     key: str
     graph_digest: str
     graph: str
-    """Name of the data set."""
+    """Name of the data set; of a generated stand-in for a builtin graph it says so."""
     vertices: int
     edges: int
     """Directed."""
@@ -183,7 +183,7 @@ def load(root: Path, key: str, part: int) -> LocalPart:
     with _faults(file, "read"):
         if file.stat().st_size != entry.bytes or _sum(file) != entry.sha256:
             raise fault(file, "damaged: size or checksum differ from the manifest", "delete the folder and partition again")
-        return _read_part(file)
+        return _read_part(file, known.graph)
 
 
 def _write_part(folder: Path, part: LocalPart) -> PartFile:
@@ -199,14 +199,14 @@ def _write_part(folder: Path, part: LocalPart) -> PartFile:
     return PartFile(file.name, file.stat().st_size, total, len(part.owned), len(part.halo), len(part.indices))
 
 
-def _read_part(file: Path) -> LocalPart:
+def _read_part(file: Path, name: str) -> LocalPart:
     with safe_open(file, framework="numpy") as opened:
         about = opened.metadata() or {}
         arrays: dict[str, Array] = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
     try:
         counts = {name: int(about[name]) for name in COUNTS}
         extra = {name.removeprefix(EXTRA): array for name, array in arrays.items() if name.startswith(EXTRA)}
-        made = LocalPart(**{name: arrays[name] for name in ARRAYS}, **counts, extra=extra)  # type: ignore[arg-type]
+        made = LocalPart(**{name: arrays[name] for name in ARRAYS}, **counts, extra=extra, name=name)  # type: ignore[arg-type]
     except (KeyError, ValueError) as error:
         raise fault(file, f"not a part of version {VERSION} ({error})", "delete the folder and partition again") from None
     if not _coherent(made):

@@ -92,3 +92,5 @@ class LocalPart:
     """Training vertices of all parts: the global loss divides by it."""
     extra: dict[str, Array] = field(default_factory=dict)
     """Further arrays by own vertex or edge, as a reader brought them."""
+    name: str = ""
+    """Of the whole graph: it tells a builtin graph from what stands in for it."""

@@ -168,7 +168,10 @@ class ConfigMapSource(Spec, frozen=True):
 
 
 class BuiltinSource(Spec, frozen=True):
-    """A public graph that the worker image knows how to load; its size is known too."""
+    """A public graph that workers read where HYPERSCALE_DATASETS or HYPERSCALE_DATASETS_URL says; its size is known.
+
+    The image contains none: where it is not found, a generated graph of its size is trained on, and status.measured.generated is true.
+    """
 
     name: Annotated[Literal["Cora", "CiteSeer", "PubMed"], Meta(description="Public citation graph.")]
 

@@ -32,3 +32,5 @@ class Measured(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     resumed_epoch: int | None = None
     """Epoch of the checkpoint that the run went on from."""
     finished: bool = False
+    generated: bool = False
+    """The builtin graph was not found and a generated one of its size was trained on: accuracy says nothing of the builtin one."""

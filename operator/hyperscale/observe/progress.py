@@ -12,7 +12,7 @@ from hyperscale.observe.measured import checked
 from hyperscale.observe.prometheus import PrometheusReader
 
 PREFIX: Final = "hyperscale_training_"
-FIGURES: Final = ("epoch", "epochs", "loss", "accuracy", "epoch_seconds", "samples_per_second")
+FIGURES: Final = ("epoch", "epochs", "loss", "accuracy", "epoch_seconds", "samples_per_second", "generated")
 QUERY: Final = f'{{__name__=~"{PREFIX}({"|".join(FIGURES)})",rank="0"}}'
 """Rank 0 tells what holds for all."""
 
@@ -56,5 +56,6 @@ def _measured(known: dict[str, float]) -> Measured | None:
             accuracy=known.get("accuracy"),
             epoch_seconds=known.get("epoch_seconds"),
             samples_per_second=known.get("samples_per_second"),
+            generated=known.get("generated", 0.0) > 0.0,
         )
     )

@@ -46,6 +46,7 @@ def local_part(graph: TrainingGraph, assignment: Array, part: int, parts: int | 
         classes=graph.classes,
         train_total=int(graph.train.sum()),
         extra=extra,
+        name=graph.name,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hyperscale import data, partition
-from hyperscale.data import graphs, store
+from hyperscale.data import builtin, graphs, store
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.worker import automatic
 from hyperscale.worker.comm import Comm
@@ -41,6 +41,11 @@ def _to_train_on(found: LocalPart) -> LocalPart:
     if not found.train_total:
         raise ContractError("HYPERSCALE_DATASET_PATH: nothing in train has a label; write labels, and train into the split of some")
     return found
+
+
+def is_stand_in(run: Run, found: LocalPart) -> bool:
+    """Whether `found` is of a generated graph because the builtin one was not to be had; results must say so."""
+    return builtin.is_stand_in(run.dataset.source, found.name)
 
 
 def graph(run: Run) -> TrainingGraph:

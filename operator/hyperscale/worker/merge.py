@@ -49,6 +49,7 @@ def merge(parts: Sequence[LocalPart], rank: int, ranks: int) -> LocalPart:
         train=np.concatenate([part.train for part in parts])[order],
         validation=np.concatenate([part.validation for part in parts])[order],
         test=np.concatenate([part.test for part in parts])[order],
+        name=parts[0].name,
     )
 
 

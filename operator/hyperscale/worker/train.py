@@ -7,7 +7,9 @@ import sys
 
 import msgspec
 import torch
+from msgspec.structs import replace
 
+from hyperscale.model.adjacency import LocalPart
 from hyperscale.model.job import AllreduceSchedule, DatasetFormat
 from hyperscale.model.measured import RESULT_PREFIX, Measured
 from hyperscale.worker import contract, load, memory
@@ -63,16 +65,19 @@ def train(run: Run, comm: Comm) -> Measured:
     device = torch.device("cuda", run.local_rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
     reporter = Reporter(run)
     try:
-        trainer = choose(run, comm, device)
+        part = load.part(run, comm, os.environ)
+        generated = load.is_stand_in(run, part)
+        if generated:
+            reporter.stands_in()
+        trainer = choose(run, comm, part, device)
         adaptive = Adaptive(run, comm, trainer.gradients)
-        return Loop(run, comm, trainer, reporter, adaptive.after).train()
+        return replace(Loop(run, comm, trainer, reporter, adaptive.after).train(), generated=generated)
     finally:
         reporter.close()
 
 
-def choose(run: Run, comm: Comm, device: torch.device) -> Trainer:
+def choose(run: Run, comm: Comm, part: LocalPart, device: torch.device) -> Trainer:
     """The way of training that model and data ask for: whole graph, sampled, or many graphs."""
-    part = load.part(run, comm, os.environ)
     # Imported only where used: a full-graph worker starts without the others' libraries.
     if "graph_offsets" in part.extra:
         from hyperscale.worker.molecules import GraphTrainer

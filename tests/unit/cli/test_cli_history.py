@@ -61,6 +61,15 @@ def test_json_holds_runs_and_corrections(url: str) -> None:
     assert shown["calibrations"]["GCN"] == [{"products": "A100", "factor": 3.0, "spread": 0.0, "runs": 5}]
 
 
+def test_accuracy_on_a_generated_stand_in_is_marked(tmp_path: Path) -> None:
+    made = f"sqlite:///{tmp_path}/history.sqlite"
+    history = History(made)
+    history.record([replace(RUN, measured='{"epoch":9,"epochs":9,"generated":true}')])
+    history.close()
+    assert "81.25% (generated graph)" in run("history", "--url", made).out
+    assert json.loads(run("history", "--url", made, "-o", "json").out)["runs"][0]["generated"]
+
+
 def test_one_architecture_can_be_asked_for(url: str) -> None:
     assert "cora" not in run("history", "--url", url, "--architecture", "GAT").out
     assert "no architecture has 9 finished runs" in run("history", "--url", url, "--min-runs", "9").out
@@ -101,6 +110,9 @@ def test_explain_says_how_far_a_run_is_and_what_was_predicted() -> None:
     summary = explain(JobRecord("cora", "team", 1, False, status, ())).summary
     assert "Epoch 7 of 100: loss 0.4, accuracy 80.00%." in summary
     assert "An epoch takes 2 s, 2 × the predicted 1 s." in summary
+    stand_in = replace(status, measured=replace(said, generated=True))
+    summary = explain(JobRecord("cora", "team", 1, False, stand_in, ())).summary
+    assert "Epoch 7 of 100: loss 0.4, accuracy 80.00% on a generated graph." in summary
 
 
 def test_the_plan_says_what_it_was_corrected_by() -> None:

@@ -97,6 +97,19 @@ def test_progress_is_put_together_from_rank_0s_series() -> None:
     assert found == {CORA: Measured(epoch=7, epochs=100, loss=0.4, epoch_seconds=0.2)}
 
 
+@pytest.mark.parametrize("figure", [1.0, 0.0])
+def test_progress_on_a_generated_stand_in_says_so(figure: float) -> None:
+    found = progress([one("epoch", 7), one("epochs", 100), one("accuracy", 0.8), one("generated", figure)])
+    assert found[CORA].generated == bool(figure)
+
+
+def test_a_result_says_generated_only_where_it_was() -> None:
+    told = msgspec.json.encode(msgspec.structs.replace(DONE, generated=True)).decode()
+    assert '"generated":true' in told
+    assert read_measured(told) == msgspec.structs.replace(DONE, generated=True)
+    assert b"generated" not in msgspec.json.encode(DONE)
+
+
 def test_a_figure_that_is_none_is_left_out_and_the_rest_stays() -> None:
     assert progress([one("epoch", 7), one("epochs", 9), one("loss", float("nan"))]) == {CORA: Measured(epoch=7, epochs=9)}
 

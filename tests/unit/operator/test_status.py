@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hyperscale.decide import decide
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason, Seen, Stop, Wait
+from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import JobStatus, Phase, from_plan, read_status, to_plan, to_wire
 from hyperscale.status import derive
@@ -109,6 +110,50 @@ def test_what_is_unknown_of_a_rank_is_left_out_of_the_written_status_not_null() 
 def test_a_plan_recorded_in_status_comes_back_whole(nodes: list[str]) -> None:
     original = plan(*nodes)
     assert to_plan(from_plan(original)) == original
+
+
+STAND_IN = Measured(epoch=9, epochs=9, accuracy=0.99, finished=True, generated=True)
+
+
+def message(status: JobStatus, kind: str) -> str:
+    return next(condition.message for condition in status.conditions if condition.type == kind)
+
+
+@pytest.mark.parametrize("kind", ["Running", "Succeeded"])
+def test_a_job_that_trains_on_a_stand_in_says_so_and_what_to_set(kind: str) -> None:
+    job = mpijob(conditions={kind: (True, f"MPIJob{kind}", "the MPIJob's own words")})
+    status = after(seen(plan=TWO, plan_recorded=True, mpijob=job, measured=STAND_IN))
+    said = message(status, kind)
+    assert said.startswith("trained on a generated graph of Cora's size, because Cora was not found")
+    assert "set HYPERSCALE_DATASETS" in said
+    assert said.endswith("; the MPIJob's own words")
+    assert to_wire(status)["measured"] == {"epoch": 9, "epochs": 9, "accuracy": 0.99, "finished": True, "generated": True}
+
+
+def test_the_words_about_a_stand_in_stay_when_the_launcher_or_the_mpijob_is_gone() -> None:
+    job = mpijob(conditions={"Succeeded": (True, "MPIJobSucceeded", "")})
+    first = after(seen(plan=TWO, plan_recorded=True, mpijob=job, measured=STAND_IN))
+    second = after(seen(plan=TWO, plan_recorded=True, mpijob=job, status=first))
+    third = after(seen(plan=TWO, plan_recorded=True, status=second))
+    assert message(first, "Succeeded") == message(second, "Succeeded") == message(third, "Succeeded")
+
+
+def test_a_job_whose_spec_was_broken_meanwhile_still_says_that_its_graph_was_a_stand_in() -> None:
+    job = mpijob(conditions={"Running": (True, "MPIJobRunning", "")})
+    look = msgspec.structs.replace(seen(mpijob=job, measured=STAND_IN), job=None)
+    assert "the builtin graph was not found" in message(derive(look, Wait(Reason.RUNNING)), "Running")
+
+
+def test_other_messages_of_the_mpijob_are_passed_on_as_they_are() -> None:
+    real = msgspec.structs.replace(STAND_IN, generated=False)
+    for kind, measured in (("Running", real), ("Succeeded", real), ("Failed", STAND_IN)):
+        job = mpijob(conditions={kind: (True, "Reason", "own words")})
+        assert message(after(seen(plan=TWO, plan_recorded=True, mpijob=job, measured=measured)), kind) == "own words"
+
+
+def test_a_status_from_before_stand_ins_were_told_is_read() -> None:
+    told = read_status({"phase": "Succeeded", "measured": {"epoch": 9, "epochs": 9, "accuracy": 0.8, "finished": True}})
+    assert told.measured == Measured(epoch=9, epochs=9, accuracy=0.8, finished=True)
 
 
 def test_a_status_broken_by_hand_is_replaced_not_feared() -> None:
