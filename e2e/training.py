@@ -23,6 +23,7 @@ _POLL_SECONDS: Final = 0.25
 _ROWS: Final = (
     ("epoch", "epochs trained", "{:d}"),
     ("accuracy", "test accuracy", "{:.4f}"),
+    ("generated", "of a generated graph, not of Cora", "{}"),
     ("validationAccuracy", "validation accuracy", "{:.4f}"),
     ("loss", "training loss", "{:.4f}"),
     ("epochSeconds", "epoch seconds, measured", "{:.4g}"),

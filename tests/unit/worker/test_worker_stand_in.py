@@ -19,7 +19,7 @@ from hyperscale.model.datasets import DatasetSize
 from hyperscale.model.measured import Measured
 from hyperscale.worker import load, prepare
 from hyperscale.worker import train as worker
-from hyperscale.worker.comm import Comm, run_threads
+from hyperscale.worker.comm import Comm, run_threads, solo
 from hyperscale.worker.molecules import GraphTrainer
 from hyperscale.worker.report import Reporter
 from tests.builders.training import a_run, environment
@@ -40,10 +40,10 @@ def small_cora_that_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trained(model: dict[str, Any], monkeypatch: pytest.MonkeyPatch, **variables: str) -> Measured:
     """The result of one rank, trained as `mpirun` would start it."""
-    told = environment({"epochs": 1, **model}, **variables)
-    for name, value in told.items():
+    run = a_run({"epochs": 1, **model}, None, 0, 1, **variables)
+    for name, value in environment({"epochs": 1, **model}, None, 0, 1, **variables).items():
         monkeypatch.setenv(name, value)
-    results: list[Measured] = run_threads(1, lambda comm: worker.train(a_run({"epochs": 1, **model}, **variables), comm))
+    results: list[Measured] = run_threads(1, lambda comm: worker.train(run, comm))
     return results[0]
 
 
@@ -53,9 +53,9 @@ def test_a_result_on_a_stand_in_says_generated(model: dict[str, Any], monkeypatc
 
 
 def test_a_result_on_many_graphs_says_generated_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = replace(parts_of(many_graphs(6), 1)[0], name="Cora (generated)")
+    part: LocalPart = replace(parts_of(many_graphs(6), 1)[0], name="Cora (generated)")
     monkeypatch.setattr(load, "part", lambda *_: part)
-    chosen = worker.choose(a_run({"hiddenSize": 8}), run_threads(1, lambda comm: comm)[0], part, torch.device("cpu"))
+    chosen = worker.choose(a_run({"hiddenSize": 8}), solo(), part, torch.device("cpu"))
     assert isinstance(chosen, GraphTrainer)
     assert trained({"hiddenSize": 8}, monkeypatch).generated
 
@@ -83,12 +83,12 @@ def test_parts_that_the_partition_job_wrote_of_a_stand_in_say_so(ranks: int, mon
         "HYPERSCALE_PARTITIONING_METHOD": "Random",
         "HYPERSCALE_PARTITION_DIR": str(tmp_path),
     }
-    told = environment(size=ranks, **variables)
+    told = environment({}, None, 0, ranks, **variables)
     assert prepare.main({**os.environ, **told}) == 0
     monkeypatch.setattr(builtin, "read", lambda *_: pytest.fail("the parts are on the volume"))
 
     def rank(comm: Comm) -> tuple[LocalPart, bool]:
-        run = a_run(rank=comm.rank, size=comm.size, **variables)
+        run = a_run({}, None, comm.rank, comm.size, **variables)
         part = load.part(run, comm, told)
         return part, load.is_stand_in(run, part)
 
