@@ -124,9 +124,9 @@ def _renderable_job(resource: Json) -> JobSpec:
 def _check_memory(job: JobSpec) -> None:
     """Without a volume every worker reads the whole graph before it keeps its part; raises SpecError where that cannot fit.
 
-    What a user's own program reads is its own affair, and so are parts that are there already.
+    What a user's own program reads is its own affair.
     """
-    own = job.model.script is not None or job.partitioning.method in (PartitioningMethod.PRECOMPUTED, PartitioningMethod.NONE)
+    own = job.model.script is not None or job.partitioning.method is PartitioningMethod.NONE
     if own or job.partitioning.volume_claim_name is not None or job.workers.memory is None:
         return
     needed, given = graph_bytes(job), parse_bytes(job.workers.memory)

@@ -12,7 +12,8 @@ import torch
 from hyperscale import data, partition
 from hyperscale.data import builtin, graphs, store
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
-from hyperscale.worker import automatic
+from hyperscale.model.job import PartitioningMethod
+from hyperscale.worker import automatic, given
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.merge import merge
@@ -70,7 +71,11 @@ def cut(run: Run, whole: TrainingGraph) -> Array:
     """(n,) part of each vertex, one part a rank; graphs of a data set of many stay whole."""
     if whole.graph_offsets is not None:
         return graphs.deal(whole, run.shares, run.seed)
-    parts = automatic.parts(run, data.symmetric(whole), whole.train, whole.features.shape[1], whole.classes)
+    adjacency = data.symmetric(whole)
+    if run.method is PartitioningMethod.PRECOMPUTED:
+        parts = partition.precomputed(adjacency, given.rank_of(run, adjacency.vertices), run.shares, whole.train)
+    else:
+        parts = automatic.parts(run, adjacency, whole.train, whole.features.shape[1], whole.classes)
     measures = parts.measures
     sys.stderr.write(
         f"{parts.parts} parts by {parts.method}: cut {measures.cut_fraction:.3f}, imbalance {measures.imbalance:.3f}, "

@@ -21,13 +21,14 @@ from typing import Any, Final
 import numpy as np
 
 from hyperscale import data, partition
-from hyperscale.data import graphs, precomputed, store, streaming
+from hyperscale.data import graphs, store, streaming
 from hyperscale.data.memory import limit_bytes
 from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
 from hyperscale.model.datasets import BUILTIN_SIZES
 from hyperscale.model.job import PartitioningMethod
 from hyperscale.worker import automatic, contract
 from hyperscale.worker.contract import ContractError, Run
+from hyperscale.worker.given import part_shares, read_parts
 
 TERMINATION_FILE: Final = Path("/dev/termination-log")
 TERMINATION_BYTES: Final = 4096
@@ -126,27 +127,11 @@ def read_run(environment: Mapping[str, str]) -> Run:
     return contract.read({**environment, "OMPI_COMM_WORLD_SIZE": str(max(ranks, 1)), "OMPI_COMM_WORLD_RANK": "0"})
 
 
-def part_shares(run: Run) -> tuple[float, ...]:
-    """Share of each part: one part a rank, or several where the job asks for more parts than ranks."""
-    each, rest = divmod(run.partitions, run.size)
-    if run.partitions <= run.size:
-        return run.shares
-    if rest:
-        raise ContractError(f"HYPERSCALE_PARTITIONS: {run.partitions} parts for {run.size} ranks; write a multiple of the ranks")
-    return tuple(share / each for share in run.shares for _ in range(each))
-
-
 def read_graph(run: Run) -> TrainingGraph:
     """The job's graph, checked against what the job states."""
     dataset = run.dataset
     stated = data.Stated(dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes)
     return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
-
-
-def read_parts(run: Run, vertices: int, parts: int) -> Array:
-    """The parts that came with the data set."""
-    dataset = run.dataset
-    return precomputed.read_parts(dataset.source, dataset.path, vertices, parts, run.cache, dataset.endpoint)
 
 
 def _identity(method: str, graph: TrainingGraph, given: Array | None) -> str:

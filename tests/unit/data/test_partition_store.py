@@ -19,7 +19,7 @@ from hyperscale.data import DataError, archive, generate, graph_digest, store, s
 from hyperscale.data.graphs import deal
 from hyperscale.data.memory import limit_bytes
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
-from hyperscale.worker import automatic, prepare
+from hyperscale.worker import automatic, given, prepare
 
 SHARES = (0.5, 0.25, 0.25)
 
@@ -186,9 +186,9 @@ def test_parts_that_came_with_the_data_set_are_taken_and_checked(
 
 def test_more_parts_than_ranks_share_evenly(environment: dict[str, str]) -> None:
     environment |= {"HYPERSCALE_PARTITIONS": "6", "HYPERSCALE_GPUS_PER_WORKER": "1"}
-    assert prepare.part_shares(prepare.read_run(environment)) == (0.25, 0.25, 0.125, 0.125, 0.125, 0.125)
+    assert given.part_shares(prepare.read_run(environment)) == (0.25, 0.25, 0.125, 0.125, 0.125, 0.125)
     environment |= {"HYPERSCALE_PARTITIONS": "3", "HYPERSCALE_GPUS_PER_WORKER": "2"}
-    assert prepare.part_shares(prepare.read_run(environment)) == (0.25, 0.25, 0.125, 0.125, 0.125, 0.125), "one part a rank"
+    assert given.part_shares(prepare.read_run(environment)) == (0.25, 0.25, 0.125, 0.125, 0.125, 0.125), "one part a rank"
 
 
 @pytest.mark.parametrize(
