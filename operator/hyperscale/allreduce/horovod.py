@@ -9,7 +9,7 @@ cycle is what a ready group waits at most for its start.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hyperscale.allreduce.schedule import Schedule, ScheduleError
@@ -21,6 +21,13 @@ CYCLE_SHARE: Final = 0.001
 """Of the time until the last message ends; so much a cycle may add to it."""
 ATOMIC_BYTES: Final = 64 * 2**10
 """Thresholds are rounded up to whole units of this; Horovod rounds as well, to units that depend on the ranks of a node."""
+MOST_THRESHOLD_BYTES: Final = 2**30
+"""Horovod keeps a buffer of the threshold's size on every rank; beyond this, what a message costs besides its bytes is nothing."""
+CYCLE: Final = "HOROVOD_CYCLE_TIME"
+THRESHOLD: Final = "HOROVOD_FUSION_THRESHOLD"
+GROUPS_APART: Final = "HOROVOD_DISABLE_GROUP_FUSION"
+DEFAULTS: Final = {CYCLE: f"{CYCLE_SECONDS * 1e3:.4g}", THRESHOLD: str(THRESHOLD_BYTES)}
+"""What Horovod does where nobody says otherwise."""
 
 
 def options(schedule: Schedule, names: Sequence[str], sizes_bytes: Sequence[float] = ()) -> tuple[list[list[str]], dict[str, str]]:
@@ -47,11 +54,22 @@ def environment(cycle: float, largest_group_bytes: float = 0.0) -> dict[str, str
     The default threshold is kept where it is enough: later schedules of the same run may then fuse up to it without a restart.
     """
     threshold = max(THRESHOLD_BYTES, math.ceil(largest_group_bytes / ATOMIC_BYTES) * ATOMIC_BYTES)
-    return {
-        "HOROVOD_CYCLE_TIME": f"{cycle * 1e3:.4g}",
-        "HOROVOD_DISABLE_GROUP_FUSION": "1",
-        "HOROVOD_FUSION_THRESHOLD": str(threshold),
-    }
+    return {CYCLE: f"{cycle * 1e3:.4g}", GROUPS_APART: "1", THRESHOLD: str(threshold)}
+
+
+def settings(cycle: float, gradient_bytes: float) -> dict[str, str]:
+    """Before the groups are known: `environment` for all gradients in one message, without what Horovod does by itself.
+
+    A variable that is set is one that Horovod's autotuning leaves alone.
+    """
+    told = environment(cycle, min(gradient_bytes, MOST_THRESHOLD_BYTES))
+    return {name: value for name, value in told.items() if value != DEFAULTS.get(name)}
+
+
+def threshold_bytes(variables: Mapping[str, str]) -> float:
+    """The fusion threshold of a Horovod that was started with these variables: no group should be larger."""
+    text = variables.get(THRESHOLD, "").strip()
+    return float(int(text)) if text.isascii() and text.isdigit() else float(THRESHOLD_BYTES)
 
 
 def cycle_seconds(finish_seconds: float) -> float:

@@ -10,6 +10,7 @@ import torch
 
 from hyperscale.allreduce.adapt import Observation, State, begin, observe
 from hyperscale.allreduce.fit import Sample, fit, probes
+from hyperscale.allreduce.simulate import THRESHOLD_BYTES
 from hyperscale.model.job import AllreduceSchedule
 from hyperscale.model.runplan import AllreduceCost
 from hyperscale.worker.comm import Comm
@@ -25,8 +26,8 @@ _ROUNDS: Final = 5
 class Adaptive:
     """Of one run; does nothing where the job wants Horovod's own order, and where there is nobody to talk to."""
 
-    def __init__(self, run: Run, comm: Comm, gradients: Gradients) -> None:
-        """Collective: where the plan knows no measured links, a few messages are timed."""
+    def __init__(self, run: Run, comm: Comm, gradients: Gradients, most_bytes: float = THRESHOLD_BYTES) -> None:
+        """Collective: where the plan knows no measured links, a few messages are timed. most_bytes: Horovod's fusion threshold."""
         self._comm, self._gradients = comm, gradients
         self._names = tuple(gradients.bytes)
         self.state: State | None = None
@@ -38,7 +39,9 @@ class Adaptive:
         if known is None or not known.measured:
             self._messages = probe(comm, sizes)
             known = fit(self._messages, known).cost
-        self.state = begin(sizes, known)
+        # The Horovod of rank 0 decides what is fused.
+        most = comm.broadcast(torch.tensor([most_bytes], dtype=torch.float64), "adapt.threshold")
+        self.state = begin(sizes, known, most_bytes=float(most.item()))
         self._apply(self.state)
 
     @property

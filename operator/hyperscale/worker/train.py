@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
 import msgspec
 import torch
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.model.job import AllreduceSchedule, DatasetFormat
 from hyperscale.model.measured import RESULT_PREFIX, Measured
-from hyperscale.worker import contract, load, memory
+from hyperscale.worker import contract, expected, load, memory
 from hyperscale.worker.adapt import Adaptive
 from hyperscale.worker.checkpoint import CheckpointError
 from hyperscale.worker.comm import Comm, connect
@@ -21,6 +22,10 @@ from hyperscale.worker.full import FullTrainer
 from hyperscale.worker.loop import Loop
 from hyperscale.worker.report import Reporter
 from hyperscale.worker.trainer import Trainer
+
+MANY_GRAPHS_CYCLE_SECONDS: Final = 5e-5
+CUDA_CYCLE_SECONDS: Final = 2e-4
+"""At most: an epoch is a chain of a few short messages."""
 
 
 def main() -> int:
@@ -49,13 +54,19 @@ def tune(run: Run) -> None:
     os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     if run.schedule is AllreduceSchedule.DEFAULT:
         return
-    os.environ.setdefault("HOROVOD_DISABLE_GROUP_FUSION", "1")
+    for name, value in horovod.settings(_cycle_seconds(run), expected.gradient_bytes(run) or 0.0).items():
+        os.environ.setdefault(name, value)
+
+
+def _cycle_seconds(run: Run) -> float:
+    """Between two looks for messages that are ready. Ticks take processor time: where the processor trains, they stay as they are."""
     if run.dataset.format == DatasetFormat.SMILES:
-        # A step on many small graphs is a chain of two sums a layer, a few ms of work, and each sum waits for Horovod's next tick (1 ms).
-        os.environ.setdefault("HOROVOD_CYCLE_TIME", "0.05")
-    elif torch.cuda.is_available():
-        # An epoch is a chain of a few short messages. Ticks take processor time: where the processor trains, they stay as they are.
-        os.environ.setdefault("HOROVOD_CYCLE_TIME", "0.2")
+        # A step on many small graphs is a chain of two sums a layer, a few ms of work, and each sum waits for Horovod's next tick.
+        return MANY_GRAPHS_CYCLE_SECONDS
+    if not torch.cuda.is_available():
+        return CYCLE_SECONDS
+    step = expected.step_seconds(run)
+    return CUDA_CYCLE_SECONDS if step is None else min(CUDA_CYCLE_SECONDS, horovod.cycle_seconds(step))
 
 
 def train(run: Run, comm: Comm) -> Measured:
@@ -70,7 +81,7 @@ def train(run: Run, comm: Comm) -> Measured:
         if generated:
             reporter.stands_in()
         trainer = choose(run, comm, part, device)
-        adaptive = Adaptive(run, comm, trainer.gradients)
+        adaptive = Adaptive(run, comm, trainer.gradients, horovod.threshold_bytes(os.environ))
         return replace(Loop(run, comm, trainer, reporter, adaptive.after).train(), generated=generated)
     finally:
         reporter.close()

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
-from hyperscale.worker import memory, train
-from tests.builders.training import a_run
+from hyperscale.allreduce import horovod
+from hyperscale.model.plan import Prediction
+from hyperscale.model.runplan import RunPlan
+from hyperscale.partition import local_part
+from hyperscale.worker import expected, memory, train
+from hyperscale.worker.comm import Comm, run_threads
+from hyperscale.worker.contract import Run
+from hyperscale.worker.full import FullTrainer
+from tests.builders.training import a_run, assignment, labelled_graph
+
+STATED = {"HYPERSCALE_DATASET_SOURCE": "pvc", "HYPERSCALE_DATASET_VERTICES": "100000"}
+WIDE = {"HYPERSCALE_DATASET_FEATURE_SIZE": "9000", "HYPERSCALE_DATASET_CLASSES": "10"}
 
 
 @pytest.fixture
@@ -36,3 +48,87 @@ def test_what_the_user_sets_for_horovod_stays(variables: dict[str, str]) -> None
 def test_stock_horovod_stays_stock_on_many_small_graphs(variables: dict[str, str]) -> None:
     train.tune(a_run(size=2, HYPERSCALE_DATASET_FORMAT="SMILES", HYPERSCALE_ALLREDUCE_SCHEDULE="Default"))
     assert not any(name.startswith("HOROVOD") for name in variables)
+
+
+def test_gradients_beyond_horovods_threshold_raise_it_so_that_they_may_travel_as_one(variables: dict[str, str]) -> None:
+    run = a_run({"hiddenSize": 4096}, size=2, **STATED, **WIDE)
+    train.tune(run)
+    threshold = int(variables["HOROVOD_FUSION_THRESHOLD"])
+    assert 4 * (9000 * 4096 + 4096 + 4096 * 10 + 10) <= threshold < 4 * 9000 * 4096 + 2**20
+    assert horovod.threshold_bytes(variables) == threshold
+    assert variables["HOROVOD_DISABLE_GROUP_FUSION"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [({"hiddenSize": 4096}, {}), ({"hiddenSize": 16}, WIDE), ({"hiddenSize": 4096}, WIDE | {"HYPERSCALE_DATASET_FORMAT": "SMILES"})],
+    ids=["sizes unknown", "small gradients", "another model"],
+)
+def test_horovods_threshold_stays_where_nothing_says_that_it_is_too_low(
+    variables: dict[str, str], model: dict[str, object], sizes: dict[str, str]
+) -> None:
+    train.tune(a_run(model, size=2, **STATED, **sizes))
+    assert "HOROVOD_FUSION_THRESHOLD" not in variables
+    assert horovod.threshold_bytes(variables) == 128 * 2**20
+
+
+def test_the_users_threshold_stays_and_is_the_one_that_groups_are_made_for(variables: dict[str, str]) -> None:
+    variables["HOROVOD_FUSION_THRESHOLD"] = "1000"
+    train.tune(a_run({"hiddenSize": 4096}, size=2, **STATED, **WIDE))
+    assert variables["HOROVOD_FUSION_THRESHOLD"] == "1000"
+    assert horovod.threshold_bytes(variables) == 1000
+    assert horovod.threshold_bytes({"HOROVOD_FUSION_THRESHOLD": "64MB"}) == 128 * 2**20
+
+
+def test_no_buffer_of_horovods_outgrows_what_a_larger_message_could_gain(variables: dict[str, str]) -> None:
+    train.tune(a_run({"parameters": 10**12}, size=2))
+    assert int(variables["HOROVOD_FUSION_THRESHOLD"]) == 2**30
+
+
+@pytest.mark.parametrize(
+    ("model", "compression"),
+    [("GCN", "None"), ("GCN", "FP16"), ("GraphSAGE", "None"), ("GAT", "None")],
+)
+def test_stated_sizes_give_the_bytes_that_the_models_gradients_have(model: str, compression: str) -> None:
+    stated = {"HYPERSCALE_DATASET_FEATURE_SIZE": "7", "HYPERSCALE_DATASET_CLASSES": "3", "HYPERSCALE_COMPRESSION": compression}
+    run = a_run({"architecture": model, "layers": 3}, **STATED, **stated)
+
+    def sent(comm: Comm) -> int:
+        part = local_part(labelled_graph(1), assignment(1, 40, 1), 0, 1)
+        return sum(FullTrainer(run, comm, part, torch.device("cpu")).gradients.bytes.values())
+
+    assert run_threads(1, sent) == [expected.gradient_bytes(run)]
+
+
+def test_builtin_graphs_need_no_stated_sizes() -> None:
+    assert expected.gradient_bytes(a_run({"hiddenSize": 16})) == 4 * (1433 * 16 + 16 + 16 * 7 + 7)
+
+
+def planned(directory: Path, epoch_seconds: float, batch: int | None = None, **variables: str) -> Run:
+    plan = RunPlan(1, "a/b", "id", 0, 2, (), Prediction(epoch_seconds, 0.0))
+    (directory / "plan.json").write_bytes(msgspec.json.encode(plan))
+    model = {} if batch is None else {"batchSize": batch, "fanouts": [5, 5]}
+    return a_run(model, size=2, HYPERSCALE_PLAN_FILE=str(directory / "plan.json"), **variables)
+
+
+@pytest.mark.parametrize(
+    ("epoch_seconds", "batch", "tick"),
+    [(0.15, None, "0.15"), (0.001, None, "0.1"), (60.0, None, "0.2"), (6.0, 1000, "0.12"), (60.0, 1000, "0.2")],
+)
+def test_on_cuda_ticks_are_as_short_as_the_predicted_step_asks_for(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, epoch_seconds: float, batch: int | None, tick: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    train.tune(planned(tmp_path, epoch_seconds, batch, **STATED))
+    assert variables["HOROVOD_CYCLE_TIME"] == tick
+
+
+def test_without_a_prediction_ticks_on_cuda_are_a_fifth_of_horovods(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    train.tune(a_run(size=2))
+    assert variables["HOROVOD_CYCLE_TIME"] == "0.2"
+
+
+def test_no_step_is_predicted_where_the_planner_counted_vertices_that_nobody_stated(tmp_path: Path) -> None:
+    assert expected.step_seconds(planned(tmp_path, 6.0, 1000)) is None
+    assert expected.step_seconds(planned(tmp_path, 0.0)) is None
