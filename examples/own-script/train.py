@@ -1,7 +1,8 @@
 """A training script of one's own under HyperScale's contract: APPNP (Gasteiger et al., ICLR 2019), which the worker does not have built in.
 
-What it takes from the contract: the rank's place (RANK, WORLD_SIZE), the plan file, the partition (PARTITION_PATH where a partition Job
-wrote it), the checkpoint directory. What it gives back: checkpoints, and one result line that ends in the job's status. Model, loss and
+What it takes from the contract: the rank's place, the plan file, the partition, the checkpoint directory. `contract.read` and `load.part`
+give them checked; a script that imports nothing of hyperscale finds the same in RANK, WORLD_SIZE, LOCAL_RANK, HYPERSCALE_PLAN_FILE,
+PARTITION_PATH and CHECKPOINT_DIR. What it gives back: checkpoints, and one result line that ends in the job's status. Model, loss and
 optimizer are plain PyTorch and Horovod.
 
 By hand, on one machine:
@@ -14,7 +15,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +22,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hyperscale.data import store
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.model.measured import RESULT_PREFIX, Measured
 from hyperscale.worker import checkpoint, contract, load
@@ -59,7 +58,6 @@ def main() -> int:
         run = contract.read(os.environ)
         comm = connect(run.size)  # horovod.torch.init(), or nobody where mpirun started nothing
         part = load.part(run, comm, os.environ)  # this rank's vertices and copies of their neighbours
-        os.environ.update(contract.variables(run, partition_file(run)))
         result = train(run, comm, part)
     except (contract.ContractError, checkpoint.CheckpointError) as error:
         sys.stderr.write(f"own-script: {error}\n")
@@ -69,12 +67,6 @@ def main() -> int:
         sys.stdout.flush()
     comm.close()
     return 0
-
-
-def partition_file(run: Run) -> Path | None:
-    """Where this rank's part lies on the shared volume, for scripts that read it themselves; None where it was cut in memory."""
-    key = store.find(run.partition_dir, store.request(os.environ)) if run.partition_dir is not None else None
-    return store.part_file(run.partition_dir, key, run.rank) if run.partition_dir is not None and key is not None else None
 
 
 def train(run: Run, comm: Comm, part: LocalPart) -> Measured:

@@ -27,6 +27,8 @@ LAUNCH_WRAPPER: Final = ("python3", "-m", "hyperscale.worker.launch", "--")
 PREPARE_COMMAND: Final = ("python3", "-m", "hyperscale.worker.prepare")
 """Reads the training graph and writes its parts to the shared volume."""
 DEFAULT_ENTRY: Final = ("-m", "hyperscale.worker.train")
+SCRIPT_ENTRY: Final = ("-m", "hyperscale.worker.script")
+"""Sets RANK and the like for a script that knows nothing of this package; in front of its path."""
 
 
 def worker_command() -> list[str]:
@@ -47,12 +49,13 @@ def worker_command() -> list[str]:
     ]
 
 
-def launcher_command(processes: int, variables: Iterable[str], script: str | None, wrapped: bool) -> list[str]:
+def launcher_command(processes: int, variables: Iterable[str], script: str | None, wrapped: bool, packaged: bool) -> list[str]:
     """Mpirun of `processes` ranks over mpi-operator's hostfile.
 
     variables: names of environment variables that ranks get from the launcher: sshd hands down nothing of the container's environment
     script:    Python file to run, relative to the image's working directory; None runs the worker package
-    wrapped:   the image has the worker package, whose wrapper reports the result
+    wrapped:   the launcher's image has the worker package, whose wrapper reports the result
+    packaged:  the workers' image has it too; elsewhere a script finds Open MPI's own names of its place
     """
     parameters = (
         ("pml", "ob1"),
@@ -68,5 +71,11 @@ def launcher_command(processes: int, variables: Iterable[str], script: str | Non
         *(part for name, value in parameters for part in ("-mca", name, value)),
         *(part for name in variables for part in ("-x", name)),
         "python3",
-        *((script,) if script is not None else DEFAULT_ENTRY),
+        *_entry(script, packaged),
     ]
+
+
+def _entry(script: str | None, packaged: bool) -> tuple[str, ...]:
+    if script is None:
+        return DEFAULT_ENTRY
+    return (*SCRIPT_ENTRY, script) if packaged else (script,)

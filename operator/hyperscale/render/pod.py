@@ -115,7 +115,7 @@ def launcher_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, de
         forwarded = environment.forwarded(container, container_path, _secret_name(job) is not None)
         processes = workers * job.workers.gpus_per_worker
         wrapped = job.model.script is None or not own_image
-        container["command"] = commands.launcher_command(processes, forwarded, job.model.script, wrapped)
+        container["command"] = commands.launcher_command(processes, forwarded, job.model.script, wrapped, not _own_worker_image(job))
     volumes.mount_plan(spec, container, metadata, plan, f"{path}.spec")
     if gated(job, plan):
         _gate(spec, names.LAUNCHER_GATE, f"{path}.spec")
@@ -148,6 +148,13 @@ def _finish(pod: Json, path: str) -> Json:
 
 def _lacks_command(container: Json) -> bool:
     return not container.get("command") and not container.get("args")
+
+
+def _own_worker_image(job: JobSpec) -> bool:
+    """Ranks run in an image of the user's, which may be without the worker package."""
+    path = "spec.worker.template"
+    spec = mapping_at(template.own_copy(job.worker.template, path), "spec", path)
+    return bool(template.main_container(spec, WORKER, f"{path}.spec").get("image"))
 
 
 def _expose_metrics(metadata: Json, container: Json, path: str) -> None:

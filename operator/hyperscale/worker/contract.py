@@ -150,14 +150,6 @@ def read_plan(path: Path) -> RunPlan | None:
     return plan
 
 
-def variables(run: Run, partition: Path | None) -> dict[str, str]:
-    """What a user's own script finds in its environment besides the contract: RANK, LOCAL_RANK, WORLD_SIZE, PARTITION_PATH."""
-    named = {"RANK": str(run.rank), "LOCAL_RANK": str(run.local_rank), "WORLD_SIZE": str(run.size)}
-    if partition is not None:
-        named["PARTITION_PATH"] = str(partition)
-    return named
-
-
 def _job(environment: Mapping[str, str]) -> str:
     job = environment.get("HYPERSCALE_JOB", "default/training")
     namespace, slash, name = job.partition("/")

@@ -161,11 +161,21 @@ def test_every_variable_of_the_launcher_is_handed_to_the_ranks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "ending"), [(None, ["python3", "-m", "hyperscale.worker.train"]), ("examples/gcn.py", ["python3", "examples/gcn.py"])]
+    ("script", "ending"),
+    [
+        (None, ["python3", "-m", "hyperscale.worker.train"]),
+        ("examples/gcn.py", ["python3", "-m", "hyperscale.worker.script", "examples/gcn.py"]),
+    ],
 )
 def test_the_launcher_runs_the_jobs_script_or_the_worker_package(script: str | None, ending: list[str]) -> None:
     mpijob = rendered(model={"architecture": "GCN", "script": script})
     assert pod_spec(mpijob, "Launcher")["containers"][0]["command"][-len(ending) :] == ending
+
+
+def test_a_script_in_an_image_of_its_own_is_started_without_the_worker_package() -> None:
+    containers = [{"name": "side", "image": "other:1"}, {"name": "worker", "image": "theirs:1"}]
+    mpijob = rendered(model={"architecture": "GCN", "script": "train.py"}, worker={"template": {"spec": {"containers": containers}}})
+    assert pod_spec(mpijob, "Launcher")["containers"][0]["command"][-2:] == ["python3", "train.py"]
 
 
 SOURCES = [

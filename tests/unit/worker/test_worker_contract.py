@@ -30,11 +30,6 @@ def test_each_rank_of_a_pod_serves_its_metrics_on_its_own_port() -> None:
     assert run.metrics_port == 9465
 
 
-def test_a_users_script_gets_rank_size_and_partition(tmp_path: Path) -> None:
-    named = contract.variables(a_run(rank=1, size=3), tmp_path / "part-1.safetensors")
-    assert named == {"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "3", "PARTITION_PATH": str(tmp_path / "part-1.safetensors")}
-
-
 def test_the_plan_file_is_read_and_checked(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     placement = WorkerPlacement(rank=0, node="a", gpus=1, product=None, share=1.0)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -28,13 +26,10 @@ from hyperscale.worker.full import FullTrainer
 from hyperscale.worker.gradients import Gradients
 from hyperscale.worker.report import Reporter
 from hyperscale.worker.trainer import EpochStats
+from tests.builders import ranks
 from tests.builders.training import a_run, assignment, environment, labelled_graph
 
-MPIRUN = ("mpirun", "--oversubscribe", "--bind-to", "none", "-mca", "btl", "self,tcp", "-mca", "btl_tcp_if_include", "lo")
 TRAIN = (sys.executable, "-W", "ignore", "-m", "hyperscale.worker.train")
-needs_horovod = pytest.mark.skipif(
-    shutil.which("mpirun") is None or find_spec("horovod") is None, reason="Open MPI or Horovod is missing (make horovod)"
-)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +58,7 @@ def variables(dataset: Path, directory: Path, **more: str) -> dict[str, str]:
     told = environment({"epochs": 6}, {"dropout": 0.3})
     told = {name: value for name, value in told.items() if not name.startswith("OMPI_")}
     return {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("HYPERSCALE_", "OMPI_"))},
+        **ranks.without_a_job(os.environ),
         **told,
         "OMP_NUM_THREADS": "1",
         "HYPERSCALE_DATASET_SOURCE": "pvc",
@@ -76,15 +71,9 @@ def variables(dataset: Path, directory: Path, **more: str) -> dict[str, str]:
     }
 
 
-def start(ranks: int, told: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [*MPIRUN, *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-np", str(ranks), *TRAIN]
-    wrapped = [sys.executable, "-m", "hyperscale.worker.launch", "--", *command]
-    return subprocess.run(wrapped, env=told, capture_output=True, text=True, timeout=900, check=False)
-
-
-@needs_horovod
+@ranks.needs_horovod
 def test_two_processes_over_horovod_train_and_three_go_on_from_their_checkpoint(dataset: Path, tmp_path: Path) -> None:
-    finished = start(2, variables(dataset, tmp_path, HYPERSCALE_SHARES="0.7,0.3"))
+    finished = ranks.start(2, TRAIN, variables(dataset, tmp_path, HYPERSCALE_SHARES="0.7,0.3"))
     assert finished.returncode == 0, finished.stderr
     message = msgspec.json.decode((tmp_path / "message").read_bytes(), type=Measured)
     assert RESULT_PREFIX in finished.stdout
@@ -94,7 +83,7 @@ def test_two_processes_over_horovod_train_and_three_go_on_from_their_checkpoint(
 
     model = {"architecture": "GCN", "hiddenSize": 5, "epochs": 8}
     told = variables(dataset, tmp_path, HYPERSCALE_MODEL=json.dumps(model), HYPERSCALE_COMPRESSION="FP16")
-    finished = start(3, told)
+    finished = ranks.start(3, TRAIN, told)
     assert finished.returncode == 0, finished.stderr
     message = msgspec.json.decode((tmp_path / "message").read_bytes(), type=Measured)
     assert (message.epoch, message.resumed_epoch) == (8, 6)
@@ -111,7 +100,7 @@ def test_a_process_starts_without_torchs_compiler(dataset: Path, tmp_path: Path,
     assert "torch._dynamo" not in finished.stderr
 
 
-def threads(dataset: Path, ranks: int, shares: tuple[float, ...]) -> float:
+def threads(dataset: Path, size: int, shares: tuple[float, ...]) -> float:
     """The last loss of the same run in threads of this process."""
 
     def rank(comm: Comm) -> float:
@@ -126,13 +115,13 @@ def threads(dataset: Path, ranks: int, shares: tuple[float, ...]) -> float:
         trainer = FullTrainer(run, comm, load.part(run, comm, told), torch.device("cpu"))
         return [trainer.epoch(number).loss for number in range(1, 7)][-1]
 
-    losses: list[float] = run_threads(ranks, rank)
+    losses: list[float] = run_threads(size, rank)
     return losses[0]
 
 
-@needs_horovod
+@ranks.needs_horovod
 def test_wrong_input_ends_with_code_2_and_says_why_in_the_termination_message(dataset: Path, tmp_path: Path) -> None:
-    finished = start(2, variables(dataset, tmp_path, HYPERSCALE_DATASET_VERTICES="7"))
+    finished = ranks.start(2, TRAIN, variables(dataset, tmp_path, HYPERSCALE_DATASET_VERTICES="7"))
     assert finished.returncode == 2
     assert "Traceback" not in finished.stderr
     assert b"spec.dataset.vertices: the job states 7" in (tmp_path / "message").read_bytes()
