@@ -10,6 +10,8 @@ import msgspec
 import torch
 from msgspec.structs import replace
 
+from hyperscale.allreduce import horovod
+from hyperscale.allreduce.simulate import CYCLE_SECONDS
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.model.job import AllreduceSchedule, DatasetFormat
 from hyperscale.model.measured import RESULT_PREFIX, Measured
