@@ -13,4 +13,4 @@ STUBS = sorted(ROOT.rglob("_[a-z]*.pyi"))
 MISSING = [str(stub.relative_to(ROOT)) for stub in STUBS if not list(stub.parent.glob(f"{stub.stem}.*.so"))]
 if MISSING or not STUBS:
     sys.exit(f"{ROOT}: not compiled: {', '.join(MISSING) or 'no module at all'}")
-print(f"{ROOT}: {len(STUBS)} compiled modules")
+sys.stdout.write(f"{ROOT}: {len(STUBS)} compiled modules\n")
