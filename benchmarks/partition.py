@@ -34,7 +34,7 @@ from benchmarks.independentsets import set_rows  # noqa: E402
 from benchmarks.partitiongraphs import families  # noqa: E402
 from hyperscale.model.adjacency import Adjacency, Array  # noqa: E402
 from hyperscale.model.job import PartitioningMethod  # noqa: E402
-from hyperscale.partition import DEGREE, Measures, PartitionError, measure, split  # noqa: E402
+from hyperscale.partition import Measures, PartitionError, measure, split  # noqa: E402
 from hyperscale.partition.metis import metis  # noqa: E402
 
 NAME = "partition"
@@ -168,7 +168,7 @@ def partitioners(case: Case, peers: bool) -> dict[str, Callable[[], Array]]:
     found |= {
         "pymetis k-way": lambda: metis(adjacency, target, seed=seed, recursive=False),
         "random": lambda: split(adjacency, shares, PartitioningMethod.RANDOM, seed=seed).assignment,
-        "degree": lambda: split(adjacency, shares, DEGREE, seed=seed).assignment,
+        "degree": lambda: split(adjacency, shares, PartitioningMethod.DEGREE, seed=seed).assignment,
     }
     if case.even:
         found["dgl"] = lambda: dgl_metis(adjacency, len(shares))

@@ -204,7 +204,7 @@ def measure(case: Case, graph: TrainingGraph, repeats: int, seed: int) -> dict[s
             STOCK: (equal, "METIS"),
             OURS: (case.shares, "METIS"),
             RANDOM: (case.shares, "Random"),
-            DEGREE: (case.shares, partition.DEGREE),
+            DEGREE: (case.shares, "Degree"),
         }
         made = {name: prepare(graph, shares, method, seed, root) for name, (shares, method) in asked.items()}
         keys = {name: key for name, (key, _) in made.items()}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hyperscale.model.adjacency import Adjacency, Array, TrainingGraph
 from hyperscale.model.job import PartitioningMethod
-from hyperscale.partition import DEGREE, local_part, measure, split
+from hyperscale.partition import local_part, measure, split
 from hyperscale.partition.measures import plain_boundary
 from hyperscale.partition.metis import metis
 
@@ -19,7 +19,7 @@ METHODS = (
     PartitioningMethod.MT_KAHYPAR,
     PartitioningMethod.RANDOM,
     PartitioningMethod.NONE,
-    DEGREE,
+    PartitioningMethod.DEGREE,
 )
 
 

@@ -9,7 +9,7 @@ from hyperscale.cli import arguments as common
 
 FORMATS: Final = ("NPZ", "CSV", "Parquet", "GraphML", "SMILES", "OGB", "DGL")
 KINDS: Final = ("SBM", "RMAT")
-METHODS: Final = ("Auto", "METIS", "IndependentSetSpectral", "MtKaHyPar", "Random", "None", "Fennel")
+METHODS: Final = ("Auto", "METIS", "IndependentSetSpectral", "MtKaHyPar", "Random", "Degree", "None", "Fennel")
 MAX_COUNT: Final = 10**11
 BUILTIN: Final = ("Cora", "CiteSeer", "PubMed")
 

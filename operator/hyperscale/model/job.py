@@ -53,6 +53,7 @@ class PartitioningMethod(enum.StrEnum):
     INDEPENDENT_SET_SPECTRAL = "IndependentSetSpectral"
     MT_KAHYPAR = "MtKaHyPar"
     RANDOM = "Random"
+    DEGREE = "Degree"
     PRECOMPUTED = "Precomputed"
     NONE = "None"
 

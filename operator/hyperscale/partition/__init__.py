@@ -5,12 +5,11 @@ from hyperscale.partition.independent import independent_set
 from hyperscale.partition.local import local_part
 from hyperscale.partition.measures import measure
 from hyperscale.partition.memory import edge_bytes, memory_bytes
-from hyperscale.partition.split import DEGREE, precomputed, split
+from hyperscale.partition.split import precomputed, split
 from hyperscale.partition.types import Measures, PartitionError, Parts
 
 __all__ = [
     "CANDIDATES",
-    "DEGREE",
     "EpochCost",
     "Measures",
     "PartitionError",

@@ -20,8 +20,6 @@ from hyperscale.partition.metis import metis, metis_mixed
 from hyperscale.partition.refine import Effort, Reference, Seen, balanced, limits_of, promising, refine, score, without_isolated
 from hyperscale.partition.types import PartitionError, Parts, checked_graph, checked_shares, weight_columns
 
-DEGREE = "Degree"
-"""AGPCS's baseline: for benchmarks, no job can ask for it."""
 SMALL = 5_000
 """Vertices below which METIS's own start-up outweighs what it does with them."""
 COARSE_HEATS = (0.0, 3.0, 6.0, 12.0)
@@ -84,7 +82,7 @@ def precomputed(adjacency: Adjacency, assignment: Array, shares: tuple[float, ..
 def _no_partitioner(method: str) -> str:
     if method == PartitioningMethod.PRECOMPUTED:
         return "spec.partitioning.method: Precomputed takes the parts of the data set, and it has none; write Auto or METIS"
-    known = ", ".join(sorted(name for name in _PARTITIONERS if name != DEGREE))
+    known = ", ".join(sorted(_PARTITIONERS))
     return f"spec.partitioning.method: {method} is no partitioner; write one of {known}"
 
 
@@ -207,6 +205,6 @@ _PARTITIONERS: dict[str, Callable[[Adjacency, Array, int, Array | None], Array]]
     PartitioningMethod.INDEPENDENT_SET_SPECTRAL.value: _hybrid,
     PartitioningMethod.MT_KAHYPAR.value: _kahypar,
     PartitioningMethod.RANDOM.value: _random,
+    PartitioningMethod.DEGREE.value: _degree,
     PartitioningMethod.NONE.value: _contiguous,
-    DEGREE: _degree,
 }

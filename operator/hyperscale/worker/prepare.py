@@ -34,7 +34,7 @@ TERMINATION_FILE: Final = Path("/dev/termination-log")
 TERMINATION_BYTES: Final = 4096
 WHOLE_GRAPHS: Final = "WholeGraphs"
 """Method of data sets of many graphs: each lies in one part, nothing is cut."""
-DIRECT: Final = (PartitioningMethod.RANDOM, PartitioningMethod.NONE, PartitioningMethod.PRECOMPUTED)
+DIRECT: Final = (PartitioningMethod.RANDOM, PartitioningMethod.DEGREE, PartitioningMethod.NONE, PartitioningMethod.PRECOMPUTED)
 """Methods that need no memory to speak of."""
 MAX_TRIED_EDGES: Final = 2_000_000
 """Directed; on larger graphs Auto is METIS: trying the hybrid as well takes longer than its parts can win back."""

@@ -49,7 +49,7 @@ def test_parts_follow_the_shares_and_land_in_parquet(generated: Path, tmp_path: 
     assert table["vertex"].to_pylist() == list(range(400))
 
 
-@pytest.mark.parametrize("method", ["Auto", "METIS", "MtKaHyPar", "Random", "None", "Fennel"])
+@pytest.mark.parametrize("method", ["Auto", "METIS", "MtKaHyPar", "Random", "Degree", "None", "Fennel"])
 def test_every_method_answers_with_a_table(method: str, generated: Path) -> None:
     ran = run("partition", str(generated), "--parts", "3", "--method", method)
     assert ran.code == 0, ran.err

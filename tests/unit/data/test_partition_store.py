@@ -184,6 +184,18 @@ def test_parts_that_came_with_the_data_set_are_taken_and_checked(
     assert "absent, and spec.partitioning.method is Precomputed" in capsys.readouterr().err
 
 
+def test_a_job_may_ask_for_parts_by_degree(environment: dict[str, str], graph: TrainingGraph, capsys: pytest.CaptureFixture[str]) -> None:
+    assert prepare.main({**environment, "HYPERSCALE_PARTITIONING_METHOD": "Degree"}) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["method"] == "Degree"
+    adjacency = symmetric(graph)
+    degrees = [
+        int(np.diff(adjacency.indptr)[store.load(Path(environment["HYPERSCALE_PARTITION_DIR"]), answer["key"], part).owned].sum())
+        for part in range(3)
+    ]
+    assert np.array(degrees) / len(adjacency.indices) == pytest.approx(SHARES, abs=0.02)
+
+
 def test_more_parts_than_ranks_share_evenly(environment: dict[str, str]) -> None:
     environment |= {"HYPERSCALE_PARTITIONS": "6", "HYPERSCALE_GPUS_PER_WORKER": "1"}
     assert given.part_shares(prepare.read_run(environment)) == (0.25, 0.25, 0.125, 0.125, 0.125, 0.125)

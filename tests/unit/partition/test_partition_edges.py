@@ -11,7 +11,6 @@ from hyperscale.model.adjacency import Adjacency, TrainingGraph
 from hyperscale.model.job import PartitioningMethod
 from hyperscale.partition import (
     CANDIDATES,
-    DEGREE,
     EpochCost,
     PartitionError,
     choose,
@@ -28,7 +27,7 @@ from hyperscale.partition.metis import metis
 from hyperscale.partition.refine import limits_of
 from tests.builders.meshes import grid
 
-METHODS = (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL, PartitioningMethod.RANDOM, DEGREE)
+METHODS = (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL, PartitioningMethod.RANDOM, PartitioningMethod.DEGREE)
 
 
 def ring(vertices: int) -> Adjacency:
@@ -55,7 +54,7 @@ def test_shares_that_cannot_be_met_are_refused_by_field(shares: tuple[float, ...
 def test_methods_without_a_partitioner_say_what_to_write() -> None:
     with pytest.raises(PartitionError, match=r"^spec.partitioning.method: Precomputed takes the parts of the data set"):
         split(ring(6), (1, 1), PartitioningMethod.PRECOMPUTED)
-    with pytest.raises(PartitionError, match=r"write one of Auto, IndependentSetSpectral, METIS, MtKaHyPar, None, Random$"):
+    with pytest.raises(PartitionError, match=r"write one of Auto, Degree, IndependentSetSpectral, METIS, MtKaHyPar, None, Random$"):
         split(ring(6), (1, 1), "Kernighan")
 
 

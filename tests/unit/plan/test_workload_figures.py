@@ -72,9 +72,11 @@ def test_boundary_copies_of_metis_parts_are_predicted_within_a_factor_of_two(nam
         assert 0.5 < workload.replication(parts) / (copies / vertices) < 2.0, (name, parts)
 
 
-def test_blind_partitions_are_never_better_than_cut_ones() -> None:
+@pytest.mark.parametrize("method", ["Random", "Degree", "None"])
+def test_blind_partitions_are_never_better_than_cut_ones(method: str) -> None:
     cut = profile(training())
-    blind = profile(training(partitioning={"method": "Random"}))
+    blind = profile(training(partitioning={"method": method}))
+    assert blind.random_partition
     assert all(cut.replication(parts) <= blind.replication(parts) <= parts - 1 for parts in range(1, 65))
 
 
