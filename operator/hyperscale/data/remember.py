@@ -7,6 +7,7 @@ all. Only slow formats, and files rather than folders.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -33,10 +34,13 @@ def remembered(place: Path, form: str, seed: int, cache: Path | None, make: Call
     """What `make` gives, from the cache where it is there whole; a cache that cannot be used is passed over."""
     if cache is None or form not in SLOW or not place.is_file():
         return make()
+    version = _version(SLOW[form])
+    if version is None:
+        return make()
     with place.open("rb") as opened:
         contents = hashlib.file_digest(opened, "sha256").hexdigest()
     drawn = seed if form in DRAWN else 0
-    name = hashlib.sha256(f"{VERSION} {form} {drawn} {metadata.version(SLOW[form])} {contents}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{VERSION} {form} {drawn} {version} {contents}".encode()).hexdigest()[:32]
     file = cache / f"{name}.graph.safetensors"
     kept = _load(file)
     if kept is not None:
@@ -44,6 +48,19 @@ def remembered(place: Path, form: str, seed: int, cache: Path | None, make: Call
     graph = make()
     _save(file, graph)
     return graph
+
+
+def _version(package: str) -> str | None:
+    """As installed, else as it says of itself: the worker image copies this package without metadata. None where nobody knows."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        pass
+    try:
+        said = getattr(importlib.import_module(package), "__version__", None)
+    except ImportError:  # the reader says what to install
+        return None
+    return said if isinstance(said, str) else None
 
 
 def _save(file: Path, graph: TrainingGraph) -> None:
