@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.allreduce.fit import Sample, fit
+from hyperscale.allreduce.fit import Sample, fit, medians
 from hyperscale.allreduce.schedule import Groups, ScheduleError, finish, schedule
 from hyperscale.allreduce.simulate import THRESHOLD_BYTES
 from hyperscale.model.runplan import AllreduceCost
@@ -23,7 +23,7 @@ LEAST_GAIN: Final = 0.03
 WITHIN: Final = 0.005
 """New groups may end so much later where that saves messages: each costs the processor something that no link's figures know."""
 REMEMBERED: Final = 5
-"""Epochs whose figures count; their median lets one bad epoch pass."""
+"""Epochs whose figures count, and epochs whose messages do: messages are timed more rarely. Their median lets one bad epoch pass."""
 
 
 class Observation(msgspec.Struct, frozen=True, rename="camel"):
@@ -45,6 +45,8 @@ class State(msgspec.Struct, frozen=True, rename="camel"):
     """The fusion threshold that Horovod was started with; it cannot change while training runs."""
     seen: tuple[Observation, ...] = ()
     """The last REMEMBERED epochs."""
+    timed: tuple[tuple[Sample, ...], ...] = ()
+    """Messages of the last REMEMBERED epochs that timed any, one of each size, smallest first."""
     expected_seconds: float = math.nan
     """When the last message ends with `groups`, by what is measured."""
     changes: int = 0
@@ -74,8 +76,9 @@ def observe(state: State, seen: Observation, *, least_gain: float = LEAST_GAIN) 
     if len(seen.ready_seconds) != len(state.sizes_bytes):
         raise ScheduleError(f"{len(seen.ready_seconds)} ready times for {len(state.sizes_bytes)} gradients; give one for each")
     kept = (*state.seen, seen)[-REMEMBERED:]
-    timed = [message for epoch in kept for message in epoch.messages]
-    cost = fit(timed, state.cost).cost if timed else state.cost
+    news = tuple(medians(seen.messages))
+    timed = (*state.timed, news)[-REMEMBERED:] if news else state.timed
+    cost = fit(_usual(timed), state.cost).cost if news else state.cost
     ready = [statistics.median(epoch.ready_seconds[at] for epoch in kept) for at in range(len(state.sizes_bytes))]
     constants = (cost.latency_seconds, cost.seconds_per_byte)
     now = finish(state.groups, ready, state.sizes_bytes, *constants)
@@ -86,6 +89,15 @@ def observe(state: State, seen: Observation, *, least_gain: float = LEAST_GAIN) 
         groups=best.groups if changes else state.groups,
         cost=cost,
         seen=kept,
+        timed=timed,
         expected_seconds=best.finish_seconds if changes else now,
         changes=state.changes + int(changes),
     )
+
+
+def _usual(timed: Sequence[Sequence[Sample]]) -> list[Sample]:
+    """One message of each size: the median over epochs, of an even number the shorter, because what disturbs a message only delays it."""
+    by_size: dict[float, list[float]] = {}
+    for size, seconds in (sample for epoch in timed for sample in epoch):
+        by_size.setdefault(size, []).append(seconds)
+    return [(size, statistics.median_low(by_size[size])) for size in sorted(by_size)]

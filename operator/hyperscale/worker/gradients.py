@@ -39,6 +39,11 @@ class Gradients:
         return {name: parameter.numel() * (2 if self._half else parameter.element_size()) for name, parameter in self._parameters.items()}
 
     @property
+    def device(self) -> torch.device:
+        """Where they are, and so which links they take."""
+        return next((parameter.device for parameter in self._parameters.values()), torch.device("cpu"))
+
+    @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """As they are now, in order of their first parameter."""
         return self._groups

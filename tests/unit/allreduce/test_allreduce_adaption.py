@@ -158,3 +158,14 @@ def test_any_model_has_messages_worth_timing_of_whole_floats(sizes: list[float])
         assert size >= 4
         assert size % 4 == 0
         assert size * times <= max(4.0, sum(sizes)) * 1.5
+
+
+def test_messages_count_however_many_epochs_ago_they_were_timed_and_each_timing_counts_once() -> None:
+    sizes = (1e4, 1e6)
+    quick, slow = (tuple((size, factor * seconds(SLOW, size)) for size in sizes) for factor in (1.0, 3.0))
+    state = adapt.observe(adapt.begin(SIZES, FAST), adapt.Observation(READY, quick * 5))
+    for messages in (slow, (), (), (), (), ()):
+        state = adapt.observe(state, adapt.Observation(READY, messages))
+    assert state.cost.latency_seconds == pytest.approx(SLOW.latency_seconds)
+    state = adapt.observe(state, adapt.Observation(READY, slow))
+    assert state.cost.latency_seconds == pytest.approx(3 * SLOW.latency_seconds)
