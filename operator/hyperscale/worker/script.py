@@ -35,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """What a script finds besides the variables of the job; names that are in `environment` already are not in it."""
     told = {name: environment.get(theirs) or alone for name, (theirs, alone) in PLACES.items()}
+    # Open MPI waits by spinning, which takes from training the processor time that a pod's limit or a neighbour leaves it.
+    told["OMPI_MCA_mpi_yield_when_idle"] = "1"
     if Path(RUN_PLAN_FILE).is_file():
         told["HYPERSCALE_PLAN_FILE"] = RUN_PLAN_FILE
     if environment.get("CHECKPOINT_DIR"):

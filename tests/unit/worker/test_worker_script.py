@@ -73,11 +73,12 @@ def test_every_rank_of_a_script_finds_its_place_its_parts_and_its_folders(stored
 
 
 def test_a_script_without_mpirun_and_without_a_job_is_the_only_rank() -> None:
-    assert script.variables({}) == {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    assert script.variables({}) == {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
 
 
 def test_what_the_user_set_stays() -> None:
     own = {"RANK": "7", "HYPERSCALE_PLAN_FILE": "/mine", "PARTITION_PATH": "", "CHECKPOINT_DIR": "/a", "HYPERSCALE_CHECKPOINT_DIR": "/b"}
+    own["OMPI_MCA_mpi_yield_when_idle"] = "0"
     placed = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
     assert script.variables({**own, **placed}) == {"LOCAL_RANK": "1", "WORLD_SIZE": "2"}
 
