@@ -51,7 +51,7 @@ def test_stock_horovod_stays_stock_on_many_small_graphs(variables: dict[str, str
 
 
 def test_gradients_beyond_horovods_threshold_raise_it_so_that_they_may_travel_as_one(variables: dict[str, str]) -> None:
-    run = a_run({"hiddenSize": 4096}, size=2, **STATED, **WIDE)
+    run = a_run({"hiddenSize": 4096}, None, 0, 2, **STATED, **WIDE)
     train.tune(run)
     threshold = int(variables["HOROVOD_FUSION_THRESHOLD"])
     assert 4 * (9000 * 4096 + 4096 + 4096 * 10 + 10) <= threshold < 4 * 9000 * 4096 + 2**20
@@ -67,14 +67,14 @@ def test_gradients_beyond_horovods_threshold_raise_it_so_that_they_may_travel_as
 def test_horovods_threshold_stays_where_nothing_says_that_it_is_too_low(
     variables: dict[str, str], model: dict[str, object], sizes: dict[str, str]
 ) -> None:
-    train.tune(a_run(model, size=2, **STATED, **sizes))
+    train.tune(a_run(model, None, 0, 2, **STATED, **sizes))
     assert "HOROVOD_FUSION_THRESHOLD" not in variables
     assert horovod.threshold_bytes(variables) == 128 * 2**20
 
 
 def test_the_users_threshold_stays_and_is_the_one_that_groups_are_made_for(variables: dict[str, str]) -> None:
     variables["HOROVOD_FUSION_THRESHOLD"] = "1000"
-    train.tune(a_run({"hiddenSize": 4096}, size=2, **STATED, **WIDE))
+    train.tune(a_run({"hiddenSize": 4096}, None, 0, 2, **STATED, **WIDE))
     assert variables["HOROVOD_FUSION_THRESHOLD"] == "1000"
     assert horovod.threshold_bytes(variables) == 1000
     assert horovod.threshold_bytes({"HOROVOD_FUSION_THRESHOLD": "64MB"}) == 128 * 2**20
@@ -91,7 +91,7 @@ def test_no_buffer_of_horovods_outgrows_what_a_larger_message_could_gain(variabl
 )
 def test_stated_sizes_give_the_bytes_that_the_models_gradients_have(model: str, compression: str) -> None:
     stated = {"HYPERSCALE_DATASET_FEATURE_SIZE": "7", "HYPERSCALE_DATASET_CLASSES": "3", "HYPERSCALE_COMPRESSION": compression}
-    run = a_run({"architecture": model, "layers": 3}, **STATED, **stated)
+    run = a_run({"architecture": model, "layers": 3}, None, 0, 1, **STATED, **stated)
 
     def sent(comm: Comm) -> int:
         part = local_part(labelled_graph(1), assignment(1, 40, 1), 0, 1)
@@ -108,7 +108,7 @@ def planned(directory: Path, epoch_seconds: float, batch: int | None = None, **v
     plan = RunPlan(1, "a/b", "id", 0, 2, (), Prediction(epoch_seconds, 0.0))
     (directory / "plan.json").write_bytes(msgspec.json.encode(plan))
     model = {} if batch is None else {"batchSize": batch, "fanouts": [5, 5]}
-    return a_run(model, size=2, HYPERSCALE_PLAN_FILE=str(directory / "plan.json"), **variables)
+    return a_run(model, None, 0, 2, HYPERSCALE_PLAN_FILE=str(directory / "plan.json"), **variables)
 
 
 @pytest.mark.parametrize(
