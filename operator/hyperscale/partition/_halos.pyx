@@ -214,10 +214,12 @@ cdef void _count(State *s) noexcept nogil:
                 s.bond[v * s.of.k + s.of.part[u]] += s.of.edge_weights[e]
             if s.of.part[u] != s.of.part[v]:
                 s.cut += s.of.edge_weights[e] if s.of.edge_weights != NULL else 1
+        _stand(s, <int32_t> v)
+        if s.place[v] == NONE:
+            continue
         for p in range(s.of.k):
             if p != s.of.part[v] and s.count[v * s.of.k + p] > 0:
                 s.copies[p] += 1
-        _stand(s, <int32_t> v)
     s.cut //= 2
 
 

@@ -11,11 +11,13 @@ def contract(
     indptr: Int64,
     indices: Int32,
     edge_weights: Int32,
+    weights: Int64,
     group: Int32,
     groups: int,
     coarse_indptr: Int64,
     coarse_indices: Int32,
-    coarse_weights: Int32,
+    coarse_edge_weights: Int32,
+    coarse_weights: Int64,
 ) -> int: ...
 def improve(
     indptr: Int64,

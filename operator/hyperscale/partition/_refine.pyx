@@ -180,15 +180,21 @@ def contract(
     const int64_t[::1] indptr,
     const int32_t[::1] indices,
     const int32_t[::1] edge_weights,
+    const int64_t[:, ::1] weights,
     const int32_t[::1] group,
     int32_t groups,
     int64_t[::1] coarse_indptr,
     int32_t[::1] coarse_indices,
-    int32_t[::1] coarse_weights,
+    int32_t[::1] coarse_edge_weights,
+    int64_t[:, ::1] coarse_weights,
 ):
-    """One vertex for each group; parallel edges become one of their summed weight, edges inside vanish. Returns the entries that were written."""
+    """One vertex for each group; parallel edges become one of their summed weight, edges inside vanish. Returns the entries that were written.
+
+    Adds to `coarse_weights` (groups, c), which comes as zeros.
+    """
     cdef int64_t n = indptr.shape[0] - 1, e, i, written = 0, first
     cdef int32_t g, other
+    cdef int columns = weights.shape[1], j
     cdef bint weighted = edge_weights.shape[0] > 0
     cdef int64_t *start = <int64_t *> calloc(<size_t> groups + 2, sizeof(int64_t))
     cdef int32_t *member = <int32_t *> malloc(n * sizeof(int32_t) + 1)
@@ -209,6 +215,8 @@ def contract(
             coarse_indptr[g] = written
             first = written
             for i in range(start[g], start[g + 1]):
+                for j in range(columns):
+                    coarse_weights[g, j] += weights[member[i], j]
                 for e in range(indptr[member[i]], indptr[member[i] + 1]):
                     other = group[indices[e]]
                     if other == g:
@@ -216,10 +224,10 @@ def contract(
                     if place[other] < first:
                         place[other] = written
                         coarse_indices[written] = other
-                        coarse_weights[written] = edge_weights[e] if weighted else 1
+                        coarse_edge_weights[written] = edge_weights[e] if weighted else 1
                         written += 1
                     else:
-                        coarse_weights[place[other]] += edge_weights[e] if weighted else 1
+                        coarse_edge_weights[place[other]] += edge_weights[e] if weighted else 1
         coarse_indptr[groups] = written
     free(start); free(member); free(place)
     return written
@@ -452,7 +460,12 @@ cdef void _close(Search *s) noexcept:
 
 
 cdef inline bint _at_border(Search *s, int64_t v) noexcept nogil:
-    return s.bond[v * s.of.k + s.of.part[v]] < s.degree[v]
+    """Its own few neighbours are nearer in memory than the row of all parts."""
+    cdef int64_t e
+    for e in range(s.of.indptr[v], s.of.indptr[v + 1]):
+        if s.of.part[s.of.indices[e]] != s.of.part[v]:
+            return True
+    return False
 
 
 def improve(

@@ -82,10 +82,10 @@ def coarsen(start: Level, part: Array, *, stop: int, most: Array, seed: int) -> 
 def contracted(level: Level, group: Array, count: int) -> Level:
     """One vertex for each of `count` groups."""
     indptr = np.empty(count + 1, dtype=np.int64)
-    indices, weights = np.empty(len(level.indices), dtype=np.int32), np.empty(len(level.indices), dtype=np.int32)
-    written = search.contract(level.indptr, level.indices, level.edge_weights, group, count, indptr, indices, weights)
-    heavy = np.column_stack([np.bincount(group, weights=column, minlength=count).astype(np.int64) for column in level.weights.T])
-    return Level(indptr, indices[:written].copy(), weights[:written].copy(), np.ascontiguousarray(heavy))
+    indices, edge_weights = np.empty(len(level.indices), dtype=np.int32), np.empty(len(level.indices), dtype=np.int32)
+    weights = np.zeros((count, level.weights.shape[1]), dtype=np.int64)
+    written = search.contract(*level.arrays, group, count, indptr, indices, edge_weights, weights)
+    return Level(indptr, indices[:written].copy(), edge_weights[:written].copy(), weights)
 
 
 def cut_of(level: Level, part: Array) -> int:
