@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hyperscale.plan.tasks import assign_numpy, pipe_numpy
@@ -106,6 +106,7 @@ def test_an_answer_keeps_the_sizes_and_is_never_below_the_bounds(tasks: Tasks, s
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 10**6))
+@example(739730)
 def test_search_finds_what_branch_and_cut_proves(seed: int) -> None:
     tasks = tasks_of(seed, 9, flexible=False)
     free = sized(tasks.cost, tasks.low)
