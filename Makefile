@@ -62,7 +62,10 @@ e2e: horovod ## Scenarios on the local cluster
 	@$(BIN)/pytest e2e
 
 test: setup ## Everything: lint, types, all tests
-	@$(MAKE) --no-print-directory lint type unit api e2e
+	@$(MAKE) --no-print-directory lint type
+	@# One computes and the other mostly waits for servers: side by side they take little longer than the longer of them.
+	@$(MAKE) --no-print-directory -j2 --output-sync=target unit api
+	@$(MAKE) --no-print-directory e2e
 
 cluster-up: setup ## Start the local cluster and print the KUBECONFIG it wrote
 	@$(BIN)/python -m e2e.cluster up
