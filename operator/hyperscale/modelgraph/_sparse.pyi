@@ -5,11 +5,13 @@ Floats = npt.NDArray[np.float32]
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 
-def drop(x: Floats, width: int, seed: int, least: int, grow: float, first: int, last: int, out: Floats) -> None: ...
+def drop(x: Floats, ids: Longs | None, width: int, seed: int, least: int, grow: float, first: int, last: int, out: Floats) -> None: ...
+def drop_some(x: Floats, at: npt.NDArray[np.uint32], seed: int, least: int, grow: float, out: Floats) -> None: ...
 def finish_back(
     grad: Floats,
     out: Floats,
     sums: Floats | None,
+    ids: Longs | None,
     heads: int,
     depth: int,
     activation: int,
@@ -25,6 +27,7 @@ def finish_back(
 def aggregate(
     indptr: Longs,
     indices: Ints,
+    ids: Longs | None,
     weights: Floats | None,
     x: Floats,
     add: Floats | None,
@@ -56,6 +59,8 @@ def scores_back(
 def attend(
     indptr: Longs,
     indices: Ints,
+    ids: Longs | None,
+    offsets: Longs | None,
     left: Floats,
     right: Floats,
     x: Floats,

@@ -29,6 +29,10 @@ class Edges:
     """(n,) of the whole graph, where this is a part of one."""
     out_degree: Array
     """(m,) of the whole graph."""
+    ids: Array | None = None
+    """(n,) int64 what dropout counts the destinations as, so that parts of a graph draw as the whole does; None: 0 to n - 1."""
+    offsets: Array | None = None
+    """(n,) int64 what dropout adds to the numbers of a destination's edges; None: nothing."""
 
     def __post_init__(self) -> None:
         """The kernels trust what is checked here."""
@@ -41,6 +45,11 @@ class Edges:
             raise ValueError(f"edges: indices must lie in 0..{self.sources - 1}")
         if self.in_degree.shape != (len(indptr) - 1,) or self.out_degree.shape != (self.sources,):
             raise ValueError("edges: in_degree must have one figure a destination and out_degree one a source")
+        for numbers in (self.ids, self.offsets):
+            if numbers is not None and (
+                numbers.shape != self.in_degree.shape or numbers.dtype != np.int64 or not numbers.flags.c_contiguous
+            ):
+                raise ValueError("edges: ids and offsets must be contiguous int64, one number a destination")
 
     @property
     def destinations(self) -> int:
@@ -69,6 +78,12 @@ class Edges:
         matrix = sp.csr_matrix((np.arange(self.count, dtype=np.int64), self.indices, self.indptr), shape=shape).tocsc()
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
         return Edges(indptr, indices, self.destinations, self.out_degree, self.in_degree), matrix.data
+
+    @cached_property
+    def turned_numbers(self) -> Array:
+        """(e,) int64 what dropout counts each out-edge of `turned` as."""
+        turned, origins = self.turned
+        return origins if self.offsets is None else origins + self.offsets[turned.indices]
 
     @cached_property
     def _matrices(self) -> dict[str, Matrix]:
@@ -114,8 +129,17 @@ def _weights(edges: Edges, norm: str) -> Array | None:
     raise ValueError(f"norm {norm!r} is none of none, both, right, mean, left")
 
 
-def edges_of(indptr: Array, indices: Array, sources: int, in_degree: Array | None = None, out_degree: Array | None = None) -> Edges:
-    """Edges from the arrays of a part or a graph; degrees that are not given are counted."""
+def edges_of(
+    indptr: Array,
+    indices: Array,
+    sources: int,
+    in_degree: Array | None = None,
+    out_degree: Array | None = None,
+    *,
+    ids: Array | None = None,
+    offsets: Array | None = None,
+) -> Edges:
+    """Edges from the arrays of a part or a graph; degrees that are not given are counted, ids and offsets as `Edges` says."""
     if sources > MOST_SOURCES:
         raise ValueError(f"edges: {sources} sources are more than the kernels can number ({MOST_SOURCES})")
     if in_degree is None:
@@ -123,7 +147,7 @@ def edges_of(indptr: Array, indices: Array, sources: int, in_degree: Array | Non
     if out_degree is None:
         out_degree = np.bincount(indices, minlength=sources)
     contiguous = np.ascontiguousarray
-    return Edges(contiguous(indptr, dtype=np.int64), contiguous(indices, dtype=np.int32), sources, in_degree, out_degree)
+    return Edges(contiguous(indptr, dtype=np.int64), contiguous(indices, dtype=np.int32), sources, in_degree, out_degree, ids, offsets)
 
 
 _KNOWN: weakref.WeakKeyDictionary[Any, tuple[Any, Edges]] = weakref.WeakKeyDictionary()

@@ -7,9 +7,6 @@ number of threads; `aggregate` and `drop` for any number.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +14,7 @@ import numpy as np
 from hyperscale.model.adjacency import Array
 from hyperscale.modelgraph import kernels_numpy as twin
 from hyperscale.modelgraph.edges import Edges, Matrix
+from hyperscale.modelgraph.threads import BLOCK_ROWS, LEAST_FLOATS, even, shares, spread
 
 try:
     from hyperscale.modelgraph import _sparse
@@ -29,10 +27,6 @@ except ImportError:  # pragma: no cover - a machine without a compiler
 NONE: Final = 0
 RELU: Final = twin.RELU
 ELU: Final = twin.ELU
-BLOCK_ROWS: Final = 1024
-"""HS_BLOCK of sparse_kernels.h."""
-LEAST_FLOATS: Final = 1 << 16
-"""Floats that a call must move before a second thread pays."""
 
 
 class Drop(NamedTuple):
@@ -75,35 +69,56 @@ class Attention(NamedTuple):
     drop: Drop = Drop()
 
 
-def drop(x: Array, how: Drop, threads: int = 1) -> Array:
-    """Dropout of (rows, F)."""
+def drop(x: Array, how: Drop, threads: int = 1, ids: Array | None = None) -> Array:
+    """Dropout of (rows, F); ids: (rows,) int64 what draws count each row as, None: its place."""
+    _check_ids(ids, len(x))
     if not COMPILED:
-        return twin.dropped(x, *how.figures)
+        return twin.dropped(x, *how.figures, ids)
     out = np.empty_like(x)
     flat, made = _flat(x), _flat(out)
-    _spread(lambda first, last, _: _sparse.drop(flat, x.shape[1], *how.figures, first, last, made), _even(len(x), threads))
+    spread(lambda first, last, _: _sparse.drop(flat, ids, x.shape[1], *how.figures, first, last, made), even(len(x), threads))
+    return out
+
+
+def drop_some(x: Array, at: Array, how: Drop) -> Array:
+    """Of one row of floats, what `drop` makes of those with the numbers `at` (count,) uint32: x (count,)."""
+    if x.shape != at.shape or at.dtype != np.uint32:
+        raise ValueError(f"at must be {x.shape} uint32, got {at.shape} {at.dtype}")
+    if not COMPILED:
+        return twin.dropped_some(x, at, *how.figures)
+    out = np.empty_like(x)
+    _sparse.drop_some(_flat(x), np.ascontiguousarray(at), *how.figures, _flat(out))
     return out
 
 
 def finish_back(
-    grad: Array, out: Array, tail: Tail, *, bias: bool, sums: Array | None = None, heads: int = 1, threads: int = 1
+    grad: Array,
+    out: Array,
+    tail: Tail,
+    *,
+    bias: bool,
+    sums: Array | None = None,
+    heads: int = 1,
+    threads: int = 1,
+    ids: Array | None = None,
 ) -> tuple[Array, Array | None, Array | None]:
     """Gradient of the sums (n, F); of the bias (F,) where asked for; (n, heads) products of gradient and sums where those are given."""
     rows, width = _same_shape(grad, out)
+    _check_ids(ids, rows)
     if not COMPILED:
-        inner = twin.finish_back(grad, out, tail.activation, *tail.drop.figures)
+        inner = twin.finish_back(grad, out, tail.activation, *tail.drop.figures, ids)
         dots = None if sums is None else (inner * sums).reshape(rows, heads, -1).sum(axis=2)
         return inner, inner.sum(axis=0) if bias else None, dots
-    bounds = _even(rows, threads if rows * width >= LEAST_FLOATS else 1)
+    bounds = even(rows, threads if rows * width >= LEAST_FLOATS else 1)
     inner = np.empty_like(grad)
     bias_grads = np.zeros((-(-rows // BLOCK_ROWS), width), dtype=np.float32)
     sums_to = _flat(bias_grads) if bias else None
     dots = None if sums is None else np.empty((rows, heads), dtype=np.float32)
-    fixed = (_flat(grad), _flat(out), None if sums is None else _flat(sums), heads, width // heads)
+    fixed = (_flat(grad), _flat(out), None if sums is None else _flat(sums), ids, heads, width // heads)
     ends = (_flat(inner), None if dots is None else _flat(dots))
     shape = (tail.activation, *tail.drop.figures)
 
-    _spread(lambda first, last, _: _sparse.finish_back(*fixed, *shape, first, last, ends[0], sums_to, ends[1]), bounds)
+    spread(lambda first, last, _: _sparse.finish_back(*fixed, *shape, first, last, ends[0], sums_to, ends[1]), bounds)
     return inner, bias_grads.sum(axis=0, dtype=np.float64).astype(np.float32) if bias else None, dots
 
 
@@ -118,12 +133,12 @@ def aggregate(
     _check_bias(bias, width)
     if not COMPILED:
         sums = twin.weighted_sum(edges.indptr, edges.indices, weights, x)
-        return twin.finish(sums, add, bias, tail.activation, *tail.drop.figures)
+        return twin.finish(sums, add, bias, tail.activation, *tail.drop.figures, edges.ids)
     out = np.empty((edges.destinations, width), dtype=np.float32)
-    fixed = (edges.indptr, edges.indices, weights, _flat(x), None if add is None else _flat(add), bias)
+    fixed = (edges.indptr, edges.indices, edges.ids, weights, _flat(x), None if add is None else _flat(add), bias)
     shape = (tail.activation, *tail.drop.figures, width)
     made = _flat(out)
-    _spread(lambda first, last, _: _sparse.aggregate(*fixed, *shape, first, last, made), _shares(edges, width, threads))
+    spread(lambda first, last, _: _sparse.aggregate(*fixed, *shape, first, last, made), shares(edges, width, threads))
     return out
 
 
@@ -139,7 +154,7 @@ def scores(x: Array, a: Array, b: Array, threads: int = 1) -> tuple[Array, Array
     left, right = np.empty((rows, heads), dtype=np.float32), np.empty((rows, heads), dtype=np.float32)
     fixed = (_flat(x), _flat(a), _flat(b), heads, depth)
     ends = (_flat(left), _flat(right))
-    _spread(lambda first, last, _: _sparse.scores(*fixed, first, last, *ends), _even(rows, threads))
+    spread(lambda first, last, _: _sparse.scores(*fixed, first, last, *ends), even(rows, threads))
     return left, right
 
 
@@ -157,7 +172,7 @@ def scores_back(x: Array, a: Array, b: Array, left_grad: Array, right_grad: Arra
     sums_to = (_flat(grads[0]), _flat(grads[1]))
     fixed = (_flat(x), _flat(a), _flat(b), _flat(left_grad), _flat(right_grad), heads, depth)
     made = _flat(x_grad)
-    _spread(lambda first, last, _: _sparse.scores_back(*fixed, first, last, made, *sums_to), _even(rows, threads))
+    spread(lambda first, last, _: _sparse.scores_back(*fixed, first, last, made, *sums_to), even(rows, threads))
     total: Array = grads.sum(axis=1, dtype=np.float64).astype(np.float32).reshape(2, heads, depth)
     return total[0], total[1]
 
@@ -185,14 +200,16 @@ def attend(
         raise ValueError(f"left must be ({edges.sources}, {heads}), right ({rows}, {heads}), x a multiple of {heads} wide")
     _check_bias(bias, width)
     if not COMPILED:
-        sums, highest, total = twin.attend(edges.indptr, edges.indices, x, left, right, (how.slope, *how.drop.figures))
-        return Attended(twin.finish(sums, None, bias, tail.activation, *tail.drop.figures), sums, highest, total)
+        sums, highest, total = twin.attend(edges.indptr, edges.indices, x, left, right, (how.slope, *how.drop.figures), edges.offsets)
+        return Attended(twin.finish(sums, None, bias, tail.activation, *tail.drop.figures, edges.ids), sums, highest, total)
     sums = np.empty((rows, width), dtype=np.float32)
     out = np.empty_like(sums) if bias is not None or tail.activation or tail.drop.probability else sums
     highest, total = np.empty((rows, heads), dtype=np.float32), np.empty((rows, heads), dtype=np.float32)
     fixed = (
         edges.indptr,
         edges.indices,
+        edges.ids,
+        edges.offsets,
         _flat(left),
         _flat(right),
         _flat(x),
@@ -203,7 +220,7 @@ def attend(
     )
     shape = (bias, tail.activation, *tail.drop.figures, edges.largest_degree)
     ends = (_flat(highest), _flat(total), _flat(sums), _flat(out))
-    _spread(lambda first, last, _: _sparse.attend(*fixed, *shape, first, last, *ends), _shares(edges, width, threads))
+    spread(lambda first, last, _: _sparse.attend(*fixed, *shape, first, last, *ends), shares(edges, width, threads))
     return Attended(out, sums, highest, total)
 
 
@@ -212,12 +229,13 @@ def attend_back(
 ) -> tuple[Array, Array, Array]:
     """Gradients of x, left and right from `inner` (n, H·D), that of the sums, and `dots` (n, H), its products with them."""
     if not COMPILED:
-        return twin.attend_back(edges.indptr, edges.indices, x, left, right, (how.slope, *how.drop.figures), inner, dots)
-    turned, origins = edges.turned
+        given_how = (how.slope, *how.drop.figures)
+        return twin.attend_back(edges.indptr, edges.indices, x, left, right, given_how, inner, dots, edges.offsets)
+    turned, origins = edges.turned[0], edges.turned_numbers
     heads = how.heads
     width = x.shape[1]
     _same_shape(inner, done.sums)
-    bounds = _shares(turned, width, threads)
+    bounds = shares(turned, width, threads)
     x_grad, left_grad = np.empty_like(x), np.empty_like(left)
     right_grads = np.zeros((len(bounds) - 1, right.size))
     by_row = np.stack((right, done.highest, np.float32(1.0) / done.total, dots), axis=2)
@@ -230,7 +248,7 @@ def attend_back(
         mine = right_grads[at]
         _sparse.attend_back(*where, *given, heads, depth, slope, seed, least, grow, largest, first, last, *ends, mine)
 
-    _spread(work, bounds)
+    spread(work, bounds)
     return x_grad, left_grad, right_grads.sum(axis=0).astype(np.float32).reshape(right.shape)
 
 
@@ -239,6 +257,11 @@ def _flat(values: Array) -> Array:
     if values.dtype != np.float32 or not values.flags.c_contiguous:
         raise TypeError("kernels read and write contiguous float32")
     return values.reshape(-1)
+
+
+def _check_ids(ids: Array | None, rows: int) -> None:
+    if ids is not None and (ids.shape != (rows,) or ids.dtype != np.int64 or not ids.flags.c_contiguous):
+        raise ValueError(f"ids must be ({rows},) contiguous int64, got {ids.shape} {ids.dtype}")
 
 
 def _width(x: Array, rows: int, name: str) -> int:
@@ -258,31 +281,3 @@ def _same_shape(first: Array, second: Array) -> tuple[int, int]:
 def _check_bias(bias: Array | None, width: int) -> None:
     if bias is not None and (bias.shape != (width,) or bias.dtype != np.float32 or not bias.flags.c_contiguous):
         raise ValueError(f"bias must be ({width},) contiguous float32, got {bias.shape}")
-
-
-def _even(rows: int, threads: int) -> list[int]:
-    """Bounds of about equal numbers of rows, whole blocks each."""
-    blocks = -(-rows // BLOCK_ROWS)
-    return [min(rows, BLOCK_ROWS * (blocks * at // threads)) for at in range(threads + 1)]
-
-
-def _shares(edges: Edges, width: int, threads: int) -> list[int]:
-    """Bounds of about equal numbers of edges and rows."""
-    if threads == 1 or edges.count * width < LEAST_FLOATS:
-        return [0, edges.destinations]
-    work = edges.indptr + np.arange(edges.destinations + 1)
-    inside = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads)
-    return [0, *(int(at) for at in inside), edges.destinations]
-
-
-@lru_cache(maxsize=1)
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="hyperscale-rows")
-
-
-def _spread(work: Callable[[int, int, int], None], bounds: list[int]) -> None:
-    """Run `work(first, last, which)` for each range, side by side."""
-    if len(bounds) == 2:
-        work(bounds[0], bounds[1], 0)
-        return
-    list(_pool(len(bounds) - 1).map(work, bounds[:-1], bounds[1:], range(len(bounds) - 1)))

@@ -58,14 +58,14 @@ def attend(
     return made
 
 
-def dropout(x: Tensor, probability: float, seed: int | None = None) -> Tensor:
+def dropout(x: Tensor, probability: float, seed: int | None = None, ids: Array | None = None) -> Tensor:
     """Dropout of x (..., F) in one pass forward and one back, nothing kept in between; torch keeps a mask as large as x.
 
-    Without a seed torch's generator gives one.
+    Without a seed torch's generator gives one. ids: (rows,) int64 what draws count each row of F as, None: its place.
     """
     if probability <= 0.0:
         return x
-    made: Tensor = _Dropout.apply(Drop(probability, fresh_seed() if seed is None else seed), x)
+    made: Tensor = _Dropout.apply(Drop(probability, fresh_seed() if seed is None else seed), ids, x)
     return made
 
 
@@ -97,17 +97,17 @@ class _Aggregate(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         out = ctx.saved_tensors[0] if ctx.tail.activation else grad
-        inner, bias_grad = _tail_back(grad, out, ctx.tail, bias=ctx.needs_input_grad[4])
+        inner, bias_grad = _tail_back(grad, out, ctx.tail, ctx.matrix.edges.ids, bias=ctx.needs_input_grad[4])
         x_grad = kernels.aggregate(ctx.matrix.turned, inner, threads=torch.get_num_threads()) if ctx.needs_input_grad[2] else None
         return None, None, _back(x_grad), _back(inner) if ctx.needs_input_grad[3] else None, _back(bias_grad)
 
 
-def _tail_back(grad: Tensor, out: Tensor, tail: Tail, *, bias: bool) -> tuple[Array, Array | None]:
+def _tail_back(grad: Tensor, out: Tensor, tail: Tail, ids: Array | None, *, bias: bool) -> tuple[Array, Array | None]:
     """Gradients of the sums and of the bias."""
     inner = _must(grad)
     if tail == NOTHING and not bias:
         return inner, None
-    made, bias_grad, _ = kernels.finish_back(inner, _must(out), tail, bias=bias, threads=torch.get_num_threads())
+    made, bias_grad, _ = kernels.finish_back(inner, _must(out), tail, bias=bias, threads=torch.get_num_threads(), ids=ids)
     return made, bias_grad
 
 
@@ -134,7 +134,7 @@ class _TransformAndAggregate(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         x, own, other, *rest = ctx.saved_tensors
-        made, bias_grad = _tail_back(grad, rest[0] if rest else grad, ctx.tail, bias=ctx.needs_input_grad[5])
+        made, bias_grad = _tail_back(grad, rest[0] if rest else grad, ctx.tail, ctx.matrix.edges.ids, bias=ctx.needs_input_grad[5])
         inner = torch.from_numpy(made)
         there = torch.from_numpy(kernels.aggregate(ctx.matrix.turned, made, threads=torch.get_num_threads()))
         x_grad = None
@@ -176,7 +176,7 @@ class _Attend(torch.autograd.Function):
         x, source, destination, out, sums, left, right, highest, total = (_must(tensor) for tensor in ctx.saved_tensors)
         edges, how = ctx.edges, ctx.how
         inner, bias_grad, dots = kernels.finish_back(
-            _must(grad), out, ctx.tail, bias=ctx.needs_input_grad[6], sums=sums, heads=how.heads, threads=threads
+            _must(grad), out, ctx.tail, bias=ctx.needs_input_grad[6], sums=sums, heads=how.heads, threads=threads, ids=edges.ids
         )
         assert dots is not None  # noqa: S101 - it is there wherever sums are
         done = Attended(out, sums, highest, total)
@@ -191,19 +191,19 @@ class _Dropout(torch.autograd.Function):
     """The mask is drawn again in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, how: Drop, x: Tensor) -> Tensor:  # noqa: ANN401
-        ctx.how = how
-        return _dropped(how, x)
+    def forward(ctx: Any, how: Drop, ids: Array | None, x: Tensor) -> Tensor:  # noqa: ANN401
+        ctx.how, ctx.ids = how, ids
+        return _dropped(how, ids, x)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:  # noqa: ANN401
-        return None, _dropped(ctx.how, grad)
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:  # noqa: ANN401
+        return None, None, _dropped(ctx.how, ctx.ids, grad)
 
 
-def _dropped(how: Drop, x: Tensor) -> Tensor:
+def _dropped(how: Drop, ids: Array | None, x: Tensor) -> Tensor:
     rows = _must(x).reshape(-1, x.shape[-1])
-    return torch.from_numpy(kernels.drop(rows, how, torch.get_num_threads())).view(x.shape)
+    return torch.from_numpy(kernels.drop(rows, how, torch.get_num_threads(), ids)).view(x.shape)
 
 
 def _padded(values: Array, rows: int) -> Array:

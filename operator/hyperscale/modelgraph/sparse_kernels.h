@@ -139,8 +139,16 @@ HS_INLINE void hs_drop_row(const float *from, int64_t F, uint64_t seed, int64_t 
     for (int64_t f = 0; f < F; f++) to[f] = hs_draw(key, (uint32_t)f) < drop ? 0.0f : from[f] * grow;
 }
 
-HS_CLONES static void hs_drop(const float *x, int64_t F, uint64_t seed, uint32_t drop, float grow, int64_t from, int64_t to, float *out) {
-    for (int64_t v = from; v < to; v++) hs_drop_row(x + v * F, F, seed, v, drop, grow, out + v * F);
+/* ids: what draws count each row as, NULL: its place. */
+HS_CLONES static void hs_drop(const float *x, const int64_t *ids, int64_t F, uint64_t seed, uint32_t drop, float grow, int64_t from, int64_t to,
+                              float *out) {
+    for (int64_t v = from; v < to; v++) hs_drop_row(x + v * F, F, seed, ids ? ids[v] : v, drop, grow, out + v * F);
+}
+
+/* As one row of which `count` floats are here, those with the numbers `at`. */
+HS_CLONES static void hs_drop_some(const float *x, const uint32_t *at, int64_t count, uint64_t seed, uint32_t drop, float grow, float *out) {
+    const uint32_t key = hs_key(seed, 0);
+    for (int64_t i = 0; i < count; i++) out[i] = hs_draw(key, at[i]) < drop ? 0.0f : x[i] * grow;
 }
 
 /* out = drop(activation(sums + add + bias)) over one row; add and bias may be NULL; out may be sums. */
@@ -161,14 +169,15 @@ HS_INLINE void hs_finish_row(const float *sums, int64_t F, const float *add, con
 /* inner = gradient of the sums from `grad`, the gradient of out = drop(activation(sums + bias)), which is all that is needed of the forward
  * pass: where a float was dropped its gradient is 0, elsewhere out / grow is what the activation gave. bias_grad (blocks, F) is added to, NULL: none.
  * dots (n, H) gets <inner[v,h], sums[v,h]> where sums is not NULL. */
-HS_CLONES static void hs_finish_back(const float *grad, const float *out, const float *sums, int64_t H, int64_t D, int activation, uint64_t seed,
-                                     uint32_t drop, float grow, int64_t from, int64_t to, float *inner, float *bias_grad, float *dots) {
+HS_CLONES static void hs_finish_back(const float *grad, const float *out, const float *sums, const int64_t *ids, int64_t H, int64_t D,
+                                     int activation, uint64_t seed, uint32_t drop, float grow, int64_t from, int64_t to, float *inner,
+                                     float *bias_grad, float *dots) {
     const int64_t F = H * D;
     const float back = 1.0f / grow;
     for (int64_t v = from; v < to; v++) {
         const float *g = grad + v * F, *o = out + v * F;
         float *i = inner + v * F;
-        if (drop) { hs_drop_row(g, F, seed, v, drop, grow, i); g = i; }
+        if (drop) { hs_drop_row(g, F, seed, ids ? ids[v] : v, drop, grow, i); g = i; }
         if (activation == HS_RELU) for (int64_t f = 0; f < F; f++) i[f] = o[f] > 0.0f ? g[f] : 0.0f;
         else if (activation == HS_ELU) for (int64_t f = 0; f < F; f++) i[f] = o[f] > 0.0f ? g[f] : g[f] * (o[f] * back + 1.0f);
         else if (i != g) memcpy(i, g, F * sizeof(float));
@@ -181,16 +190,16 @@ HS_CLONES static void hs_finish_back(const float *grad, const float *out, const 
 }
 
 /* out[v] = drop(activation(Σ_e weights[e] x[indices[e]] + add[v] + bias)) for rows [from, to); weights may be NULL: 1 each. */
-HS_CLONES static void hs_aggregate(const int64_t *indptr, const int32_t *indices, const float *weights, const float *x, const float *add,
-                                   const float *bias, int activation, uint64_t seed, uint32_t drop, float grow, int64_t F, int64_t from,
-                                   int64_t to, int64_t edges, float *out) {
+HS_CLONES static void hs_aggregate(const int64_t *indptr, const int32_t *indices, const int64_t *ids, const float *weights, const float *x,
+                                   const float *add, const float *bias, int activation, uint64_t seed, uint32_t drop, float grow, int64_t F,
+                                   int64_t from, int64_t to, int64_t edges, float *out) {
     for (int64_t v = from; v < to; v++) {
         const int64_t first = indptr[v], last = indptr[v + 1];
         float *row = out + v * F;
         if (last + HS_AHEAD > edges) hs_row_sum(indices, weights, first, last, x, F, F, 0, row);
         else if (weights) hs_row_sum(indices, weights, first, last, x, F, F, 1, row);
         else hs_row_sum(indices, (const float *)0, first, last, x, F, F, 1, row);
-        hs_finish_row(row, F, add ? add + v * F : (const float *)0, bias, activation, seed, v, drop, grow, row);
+        hs_finish_row(row, F, add ? add + v * F : (const float *)0, bias, activation, seed, ids ? ids[v] : v, drop, grow, row);
     }
 }
 
@@ -227,15 +236,17 @@ HS_INLINE float hs_leaky(float s, float slope) { return s > 0.0f ? s : s * slope
 /* Attention of rows [from, to): sums[v,h,:] = Σ_e keep(e,h) a(e,h) x[u,h,:], a = softmax over the row's edges of leaky(left[u,h] + right[v,h]);
  * out = drop(activation(sums + bias)); out may be sums where there is nothing to do. highest, total (n, H): maximum and sum of exponentials,
  * all that the backward pass needs. scratch: (largest degree + 16) floats a head. edge_drop: an edge and head is dropped where its draw
- * is below, the others grow by edge_grow; 0: none. `seed` is that of the dropout at the end. */
-HS_CLONES static void hs_attend(const int64_t *indptr, const int32_t *indices, const float *left, const float *right, const float *x, int64_t H,
-                                int64_t D, float slope, uint64_t edge_seed, uint32_t edge_drop, float edge_grow, const float *bias, int activation,
+ * is below, the others grow by edge_grow; 0: none. `seed` is that of the dropout at the end. offsets (n): what draws add to the numbers of
+ * a destination's edges, NULL: nothing. */
+HS_CLONES static void hs_attend(const int64_t *indptr, const int32_t *indices, const int64_t *ids, const int64_t *offsets, const float *left,
+                                const float *right, const float *x, int64_t H, int64_t D, float slope, uint64_t edge_seed, uint32_t edge_drop, float edge_grow, const float *bias, int activation,
                                 uint64_t seed, uint32_t drop, float grow, int64_t from, int64_t to, int64_t edges, float *scratch, float *highest,
                                 float *total, float *sums, float *out) {
     const int64_t F = H * D;
     for (int64_t v = from; v < to; v++) {
         const int64_t first = indptr[v], count = indptr[v + 1] - first, padded = (count + 15) & ~(int64_t)15;
         const int32_t *row = indices + first;
+        const int64_t number = first + (offsets ? offsets[v] : 0);
         for (int64_t h = 0; h < H; h++) { /* one head after the other, so that the exponentials fill vectors */
             float *s = scratch + h * padded, most = -INFINITY;
             double sum = 0.0;
@@ -259,21 +270,21 @@ HS_CLONES static void hs_attend(const int64_t *indptr, const int32_t *indices, c
             total[v * H + h] = count ? (float)sum : 1.0f;
             const float inverse = 1.0f / total[v * H + h];
             if (edge_drop) {
-                for (int64_t e = 0; e < count; e++) s[e] *= hs_draw(hs_key(~edge_seed, first + e), (uint32_t)h) < edge_drop ? 0.0f : inverse * edge_grow;
+                for (int64_t e = 0; e < count; e++) s[e] *= hs_draw(hs_key(~edge_seed, number + e), (uint32_t)h) < edge_drop ? 0.0f : inverse * edge_grow;
             } else {
                 for (int64_t e = 0; e < count; e++) s[e] *= inverse;
             }
             if (first + count + HS_AHEAD <= edges) hs_row_sum(row, s, 0, count, x + h * D, F, D, 1, sums + v * F + h * D);
             else hs_row_sum(row, s, 0, count, x + h * D, F, D, 0, sums + v * F + h * D);
         }
-        hs_finish_row(sums + v * F, F, (const float *)0, bias, activation, seed, v, drop, grow, out + v * F);
+        hs_finish_row(sums + v * F, F, (const float *)0, bias, activation, seed, ids ? ids[v] : v, drop, grow, out + v * F);
     }
 }
 
 /* Gradients of hs_attend, over the out-edges of sources [from, to): x_grad (m, H, D), left_grad (m, H), and right_grad (n, H), which is
  * added to: each thread has its own. rows (n, H, 4): right, highest, 1 / total and dots side by side, one cache line a destination where H is
  * 4. grad (n, H, D) is of the sums before bias and activation; dots[v,h] = <grad[v,h], sums[v,h]>.
- * origins[t]: the CSR number of the t-th out-edge, needed only with dropout. */
+ * origins[t]: the number of the t-th out-edge that draws go by, needed only with dropout. */
 HS_CLONES static void hs_attend_back(const int64_t *indptr, const int32_t *indices, const int64_t *origins, const float *left,
                                      const float *rows, const float *x, const float *grad, int64_t H, int64_t D, float slope,
                                      uint64_t seed, uint32_t edge_drop, float edge_grow, int64_t from, int64_t to, int64_t edges,

@@ -13,18 +13,18 @@ import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array, LocalPart
-from hyperscale.model.job import Compression
+from hyperscale.model.job import Architecture, Compression
 from hyperscale.modelgraph import sparse
 from hyperscale.modelgraph.edges import Edges, Matrix, edges_of
 from hyperscale.modelgraph.kernels import Tail
-from hyperscale.worker import models, neighbourhood, ops
+from hyperscale.worker import models, neighbourhood, numbering, ops
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import Run
 from hyperscale.worker.exchange import Exchange
 from hyperscale.worker.gradients import Gradients
 from hyperscale.worker.models import Rows
-from hyperscale.worker.neighbourhood import Neighbourhood
-from hyperscale.worker.sparse import rows_of
+from hyperscale.worker.neighbourhood import PLACES, Counted, Neighbourhood
+from hyperscale.worker.sparse import SparseRows, rows_of, worth_keeping_sparse
 from hyperscale.worker.trainer import EpochStats, Scores, summed_loss
 
 Tensor = torch.Tensor
@@ -33,8 +33,8 @@ Tensor = torch.Tensor
 class PartGraph(Neighbourhood):
     """Own vertices, whose in-neighbours are own vertices and copies of others'."""
 
-    def __init__(self, part: LocalPart, exchange: Exchange, device: torch.device) -> None:
-        self.exchange = exchange
+    def __init__(self, part: LocalPart, exchange: Exchange, device: torch.device, counted: Counted = PLACES) -> None:
+        self.exchange, self.counted = exchange, counted
         self._owned = len(part.owned)
         self._part, self._device = part, device
         self.fused = ops.fused_on(device.type)
@@ -76,9 +76,10 @@ class PartGraph(Neighbourhood):
         part, own = self._part, self._owned
         received, sent = part.in_degree[:own], part.out_degree
         (first, inner), (second, outer) = self._split
+        ids = self.counted.destinations
         return (
-            neighbourhood.matrix(weights, first, inner, (received, sent[:own]), loops=True),
-            neighbourhood.matrix(weights, second, outer, (received, sent[own:]), loops=False),
+            neighbourhood.matrix(weights, first, inner, (received, sent[:own]), loops=True, ids=ids),
+            neighbourhood.matrix(weights, second, outer, (received, sent[own:]), loops=False, ids=ids),
         )
 
     @property
@@ -111,7 +112,9 @@ class PartGraph(Neighbourhood):
     @cached_property
     def looped_edges(self) -> Edges:
         """Made when first asked for."""
-        return edges_of(*neighbourhood.with_loops(self._part.indptr, self._part.indices), self._owned + len(self._part.halo))
+        looped = neighbourhood.with_loops(self._part.indptr, self._part.indices)
+        counted = self.counted
+        return edges_of(*looped, self._owned + len(self._part.halo), ids=counted.destinations, offsets=counted.offsets)
 
 
 def _filtered(part: LocalPart, chosen: Array, first: int) -> tuple[Array, Array]:
@@ -135,11 +138,17 @@ class FullTrainer:
     def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
         """Collective: agrees on the boundary and on the first weights."""
         self._comm, self._device = comm, device
-        self.chance = models.Chance(run.seed, run.rank)
+        on_processor = device.type == "cpu"
+        self.chance = models.Chance(run.seed, 0 if on_processor else run.rank)
         self.exchange = Exchange(comm, part, device)
-        graph = PartGraph(part, self.exchange, device)
+        attention = run.model.architecture is Architecture.GAT and run.hyper.attention_dropout > 0.0
+        numbers = numbering.counted(comm, part, attention=attention) if on_processor else PLACES
+        graph = PartGraph(part, self.exchange, device, numbers)
         self._graphs = [graph] * run.model.layers
-        self._x: Rows = rows_of(_features(comm, part.features, normalize=run.hyper.normalize_features), device)
+        features, sparse_rows = _features(comm, part.features, normalize=run.hyper.normalize_features)
+        self._x: Rows = rows_of(features, device, sparse=sparse_rows)
+        if isinstance(self._x, SparseRows) and on_processor:
+            self._x = numbering.numbered(comm, part, self._x)
         self._labels = torch.from_numpy(part.labels).to(device)
         labelled = _labelled(part.labels)
         self._masks = Masks(*(torch.from_numpy(mask & labelled).to(device) for mask in (part.train, part.validation, part.test)))
@@ -224,15 +233,19 @@ def _labelled(labels: Array) -> Array:
     return np.ones(len(labels), dtype=bool) if labels.ndim == 2 else labels >= 0
 
 
-def _features(comm: Comm, features: Array, *, normalize: bool) -> Array:
-    """Rows that sum to 1 where asked for, and where rows are counts or the like: no rank holds anything negative."""
+def _features(comm: Comm, features: Array, *, normalize: bool) -> tuple[Array, bool]:
+    """Rows that sum to 1 where asked for, and where rows are counts or the like: no rank holds anything negative.
+
+    And whether all ranks together hold few that are not 0.
+    """
     rows: Array = features.astype(np.float32)
-    negative = comm.allreduce(torch.tensor([float((rows < 0).any())]), "features.negative")
-    if not normalize or features.dtype.kind != "f" or negative.item() > 0:
-        return rows
+    figures = [float((rows < 0).any()), float(np.count_nonzero(rows)), float(rows.size)]
+    negative, filled, size = comm.allreduce(torch.tensor(figures, dtype=torch.float64), "features.kind").tolist()
+    few = worth_keeping_sparse(filled, size)
+    if not normalize or features.dtype.kind != "f" or negative > 0:
+        return rows, few
     with np.errstate(over="ignore"):
         sums = rows.sum(axis=1, keepdims=True)
     if not np.isfinite(sums).all():
         sums = rows.sum(axis=1, keepdims=True, dtype=np.float64)
-    made: Array = (rows / np.where(sums > 0, sums, 1.0)).astype(np.float32, copy=False)
-    return made
+    return (rows / np.where(sums > 0, sums, 1.0)).astype(np.float32, copy=False), few

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import nn
 
+from hyperscale.model.adjacency import Array
 from hyperscale.model.job import Architecture, ModelSpec
 from hyperscale.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Drop, Tail
 from hyperscale.worker import ops
@@ -27,7 +29,10 @@ _WIDE = 2**64 - 1
 
 
 class Chance:
-    """The random numbers of one rank, begun anew for every epoch, so that a resumed run draws what it would have drawn."""
+    """Seeds of what is dropped, begun anew for every epoch, so that a resumed run draws what it would have drawn.
+
+    Ranks that count rows as the whole graph does (`Counted`) share those of rank 0, whatever their number.
+    """
 
     def __init__(self, seed: int, rank: int) -> None:
         self._seed, self._rank = seed, rank
@@ -46,7 +51,7 @@ class Chance:
 
 
 class Dropout(nn.Module):
-    """As torch's, drawing from the rank's own numbers; of sparse rows it drops the entries that are there."""
+    """As torch's, drawing from these numbers; of sparse rows it drops the entries that are there."""
 
     def __init__(self, p: float, chance: Chance) -> None:
         super().__init__()
@@ -61,13 +66,13 @@ class Dropout(nn.Module):
         """What is dropped next."""
         return Drop(self.p, self._chance.seed()) if self.now else Drop()
 
-    def forward(self, x: Rows) -> Rows:
-        """x, thinned out while training."""
+    def forward(self, x: Rows, ids: Array | None = None) -> Rows:
+        """x, thinned out while training; ids: (rows,) int64 what draws count each row as on the processor, None: its place."""
         if not self.now:
             return x
         if isinstance(x, SparseRows):
-            return x.with_values(ops.dropout(x.values.unsqueeze(0), *self.next()).squeeze(0))
-        return ops.dropout(x, *self.next())
+            return x.with_values(ops.dropout_some(x.values, x.numbers, *self.next()))
+        return ops.dropout(x, *self.next(), ids)
 
 
 def product(x: Rows, weight: Tensor) -> Tensor:
@@ -94,7 +99,8 @@ class GCNLayer(nn.Module):
         """(d, outputs)."""
         if self._narrows:
             return graph.gather(self._weights, product(x, self.weight), self._name, bias=self.bias, tail=tail)
-        return ops.finish(torch.addmm(self.bias, graph.gather(self._weights, dense(x), self._name), self.weight), tail)
+        gathered = graph.gather(self._weights, dense(x), self._name)
+        return ops.finish(torch.addmm(self.bias, gathered, self.weight), tail, graph.counted.destinations)
 
 
 class SAGELayer(nn.Module):
@@ -114,7 +120,7 @@ class SAGELayer(nn.Module):
             return graph.gather(MEAN, product(x, self.neighbour), self._name, add=lambda: self._own(graph, x), bias=self.bias, tail=tail)
         rows = dense(x)
         own = torch.addmm(self.bias, graph.destinations(rows), self.weight)
-        return ops.finish(own + graph.gather(MEAN, rows, self._name) @ self.neighbour, tail)
+        return ops.finish(own + graph.gather(MEAN, rows, self._name) @ self.neighbour, tail, graph.counted.destinations)
 
     def _own(self, graph: Neighbourhood, x: Rows) -> Tensor:
         """X W_self of the destinations."""
@@ -144,12 +150,18 @@ class GATLayer(nn.Module):
         vectors = self.left, self.right
         if self.values.now:
             rows = graph.sources(projected, self._name).view(-1, *self.left.shape)
-            out = graph.weighed(rows, dense(self.values(rows)), vectors, how).flatten(1)
+            values = dense(self.values(rows, self._by_head(graph.counted.sources)))
+            out = graph.weighed(rows, values, vectors, how).flatten(1)
         elif not self._average:
             return graph.attend(projected, vectors, how, self._name, self.bias, tail)
         else:
             out = graph.attend(projected, vectors, how, self._name, None, NOTHING)
-        return ops.finish((out.view(-1, *self.left.shape).mean(dim=1) if self._average else out) + self.bias, tail)
+        rows = out.view(-1, *self.left.shape).mean(dim=1) if self._average else out
+        return ops.finish(rows + self.bias, tail, graph.counted.destinations)
+
+    def _by_head(self, ids: Array | None) -> Array | None:
+        """(rows × heads,) numbers of each row's heads."""
+        return None if ids is None else (ids[:, None] * self._heads + np.arange(self._heads)).reshape(-1)
 
 
 class Network(nn.Module):
@@ -164,7 +176,7 @@ class Network(nn.Module):
 
     def forward(self, graphs: Sequence[Neighbourhood], x: Rows) -> Tensor:
         """(d, outputs) logits of the last graph's destinations; one neighbourhood a layer, input's first (the same one for full graphs)."""
-        x = self.dropout(x)
+        x = self.dropout(x, graphs[0].counted.rows)
         for index, (layer, graph) in enumerate(zip(self.layers, graphs, strict=True)):
             last = index == len(self.layers) - 1
             x = layer(graph, x, NOTHING if last else Tail(self._activation, self.dropout.next()))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
 
 import dgl
 import numpy as np
@@ -22,6 +24,23 @@ GCN, MEAN, OWN_MEAN = "gcn", "mean", "own-mean"
 """Weights of sums: D^-1/2 (A + I) D^-1/2, D^-1 A, and D^-1 (A + I), with the degrees of the whole graph."""
 
 
+@dataclass(frozen=True)
+class Counted:
+    """What dropout counts rows and edges as: with the whole graph's numbers any number of ranks drops the same entries. None: places."""
+
+    rows: Array | None = None
+    """(rows of x,) int64."""
+    sources: Array | None = None
+    """(sources of `looped`,) int64."""
+    destinations: Array | None = None
+    """(d,) int64."""
+    offsets: Array | None = None
+    """(d,) int64 to be added to the numbers of a destination's edges in `looped`."""
+
+
+PLACES: Final = Counted()
+
+
 class Neighbourhood(abc.ABC):
     """In-neighbours of some destination vertices. `x` is always by the rows that a layer gets: own vertices, or a block's sources."""
 
@@ -33,6 +52,7 @@ class Neighbourhood(abc.ABC):
     """(d, 1) 1 / sqrt(in-degree + 1)."""
     fused: bool = False
     """Whether the passes of hyperscale.modelgraph take this neighbourhood; otherwise sums are chains of DGL's or torch's operations."""
+    counted: Counted = PLACES
 
     @abc.abstractmethod
     def destinations(self, x: Tensor) -> Tensor:
@@ -73,7 +93,7 @@ class Neighbourhood(abc.ABC):
             out = self.sum(x, name) * self.destination_degree.clamp(min=1.0).reciprocal().unsqueeze(1)
         for other in (None if add is None else add(), bias):
             out = out if other is None else out + other
-        return ops.finish(out, tail)
+        return ops.finish(out, tail, self.counted.destinations)
 
     def attend(self, x: Tensor, vectors: tuple[Tensor, Tensor], how: Attention, name: str, bias: Tensor | None, tail: Tail) -> Tensor:
         """drop(activation(Σ attention × x + bias)) (d, H·D) over in-neighbours and the vertex itself; x (rows, H·D), vectors (H, D)."""
@@ -83,7 +103,7 @@ class Neighbourhood(abc.ABC):
         heads, depth = vectors[0].shape
         rows = sources.view(-1, heads, depth)
         out = self.weighed(rows, rows, vectors, how).flatten(1)
-        return ops.finish(out if bias is None else out + bias, tail)
+        return ops.finish(out if bias is None else out + bias, tail, self.counted.destinations)
 
     def weighed(self, rows: Tensor, values: Tensor, vectors: tuple[Tensor, Tensor], how: Attention) -> Tensor:
         """(d, H, D) sums of `values` by attention scored with `rows`, both (sources, H, D); never in one pass."""
@@ -92,8 +112,18 @@ class Neighbourhood(abc.ABC):
         scores = torch.nn.functional.leaky_relu(ops.u_add_v(self.looped, left, right), how.slope)
         weights = ops.edge_softmax(self.looped, scores).squeeze(-1)
         # The seed that the fused pass takes for its edges: on the processor both leave out the same ones.
-        kept = ops.dropout(weights, how.drop.probability, ~how.drop.seed & WIDE).unsqueeze(-1)
+        numbers = self._edge_numbers if how.drop.probability else None
+        kept = ops.dropout(weights, how.drop.probability, ~how.drop.seed & WIDE, numbers).unsqueeze(-1)
         return ops.u_mul_e_sum(self.looped, values, kept)
+
+    @cached_property
+    def _edge_numbers(self) -> Array | None:
+        """(e,) int64 what dropout counts the edges of `looped` as."""
+        if self.counted.offsets is None:
+            return None
+        edges = self.looped_edges
+        numbers: Array = np.arange(edges.count) + np.repeat(self.counted.offsets, np.diff(edges.indptr))
+        return numbers
 
     @property
     @abc.abstractmethod
@@ -105,13 +135,17 @@ class Neighbourhood(abc.ABC):
         """`gather` in one pass."""
 
 
-def matrix(weights: str, indptr: Array, indices: Array, degrees: tuple[Array, Array], *, loops: bool) -> Matrix:
-    """In-neighbours of d destinations among s sources as CSR; degrees (d,) in and (s,) out in the whole graph. loops: not for MEAN."""
+def matrix(weights: str, indptr: Array, indices: Array, degrees: tuple[Array, Array], *, loops: bool, ids: Array | None = None) -> Matrix:
+    """In-neighbours of d destinations among s sources as CSR; degrees (d,) in and (s,) out in the whole graph. loops: not for MEAN.
+
+    ids: (d,) int64 what dropout counts the destinations as; None: their places.
+    """
     if weights == MEAN:
-        return edges_of(indptr, indices, len(degrees[1]), *degrees).matrix("mean")
+        return edges_of(indptr, indices, len(degrees[1]), *degrees, ids=ids).matrix("mean")
     if loops:
         indptr, indices = with_loops(indptr, indices)
-    return edges_of(indptr, indices, len(degrees[1]), degrees[0] + 1, degrees[1] + 1).matrix("both" if weights == GCN else "mean")
+    received, sent = degrees[0] + 1, degrees[1] + 1
+    return edges_of(indptr, indices, len(degrees[1]), received, sent, ids=ids).matrix("both" if weights == GCN else "mean")
 
 
 def block(indptr: Array, indices: Array, sources: int, device: torch.device) -> Any:  # noqa: ANN401 - dgl has no annotations

@@ -14,6 +14,7 @@ import dgl
 import torch
 from torch.nn import functional
 
+from hyperscale.model.adjacency import Array
 from hyperscale.modelgraph import kernels, sparse
 from hyperscale.modelgraph.kernels import ELU, RELU, Tail
 
@@ -54,24 +55,34 @@ def fused_on(kind: str) -> bool:
     return kind == "cpu" and kernels.COMPILED
 
 
-def dropout(x: Tensor, probability: float, seed: int) -> Tensor:
-    """Dropout of x (…): entries set to 0 at random and the others grown; the seed alone decides which."""
+def dropout(x: Tensor, probability: float, seed: int, ids: Array | None = None) -> Tensor:
+    """Dropout of x (…, F): entries set to 0 at random and the others grown.
+
+    The seed decides which, on the processor together with `ids`, (rows,) int64 what each row of F counts as; None: its place.
+    """
     if probability <= 0.0:
         return x
     if sparse.fits(x):
-        return sparse.dropout(x, probability, seed)
+        return sparse.dropout(x, probability, seed, ids)
     generator = torch.Generator(device=x.device).manual_seed(seed)
     drawn = torch.empty(x.shape, device=x.device).uniform_(generator=generator)  # a quarter of the time of bernoulli_
     return x * drawn.ge_(probability).div_(1.0 - probability)
 
 
-def finish(x: Tensor, tail: Tail) -> Tensor:
-    """Activation, then dropout."""
+def dropout_some(x: Tensor, numbers: Array | None, probability: float, seed: int) -> Tensor:
+    """Of one row, what `dropout` makes of its entries `numbers` (count,) uint32; None: of all. x (count,), without gradient."""
+    if numbers is None:
+        return dropout(x.unsqueeze(0), probability, seed).squeeze(0)
+    return torch.from_numpy(kernels.drop_some(x.numpy(), numbers, kernels.Drop(probability, seed)))
+
+
+def finish(x: Tensor, tail: Tail, ids: Array | None = None) -> Tensor:
+    """Activation, then dropout of rows that count as `ids`."""
     if tail.activation == RELU:
         x = torch.relu(x)
     elif tail.activation == ELU:
         x = functional.elu(x)
-    return dropout(x, *tail.drop)
+    return dropout(x, *tail.drop, ids)
 
 
 def copy_u_sum(block: Any, x: Tensor) -> Tensor:  # noqa: ANN401 - dgl has no annotations

@@ -1,7 +1,8 @@
 """Mini-batch training: batches of training vertices, some of their neighbours, features of others fetched through a cache.
 
 Batches and draws are the same for any number of ranks: each rank has the seeds of a batch that it owns, and the loss is divided by the
-seeds of all. Without dropout any number of ranks trains as one process does; with all neighbours and one batch, as the whole graph does.
+seeds of all. Any number of ranks trains as one process does (on GPUs without dropout); with all neighbours and one batch, as the whole
+graph does where nothing is dropped.
 Evaluation goes over whole neighbourhoods.
 """
 
@@ -19,6 +20,7 @@ from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.fetch import Features
 from hyperscale.worker.full import FullTrainer
+from hyperscale.worker.neighbourhood import PLACES
 from hyperscale.worker.sampling_batches import Shuffle, everybodys
 from hyperscale.worker.sampling_blocks import SampledBlock, Sampler
 from hyperscale.worker.sampling_routes import Routes
@@ -79,7 +81,8 @@ class SampledTrainer(FullTrainer):
         sample = self._sampler.sample(some, epoch, step)
         marks.append(time.perf_counter())
         rows, degrees = self.features.of(sample.ids, sample.owners)
-        blocks = [SampledBlock(hop, degrees, self._device) for hop in sample.hops]
+        on_processor = self._device.type == "cpu"
+        blocks = [SampledBlock(hop, degrees, self._device, sample.counted(hop) if on_processor else PLACES) for hop in sample.hops]
         marks.append(time.perf_counter())
         self.optimizer.zero_grad()
         logits = self.model(blocks, rows.to(self._device))

@@ -15,7 +15,7 @@ from hyperscale.modelgraph import sparse
 from hyperscale.modelgraph.edges import Edges, Matrix, edges_of
 from hyperscale.modelgraph.kernels import Tail
 from hyperscale.worker import neighbourhood, ops
-from hyperscale.worker.neighbourhood import Neighbourhood
+from hyperscale.worker.neighbourhood import PLACES, Counted, Neighbourhood
 from hyperscale.worker.sampling_draw import draw, key_of
 from hyperscale.worker.sampling_routes import Routes
 
@@ -41,6 +41,13 @@ class Sample:
     """(n,) global, each once."""
     owners: Array
     hops: tuple[Hop, ...]
+
+    def counted(self, hop: Hop) -> Counted:
+        """What dropout counts a hop's rows and edges as: a destination's edges have 2^32 numbers of their own."""
+        rows = np.ascontiguousarray(self.ids[: hop.sources], dtype=np.int64)
+        destinations = rows[: hop.destinations]
+        offsets = (destinations << 32) - hop.indptr[:-1] - np.arange(hop.destinations)
+        return Counted(rows, rows, destinations, offsets)
 
 
 class Sampler:
@@ -93,9 +100,9 @@ def _joined(ids: Array, owners: Array, near: Array, near_owners: Array) -> tuple
 class SampledBlock(Neighbourhood):
     """One hop; sums over the drawn in-neighbours stand for sums over all of them."""
 
-    def __init__(self, hop: Hop, degrees: Tensor, device: torch.device) -> None:
+    def __init__(self, hop: Hop, degrees: Tensor, device: torch.device, counted: Counted = PLACES) -> None:
         """degrees: (n, 2) in and out, in the whole graph, of the batch's vertices."""
-        self._hop, self._device = hop, device
+        self._hop, self._device, self.counted = hop, device, counted
         incoming = degrees[: hop.destinations, 0].float().to(device)
         self.destination_degree = incoming
         self.destination_norm = neighbourhood.norm(incoming)
@@ -128,13 +135,13 @@ class SampledBlock(Neighbourhood):
     @cached_property
     def _mean(self) -> Matrix:
         """Of the drawn ones."""
-        return edges_of(self._hop.indptr, self._hop.indices, self._hop.sources).matrix("mean")
+        return edges_of(self._hop.indptr, self._hop.indices, self._hop.sources, ids=self.counted.destinations).matrix("mean")
 
     def _looped_matrix(self, weights: str) -> Matrix:
         """All but loops scaled to all in-neighbours."""
         hop, degrees = self._hop, self._degrees.numpy()
         known = degrees[: hop.destinations, 0], degrees[: hop.sources, 1]
-        made = neighbourhood.matrix(weights, hop.indptr, hop.indices, known, loops=True)
+        made = neighbourhood.matrix(weights, hop.indptr, hop.indices, known, loops=True, ids=self.counted.destinations)
         if self._scale is None or made.weights is None:
             return made
         edges = made.edges
@@ -145,7 +152,8 @@ class SampledBlock(Neighbourhood):
     @cached_property
     def looped_edges(self) -> Edges:
         """Made when first asked for."""
-        return edges_of(*neighbourhood.with_loops(self._hop.indptr, self._hop.indices), self._hop.sources)
+        looped = neighbourhood.with_loops(self._hop.indptr, self._hop.indices)
+        return edges_of(*looped, self._hop.sources, ids=self.counted.destinations, offsets=self.counted.offsets)
 
     @cached_property
     def _block(self) -> Any:  # noqa: ANN401 - dgl has no annotations

@@ -38,6 +38,8 @@ class SparseRows:
     transposed_indices: Tensor
     transposed_order: Tensor
     """Where each entry of the transpose stands in `values`."""
+    numbers: Array | None = None
+    """(entries,) uint32 what dropout counts each entry as; None: its place."""
 
     def with_values(self, values: Tensor) -> SparseRows:
         """Other entries (entries,) at the same places."""
@@ -73,14 +75,18 @@ class _Product(torch.autograd.Function):
         return None, context.rows.transposed() @ gradient
 
 
-def rows_of(features: Array, device: torch.device) -> Tensor | SparseRows:
-    """Features (n, f) as float32 rows, sparse where few entries are not 0."""
-    filled = np.count_nonzero(features)
-    if not filled or filled >= SPARSE_BELOW * features.size:
+def worth_keeping_sparse(filled: float, size: float) -> bool:
+    """Whether few of `size` entries are not 0, `filled` of them."""
+    return 0 < filled < SPARSE_BELOW * size
+
+
+def rows_of(features: Array, device: torch.device, *, sparse: bool) -> Tensor | SparseRows:
+    """Features (n, f) as float32 rows, without their zeros where `sparse`."""
+    if not sparse:
         return torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)).to(device)
     csr = scipy.sparse.csr_matrix(features.astype(np.float32))
     order = scipy.sparse.csr_matrix((np.arange(csr.nnz), csr.indices, csr.indptr), shape=csr.shape).tocsc()
     arrays = (csr.indptr, csr.indices, csr.data, order.indptr, order.indices, order.data)
     kinds = (np.int64, np.int64, np.float32, np.int64, np.int64, np.int64)
-    tensors = [torch.from_numpy(array.astype(kind)).to(device) for array, kind in zip(arrays, kinds, strict=True)]
-    return SparseRows((features.shape[0], features.shape[1]), *tensors)
+    tensors = (torch.from_numpy(array.astype(kind)).to(device) for array, kind in zip(arrays, kinds, strict=True))
+    return SparseRows((features.shape[0], features.shape[1]), *tensors, numbers=None)

@@ -146,7 +146,7 @@ def test_dropout_draws_anew_within_an_epoch_and_the_same_when_the_epoch_is_run_a
 
 
 def test_dropout_of_sparse_rows_keeps_their_places() -> None:
-    rows = rows_of(np.eye(40, 60, dtype=np.float32), CPU)
+    rows = rows_of(np.eye(40, 60, dtype=np.float32), CPU, sparse=True)
     assert isinstance(rows, SparseRows)
     chance = Chance(0, 0)
     chance.begin(1)

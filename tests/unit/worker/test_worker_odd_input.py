@@ -14,7 +14,7 @@ import torch
 from hyperscale.model.adjacency import Array
 from hyperscale.model.measured import RESULT_PREFIX
 from hyperscale.partition import local_part
-from hyperscale.worker import load, sparse
+from hyperscale.worker import load
 from hyperscale.worker.comm import Comm, run_threads, solo
 from hyperscale.worker.contract import ContractError, read
 from hyperscale.worker.full import FullTrainer
@@ -72,10 +72,6 @@ def test_features_of_nothing_and_of_almost_too_much_are_trained_on(features: Arr
     result = train_run(read(variables(file)), solo())
     assert result.finished
     assert np.isfinite(result.loss or np.nan)
-
-
-def test_rows_of_zeros_stay_dense() -> None:
-    assert isinstance(sparse.rows_of(np.zeros((4, 8), np.float32), torch.device("cpu")), torch.Tensor)
 
 
 def test_a_rank_beyond_the_size_is_refused() -> None:

@@ -10,7 +10,7 @@ from hyperscale.partition import local_part
 from hyperscale.worker import neighbourhood, ops
 from hyperscale.worker.comm import Comm, run_threads
 from hyperscale.worker.full import FullTrainer
-from hyperscale.worker.sparse import SparseRows, rows_of
+from hyperscale.worker.sparse import SparseRows, rows_of, worth_keeping_sparse
 from tests.builders.training import a_run, assignment, labelled_graph
 
 CPU = torch.device("cpu")
@@ -37,7 +37,7 @@ def test_training_without_dgls_kernels_is_the_same_training(architecture: str, m
 def test_sparse_rows_multiply_like_dense_ones() -> None:
     rng = np.random.default_rng(0)
     features = (rng.random((30, 40)) < 0.05).astype(np.float32) * rng.random((30, 40), dtype=np.float32)
-    rows = rows_of(features, CPU)
+    rows = rows_of(features, CPU, sparse=True)
     assert isinstance(rows, SparseRows)
     torch.testing.assert_close(rows.dense(), torch.from_numpy(features))
     weight = torch.randn(40, 6, requires_grad=True)
@@ -47,9 +47,10 @@ def test_sparse_rows_multiply_like_dense_ones() -> None:
     torch.testing.assert_close(sparse, weight.grad)
 
 
-def test_dense_features_stay_dense() -> None:
-    assert isinstance(rows_of(np.ones((3, 4), np.float32), CPU), torch.Tensor)
-    assert isinstance(rows_of(np.ones((0, 4), np.float32), CPU), torch.Tensor)
+def test_features_are_kept_without_zeros_where_few_are_not() -> None:
+    assert [worth_keeping_sparse(filled, 1000.0) for filled in (0.0, 1.0, 99.0, 100.0)] == [False, True, True, False]
+    assert isinstance(rows_of(np.ones((0, 4), np.float32), CPU, sparse=True), SparseRows)
+    assert isinstance(rows_of(np.ones((3, 4), np.float32), CPU, sparse=False), torch.Tensor)
 
 
 def test_loops_come_first_in_each_row() -> None:
