@@ -88,5 +88,5 @@ def rows_of(features: Array, device: torch.device, *, sparse: bool) -> Tensor | 
     order = scipy.sparse.csr_matrix((np.arange(csr.nnz), csr.indices, csr.indptr), shape=csr.shape).tocsc()
     arrays = (csr.indptr, csr.indices, csr.data, order.indptr, order.indices, order.data)
     kinds = (np.int64, np.int64, np.float32, np.int64, np.int64, np.int64)
-    tensors = (torch.from_numpy(array.astype(kind)).to(device) for array, kind in zip(arrays, kinds, strict=True))
-    return SparseRows((features.shape[0], features.shape[1]), *tensors, numbers=None)
+    indptr, indices, values, *turned = (torch.from_numpy(array.astype(kind)).to(device) for array, kind in zip(arrays, kinds, strict=True))
+    return SparseRows((features.shape[0], features.shape[1]), indptr, indices, values, turned[0], turned[1], turned[2])
