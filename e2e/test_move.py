@@ -34,6 +34,12 @@ SPEC: Final[Object] = {
     "partitioning": {"balance": "Equal"},
 }
 CHECKPOINT: Final = {"volumeClaimName": "state", "everyEpochs": 10}
+SHRINK_SECONDS: Final = 6
+SPARE: Final = "eu-a100-1"
+SLOW_GPUS: Final[tuple[Object, ...]] = tuple(
+    {"product": product, "teraflops": 0.1} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")
+)
+"""So slow that every further worker pays."""
 MOVE_POINTS: Final = ("move-begun", "before-suspend", "before-resume")
 
 
@@ -43,7 +49,7 @@ def space(installed: Cluster, calm: Cluster, request: pytest.FixtureRequest) -> 
     calm.reset_exporter()
     with namespace(api, "move-" + str(abs(hash(request.node.name)))[:8]) as name:
         yield name
-    for policy in ("advise", "act"):
+    for policy in ("advise", "act", "off"):
         if api.find(f"{POLICIES}/move-{policy}") is not None:
             api.delete(f"{POLICIES}/move-{policy}")
 
@@ -57,12 +63,12 @@ def operating(cluster: Cluster, wait: bool = True, **settings: str) -> Iterator[
         process.stop()
 
 
-def running_job(cluster: Cluster, space: str, mode: str, **spec: object) -> Job:
-    """A job under a policy of that mode, all its workers where they were planned."""
+def running_job(cluster: Cluster, space: str, mode: str, gpus: tuple[Object, ...] = (), **spec: object) -> Job:
+    """A job under a policy of that mode and GPU speeds, all its workers where they were planned."""
     api = cluster.api()
     name = f"move-{mode.lower()}"
     policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": name}}
-    api.create(POLICIES, {**policy, "spec": {"replan": {"mode": mode, **REPLAN}}})
+    api.create(POLICIES, {**policy, "spec": {"replan": {"mode": mode, **REPLAN}, "gpus": list(gpus)}})
     job = Job(api, space, "train")
     job.create(policyRef={"name": name}, **{**SPEC, **spec})
     job.wait_phase("Running")
@@ -166,3 +172,74 @@ def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(i
         assert job.status()["replans"] == 1
     created = [e for e in installed.requests(since) if e.resource == "mpijobs" and e.verb == "create" and e.code == 201]
     assert len([e for e in created if e.namespace == space]) == 1
+
+
+def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with_more_after_a_suspension(
+    installed: Cluster, space: str
+) -> None:
+    """The operator is killed twice on the way."""
+    api = installed.api()
+    claim_volume(api, space)
+    since = installed.position()
+    few = {"workers": {"min": 2, "max": 4, "gpusPerWorker": 8}, "recovery": {"shrinkAfterSeconds": SHRINK_SECONDS}}
+    with cordoned(installed, SPARE):
+        with operating(installed, HYPERSCALE_CRASH_AT="before-suspend") as dying:
+            job = running_job(installed, space, "Off", SLOW_GPUS, checkpoint=CHECKPOINT, **few)
+            first, mpijob = job.nodes(), job.mpijob()
+            assert mpijob is not None
+            assert (len(first), hosts(job)) == (3, 3)
+            api.patch(f"/api/v1/nodes/{first[1]}", {"spec": {"unschedulable": True}})
+            lost = time.monotonic()
+            api.delete(f"/api/v1/namespaces/{space}/pods/{job.name}-worker-1", gracePeriodSeconds="0")
+            job.wait(lambda: "may go on with fewer workers" in job.condition("Reconciling").get("message", ""), "it does not say when")
+            print(job.condition("Reconciling")["message"])
+            dying.wait_ended(60)
+        assert time.monotonic() - lost >= SHRINK_SECONDS
+        assert job.condition("Moving")["status"] == "True"
+        assert len(job.pods()) == 3, "nothing has happened before it is written down"
+        with operating(installed, HYPERSCALE_CRASH_AT="before-resume") as dying:
+            dying.wait_ended(60)
+        assert job.pods() == []
+        with operating(installed):
+            job.wait(lambda: moved(job, first), "it does not go on", seconds=60)
+            print(f"goes on with {len(job.nodes())} workers {time.monotonic() - lost:.1f} s after the loss: {first} -> {job.pod_nodes()}")
+            assert sorted(job.nodes()) == sorted({*first} - {first[1]})
+            assert (job.status()["ready"], job.status()["replans"], hosts(job)) == ("2/2", 1, 2)
+            for node in (first[1], SPARE):
+                api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
+            job.patch(spec={"runPolicy": {"suspend": True}})
+            job.wait(lambda: job.status()["reason"] == "Suspended" and not job.pods(), "it does not stop")
+            again = time.monotonic()
+            job.patch(spec={"runPolicy": {"suspend": False}})
+            job.wait(lambda: runs_with(job, 4), "it does not go on with four workers", seconds=60)
+            print(f"goes on with 4 workers {time.monotonic() - again:.1f} s after the suspension: {job.pod_nodes()}")
+            assert (job.status()["ready"], job.status()["replans"], hosts(job)) == ("4/4", 1, 4)
+            after = job.mpijob()
+            assert after is not None
+            assert after["metadata"]["uid"] == mpijob["metadata"]["uid"]
+    created = [e for e in installed.requests(since) if e.resource == "mpijobs" and e.verb == "create" and e.code == 201]
+    assert len([e for e in created if e.namespace == space]) == 1
+
+
+@contextlib.contextmanager
+def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
+    """Nobody new gets there; at the end all nodes take pods again."""
+    api = cluster.api()
+    api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    try:
+        yield
+    finally:
+        for name in GIANT:
+            api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
+
+
+def runs_with(job: Job, workers: int) -> bool:
+    status = job.status()
+    placed = job.pod_nodes() == job.nodes() and len(job.nodes()) == workers
+    return placed and status["phase"] == "Running" and not job.condition("Moving")
+
+
+def hosts(job: Job) -> int:
+    """Lines of the host file that mpirun reads."""
+    found = job.api.get(f"/api/v1/namespaces/{job.namespace}/configmaps/{job.name}-config")
+    return len(found["data"]["hostfile"].split()) // 2

@@ -20,6 +20,7 @@ from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus, to_wire
+from hyperscale.movable import resizes
 from hyperscale.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, worker_pod_for_dry_run
 from hyperscale.render.release import launcher_release_patch, release_patch
 from hyperscale.world import Key, World
@@ -104,7 +105,13 @@ class Actions:
         self.probe("released")
 
     async def open_launcher(self, seen: Seen, step: OpenLauncher) -> None:
-        """Open the launcher's gate."""
+        """Open the launcher's gate.
+
+        Where the launcher goes by the plan file that must say the plan in force: one that a crash kept from being written down is there
+        as a file only.
+        """
+        if seen.plan is not None and seen.mpijob is not None and seen.mpijob.resizable:
+            await self._companions.write_plan_file(seen.metadata, seen.plan)
         self.probe("before-launcher")
         for pod in seen.launchers:
             if pod.uid in step.pod_uids:
@@ -117,12 +124,17 @@ class Actions:
                 await self._client.delete(paths.pod(pod.namespace, pod.name), pod.uid, grace_seconds=0 if step.force else None)
 
     async def set_suspend(self, key: Key, seen: Seen, step: SetSuspend) -> None:
-        """Carry `suspend` to an MPIJob that no queue owns; with a move the new plan too, where a lost status is made good from."""
+        """Carry `suspend` to an MPIJob that no queue owns; with a move the new plan too, where a lost status is made good from.
+
+        Its number of workers follows when none is left: mpi-operator takes away only the pods of ranks that the MPIJob has.
+        """
         if seen.mpijob is None:
             return
         body: Json = {"metadata": {"uid": seen.mpijob.uid}, "spec": {"runPolicy": {"suspend": step.suspend}}}
         if seen.moving and seen.plan is not None:
             body["metadata"]["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(seen.plan)}
+            if resizes(seen) and not step.suspend:
+                body["spec"]["mpiReplicaSpecs"] = {"Worker": {"replicas": len(seen.plan.workers)}}
         self.probe("before-suspend" if step.suspend else "before-resume")
         self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), body, names.FIELD_MANAGER))
 

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hyperscale import names
-from hyperscale.instants import unix_seconds
+from hyperscale.instants import timestamp, unix_seconds
 from hyperscale.model.decision import (
     BeginMove,
     BeginStop,
@@ -32,7 +32,7 @@ from hyperscale.model.decision import (
 from hyperscale.model.job import Approval, JobSpec, PlacementMode, PlannerChoice
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Phase
-from hyperscale.movable import obstacle, strays
+from hyperscale.movable import obstacle, resizable, resizes, strays
 from hyperscale.stoppable import told
 
 PARTITION_POLL_SECONDS: Final = 5.0
@@ -102,6 +102,9 @@ def moving(seen: Seen) -> Decision | None:
         if left := sum(1 for pod in seen.pods if not pod.finished):
             return stuck_on_lost_node(seen) or Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
         return SetSuspend(Reason.MOVING, "starts on the new plan", suspend=False)
+    if resizes(seen):
+        change = f"with {len(seen.plan.workers)} workers instead of {seen.mpijob.workers}"
+        return SetSuspend(Reason.MOVING, f"stops because it goes on {change}", suspend=True)
     if away := strays(seen):
         return SetSuspend(Reason.MOVING, f"stops because {len(away)} workers change their node", suspend=True)
     return None
@@ -118,8 +121,18 @@ def preempted(seen: Seen) -> Decision | None:
         return SetSuspend(Reason.PREEMPTED, told(stop, seen.metadata.key), suspend=True)
     if left := sum(1 for pod in seen.pods if not pod.finished):
         return stuck_on_lost_node(seen) or Wait(Reason.PREEMPTED, f"{left} of its pods are still ending")
-    step = _ask(seen, MakePlan(Reason.PREEMPTED, workers_fixed=job.workers))
+    step = _ask(seen, MakePlan(Reason.PREEMPTED, workers_fixed=None if resizable(_job(seen), job) else job.workers))
     return replace(step, reason=Reason.PREEMPTED) if isinstance(step, Wait) else step
+
+
+def resizable_again(seen: Seen) -> Decision | None:
+    """After a suspension a job may go on with any number of workers that it allows; its plan comes first, for its pods follow from it."""
+    job = seen.mpijob
+    if job is None or not job.suspended or _job(seen).run_policy.suspend or not resizable(_job(seen), job):
+        return None
+    if left := sum(1 for pod in seen.pods if not pod.finished):
+        return stuck_on_lost_node(seen) or Wait(Reason.RESUMED, f"{left} of its pods are still ending")
+    return _ask(seen, MakePlan(Reason.RESUMED, "planned anew after a suspension"))
 
 
 def suspended_before_start(seen: Seen) -> Decision | None:
@@ -200,9 +213,9 @@ def lacks_mpijob(seen: Seen) -> Decision | None:
 
 
 def resumed(seen: Seen) -> Decision | None:
-    """After a suspension the old plan is only a memory: the pods are new and the cluster has moved."""
+    """After a suspension the old plan is only a memory: the pods are new and the cluster has moved. So is one for another MPIJob's size."""
     was_suspended = any(condition.type == "Suspended" and condition.status == "True" for condition in seen.status.conditions)
-    if not was_suspended or seen.plan is None or any(pod.bound for pod in seen.workers) or not _gated(seen):
+    if not (was_suspended or resizes(seen)) or seen.plan is None or any(pod.bound for pod in seen.workers) or not _gated(seen):
         return None
     if seen.metrics is not None:
         return None  # planned anew in this very pass
@@ -296,6 +309,7 @@ CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     leaving_mpijob,
     moving,
     preempted,
+    resizable_again,
     suspended_before_start,
     suspension_differs,
     queued,
@@ -342,7 +356,24 @@ def _replan_waiting_ranks(seen: Seen, waiting: list[PodView]) -> Decision:
         excluded_nodes=tuple(sorted({misfit.node for misfit in seen.misfits} - set(pinned.values()))),
         counts_as_replan=bool(pinned),
     )
-    return _ask(seen, step)
+    due = _shrinks_at(seen)
+    asked = _ask(seen, replace(step, may_shrink=due is not None and seen.now >= due))
+    if due is None or seen.now >= due or not isinstance(asked, Wait):
+        return asked
+    message = f"{asked.message}; from {timestamp(due)} on it may go on with fewer workers"
+    return replace(asked, message=message, retry_after_seconds=min(REPLAN_AFTER_SECONDS, due - seen.now))
+
+
+def _shrinks_at(seen: Seen) -> float | None:
+    """Unix seconds from which a job whose lost ranks find no room may go on with fewer workers; None: never."""
+    job, spec = seen.mpijob, _job(seen)
+    after_seconds = spec.recovery.shrink_after_seconds
+    if job is None or after_seconds is None or not spec.recovery.replace_lost_workers or not resizable(spec, job):
+        return None
+    if job.workers <= spec.workers.min or obstacle(spec, job, seen.status.replans):
+        return None
+    placed = next((condition for condition in seen.status.conditions if condition.type == "Placed" and condition.status == "False"), None)
+    return (unix_seconds(placed.last_transition_time) if placed is not None else seen.now) + after_seconds
 
 
 def _ask(seen: Seen, step: MakePlan) -> Decision:

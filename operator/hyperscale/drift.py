@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -204,7 +204,7 @@ class DriftWatch:
         return RunningJob(
             request=self._request_for(key, job, pods[0], policy, snapshot),
             plan=replace(plan, workers=tuple(replace(worker, node=pods[worker.rank].node) for worker in plan.workers)),
-            claims=_claims(list(pods.values())),
+            claims=claims_of(pods.values()),
             remaining_epochs=job.model.epochs - done,
             redone_epochs=done if job.checkpoint is None else min(done, float(job.checkpoint.every_epochs)),
         )
@@ -250,7 +250,7 @@ class DriftWatch:
         return self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)
 
 
-def _claims(pods: list[PodView]) -> dict[str, Claim]:
+def claims_of(pods: Iterable[PodView]) -> dict[str, Claim]:
     """What pods take, by node."""
     claims: dict[str, Claim] = {}
     for pod in pods:

@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from hyperscale import names
 from hyperscale.instants import unix_seconds
+from hyperscale.model.decision import MpiJobView
 from hyperscale.model.job import Approval, JobSpec, PlannerChoice
 from hyperscale.model.plan import Calibration
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec, QueueOrder
 from hyperscale.model.status import Phase
+from hyperscale.movable import resizable
 from hyperscale.plan.queue.alike import kind_of
 from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.stoppable import epochs_left, is_preempted, queued_since
@@ -64,16 +66,16 @@ def read_entry(
     job: JobSpec | None,
     policy: PolicySpec,
     calibration: tuple[Calibration, ...] = (),
-    workers: int | None = None,
+    view: MpiJobView | None = None,
 ) -> Entry | None:
     """The job if the queue decides on its start; None where it cannot be read, or something else decides.
 
-    workers: of its MPIJob, where it was stopped for others; it goes on with as many, from its last checkpoint
+    view: its MPIJob, where it was stopped for others; it goes on from its last checkpoint, with as many workers unless it may have others
     """
     metadata = record.resource["metadata"]
     if job is None or policy.queue.order is QueueOrder.ARRIVAL or not _joins(job, metadata.get("labels") or {}):
         return None
-    stop = record.status.last_stop if workers is not None else None
+    stop = record.status.last_stop if view is not None else None
     if stop is not None:
         job = replace(job, model=replace(job.model, epochs=epochs_left(job, stop)))
     request = PlanRequest(
@@ -85,7 +87,7 @@ def read_entry(
         tolerations=worker_tolerations(job),
         calibration=calibration,
     )
-    request = with_workers(request, workers) if workers is not None else request
+    request = with_workers(request, view.workers) if view is not None and not resizable(job, view) else request
     return Entry(
         key=key,
         edition=edition_of(record),

@@ -33,6 +33,19 @@ def obstacle(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
     return ""
 
 
+def resizable(job: JobSpec, mpijob: MpiJobView) -> bool:
+    """Whether a suspended MPIJob may be resumed with another number of workers than it had.
+
+    A person approved a plan of so many workers; a queue admitted so many.
+    """
+    return mpijob.resizable and not mpijob.queue and job.approval is Approval.AUTOMATIC
+
+
+def resizes(seen: Seen) -> bool:
+    """Whether the plan in force has another number of workers than the MPIJob."""
+    return seen.plan is not None and seen.mpijob is not None and len(seen.plan.workers) != seen.mpijob.workers
+
+
 def is_moving(status: JobStatus) -> bool:
     """Whether a move was written down that has not ended."""
     return any(condition.type == MOVING_CONDITION and condition.status == "True" for condition in status.conditions)
@@ -67,7 +80,7 @@ def strays(seen: Seen) -> tuple[PodView, ...]:
 
 def arrived(seen: Seen) -> bool:
     """Every rank of the plan in force is on its node."""
-    if seen.plan is None or (seen.mpijob is not None and seen.mpijob.suspended):
+    if seen.plan is None or resizes(seen) or (seen.mpijob is not None and seen.mpijob.suspended):
         return False
     bound = {pod.rank for pod in seen.workers if pod.bound}
     return not strays(seen) and len(bound) >= len(seen.plan.workers)

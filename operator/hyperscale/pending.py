@@ -93,7 +93,7 @@ class Pending:
         if known is None or known.edition != edition or known.policy != policy:
             job, view = self._reader.read(record.resource, self._world.policies)[0], self._world.mpijobs.get(key)
             calibration = self._reader.calibration(job) if job is not None else ()
-            known = read_entry(key, record, job, policy, calibration, view.workers if view is not None else None)
+            known = read_entry(key, record, job, policy, calibration, view)
             if known is None:
                 self._entries.pop(key, None)
                 return None

@@ -12,17 +12,17 @@ from typing import Final, Protocol
 import msgspec
 
 from hyperscale import names
-from hyperscale.drift import DriftWatch, MovePlanner
+from hyperscale.drift import DriftWatch, MovePlanner, claims_of
 from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Seen
 from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.planning import PlanRequest, Toleration, toleration
-from hyperscale.model.pods import PodView
+from hyperscale.model.pods import WORKER, PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.check import misfits, violations
-from hyperscale.plan.moves_check import vacated_request
+from hyperscale.plan.moves_check import vacated, vacated_request
 from hyperscale.plan.queue.emptied import emptied_snapshot
 from hyperscale.preemption import PreemptionWatch, StopPlanner
 from hyperscale.recorder import Recorder
@@ -89,12 +89,24 @@ class Planning:
         )
         with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
             answer = await self._planner.plan(request, snapshot, policy)
+            if isinstance(answer, Infeasible) and step.may_shrink:
+                answer = await self._shrunk(seen, request, snapshot, policy) or answer
         self._count(answer, snapshot)
         if isinstance(answer, Plan):
             answer = steady(answer, seen.plan)
             answer = self.taker.alone(key, seen, policy, answer)
             self._world.assume(key, answer)
         return Answer(answer, snapshot)
+
+    async def _shrunk(self, seen: Seen, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | None:
+        """A plan with fewer workers than the MPIJob has, on the cluster without its pods; None where even that does not fit."""
+        if seen.mpijob is None:
+            return None
+        claims = claims_of(pod for pod in seen.pods if pod.role == WORKER and pod.holds_resources)
+        counts = msgspec.structs.replace(request.job.workers, max=seen.mpijob.workers - 1)
+        fewer = msgspec.structs.replace(request, workers_fixed=None, job=msgspec.structs.replace(request.job, workers=counts))
+        answer = await self._planner.plan(vacated(fewer, claims), emptied_snapshot(snapshot, claims), policy)
+        return answer if isinstance(answer, Plan) else None
 
     async def begin_move(self, key: Key, plan: Plan, policy: PolicySpec) -> ClusterSnapshot | None:
         """Take the GPUs of a running job's new plan, until the pass ends; the snapshot that it fits, None where it fits no more."""

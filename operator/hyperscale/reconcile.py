@@ -41,7 +41,7 @@ from hyperscale.passes import DriftCount, Pass, edition, is_progress, news
 from hyperscale.planning import Planning
 from hyperscale.render.partition import partition_key
 from hyperscale.status import derive
-from hyperscale.stoppable import is_preempted
+from hyperscale.stoppable import epochs_kept, is_preempted
 from hyperscale.telemetry import Telemetry
 from hyperscale.workqueue import RetryLaterError, WorkQueue
 from hyperscale.world import JobRecord, Key, World
@@ -239,10 +239,15 @@ class Reconciler:
         if seen.mpijob is not None:
             await self._actions.write_plan_file(seen.metadata, answer)
         run.plan, run.refusal, run.metrics = answer, None, snapshot.metrics
-        run.replans += 1 if step.counts_as_replan else 0
-        if seen.preempted:  # from here on like a move: the plan is written down, then the MPIJob resumed on it
+        shrinks = step.may_shrink and seen.mpijob is not None and len(answer.workers) < seen.mpijob.workers
+        run.replans += 1 if step.counts_as_replan or shrinks else 0
+        if seen.mpijob is not None and seen.mpijob.suspended:
+            # From here on like a move: the plan is written down, then the MPIJob resumed on it.
             run.resuming = True
+        if seen.preempted:
             self._telemetry.preemptions.labels(outcome="resumed").inc()
+        if shrinks:
+            self._note_move(run, seen, answer)
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
         self._actions.probe("planned")
 
@@ -254,10 +259,15 @@ class Reconciler:
         await self._actions.write_plan_file(seen.metadata, plan)
         run.plan, run.metrics = plan, snapshot.metrics
         run.replans += 1
-        moved = sum(1 for pod in seen.workers if pod.rank is not None and pod.node != plan.node_of(pod.rank))
-        run.last_move = LastMove(timestamp(self._clock()), moved, seen.move.epochs_done if seen.move is not None else 0.0)
+        self._note_move(run, seen, plan)
         self._telemetry.predicted_seconds.labels(*run.key).set(plan.predicted.epoch_seconds)
         self._actions.probe("move-begun")
+
+    def _note_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
+        """A running job's new plan is to be carried out by a stop and a start."""
+        moved = len([pod for pod in seen.workers if pod.rank in range(len(plan.workers)) and pod.node != plan.node_of(pod.rank or 0)])
+        kept = seen.move.epochs_done if seen.move is not None else epochs_kept(seen.status)
+        run.last_move = LastMove(timestamp(self._clock()), moved, kept)
 
     async def _report(self, run: Pass, seen: Seen, decision: Decision) -> None:
         """The pass's one status write, if anything differs, and its one event, after the write."""

@@ -143,6 +143,12 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
         "|| self.placement.topology.required != self.placement.topology.preferred",
         holds=lambda job: job.placement.topology.required is None or job.placement.topology.required != job.placement.topology.preferred,
     ),
+    Rule(
+        path="recovery.shrinkAfterSeconds",
+        message="fewer workers go on from a checkpoint; write checkpoint and workers.min below workers.max, or leave it out",
+        cel="!has(self.recovery.shrinkAfterSeconds) || (has(self.checkpoint) && self.workers.min < self.workers.max)",
+        holds=lambda job: job.recovery.shrink_after_seconds is None or (job.checkpoint is not None and job.workers.min < job.workers.max),
+    ),
     _positive("gpuMemory", lambda job: job.workers.gpu_memory),
     _positive("cpu", lambda job: job.workers.cpu),
     _positive("memory", lambda job: job.workers.memory),

@@ -171,6 +171,18 @@ def _crossing() -> tuple[Bad, ...]:
     """Rules between fields: CEL in the CRD, `rules.py` in Python, the same words."""
     return (
         Bad(
+            "fewer workers without a checkpoint",
+            {"spec.recovery.shrinkAfterSeconds": 60},
+            "spec.recovery.shrinkAfterSeconds",
+            "fewer workers go on from a checkpoint",
+        ),
+        Bad(
+            "fewer workers than the fewest",
+            {"spec.recovery.shrinkAfterSeconds": 60, "spec.checkpoint.volumeClaimName": "shared", "spec.workers.min": 4},
+            "spec.recovery.shrinkAfterSeconds",
+            "workers.min below workers.max",
+        ),
+        Bad(
             "max below min",
             {"spec.workers": {"min": 4, "max": 2}},
             "spec.workers.max",
@@ -294,7 +306,7 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
     "everything about its end": job(
         {
             "spec.checkpoint": {"volumeClaimName": "shared", "everyEpochs": 5},
-            "spec.recovery": {"maxReplans": 0, "replaceLostWorkers": False, "forceDeleteAfterSeconds": 300},
+            "spec.recovery": {"maxReplans": 0, "replaceLostWorkers": False, "forceDeleteAfterSeconds": 300, "shrinkAfterSeconds": 600},
             "spec.runPolicy": {"suspend": True, "cleanPodPolicy": "All", "backoffLimit": 0, "ttlSecondsAfterFinished": 0},
             "spec.policyRef": {"name": "default"},
         }

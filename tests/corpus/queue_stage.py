@@ -70,7 +70,7 @@ class Stage:
     def __init__(self, nodes: int = 4, gpus: int = 2) -> None:
         self.now = CREATED + 1.0
         self.world = World()
-        self.world.replace("node", [_node(f"node-{number}", gpus) for number in range(nodes)])
+        self.world.replace("node", [gpu_node(f"node-{number}", gpus) for number in range(nodes)])
         self.planner = InThisProcess()
         self.planning = Planning(self.world, self.planner, Telemetry(), lambda: self.now)
         self.woken: list[Key] = []
@@ -141,7 +141,8 @@ def _desk(snapshot: ClusterSnapshot, policy: PolicySpec) -> Desk:
     return Desk(build(snapshot, policy), policy, lambda request, graph, _: make_plan(request, graph, profile(request.job), policy))
 
 
-def _node(name: str, gpus: int) -> dict[str, Any]:
+def gpu_node(name: str, gpus: int) -> dict[str, Any]:
+    """A Ready node of so many A100, as the API server gives it."""
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
         "status": {

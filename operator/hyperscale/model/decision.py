@@ -68,6 +68,8 @@ class MpiJobView(msgspec.Struct, frozen=True):
     """Queue label; "" when no queue owns it."""
     gated: bool
     """The worker template carries the placement gate."""
+    resizable: bool = False
+    """Its launcher goes by the plan in force, so that it may be resumed with another number of workers."""
     conditions: dict[str, tuple[bool, str, str]] = {}
     """By type: (is true, reason, message)."""
     plan: Plan | None = None
@@ -221,6 +223,8 @@ class MakePlan(Decision, frozen=True):
     pinned: dict[int, str] = {}
     excluded_nodes: tuple[str, ...] = ()
     counts_as_replan: bool = False
+    may_shrink: bool = False
+    """Where there is no such plan, ask for one with fewer workers on the cluster without the job's own pods."""
 
 
 class EnsurePartitions(Decision, frozen=True):

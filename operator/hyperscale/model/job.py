@@ -269,6 +269,17 @@ class RecoverySpec(Spec, frozen=True):
 
     max_replans: Annotated[int, Meta(ge=0, le=100, description="Times a plan may be changed after the job started.")] = 3
     replace_lost_workers: Annotated[bool, Meta(description="Place a lost rank anew, the others stay.")] = True
+    shrink_after_seconds: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=604800,
+                description="Go on from the checkpoint with fewer workers when lost ranks have found no room for so long; absent waits.",
+            ),
+        ]
+        | None
+    ) = None
     force_delete_after_seconds: (
         Annotated[int, Meta(ge=30, le=86400, description="Delete pods stuck on an unreachable node after this time; absent never does.")]
         | None

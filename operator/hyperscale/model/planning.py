@@ -47,7 +47,7 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Free GPUs by node where they differ from the snapshot: ranks planned but not yet bound are taken already."""
 
     workers_fixed: int | None = None
-    """Exact worker count; set once an MPIJob exists, whose replicas are not changed."""
+    """Exact worker count; set once an MPIJob exists, unless it may be resumed with others."""
 
     pinned: dict[int, str] = {}
     """Ranks that stay where they are, rank to node; their GPUs count as free for them."""

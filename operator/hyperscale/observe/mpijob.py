@@ -28,6 +28,7 @@ def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
         suspended=bool((spec.get("runPolicy") or {}).get("suspend")),
         queue=(metadata.get("labels") or {}).get(names.KUEUE_QUEUE_LABEL, ""),
         gated=any(gate.get("name") == names.PLACEMENT_GATE for gate in gates),
+        resizable=names.RESIZABLE_ANNOTATION in (metadata.get("annotations") or {}),
         conditions={
             condition["type"]: (condition.get("status") == "True", condition.get("reason", ""), condition.get("message", ""))
             for condition in status.get("conditions") or []

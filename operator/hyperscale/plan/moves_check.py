@@ -29,6 +29,11 @@ def unsound_moves(moves: Moves, question: MoveQuestion, snapshot: ClusterSnapsho
 
 
 def vacated_request(job: RunningJob) -> PlanRequest:
-    """The request on the cluster without the job's own pods: what they hold is free for it, the worker count stays."""
-    free = {name: left + job.claims.get(name, Claim()).gpus for name, left in sorted(job.request.free_gpus.items())}
-    return replace(job.request, workers_fixed=len(job.plan.workers), pinned={}, free_gpus=free)
+    """The request on the cluster without the job's own pods; the worker count stays."""
+    return replace(vacated(job.request, job.claims), workers_fixed=len(job.plan.workers))
+
+
+def vacated(request: PlanRequest, claims: Mapping[str, Claim]) -> PlanRequest:
+    """The request on the cluster without the job's own pods, which hold `claims`: that is free for it, and no rank stays where it is."""
+    free = {name: left + claims.get(name, Claim()).gpus for name, left in sorted(request.free_gpus.items())}
+    return replace(request, pinned={}, free_gpus=free)

@@ -9,13 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from hyperscale import names
-from hyperscale.model.job import JobSpec
+from hyperscale.model.job import JobSpec, PlacementMode
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, WORKER
 from hyperscale.render.commands import SSH_PATH
 from hyperscale.render.owner import owner_references
-from hyperscale.render.pod import common_labels, gated, launcher_template, worker_template
+from hyperscale.render.pod import common_labels, follows_plan, gated, launcher_template, worker_template
 from hyperscale.render.template import Json
 
 MAX_ANNOTATION_BYTES: Final = 200_000
@@ -37,7 +37,7 @@ def render(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: Ren
     return {
         "apiVersion": f"{names.MPI_GROUP}/{names.MPI_VERSION}",
         "kind": "MPIJob",
-        "metadata": _metadata(metadata, plan),
+        "metadata": _metadata(metadata, job, plan),
         "spec": {
             "slotsPerWorker": job.workers.gpus_per_worker,
             "runPolicy": _run_policy(metadata, job),
@@ -82,7 +82,7 @@ def plan_annotation(plan: Plan) -> str:
     return whole.decode()
 
 
-def _metadata(metadata: JobMetadata, plan: Plan | None) -> Json:
+def _metadata(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> Json:
     labels = common_labels(metadata, plan, "training")
     for key in (names.KUEUE_QUEUE_LABEL, names.KUEUE_PRIORITY_LABEL):
         if metadata.labels.get(key):
@@ -95,6 +95,9 @@ def _metadata(metadata: JobMetadata, plan: Plan | None) -> Json:
     }
     if plan is not None:
         rendered["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(plan)}
+        # Said at creation: the launcher of an MPIJob that an earlier version made may not know of it.
+        if job.workers.min < job.workers.max and job.placement.mode is PlacementMode.STRICT and gated(job, plan) and follows_plan(job):
+            rendered["annotations"][names.RESIZABLE_ANNOTATION] = "true"
     return rendered
 
 

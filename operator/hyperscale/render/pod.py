@@ -26,6 +26,17 @@ def gated(job: JobSpec, plan: Plan | None) -> bool:
     return plan is not None and job.planner is not PlannerChoice.NONE and job.placement.mode is not PlacementMode.ADVISORY
 
 
+def follows_plan(job: JobSpec) -> bool:
+    """The launcher starts as many ranks as the plan in force has: image, command and program are ours, its variables alone do not decide.
+
+    Raises RenderError where the user's template cannot be read.
+    """
+    path = "spec.launcher.template"
+    spec = mapping_at(template.own_copy(job.launcher.template, path), "spec", path)
+    container = template.main_container(spec, LAUNCHER, f"{path}.spec")
+    return job.model.script is None and not container.get("image") and _lacks_command(container)
+
+
 def common_labels(metadata: JobMetadata, plan: Plan | None, component: str) -> dict[str, str]:
     """Labels of everything that belongs to the job."""
     labels = {

@@ -20,7 +20,7 @@ import msgspec
 
 from hyperscale.model.measured import RESULT_PREFIX, Measured
 from hyperscale.worker.contract import EXIT_WRONG_INPUT
-from hyperscale.worker.replanned import replanned
+from hyperscale.worker.replanned import replanned, with_ranks
 
 MESSAGE_FILE: Final = "/dev/termination-log"
 MESSAGE_VARIABLE: Final = "HYPERSCALE_TERMINATION_LOG"
@@ -39,7 +39,9 @@ def main(arguments: Sequence[str]) -> int:
         )
         return EXIT_WRONG_INPUT
     try:
-        environment = {**os.environ, **replanned(os.environ)}
+        told = replanned(os.environ)
+        environment = {**os.environ, **told}
+        command = with_ranks(command, environment) if "HYPERSCALE_WORKERS" in told else command
         child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except OSError as error:
         message = f"{command[0]}: {error.strerror}"

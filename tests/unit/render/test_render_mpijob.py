@@ -48,6 +48,27 @@ def test_there_is_one_worker_for_each_planned_rank_and_one_launcher() -> None:
     assert specs["Launcher"]["replicas"] == 1
 
 
+OWN_IMAGE = {"template": {"spec": {"containers": [{"name": "launcher", "image": "example.org/own:1"}]}}}
+OWN_COMMAND = {"template": {"spec": {"containers": [{"name": "launcher", "command": ["mpirun", "-np", "2", "train"]}]}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "resizable"),
+    [
+        ({}, True),
+        ({"workers": {"min": 2, "max": 2}}, False),
+        ({"placement": {"mode": "Preferred"}}, False),
+        ({"planner": "None"}, False),
+        ({"model": {"architecture": "GCN", "script": "train.py"}}, False),
+        ({"launcher": OWN_IMAGE}, False),
+        ({"launcher": OWN_COMMAND}, False),
+    ],
+    ids=["a range", "one count", "Preferred", "planner None", "own script", "own launcher image", "own launcher command"],
+)
+def test_an_mpijob_says_whether_its_launcher_goes_by_the_plan_in_force(fields: dict[str, Any], resizable: bool) -> None:
+    assert mpijob_view(rendered(**fields)).resizable is resizable
+
+
 def test_gpus_are_limits_of_the_worker_and_slots_of_mpi() -> None:
     mpijob = rendered(workers={"max": 2, "gpusPerWorker": 4}, of=plan("a", "b", gpus=4))
     assert mpijob["spec"]["slotsPerWorker"] == 4
