@@ -21,7 +21,7 @@ from e2e.jobs import Job, namespace
 
 POLICIES: Final = "/apis/hyperscale.dev/v1alpha1/plannerpolicies"
 EPOCHS: Final = 200
-LONG_SECONDS: Final = 60.0
+LONG_SECONDS: Final = 40.0
 """Of a run that must still be under way when the operator has decided to stop it, however fast the machine."""
 CHECKPOINT_EPOCHS: Final = 20
 KILLED_AFTER_EPOCH: Final = 50

@@ -16,21 +16,32 @@ def create_workers(job: Job) -> list[Object]:
     mpijob = job.mpijob()
     assert mpijob is not None
     worker = mpijob["spec"]["mpiReplicaSpecs"]["Worker"]
-    return [_create(job, mpijob, worker["template"], rank) for rank in range(worker["replicas"])]
+    owner = {"apiVersion": _MPI_VERSION, "kind": "MPIJob", "name": job.name, "uid": mpijob["metadata"]["uid"], "controller": True}
+    roles = [{"job-role": "worker", "replica-index": str(rank)} for rank in range(worker["replicas"])]
+    return [_create(job, f"{job.name}-worker-{rank}", worker["template"], owner, role) for rank, role in enumerate(roles)]
 
 
-def _create(job: Job, mpijob: Object, template: Object, rank: int) -> Object:
+def create_launcher(job: Job) -> Object:
+    """The launcher pod, as the Job controller makes it for the MPI Operator."""
+    mpijob = job.mpijob()
+    assert mpijob is not None
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"{job.name}-launcher", "uid": f"launcher-{job.name}", "controller": True}
+    template = mpijob["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
+    return _create(job, f"{job.name}-launcher", template, owner, {"job-role": "launcher"})
+
+
+def make_ready(job: Job, pod: Object) -> None:
+    """The kubelet says Ready."""
+    path = f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}/status"
+    job.api.patch(path, {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
+
+
+def _create(job: Job, name: str, template: Object, owner: Object, role: dict[str, str]) -> Object:
     pod = copy.deepcopy(template)
-    name = f"{job.name}-worker-{rank}"
     metadata = pod.setdefault("metadata", {})
     metadata["name"] = name
-    metadata["labels"] = {
-        **metadata.get("labels", {}),
-        "training.kubeflow.org/job-name": job.name,
-        "training.kubeflow.org/job-role": "worker",
-        "training.kubeflow.org/replica-index": str(rank),
-    }
-    owner = {"apiVersion": _MPI_VERSION, "kind": "MPIJob", "name": job.name, "uid": mpijob["metadata"]["uid"], "controller": True}
+    told = {f"training.kubeflow.org/{key}": value for key, value in {"job-name": job.name, **role}.items()}
+    metadata["labels"] = {**metadata.get("labels", {}), **told}
     metadata["ownerReferences"] = [owner]
     pod["spec"].setdefault("restartPolicy", "Never")
     return job.api.create(f"/api/v1/namespaces/{job.namespace}/pods", {"apiVersion": "v1", "kind": "Pod", **pod})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from e2e.jobs import Job
 from tests.fault.companions import SHARED, end, partition_job, plan_file, posts, written
+from tests.fault.players import create_launcher, create_workers, gates, make_ready
 from tests.fault.process import OperatorProcess
 from tests.fault.proxy import FaultProxy
 
@@ -19,6 +20,22 @@ def test_the_plan_file_is_there_before_the_mpijob_and_says_the_plan(operator: Op
     assert [path.rpartition("/")[2] for path in made][:2] == ["configmaps", "mpijobs"]
     (owner,) = job.api.get(plan_file(job))["metadata"]["ownerReferences"]
     assert owner["uid"] == job.resource()["metadata"]["uid"]
+
+
+def test_the_plan_file_says_the_plan_in_force_when_a_launcher_starts_that_goes_by_it(operator: OperatorProcess, job: Job) -> None:
+    """A crash between the file and the record of a plan with other workers leaves the file of a plan that never was in force."""
+    job.create(workers={"min": 1, "max": 2})
+    job.wait_reason("Starting")
+    workers = create_workers(job)
+    paths = [f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}" for pod in workers]
+    job.wait(lambda: not any(gates(job.api.get(path)) for path in paths), "the workers' gates stay closed")
+    job.api.patch(plan_file(job), {"data": {"plan.json": '{"planId": "never in force"}'}})
+    launcher = create_launcher(job)
+    for pod in workers:
+        make_ready(job, pod)
+    path = f"/api/v1/namespaces/{job.namespace}/pods/{launcher['metadata']['name']}"
+    job.wait(lambda: not gates(job.api.get(path)), "the launcher's gate stays closed")
+    assert written(job)["planId"] == job.plan()["id"]
 
 
 def test_a_plan_file_of_somebody_else_is_left_alone(operator: OperatorProcess, job: Job) -> None:

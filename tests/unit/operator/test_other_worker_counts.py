@@ -141,7 +141,7 @@ def test_after_that_it_may_go_on_with_fewer() -> None:
     assert (asked.workers_fixed, asked.pinned, asked.may_shrink) == (3, {0: "node-a", 2: "node-c"}, True)
     refused = decide(lost(refusal=NO_ROOM))
     assert isinstance(refused, Wait)
-    assert refused.message == NO_ROOM.message
+    assert refused.message == f"{NO_ROOM.message}; fewer workers find no room either"
 
 
 @pytest.mark.parametrize(
