@@ -90,7 +90,9 @@ class Planning:
         with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
             answer = await self._planner.plan(request, snapshot, policy)
             if isinstance(answer, Infeasible) and step.may_shrink:
-                answer = await self._shrunk(seen, request, snapshot, policy) or answer
+                neither = f"{answer.message}; fewer workers find no room either"
+                fewer = await self._shrunk(seen, request, snapshot, policy)
+                answer = fewer or msgspec.structs.replace(answer, message=neither)
         self._count(answer, snapshot)
         if isinstance(answer, Plan):
             answer = steady(answer, seen.plan)

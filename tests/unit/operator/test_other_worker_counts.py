@@ -141,7 +141,7 @@ def test_after_that_it_may_go_on_with_fewer() -> None:
     assert (asked.workers_fixed, asked.pinned, asked.may_shrink) == (3, {0: "node-a", 2: "node-c"}, True)
     refused = decide(lost(refusal=NO_ROOM))
     assert isinstance(refused, Wait)
-    assert refused.message == f"{NO_ROOM.message}; fewer workers find no room either"
+    assert refused.message == NO_ROOM.message
 
 
 @pytest.mark.parametrize(
@@ -204,6 +204,16 @@ async def test_a_smaller_plan_is_made_on_the_cluster_without_the_pods_that_are_l
     assert isinstance(found, Plan)
     assert len(found.workers) in (1, 2)
     assert {placed.node for placed in found.workers} <= {"node-0", "node-2"}
+
+
+async def test_where_fewer_workers_find_no_room_either_it_says_so() -> None:
+    stage = Stage(nodes=1, gpus=2)
+    key = stage.add("cora", workers={"min": 2, "max": 3, "gpusPerWorker": 2})
+    look = msgspec.structs.replace(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE)
+    step = MakePlan(Reason.PLAN_STALE, workers_fixed=3, may_shrink=True)
+    found = (await stage.planning.make(key, look, step, POLICY)).found
+    assert isinstance(found, Infeasible)
+    assert found.message.endswith("; fewer workers find no room either")
 
 
 @pytest.mark.parametrize(("resizable", "counts"), [(True, (1, 3)), (False, (2, 2))])
