@@ -9,7 +9,7 @@ UV_VERSION := 0.13.8
 
 HOROVOD := $(VENV)/.horovod
 
-.PHONY: setup horovod kernel lock demo test fmt lint type unit api e2e cluster-up cluster-down bench crds clean help
+.PHONY: setup horovod kernel lock demo test fmt lint type unit api e2e images cluster-up cluster-down bench crds clean help
 
 COMPILED := setup.py $(wildcard operator/hyperscale/*/*.pyx operator/hyperscale/*/*.pxd operator/hyperscale/*/*.h)
 
@@ -72,6 +72,9 @@ cluster-up: setup ## Start the local cluster and print the KUBECONFIG it wrote
 
 cluster-down: setup ## Stop the local cluster and leave nothing
 	@$(BIN)/python -m e2e.cluster down
+
+images: setup ## Build the complete images for the processor and try them (root, 50 GB for a while, half an hour)
+	@$(BIN)/python -m e2e.images
 
 demo: horovod ## Local cluster, operator, one job: the plan, its reasons, the pods
 	@$(BIN)/python -m e2e.demo

@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from e2e.cluster.binaries import cache_directory
+from e2e.cluster.real.buildah import BUILT, MIRROR, SUITE, Buildah
 
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
 DOCKERFILE: Final = REPOSITORY / "images" / "worker" / "Dockerfile"
@@ -33,31 +32,21 @@ PAUSE_IMAGE: Final = "docker.io/hyperscale/pause:1"
 PACKAGES_PATH: Final = "/opt/hyperscale/packages"
 """Where a node mounts the environment's packages in every container."""
 OPERATOR_PATH: Final = "/opt/hyperscale/operator"
-_SUITE: Final = "bookworm"
-_MIRROR: Final = "http://deb.debian.org/debian"
-_BASE_TAG: Final = "localhost/hyperscale-base"
 _HOOK: Final = f"""printf '%s\\n' {PACKAGES_PATH} {OPERATOR_PATH} > "$1/usr/local/lib/python3.11/dist-packages/hyperscale.pth"
 mkdir -p "$1{PACKAGES_PATH}" "$1{OPERATOR_PATH}"
 """
 _AGENT_PACKAGES: Final = "python3,python3-venv,python3-pip,ca-certificates"
-_SETTINGS: Final = ("/etc/apt/apt.conf.d", "/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
-"""How this machine reaches its package sources; mounted while an image is built."""
-_SECONDS: Final = 900.0
-
-
-class ImageError(Exception):
-    """An image could not be made; the message carries the tool's last words."""
 
 
 def ensure_worker() -> Path:
     """An OCI archive of the worker image; made when this Dockerfile was not built before."""
-    digest = hashlib.sha256(b"\0".join(text.encode() for text in (_HOOK, _SUITE, _MIRROR, WORKER_IMAGE)) + DOCKERFILE.read_bytes())
+    digest = hashlib.sha256(b"\0".join(text.encode() for text in (_HOOK, SUITE, MIRROR, WORKER_IMAGE)) + DOCKERFILE.read_bytes())
     return _kept("worker-image", digest.hexdigest(), _build_worker)
 
 
 def ensure_agent() -> Path:
     """An OCI archive of the agent's image without its code; made when this Dockerfile or lock was not built before."""
-    texts = b"\0".join(text.encode() for text in (_AGENT_PACKAGES, _SUITE, _MIRROR, AGENT_IMAGE))
+    texts = b"\0".join(text.encode() for text in (_AGENT_PACKAGES, SUITE, MIRROR, AGENT_IMAGE))
     digest = hashlib.sha256(texts + AGENT_DOCKERFILE.read_bytes() + AGENT_LOCK.read_bytes())
     return _kept("agent-image", digest.hexdigest(), _build_agent)
 
@@ -86,37 +75,23 @@ def _build_worker(target: Path, scratch: Path) -> None:
     hook = scratch / "hook"
     hook.write_text(f"#!/bin/sh\nset -e\n{_HOOK}")
     hook.chmod(0o755)
-    _debian(scratch, "python3,ca-certificates", f'--customize-hook={hook} "$1"')
-    _build(target, scratch, DOCKERFILE, WORKER_IMAGE)
+    _build(target, scratch, DOCKERFILE, WORKER_IMAGE, "python3,ca-certificates", f'--customize-hook={hook} "$1"')
 
 
 def _build_agent(target: Path, scratch: Path) -> None:
     print("making the agent image (once for this Dockerfile, about a minute)", file=sys.stderr, flush=True)
-    _debian(scratch, _AGENT_PACKAGES)
-    _build(target, scratch, AGENT_DOCKERFILE, AGENT_IMAGE)
+    _build(target, scratch, AGENT_DOCKERFILE, AGENT_IMAGE, _AGENT_PACKAGES)
 
 
-def _debian(scratch: Path, packages: str, *options: str) -> None:
-    """A root file system with these packages in scratch/base.tar."""
-    _run("mmdebstrap", "--variant=minbase", f"--include={packages}", *options, _SUITE, str(scratch / "base.tar"), _MIRROR)
-
-
-def _build(target: Path, scratch: Path, dockerfile: Path, name: str) -> None:
-    """The stage `runtime` of a Dockerfile on scratch/base.tar, as an OCI archive."""
-    # Storage of its own: nothing of the machine's other images is read, and nothing of ours is left.
-    buildah = ("buildah", "--root", str(scratch / "root"), "--runroot", str(scratch / "run"), "--storage-driver", "vfs")
+def _build(target: Path, scratch: Path, dockerfile: Path, name: str, packages: str, *options: str) -> None:
+    """The stage `runtime` of a Dockerfile on a Debian with these packages, as an OCI archive."""
+    buildah = Buildah(scratch)
     try:
-        (scratch / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
-        bud = (*buildah, "bud", "--isolation", "chroot", "--pull-never", "--network", "host", "--layers=false")
-        _run(*bud, "-t", _BASE_TAG, str(scratch))
-        mounts = [part for path in _SETTINGS if Path(path).exists() for part in ("-v", f"{path}:{path}:ro")]
-        _run(
-            *bud, *mounts, "--target", "runtime", "--build-arg", f"PYTHON_IMAGE={_BASE_TAG}",
-            "-f", str(dockerfile), "-t", "localhost/hyperscale-built", str(REPOSITORY),
-        )  # fmt: skip
-        _run(*buildah, "push", "--disable-compression", "localhost/hyperscale-built", f"oci-archive:{target}:{name}")
+        buildah.base(packages, *options)
+        buildah.build(dockerfile, REPOSITORY, "--target", "runtime")
+        buildah.run("push", "--disable-compression", BUILT, f"oci-archive:{target}:{name}")
     finally:
-        shutil.rmtree(scratch / "root", ignore_errors=True)
+        buildah.remove()
 
 
 def _archive(program: bytes, name: str) -> bytes:
@@ -152,9 +127,3 @@ def _tar(files: dict[str, tuple[bytes, int]]) -> bytes:
 
 def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def _run(*command: str) -> None:
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    if finished.returncode != 0:
-        raise ImageError(f"{command[0]} failed:\n{(finished.stderr or finished.stdout)[-1500:]}")

@@ -16,7 +16,7 @@ from e2e.cluster.api import Api, Object
 from e2e.cluster.control_plane import kubeconfig_path, wait_until
 from e2e.cluster.pki import Client
 from e2e.cluster.processes import ProcessTable
-from e2e.cluster.real import delay, ground, images, network, node, slots
+from e2e.cluster.real import buildah, delay, ground, images, network, node, slots
 from e2e.cluster.real.gpus import UNHEALTHY_FILE
 from e2e.cluster.real.node import Mount, RealNode
 from e2e.cluster.real.slots import DOMAIN, Slot
@@ -36,7 +36,7 @@ _DEVICES: Final = Path("/sys/class/net")
 _DEVICE_SECONDS: Final = 10.0
 _REPOSITORY: Final = Path(__file__).resolve().parents[3]
 
-EXPECTED: Final = (ground.GroundError, images.ImageError, network.NetworkError, slots.SlotError)
+EXPECTED: Final = (ground.GroundError, buildah.ImageError, network.NetworkError, slots.SlotError)
 """Errors that are told in one line."""
 
 

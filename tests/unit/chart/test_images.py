@@ -12,6 +12,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from e2e import images
 from hyperscale.render import commands, security
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -132,3 +133,14 @@ def test_the_agents_user_ports_and_base_are_the_ones_that_the_chart_asks_for() -
     values = yaml.safe_load((ROOT / "charts/hyperscale/values.yaml").read_text())
     assert re.findall(r"^USER (\d+):(\d+)$", text, re.MULTILINE) == [(str(values["podSecurityContext"]["runAsUser"]),) * 2]
     assert re.findall(r"^EXPOSE (.+)$", text, re.MULTILINE) == ["9465 9466"]
+
+
+def test_what_the_worker_image_takes_away_after_compiling_is_in_no_lock_of_what_it_runs() -> None:
+    removed = re.findall(r"pip uninstall --yes ([a-z -]+) \\$", (ROOT / "images/worker/Dockerfile").read_text(), re.MULTILINE)
+    assert removed
+    kept = names_of(ROOT / "requirements/worker.lock").keys() | names_of(ROOT / "images/worker/horovod.lock").keys()
+    assert not kept & {name for names in removed for name in names.split()}
+
+
+def test_every_image_that_can_be_built_is_tried_afterwards() -> None:
+    assert sorted(images.TRIES) == [dockerfile.parent.name for dockerfile in DOCKERFILES]

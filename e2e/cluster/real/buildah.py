@@ -1,0 +1,71 @@
+"""Images without a daemon or a registry: a Debian made here, and buildah with a storage of its own, so nothing of it is left behind."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SUITE: Final = "bookworm"
+MIRROR: Final = "http://deb.debian.org/debian"
+BASE: Final = "localhost/hyperscale-base"
+"""What the Dockerfiles get as PYTHON_IMAGE."""
+BUILT: Final = "localhost/hyperscale-built"
+_SETTINGS: Final = ("/etc/apt/apt.conf.d", "/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
+"""How this machine reaches its package sources; mounted while an image is built."""
+
+
+class ImageError(Exception):
+    """An image could not be made; the message carries the tool's last words."""
+
+
+@dataclass(frozen=True)
+class Buildah:
+    """Storage in a folder, which `remove` takes away.
+
+    driver:  of the storage; `vfs` works everywhere and copies everything for every container, `overlay` does neither
+    seconds: that one command may take
+    """
+
+    folder: Path
+    driver: str = "vfs"
+    seconds: float = 900.0
+
+    def base(self, packages: str, *options: str) -> None:
+        """A Debian with these packages as the image BASE; options are mmdebstrap's. Raises ImageError."""
+        self._tool("mmdebstrap", "--variant=minbase", f"--include={packages}", *options, SUITE, str(self.folder / "base.tar"), MIRROR)
+        (self.folder / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
+        self._bud("-t", BASE, str(self.folder))
+
+    def build(self, dockerfile: Path, context: Path, *options: str) -> None:
+        """A Dockerfile on BASE as the image BUILT; raises ImageError."""
+        mounts = [part for path in _SETTINGS if Path(path).exists() for part in ("-v", f"{path}:{path}:ro")]
+        self._bud(*mounts, *options, "--build-arg", f"PYTHON_IMAGE={BASE}", "-f", str(dockerfile), "-t", BUILT, str(context))
+
+    def run(self, *arguments: str) -> str:
+        """The output of one of buildah's commands; raises ImageError."""
+        return self._tool("buildah", *self._storage(), *arguments)
+
+    def remove(self) -> None:
+        """Take the storage away; what cannot be removed stays."""
+        # Overlays of containers, and the folder of all of them, stay mounted between two commands.
+        unmount = ("umount", "--recursive", "--lazy", str(self.folder / "root" / "overlay"))
+        subprocess.run(unmount, capture_output=True, check=False)
+        shutil.rmtree(self.folder / "root", ignore_errors=True)
+
+    def _storage(self) -> tuple[str, ...]:
+        return ("--root", str(self.folder / "root"), "--runroot", str(self.folder / "run"), "--storage-driver", self.driver)
+
+    def _bud(self, *arguments: str) -> None:
+        self.run("bud", "--isolation", "chroot", "--pull-never", "--network", "host", "--layers=false", *arguments)
+
+    def _tool(self, *command: str) -> str:
+        try:
+            finished = subprocess.run(command, capture_output=True, text=True, timeout=self.seconds, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise ImageError(f"{command[0]} did not end in {self.seconds:.0f} s") from error
+        if finished.returncode != 0:
+            raise ImageError(f"{command[0]} failed:\n{(finished.stderr or finished.stdout)[-1500:]}")
+        return finished.stdout
