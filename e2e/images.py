@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from e2e.cluster import cluster
 from e2e.cluster.real import ground, machines
 from e2e.cluster.real.buildah import BUILT, Buildah, ImageError
 from hyperscale.render import commands, security
@@ -172,12 +173,16 @@ def main(given: Sequence[str] | None = None) -> int:
     names = arguments.names or NAMES
     if unknown := sorted(set(names) - set(NAMES)):
         parser.error(f"no image is called {', '.join(unknown)}: write {', '.join(NAMES)}")
+    cluster.interrupted_cleanly()
     try:
         ground.ensure()
         with tempfile.TemporaryDirectory(dir=arguments.scratch, prefix="hyperscale-images-") as scratch:
             check(names, Path(scratch))
     except (ImageError, ground.GroundError) as error:
         print(f"images: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("images: interrupted", file=sys.stderr)
         return 1
     return 0
 
