@@ -73,7 +73,7 @@ cluster-up: setup ## Start the local cluster and print the KUBECONFIG it wrote
 cluster-down: setup ## Stop the local cluster and leave nothing
 	@$(BIN)/python -m e2e.cluster down
 
-images: setup ## Build the complete images for the processor and try them (root, 50 GB for a while, half an hour)
+images: setup ## Build the complete images for the processor and try them (root, 30 GB for a while, half an hour)
 	@$(BIN)/python -m e2e.images
 
 demo: horovod ## Local cluster, operator, one job: the plan, its reasons, the pods
