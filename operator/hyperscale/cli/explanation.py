@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from hyperscale.cli.run_text import run_sentences
 from hyperscale.cli.tables import counted, seconds_text
 from hyperscale.model.decision import Reason
 from hyperscale.model.status import Condition, JobStatus, Phase, StatusPlan, StatusPrediction
@@ -172,7 +173,7 @@ def explain(record: JobRecord) -> Explanation:
         _sentence(message),
         *_queue(status),
         *_progress(status),
-        *_measured(status),
+        *run_sentences(status),
         *_better(status),
         *_stopped(record, status),
         *_stale(record, status),
@@ -274,21 +275,6 @@ def _queue(status: JobStatus) -> list[str]:
             f"Predicted weighted mean time until those jobs end: {seconds_text(decision.rule_score)} as the rule orders them, "
             f"{seconds_text(decision.agent_score)} as the agent does; the agent's choice is used only where it is no worse."
         )
-    return sentences
-
-
-def _measured(status: JobStatus) -> list[str]:
-    """How far the run is, or what came of it, and the measured epoch beside the predicted one."""
-    told = status.measured
-    if told is None:
-        return []
-    figures = [f"loss {told.loss:.4g}"] if told.loss is not None else []
-    figures += [f"accuracy {told.accuracy:.2%}{' on a generated graph' if told.generated else ''}"] if told.accuracy is not None else []
-    sentences = [f"Epoch {told.epoch} of {told.epochs}{': ' if figures else ''}{', '.join(figures)}."]
-    if told.epoch_seconds is not None and status.plan is not None and status.plan.predicted.epoch_seconds > 0:
-        predicted = status.plan.predicted.epoch_seconds
-        ratio = f"{told.epoch_seconds / predicted:.3g}"
-        sentences.append(f"An epoch takes {seconds_text(told.epoch_seconds)}, {ratio} × the predicted {seconds_text(predicted)}.")
     return sentences
 
 

@@ -13,6 +13,7 @@ from hyperscale.cli.errors import OK, InputError
 from hyperscale.cli.tables import seconds_text, table
 from hyperscale.history import FinishedRun, History, HistoryError
 from hyperscale.model.job import Architecture
+from hyperscale.model.measured import PairBytes, PhaseSeconds
 from hyperscale.model.steptime import StepTime
 
 VARIABLE: Final = "HYPERSCALE_HISTORY_URL"
@@ -41,6 +42,10 @@ class ShownRun(msgspec.Struct, frozen=True, rename="camel"):
     plan_id: str
     generated: bool = False
     """True: accuracy is of a generated graph that stood in for a builtin one."""
+    phases: tuple[PhaseSeconds, ...] = ()
+    """Of a mean epoch, the slowest rank's."""
+    busiest_pairs: tuple[PairBytes, ...] = ()
+    """Of ranks, by what one sends the other in a mean epoch."""
 
 
 class _Correction(msgspec.Struct, rename="camel"):
@@ -55,8 +60,10 @@ class _Plan(msgspec.Struct):
     predicted: _Prediction
 
 
-class _Measured(msgspec.Struct):
+class _Measured(msgspec.Struct, rename="camel"):
     generated: bool = False
+    phases: tuple[PhaseSeconds, ...] = ()
+    busiest_pairs: tuple[PairBytes, ...] = ()
 
 
 class Factor(msgspec.Struct, frozen=True, rename="camel"):
@@ -192,16 +199,16 @@ def _by_curve(plan: str) -> bool:
         return False
 
 
-def _generated(measured: str) -> bool:
-    """Whether a run's own words, as JSON or none, say that its graph was a stand-in."""
+def _measured(measured: str) -> _Measured:
+    """A run's own words, as JSON or none."""
     try:
-        return msgspec.json.decode(measured, type=_Measured).generated
+        return msgspec.json.decode(measured, type=_Measured)
     except msgspec.DecodeError:
-        return False
+        return _Measured()
 
 
 def _shown(one: FinishedRun) -> ShownRun:
-    predicted = one.predicted_seconds * one.correction
+    predicted, told = one.predicted_seconds * one.correction, _measured(one.measured)
     return ShownRun(
         job=f"{one.namespace}/{one.name}",
         uid=one.uid,
@@ -217,5 +224,7 @@ def _shown(one: FinishedRun) -> ShownRun:
         by_curve=_by_curve(one.plan),
         accuracy=one.accuracy,
         plan_id=one.plan_id,
-        generated=_generated(one.measured),
+        generated=told.generated,
+        phases=told.phases,
+        busiest_pairs=told.busiest_pairs,
     )

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 import msgspec
+from msgspec import Meta
 
 RESULT_PREFIX = "hyperscale-result: "
 """Rank 0 prints one line that begins so at its end; the launcher keeps its JSON as termination message."""
+
+MOST_PHASES: Final = 12
+MOST_PAIRS: Final = 16
+"""The result has to fit a termination message, 4096 bytes, whatever the number of ranks."""
+MOST_RANKS: Final = 10**6
+
+
+class PhaseSeconds(msgspec.Struct, frozen=True, rename="camel"):
+    """A phase of an epoch, as `hyperscale_training_phase_seconds` names it."""
+
+    phase: Annotated[str, Meta(min_length=1, max_length=24)]
+    seconds: Annotated[float, Meta(ge=0.0)]
+
+
+class PairBytes(msgspec.Struct, frozen=True, rename="camel"):
+    """What one rank sends another in an epoch."""
+
+    sender: Annotated[int, Meta(ge=0, le=MOST_RANKS)]
+    receiver: Annotated[int, Meta(ge=0, le=MOST_RANKS)]
+    bytes: Annotated[float, Meta(ge=0.0)]
 
 
 class Measured(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -29,6 +52,10 @@ class Measured(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     samples_per_second: float | None = None
     peer_bytes: float | None = None
     """Bytes that all ranks sent each other in one epoch."""
+    phases: Annotated[tuple[PhaseSeconds, ...], Meta(max_length=MOST_PHASES)] = ()
+    """Mean of the epochs after the first, of the rank that computes longest."""
+    busiest_pairs: Annotated[tuple[PairBytes, ...], Meta(max_length=MOST_PAIRS)] = ()
+    """Mean of the epochs after the first, most bytes first; pairs that send less than these are left out."""
     resumed_epoch: int | None = None
     """Epoch of the checkpoint that the run went on from."""
     finished: bool = False

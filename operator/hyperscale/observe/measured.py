@@ -40,5 +40,16 @@ def checked(measured: Measured) -> Measured | None:
             continue
         if not math.isfinite(value) or (value < 0.0 and field.name != "loss") or (field.name in _RATIOS and value > 1.0):
             return None
-        figures[field.name] = float(f"{value:.{DIGITS}g}")
-    return msgspec.structs.replace(measured, **figures)
+        figures[field.name] = _rounded(value)
+    if not all(map(math.isfinite, (*(one.seconds for one in measured.phases), *(one.bytes for one in measured.busiest_pairs)))):
+        return None
+    return msgspec.structs.replace(
+        measured,
+        **figures,
+        phases=tuple(msgspec.structs.replace(one, seconds=_rounded(one.seconds)) for one in measured.phases),
+        busiest_pairs=tuple(msgspec.structs.replace(one, bytes=_rounded(one.bytes)) for one in measured.busiest_pairs),
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 import prometheus_client
 import torch
 
-from hyperscale.model.measured import Measured
+from hyperscale.model.measured import MOST_PAIRS, MOST_PHASES, Measured, PairBytes, PhaseSeconds
 from hyperscale.worker.checkpoint import Progress
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import Run
@@ -107,9 +107,37 @@ def measured(comm: Comm, epochs: int, history: Sequence[EpochStats], progress: P
         communication_seconds=float(table[slowest, 2]) if history else None,
         samples_per_second=history[-1].samples / seconds if history and seconds > 0 else None,
         peer_bytes=float(table[:, 3].sum()) if history else None,
+        phases=_phases(comm, later, slowest),
+        busiest_pairs=_busiest_pairs(comm, later),
         resumed_epoch=resumed,
         finished=True,
     )
+
+
+def _phases(comm: Comm, epochs: Sequence[EpochStats], rank: int) -> tuple[PhaseSeconds, ...]:
+    """Means of rank `rank`, in its order; collective."""
+    names = list(epochs[0].phases)[:MOST_PHASES] if epochs else []
+    if not names:
+        return ()
+    own = torch.tensor([statistics.fmean(stats.phases[name] for stats in epochs) for name in names], dtype=torch.float64)
+    return tuple(map(PhaseSeconds, names, comm.gather(own, "measured.phases")[rank].tolist()))
+
+
+def _busiest_pairs(comm: Comm, epochs: Sequence[EpochStats]) -> tuple[PairBytes, ...]:
+    """Those of all ranks that sent most; collective."""
+    sent = [stats.sent_bytes for stats in epochs if stats.sent_bytes]
+    if not sent:
+        return ()
+    # The busiest of all are among each rank's own busiest: no rank needs the table of all pairs.
+    most = torch.tensor(sent, dtype=torch.float64).mean(dim=0).topk(min(MOST_PAIRS, comm.size))
+    table = comm.gather(torch.stack([most.indices.to(torch.float64), most.values]), "measured.pairs").tolist()
+    pairs = [
+        PairBytes(sender, int(receiver), count)
+        for sender, (receivers, counts) in enumerate(table)
+        for receiver, count in zip(receivers, counts, strict=True)
+        if count
+    ]
+    return tuple(sorted(pairs, key=lambda pair: (-pair.bytes, pair.sender, pair.receiver))[:MOST_PAIRS])
 
 
 def _median(values: Sequence[float]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from hyperscale.cli.explanation import JobRecord, explain, plan_sentence
 from hyperscale.history import History
 from hyperscale.model.decision import Reason
-from hyperscale.model.measured import Measured
+from hyperscale.model.measured import Measured, PairBytes, PhaseSeconds
 from hyperscale.model.plan import Correction, Prediction
 from hyperscale.model.status import JobStatus, Phase, from_plan
 from tests.builders import history as recorded
@@ -113,6 +114,32 @@ def test_explain_says_how_far_a_run_is_and_what_was_predicted() -> None:
     stand_in = replace(status, measured=replace(said, generated=True))
     summary = explain(JobRecord("cora", "team", 1, False, stand_in, ())).summary
     assert "Epoch 7 of 100: loss 0.4, accuracy 80.00% on a generated graph." in summary
+
+
+TOLD = Measured(
+    epoch=9,
+    epochs=9,
+    peer_bytes=3000.0,
+    phases=(PhaseSeconds("forward", 0.003), PhaseSeconds("boundary", 0.02)),
+    busiest_pairs=(PairBytes(1, 0, 2000.0), PairBytes(0, 1, 1000.0)),
+)
+
+
+def test_explain_says_where_an_epoch_goes_and_who_sends_most() -> None:
+    status = JobStatus(observed_generation=1, phase=Phase.SUCCEEDED, reason=Reason.RUNNING, plan=from_plan(plan("a", "b")), measured=TOLD)
+    summary = explain(JobRecord("cora", "team", 1, False, status, ())).summary
+    assert "A mean epoch of the slowest rank: forward 3 ms, boundary 20 ms." in summary
+    assert "Most is sent by rank 1 to rank 0: 2 kB an epoch of all ranks' 3 kB." in summary
+
+
+def test_json_tells_phases_and_pairs_of_each_run(tmp_path: Path) -> None:
+    made = f"sqlite:///{tmp_path}/history.sqlite"
+    history = History(made)
+    history.record([replace(RUN, measured=msgspec.json.encode(TOLD).decode())])
+    history.close()
+    (one,) = json.loads(run("history", "--url", made, "-o", "json").out)["runs"]
+    assert one["phases"] == [{"phase": "forward", "seconds": 0.003}, {"phase": "boundary", "seconds": 0.02}]
+    assert one["busiestPairs"][0] == {"sender": 1, "receiver": 0, "bytes": 2000.0}
 
 
 def test_the_plan_says_what_it_was_corrected_by() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.model.measured import Measured
+from hyperscale.model.measured import Measured, PairBytes, PhaseSeconds
 from hyperscale.model.metrics import Series
 from hyperscale.observe.kube import pod_view
 from hyperscale.observe.measured import checked, read_measured
@@ -73,6 +73,13 @@ def test_unknown_fields_are_passed_over() -> None:
         '{"epoch": -1, "epochs": 2}',
         '{"epoch": 1, "epochs": 99999999999}',
         '{"epoch": 1, "epochs": 2' + ', "x": "' + "a" * 4096 + '"}',
+        '{"epoch": 1, "epochs": 2, "phases": [{"phase": "forward", "seconds": -1.0}]}',
+        '{"epoch": 1, "epochs": 2, "phases": [{"phase": "forward", "seconds": 1e999}]}',
+        '{"epoch": 1, "epochs": 2, "phases": [{"phase": "' + "a" * 25 + '", "seconds": 1.0}]}',
+        '{"epoch": 1, "epochs": 2, "phases": [' + ",".join(['{"phase": "a", "seconds": 1.0}'] * 13) + "]}",
+        '{"epoch": 1, "epochs": 2, "busiestPairs": [{"sender": -1, "receiver": 0, "bytes": 1.0}]}',
+        '{"epoch": 1, "epochs": 2, "busiestPairs": [{"sender": 1, "receiver": 0, "bytes": NaN}]}',
+        '{"epoch": 1, "epochs": 2, "busiestPairs": [' + ",".join(['{"sender": 1, "receiver": 0, "bytes": 1.0}'] * 17) + "]}",
         "{" * 5000,
     ],
 )
@@ -90,6 +97,12 @@ def test_figures_are_rounded_so_that_noise_is_no_news() -> None:
     found = checked(Measured(epoch=1, epochs=2, loss=0.123456789))
     assert found is not None
     assert found.loss == 0.123457
+
+
+def test_figures_of_phases_and_pairs_are_rounded_too() -> None:
+    found = checked(Measured(1, 2, phases=(PhaseSeconds("step", 0.123456789),), busiest_pairs=(PairBytes(1, 0, 1234567.8),)))
+    assert found is not None
+    assert (found.phases, found.busiest_pairs) == ((PhaseSeconds("step", 0.123457),), (PairBytes(1, 0, 1234570.0),))
 
 
 def test_progress_is_put_together_from_rank_0s_series() -> None:
