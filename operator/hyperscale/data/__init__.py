@@ -7,6 +7,7 @@ from hyperscale.data.adjacency import symmetric
 from hyperscale.data.digest import graph_digest
 from hyperscale.data.errors import DataError
 from hyperscale.data.limits import Stated
+from hyperscale.data.many import known_many
 from hyperscale.data.reading import read
 
-__all__ = ["DataError", "Stated", "graph_digest", "read", "symmetric"]
+__all__ = ["DataError", "Stated", "graph_digest", "known_many", "read", "symmetric"]

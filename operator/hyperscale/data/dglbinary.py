@@ -52,6 +52,16 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     return _one(file, found[0], stated, seed)
 
 
+def stated_graphs(file: Path) -> int:
+    """Graphs in `file` as its first 32 bytes state; 0 where it is no file of DGL's. Raises OSError."""
+    with file.open("rb") as opened:
+        head = opened.read(32)
+    if len(head) < 32:
+        return 0
+    mark, version, _kind_of_graph, graphs = struct.unpack("<QQQQ", head)
+    return int(graphs) if (mark, version) == (MAGIC, VERSION) else 0
+
+
 def _check_header(file: Path) -> None:
     try:
         with file.open("rb") as opened:

@@ -24,16 +24,25 @@ SPLIT_FILES: Final = ("train", "valid", "test")
 
 def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     """The data set in the folder; raises DataError."""
-    raw = file / "raw" if (file / "raw").is_dir() else file
+    raw = _raw(file)
     edge_file = _named(raw, "edge")
     if edge_file is None:
         binary = " (binary archives such as papers100M's are not read)" if any(raw.glob("*.npz")) else ""
         raise fault(raw, f"no edge.csv.gz{binary}", "name the folder that OGB's archive unpacks to")
     counts = _column(raw, "num-node-list")
     sources, destinations = tables.edge_ids(table(edge_file, stated.edges, header=False), edge_file)
-    if len(counts) == 1 and _named(raw, "graph-label") is None:
+    if len(counts) == 1 and not labels_graphs(file):
         return _one(file, raw, int(counts[0]), sources, destinations, stated, seed)
     return _many(file, raw, counts, sources, destinations, stated)
+
+
+def labels_graphs(folder: Path) -> bool:
+    """Whether the data set in `folder` has labels of graphs, as every readable one of many graphs has; reads nothing."""
+    return _named(_raw(folder), "graph-label") is not None
+
+
+def _raw(folder: Path) -> Path:
+    return folder / "raw" if (folder / "raw").is_dir() else folder
 
 
 def _one(file: Path, raw: Path, vertices: int, sources: Array, destinations: Array, stated: Stated, seed: int) -> TrainingGraph:

@@ -10,10 +10,11 @@ import msgspec
 import torch
 from msgspec.structs import replace
 
+from hyperscale import data
 from hyperscale.allreduce import horovod
 from hyperscale.allreduce.simulate import CYCLE_SECONDS
 from hyperscale.model.adjacency import LocalPart
-from hyperscale.model.job import AllreduceSchedule, DatasetFormat
+from hyperscale.model.job import AllreduceSchedule
 from hyperscale.model.measured import RESULT_PREFIX, Measured
 from hyperscale.worker import contract, expected, load, memory
 from hyperscale.worker.adapt import Adaptive
@@ -62,7 +63,8 @@ def tune(run: Run) -> None:
 
 def _cycle_seconds(run: Run) -> float:
     """Between two looks for messages that are ready. Ticks take processor time: where the processor trains, they stay as they are."""
-    if run.dataset.format == DatasetFormat.SMILES:
+    # Ranks that saw different files would differ here too, and wait for the longest tick: Horovod looks on all ranks together.
+    if data.known_many(run.dataset.source, run.dataset.path, run.dataset.format):
         # A step on many small graphs is a chain of two sums a layer, a few ms of work, and each sum waits for Horovod's next tick.
         return MANY_GRAPHS_CYCLE_SECONDS
     if not torch.cuda.is_available():

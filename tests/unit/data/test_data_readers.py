@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from hyperscale.data import DataError, Stated, graph_digest, read
+from hyperscale.data import DataError, Stated, graph_digest, known_many, read
+from hyperscale.data.dglbinary import MAGIC, VERSION
 from hyperscale.data.twins import csr
 from hyperscale.model.adjacency import TrainingGraph
 
@@ -24,7 +26,9 @@ needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is
 
 
 def load(place: Path, form: str, stated: Stated | None = None) -> TrainingGraph:
-    return read("pvc", str(place), form, cache=None, seed=3, stated=stated)
+    graph = read("pvc", str(place), form, cache=None, seed=3, stated=stated)
+    assert known_many("pvc", str(place), form) == (graph.graph_offsets is not None), "a look at how it begins tells as much"
+    return graph
 
 
 def check_example(graph: TrainingGraph) -> None:
@@ -116,6 +120,21 @@ def test_dgl_binary(tmp_path: Path) -> None:
     (tmp_path / "torn.bin").write_bytes((tmp_path / "g.bin").read_bytes()[:40])
     with pytest.raises(DataError, match=r"DGL cannot read it \((?!.*Stack trace)"):
         load(tmp_path / "torn.bin", "DGL")
+
+
+@pytest.mark.parametrize("contents", [b"", b"x" * 100, struct.pack("<QQQQ", MAGIC, 1, 2, 9), struct.pack("<QQQ", MAGIC, VERSION, 2)])
+@pytest.mark.parametrize("form", ["DGL", "OGB", "NPZ"])
+def test_files_that_are_none_of_their_format_are_not_known_to_be_many_graphs(contents: bytes, form: str, tmp_path: Path) -> None:
+    (tmp_path / "g").write_bytes(contents)
+    assert not known_many("pvc", str(tmp_path / "g"), form)
+
+
+@pytest.mark.parametrize(
+    ("source", "path"), [("pvc", "/no/such\0place"), ("s3", "s3://bucket/set"), ("builtin", "Cora"), ("pvc", "/dev/null")]
+)
+@pytest.mark.parametrize("form", ["DGL", "OGB"])
+def test_what_is_not_at_hand_is_not_known_to_be_many_graphs(source: str, path: str, form: str) -> None:
+    assert not known_many(source, path, form)
 
 
 def test_a_file_that_is_no_dgl_file_never_reaches_dgl(tmp_path: Path) -> None:

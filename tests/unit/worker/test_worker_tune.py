@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from hyperscale.allreduce import horovod
+from hyperscale.data.dglbinary import MAGIC, VERSION
 from hyperscale.model.plan import Prediction
 from hyperscale.model.runplan import RunPlan
 from hyperscale.partition import local_part
@@ -36,6 +38,26 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 @pytest.mark.parametrize(("dataset", "tick"), [("SMILES", "0.05"), ("NPZ", None)])
 def test_ranks_on_many_small_graphs_look_for_messages_more_often(variables: dict[str, str], dataset: str, tick: str | None) -> None:
     train.tune(a_run(size=2, HYPERSCALE_DATASET_FORMAT=dataset))
+    assert variables.get("HOROVOD_CYCLE_TIME") == tick
+
+
+@pytest.mark.parametrize(("graphs", "tick"), [(2, "0.05"), (1, None)])
+def test_a_file_of_dgls_with_many_graphs_is_known_before_horovod_starts(
+    variables: dict[str, str], tmp_path: Path, graphs: int, tick: str | None
+) -> None:
+    (tmp_path / "g.bin").write_bytes(struct.pack("<QQQQ", MAGIC, VERSION, 2, graphs))
+    train.tune(a_run(size=2, HYPERSCALE_DATASET_SOURCE="pvc", HYPERSCALE_DATASET_PATH=str(tmp_path / "g.bin")))
+    assert variables.get("HOROVOD_CYCLE_TIME") == tick
+
+
+@pytest.mark.parametrize(("labels", "tick"), [("graph-label", "0.05"), ("node-label", None)])
+def test_a_folder_of_ogbs_with_many_graphs_is_known_before_horovod_starts(
+    variables: dict[str, str], tmp_path: Path, labels: str, tick: str | None
+) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / f"{labels}.csv.gz").touch()
+    place = str(tmp_path)
+    train.tune(a_run(size=2, HYPERSCALE_DATASET_SOURCE="pvc", HYPERSCALE_DATASET_PATH=place, HYPERSCALE_DATASET_FORMAT="OGB"))
     assert variables.get("HOROVOD_CYCLE_TIME") == tick
 
 
