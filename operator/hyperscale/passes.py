@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hyperscale import movable, stoppable
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import Decision, Seen, Stop, Turn
+from hyperscale.model.decision import Decision, Reason, Seen, Stop, Turn
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, LastMove, LastStop
@@ -105,8 +105,15 @@ def news(run: Pass, seen: Seen, decision: Decision, before: JobStatus, after: Jo
         told = stoppable.proposed(after.stop, seen.metadata.key)
         return News(told.type, told.message)
     if decision.reason != before.reason and not is_progress(before, after):
-        return News(str(decision.reason), decision.message, is_warning(seen, decision))
+        return News(str(decision.reason), _message(decision, after), is_warning(seen, decision))
     return None
+
+
+def _message(decision: Decision, after: JobStatus) -> str:
+    """An end is told as its condition tells it, which knows more than the MPIJob: whether the graph was a stand-in."""
+    if decision.reason != Reason.SUCCEEDED:
+        return decision.message
+    return next((condition.message for condition in after.conditions if condition.type == "Succeeded"), decision.message)
 
 
 def is_warning(seen: Seen, decision: Decision) -> bool:

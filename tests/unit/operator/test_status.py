@@ -12,8 +12,11 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason, Seen, Stop, Wait
 from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Infeasible
+from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, Phase, from_plan, read_status, to_plan, to_wire
+from hyperscale.passes import Pass, news
 from hyperscale.status import derive
+from hyperscale.world import Key
 from tests.builders.seen import MEASURED, launcher, mpijob, plan, seen, worker
 
 TWO = plan("node-a", "node-b")
@@ -128,6 +131,19 @@ def test_a_job_that_trains_on_a_stand_in_says_so_and_what_to_set(kind: str) -> N
     assert "set HYPERSCALE_DATASETS" in said
     assert said.endswith("; the MPIJob's own words")
     assert to_wire(status)["measured"] == {"epoch": 9, "epochs": 9, "accuracy": 0.99, "finished": True, "generated": True}
+
+
+@pytest.mark.parametrize(
+    ("measured", "begins"), [(STAND_IN, "trained on a generated graph of Cora's size"), (None, "the MPIJob's own words")]
+)
+def test_the_event_of_a_jobs_end_says_what_its_condition_says(measured: Measured | None, begins: str) -> None:
+    job = mpijob(conditions={"Succeeded": (True, "MPIJobSucceeded", "the MPIJob's own words")})
+    look = seen(plan=TWO, plan_recorded=True, mpijob=job, measured=measured)
+    told = news(Pass(Key("team", "cora"), PolicySpec(), 0.0), look, decide(look), JobStatus(phase=Phase.RUNNING), after(look))
+    assert told is not None
+    assert (told.reason, told.message) == ("Succeeded", message(after(look), "Succeeded"))
+    assert told.message.startswith(begins)
+    assert len(told.message) <= 1024, "what an event holds"
 
 
 def test_the_words_about_a_stand_in_stay_when_the_launcher_or_the_mpijob_is_gone() -> None:
