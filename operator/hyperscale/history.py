@@ -100,6 +100,14 @@ def _column(name: str) -> sql.Column[Any]:
 
 RUNS: Final = sql.Table("hyperscale_runs", _METADATA, *(_column(field.name) for field in msgspec.structs.fields(FinishedRun)))
 sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
+_TEACHES: Final = (
+    RUNS.c.phase == SUCCEEDED,
+    RUNS.c.replans == 0,
+    RUNS.c.measured_seconds > 0,
+    RUNS.c.predicted_seconds > 0,
+    # A stand-in has the size of the graph that was predicted for, not its cut. The text is msgspec's, without spaces.
+    RUNS.c.measured.not_like('%"generated":true%'),
+)
 
 
 def _is_there(address: sql.URL) -> bool:
@@ -205,14 +213,13 @@ class History:
     def calibrations(self, least: int) -> dict[str, tuple[Calibration, ...]]:
         """Corrections by architecture, of mixes of products with at least so many runs. Raises HistoryError.
 
-        Only runs that succeeded on the plan that they began with: others were measured on more than one.
+        Only runs that succeeded on the plan that they began with, others were measured on more than one; and none on a stand-in.
         """
-        usable = (RUNS.c.phase == SUCCEEDED, RUNS.c.replans == 0, RUNS.c.measured_seconds > 0, RUNS.c.predicted_seconds > 0)
         rank = sql.func.row_number().over(
             partition_by=(RUNS.c.architecture, RUNS.c.products), order_by=(RUNS.c.finished_at.desc(), RUNS.c.uid)
         )
         ranked = sql.select(RUNS.c.architecture, RUNS.c.products, RUNS.c.measured_seconds, RUNS.c.predicted_seconds, rank.label("place"))
-        newest = ranked.where(*usable).subquery()
+        newest = ranked.where(*_TEACHES).subquery()
         ratios: dict[tuple[str, str], list[float]] = {}
         try:
             with self._engine.connect() as connection:
@@ -232,26 +239,25 @@ class History:
         Runs as in `calibrations`; those whose plan cannot be read are left out.
         """
         recorded = [RUNS.c[name] for name in Workload._fields]
-        usable = (RUNS.c.phase == SUCCEEDED, RUNS.c.replans == 0, RUNS.c.measured_seconds > 0, RUNS.c.predicted_seconds > 0)
         latest = sql.func.max(RUNS.c.finished_at).desc()
-        common = sql.select(*recorded).where(*usable).group_by(*recorded).having(sql.func.count() >= least).order_by(latest, *recorded)
+        common = sql.select(*recorded).where(*_TEACHES).group_by(*recorded).having(sql.func.count() >= least).order_by(latest, *recorded)
         found = {}
         try:
             with self._engine.connect() as connection:
                 for row in connection.execute(common.limit(MOST_WORKLOADS)).all():
                     workload = Workload(*row)
                     if one_kind(workload.products):
-                        found[workload] = self._steps_of(connection, workload, usable)
+                        found[workload] = self._steps_of(connection, workload)
         except SQLAlchemyError as error:
             raise self._fault(error) from error
         kept = {uid for steps in found.values() for uid in (one.uid for one in steps)}
         self._placements = {uid: placement for uid, placement in self._placements.items() if uid in kept}
         return {workload: steps for workload, steps in found.items() if len(steps) >= least}
 
-    def _steps_of(self, connection: sql.Connection, workload: Workload, usable: Iterable[Any]) -> tuple[MeasuredStep, ...]:
+    def _steps_of(self, connection: sql.Connection, workload: Workload) -> tuple[MeasuredStep, ...]:
         """The newest; the plan of a run, its largest figure, is read once."""
         same = [RUNS.c[name].is_not_distinct_from(value) for name, value in workload._asdict().items()]
-        newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds).where(*usable, *same)
+        newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds).where(*_TEACHES, *same)
         rows = connection.execute(newest.order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(MOST_RUNS)).all()
         unread = [row.uid for row in rows if row.uid not in self._placements]
         if unread:

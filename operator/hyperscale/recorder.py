@@ -67,7 +67,8 @@ class Recorder:
             del self._noted[next(iter(self._noted))]
         self._noted[uid] = status.measured
         run = finished_run(seen.metadata, seen.job, seen.plan, status, self._clock())
-        if run.ratio is not None and run.finished_at >= self._began:
+        stand_in = status.measured is not None and status.measured.generated
+        if run.ratio is not None and run.finished_at >= self._began and not stand_in:
             self._telemetry.prediction_ratio.labels(architecture=run.architecture).observe(run.ratio / run.correction)
         while len(self._waiting) >= MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from hyperscale.history import FinishedRun, History, HistoryError, calibrate
+from hyperscale.model.measured import Measured
 from tests.builders.history import RUN
 
 POSTGRES = next((folder for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
@@ -97,10 +98,16 @@ def test_a_correction_needs_enough_runs_of_one_architecture_on_one_mix(history: 
     assert (known.products, known.factor, known.runs) == ("A100", 2.2, 5)
 
 
-@pytest.mark.parametrize("useless", [{"phase": "Failed"}, {"replans": 1}, {"measured_seconds": None}], ids=str)
-def test_runs_that_were_not_measured_on_one_plan_teach_nothing(history: History, useless: dict[str, object]) -> None:
-    history.record([run(number, **useless) for number in range(5)])
+STAND_IN = msgspec.json.encode(Measured(epoch=9, epochs=9, epoch_seconds=2.0, generated=True)).decode()
+
+
+@pytest.mark.parametrize("useless", [{"phase": "Failed"}, {"replans": 1}, {"measured_seconds": None}, {"measured": STAND_IN}], ids=str)
+def test_runs_that_were_not_measured_on_one_plan_and_the_graph_itself_teach_nothing(history: History, useless: dict[str, object]) -> None:
+    history.record([run(number, plan=plan_json(1), **useless) for number in range(5)])
     assert history.calibrations(1) == {}
+    assert history.steps(1) == {}
+    history.record([run(5, plan=plan_json(1))])
+    assert len(history.steps(1)) == 1
 
 
 def test_only_the_newest_runs_teach(history: History) -> None:

@@ -232,6 +232,16 @@ def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Pat
     assert len(History(url).runs(10)) == 3
 
 
+@pytest.mark.parametrize(("generated", "observed"), [(False, 1.0), (True, 0.0)])
+def test_how_good_predictions_are_is_not_told_by_a_stand_in(tmp_path: Path, generated: bool, observed: float) -> None:
+    telemetry = Telemetry()
+    recorder = Recorder(JobReader(), telemetry, f"sqlite:///{tmp_path}/h", 1, lambda: 0.0)
+    recorder.note(*ended(0, replace(SAID, generated=generated)))
+    (family,) = telemetry.prediction_ratio.collect()
+    assert sum(sample.value for sample in family.samples if sample.name.endswith("_count")) == observed
+    assert recorder._waiting, "it is recorded all the same"
+
+
 def test_what_was_corrected_is_taken_back_before_it_teaches_again(tmp_path: Path) -> None:
     corrected = replace(TWO, predicted=Prediction(2.0, 0.2, calibration=Correction("A100", 2.0, 0.1, 5)))
     recorder = Recorder(JobReader(), Telemetry(), f"sqlite:///{tmp_path}/h", 1, lambda: 0.0)
