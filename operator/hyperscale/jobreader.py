@@ -14,6 +14,7 @@ from hyperscale.model.policy import PolicySpec
 from hyperscale.model.steptime import Workload, workload_of
 from hyperscale.quantity import parse_bytes
 from hyperscale.render.mpijob import render
+from hyperscale.render.pod import runs_own_program
 from hyperscale.render.template import RenderError
 from hyperscale.spec import SpecError, parse_job, parse_policy
 
@@ -112,27 +113,28 @@ def metadata_of(resource: Json) -> JobMetadata:
 def _renderable_job(resource: Json) -> JobSpec:
     """The parsed job; templates of its own are tried with the renderer too, before anybody is asked for a plan."""
     job = parse_job(resource)
-    _check_memory(job)
     if job.launcher.template or job.worker.template:
         try:
             render(metadata_of(resource), job, None, RenderDefaults(worker_image="any"))
         except RenderError as error:
             raise SpecError(error.path, error.message) from error
+    _check_memory(job)
     return job
 
 
 def _check_memory(job: JobSpec) -> None:
-    """Without a volume every worker reads the whole graph before it keeps its part; raises SpecError where that cannot fit.
+    """Where no Job partitions, every worker reads the whole graph before it keeps its part; raises SpecError where that cannot fit.
 
-    What a user's own program reads is its own affair.
+    What a user's own program reads is its own affair. The templates are known to render.
     """
-    own = job.model.script is not None or job.partitioning.method is PartitioningMethod.NONE
-    if own or job.partitioning.volume_claim_name is not None or job.workers.memory is None:
+    by_a_job = job.partitioning.volume_claim_name is not None and job.partitioning.method is not PartitioningMethod.NONE
+    if by_a_job or job.workers.memory is None or runs_own_program(job):
         return
     needed, given = graph_bytes(job), parse_bytes(job.workers.memory)
     if needed > given:
+        other = " with another spec.partitioning.method than None" if job.partitioning.method is PartitioningMethod.NONE else ""
         message = (
             f"{job.workers.memory} is less than the training graph alone takes, {needed / GIBIBYTE:.3g} GiB; raise it, or name a "
-            "spec.partitioning.volumeClaimName: then one Job partitions and workers read only their parts"
+            f"spec.partitioning.volumeClaimName{other}: then one Job partitions and workers read only their parts"
         )
         raise SpecError("spec.workers.memory", message)

@@ -54,6 +54,13 @@ def common_labels(metadata: JobMetadata, plan: Plan | None, component: str) -> d
     return labels
 
 
+def runs_own_program(job: JobSpec) -> bool:
+    """Whether ranks run what the user wrote instead of the worker's training; raises RenderError where a template cannot be merged."""
+    path = "spec.launcher.template"
+    spec = mapping_at(template.own_copy(job.launcher.template, path), "spec", path)
+    return job.model.script is not None or not _lacks_command(template.main_container(spec, LAUNCHER, f"{path}.spec"))
+
+
 def partition_template(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults) -> Json:
     """Pod template of the Job that writes partitions: the worker's image, account and nodes, without its GPUs, side containers and sshd.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from hyperscale import partition
 from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.model.job import PartitioningMethod
@@ -9,13 +11,16 @@ from hyperscale.partition.auto import CANDIDATES, EpochCost
 from hyperscale.worker.contract import Run
 from hyperscale.workload.models import layer_flops, layers
 
+MAX_TRIED_EDGES: Final = 2_000_000
+"""Directed; on larger graphs Auto is METIS: trying the hybrid as well takes longer than its parts can win back."""
 _COPY_BYTES = 8.0
 """Of one column of one copied vertex: four there, four of its gradient back."""
 
 
 def parts(run: Run, adjacency: Adjacency, train: Array, features: int, classes: int) -> partition.Parts:
-    """By the job's method; Auto without a prediction takes the partitioner's own choice. Raises PartitionError."""
-    cost = epoch_cost(run, adjacency.vertices, features, classes, len(adjacency.indices)) if run.method is PartitioningMethod.AUTO else None
+    """By the job's method; Auto takes the partitioner's own choice without a prediction and for large graphs. Raises PartitionError."""
+    tries = run.method is PartitioningMethod.AUTO and len(adjacency.indices) <= MAX_TRIED_EDGES
+    cost = epoch_cost(run, adjacency.vertices, features, classes, len(adjacency.indices)) if tries else None
     if cost is None:
         return partition.split(adjacency, run.shares, run.method, seed=run.seed, train=train)
     return partition.choose(adjacency, run.shares, CANDIDATES, cost, seed=run.seed, train=train)

@@ -36,8 +36,6 @@ WHOLE_GRAPHS: Final = "WholeGraphs"
 """Method of data sets of many graphs: each lies in one part, nothing is cut."""
 DIRECT: Final = (PartitioningMethod.RANDOM, PartitioningMethod.DEGREE, PartitioningMethod.NONE, PartitioningMethod.PRECOMPUTED)
 """Methods that need no memory to speak of."""
-MAX_TRIED_EDGES: Final = 2_000_000
-"""Directed; on larger graphs Auto is METIS: trying the hybrid as well takes longer than its parts can win back."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ def cut(run: Run, graph: TrainingGraph, shares: tuple[float, ...], method: str, 
         return Cut(streamed.assignment, method, figures)
     if given is not None:
         made = partition.precomputed(adjacency, given, shares, graph.train)
-    elif shares == run.shares and len(adjacency.indices) <= MAX_TRIED_EDGES:
+    elif shares == run.shares:
         made = automatic.parts(run, adjacency, graph.train, graph.features.shape[1], graph.classes)
     else:
         made = partition.split(adjacency, shares, PartitioningMethod(method), seed=run.seed, train=graph.train)

@@ -31,6 +31,7 @@ from tests.builders.seen import GONE, MEASURED, MPIJOB_UID, UID, launcher, mpijo
 TWO = plan("node-a", "node-b")
 KEY = "feedfacefeedface"
 VIEW = PartitionView(uid="partition-uid", owner_uid=UID, key=KEY)
+TRAINS_ITSELF: dict[str, Any] = {"spec": {"containers": [{"name": "launcher", "command": ["mpirun", "my-own"]}]}}
 SAID = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
 
 
@@ -287,6 +288,28 @@ def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:
     _, fault = JobReader().read(large, {})
     assert fault is not None, "ranks read the whole graph to take their part of it, whoever made the parts"
     large["spec"]["partitioning"] = {"volumeClaimName": "parts"}
+    assert JobReader().read(large, {})[1] is None
+
+
+@pytest.mark.parametrize("volume", [{}, {"volumeClaimName": "parts"}], ids=["no volume", "volume"])
+def test_method_none_has_no_job_that_partitions_so_that_the_graph_must_fit_with_a_volume_too(volume: dict[str, str]) -> None:
+    large = wire_job("large")
+    large["spec"]["dataset"] |= {"vertices": 100_000_000, "edges": 1_000_000_000, "featureSize": 128, "classes": 10}
+    large["spec"]["workers"]["memory"] = "16Gi"
+    large["spec"]["partitioning"] = {"method": "None", **volume}
+    _, fault = JobReader().read(large, {})
+    assert fault is not None
+    assert fault.path == "spec.workers.memory"
+    assert "name a spec.partitioning.volumeClaimName with another spec.partitioning.method than None" in fault.message
+
+
+@pytest.mark.parametrize("own", [{"model": {"script": "train.py"}}, {"launcher": {"template": TRAINS_ITSELF}}], ids=["script", "command"])
+def test_what_a_users_own_program_reads_is_its_own_affair(own: dict[str, Any]) -> None:
+    large = wire_job("large")
+    large["spec"]["dataset"] |= {"vertices": 100_000_000, "edges": 1_000_000_000, "featureSize": 128, "classes": 10}
+    large["spec"]["workers"]["memory"] = "16Gi"
+    for field, value in own.items():
+        large["spec"][field] = large["spec"].get(field, {}) | value
     assert JobReader().read(large, {})[1] is None
 
 

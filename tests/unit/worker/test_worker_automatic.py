@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from hyperscale.data import symmetric
 from hyperscale.model.job import PartitioningMethod
 from hyperscale.model.plan import Prediction
 from hyperscale.model.runplan import AllreduceCost, RunPlan
+from hyperscale.partition import split
+from hyperscale.partition.auto import CANDIDATES, choose
 from hyperscale.worker import automatic
 from hyperscale.worker.contract import Run
 from tests.builders.training import a_run, labelled_graph
@@ -41,6 +44,20 @@ def test_auto_names_the_method_that_it_took(tmp_path: Path) -> None:
     parts = automatic.parts(planned(tmp_path), symmetric(graph), graph.train, 7, 3)
     assert parts.method in (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL)
     assert set(parts.assignment.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("most", [0, 10**6])
+def test_of_large_graphs_the_hybrid_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    graph, run = labelled_graph(1, vertices=120), planned(tmp_path)
+    monkeypatch.setattr(automatic, "MAX_TRIED_EDGES", most)
+    adjacency = symmetric(graph)
+    parts = automatic.parts(run, adjacency, graph.train, 7, 3)
+    cost = automatic.epoch_cost(run, adjacency.vertices, 7, 3, len(adjacency.indices))
+    assert cost is not None
+    tried = choose(adjacency, run.shares, CANDIDATES, cost, seed=run.seed, train=graph.train)
+    metis = split(adjacency, run.shares, PartitioningMethod.METIS, seed=run.seed, train=graph.train)
+    assert not np.array_equal(tried.assignment, metis.assignment), "or the graph shows nothing"
+    assert np.array_equal(parts.assignment, (tried if most else metis).assignment)
 
 
 def test_messages_take_their_part_of_a_whole_graphs_epoch_and_all_of_it_is_shared_out(tmp_path: Path) -> None:
