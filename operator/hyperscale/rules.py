@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hyperscale.model.job import Approval, Architecture, JobSpec, PlannerChoice
+from hyperscale.model.job import Approval, Architecture, JobSpec, PartitioningMethod, PlannerChoice
 from hyperscale.quantity import parse_number
 
 MAX_NAME_LENGTH: Final = 50
@@ -50,6 +50,10 @@ def _some_count_divides(job: JobSpec) -> bool:
 def _has_one_source(job: JobSpec) -> bool:
     source = job.dataset.source
     return sum(given is not None for given in (source.pvc, source.s3, source.config_map, source.builtin, source.generated)) == 1
+
+
+def _is_stored(job: JobSpec) -> bool:
+    return job.dataset.source.builtin is None and job.dataset.source.generated is None
 
 
 def _dataset_rule(name: str, holds: Callable[[JobSpec], bool]) -> Rule:
@@ -129,6 +133,12 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
             "self.workers.min, self.workers.max, int(self.partitioning.count)",
         ),
         detail=lambda job: f"no worker count from {job.workers.min} to {job.workers.max} divides {job.partitioning.count}",
+    ),
+    Rule(
+        path="partitioning.method",
+        message="Precomputed takes the parts that lie beside a stored data set, builtin and generated ones have none; write Auto or METIS",
+        cel="self.partitioning.method != 'Precomputed' || !(has(self.dataset.source.builtin) || has(self.dataset.source.generated))",
+        holds=lambda job: job.partitioning.method is not PartitioningMethod.PRECOMPUTED or _is_stored(job),
     ),
     Rule(
         path="planner",

@@ -232,6 +232,16 @@ def _crossing() -> tuple[Bad, ...]:
             "spec.partitioning.count",
             "divides 997",
         ),
+        Bad("parts of a builtin graph", {"spec.partitioning.method": "Precomputed"}, "spec.partitioning.method", "write Auto or METIS"),
+        Bad(
+            "parts of a generated graph",
+            {
+                "spec.dataset": {**STORED, "source": {"generated": {"kind": "SBM"}}},
+                "spec.partitioning": {"method": "Precomputed", "volumeClaimName": "parts"},
+            },
+            "spec.partitioning.method",
+            "builtin and generated ones have none",
+        ),
         Bad("approval of no plan", {"spec.planner": "None", "spec.approval": "Manual"}, "spec.planner", "makes no plan to approve"),
         Bad("only a plan from no planner", {"spec.planner": "None", "spec.planOnly": True}, "spec.planner", "makes no plan to approve"),
         Bad(
@@ -283,6 +293,7 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
         }
     ),
     "parts that four workers share": job({"spec.partitioning": {"method": "METIS", "count": 8, "balance": "Equal"}}),
+    "parts that came with a stored graph": job({"spec.dataset": STORED, "spec.partitioning.method": "Precomputed"}),
     "1000 workers, 1000 parts": job({"spec.workers": {"min": 1000, "max": 1000}, "spec.partitioning.count": 1000}),
     "a plan only": job({"spec.planOnly": True, "spec.planner": "Heuristic"}),
     "no planner": job({"spec.planner": "None"}),

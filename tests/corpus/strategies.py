@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 from msgspec.structs import replace
 
-from hyperscale.model.job import JobSpec
+from hyperscale.model.job import JobSpec, PartitioningMethod
 from hyperscale.model.policy import PolicySpec
 from hyperscale.spec import parse_job
 from hyperscale.typeinfo import choices_of, shape_of, struct_of
@@ -65,13 +65,19 @@ def repaired(job: JobSpec) -> JobSpec:
     size = {name: getattr(dataset, name) or 7 for name in ("vertices", "edges", "feature_size", "classes")}
     low, high = sorted((job.workers.min, job.workers.max))
     count = job.partitioning.count
+    method = job.partitioning.method
+    stored = kept is not None and kept is not source.builtin and kept is not source.generated
     divides = count == "Auto" or any(int(count) % workers == 0 for workers in range(low, high + 1))
     return replace(
         job,
         model=replace(job.model, fanouts=(), parameters=job.model.parameters or 1),
         dataset=replace(dataset, **size),
         workers=replace(job.workers, min=low, max=high, gpu_memory="24Gi", cpu="8", memory="64Gi"),
-        partitioning=replace(job.partitioning, count=count if divides else high),
+        partitioning=replace(
+            job.partitioning,
+            count=count if divides else high,
+            method=PartitioningMethod.AUTO if method is PartitioningMethod.PRECOMPUTED and not stored else method,
+        ),
         placement=replace(job.placement, topology=type(job.placement.topology)()),
         approval=type(job.approval).AUTOMATIC,
         plan_only=False,

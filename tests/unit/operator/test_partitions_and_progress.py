@@ -284,6 +284,7 @@ def test_less_memory_than_the_graph_alone_is_refused_by_its_path() -> None:
     _, fault = JobReader().read(large, {})
     assert fault is not None
     assert (fault.path, "53.6 GiB" in fault.message) == ("spec.workers.memory", True)
+    large["spec"]["dataset"]["source"] = {"pvc": {"claimName": "graphs"}}
     large["spec"]["partitioning"] = {"method": "Precomputed"}
     _, fault = JobReader().read(large, {})
     assert fault is not None, "ranks read the whole graph to take their part of it, whoever made the parts"
