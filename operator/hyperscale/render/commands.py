@@ -29,6 +29,22 @@ PREPARE_COMMAND: Final = ("python3", "-m", "hyperscale.worker.prepare")
 DEFAULT_ENTRY: Final = ("-m", "hyperscale.worker.train")
 SCRIPT_ENTRY: Final = ("-m", "hyperscale.worker.script")
 """Sets RANK and the like for a script that knows nothing of this package; in front of its path."""
+UNKNOWN_IMAGE_PROGRAM: Final = """\
+import os, sys
+try:
+    from hyperscale.worker.script import main
+except ImportError:
+    told = os.environ
+    for name in "RANK", "LOCAL_RANK":
+        told.setdefault(name, told.get("OMPI_COMM_WORLD_" + name, "0"))
+    told.setdefault("WORLD_SIZE", told.get("OMPI_COMM_WORLD_SIZE", "1"))
+    told.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+    if told.get("CHECKPOINT_DIR"):
+        told.setdefault("HYPERSCALE_CHECKPOINT_DIR", told["CHECKPOINT_DIR"])
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+sys.exit(main(sys.argv[1:]))
+"""
+"""The same in a worker image of the user's: whether it has this package shows only there. Without it nobody can look into the store."""
 
 
 def worker_command() -> list[str]:
@@ -55,7 +71,7 @@ def launcher_command(processes: int, variables: Iterable[str], script: str | Non
     variables: names of environment variables that ranks get from the launcher: sshd hands down nothing of the container's environment
     script:    Python file to run, relative to the image's working directory; None runs the worker package
     wrapped:   the launcher's image has the worker package, whose wrapper reports the result
-    packaged:  the workers' image has it too; elsewhere a script finds Open MPI's own names of its place
+    packaged:  the workers' image has it too; False: nobody knows
     """
     parameters = (
         ("pml", "ob1"),
@@ -78,4 +94,4 @@ def launcher_command(processes: int, variables: Iterable[str], script: str | Non
 def _entry(script: str | None, packaged: bool) -> tuple[str, ...]:
     if script is None:
         return DEFAULT_ENTRY
-    return (*SCRIPT_ENTRY, script) if packaged else (script,)
+    return (*SCRIPT_ENTRY, script) if packaged else ("-c", UNKNOWN_IMAGE_PROGRAM, script)

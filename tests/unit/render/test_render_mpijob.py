@@ -8,6 +8,7 @@ import pytest
 from hyperscale import names
 from hyperscale.model.plan import Plan, Rejection
 from hyperscale.observe.mpijob import mpijob_view
+from hyperscale.render.commands import UNKNOWN_IMAGE_PROGRAM
 from hyperscale.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, worker_pod_for_dry_run
 from tests.builders.placement import DEFAULTS, job, metadata, plan
 
@@ -193,10 +194,10 @@ def test_the_launcher_runs_the_jobs_script_or_the_worker_package(script: str | N
     assert pod_spec(mpijob, "Launcher")["containers"][0]["command"][-len(ending) :] == ending
 
 
-def test_a_script_in_an_image_of_its_own_is_started_without_the_worker_package() -> None:
+def test_a_script_in_an_image_of_its_own_is_started_without_need_of_the_worker_package() -> None:
     containers = [{"name": "side", "image": "other:1"}, {"name": "worker", "image": "theirs:1"}]
     mpijob = rendered(model={"architecture": "GCN", "script": "train.py"}, worker={"template": {"spec": {"containers": containers}}})
-    assert pod_spec(mpijob, "Launcher")["containers"][0]["command"][-2:] == ["python3", "train.py"]
+    assert pod_spec(mpijob, "Launcher")["containers"][0]["command"][-4:] == ["python3", "-c", UNKNOWN_IMAGE_PROGRAM, "train.py"]
 
 
 SOURCES = [

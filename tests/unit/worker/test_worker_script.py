@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hyperscale.data import store
+from hyperscale.render.commands import UNKNOWN_IMAGE_PROGRAM
 from hyperscale.worker import prepare, script
 from tests.builders import ranks
 
@@ -45,15 +46,21 @@ def part_files(stored: dict[str, str]) -> list[Path]:
     return [store.part_file(root, key, part) for part in range(4)]
 
 
+ANY_IMAGE = (sys.executable, "-c", UNKNOWN_IMAGE_PROGRAM)
+
+
 @ranks.needs_mpirun
-def test_every_rank_of_a_script_finds_its_place_its_parts_and_its_folders(stored: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", [SCRIPT, ANY_IMAGE], ids=["our image", "theirs, made from ours"])
+def test_every_rank_of_a_script_finds_its_place_its_parts_and_its_folders(
+    stored: dict[str, str], tmp_path: Path, start: tuple[str, ...]
+) -> None:
     (tmp_path / "print.py").write_text(PRINTING)
     job = {
         "HYPERSCALE_PLAN_FILE": "/plans/mine.json",
         "CHECKPOINT_DIR": "/checkpoints",
         "HYPERSCALE_TERMINATION_LOG": str(tmp_path / "log"),
     }
-    ended = ranks.start(2, [*SCRIPT, str(tmp_path / "print.py"), "--fast"], {**ranks.without_a_job(os.environ), **stored, **job})
+    ended = ranks.start(2, [*start, str(tmp_path / "print.py"), "--fast"], {**ranks.without_a_job(os.environ), **stored, **job})
     assert ended.returncode == 0, ended.stderr
     found = sorted((json.loads(line) for line in ended.stdout.splitlines()), key=lambda told: str(told["RANK"]))
     files = [str(file) for file in part_files(stored)]
@@ -70,6 +77,25 @@ def test_every_rank_of_a_script_finds_its_place_its_parts_and_its_folders(stored
         assert told["argv"] == [str(tmp_path / "print.py"), "--fast"]
         assert not [name for name in told["seen"] if name.partition(".")[0] == "hyperscale"], "the process is the script's alone"
     assert len(found) == 2
+
+
+@pytest.mark.parametrize("own", [{}, {"RANK": "7", "HYPERSCALE_CHECKPOINT_DIR": "/mine"}], ids=["nothing set", "some set"])
+def test_a_script_in_an_image_without_this_package_finds_all_but_its_parts(tmp_path: Path, own: dict[str, str]) -> None:
+    (tmp_path / "print.py").write_text(PRINTING)
+    placed = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3", "CHECKPOINT_DIR": "/checkpoints"}
+    command = [sys.executable, *ANY_IMAGE[1:], str(tmp_path / "print.py"), "--fast"]
+    ended = subprocess.run(command, env=placed | own, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    told = json.loads(ended.stdout)
+    assert [told[name] for name in NAMES] == [
+        own.get("RANK", "1"),
+        "3",
+        "0",
+        None,
+        None,
+        "/checkpoints",
+        own.get("HYPERSCALE_CHECKPOINT_DIR", "/checkpoints"),
+    ]
+    assert told["argv"] == [str(tmp_path / "print.py"), "--fast"]
 
 
 def test_a_script_without_mpirun_and_without_a_job_is_the_only_rank() -> None:
