@@ -197,6 +197,8 @@ def _scalar(bare: inspect.Type, path: str) -> Schema:
             made |= {"minimum": bare.gt, "exclusiveMinimum": True}
         if bare.le is not None:
             made["maximum"] = bare.le
+        if bare.lt is not None:
+            made |= {"maximum": bare.lt, "exclusiveMaximum": True}
         return made
     if not isinstance(bare, inspect.StrType):
         raise TypeError(f"{path}: no schema for {type(bare).__name__}")

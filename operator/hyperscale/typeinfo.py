@@ -83,6 +83,8 @@ def _number_words(bare: inspect.IntType | inspect.FloatType) -> str:
     low = f" above {bare.gt:g}" if bare.gt is not None else ""
     if bare.ge is not None and bare.le is not None:
         return f"{kind} from {bare.ge} to {bare.le}"
+    if bare.ge is not None and bare.lt is not None:
+        return f"{kind} from {bare.ge:g} to below {bare.lt:g}"
     return kind + low + (f" up to {bare.le:g}" if bare.le is not None else "")
 
 

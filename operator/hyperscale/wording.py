@@ -116,7 +116,7 @@ def _problem(value: object, bare: inspect.Type) -> str:
     if isinstance(bare, (inspect.IntType, inspect.FloatType)) and isinstance(value, (int, float)) and not isinstance(value, bool):
         if (bare.ge is not None and value < bare.ge) or (bare.gt is not None and value <= bare.gt):
             return f"{shown(value)} is too small"
-        if bare.le is not None and value > bare.le:
+        if (bare.le is not None and value > bare.le) or (bare.lt is not None and value >= bare.lt):
             return f"{shown(value)} is too large"
     if isinstance(value, str) and isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
         near = difflib.get_close_matches(value[:_SHOWN_CHARACTERS], choices_of(bare), n=1, cutoff=0.6)

@@ -95,6 +95,30 @@ def _typed() -> tuple[Bad, ...]:
         Bad("script above its folder", {"spec.model.script": "../train.py"}, "spec.model.script", spec_words="relative path without .."),
         Bad("script by absolute path", {"spec.model.script": "/bin/sh"}, "spec.model.script", spec_words="relative path"),
         Bad("script with an argument", {"spec.model.script": "train.py --x $(id)"}, "spec.model.script", spec_words="relative path"),
+        Bad(
+            "misspelt hyper-parameter",
+            {"spec.model.hyperparameters": {"learningrate": 0.1}},
+            "spec.model.hyperparameters.learningrate",
+            spec_words="did you mean learningRate?",
+        ),
+        Bad(
+            "dropout of everything",
+            {"spec.model.hyperparameters": {"dropout": 1.0}},
+            "spec.model.hyperparameters.dropout",
+            spec_words="1.0 is too large; write a number from 0 to below 1",
+        ),
+        Bad(
+            "learning nothing",
+            {"spec.model.hyperparameters": {"learningRate": 0}},
+            "spec.model.hyperparameters.learningRate",
+            spec_words="0 is too small; write a number above 0 up to 10",
+        ),
+        Bad(
+            "unknown schedule",
+            {"spec.model.hyperparameters": {"schedule": "linear"}},
+            "spec.model.hyperparameters.schedule",
+            spec_words="one of constant, cosine",
+        ),
         Bad("dataset path above its volume", {"spec.dataset.path": "a/../../etc"}, "spec.dataset.path", spec_words="without .."),
         Bad("dataset path with a line break", {"spec.dataset.path": "graph.bin\n"}, "spec.dataset.path", spec_words="control character"),
         Bad("dataset path of 1025 characters", {"spec.dataset.path": "a" * 1025}, "spec.dataset.path", spec_words="1025 characters"),
@@ -285,6 +309,9 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
             "spec.dataset": {**STORED, "source": {"pvc": {"claimName": "graphs"}}},
             "spec.approval": "Manual",
         }
+    ),
+    "hyper-parameters": job(
+        {"spec.model.hyperparameters": {"learningRate": 0.1, "schedule": "cosine", "dropout": 0, "patience": 10, "edgeFeatures": False}}
     ),
     "custom model from a ConfigMap": job(
         {

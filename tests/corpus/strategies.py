@@ -42,7 +42,8 @@ def scalars(bare: inspect.Type) -> st.SearchStrategy[Any]:
     if isinstance(bare, inspect.IntType):
         return st.integers(bare.ge, bare.le)
     if isinstance(bare, inspect.FloatType):
-        return st.floats(bare.ge if bare.ge is not None else bare.gt, bare.le, exclude_min=bare.gt is not None, allow_subnormal=False)
+        low, high = bare.ge if bare.ge is not None else bare.gt, bare.le if bare.le is not None else bare.lt
+        return st.floats(low, high, exclude_min=bare.gt is not None, exclude_max=bare.lt is not None, allow_subnormal=False)
     assert isinstance(bare, inspect.StrType)
     if bare.pattern is None:
         return st.text("ab c", min_size=bare.min_length or 0, max_size=8)

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from hyperscale.model.hyperparameters import StatedHyperparameters
+
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
@@ -146,6 +148,7 @@ class ModelSpec(Spec, frozen=True):
     epochs: Annotated[int, Meta(ge=1, le=10**6, description="Epochs to train.")] = 100
     parameters: Annotated[int, Meta(ge=1, le=10**12, description="Trainable parameters; required for Custom.")] | None = None
     script: Annotated[RelativePath | None, Meta(description="Training script, relative to the image's working directory.")] = None
+    hyperparameters: Annotated[StatedHyperparameters | None, Meta(description="How the worker trains; absent is as published.")] = None
 
 
 class PvcSource(Spec, frozen=True):

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hyperscale.model.job import DatasetSpec, JobSpec
+from hyperscale.model.job import DatasetSpec, JobSpec, ModelSpec
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Plan
 from hyperscale.model.runplan import RUN_PLAN_FILE
@@ -62,13 +62,21 @@ def contract(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> dict[str
         "HYPERSCALE_METRICS_PORT": METRICS_PORT,
         "HYPERSCALE_ALLREDUCE_SCHEDULE": job.allreduce.schedule.value,
         "HYPERSCALE_COMPRESSION": job.allreduce.compression.value,
-        "HYPERSCALE_MODEL": _ENCODER.encode(job.model).decode(),
+        "HYPERSCALE_MODEL": _model(job.model),
         **_dataset(job.dataset),
     }
     if job.checkpoint is not None:
         values["CHECKPOINT_DIR"] = CHECKPOINT_PATH
         values["HYPERSCALE_CHECKPOINT_EVERY_EPOCHS"] = job.checkpoint.every_epochs
     return {name: str(values[name]) for name in sorted(values) if values[name] is not None}
+
+
+def _model(model: ModelSpec) -> str:
+    """Without hyper-parameters where the job states none: worker images of before knew none, and refuse what they do not know."""
+    fields = msgspec.to_builtins(model)
+    if model.hyperparameters is None:
+        del fields["hyperparameters"]
+    return _ENCODER.encode(fields).decode()
 
 
 def partitions(job: JobSpec, plan: Plan | None) -> int:

@@ -117,8 +117,8 @@ def read(environment: Mapping[str, str]) -> Run:
         schedule=_member(environment, "HYPERSCALE_ALLREDUCE_SCHEDULE", AllreduceSchedule.AUTO),
         compression=_member(environment, "HYPERSCALE_COMPRESSION", Compression.NONE),
         model=model,
-        hyper=_hyper(environment, PUBLISHED[model.architecture]),
-        hyper_for_graphs=_hyper(environment, PUBLISHED_FOR_GRAPHS),
+        hyper=_hyper(environment, PUBLISHED[model.architecture], model),
+        hyper_for_graphs=_hyper(environment, PUBLISHED_FOR_GRAPHS, model),
         dataset=_dataset(environment),
         checkpoint_dir=Path(checkpoint) if checkpoint else None,
         checkpoint_every=_integer(environment, "HYPERSCALE_CHECKPOINT_EVERY_EPOCHS", 1, least=1),
@@ -168,10 +168,10 @@ def _model(environment: Mapping[str, str]) -> ModelSpec:
         raise ContractError(f"HYPERSCALE_MODEL: {error}; write the job's spec.model as JSON") from error
 
 
-def _hyper(environment: Mapping[str, str], published: Hyperparameters) -> Hyperparameters:
+def _hyper(environment: Mapping[str, str], published: Hyperparameters, model: ModelSpec) -> Hyperparameters:
     text = environment.get("HYPERSCALE_HYPERPARAMETERS", "{}")
     try:
-        return resolve(published, text)
+        return resolve(published, model.hyperparameters, text)
     except ValueError as error:
         raise ContractError(f'HYPERSCALE_HYPERPARAMETERS: {error}; write JSON, e.g. {{"learningRate": 0.01}}') from error
 

@@ -1,27 +1,26 @@
-"""How a model is trained: the figures of the papers, unless the user says otherwise in HYPERSCALE_HYPERPARAMETERS (JSON)."""
+"""How a model is trained: the figures of the papers, unless the job or HYPERSCALE_HYPERPARAMETERS (JSON) says otherwise."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 
+from hyperscale.model import hyperparameters as bounds
+from hyperscale.model.hyperparameters import Rate, StatedHyperparameters
 from hyperscale.model.job import Architecture
-
-Rate = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 
 class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Everything about the training that spec.model does not say."""
 
-    learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 0.01
+    learning_rate: bounds.LearningRate = 0.01
     """Of Adam."""
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: bounds.Schedule = "constant"
     """Of the learning rate: as it is, or rising over the first epoch and falling as a cosine to 0 (worker/rates.py)."""
     average_decay: Rate = 0.0
     """Of the running average of the weights that is scored, for each step; 0: the weights themselves are."""
-    weight_decay: Annotated[float, Meta(ge=0.0, le=1.0)] = 5e-4
+    weight_decay: bounds.WeightDecay = 5e-4
     """L2 as in Adam's gradient."""
     decay_first_layer_only: bool = False
     """Kipf and Welling decay only the first layer's weights."""
@@ -31,9 +30,9 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     """Of GAT's normalised coefficients."""
     projected_dropout: Rate = 0.0
     """Of what GAT's coefficients weigh; the paper has none, its authors' code has 0.6."""
-    output_heads: Annotated[int, Meta(ge=0, le=64)] = 1
+    output_heads: bounds.OutputHeads = 1
     """Heads of GAT's last layer, averaged; 0: as many as the others."""
-    aggregator: Literal["mean", "gcn"] = "mean"
+    aggregator: bounds.Aggregator = "mean"
     """Of GraphSAGE (its paper, section 3.3): own weights for a vertex and for the mean of its neighbours, or one for the mean of all."""
     residual: bool = False
     """Graph-level: each layer's result is added to what went into it (Velickovic et al., ICLR 2018, section 3.3, inductive)."""
@@ -41,11 +40,11 @@ class Hyperparameters(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     """Graph-level: categories on edges are used; False: all edges are alike."""
     normalize_features: bool = True
     """Rows of the features sum to 1, where they are not categories."""
-    patience: Annotated[int, Meta(ge=0, le=10**6)] = 0
+    patience: bounds.Patience = 0
     """Epochs without a better validation figure after which training ends; 0: never."""
-    evaluate_every: Annotated[int, Meta(ge=1, le=10**6)] = 1
+    evaluate_every: bounds.EvaluateEvery = 1
     """Epochs between two evaluations; the last epoch is always evaluated."""
-    cache_bytes: Annotated[int, Meta(ge=0)] = 256 << 20
+    cache_bytes: bounds.CacheBytes = 256 << 20
     """Sampled: feature cache of each rank."""
 
 
@@ -63,11 +62,11 @@ PUBLISHED_FOR_GRAPHS: Final = Hyperparameters(learning_rate=1e-3, weight_decay=0
 """For data of many graphs: Hu et al., NeurIPS 2020, appendix: Adam at 0.001, dropout 0.5."""
 
 
-def resolve(published: Hyperparameters, text: str) -> Hyperparameters:
-    """The published figures with the JSON object's own on top; raises ValueError that names the wrong field."""
+def resolve(published: Hyperparameters, of_job: StatedHyperparameters | None, text: str) -> Hyperparameters:
+    """The published figures, the job's on top of them, the JSON object's on top of both; raises ValueError that names the wrong field."""
     try:
         stated = msgspec.json.decode(text, type=dict[str, object])
-        merged = {**msgspec.to_builtins(published), **stated}
+        merged = {**msgspec.to_builtins(published), **msgspec.to_builtins(of_job or StatedHyperparameters()), **stated}
         return msgspec.convert(merged, Hyperparameters)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise ValueError(str(error)) from error

@@ -16,6 +16,7 @@ from hyperscale.plan.artifact import to_json
 from hyperscale.plan.memo import Memo
 from hyperscale.plan.portfolio import make_plan
 from hyperscale.plan.problem import Problem, pose
+from hyperscale.plan.queue.alike import kind_of
 from hyperscale.workload.profile import profile
 from tests.builders.clusters import POLICY, answer, gpu_node, link, measured, planned, random_cluster, snapshot, training
 
@@ -66,6 +67,14 @@ def test_two_jobs_alike_are_searched_once_and_have_ids_of_their_own(monkeypatch:
     assert len(searched) == 1
     assert all(isinstance(plan, Plan) for plan in made)
     assert len({plan.plan_id for plan in made if isinstance(plan, Plan)}) == 3
+
+
+def test_jobs_that_only_train_differently_are_placed_alike() -> None:
+    def kind(**model: object) -> bytes:
+        return kind_of(PlanRequest(job_key="a/b", job=training(model={"architecture": "GCN", **model})))
+
+    assert kind(hyperparameters={"dropout": 0.1}) == kind(epochs=7) == kind()
+    assert kind(hiddenSize=7) != kind()
 
 
 def test_gpus_taken_where_more_than_enough_are_left_make_no_new_problem() -> None:

@@ -173,6 +173,14 @@ def test_the_program_is_told_what_was_planned() -> None:
     assert msgspec.json.decode(told["HYPERSCALE_MODEL"])["architecture"] == "GCN"
 
 
+def test_hyperparameters_are_handed_over_as_stated_and_images_of_before_see_none_where_none_are() -> None:
+    stated = {"learningRate": 0.1, "edgeFeatures": False}
+    told = variables(rendered(model={"architecture": "GCN", "hyperparameters": stated}))
+    assert msgspec.json.decode(told["HYPERSCALE_MODEL"])["hyperparameters"] == stated
+    assert "HYPERSCALE_HYPERPARAMETERS" not in told
+    assert "hyperparameters" not in msgspec.json.decode(variables(rendered(model={"architecture": "GCN"}))["HYPERSCALE_MODEL"])
+
+
 def test_every_variable_of_the_launcher_is_handed_to_the_ranks() -> None:
     template = {
         "spec": {"containers": [{"name": "launcher", "env": [{"name": "MY_SEED", "value": "3"}, {"name": "odd name", "value": ""}]}]}

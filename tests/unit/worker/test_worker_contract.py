@@ -7,11 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hyperscale.model.hyperparameters import StatedHyperparameters
 from hyperscale.model.job import Architecture, Compression
 from hyperscale.model.plan import WorkerPlacement
 from hyperscale.model.runplan import AllreduceCost, RunPlan
 from hyperscale.worker import contract
 from hyperscale.worker.contract import ContractError
+from hyperscale.worker.hyperparameters import Hyperparameters
 from tests.builders.training import a_run, environment
 
 
@@ -63,6 +65,7 @@ def test_the_plan_file_is_read_and_checked(tmp_path: Path) -> None:
         ("HYPERSCALE_MODEL", "{"),
         ("HYPERSCALE_MODEL", '{"architecture": "CNN"}'),
         ("HYPERSCALE_MODEL", '{"architecture": "GCN", "layers": 0}'),
+        ("HYPERSCALE_MODEL", '{"architecture": "GCN", "hyperparameters": {"dropout": 1.0}}'),
         ("HYPERSCALE_HYPERPARAMETERS", '{"learningrate": 0.1}'),
         ("HYPERSCALE_HYPERPARAMETERS", '{"dropout": 1.0}'),
         ("HYPERSCALE_HYPERPARAMETERS", "[]"),
@@ -80,6 +83,19 @@ def test_a_wrong_value_is_one_line_that_begins_with_its_variable(name: str, valu
         contract.read(environment(size=2) | {name: value})
     assert str(caught.value).startswith(f"{name}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_the_jobs_hyperparameters_come_before_the_published_and_the_variables_before_both() -> None:
+    job = {"architecture": "GAT", "hyperparameters": {"learningRate": 0.5, "patience": 7}}
+    run = a_run(job, HYPERSCALE_HYPERPARAMETERS='{"learningRate": 0.25}')
+    assert (run.hyper.learning_rate, run.hyper.patience, run.hyper.dropout) == (0.25, 7, 0.6)
+    assert (run.hyper_for_graphs.learning_rate, run.hyper_for_graphs.patience, run.hyper_for_graphs.weight_decay) == (0.25, 7, 0.0)
+
+
+def test_a_job_may_state_every_hyperparameter_within_the_workers_own_bounds() -> None:
+    own = {field.name: field.type for field in msgspec.structs.fields(Hyperparameters)}
+    stated = {field.name: field.type for field in msgspec.structs.fields(StatedHyperparameters)}
+    assert stated == {name: kind | None for name, kind in own.items()}
 
 
 def test_the_model_must_be_stated() -> None:

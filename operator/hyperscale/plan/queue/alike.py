@@ -15,7 +15,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 def kind_of(request: PlanRequest) -> bytes:
     """All that a placement depends on beside the cluster and what is free: jobs of one kind are placed alike, however long they run."""
     job = request.job
-    model = replace(job.model, epochs=1, script=None)
+    model = replace(job.model, epochs=1, script=None, hyperparameters=None)
     workload = (model, job.dataset, job.workers, job.partitioning, job.allreduce, job.placement, job.planner)
     fixed = (request.workers_fixed, request.pinned, request.excluded_nodes, request.required_labels, request.tolerations, request.seed)
     return _ENCODER.encode((workload, fixed))
