@@ -171,9 +171,17 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
             "predicted": {"epochSeconds": 1.5, "communicationSeconds": 0.5},
             "objective": 1.55,
         },
-        "measured": {"epoch": 7, "epochs": 100, "accuracy": 0.8125, "epochSeconds": 2.5},
+        "measured": {
+            "epoch": 7,
+            "epochs": 100,
+            "accuracy": 0.8125,
+            "epochSeconds": 2.5,
+            "phases": [{"phase": "forward", "seconds": 0.0}],
+            "busiestPairs": [{"sender": 0, "receiver": 1, "bytes": 2.5e6}],
+        },
     }
     api.patch(f"{path}/status", {"status": status})
+    assert api.get(path)["status"]["measured"] == status["measured"], "nothing that a run says of itself is pruned"
     narrow = kubectl(binaries, plane, "get", "gnntj", "shown").stdout.splitlines()
     assert narrow[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "EPOCH", "ACCURACY", "PLANNER", "AGE"]
     assert narrow[1].split()[:8] == ["shown", "Running", "4", "4", "3/4", "7", "0.8125", "Heuristic"]
