@@ -14,9 +14,9 @@ from hyperscale.model.plan import Prediction
 from hyperscale.model.runplan import AllreduceCost, RunPlan
 from hyperscale.partition import split
 from hyperscale.partition.auto import CANDIDATES, choose
-from hyperscale.worker import automatic
+from hyperscale.worker import automatic, contract
 from hyperscale.worker.contract import Run
-from tests.builders.training import a_run, labelled_graph
+from tests.builders.training import a_run, environment, labelled_graph
 
 SHARES = "0.75,0.25"
 
@@ -37,6 +37,17 @@ def test_all_ranks_are_predicted_to_need_the_same_time_for_their_shares(tmp_path
 def test_without_figures_the_partitioners_own_choice_counts(tmp_path: Path) -> None:
     assert automatic.epoch_cost(planned(tmp_path, allreduce=False), 40, 7, 3) is None
     assert automatic.epoch_cost(a_run(size=2), 40, 7, 3) is None
+
+
+@pytest.mark.parametrize(("workers", "gpus", "expected"), [(2, 1, 1e-6), (4, 1, 1e-6 * 4 / 6), (2, 2, 1e-6), (1, 2, 0.0)])
+def test_a_copied_byte_costs_one_passage_of_the_slowest_link_not_an_allreduces_several(
+    tmp_path: Path, workers: int, gpus: int, expected: float
+) -> None:
+    planned(tmp_path)
+    told = {"HYPERSCALE_GPUS_PER_WORKER": str(gpus), "HYPERSCALE_PLAN_FILE": str(tmp_path / "plan.json")}
+    cost = automatic.epoch_cost(contract.read(environment(size=workers * gpus) | told), 40, 7, 3)
+    assert cost is not None
+    assert cost.link_seconds_per_byte == pytest.approx((expected,) * workers * gpus)
 
 
 def test_auto_names_the_method_that_it_took(tmp_path: Path) -> None:
