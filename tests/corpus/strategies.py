@@ -68,6 +68,7 @@ def repaired(job: JobSpec) -> JobSpec:
     count = job.partitioning.count
     method = job.partitioning.method
     stored = kept is not None and kept is not source.builtin and kept is not source.generated
+    shrinks = job.checkpoint is not None and low < high
     divides = count == "Auto" or any(int(count) % workers == 0 for workers in range(low, high + 1))
     return replace(
         job,
@@ -79,6 +80,7 @@ def repaired(job: JobSpec) -> JobSpec:
             count=count if divides else high,
             method=PartitioningMethod.AUTO if method is PartitioningMethod.PRECOMPUTED and not stored else method,
         ),
+        recovery=job.recovery if shrinks else replace(job.recovery, shrink_after_seconds=None),
         placement=replace(job.placement, topology=type(job.placement.topology)()),
         approval=type(job.approval).AUTOMATIC,
         plan_only=False,
