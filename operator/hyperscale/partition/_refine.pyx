@@ -549,6 +549,19 @@ def boundary(const int64_t[::1] indptr, const int32_t[::1] indices, const int32_
     return cut // 2, found
 
 
+def weigh(const int64_t[:, ::1] weights, const int32_t[::1] part, int parts):
+    """(k, c) int64 what the parts of vertices with `weights` (n, c) weigh."""
+    found = np.zeros((parts, weights.shape[1]), dtype=np.int64)
+    cdef int64_t[:, ::1] load = found
+    cdef int64_t v
+    cdef int columns = weights.shape[1], j
+    with nogil:
+        for v in range(weights.shape[0]):
+            for j in range(columns):
+                load[part[v], j] += weights[v, j]
+    return found
+
+
 # Balance ---------------------------------------------------------------------------------------------------------------------------------
 
 

@@ -145,7 +145,7 @@ def refine(level: Level, start: Seen, limits: Array, reference: Reference, *, se
             reached = score(level, candidate, limits, reference)
             if reached < least:
                 best, least = candidate, reached
-    if level is whole or (_load(whole, best.part, parts) <= limits).all():
+    if level is whole or (search.weigh(whole.weights, best.part, parts) <= limits).all():
         return best
     part = best.part.copy()
     search.balance(*whole.arrays, limits, part, seed)
@@ -178,7 +178,7 @@ def promising(starts: tuple[Seen, ...], reference: Reference) -> Seen:
 
 def balanced(level: Level, start: Seen, limits: Array, seed: int) -> Seen:
     """Within the limits, one column after the other: training vertices go where room is made for them afterwards."""
-    if (_load(level, start.part, len(limits)) <= limits).all():
+    if (search.weigh(level.weights, start.part, len(limits)) <= limits).all():
         return start
     part = start.part.copy()
     for column in range(limits.shape[1] - 1, 0, -1):
@@ -187,11 +187,6 @@ def balanced(level: Level, start: Seen, limits: Array, seed: int) -> Seen:
         search.balance(*level.arrays, loose, part, seed)
     search.balance(*level.arrays, limits, part, seed)
     return Seen.of(level, part, len(limits))
-
-
-def _load(level: Level, part: Array, parts: int) -> Array:
-    """(k, c) what the parts weigh; as floats, exact up to 2^53."""
-    return np.stack([np.bincount(part, weights=column, minlength=parts) for column in level.weights.T], axis=1)
 
 
 def _cycle(level: Level, now: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Array:
@@ -219,7 +214,7 @@ def climb(hierarchy: Hierarchy, part: Array, limits: Array, price: Array, *, see
 
 def score(level: Level, found: Seen, limits: Array, reference: Reference) -> tuple[float, int, float, int]:
     """Smaller is better: how far above a limit, the cut above the reference, halos against the reference's, the cut."""
-    over = float(np.maximum(_load(level, found.part, len(limits)) / np.maximum(limits, 1), 1.0).max())
+    over = float(np.maximum(search.weigh(level.weights, found.part, len(limits)) / np.maximum(limits, 1), 1.0).max())
     grown = 1.0 if reference.even and int(found.copies.max()) > reference.largest else 0.0
     return over, max(found.cut - reference.cut, 0), grown + reference.worth(found), found.cut
 

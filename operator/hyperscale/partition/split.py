@@ -144,10 +144,11 @@ def _effort(level: Level, target: Array, reference: Reference, twice: bool) -> E
         if parts == 2:
             return Effort(passes=3, patience=200, work=edges, spend=0.0)
         passes, patience = (3, 200) if parts <= RECURSIVE else (2, 100)
-        return Effort(passes=passes, patience=patience, work=min(bisections, 3) * edges, coarse_heats=COARSE_HEATS, spend=0.0)
+        work = min(bisections, 3) * edges if parts <= RECURSIVE else 3 * edges // 2
+        return Effort(passes=passes, patience=patience, work=work, coarse_heats=COARSE_HEATS, spend=0.0)
     equal = bool((target == target[0]).all())
     if parts > RECURSIVE:
-        work = 2 * level.vertices + edges // 2 + 12_000 * (parts + 10)
+        work = 2 * level.vertices + edges // 2 + 312_000 + (9_375 if equal else 6_750) * (parts - 16)
         return Effort(passes=2 if equal else 1, work=work, coarse_heats=COARSE_HEATS, over_worth=1.0)
     work = (1 if parts <= FEW else bisections) * (edges + 2 * level.vertices)
     return Effort(passes=2, patience=60, work=work, coarse_heats=COARSE_HEATS, spend=SPEND if equal else 1.0)
@@ -162,7 +163,7 @@ def _small_effort(level: Level, parts: int, twice: bool) -> Effort:
     if twice:
         circles = max(edges - level.vertices, edges // 4)
         return Effort(cycles=0, work=20 * circles * (parts - 6), heat=2.0, over_worth=1.0)
-    return Effort(cycles=2, work=6 * parts * max(2 * edges - level.vertices, edges), heat=2.0, over_worth=1.0)
+    return Effort(cycles=2, work=(5 * parts + 16) * max(2 * edges - level.vertices, edges), heat=2.0, over_worth=1.0)
 
 
 def _kahypar(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
