@@ -148,7 +148,7 @@ def _effort(level: Level, target: Array, reference: Reference, twice: bool) -> E
         return Effort(passes=passes, patience=patience, work=work, coarse_heats=COARSE_HEATS, spend=0.0)
     equal = bool((target == target[0]).all())
     if parts > RECURSIVE:
-        work = 2 * level.vertices + edges // 2 + 312_000 + (9_375 if equal else 6_750) * (parts - 16)
+        work = 2 * level.vertices + edges // 2 + (14_500 * parts - 2_000 if equal else 6_750 * parts + 204_000)
         return Effort(passes=2 if equal else 1, work=work, coarse_heats=COARSE_HEATS, over_worth=1.0)
     work = (1 if parts <= FEW else bisections) * (edges + 2 * level.vertices)
     return Effort(passes=2, patience=60, work=work, coarse_heats=COARSE_HEATS, spend=SPEND if equal else 1.0)
