@@ -1,6 +1,6 @@
 """What each fusion rule gains on the CPU, forward and backward pass, against DGL's own layers as a user writes them; and that figures stay.
 
-Run: python benchmarks/fusion.py [--quick] [--json FILE]
+Run: python benchmarks/fusion.py [--quick] [--keep-memory] [--json FILE]
 
 Peers and ours take turns within one process on one thread: CPU milliseconds are medians over turns, ratios medians of the turns' ratios.
 Goals:
@@ -11,6 +11,9 @@ Goals:
             pass it judges (benchmarks/fusion_exact.py); rows `other side` count them
   worker    an epoch of the training worker with fused layers, against the same worker without (benchmarks/fusion_worker.py)
 `constant aggregate` is measured apart and not part of the goal: it skips work that full-graph training repeats, it does not fuse.
+A process keeps what it frees only where malloc is told so, as the training worker does (hyperscale.worker.memory); else every tensor above
+32 MiB is paged in anew, which a fused pass writes fewer of. `--keep-memory` tells it so for both sides: what is left is the gain without
+that.
 Rows `loss` count cases in which a fused form was slower.
 """
 
@@ -43,6 +46,7 @@ from torch.nn import functional  # noqa: E402
 from benchmarks import common, fusion_exact, fusion_worker  # noqa: E402 - a script's own folder, not the repository, is on the path
 from hyperscale.modelgraph.fuse import fuse  # noqa: E402
 from hyperscale.modelgraph.rules import ATTENTION, DROPOUT, EPILOGUE, EVERY, HOIST, KERNEL, LINEAR, ORDER, GraphStatistics  # noqa: E402
+from hyperscale.worker import memory  # noqa: E402
 
 BENCHMARK: Final = "fusion"
 DGL: Final = "DGL"
@@ -51,6 +55,7 @@ SPEEDUP: Final = 1.1
 CLOSE: Final = 1e-5
 SLACK: Final = 1.1
 """Two roundings of the same sum are not equally far from the truth."""
+TURNS: Final = 9
 WIDE, HIDDEN, CLASSES, HEADS = 128, 64, 16, 4
 LADDERS: Final[dict[str, list[tuple[str, frozenset[str]]]]] = {
     "GCN": [
@@ -95,8 +100,11 @@ def main() -> int:
     """Measure, print, and fail where a goal is missed."""
     parser = common.parser(__doc__ or "")
     parser.add_argument("--worker", action="store_true", help="the worker's epochs with --quick too")
+    parser.add_argument("--keep-memory", action="store_true", help="neither side gives freed memory back, as in the training worker")
     arguments = parser.parse_args()
-    repeats = 3 if arguments.quick else 5
+    if arguments.keep_memory:
+        memory.keep({})
+    repeats = 3 if arguments.quick else TURNS
     rows: list[common.Row] = []
     for name, graph in graphs(arguments.quick).items():
         for kind in LADDERS:
