@@ -128,7 +128,7 @@ def test_a_fused_model_gives_what_the_model_gives_with_all_gradients(
     rows=st.integers(1, 60),
     extra=st.integers(0, 30),
     count=st.integers(0, 200),
-    width=st.integers(1, 150),
+    width=st.integers(1, 150) | st.sampled_from([16, 48, 64, 128]),
     weighted=st.booleans(),
     added=st.booleans(),
     activation=st.sampled_from([0, 1, 2]),
@@ -149,6 +149,9 @@ def test_the_compiled_gather_and_its_numpy_twin_agree(
     expected = kernels_numpy.finish(sums, add, bias, activation, *tail.drop.figures)
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
     assert kernels.aggregate(Matrix(edges, weights), x, add, bias, tail, threads=3).tobytes() == out.tobytes()
+    over = kernels.aggregate(Matrix(edges, weights), x, add, bias, tail, over=True)
+    assert over.tobytes() == out.tobytes()
+    assert (over is add) == (add is not None and width % 16 == 0 and kernels.COMPILED)
     grad = np.asarray(rng.normal(size=out.shape), dtype=np.float32)
     inner, bias_grad, dots = kernels.finish_back(grad, out, tail, bias=True, sums=np.asarray(sums, dtype=np.float32))
     given_back = kernels_numpy.finish_back(grad, out, activation, *tail.drop.figures)

@@ -24,6 +24,7 @@ except ImportError:  # pragma: no cover - a machine without a compiler
     COMPILED = False  # type: ignore[misc] # one of the two
     warnings.warn("hyperscale.modelgraph._sparse is not compiled: fused layers run in numpy, slower", RuntimeWarning, stacklevel=1)
 
+LANES: Final = 16
 NONE: Final = 0
 RELU: Final = twin.RELU
 ELU: Final = twin.ELU
@@ -123,9 +124,19 @@ def finish_back(
 
 
 def aggregate(
-    matrix: Matrix, x: Array, add: Array | None = None, bias: Array | None = None, tail: Tail = NOTHING, threads: int = 1
+    matrix: Matrix,
+    x: Array,
+    add: Array | None = None,
+    bias: Array | None = None,
+    tail: Tail = NOTHING,
+    threads: int = 1,
+    *,
+    over: bool = False,
 ) -> Array:
-    """out[v] = drop(activation(Σ_e weights[e] x[indices[e]] + add[v] + bias)): x (m, F), add (n, F), bias (F,) -> (n, F)."""
+    """out[v] = drop(activation(Σ_e weights[e] x[indices[e]] + add[v] + bias)): x (m, F), add (n, F), bias (F,) -> (n, F).
+
+    over: nobody needs `add` afterwards; the result takes its memory where rows are whole vectors.
+    """
     edges, weights = matrix.edges, matrix.weights
     width = _width(x, edges.sources, "x")
     if add is not None and add.shape != (edges.destinations, width):
@@ -134,7 +145,7 @@ def aggregate(
     if not COMPILED:
         sums = twin.weighted_sum(edges.indptr, edges.indices, weights, x)
         return twin.finish(sums, add, bias, tail.activation, *tail.drop.figures, edges.ids)
-    out = np.empty((edges.destinations, width), dtype=np.float32)
+    out = add if over and add is not None and width % LANES == 0 else np.empty((edges.destinations, width), dtype=np.float32)
     fixed = (edges.indptr, edges.indices, edges.ids, weights, _flat(x), None if add is None else _flat(add), bias)
     shape = (tail.activation, *tail.drop.figures, width)
     made = _flat(out)

@@ -125,7 +125,8 @@ class _TransformAndAggregate(torch.autograd.Function):
         bias: Tensor | None,
     ) -> Tensor:
         mine, there = x[: matrix.edges.destinations] @ own.t(), x @ other.t()
-        out = torch.from_numpy(kernels.aggregate(matrix, _must(there), _must(mine), _read(bias), tail, torch.get_num_threads()))
+        threads = torch.get_num_threads()
+        out = torch.from_numpy(kernels.aggregate(matrix, _must(there), _must(mine), _read(bias), tail, threads, over=True))
         ctx.matrix, ctx.tail = matrix, tail
         ctx.save_for_backward(x, own, other, *((out,) if tail.activation else ()))
         return out

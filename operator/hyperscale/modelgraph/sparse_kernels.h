@@ -30,7 +30,7 @@ enum { HS_NONE = 0, HS_RELU = 1, HS_ELU = 2 };
  * floats over the ten thousand edges of a hub loses a digit, and the gradient of attention is a difference of such sums. */
 #define HS_GATHER(NAME, V, LANES)                                                                                                   \
     HS_INLINE void NAME(const int32_t *indices, const float *weights, int64_t first, int64_t last, const float *x, int64_t stride,  \
-                        int64_t at, const int B, const int fetch, float *sum) {                                                     \
+                        int64_t at, const int B, const int fetch, const int keep, float *sum) {                                     \
         int64_t run = first;                                                                                                        \
         do { /* once without edges too: sum is 0 then */                                                                            \
             const int64_t end = last - run > HS_RUN ? run + HS_RUN : last;                                                          \
@@ -49,7 +49,7 @@ enum { HS_NONE = 0, HS_RELU = 1, HS_ELU = 2 };
                     for (int b = 0; b < B; b++) acc[b] += *(const V *)(row + b * LANES);                                            \
                 }                                                                                                                   \
             }                                                                                                                       \
-            if (run > first) for (int b = 0; b < B; b++) acc[b] += *(const V *)(sum + at + b * LANES);                              \
+            if (keep || run > first) for (int b = 0; b < B; b++) acc[b] += *(const V *)(sum + at + b * LANES);                      \
             for (int b = 0; b < B; b++) *(V *)(sum + at + b * LANES) = acc[b];                                                      \
             run = end;                                                                                                              \
         } while (run < last);                                                                                                       \
@@ -58,22 +58,23 @@ HS_GATHER(hs_gather16, hs_v16, 16)
 HS_GATHER(hs_gather8, hs_v8, 8)
 HS_GATHER(hs_gather4, hs_v4, 4)
 
-/* sum[0..F) = Σ_e weights[e] x[indices[e]]; blocks of 128, 64, 32, 16 floats, then an overlapping last one, so that no lane is idle. */
+/* sum[0..F) = Σ_e weights[e] x[indices[e]]; blocks of 128, 64, 32, 16 floats, then an overlapping last one, so that no lane is idle.
+ * With `keep` it is added to what sum holds; F must then be a multiple of 16, so that blocks do not overlap. */
 HS_INLINE void hs_row_sum(const int32_t *indices, const float *weights, int64_t first, int64_t last, const float *x, int64_t stride,
-                          int64_t F, const int fetch, float *sum) {
+                          int64_t F, const int fetch, const int keep, float *sum) {
     int64_t at = 0;
     if (F >= 16) {
-        for (; at + 128 <= F; at += 128) hs_gather16(indices, weights, first, last, x, stride, at, 8, fetch, sum);
-        if (at + 64 <= F) { hs_gather16(indices, weights, first, last, x, stride, at, 4, fetch, sum); at += 64; }
-        if (at + 32 <= F) { hs_gather16(indices, weights, first, last, x, stride, at, 2, fetch, sum); at += 32; }
-        if (at + 16 <= F) { hs_gather16(indices, weights, first, last, x, stride, at, 1, fetch, sum); at += 16; }
-        if (at < F) hs_gather16(indices, weights, first, last, x, stride, F - 16, 1, fetch, sum);
+        for (; at + 128 <= F; at += 128) hs_gather16(indices, weights, first, last, x, stride, at, 8, fetch, keep, sum);
+        if (at + 64 <= F) { hs_gather16(indices, weights, first, last, x, stride, at, 4, fetch, keep, sum); at += 64; }
+        if (at + 32 <= F) { hs_gather16(indices, weights, first, last, x, stride, at, 2, fetch, keep, sum); at += 32; }
+        if (at + 16 <= F) { hs_gather16(indices, weights, first, last, x, stride, at, 1, fetch, keep, sum); at += 16; }
+        if (at < F) hs_gather16(indices, weights, first, last, x, stride, F - 16, 1, fetch, 0, sum);
     } else if (F >= 8) {
-        hs_gather8(indices, weights, first, last, x, stride, 0, 1, fetch, sum);
-        if (F > 8) hs_gather8(indices, weights, first, last, x, stride, F - 8, 1, fetch, sum);
+        hs_gather8(indices, weights, first, last, x, stride, 0, 1, fetch, 0, sum);
+        if (F > 8) hs_gather8(indices, weights, first, last, x, stride, F - 8, 1, fetch, 0, sum);
     } else if (F >= 4) {
-        hs_gather4(indices, weights, first, last, x, stride, 0, 1, fetch, sum);
-        if (F > 4) hs_gather4(indices, weights, first, last, x, stride, F - 4, 1, fetch, sum);
+        hs_gather4(indices, weights, first, last, x, stride, 0, 1, fetch, 0, sum);
+        if (F > 4) hs_gather4(indices, weights, first, last, x, stride, F - 4, 1, fetch, 0, sum);
     } else {
         for (int64_t f = 0; f < F; f++) {
             double total = 0.0;
@@ -189,17 +190,22 @@ HS_CLONES static void hs_finish_back(const float *grad, const float *out, const 
     }
 }
 
-/* out[v] = drop(activation(Σ_e weights[e] x[indices[e]] + add[v] + bias)) for rows [from, to); weights may be NULL: 1 each. */
+/* out[v] = drop(activation(Σ_e weights[e] x[indices[e]] + add[v] + bias)) for rows [from, to); weights may be NULL: 1 each. Where out
+ * is add, F a multiple of 16, what is added makes room for the result. */
 HS_CLONES static void hs_aggregate(const int64_t *indptr, const int32_t *indices, const int64_t *ids, const float *weights, const float *x,
                                    const float *add, const float *bias, int activation, uint64_t seed, uint32_t drop, float grow, int64_t F,
                                    int64_t from, int64_t to, int64_t edges, float *out) {
     for (int64_t v = from; v < to; v++) {
         const int64_t first = indptr[v], last = indptr[v + 1];
         float *row = out + v * F;
-        if (last + HS_AHEAD > edges) hs_row_sum(indices, weights, first, last, x, F, F, 0, row);
-        else if (weights) hs_row_sum(indices, weights, first, last, x, F, F, 1, row);
-        else hs_row_sum(indices, (const float *)0, first, last, x, F, F, 1, row);
-        hs_finish_row(row, F, add ? add + v * F : (const float *)0, bias, activation, seed, ids ? ids[v] : v, drop, grow, row);
+        if (add == out) {
+            if (last + HS_AHEAD > edges) hs_row_sum(indices, weights, first, last, x, F, F, 0, 1, row);
+            else if (weights) hs_row_sum(indices, weights, first, last, x, F, F, 1, 1, row);
+            else hs_row_sum(indices, (const float *)0, first, last, x, F, F, 1, 1, row);
+        } else if (last + HS_AHEAD > edges) hs_row_sum(indices, weights, first, last, x, F, F, 0, 0, row);
+        else if (weights) hs_row_sum(indices, weights, first, last, x, F, F, 1, 0, row);
+        else hs_row_sum(indices, (const float *)0, first, last, x, F, F, 1, 0, row);
+        hs_finish_row(row, F, add && add != out ? add + v * F : (const float *)0, bias, activation, seed, ids ? ids[v] : v, drop, grow, row);
     }
 }
 
@@ -274,8 +280,8 @@ HS_CLONES static void hs_attend(const int64_t *indptr, const int32_t *indices, c
             } else {
                 for (int64_t e = 0; e < count; e++) s[e] *= inverse;
             }
-            if (first + count + HS_AHEAD <= edges) hs_row_sum(row, s, 0, count, x + h * D, F, D, 1, sums + v * F + h * D);
-            else hs_row_sum(row, s, 0, count, x + h * D, F, D, 0, sums + v * F + h * D);
+            if (first + count + HS_AHEAD <= edges) hs_row_sum(row, s, 0, count, x + h * D, F, D, 1, 0, sums + v * F + h * D);
+            else hs_row_sum(row, s, 0, count, x + h * D, F, D, 0, 0, sums + v * F + h * D);
         }
         hs_finish_row(sums + v * F, F, (const float *)0, bias, activation, seed, ids ? ids[v] : v, drop, grow, out + v * F);
     }
@@ -317,7 +323,7 @@ HS_CLONES static void hs_attend_back(const int64_t *indptr, const int32_t *indic
                 right_grad[at] += slope_grad;
             }
             left_grad[u * H + h] = (float)sum;
-            hs_row_sum(row, a, 0, count, grad + h * D, F, D, 0, x_grad + u * F + h * D);
+            hs_row_sum(row, a, 0, count, grad + h * D, F, D, 0, 0, x_grad + u * F + h * D);
         }
     }
 }
