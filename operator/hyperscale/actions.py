@@ -124,19 +124,11 @@ class Actions:
                 await self._client.delete(paths.pod(pod.namespace, pod.name), pod.uid, grace_seconds=0 if step.force else None)
 
     async def set_suspend(self, key: Key, seen: Seen, step: SetSuspend) -> None:
-        """Carry `suspend` to an MPIJob that no queue owns; with a move the new plan too, where a lost status is made good from.
-
-        Its number of workers follows when none is left: mpi-operator takes away only the pods of ranks that the MPIJob has.
-        """
+        """Carry `suspend` to an MPIJob that no queue owns."""
         if seen.mpijob is None:
             return
-        body: Json = {"metadata": {"uid": seen.mpijob.uid}, "spec": {"runPolicy": {"suspend": step.suspend}}}
-        if seen.moving and seen.plan is not None:
-            body["metadata"]["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(seen.plan)}
-            if resizes(seen) and not step.suspend:
-                body["spec"]["mpiReplicaSpecs"] = {"Worker": {"replicas": len(seen.plan.workers)}}
         self.probe("before-suspend" if step.suspend else "before-resume")
-        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), body, names.FIELD_MANAGER))
+        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(seen, step), names.FIELD_MANAGER))
 
     async def write_status(self, key: Key, metadata: JobMetadata, status: JobStatus) -> None:
         """Server-side apply of the whole status; the uid keeps it from a later job of the same name."""
@@ -198,3 +190,17 @@ class Actions:
         while len(self._accepted) >= _CHECKED_TEMPLATES:
             del self._accepted[next(iter(self._accepted))]
         self._accepted[digest] = None
+
+
+def suspension(seen: Seen, step: SetSuspend) -> Json:
+    """The merge patch that suspends or resumes the MPIJob; with a move the new plan too, where a lost status is made good from.
+
+    Its number of workers follows when none is left: mpi-operator takes away only the pods of ranks that the MPIJob has.
+    """
+    body: Json = {"metadata": {"uid": seen.mpijob.uid if seen.mpijob else ""}, "spec": {"runPolicy": {"suspend": step.suspend}}}
+    if seen.moving and seen.plan is not None:
+        body["metadata"]["labels"] = {names.PLAN_ID_LABEL: seen.plan.plan_id}
+        body["metadata"]["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(seen.plan)}
+        if resizes(seen) and not step.suspend:
+            body["spec"]["mpiReplicaSpecs"] = {"Worker": {"replicas": len(seen.plan.workers)}}
+    return body

@@ -41,7 +41,7 @@ from hyperscale.passes import DriftCount, Pass, edition, is_progress, news
 from hyperscale.planning import Planning
 from hyperscale.render.partition import partition_key
 from hyperscale.status import derive
-from hyperscale.stoppable import epochs_kept, is_preempted
+from hyperscale.stoppable import epochs_safe, is_preempted
 from hyperscale.telemetry import Telemetry
 from hyperscale.workqueue import RetryLaterError, WorkQueue
 from hyperscale.world import JobRecord, Key, World
@@ -266,8 +266,7 @@ class Reconciler:
     def _note_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
         """A running job's new plan is to be carried out by a stop and a start."""
         moved = len([pod for pod in seen.workers if pod.rank in range(len(plan.workers)) and pod.node != plan.node_of(pod.rank or 0)])
-        kept = seen.move.epochs_done if seen.move is not None else epochs_kept(seen.status)
-        run.last_move = LastMove(timestamp(self._clock()), moved, kept)
+        run.last_move = LastMove(timestamp(self._clock()), moved, epochs_safe(seen))
 
     async def _report(self, run: Pass, seen: Seen, decision: Decision) -> None:
         """The pass's one status write, if anything differs, and its one event, after the write."""

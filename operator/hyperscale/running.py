@@ -61,8 +61,9 @@ class Running:
             if known is None or known.view is not view:
                 known = self._known[key] = self._run(key, view)
             told = self._world.progress.get(key)
-            if known.share is not None and told is not None and told.epoch_seconds and told.epochs:
-                yield replace(known.share, remaining_seconds=max(0, told.epochs - told.epoch) * told.epoch_seconds)
+            if known.share is not None and told is not None and told.epochs:
+                epoch_seconds = told.epoch_seconds or known.share.remaining_seconds / told.epochs
+                yield replace(known.share, remaining_seconds=max(0, told.epochs - told.epoch) * epoch_seconds)
             elif known.share is not None:
                 elapsed = max(0.0, now - known.started)
                 total = known.share.remaining_seconds

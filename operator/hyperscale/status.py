@@ -8,6 +8,7 @@ from hyperscale import names
 from hyperscale.instants import timestamp
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, Seen, Stop
+from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import (
     Condition,
@@ -20,7 +21,7 @@ from hyperscale.model.status import (
     StatusStop,
     from_plan,
 )
-from hyperscale.movable import MOVING_CONDITION, arrived, proposed
+from hyperscale.movable import MOVING_CONDITION, arrived, proposed, resizes
 from hyperscale.stoppable import PREEMPTED_CONDITION, told
 from hyperscale.stoppable import proposed as proposed_stop
 
@@ -73,9 +74,15 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         restarts=job.launcher_failures if job else seen.status.restarts,
         move=_move(seen, decision, job),
         stop=_stop(seen, job),
-        measured=seen.measured or seen.status.measured,
+        measured=_measured(seen),
         queue_decision=seen.turn.decision if seen.turn else _kept_decision(seen),
     )
+
+
+def _measured(seen: Seen) -> Measured | None:
+    """What the run said last; the pace of another number of workers than are planned says nothing beside what is predicted for these."""
+    told = seen.measured or seen.status.measured
+    return told.without_pace() if told is not None and resizes(seen) else told
 
 
 def _move(seen: Seen, decision: Decision, job: MpiJobView | None) -> StatusMove | None:

@@ -92,8 +92,13 @@ class World:
         return self._see("job", self.jobs, resource, _record(resource), deleted)
 
     def see_mpijob(self, resource: Json, deleted: bool = False) -> bool:
-        """Take in an MPIJob."""
-        return self._see("mpijob", self.mpijobs, resource, mpijob_view(resource), deleted)
+        """Take in an MPIJob; what its run said of its pace is void where it has another number of workers than before."""
+        key, view = _key(resource), mpijob_view(resource)
+        before = self.mpijobs.get(key)
+        newer = self._see("mpijob", self.mpijobs, resource, view, deleted)
+        if newer and before is not None and before.workers != view.workers and key in self.progress:
+            self.progress[key] = self.progress[key].without_pace()
+        return newer
 
     def see_partition(self, key: Key, resource: Json | None) -> None:
         """Take in a job's partition Job as just read; None where there is none."""

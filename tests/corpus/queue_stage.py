@@ -116,7 +116,10 @@ class Stage:
                 },
                 "spec": {
                     "mpiReplicaSpecs": {
-                        "Worker": {"replicas": 2, "template": {"spec": {"schedulingGates": [{"name": names.PLACEMENT_GATE}]}}}
+                        "Worker": {
+                            "replicas": len(plan.workers),
+                            "template": {"spec": {"schedulingGates": [{"name": names.PLACEMENT_GATE}]}},
+                        }
                     }
                 },
                 "status": {"startTime": "2026-01-01T00:00:00Z"},

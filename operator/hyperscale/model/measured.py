@@ -61,3 +61,16 @@ class Measured(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     finished: bool = False
     generated: bool = False
     """The builtin graph was not found and a generated one of its size was trained on: accuracy says nothing of the builtin one."""
+
+    def without_pace(self) -> Measured:
+        """How far the run is, without what depends on its workers and their nodes."""
+        return msgspec.structs.replace(
+            self,
+            epoch_seconds=None,
+            compute_seconds=None,
+            communication_seconds=None,
+            samples_per_second=None,
+            peer_bytes=None,
+            phases=(),
+            busiest_pairs=(),
+        )
