@@ -11,14 +11,14 @@ from e2e.jobs import Job
 _MPI_VERSION: Final = "kubeflow.org/v2beta1"
 
 
-def create_workers(job: Job) -> list[Object]:
-    """The worker pods of the job's MPIJob, as the MPI Operator makes them."""
+def create_workers(job: Job, *ranks: int) -> list[Object]:
+    """The worker pods of the job's MPIJob, as the MPI Operator makes them; without ranks all of them."""
     mpijob = job.mpijob()
     assert mpijob is not None
     worker = mpijob["spec"]["mpiReplicaSpecs"]["Worker"]
     owner = {"apiVersion": _MPI_VERSION, "kind": "MPIJob", "name": job.name, "uid": mpijob["metadata"]["uid"], "controller": True}
-    roles = [{"job-role": "worker", "replica-index": str(rank)} for rank in range(worker["replicas"])]
-    return [_create(job, f"{job.name}-worker-{rank}", worker["template"], owner, role) for rank, role in enumerate(roles)]
+    roles = {rank: {"job-role": "worker", "replica-index": str(rank)} for rank in ranks or range(worker["replicas"])}
+    return [_create(job, f"{job.name}-worker-{rank}", worker["template"], owner, role) for rank, role in roles.items()]
 
 
 def create_launcher(job: Job) -> Object:
@@ -28,6 +28,14 @@ def create_launcher(job: Job) -> Object:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"{job.name}-launcher", "uid": f"launcher-{job.name}", "controller": True}
     template = mpijob["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
     return _create(job, f"{job.name}-launcher", template, owner, {"job-role": "launcher"})
+
+
+def bind(job: Job, pod: Object, node: str) -> None:
+    """The scheduler sends a pod to a node."""
+    name = pod["metadata"]["name"]
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    job.api.create(f"/api/v1/namespaces/{job.namespace}/pods/{name}/binding", body)
 
 
 def make_ready(job: Job, pod: Object) -> None:

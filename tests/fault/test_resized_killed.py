@@ -1,0 +1,145 @@
+"""The operator is killed while a job changes its number of workers: its successor carries it through with the one MPIJob."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from e2e.cluster.api import Api, Object
+from e2e.cluster.control_plane import wait_until
+from e2e.jobs import PATIENCE_SECONDS, Job
+from tests.fault.companions import posts, written
+from tests.fault.conftest import Stage
+from tests.fault.players import bind, create_workers, gates
+from tests.fault.process import LEASE, OperatorProcess
+from tests.fault.proxy import FaultProxy
+
+IDENTITY: Final = "hyperscale-0"
+"""As in a pod that restarts its container: the Lease is its own."""
+SPARE: Final = "eu-a100-1"
+"""One of four nodes with as many GPUs as a worker has."""
+SLOW_GPUS: Final[list[Object]] = [{"product": product, "teraflops": 0.1} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")]
+"""So slow that every further worker pays."""
+SPEC: Final[Object] = {
+    "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256},
+    "dataset": {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47},
+    "workers": {"min": 2, "max": 4, "gpusPerWorker": 8},
+    "checkpoint": {"volumeClaimName": "state"},
+    "recovery": {"shrinkAfterSeconds": 1},
+}
+
+
+@pytest.fixture
+def operate(stage: Stage, policy: Callable[..., None]) -> Iterator[Callable[..., OperatorProcess]]:
+    """Starts an operator that begins where the one before has ended; none is left afterwards."""
+    policy(gpus=SLOW_GPUS)
+    processes: list[OperatorProcess] = []
+
+    def start(crash_at: str = "") -> OperatorProcess:
+        for process in processes:
+            process.destroy()
+        processes.append(stage.operator(identity=IDENTITY, crash_at=crash_at))
+        processes[-1].wait_ready()
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.destroy()
+    stage.api.delete(LEASE)
+
+
+@contextlib.contextmanager
+def cordoned(api: Api, *nodes: str) -> Iterator[None]:
+    """Nobody new gets to these nodes."""
+    for node in nodes:
+        api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    try:
+        yield
+    finally:
+        for node in nodes:
+            api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
+
+
+def replicas(job: Job) -> int:
+    """Workers of its MPIJob."""
+    found = job.mpijob() or {}
+    return int(found["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"])
+
+
+def is_suspended(job: Job) -> bool:
+    """Whether its MPIJob is."""
+    return bool((job.mpijob() or {})["spec"]["runPolicy"].get("suspend"))
+
+
+def goes_on(job: Job, workers: int) -> None:
+    """Its MPIJob is resumed with so many, on the plan that its status and its file tell."""
+    job.wait(lambda: not is_suspended(job) and replicas(job) == workers, f"it does not go on with {workers} workers")
+    assert len(job.nodes()) == workers
+    labels = (job.mpijob() or {})["metadata"]["labels"]
+    assert written(job)["planId"] == labels["hyperscale.dev/plan-id"] == job.plan()["id"]
+    assert job.condition("Moving")["status"] == "True", "no pod is there yet"
+
+
+def delete_workers(job: Job, *ranks: int) -> None:
+    """Without ranks all of them, as the MPI Operator does when it is suspended, and the kubelet after it."""
+    pods = job.pods()
+    for pod in [pods[rank] for rank in ranks] or pods:
+        job.api.delete(f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}", gracePeriodSeconds="0")
+
+
+@pytest.mark.parametrize("point", ["planned", "after-status", "before-resume"])
+def test_killed_between_the_plan_for_another_number_and_the_resume_it_resumes_with_that_number(
+    stage: Stage, proxy: FaultProxy, job: Job, operate: Callable[..., OperatorProcess], point: str
+) -> None:
+    since = len(proxy.asked)
+    with cordoned(stage.api, SPARE):
+        operate()
+        job.create(**SPEC)
+        job.wait_reason("Starting")
+        assert replicas(job) == 3
+        job.patch(spec={"runPolicy": {"suspend": True}})
+        job.wait_reason("Suspended")
+    before = job.plan()["id"]
+    dying = operate(crash_at=point)
+    job.patch(spec={"runPolicy": {"suspend": False}})
+    dying.wait_ended()
+    assert (is_suspended(job), replicas(job)) == (True, 3)
+    recorded, is_written = job.plan()["id"], point != "planned"
+    assert (recorded != before, len(job.nodes()) == 4, bool(job.condition("Moving"))) == (is_written, is_written, is_written)
+    operate()
+    goes_on(job, 4)
+    assert not is_written or job.plan()["id"] == recorded
+    assert posts(proxy, job, "mpijobs", since) == 1
+
+
+def test_killed_with_the_plan_for_fewer_workers_in_its_file_alone_it_makes_one_again_and_goes_on(
+    stage: Stage, proxy: FaultProxy, job: Job, operate: Callable[..., OperatorProcess]
+) -> None:
+    since = len(proxy.asked)
+    with contextlib.ExitStack() as cordons:
+        cordons.enter_context(cordoned(stage.api, SPARE))
+        operate()
+        job.create(**SPEC)
+        job.wait_reason("Starting")
+        create_workers(job)
+        wait_until(lambda: not any(gates(pod) for pod in job.pods()), PATIENCE_SECONDS, "its workers stay gated")
+        for pod, node in zip(job.pods(), job.nodes(), strict=True):
+            bind(job, pod, node)
+        job.wait(lambda: job.condition("Placed")["status"] == "True", "its workers are not placed")
+        first, before = job.nodes(), job.plan()["id"]
+        dying = operate(crash_at="planned")
+        cordons.enter_context(cordoned(stage.api, first[1]))
+        delete_workers(job, 1)
+        create_workers(job, 1)
+        dying.wait_ended()
+        assert (job.plan()["id"], job.condition("Moving"), is_suspended(job)) == (before, {}, False)
+        assert len(written(job)["workers"]) == 2, "the file is ahead of the status"
+        operate()
+        job.wait(lambda: is_suspended(job), "it does not stop")
+        delete_workers(job)
+        goes_on(job, 2)
+        assert (job.nodes(), job.status()["replans"]) == ([first[0], first[2]], 1)
+    assert posts(proxy, job, "mpijobs", since) == 1
