@@ -237,7 +237,7 @@ def stuck_on_lost_node(seen: Seen) -> Decision | None:
         return None
     stuck = [
         pod.uid
-        for pod in seen.workers
+        for pod in seen.pods
         if pod.terminating and pod.node in seen.unreachable_nodes and seen.now - unix_seconds(pod.deletion) >= limit_seconds
     ]
     return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(stuck)), force=True) if stuck else None

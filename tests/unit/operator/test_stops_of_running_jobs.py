@@ -12,6 +12,7 @@ from hyperscale.decide import decide
 from hyperscale.model.decision import BeginStop, DeletePods, MakePlan, MoveView, Reason, Seen, SetSuspend, StopView, Turn, Wait
 from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Infeasible
+from hyperscale.model.pods import PodView
 from hyperscale.model.policy import QueueOrder, QueuePolicy
 from hyperscale.model.preemption import StopAdvice
 from hyperscale.model.status import Condition, JobStatus, LastMove, LastStop, Phase, QueueDecision, StatusStop
@@ -32,7 +33,7 @@ from hyperscale.stoppable import (
     undisturbed,
     waits_again,
 )
-from tests.builders.seen import MEASURED, condition, job_spec, mpijob, plan, seen, status, worker
+from tests.builders.seen import MEASURED, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 PLAN = plan("node-a", "node-b")
 RUNS = {"Running": (True, "MPIJobRunning", "")}
@@ -139,14 +140,15 @@ def test_its_gpus_are_given_away_when_its_pods_are_gone() -> None:
     assert not is_preempted(written, mpijob(suspended=True, queue="gold"))
 
 
-def test_a_pod_that_cannot_end_on_a_lost_node_is_deleted_by_force_where_the_job_says_so() -> None:
+@pytest.mark.parametrize("pod", [worker(0), launcher()], ids=["a worker", "the launcher"])
+def test_a_pod_that_cannot_end_on_a_lost_node_is_deleted_by_force_where_the_job_says_so(pod: PodView) -> None:
     job = job_spec(checkpoint={"volumeClaimName": "state"}, recovery={"forceDeleteAfterSeconds": 60})
-    stuck = worker(0, node="node-a", terminating=True, deletion="1970-01-12T13:40:00Z")
+    stuck = msgspec.structs.replace(pod, node="node-a", terminating=True, deletion="1970-01-12T13:40:00Z")
     given: dict[str, Any] = {"mpijob": mpijob(suspended=True), "pods": (stuck,), "unreachable_nodes": ("node-a",)}
     for look in (stopping(job=job, **given), running(job, moving=True, **given)):
         decision = decide(look)
         assert isinstance(decision, DeletePods)
-        assert (decision.pod_uids, decision.force) == (("worker-0",), True)
+        assert (decision.pod_uids, decision.force) == ((pod.uid,), True)
         early = decide(msgspec.structs.replace(look, now=999_640.0))
         assert isinstance(early, Wait)
 
