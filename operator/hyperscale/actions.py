@@ -18,7 +18,7 @@ from hyperscale.model.decision import DeletePods, OpenLauncher, ReleaseWorkers, 
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
-from hyperscale.model.pods import PodView
+from hyperscale.model.pods import LAUNCHER, PodView
 from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.movable import resizes
 from hyperscale.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, worker_pod_for_dry_run
@@ -122,6 +122,22 @@ class Actions:
         for pod in seen.pods:
             if pod.uid in step.pod_uids:
                 await self._client.delete(paths.pod(pod.namespace, pod.name), pod.uid, grace_seconds=0 if step.force else None)
+                if step.force and pod.role == LAUNCHER:
+                    await self._untrack(pod)
+
+    async def _untrack(self, pod: PodView) -> None:
+        """Take a launcher from its Job.
+
+        mpi-operator 0.8.2 has the Job keep what has not failed, with a finalizer, and make no other launcher before; on a lost node nobody
+        says that it failed.
+        """
+        path = paths.pod(pod.namespace, pod.name)
+        left = await self._client.find(path)
+        finalizers = left["metadata"].get("finalizers", []) if left is not None and left["metadata"]["uid"] == pod.uid else []
+        if left is not None and names.JOB_TRACKING_FINALIZER in finalizers:
+            others = [name for name in finalizers if name != names.JOB_TRACKING_FINALIZER]
+            metadata = {"uid": pod.uid, "resourceVersion": left["metadata"]["resourceVersion"], "finalizers": others or None}
+            await self._client.merge(path, {"metadata": metadata}, names.FIELD_MANAGER)
 
     async def set_suspend(self, key: Key, seen: Seen, step: SetSuspend) -> None:
         """Carry `suspend` to an MPIJob that no queue owns."""

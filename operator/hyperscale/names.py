@@ -48,6 +48,8 @@ MPI_JOB_NAME_LABEL: Final = "training.kubeflow.org/job-name"
 MPI_JOB_ROLE_LABEL: Final = "training.kubeflow.org/job-role"
 MPI_REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
 
+JOB_TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
+"""On pods of a batch/v1 Job until it has counted them."""
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
