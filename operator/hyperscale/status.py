@@ -118,7 +118,8 @@ def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
     if job is None:
         return Phase.PLANNED if decision.reason in (Reason.PLAN_ONLY, Reason.AWAITING_APPROVAL) else Phase.PENDING
     if job.suspended:
-        return Phase.STARTING if decision.reason == Reason.MOVING else Phase.QUEUED
+        moves = decision.reason == Reason.MOVING or (seen.moving and decision.reason == Reason.NODE_LOST)
+        return Phase.STARTING if moves else Phase.QUEUED
     return Phase.RUNNING if job.is_true("Running") else Phase.STARTING
 
 

@@ -97,6 +97,16 @@ def test_what_its_checkpoints_hold_is_by_its_own_words(changes: dict[str, Any], 
     assert epochs_safe(shrinking(**changes)) == safe
 
 
+def test_it_is_starting_not_queued_while_a_pod_on_a_lost_node_keeps_it_from_going_on() -> None:
+    job = msgspec.structs.replace(JOB, recovery=msgspec.structs.replace(JOB.recovery, force_delete_after_seconds=60))
+    stuck = worker(1, node="node-b", terminating=True, deletion="1970-01-12T13:40:00Z")
+    stopped = mpijob(workers=3, resizable=True, suspended=True)
+    look = shrinking(job=job, mpijob=stopped, pods=(stuck,), unreachable_nodes=("node-b",))
+    decision = decide(look)
+    assert decision.reason == Reason.NODE_LOST
+    assert derive(look, decision).phase == Phase.STARTING
+
+
 def test_the_mpijob_is_labelled_with_the_plan_that_it_is_resumed_on() -> None:
     look = shrinking(mpijob=mpijob(workers=3, resizable=True, suspended=True), pods=())
     body = suspension(look, SetSuspend(Reason.MOVING, suspend=False))
