@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ import pytest
 import yaml
 
 from e2e import training
-from e2e.cluster.api import Object
+from e2e.cluster.api import Api, Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.demo import TRAINING_EXAMPLE
@@ -27,6 +29,7 @@ CHECKPOINT_EPOCHS: Final = 20
 KILLED_AFTER_EPOCH: Final = 50
 POINT: Final = 0.01
 METRICS_PORT: Final = 9464
+SHRINK_SECONDS: Final = 3
 SLOW_GPU: Final[Object] = {"product": "NVIDIA-L4", "teraflops": 0.0001}
 """So slow that every further worker pays, even on Cora."""
 _METRICS_SECONDS: Final = 2.0
@@ -82,9 +85,7 @@ def test_a_killed_worker_alone_is_planned_anew_and_training_goes_on_from_the_che
     job.wait(lambda: _epoch(job) >= KILLED_AFTER_EPOCH, f"epoch {KILLED_AFTER_EPOCH} does not come", training.FINISHED_SECONDS)
     stays, lost = job.nodes()
     uid = job.pods()[0]["metadata"]["uid"]
-    node = f"/api/v1/nodes/{lost}"
-    job.api.patch(node, {"spec": {"unschedulable": True}})
-    try:
+    with _cordoned(job.api, lost):
         reached = _epoch(job)
         job.api.delete(f"/api/v1/namespaces/{space}/pods/{job.name}-worker-1", gracePeriodSeconds="0")
         job.wait(lambda: job.nodes()[1:] not in ([], [lost]), "the lost rank was not planned anew")
@@ -93,8 +94,6 @@ def test_a_killed_worker_alone_is_planned_anew_and_training_goes_on_from_the_che
         assert job.pods()[0]["metadata"]["uid"] == uid, "the other worker's pod stays"
         assert job.pod_nodes() == job.nodes()
         measured = _succeeded(trainer, job)["measured"]
-    finally:
-        job.api.patch(node, {"spec": {"unschedulable": None}})
     assert measured["epoch"] == EPOCHS
     assert 0 <= reached - measured["resumedEpoch"] <= CHECKPOINT_EPOCHS, "work of more than one checkpoint interval is lost"
     assert abs(measured["accuracy"] - undisturbed.status()["measured"]["accuracy"]) <= POINT
@@ -106,15 +105,14 @@ def test_a_job_of_three_workers_stops_for_an_urgent_one_and_finishes_with_two_fr
     api = trainer.cluster.api()
     epochs = max(2 * EPOCHS, int(LONG_SECONDS / undisturbed.status()["measured"]["epochSeconds"]))
     preemption = {"mode": "Act", "checkSeconds": 5, "holdDownSeconds": 5, "minGainRatio": 0.0}
-    policy = {"queue": {"preemption": preemption}, "replan": {"mode": "Off", "restartSeconds": 0}, "gpus": [SLOW_GPU]}
-    api.create(POLICIES, {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "stops"}, "spec": policy})
-    try:
-        patient = _create(trainer, space, "patient", epochs, {"min": 2, "max": 3}, policyRef={"name": "stops"})
+    queue, replan = {"preemption": preemption}, {"mode": "Off", "restartSeconds": 0}
+    with _policy(api, "stops", queue=queue, replan=replan, gpus=[SLOW_GPU]) as reference:
+        patient = _create(trainer, space, "patient", epochs, {"min": 2, "max": 3}, policyRef=reference)
         patient.wait(lambda: _epoch(patient) >= KILLED_AFTER_EPOCH, f"epoch {KILLED_AFTER_EPOCH} does not come", training.FINISHED_SECONDS)
         first, reached = patient.mpijob(), _epoch(patient)
         assert len(patient.nodes()) == 3
         urgent = Job(api, space, "urgent")
-        one = _spec(CHECKPOINT_EPOCHS, {"min": 1, "max": 1}, policyRef={"name": "stops"}, runPolicy={"priority": 1000})
+        one = _spec(CHECKPOINT_EPOCHS, {"min": 1, "max": 1}, policyRef=reference, runPolicy={"priority": 1000})
         urgent.create(**one)
         urgent.wait(lambda: bool(urgent.nodes()), "the urgent job does not start", training.FINISHED_SECONDS)
         patient.wait(lambda: len(patient.nodes()) == 2, "it does not go on with two workers", training.FINISHED_SECONDS)
@@ -122,8 +120,6 @@ def test_a_job_of_three_workers_stops_for_an_urgent_one_and_finishes_with_two_fr
         assert not {*urgent.nodes()} & {*patient.nodes()}, "no node is given twice"
         assert _succeeded(trainer, urgent)["measured"]["epoch"] == CHECKPOINT_EPOCHS
         status = _succeeded(trainer, patient)
-    finally:
-        api.delete(f"{POLICIES}/stops")
     measured, after = status["measured"], patient.mpijob()
     print(f"stopped after epoch {reached}, resumed from {measured['resumedEpoch']}; told: {status['lastStop']['epochsDone']} kept")
     assert first is not None
@@ -134,6 +130,66 @@ def test_a_job_of_three_workers_stops_for_an_urgent_one_and_finishes_with_two_fr
     assert measured["epoch"] == epochs
     assert measured["resumedEpoch"] >= reached - CHECKPOINT_EPOCHS, "work of more than one checkpoint interval is lost"
     assert measured["accuracy"] >= training.CORA_ACCURACY
+
+
+def test_a_job_that_loses_a_node_for_good_goes_on_with_fewer_workers_on_parts_made_for_them(
+    trainer: Trainer, space: str, undisturbed: Job
+) -> None:
+    api, since, alone = trainer.cluster.api(), trainer.cluster.position(), undisturbed.status()["measured"]
+    training.fresh_claim(trainer.cluster, space, "parts")
+    more: Object = {
+        "partitioning": {"method": "METIS", "volumeClaimName": "parts"},
+        "recovery": {"shrinkAfterSeconds": SHRINK_SECONDS},
+    }
+    with _policy(api, "fewer", gpus=[SLOW_GPU]) as reference:
+        job = _create(trainer, space, "fewer", EPOCHS, {"min": 2, "max": 3}, policyRef=reference, **more)
+        job.wait(lambda: _epoch(job) >= KILLED_AFTER_EPOCH, f"epoch {KILLED_AFTER_EPOCH} does not come", training.FINISHED_SECONDS)
+        first, reached = job.nodes(), _epoch(job)
+        assert len(first) == 3
+        with _cordoned(api, first[1]):
+            api.delete(f"/api/v1/namespaces/{space}/pods/{job.name}-worker-1", gracePeriodSeconds="0")
+            lost = time.monotonic()
+            job.wait(lambda: _runs_with(job, 2), "it does not go on with two workers", training.FINISHED_SECONDS)
+            print(f"two workers run {time.monotonic() - lost:.1f} s after the loss")
+            assert job.pod_nodes() == job.nodes() == [first[0], first[2]]
+            status = _succeeded(trainer, job)
+    measured, log = status["measured"], training.launcher_log(trainer.cluster, space, job.name)
+    kept = status["lastMove"]["epochsDone"]
+    print(f"lost after epoch {reached}, resumed from {measured['resumedEpoch']}; told: {kept} kept; accuracy {measured['accuracy']}")
+    assert (measured["epoch"], status["replans"], status["plan"]["partitions"]) == (EPOCHS, 1, 2)
+    assert kept <= measured["resumedEpoch"], "more is told to be kept than was"
+    assert measured["resumedEpoch"] >= reached - CHECKPOINT_EPOCHS, "work of more than one checkpoint interval is lost"
+    assert abs(measured["accuracy"] - alone["accuracy"]) <= POINT
+    assert job.condition("Partitioned")["status"] == "True"
+    assert "in memory" not in log, "workers did not find parts for two"
+    assert [e.name for e in trainer.cluster.requests(since) if (e.resource, e.verb, e.code) == ("mpijobs", "create", 201)] == ["fewer"]
+
+
+@contextlib.contextmanager
+def _cordoned(api: Api, name: str) -> Iterator[None]:
+    """Nobody new gets to a node for a while."""
+    api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
+    try:
+        yield
+    finally:
+        api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
+
+
+@contextlib.contextmanager
+def _policy(api: Api, name: str, **spec: object) -> Iterator[Object]:
+    """A policy for a while; its reference."""
+    metadata = {"name": name}
+    api.create(POLICIES, {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": metadata, "spec": spec})
+    try:
+        yield metadata
+    finally:
+        api.delete(f"{POLICIES}/{name}")
+
+
+def _runs_with(job: Job, workers: int) -> bool:
+    """Whether it runs with so many, each where it was planned."""
+    status = job.status()
+    return status["phase"] == "Running" and len(job.nodes()) == workers and not job.condition("Moving") and job.pod_nodes() == job.nodes()
 
 
 def _create(
