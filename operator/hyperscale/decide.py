@@ -360,7 +360,7 @@ def _replan_waiting_ranks(seen: Seen, waiting: list[PodView]) -> Decision:
     asked = _ask(seen, replace(step, may_shrink=due is not None and seen.now >= due))
     if due is None or seen.now >= due or not isinstance(asked, Wait):
         return asked
-    message = f"{asked.message}; from {timestamp(due)} on it may go on with fewer workers"
+    message = f"{asked.message.removesuffix('.')}; from {timestamp(due)} on it may go on with fewer workers"
     return replace(asked, message=message, retry_after_seconds=min(REPLAN_AFTER_SECONDS, due - seen.now))
 
 

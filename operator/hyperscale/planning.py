@@ -90,7 +90,7 @@ class Planning:
         with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
             answer = await self._planner.plan(request, snapshot, policy)
             if isinstance(answer, Infeasible) and step.may_shrink:
-                neither = f"{answer.message}; fewer workers find no room either"
+                neither = f"{answer.message.removesuffix('.')}; fewer workers find no room either"
                 fewer = await self._shrunk(seen, request, snapshot, policy)
                 answer = fewer or msgspec.structs.replace(answer, message=neither)
         self._count(answer, snapshot)

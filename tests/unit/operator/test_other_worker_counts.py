@@ -19,7 +19,7 @@ from tests.builders.seen import GONE, MEASURED, condition, job_spec, mpijob, pla
 from tests.corpus.queue_stage import POLICY, Stage, gpu_node
 
 THREE, TWO = plan("node-a", "node-b", "node-c"), plan("node-a", "node-c", plan_id="fedcba9876543210")
-NO_ROOM = Infeasible(reason="InsufficientGpus", message="needs 3 GPUs, 2 are free")
+NO_ROOM = Infeasible(reason="InsufficientGpus", message="needs 3 GPUs, 2 are free. Wait until GPUs are free.")
 AFTER_SECONDS = 60
 PLACED_LOST_AT = unix_seconds("2026-01-01T00:00:00Z")
 """Transition time of the builders' conditions."""
@@ -129,7 +129,8 @@ def test_a_lost_rank_without_room_waits_at_first_and_says_until_when() -> None:
     decision = decide(lost(waited_seconds=50, refusal=NO_ROOM))
     assert isinstance(decision, Wait)
     assert decision.retry_after_seconds == 10
-    assert decision.message == f"{NO_ROOM.message}; from {timestamp(PLACED_LOST_AT + AFTER_SECONDS)} on it may go on with fewer workers"
+    when = timestamp(PLACED_LOST_AT + AFTER_SECONDS)
+    assert decision.message == f"needs 3 GPUs, 2 are free. Wait until GPUs are free; from {when} on it may go on with fewer workers"
     asked = decide(lost(waited_seconds=50))
     assert isinstance(asked, MakePlan)
     assert (asked.workers_fixed, asked.may_shrink) == (3, False)
@@ -214,6 +215,7 @@ async def test_where_fewer_workers_find_no_room_either_it_says_so() -> None:
     found = (await stage.planning.make(key, look, step, POLICY)).found
     assert isinstance(found, Infeasible)
     assert found.message.endswith("; fewer workers find no room either")
+    assert ".;" not in found.message
 
 
 @pytest.mark.parametrize(("resizable", "counts"), [(True, (1, 3)), (False, (2, 2))])
