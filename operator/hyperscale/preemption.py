@@ -21,7 +21,7 @@ from hyperscale.model.policy import PolicySpec, PreemptionMode
 from hyperscale.model.preemption import MAX_STOPPABLE, StopAdvice, StoppableJob, StopQuestion, Stops
 from hyperscale.model.status import LastStop, StatusStop
 from hyperscale.model.turns import MAX_RUNNING
-from hyperscale.stoppable import begun, hindrance, is_preempted, material, shown_stop, undisturbed, usable_gpus
+from hyperscale.stoppable import begun, epochs_safe, hindrance, is_preempted, material, shown_stop, undisturbed, usable_gpus
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import TurnTaker
 from hyperscale.world import JobRecord, Key, World
@@ -118,7 +118,8 @@ class PreemptionWatch:
         good = may and held and any(self._gains(name, key) for name in judged.beneficiaries)
         self._judged[key] = Judged(begun=good)
         self._telemetry.preemptions.labels(outcome="begun" if good else "given up").inc()
-        return begun(record.status, view, judged.beneficiaries, judged.epochs_kept, now) if good else None
+        kept = epochs_safe(job, self._world.progress.get(key), record.status, judged.epochs_kept)
+        return begun(record.status, view, judged.beneficiaries, kept, now) if good else None
 
     async def check(self) -> None:
         """One question, about the policy that has waited longest, where jobs wait and others may be stopped for them."""

@@ -266,7 +266,8 @@ class Reconciler:
     def _note_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
         """A running job's new plan is to be carried out by a stop and a start."""
         moved = len([pod for pod in seen.workers if pod.rank in range(len(plan.workers)) and pod.node != plan.node_of(pod.rank or 0)])
-        run.last_move = LastMove(timestamp(self._clock()), moved, epochs_safe(seen))
+        kept = epochs_safe(seen.job, seen.measured, seen.status, seen.move.epochs_done if seen.move is not None else 0.0)
+        run.last_move = LastMove(timestamp(self._clock()), moved, kept)
 
     async def _report(self, run: Pass, seen: Seen, decision: Decision) -> None:
         """The pass's one status write, if anything differs, and its one event, after the write."""

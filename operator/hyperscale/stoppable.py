@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from hyperscale.instants import timestamp, unix_seconds
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MpiJobView, Seen
+from hyperscale.model.decision import MpiJobView
 from hyperscale.model.job import JobSpec
+from hyperscale.model.measured import Measured
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import QueueOrder, QueuePolicy
@@ -69,13 +70,12 @@ def epochs_kept(status: JobStatus) -> float:
     return max(kept, key=lambda each: unix_seconds(each[0]))[1] if kept else 0.0
 
 
-def epochs_safe(seen: Seen) -> float:
-    """Epochs that a run need not do again if it stops now: up to its last checkpoint by its own words, or as was judged or kept before."""
-    told = seen.measured or seen.status.measured
-    checkpoint = seen.job.checkpoint if seen.job is not None else None
+def epochs_safe(job: JobSpec | None, told: Measured | None, status: JobStatus, judged: float = 0.0) -> float:
+    """Epochs that a run need not do again if it stops now: up to its last checkpoint by its own words, as was `judged` or kept before."""
+    told = told or status.measured
+    checkpoint = job.checkpoint if job is not None else None
     said = told.epoch - told.epoch % checkpoint.every_epochs if told is not None and checkpoint is not None else 0
-    judged = seen.move.epochs_done if seen.move is not None else 0.0
-    return max(float(said), judged, epochs_kept(seen.status))
+    return max(float(said), judged, epochs_kept(status))
 
 
 def epochs_left(job: JobSpec, stop: LastStop) -> int:

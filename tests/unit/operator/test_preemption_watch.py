@@ -166,6 +166,15 @@ def stopped_status(scene: Scene) -> JobStatus:
     return JobStatus(plan=from_plan(scene.plan), conditions=(preempted,), last_stop=last, stops=1)
 
 
+async def test_what_a_stopped_job_keeps_is_what_it_said_last_and_not_what_was_predicted_when_it_was_judged() -> None:
+    scene = await begun()
+    await scene.watch.check()
+    scene.world.progress[LONG] = Measured(epoch=EPOCHS - 5, epochs=EPOCHS)
+    last = stopped_status(scene).last_stop
+    assert last is not None
+    assert last.epochs_done == EPOCHS - 10
+
+
 async def test_a_long_job_stops_for_a_short_one_and_goes_on_after_it() -> None:
     scene = await begun()
     assert SHORT in scene.world.unstarted
@@ -211,7 +220,7 @@ async def test_the_queue_knows_what_is_left_of_a_stopped_job_and_counts_its_wait
     await scene.later(30.0)
     await scene.ask_for(LONG, preempted=True)
     queued = {job.request.job_key: job for job in scene.planner.questions[-1].jobs}[str(LONG)]
-    assert queued.request.job.model.epochs == EPOCHS // 2 + 10
+    assert queued.request.job.model.epochs == EPOCHS // 2
     assert (queued.request.job.workers.min, queued.request.job.workers.max, queued.request.workers_fixed) == (2, 2, 2)
     assert queued.waited_seconds == pytest.approx(30.0, abs=1.5)
     assert queued.gap_seconds is None, "it is no new arrival"
