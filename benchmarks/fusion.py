@@ -102,8 +102,8 @@ def main() -> int:
     parser.add_argument("--worker", action="store_true", help="the worker's epochs with --quick too")
     parser.add_argument("--keep-memory", action="store_true", help="neither side gives freed memory back, as in the training worker")
     arguments = parser.parse_args()
-    if arguments.keep_memory:
-        memory.keep({})
+    if arguments.keep_memory and not memory.keep({}):
+        parser.error("--keep-memory: this C library has no mallopt; leave the option out")
     repeats = 3 if arguments.quick else TURNS
     rows: list[common.Row] = []
     for name, graph in graphs(arguments.quick).items():

@@ -144,7 +144,7 @@ class Actions:
         if seen.mpijob is None:
             return
         self.probe("before-suspend" if step.suspend else "before-resume")
-        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(seen, step), names.FIELD_MANAGER))
+        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(seen.mpijob.uid, seen, step), names.FIELD_MANAGER))
 
     async def write_status(self, key: Key, metadata: JobMetadata, status: JobStatus) -> None:
         """Server-side apply of the whole status; the uid keeps it from a later job of the same name."""
@@ -208,12 +208,12 @@ class Actions:
         self._accepted[digest] = None
 
 
-def suspension(seen: Seen, step: SetSuspend) -> Json:
-    """The merge patch that suspends or resumes the MPIJob; with a move the new plan too, where a lost status is made good from.
+def suspension(uid: str, seen: Seen, step: SetSuspend) -> Json:
+    """The merge patch that suspends or resumes the MPIJob of this uid; with a move the plan too, where a lost status is made good from.
 
     Its number of workers follows when none is left: mpi-operator takes away only the pods of ranks that the MPIJob has.
     """
-    body: Json = {"metadata": {"uid": seen.mpijob.uid if seen.mpijob else ""}, "spec": {"runPolicy": {"suspend": step.suspend}}}
+    body: Json = {"metadata": {"uid": uid}, "spec": {"runPolicy": {"suspend": step.suspend}}}
     if seen.moving and seen.plan is not None:
         body["metadata"]["labels"] = {names.PLAN_ID_LABEL: seen.plan.plan_id}
         body["metadata"]["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(seen.plan)}

@@ -1,4 +1,7 @@
-"""GNNTrainingJobs that every check must accept, and ones that every check must refuse, for the API server and spec.py alike."""
+"""GNNTrainingJobs that every check must accept, and ones that every check must refuse, for the API server and spec.py alike.
+
+Longer than other modules: one list, so that what is accepted stands beside what is refused.
+"""
 
 from __future__ import annotations
 

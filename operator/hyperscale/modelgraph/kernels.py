@@ -25,6 +25,7 @@ except ImportError:  # pragma: no cover - a machine without a compiler
     warnings.warn("hyperscale.modelgraph._sparse is not compiled: fused layers run in numpy, slower", RuntimeWarning, stacklevel=1)
 
 LANES: Final = 16
+"""Floats of the widest vector: rows of a multiple of it are summed up without visiting a float twice."""
 NONE: Final = 0
 RELU: Final = twin.RELU
 ELU: Final = twin.ELU
