@@ -11,16 +11,18 @@ arrives when; `arrivals x 0.5` halves the gaps.
                                   starts jobs one by one (plan/queue/rule.py); the policy's defaults, but mode Act and the restart above
   hyperscale, time left +- 30 %   the same with times wrong by a factor of 0.7 to 1.3 for each job, always the same
   hyperscale, time left unknown   the same with one guess for all jobs: the work done so far over the number of jobs that have ended
-  hyperscale, runs to the end     the same with preemption off: no job stops or moves
+  hyperscale, runs to the end     the same with preemption off, the policy's default: no job stops or moves
+  hyperscale, agent, runs to the end   the same, the trained agent alone chooses what starts (the operator checks its choice by the rule)
   Gavel max-min                   its program and rounds as published, from a vertex (HiGHS) or from the midst of the best shares (inside)
   Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to whoever waits
-  Gavel makespan, filled; first come; least attained service; shortest left     all may stop and move jobs
+  Gavel makespan, filled; first come; least attained service; shortest left     simple orders that may stop and move any job in any round
   assignment at every round       a reference: all jobs assigned anew each round by a linear program (peers/assignment.py)
 
-Stops are judged by speeds inside one host; where a job must be spread, the simulator runs it at the spread speed. Steps left are known
-to `hyperscale`, `runs to the end`, `makespan`, `shortest left` and the reference, not to the others: Gavel's max-min does without. The
-goal is judged against the better of the two published readings, with the time left unknown too at the recorded load. `slowdown` is
-completion over the run alone on the fastest type; `every job alone on its fastest type` is a floor: no policy gets below it.
+Max-min optimises fairness, not mean completion, and knows no remaining times: read it beside the simple orders. Stops are judged by
+speeds inside one host; where a job must be spread, the simulator runs it at the spread speed. Steps left are known to `hyperscale`,
+`runs to the end`, `makespan`, `shortest left` and the reference, not to the others. The goal is judged against the better of the two
+published readings, with the time left unknown too at the recorded load. `slowdown` is completion over the run alone on the fastest
+type; `every job alone on its fastest type` is a floor: no policy gets below it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from benchmarks.common import Row
 from benchmarks.peers import gavel as peers
 from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running, hosts_for, read_trace, replay
 from benchmarks.suites import Options
-from hyperscale.model.policy import QueuePolicy
+from hyperscale.model.policy import QueueOrder, QueuePolicy
 from hyperscale.plan.queue.choosers import choosers, settings_of
 from hyperscale.plan.queue.kinds import Contender, Demand
 from hyperscale.plan.queue.options import patient
@@ -51,8 +53,9 @@ BENCHMARK: Final = "gavel"
 OURS: Final = "hyperscale"
 UNKNOWN: Final = "hyperscale, time left unknown"
 TO_THE_END: Final = "hyperscale, runs to the end"
+AGENT: Final = "hyperscale, agent, runs to the end"
 WRONG: Final = "hyperscale, time left +- 30 %"
-MINE: Final = (OURS, WRONG, UNKNOWN, TO_THE_END)
+MINE: Final = (OURS, WRONG, UNKNOWN, TO_THE_END, AGENT)
 DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data" / "gavel"
 ARRIVALS: Final = "max_min_fairness"
 BATCH: Final = "minimize_makespan"
@@ -112,7 +115,8 @@ class Operator:
         self._stops = stops
         self._belief = belief
         self._policy = policy
-        self._choose = choosers(policy)[0]
+        asked = choosers(policy)
+        self._choose = asked.agent or asked.rule
         self._since: dict[int, float] = {}
         """When each job that runs last started."""
         self._waits: dict[int, float] = {}
@@ -200,6 +204,7 @@ def _quickest(job: Job, steps: float, free: Sequence[Sequence[int]]) -> tuple[fl
 def policies() -> list[Policy]:
     """Ours and every peer, fresh."""
     ours = [Operator(OURS), Operator(WRONG, belief=wrong), Operator(UNKNOWN, belief=Guess()), Operator(TO_THE_END, stops=False)]
+    ours.append(Operator(AGENT, stops=False, policy=QueuePolicy(order=QueueOrder.LEARNED)))
     return [*ours, *peers.peers()]
 
 
@@ -244,7 +249,7 @@ def _case(case: str, traces: Sequence[tuple[int, Sequence[Job]]], cluster: Clust
             if policy.name == OURS:
                 seconds += outcome.decision_seconds
     for mine in MINE:
-        for other in [name for name in means if name not in MINE]:
+        for other in [name for name in means if name not in MINE or (mine, name) == (AGENT, TO_THE_END)]:
             for (seed, _), ours, theirs in zip(traces, means[mine], means[other], strict=True):
                 rows.append(Row(BENCHMARK, case, f"{mine} / {other}", "mean completion", ours / theirs, "ratio", seed))
     published = [min(pair) for pair in zip(*(means[name] for name in peers.PUBLISHED), strict=True)]
