@@ -62,7 +62,6 @@ from hyperscale.worker.loop import Loop  # noqa: E402
 from hyperscale.worker.report import Reporter  # noqa: E402
 
 NAME: Final = "accuracy"
-DATA: Final = ROOT / "../shared/data"
 LIMIT: Final = 0.01
 """One point."""
 MODELS: Final[dict[str, dict[str, Any]]] = {
@@ -154,7 +153,6 @@ def work(comm: Comm, asked: list[Case], *, minutes: float) -> list[Measured]:
 
 def in_threads(workers: int, asked: list[Case], *, minutes: float) -> list[Measured]:
     """The cases with so many workers as threads of this process: the same sums without Horovod, for machines too busy for processes."""
-    os.environ["HYPERSCALE_DATASETS"] = str(DATA / "citation")
     outcomes: list[Measured] = run_threads(workers, lambda comm: work(comm, asked, minutes=minutes), timeout_seconds=3600.0)[0]
     return outcomes
 
@@ -170,7 +168,7 @@ def measure(workers: int, asked: list[Case], *, minutes: float) -> list[Measured
             start = ["mpirun", "--oversubscribe", "-np", str(workers), "--bind-to", "none", "-mca", "btl", "self,tcp"]
             root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
             command = [*start, *root, "-mca", "btl_tcp_if_include", "lo", *command]
-        variables = {**os.environ, "HYPERSCALE_DATASETS": str(DATA / "citation"), "OMPI_MCA_mpi_yield_when_idle": "1"}
+        variables = {**os.environ, "OMPI_MCA_mpi_yield_when_idle": "1"}
         finished = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, text=True, check=False)
         if finished.returncode != 0:
             raise RuntimeError(f"{workers} workers: exit code {finished.returncode}\n{finished.stderr[-2000:]}")
@@ -224,7 +222,6 @@ def reference(name: str, seed: int) -> tuple[float, float]:
     The first as the worker validates, with the model as it is then. The second as the recipe does: by the logits of the training step,
     dropout and all, and the last of equally good epochs.
     """
-    os.environ["HYPERSCALE_DATASETS"] = str(DATA / "citation")
     graph = with_loops(load.graph(contract.read(environment(("GraphSAGE", name, seed), solo()))))
     rows = torch.from_numpy(graph.features)
     rows = rows / rows.sum(dim=1, keepdim=True).clamp(min=1e-9)
@@ -280,8 +277,6 @@ def main() -> int:
             chosen.result.write_bytes(msgspec.json.encode(outcomes))
         comm.close()
         return 0
-    if not (DATA / "citation" / "cora.npz").is_file():
-        sys.exit(f"accuracy: {DATA}/citation is not there; the public graphs cannot be compared without them")
     counts = [int(text) for text in chosen.workers.split(",")] if chosen.workers else counts
     if shutil.which("mpirun") is None:
         sys.exit("accuracy: mpirun is missing; run `make horovod`")

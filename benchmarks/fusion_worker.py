@@ -2,7 +2,7 @@
 
 Part of benchmarks/fusion.py; alone: python -m benchmarks.fusion_worker [--quick] [--json FILE]. One process, one thread, the whole graph
 as one part. Both variants live in the process and take epochs in turn; processor milliseconds are medians, ratios medians of the turns'
-ratios. Their losses and first gradients must agree. Cora comes from ../shared/data and is left out where that is absent.
+ratios. Their losses and first gradients must agree.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from hyperscale.worker import contract, load, memory, ops  # noqa: E402
 from hyperscale.worker.comm import solo  # noqa: E402
 from hyperscale.worker.full import FullTrainer  # noqa: E402
 
-DATA: Final = ROOT / "../shared/data/citation"
 VERTICES: Final = 60_000
 CLOSE: Final = 2e-5
 """Both are float32, each within 1e-5 of float64."""
@@ -59,11 +58,9 @@ def rows(benchmark: str, *, large: bool = True) -> list[common.Row]:
     memory.keep(os.environ)
     torch.set_num_threads(1)
     made: list[common.Row] = []
-    if (DATA / "cora.npz").is_file():
-        os.environ["HYPERSCALE_DATASETS"] = str(DATA)
-        graph = load.graph(_run("GCN", {}))
-        for kind, size in CITATION.items():
-            made += _compared(benchmark, f"worker, {kind}, Cora", graph, (kind, size), 40)
+    graph = load.graph(_run("GCN", {}))
+    for kind, size in CITATION.items():
+        made += _compared(benchmark, f"worker, {kind}, Cora", graph, (kind, size), 40)
     graph = communities(VERTICES if large else VERTICES // 4)
     for kind, size in LARGE.items():
         made += _compared(benchmark, f"worker, {kind}, {len(graph.indices) / 1e6:.2f} M edges", graph, (kind, size), 7)

@@ -240,9 +240,6 @@ def partition_rows(asked: argparse.Namespace) -> tuple[list[Row], dict[str, list
             continue
         for seed in range(seeds):
             adjacency = make(seed)
-            if adjacency is None:
-                print(f"{graph}: no data, left out", file=sys.stderr)
-                break
             for parts in asked.parts or (PARTS[::2] if quick else PARTS):
                 for even in (True, False):
                     case = Case(graph, adjacency, capacities(parts, even), seed)

@@ -80,12 +80,11 @@ def main() -> None:
     scale = 12 if asked.quick else 14
     rows: list[Row] = []
     for seed in range(1 if asked.quick else asked.seeds):
-        graphs = {name: citation(name) for name in ("cora", "citeseer")}
+        graphs = {name: citation(name) for name in ("Cora", "CiteSeer")}
         graphs |= {"rmat": rmat(scale, seed), "delaunay": delaunay(1 << scale, seed)}
         for graph, adjacency in graphs.items():
             for parts in PARTS:
-                if adjacency is not None:
-                    rows += compared(graph, adjacency, parts, seed)
+                rows += compared(graph, adjacency, parts, seed)
     ratios = [row.value for row in rows if row.metric == "predicted epoch"]
     rows.append(goal(NAME, "predicted epoch, worst case", "Auto", max(ratios), 1.0, "of METIS's"))
     hubs = [row.value for row in rows if row.metric == "predicted epoch" and row.case.startswith("rmat")]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import Delaunay, cKDTree
 
+from hyperscale.data import read, symmetric
 from hyperscale.model.adjacency import Adjacency, Array
-
-CITATION = Path(__file__).resolve().parents[1] / "../shared/data/citation"
 
 RMAT_PROBABILITIES = (0.57, 0.19, 0.19)
 """Of three of the four quadrants, as Graph500 has them; the last has the rest."""
@@ -28,13 +26,9 @@ def adjacency_of(vertices: int, first: Array, second: Array) -> Adjacency:
     return Adjacency(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
 
-def citation(name: str) -> Adjacency | None:
-    """Cora or CiteSeer; None where the data are not there."""
-    path = CITATION / f"{name}.npz"
-    if not path.exists():
-        return None
-    with np.load(path) as data:
-        return adjacency_of(len(data["labels"]), data["edges"][:, 0], data["edges"][:, 1])
+def citation(name: str) -> Adjacency:
+    """Return the adjacency of Cora or CiteSeer."""
+    return symmetric(read("builtin", name, "NPZ", cache=None))
 
 
 def rmat(scale: int, seed: int) -> Adjacency:
@@ -93,11 +87,11 @@ def neighbourhood(adjacency: Adjacency, vertices: int, seed: int) -> Adjacency:
     return adjacency_of(len(met), both[:, 0], both[:, 1])
 
 
-def families(quick: bool) -> dict[str, Callable[[int], Adjacency | None]]:
+def families(quick: bool) -> dict[str, Callable[[int], Adjacency]]:
     """Makers of the graphs, by a seed that the citation graphs and the grid do not need."""
     return {
-        "cora": lambda seed: citation("cora"),
-        "citeseer": lambda seed: citation("citeseer"),
+        "cora": lambda seed: citation("Cora"),
+        "citeseer": lambda seed: citation("CiteSeer"),
         "grid": lambda seed: grid(100 if quick else 300),
         "rgg": lambda seed: rgg(1 << (13 if quick else 15), seed),
         "delaunay": lambda seed: delaunay(1 << (13 if quick else 15), seed),

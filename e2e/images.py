@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from e2e.cluster import cluster
-from e2e.cluster.real import ground, machines
+from e2e.cluster.real import ground
 from e2e.cluster.real.buildah import BUILT, Buildah, ImageError
 from hyperscale.render import commands, security
 
@@ -78,7 +78,6 @@ for _ in range(50):
 """
 _CORA: Final = (
     "HYPERSCALE_DATASET_PATH=Cora",
-    f"HYPERSCALE_DATASETS={machines.DATASETS_PATH}",
     'HYPERSCALE_MODEL={"architecture": "GCN", "hiddenSize": 16, "epochs": 50}',
     "HYPERSCALE_METRICS_PORT=0",
     "HYPERSCALE_WORKERS=2",
@@ -150,12 +149,10 @@ def check(names: Sequence[str], scratch: Path) -> None:
 def _tried(buildah: Buildah, one: Try) -> str:
     """The line that shows it; raises ImageError."""
     container = buildah.run("from", "--pull-never", BUILT).strip()
-    datasets = machines.datasets_directory()
-    mounts = () if datasets is None else ("-v", f"{datasets}:{machines.DATASETS_PATH}:ro")
     variables = [part for variable in one.variables for part in ("--env", variable)]
     limits = ("--isolation", "oci", "--cap-drop", "all", "--network", "none")
     try:
-        output = buildah.run("run", *limits, *mounts, *variables, container, "--", *one.command)
+        output = buildah.run("run", *limits, *variables, container, "--", *one.command)
     finally:
         buildah.run("rm", container)
     line = next((line for line in output.splitlines() if one.expected in line), None)

@@ -21,8 +21,6 @@ LEAST_ACCURACY: Final = 0.6
 """After so few epochs; that it learns at all shows that every rank has its part."""
 _FAILED_SECONDS: Final = 120.0
 
-pytestmark = pytest.mark.skipif(not training.has_data(), reason="no cora.npz in $HYPERSCALE_DATASETS, and a generated graph proves nothing")
-
 
 @pytest.fixture(scope="module")
 def history_url(tmp_path_factory: pytest.TempPathFactory) -> str:

@@ -34,8 +34,6 @@ SLOW_GPU: Final[Object] = {"product": "NVIDIA-L4", "teraflops": 0.0001}
 """So slow that every further worker pays, even on Cora."""
 _METRICS_SECONDS: Final = 2.0
 
-pytestmark = pytest.mark.skipif(not training.has_data(), reason="no cora.npz in $HYPERSCALE_DATASETS, and a generated graph proves nothing")
-
 
 @dataclass(frozen=True)
 class Trainer:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from e2e.cluster import cluster, prometheus
+from e2e.cluster import prometheus
 from e2e.cluster.api import ApiError, Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import wait_until
@@ -23,7 +23,6 @@ _POLL_SECONDS: Final = 0.25
 _ROWS: Final = (
     ("epoch", "epochs trained", "{:d}"),
     ("accuracy", "test accuracy", "{:.4f}"),
-    ("generated", "of a generated graph, not of Cora", "{}"),
     ("validationAccuracy", "validation accuracy", "{:.4f}"),
     ("loss", "training loss", "{:.4f}"),
     ("epochSeconds", "epoch seconds, measured", "{:.4g}"),
@@ -32,21 +31,6 @@ _ROWS: Final = (
     ("samplesPerSecond", "training vertices a second", "{:.4g}"),
     ("peerBytes", "bytes between workers an epoch", "{:.4g}"),
 )
-
-
-def has_data() -> bool:
-    """Whether the nodes have Cora."""
-    folder = machines.datasets_directory()
-    return folder is not None and any((folder / name).is_file() for name in ("Cora.npz", "cora.npz"))
-
-
-def say_data() -> None:
-    """Where the graph comes from."""
-    folder = machines.datasets_directory()
-    if has_data():
-        cluster.say(f"Cora from {folder}")
-    else:
-        cluster.say("Cora is not at hand (name a folder with cora.npz in HYPERSCALE_DATASETS): training on a generated graph of its size")
 
 
 def wait_idle(here: Cluster) -> None:

@@ -24,8 +24,6 @@ from e2e.cluster.topology import LinkTable, Machine, Topology
 
 REAL_LABEL: Final = "hyperscale.dev/real"
 """On nodes that run containers."""
-DATASETS_PATH: Final = "/opt/hyperscale/datasets"
-"""Where containers find the folder of `datasets_directory`."""
 DRIVER_PATH: Final = "/opt/hyperscale/driver"
 """Where containers find the folder `RealNode.driver`: a test plays NVIDIA's container runtime by putting a library there."""
 VOLUMES: Final = 24
@@ -51,19 +49,10 @@ def kubelet_user(name: str) -> str:
     return f"kubelet-{name}"
 
 
-def datasets_directory() -> Path | None:
-    """Local data sets: $HYPERSCALE_DATASETS, else a folder beside this checkout; None where neither is there."""
-    given = os.environ.get("HYPERSCALE_DATASETS")
-    candidates = [Path(given)] if given else [_REPOSITORY.parent / "shared" / "data" / "citation"]
-    return next((path.resolve() for path in candidates if path.is_dir()), None)
-
-
 def mounts() -> list[Mount]:
-    """What stands in for the Python half of the worker image, and data sets."""
+    """What stands in for the Python half of the worker image."""
     packages = Path(sys.executable).parents[1] / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
-    found = [Mount(packages, images.PACKAGES_PATH), Mount(_REPOSITORY / "operator", images.OPERATOR_PATH)]
-    datasets = datasets_directory()
-    return found if datasets is None else [*found, Mount(datasets, DATASETS_PATH)]
+    return [Mount(packages, images.PACKAGES_PATH), Mount(_REPOSITORY / "operator", images.OPERATOR_PATH)]
 
 
 def real_nodes(directory: Path, slot: Slot, machines: Sequence[Machine]) -> list[RealNode]:

@@ -172,9 +172,10 @@ class ConfigMapSource(Spec, frozen=True):
 
 
 class BuiltinSource(Spec, frozen=True):
-    """A public graph that workers read where HYPERSCALE_DATASETS or HYPERSCALE_DATASETS_URL says; its size is known.
+    """A public graph of known size: Cora and CiteSeer come with the worker image, PubMed is read where HYPERSCALE_DATASETS says.
 
-    The image contains none: where it is not found, a generated graph of its size is trained on, and status.measured.generated is true.
+    Where PubMed is found neither there nor at HYPERSCALE_DATASETS_URL, a generated graph of its size is trained on, and
+    status.measured.generated is true.
     """
 
     name: Annotated[Literal["Cora", "CiteSeer", "PubMed"], Meta(description="Public citation graph.")]

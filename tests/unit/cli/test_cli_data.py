@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from hyperscale.data import read
+from hyperscale.data import builtin, read
+from hyperscale.data.archive import write
+from hyperscale.data.generate import Kind, Recipe, generate
+from hyperscale.model.datasets import DatasetSize
 from tests.unit.cli.cli_samples import run
 
-SHARED = Path(__file__).resolve().parents[3] / "../shared/data/citation"
+SMALL = DatasetSize(60, 240, 7, 3)
 
 
 @pytest.fixture
@@ -82,14 +85,16 @@ def test_a_folder_that_says_nothing_of_its_form_asks_for_it(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def address() -> Iterator[str]:
-    """The folder of public graphs behind an address."""
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A folder with a graph under PubMed's name behind an address."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
             return
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(SHARED)))
+    folder = tmp_path_factory.mktemp("served")
+    write(folder / "pubmed.npz", generate(Recipe(Kind.SBM, *SMALL), 1))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -99,10 +104,11 @@ def address() -> Iterator[str]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.skipif(not SHARED.is_dir(), reason="../shared/data is absent")
 def test_a_public_graph_comes_from_the_address_that_is_named(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HYPERSCALE_DATASETS", raising=False)
     monkeypatch.setenv("HYPERSCALE_DATASETS_URL", address)
-    assert read("builtin", "Cora", "", cache=tmp_path).name == "Cora"
+    monkeypatch.setattr(builtin, "BUILTIN_SIZES", {"PubMed": SMALL})
+    assert read("builtin", "PubMed", "", cache=tmp_path).name == "PubMed"
     assert len(list(tmp_path.iterdir())) == 1
-    assert read("builtin", "PubMed", "", cache=tmp_path).name == "PubMed (generated)", "not at that address"
+    monkeypatch.setenv("HYPERSCALE_DATASETS_URL", f"{address}/elsewhere")
+    assert read("builtin", "PubMed", "", cache=None).name == "PubMed (generated)", "not at that address"

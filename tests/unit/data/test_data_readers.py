@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,19 @@ import pytest
 from pyarrow import parquet
 
 from hyperscale.data import DataError, Stated, graph_digest, known_many, read
+from hyperscale.data.archive import write
 from hyperscale.data.dglbinary import MAGIC, VERSION
+from hyperscale.data.generate import Kind, Recipe, generate
 from hyperscale.data.twins import csr
 from hyperscale.model.adjacency import TrainingGraph
 
-SHARED = Path(__file__).resolve().parents[3] / "../shared/data"
+ROOT = Path(__file__).resolve().parents[3]
+SHARED = ROOT / "../shared/data"
+PLANETOID = {
+    "Cora": "bd0008cdb1d5fa8c297c6a93d5cab1c902f70683048f62ff5005f4c49867cf69",
+    "CiteSeer": "684154931b52aa291af681af3bba83f63c1097fa53947188ac84e9ab6c38d318",
+}
+"""`graph_digest` of both graphs with their public split."""
 EDGES = [(0, 1), (1, 2), (2, 0), (2, 3)]
 LABELS = [0, 1, 0, -1]
 FEATURES = [[1.0, 0.5], [0.0, 2.0], [3.0, 1.0], [0.25, 0.0]]
@@ -244,34 +253,38 @@ def test_scaffold_split_of_the_first_molecules_keeps_scaffolds_together(tmp_path
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
-@needs_shared
 @pytest.mark.parametrize(("name", "size"), [("Cora", (2708, 10556, 1433, 7)), ("CiteSeer", (3327, 9104, 3703, 6))])
-def test_public_graphs_from_a_local_folder_are_checked_by_digest(
+def test_cora_and_citeseer_come_with_the_package(
     name: str, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("HYPERSCALE_DATASETS", str(SHARED / "citation"))
+    monkeypatch.delenv("HYPERSCALE_DATASETS", raising=False)
+    monkeypatch.delenv("HYPERSCALE_DATASETS_URL", raising=False)
     graph = read("builtin", name, "DGL", cache=None)
     assert (len(graph.indptr) - 1, len(graph.indices), graph.features.shape[1], graph.classes) == size
     assert (graph.train.sum(), graph.validation.sum(), graph.test.sum()) == (20 * graph.classes, 500, 1000)
+    assert graph_digest(graph) == PLANETOID[name], "the arrays of kimiyoung/planetoid at af6abf4"
     assert graph.name == name
     assert not caplog.records
 
 
-@needs_shared
-def test_another_graph_under_a_public_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with np.load(SHARED / "citation/cora.npz") as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    arrays["labels"] = np.roll(arrays["labels"], 1)
-    np.savez(tmp_path / "cora.npz", **arrays)
+def test_a_wheel_of_this_package_carries_the_graphs_and_their_notice() -> None:
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["hyperscale.data"]
+    folder = ROOT / "operator/hyperscale/data"
+    carried = {file.name for pattern in patterns for file in folder.glob(pattern)}
+    assert {"cora.npz", "citeseer.npz", "NOTICE"} <= carried
+
+
+def test_a_graph_of_another_size_under_a_public_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "pubmed.npz", generate(Recipe(Kind.SBM, 60, 240, 7, 3), 1))
     monkeypatch.setenv("HYPERSCALE_DATASETS", str(tmp_path))
-    with pytest.raises(DataError, match="digest differs"):
-        read("builtin", "Cora", "NPZ", cache=None)
+    with pytest.raises(DataError, match="put the public graph there"):
+        read("builtin", "PubMed", "NPZ", cache=None)
 
 
 def test_without_the_public_graph_a_generated_one_says_so(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.delenv("HYPERSCALE_DATASETS", raising=False)
     monkeypatch.delenv("HYPERSCALE_DATASETS_URL", raising=False)
-    graph = read("builtin", "Cora", "NPZ", cache=None)
-    assert graph.name == "Cora (generated)"
-    assert (len(graph.indptr) - 1, len(graph.indices)) == (2708, 10556)
+    graph = read("builtin", "PubMed", "NPZ", cache=None)
+    assert graph.name == "PubMed (generated)"
+    assert (len(graph.indptr) - 1, len(graph.indices)) == (19717, 88648)
     assert "GENERATED" in caplog.text

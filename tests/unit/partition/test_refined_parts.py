@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hyperscale import data
 from hyperscale.model.adjacency import Adjacency
 from hyperscale.model.job import PartitioningMethod
 from hyperscale.partition import measure, split
 from hyperscale.partition.levels import coarsen, finest
 from hyperscale.partition.metis import metis
 from hyperscale.partition.refine import PRICE, Effort, Reference, Seen, balanced, climb, limits_of, refine
-
-CITESEER = Path(__file__).resolve().parents[4] / "shared/data/citation/citeseer.npz"
 
 
 def symmetric(vertices: int, first: np.ndarray, second: np.ndarray) -> Adjacency:
@@ -36,10 +34,7 @@ def mesh(side: int) -> Adjacency:
 
 def citeseer() -> Adjacency:
     """As published."""
-    if not CITESEER.exists():
-        pytest.skip("no CiteSeer in shared/data/citation")
-    with np.load(CITESEER) as data:
-        return symmetric(len(data["labels"]), *data["edges"].T.astype(np.int64))
+    return data.symmetric(data.read("builtin", "CiteSeer", "NPZ", cache=None))
 
 
 @pytest.mark.parametrize(("make", "parts"), [(lambda: mesh(40), 3), (lambda: mesh(75), 2), (lambda: mesh(75), 6), (lambda: mesh(75), 12)])

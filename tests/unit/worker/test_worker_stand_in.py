@@ -30,16 +30,16 @@ SAMPLED = {"architecture": "GraphSAGE", "batchSize": 8, "fanouts": [3, 3]}
 
 
 @pytest.fixture(autouse=True)
-def small_cora_that_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cora's name with the size of a test."""
+def small_pubmed_that_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PubMed's name with the size of a test."""
     for variable in (builtin.FOLDER_VARIABLE, builtin.URL_VARIABLE):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(builtin, "BUILTIN_SIZES", {"Cora": SMALL})
-    monkeypatch.setattr(builtin, "DIGESTS", {})
+    monkeypatch.setattr(builtin, "BUILTIN_SIZES", {"PubMed": SMALL})
 
 
 def trained(model: dict[str, Any], monkeypatch: pytest.MonkeyPatch, **variables: str) -> Measured:
     """The result of one rank, trained as `mpirun` would start it."""
+    variables = {"HYPERSCALE_DATASET_PATH": "PubMed", **variables}
     run = a_run({"epochs": 1, **model}, None, 0, 1, **variables)
     for name, value in environment({"epochs": 1, **model}, None, 0, 1, **variables).items():
         monkeypatch.setenv(name, value)
@@ -53,7 +53,7 @@ def test_a_result_on_a_stand_in_says_generated(model: dict[str, Any], monkeypatc
 
 
 def test_a_result_on_many_graphs_says_generated_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    part: LocalPart = replace(parts_of(many_graphs(6), 1)[0], name="Cora (generated)")
+    part: LocalPart = replace(parts_of(many_graphs(6), 1)[0], name="PubMed (generated)")
     monkeypatch.setattr(load, "part", lambda *_: part)
     chosen = worker.choose(a_run({"hiddenSize": 8}), solo(), part, torch.device("cpu"))
     assert isinstance(chosen, GraphTrainer)
@@ -61,7 +61,7 @@ def test_a_result_on_many_graphs_says_generated_too(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_result_on_the_builtin_graph_does_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    write(tmp_path / "cora.npz", generate(Recipe(Kind.SBM, *SMALL), 1))
+    write(tmp_path / "pubmed.npz", generate(Recipe(Kind.SBM, *SMALL), 1))
     monkeypatch.setenv(builtin.FOLDER_VARIABLE, str(tmp_path))
     assert not trained({}, monkeypatch).generated
 
@@ -72,12 +72,13 @@ def test_a_graph_that_the_job_asks_to_generate_is_no_stand_in(monkeypatch: pytes
 
 
 def test_a_users_own_file_may_have_any_name() -> None:
-    assert not builtin.is_stand_in("pvc", "Cora (generated)")
+    assert not builtin.is_stand_in("pvc", "PubMed (generated)")
 
 
 @pytest.mark.parametrize("ranks", [2, 1], ids=["a part a rank", "merged parts"])
 def test_parts_that_the_partition_job_wrote_of_a_stand_in_say_so(ranks: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     variables = {
+        "HYPERSCALE_DATASET_PATH": "PubMed",
         "HYPERSCALE_WORKERS": str(ranks),
         "HYPERSCALE_PARTITIONS": "2",
         "HYPERSCALE_PARTITIONING_METHOD": "Random",
