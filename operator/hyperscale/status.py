@@ -9,7 +9,7 @@ from hyperscale.instants import timestamp
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, Seen, Stop
 from hyperscale.model.measured import Measured
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Plan, bounded
 from hyperscale.model.status import (
     Condition,
     JobStatus,
@@ -19,7 +19,6 @@ from hyperscale.model.status import (
     Ready,
     StatusMove,
     StatusStop,
-    from_plan,
 )
 from hyperscale.movable import MOVING_CONDITION, arrived, proposed, resizes
 from hyperscale.stoppable import PREEMPTED_CONDITION, told
@@ -67,7 +66,7 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         ready=f"{ready}/{planned}" if planned else "",
         workers=Ready(planned=planned, placed=sum(1 for pod in workers if pod.bound), ready=ready) if planned else None,
         conditions=_conditions(seen, decision, job),
-        plan=from_plan(seen.plan) if seen.plan else None,
+        plan=bounded(seen.plan) if seen.plan else None,
         mpi_job_ref=ObjectReference(name=job.name, uid=job.uid) if job else seen.status.mpi_job_ref,
         start_time=(job.start_time or None) if job else seen.status.start_time,
         completion_time=(job.completion_time or None) if job else seen.status.completion_time,

@@ -20,7 +20,7 @@ from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, PARTITION, PodView
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus, read_status, to_plan
+from hyperscale.model.status import JobStatus, read_status
 from hyperscale.movable import held_gpus, holds_plan, is_moving
 from hyperscale.observe.fabric import Claims, Fabric
 from hyperscale.observe.kube import pod_view
@@ -366,4 +366,4 @@ def _key(resource: Mapping[str, Any]) -> Key:
 
 def _record(resource: Json) -> JobRecord:
     status = read_status(resource.get("status") or {})
-    return JobRecord(narrow(resource), status, to_plan(status.plan) if status.plan else None)
+    return JobRecord(narrow(resource), status, status.plan)

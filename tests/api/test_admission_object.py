@@ -166,6 +166,7 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
         "plan": {
             "id": "0123456789abcdef",
             "planner": "Heuristic",
+            "seed": 0,
             "partitions": 4,
             "workers": [],
             "predicted": {"epochSeconds": 1.5, "communicationSeconds": 0.5},

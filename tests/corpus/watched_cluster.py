@@ -15,7 +15,7 @@ from hyperscale.model.metrics import MetricsReading, Series
 from hyperscale.model.moves import MoveQuestion, Moves
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.preemption import StopQuestion, Stops
-from hyperscale.model.status import JobStatus, from_plan, to_wire
+from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.plan.moves import judge
 from hyperscale.planning import Planning
 from hyperscale.render.mpijob import plan_annotation
@@ -67,7 +67,7 @@ class Cluster:
         self.start()
         self.world.replace("node", [node(name) for name in NODES])
         self.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 1}, "spec": self.policy})
-        self.see_job(JobStatus(plan=from_plan(PLAN)))
+        self.see_job(JobStatus(plan=PLAN))
         self.world.see_mpijob(mpijob())
         for rank, name in enumerate(("node-a", "node-b")):
             self.world.see_pod(pod(rank, name))

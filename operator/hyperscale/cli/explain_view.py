@@ -7,7 +7,7 @@ from typing import Final
 
 from hyperscale.cli.explanation import Explanation, plan_sentence
 from hyperscale.cli.tables import bullets, pairs, score_text, table
-from hyperscale.model.status import StatusPlan
+from hyperscale.model.plan import Plan
 
 SHOWN_WORKERS: Final = 32
 SHOWN_REJECTIONS: Final = 5
@@ -33,7 +33,7 @@ def explanation_table(explanation: Explanation) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _plan(plan: StatusPlan) -> list[str]:
+def _plan(plan: Plan) -> list[str]:
     rows = [
         (str(worker.rank), worker.node, worker.product or "unknown", str(worker.gpus), f"{worker.share:.2%}")
         for worker in plan.workers[:SHOWN_WORKERS]
@@ -48,7 +48,7 @@ def _plan(plan: StatusPlan) -> list[str]:
     return [*lines, *_rejected(plan)]
 
 
-def _rejected(plan: StatusPlan) -> list[str]:
+def _rejected(plan: Plan) -> list[str]:
     if not plan.rejected:
         return []
     counted = sorted(Counter(rejection.reason for rejection in plan.rejected).items(), key=lambda item: (-item[1], item[0]))

@@ -9,7 +9,8 @@ import msgspec
 from hyperscale.cli.run_text import run_sentences
 from hyperscale.cli.tables import counted, seconds_text
 from hyperscale.model.decision import Reason
-from hyperscale.model.status import Condition, JobStatus, Phase, StatusPlan, StatusPrediction
+from hyperscale.model.plan import Plan, Prediction
+from hyperscale.model.status import Condition, JobStatus, Phase
 from hyperscale.movable import proposed
 from hyperscale.stoppable import is_preempted, told
 from hyperscale.stoppable import proposed as proposed_stop
@@ -54,7 +55,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """"" when it waits for nothing."""
     advice: tuple[str, ...]
     """What a person can do; empty when nothing is needed."""
-    plan: StatusPlan | None
+    plan: Plan | None
     conditions: tuple[Condition, ...]
     events: tuple[RecordedEvent, ...]
     """The newest, oldest first."""
@@ -192,23 +193,23 @@ def explain(record: JobRecord) -> Explanation:
     )
 
 
-def plan_sentence(plan: StatusPlan) -> str:
+def plan_sentence(plan: Plan) -> str:
     """One sentence about a plan."""
     nodes = len({worker.node for worker in plan.workers})
     gpus = sum(worker.gpus for worker in plan.workers)
     predicted = plan.predicted
     bounds = ""
-    if predicted.low is not None and predicted.high is not None:
-        bounds = f" ({seconds_text(predicted.low)} to {seconds_text(predicted.high)})"
+    if predicted.low_seconds is not None and predicted.high_seconds is not None:
+        bounds = f" ({seconds_text(predicted.low_seconds)} to {seconds_text(predicted.high_seconds)})"
     size = f"{counted(len(plan.workers), 'worker')} with {counted(gpus, 'GPU')} on {counted(nodes, 'node')}"
     return (
-        f"Plan {plan.id} by {plan.planner}: {size}, {counted(plan.partitions, 'partition')}; "
+        f"Plan {plan.plan_id} by {plan.planner}: {size}, {counted(plan.partitions, 'partition')}; "
         f"an epoch should take {seconds_text(predicted.epoch_seconds)}{bounds}, "
         f"of which {seconds_text(predicted.communication_seconds)} is communication{_corrected(predicted)}."
     )
 
 
-def _corrected(predicted: StatusPrediction) -> str:
+def _corrected(predicted: Prediction) -> str:
     known = predicted.calibration
     if known is None:
         return ""

@@ -1,25 +1,52 @@
-"""The plan: which rank runs on which node, in how many partitions, what it should cost, and what was turned down."""
+"""The plan: which rank runs on which node, in how many partitions, what it should cost, and what was turned down.
+
+`Plan` is the object that `hyperscale plan -o json` prints, that `status.plan` holds and that the MPIJob carries (docs/plan-schema.md).
+Unknown figures are absent from its JSON. The bounds are those of the CRD.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from hyperscale.model.steptime import StepTime
 
+MAX_REJECTED = 32
+"""Rejections kept in a plan: enough to explain, small enough for status."""
 
-class WorkerPlacement(msgspec.Struct, frozen=True, rename="camel"):
+MAX_SCORES = 8
+"""Planners named in a plan."""
+
+MAX_SENTENCES = 16
+"""Reasons, and likewise fallbacks, kept in a plan."""
+
+MAX_REASON_LENGTH = 512
+MAX_FALLBACK_LENGTH = 128
+MAX_MESSAGE_LENGTH = 256
+"""Characters of a rejection's message."""
+MAX_PRODUCTS_LENGTH = 512
+"""Characters of all GPU products of a correction together."""
+
+NodeName = Annotated[str, Meta(max_length=253)]
+PlannerName = Annotated[str, Meta(max_length=32)]
+
+
+class WorkerPlacement(Struct, frozen=True, rename="camel", omit_defaults=True):
     """One rank of the ring."""
 
     rank: int
     """Worker replica index of the MPIJob and place in the ring."""
-    node: str
+    node: NodeName
     gpus: int
-    product: str | None
     share: float
     """Part of the training vertices that this rank holds, 0..1; the shares sum to 1."""
+    product: Annotated[str, Meta(max_length=63)] | None = None
+    """Product of the node's GPUs; absent when unlabelled."""
 
 
-class Calibration(msgspec.Struct, frozen=True, rename="camel"):
+class Calibration(Struct, frozen=True, rename="camel"):
     """What finished runs of one architecture on one mix of GPU products teach later predictions."""
 
     products: str
@@ -33,10 +60,10 @@ class Calibration(msgspec.Struct, frozen=True, rename="camel"):
     """Of the very workload that is asked about, where its own runs taught one that foretells better than the factor."""
 
 
-class Correction(msgspec.Struct, frozen=True, rename="camel"):
-    """What a prediction was multiplied with."""
+class Correction(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a prediction was multiplied with, from finished runs."""
 
-    products: str
+    products: Annotated[str, Meta(max_length=MAX_PRODUCTS_LENGTH)]
     """As in `Calibration`."""
     factor: float
     """The median of `Calibration`, or what the curve of the workload says of this very placement / uncorrected prediction."""
@@ -47,7 +74,7 @@ class Correction(msgspec.Struct, frozen=True, rename="camel"):
     """True: the step time curve of the workload's own runs; False: one factor for the architecture."""
 
 
-class Prediction(msgspec.Struct, frozen=True, rename="camel"):
+class Prediction(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the cost model expects of one epoch."""
 
     epoch_seconds: float
@@ -55,14 +82,14 @@ class Prediction(msgspec.Struct, frozen=True, rename="camel"):
     """Halo traffic and exposed allreduce of one epoch."""
     low_seconds: float | None = None
     high_seconds: float | None = None
-    """Bounds that follow from the quality of the figures used; None when nobody can say."""
+    """Bounds that follow from the quality of the figures used; absent where the model cannot say."""
     cost_per_epoch: float | None = None
-    """In the currency of the policy's price table; None where a price is missing."""
+    """In the currency of the policy's price table; absent where a price is missing."""
     calibration: Correction | None = None
-    """What the figures were multiplied with; None where too few runs have ended, or history is off."""
+    """What the figures were multiplied with; absent where too few runs have ended, or history is off."""
 
 
-class AllreduceCost(msgspec.Struct, frozen=True, rename="camel"):
+class AllreduceCost(Struct, frozen=True, rename="camel"):
     """Seconds of one allreduce over the plan's ring: latencySeconds + secondsPerByte × bytes (MG-WFBP, INFOCOM 2019)."""
 
     latency_seconds: float
@@ -71,17 +98,17 @@ class AllreduceCost(msgspec.Struct, frozen=True, rename="camel"):
     """False: some hop of the ring was estimated from labels, because nobody measured it."""
 
 
-class Rejection(msgspec.Struct, frozen=True, rename="camel"):
+class Rejection(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A node that the plan does not use, and the first reason that ruled it out."""
 
-    node: str
-    reason: str
+    node: NodeName
+    reason: Annotated[str, Meta(max_length=64)]
     """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, GpuFault,
     Unreachable, Constraint, SlowerPlan."""
-    message: str = ""
+    message: Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)] = ""
 
 
-class Infeasible(msgspec.Struct, frozen=True, rename="camel"):
+class Infeasible(Struct, frozen=True, rename="camel"):
     """No plan exists on this snapshot; the one dominant reason and what to change."""
 
     reason: str
@@ -91,10 +118,10 @@ class Infeasible(msgspec.Struct, frozen=True, rename="camel"):
     rejected: tuple[Rejection, ...] = ()
 
 
-class PlannerScore(msgspec.Struct, frozen=True, rename="camel"):
+class PlannerScore(Struct, frozen=True, rename="camel"):
     """How one planner did on this request; the best one's placement is the plan."""
 
-    planner: str
+    planner: PlannerName
     objective: float
     """Of its best placement, seconds."""
     regret: float
@@ -103,35 +130,34 @@ class PlannerScore(msgspec.Struct, frozen=True, rename="camel"):
     """Placements that it proposed."""
 
 
-class Plan(msgspec.Struct, frozen=True, rename="camel"):
+class Plan(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A feasible, checked plan. Same job, snapshot and seed give the same bytes."""
 
-    planner: str
+    planner: PlannerName
     """Which planner's candidate won: Heuristic, Learned or None."""
     seed: int
-    plan_id: str
+    plan_id: Annotated[str, Meta(max_length=64)] = field(name="id")
     """First 16 hex digits of the sha256 of job demand, snapshot digest, planner, seed and placement."""
     partitions: int
-    workers: tuple[WorkerPlacement, ...]
+    workers: Annotated[tuple[WorkerPlacement, ...], Meta(max_length=1000)]
     """Sorted by rank; ranks are 0..k-1."""
     predicted: Prediction
     objective: float
     """epoch seconds + λ × communication seconds; lower is better."""
-    rejected: tuple[Rejection, ...] = ()
-    """At most MAX_REJECTED, the most telling first."""
-    snapshot: str = ""
+    rejected: Annotated[tuple[Rejection, ...], Meta(max_length=MAX_REJECTED)] = ()
+    """Nodes not used, the most telling first."""
+    snapshot: Annotated[str, Meta(max_length=64)] = ""
     """Digest of the snapshot that the plan was made from."""
-    reasons: tuple[str, ...] = ()
+    reasons: Annotated[tuple[Annotated[str, Meta(max_length=MAX_REASON_LENGTH)], ...], Meta(max_length=MAX_SENTENCES)] = ()
     """Sentences that say why this plan won (plan/explain.py)."""
-    fallbacks: tuple[str, ...] = ()
+    fallbacks: Annotated[tuple[Annotated[str, Meta(max_length=MAX_FALLBACK_LENGTH)], ...], Meta(max_length=MAX_SENTENCES)] = ()
     """Steps down that were taken because a figure was unknown or a planner failed, in order; empty on a full plan."""
-
     optimality_gap: float | None = None
-    """objective / proven lower bound − 1, for the worker counts asked for; 0 = proven optimal, None = no bound is known."""
-    scores: tuple[PlannerScore, ...] = ()
-    """Every planner that took part, best first; at most MAX_SCORES."""
+    """objective / proven lower bound − 1, for the worker counts asked for; 0 = proven optimal, absent = no bound is known."""
+    scores: Annotated[tuple[PlannerScore, ...], Meta(max_length=MAX_SCORES)] = ()
+    """Every planner that took part, best first."""
     allreduce: AllreduceCost | None = None
-    """What its links cost one allreduce; None in plans of earlier versions."""
+    """What its links cost one allreduce; absent in plans of earlier versions."""
 
     def node_of(self, rank: int) -> str:
         """The planned node of a rank; raises IndexError for a rank the plan does not have."""
@@ -151,8 +177,42 @@ class Plan(msgspec.Struct, frozen=True, rename="camel"):
         return taken
 
 
-MAX_REJECTED = 32
-"""Rejections kept in a plan: enough to explain, small enough for status."""
+def bounded(plan: Plan) -> Plan:
+    """The plan with texts and lists cut to the bounds of its schema; itself where nothing is too long."""
+    if _holds(plan):
+        return plan
+    predicted, known = plan.predicted, plan.predicted.calibration
+    if known is not None:
+        predicted = replace(predicted, calibration=replace(known, products=known.products[:MAX_PRODUCTS_LENGTH]))
+    return replace(
+        plan,
+        predicted=predicted,
+        rejected=tuple(map(_cut, plan.rejected[:MAX_REJECTED])),
+        reasons=tuple(sentence[:MAX_REASON_LENGTH] for sentence in plan.reasons[:MAX_SENTENCES]),
+        fallbacks=tuple(step[:MAX_FALLBACK_LENGTH] for step in plan.fallbacks[:MAX_SENTENCES]),
+        scores=plan.scores[:MAX_SCORES],
+    )
 
-MAX_SCORES = 8
-"""Planners named in a plan."""
+
+def bounded_refusal(refusal: Infeasible) -> Infeasible:
+    """The refusal with the messages of its rejections cut to the bound of their schema."""
+    return replace(refusal, rejected=tuple(map(_cut, refusal.rejected)))
+
+
+def _cut(rejection: Rejection) -> Rejection:
+    long = len(rejection.message) > MAX_MESSAGE_LENGTH
+    return replace(rejection, message=rejection.message[:MAX_MESSAGE_LENGTH]) if long else rejection
+
+
+def _holds(plan: Plan) -> bool:
+    """Whether nothing is beyond the bounds that `bounded` cuts to."""
+    known = plan.predicted.calibration
+    return (
+        (known is None or len(known.products) <= MAX_PRODUCTS_LENGTH)
+        and max(len(plan.reasons), len(plan.fallbacks)) <= MAX_SENTENCES
+        and len(plan.rejected) <= MAX_REJECTED
+        and len(plan.scores) <= MAX_SCORES
+        and all(len(one.message) <= MAX_MESSAGE_LENGTH for one in plan.rejected)
+        and all(len(sentence) <= MAX_REASON_LENGTH for sentence in plan.reasons)
+        and all(len(step) <= MAX_FALLBACK_LENGTH for step in plan.fallbacks)
+    )

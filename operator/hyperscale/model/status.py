@@ -11,19 +11,10 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from hyperscale.model.measured import Measured
-from hyperscale.model.plan import (
-    MAX_REJECTED,
-    MAX_SCORES,
-    AllreduceCost,
-    Correction,
-    Plan,
-    PlannerScore,
-    Prediction,
-    Rejection,
-    WorkerPlacement,
-)
+from hyperscale.model.plan import Plan
 
 MAX_CONDITIONS = 16
 MAX_MOVED = 16
@@ -64,87 +55,6 @@ class Condition(Struct, frozen=True, rename="camel"):
     message: Annotated[str, Meta(max_length=2048)] = ""
     observed_generation: int = 0
     last_transition_time: Annotated[str, Meta(max_length=32)] = ""
-
-
-class StatusWorker(Out, frozen=True):
-    """One rank of the plan."""
-
-    rank: int
-    node: Annotated[str, Meta(max_length=253)]
-    gpus: int
-    share: float
-    product: Annotated[str, Meta(max_length=63)] | None = None
-
-
-class StatusCalibration(Out, frozen=True):
-    """What predicted figures were multiplied with, from finished runs."""
-
-    products: Annotated[str, Meta(max_length=512)]
-    """GPU products of those runs, joined by +."""
-    factor: float
-    """Median of measured / uncorrected prediction, or curve / uncorrected prediction."""
-    spread: float
-    """Of ln(measured / corrected prediction)."""
-    runs: int
-    by_curve: bool | None = None
-    """True: from the step time curve of the workload's own runs; absent: one factor for the architecture."""
-
-
-class StatusPrediction(Out, frozen=True):
-    """Predicted figures of one epoch."""
-
-    epoch_seconds: float
-    communication_seconds: float
-    low: float | None = None
-    high: float | None = None
-    cost_per_epoch: float | None = None
-    calibration: StatusCalibration | None = None
-    """Absent where too few runs have ended, or history is off."""
-
-
-class StatusRejection(Out, frozen=True):
-    """A node not used, and why."""
-
-    node: Annotated[str, Meta(max_length=253)]
-    reason: Annotated[str, Meta(max_length=64)]
-    message: Annotated[str, Meta(max_length=256)] = ""
-
-
-class StatusScore(Out, frozen=True):
-    """How one planner did."""
-
-    planner: Annotated[str, Meta(max_length=32)]
-    objective: float
-    regret: float
-    candidates: int
-
-
-class StatusAllreduce(Out, frozen=True):
-    """Seconds of one allreduce over the ring: latencySeconds + secondsPerByte × bytes."""
-
-    latency_seconds: float
-    seconds_per_byte: float
-    measured: bool = False
-    """False: some hop was estimated from labels."""
-
-
-class StatusPlan(Out, frozen=True):
-    """The plan in force."""
-
-    id: Annotated[str, Meta(max_length=64)]
-    planner: Annotated[str, Meta(max_length=32)]
-    partitions: int
-    workers: Annotated[tuple[StatusWorker, ...], Meta(max_length=1000)]
-    predicted: StatusPrediction
-    objective: float
-    seed: int = 0
-    rejected: Annotated[tuple[StatusRejection, ...], Meta(max_length=MAX_REJECTED)] = ()
-    reasons: Annotated[tuple[Annotated[str, Meta(max_length=512)], ...], Meta(max_length=16)] = ()
-    fallbacks: Annotated[tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=16)] = ()
-    snapshot: Annotated[str, Meta(max_length=64)] = ""
-    optimality_gap: float | None = None
-    scores: Annotated[tuple[StatusScore, ...], Meta(max_length=MAX_SCORES)] = ()
-    allreduce: StatusAllreduce | None = None
 
 
 class ObjectReference(Out, frozen=True):
@@ -262,7 +172,8 @@ class JobStatus(Out, frozen=True):
     """Ready workers of all, e.g. 3/4, for the Ready column."""
     workers: Ready | None = None
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
-    plan: StatusPlan | None = None
+    plan: Plan | None = None
+    """The plan in force, as `hyperscale plan -o json` prints it (docs/plan-schema.md)."""
     mpi_job_ref: ObjectReference | None = None
     start_time: Annotated[str, Meta(max_length=32)] | None = None
     completion_time: Annotated[str, Meta(max_length=32)] | None = None
@@ -284,7 +195,9 @@ class JobStatus(Out, frozen=True):
 
 def to_wire(status: JobStatus) -> dict[str, object]:
     """The JSON object to write under `status`; what is empty is left out, so that applying it takes the field away."""
-    wire: dict[str, object] = _filled(msgspec.to_builtins(status))
+    wire: dict[str, object] = _filled(msgspec.to_builtins(replace(status, plan=None)))
+    if status.plan is not None:
+        wire["plan"] = msgspec.to_builtins(status.plan)  # as it is printed: an empty text in it may be required
     return wire
 
 
@@ -301,65 +214,3 @@ def read_status(wire: Mapping[str, Any]) -> JobStatus:
         return msgspec.convert(wire, JobStatus)
     except msgspec.ValidationError:
         return JobStatus()
-
-
-def to_plan(recorded: StatusPlan) -> Plan:
-    """The plan that a status records, whole."""
-    predicted, calibration, allreduce = recorded.predicted, recorded.predicted.calibration, recorded.allreduce
-    return Plan(
-        planner=recorded.planner,
-        seed=recorded.seed,
-        plan_id=recorded.id,
-        partitions=recorded.partitions,
-        workers=tuple(WorkerPlacement(w.rank, w.node, w.gpus, w.product, w.share) for w in recorded.workers),
-        predicted=Prediction(
-            predicted.epoch_seconds,
-            predicted.communication_seconds,
-            predicted.low,
-            predicted.high,
-            predicted.cost_per_epoch,
-            Correction(calibration.products, calibration.factor, calibration.spread, calibration.runs, bool(calibration.by_curve))
-            if calibration
-            else None,
-        ),
-        objective=recorded.objective,
-        rejected=tuple(Rejection(r.node, r.reason, r.message) for r in recorded.rejected),
-        snapshot=recorded.snapshot,
-        reasons=recorded.reasons,
-        fallbacks=recorded.fallbacks,
-        optimality_gap=recorded.optimality_gap,
-        scores=tuple(PlannerScore(s.planner, s.objective, s.regret, s.candidates) for s in recorded.scores),
-        allreduce=AllreduceCost(allreduce.latency_seconds, allreduce.seconds_per_byte, allreduce.measured) if allreduce else None,
-    )
-
-
-def from_plan(plan: Plan) -> StatusPlan:
-    """The plan as a status records it; texts are cut to the schema's bounds."""
-    predicted, calibration, allreduce = plan.predicted, plan.predicted.calibration, plan.allreduce
-    return StatusPlan(
-        id=plan.plan_id,
-        planner=plan.planner,
-        seed=plan.seed,
-        partitions=plan.partitions,
-        workers=tuple(StatusWorker(w.rank, w.node, w.gpus, w.share, w.product) for w in plan.workers),
-        predicted=StatusPrediction(
-            predicted.epoch_seconds,
-            predicted.communication_seconds,
-            predicted.low_seconds,
-            predicted.high_seconds,
-            predicted.cost_per_epoch,
-            StatusCalibration(
-                calibration.products[:512], calibration.factor, calibration.spread, calibration.runs, calibration.by_curve or None
-            )
-            if calibration
-            else None,
-        ),
-        objective=plan.objective,
-        rejected=tuple(StatusRejection(r.node, r.reason, r.message[:256]) for r in plan.rejected[:MAX_REJECTED]),
-        reasons=tuple(reason[:512] for reason in plan.reasons[:16]),
-        fallbacks=tuple(fallback[:128] for fallback in plan.fallbacks[:16]),
-        snapshot=plan.snapshot,
-        optimality_gap=plan.optimality_gap,
-        scores=tuple(StatusScore(s.planner, s.objective, s.regret, s.candidates) for s in plan.scores[:MAX_SCORES]),
-        allreduce=StatusAllreduce(allreduce.latency_seconds, allreduce.seconds_per_byte, allreduce.measured) if allreduce else None,
-    )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.graph import ClusterGraph, IntArray
 from hyperscale.model.job import PlannerChoice
-from hyperscale.model.plan import AllreduceCost, Correction, Infeasible, Plan, Prediction, WorkerPlacement
+from hyperscale.model.plan import AllreduceCost, Correction, Infeasible, Plan, Prediction, WorkerPlacement, bounded, bounded_refusal
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
@@ -62,10 +62,11 @@ def make_plan(
         plan = _judged(plan, found, proposed.lower_bound)
         refused = violations(plan, request, graph.snapshot)
         if not refused:
-            return plan
+            return bounded(plan)
     if refused:
         return Infeasible(reason="PlannerFailed", message=f"every plan failed its check, e.g.: {refused[0]}")
-    return refusal.refuse(problem, lambda changed: any(True for _ in Heuristic().candidates(changed, lambda: True)), expired)
+    refused_as = refusal.refuse(problem, lambda changed: any(True for _ in Heuristic().candidates(changed, lambda: True)), expired)
+    return bounded_refusal(refused_as)
 
 
 def _proposed(problem: Problem, planners: Sequence[Planner], expired: Callable[[], bool]) -> Proposals:
@@ -158,7 +159,7 @@ def describe(
         share = np.array(held_shares)
         figures = held_breakdown(costs, positions, share)
     workers = tuple(
-        WorkerPlacement(rank, problem.names[member], problem.demand.gpus, problem.graph.nodes[problem.nodes[member]].gpu_product, part)
+        WorkerPlacement(rank, problem.names[member], problem.demand.gpus, part, problem.graph.nodes[problem.nodes[member]].gpu_product)
         for rank, (member, part) in enumerate(zip(candidate.order, rounded_shares(share.tolist()), strict=True))
     )
     predicted = _prediction(problem, order, figures)

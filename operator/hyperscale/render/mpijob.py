@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hyperscale import names
 from hyperscale.model.job import JobSpec, PlacementMode
 from hyperscale.model.meta import JobMetadata, RenderDefaults
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Plan, bounded
 from hyperscale.model.pods import LAUNCHER, WORKER
 from hyperscale.render.commands import SSH_PATH
 from hyperscale.render.owner import owner_references
@@ -76,6 +76,7 @@ def launcher_pod_for_dry_run(mpijob: Json) -> Json:
 
 def plan_annotation(plan: Plan) -> str:
     """The plan as JSON; without its explanations where it would be too large for an annotation."""
+    plan = bounded(plan)
     whole = msgspec.json.encode(plan)
     if len(whole) > MAX_ANNOTATION_BYTES:
         whole = msgspec.json.encode(replace(plan, rejected=(), reasons=()))

@@ -12,7 +12,7 @@ from hyperscale.cli.explanation import MEANINGS, JobRecord, RecordedEvent, expla
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import Condition, JobStatus, Phase, Ready, from_plan, to_wire
+from hyperscale.model.status import Condition, JobStatus, Phase, Ready, to_wire
 from hyperscale.status import degraded
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run
 
@@ -106,7 +106,7 @@ def test_a_plan_made_with_less_is_told(files: Files) -> None:
     state = status(
         reason=Reason.RUNNING,
         phase=Phase.RUNNING,
-        plan=from_plan(plan),
+        plan=plan,
         conditions=(degraded(MetricsState(available=False, reason="PrometheusUnreachable", message="connection refused"), plan),),
     )
     explained = explain(record(state))
@@ -125,7 +125,7 @@ def test_only_the_newest_events_are_kept() -> None:
 
 def test_the_table_shows_the_plan_rank_by_rank(files: Files) -> None:
     plan = _plan(files)
-    ran = run("explain", "-f", written(status(reason=Reason.RUNNING, phase=Phase.RUNNING, plan=from_plan(plan)), files))
+    ran = run("explain", "-f", written(status(reason=Reason.RUNNING, phase=Phase.RUNNING, plan=plan), files))
     assert (ran.code, ran.err) == (0, "")
     assert "The job is training." in ran.out
     assert f"Plan {plan.plan_id} by Heuristic" in ran.out

@@ -15,7 +15,7 @@ from hyperscale.history import History
 from hyperscale.model.decision import Reason
 from hyperscale.model.measured import Measured, PairBytes, PhaseSeconds
 from hyperscale.model.plan import Correction, Prediction
-from hyperscale.model.status import JobStatus, Phase, from_plan
+from hyperscale.model.status import JobStatus, Phase
 from tests.builders import history as recorded
 from tests.builders.seen import plan
 from tests.unit.cli.cli_samples import run
@@ -107,7 +107,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], says: str, 
 
 def test_explain_says_how_far_a_run_is_and_what_was_predicted() -> None:
     said = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
-    status = JobStatus(observed_generation=1, phase=Phase.RUNNING, reason=Reason.RUNNING, plan=from_plan(plan("a", "b")), measured=said)
+    status = JobStatus(observed_generation=1, phase=Phase.RUNNING, reason=Reason.RUNNING, plan=plan("a", "b"), measured=said)
     summary = explain(JobRecord("cora", "team", 1, False, status, ())).summary
     assert "Epoch 7 of 100: loss 0.4, accuracy 80.00%." in summary
     assert "An epoch takes 2 s, 2 × the predicted 1 s." in summary
@@ -126,7 +126,7 @@ TOLD = Measured(
 
 
 def test_explain_says_where_an_epoch_goes_and_who_sends_most() -> None:
-    status = JobStatus(observed_generation=1, phase=Phase.SUCCEEDED, reason=Reason.RUNNING, plan=from_plan(plan("a", "b")), measured=TOLD)
+    status = JobStatus(observed_generation=1, phase=Phase.SUCCEEDED, reason=Reason.RUNNING, plan=plan("a", "b"), measured=TOLD)
     summary = explain(JobRecord("cora", "team", 1, False, status, ())).summary
     assert "A mean epoch of the slowest rank: forward 3 ms, boundary 20 ms." in summary
     assert "Most is sent by rank 1 to rank 0: 2 kB an epoch of all ranks' 3 kB." in summary
@@ -144,12 +144,12 @@ def test_json_tells_phases_and_pairs_of_each_run(tmp_path: Path) -> None:
 
 def test_the_plan_says_what_it_was_corrected_by() -> None:
     corrected = replace(plan("a"), predicted=Prediction(2.0, 0.2, calibration=Correction("A100", 2.0, 0.1, 7)))
-    assert "corrected by 2, the median of 7 finished runs on A100 (spread 0.1)." in plan_sentence(from_plan(corrected))
+    assert "corrected by 2, the median of 7 finished runs on A100 (spread 0.1)." in plan_sentence(corrected)
 
 
 def test_the_plan_says_that_a_curve_predicted_it() -> None:
     by_curve = replace(plan("a"), predicted=Prediction(2.0, 0.2, calibration=Correction("A100", 2.0, 0.1, 30, by_curve=True)))
-    assert "predicted from the steps of 30 finished runs of this workload on A100 (spread 0.1)." in plan_sentence(from_plan(by_curve))
+    assert "predicted from the steps of 30 finished runs of this workload on A100 (spread 0.1)." in plan_sentence(by_curve)
 
 
 def test_looking_makes_no_database_and_no_table_in_anothers(tmp_path: Path) -> None:

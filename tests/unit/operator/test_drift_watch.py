@@ -8,7 +8,7 @@ import pytest
 from hyperscale.drift import ADVISES
 from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import JobStatus, LastMove, from_plan
+from hyperscale.model.status import JobStatus, LastMove
 from hyperscale.movable import is_moving
 from hyperscale.world import Key
 from tests.builders.seen import plan
@@ -46,7 +46,7 @@ async def test_a_slow_node_is_told_after_the_hold_down_and_not_again() -> None:
     assert (view.proposal.moves, view.proposal.workers, view.proposal.obstacle) == (1, 2, ADVISES)
     assert view.proposal.ranks[0].source in ("node-b", "node-a")
     assert view.proposal.saved_seconds > view.proposal.price_seconds
-    cluster.see_job(JobStatus(plan=from_plan(PLAN), move=view.proposal))
+    cluster.see_job(JobStatus(plan=PLAN, move=view.proposal))
     woken = len(cluster.woken)
     await cluster.pass_time(120, slow=["node-b"])
     assert len(cluster.woken) == woken
@@ -68,7 +68,7 @@ async def test_a_told_move_is_taken_back_when_the_links_are_well_again() -> None
     await cluster.pass_time(120, slow=["node-b"])
     view = cluster.watch.view(CORA)
     assert view is not None
-    cluster.see_job(JobStatus(plan=from_plan(PLAN), move=view.proposal))
+    cluster.see_job(JobStatus(plan=PLAN, move=view.proposal))
     cluster.woken.clear()
     await cluster.pass_time(20)
     assert cluster.woken
@@ -82,7 +82,7 @@ async def test_after_a_restart_the_hold_down_goes_on_where_the_status_says() -> 
     await cluster.pass_time(120, slow=["node-b"])
     told = cluster.watch.view(CORA)
     assert told is not None
-    cluster.see_job(JobStatus(plan=from_plan(PLAN), move=told.proposal))
+    cluster.see_job(JobStatus(plan=PLAN, move=told.proposal))
     cluster.start()
     cluster.woken.clear()
     assert cluster.watch.view(CORA) is None
@@ -139,7 +139,7 @@ async def test_so_soon_after_a_move_nothing_is_proposed() -> None:
     cluster = Cluster()
     await cluster.pass_time(60)
     recent = LastMove("2027-01-15T08:00:50Z", 1, 100.0)
-    cluster.see_job(JobStatus(plan=from_plan(PLAN), last_move=recent))
+    cluster.see_job(JobStatus(plan=PLAN, last_move=recent))
     start = cluster.now
     while not cluster.woken and cluster.now < start + 300:
         await cluster.pass_time(10, slow=["node-b"])
@@ -167,7 +167,7 @@ async def test_a_policy_that_is_switched_off_takes_back_what_was_told() -> None:
     await cluster.pass_time(120, slow=["node-b"])
     view = cluster.watch.view(CORA)
     assert view is not None
-    cluster.see_job(JobStatus(plan=from_plan(PLAN), move=view.proposal))
+    cluster.see_job(JobStatus(plan=PLAN, move=view.proposal))
     off = {"replan": {"mode": "Off"}}
     cluster.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 2}, "spec": off})
     cluster.woken.clear()

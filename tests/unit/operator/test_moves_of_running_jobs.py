@@ -114,7 +114,7 @@ def test_the_status_says_moving_from_the_first_write_until_every_rank_is_there()
     written = derive(first, decide(first))
     assert is_moving(written)
     assert written.plan is not None
-    assert written.plan.id == NEW.plan_id
+    assert written.plan.plan_id == NEW.plan_id
     stopped = moving(mpijob=mpijob(suspended=True))
     assert derive(stopped, decide(stopped)).phase is Phase.STARTING
     arriving = moving(mpijob=mpijob(), pods=(worker(0, node="node-a"), worker(1, gated=True)))

@@ -22,7 +22,7 @@ from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.preemption import StoppableJob
-from hyperscale.model.status import Condition, JobStatus, from_plan, to_wire
+from hyperscale.model.status import Condition, JobStatus, to_wire
 from hyperscale.model.turns import Claim
 from hyperscale.render.mpijob import plan_annotation
 from hyperscale.stoppable import PREEMPTED_CONDITION, usable_gpus
@@ -69,7 +69,7 @@ class Scene(Stage):
         answer = await self.planning.make(LONG, self.seen(LONG), MakePlan(Reason.PLANNING), self.policy)
         assert isinstance(answer.found, Plan)
         self.plan = answer.found
-        self.see_long(JobStatus(plan=from_plan(self.plan)))
+        self.see_long(JobStatus(plan=self.plan))
         self.see_mpijob(suspended=False)
         self.see_pods(gone=False)
         self.planning.taker.pending.drop(LONG)
@@ -163,7 +163,7 @@ def stopped_status(scene: Scene) -> JobStatus:
     assert last is not None
     assert scene.plan is not None
     preempted = Condition(PREEMPTED_CONDITION, "True", "StoppedForOthers")
-    return JobStatus(plan=from_plan(scene.plan), conditions=(preempted,), last_stop=last, stops=1)
+    return JobStatus(plan=scene.plan, conditions=(preempted,), last_stop=last, stops=1)
 
 
 async def test_what_a_stopped_job_keeps_is_what_it_said_last_and_not_what_was_predicted_when_it_was_judged() -> None:
@@ -237,7 +237,7 @@ async def test_advice_is_told_once_and_stops_nobody() -> None:
     assert view.proposal.saved_seconds > 0.0
     assert scene.watch.begin(LONG, scene.policy) is None
     assert scene.plan is not None
-    scene.see_long(JobStatus(plan=from_plan(scene.plan), stop=view.proposal))
+    scene.see_long(JobStatus(plan=scene.plan, stop=view.proposal))
     scene.woken.clear()
     for _ in range(10):
         await scene.later(10.0)
@@ -255,7 +255,7 @@ async def test_advice_is_taken_back_when_nobody_waits_any_more_or_the_policy_is_
         view = scene.watch.view(LONG)
         assert view is not None
         assert scene.plan is not None
-        scene.see_long(JobStatus(plan=from_plan(scene.plan), stop=view.proposal))
+        scene.see_long(JobStatus(plan=scene.plan, stop=view.proposal))
         scene.woken.clear()
         await scene.later(60.0)
         if change == "gone":
@@ -275,7 +275,7 @@ async def test_after_a_restart_what_was_told_stays_as_it_was() -> None:
     told = scene.watch.view(LONG)
     assert told is not None
     assert scene.plan is not None
-    scene.see_long(JobStatus(plan=from_plan(scene.plan), stop=told.proposal))
+    scene.see_long(JobStatus(plan=scene.plan, stop=told.proposal))
     scene.watch._judged.clear()
     scene.woken.clear()
     await scene.later(60.0)

@@ -8,7 +8,7 @@ import msgspec
 
 from hyperscale import names
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus, from_plan, to_wire
+from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.render.mpijob import plan_annotation
 from hyperscale.world import Key, World
 from tests.builders.seen import MPIJOB_UID, UID, plan
@@ -171,6 +171,6 @@ def test_the_plan_in_status_counts_before_the_one_on_the_mpijob() -> None:
     seen.see_mpijob(mpijob())
     assert seen.plan_in_force(CORA) == TWO
     replanned = plan("node-b", "node-a", plan_id="feedfeedfeedfeed")
-    status = to_wire(msgspec.structs.replace(JobStatus(), plan=from_plan(replanned)))
+    status = to_wire(msgspec.structs.replace(JobStatus(), plan=replanned))
     seen.see_job({"metadata": {"namespace": "team", "name": "cora", "uid": UID, "resourceVersion": "3"}, "spec": {}, "status": status})
     assert seen.plan_in_force(CORA) == replanned

@@ -153,8 +153,9 @@ def test_the_plan_can_be_read_back_from_the_mpijob() -> None:
 
 
 def test_a_plan_too_large_for_an_annotation_loses_its_explanations_only() -> None:
-    large = msgspec.structs.replace(PLAN, reasons=("why" * 100_000,), rejected=(Rejection("node-c", "Cordoned"),))
-    assert msgspec.json.decode(plan_annotation(large), type=Plan) == PLAN
+    wide = plan(*(f"{index:0240d}" for index in range(600)))
+    large = msgspec.structs.replace(wide, reasons=("why",) * 16, rejected=(Rejection("node-c", "Cordoned", "x" * 256),) * 32)
+    assert msgspec.json.decode(plan_annotation(large), type=Plan) == wide
 
 
 def test_a_thousand_workers_fit_into_an_annotation() -> None:
