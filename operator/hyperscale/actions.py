@@ -11,17 +11,17 @@ import msgspec
 
 from hyperscale import names
 from hyperscale.apply import paths
-from hyperscale.apply.client import ApiClient, ApiError, ConflictError
+from hyperscale.apply.client import ApiClient, ApiError, ConflictError, NotFoundError
 from hyperscale.companions import UNACCEPTABLE, Companions, RefusedError
 from hyperscale.instants import timestamp
-from hyperscale.model.decision import DeletePods, OpenLauncher, ReleaseWorkers, Seen, SetSuspend
+from hyperscale.model.decision import DeletePods, MpiJobView, OpenLauncher, ReleaseWorkers, Seen, SetSuspend
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, PodView
 from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.movable import resizes
-from hyperscale.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, worker_pod_for_dry_run
+from hyperscale.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, suspend_annotation, worker_pod_for_dry_run
 from hyperscale.render.release import launcher_release_patch, release_patch
 from hyperscale.world import Key, World
 
@@ -33,6 +33,7 @@ _CHECKED_TEMPLATES: Final = 1024
 """Templates remembered as accepted by the API server."""
 
 
+HTTP_FORBIDDEN: Final = 403
 LOOK_HOLDS_SECONDS: Final = 0.25
 """How long after its beginning a pass may create without asking the API server again; watches deliver within milliseconds."""
 
@@ -51,6 +52,7 @@ class Actions:
         """Called with the name of each point of a pass; fault tests end the process there."""
         self._accepted: dict[str, None] = {}
         self._companions = Companions(client, world, defaults, probe)
+        self._told_of_workloads = False
 
     async def create_mpijob(self, key: Key, seen: Seen, job: JobSpec, began: float) -> None:
         """Create the MPIJob, after its plan file, unless the job moved meanwhile; raises RefusedError where the API server refuses.
@@ -144,7 +146,25 @@ class Actions:
         if seen.mpijob is None:
             return
         self.probe("before-suspend" if step.suspend else "before-resume")
-        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(seen.mpijob.uid, seen, step), names.FIELD_MANAGER))
+        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(seen.mpijob, seen, step), names.FIELD_MANAGER))
+
+    async def find_workload(self, key: Key, mpijob: MpiJobView) -> str | None:
+        """Name of the Kueue Workload that stands for an MPIJob; "" where there is none, None where Kueue cannot be asked."""
+        query = {"labelSelector": f"{names.KUEUE_JOB_UID_LABEL}={mpijob.uid}", "limit": "1"}
+        for path in paths.kueue_workloads(key.namespace):
+            try:
+                found = await self._client.get(path, query)
+            except NotFoundError:
+                continue
+            except ApiError as error:
+                if error.status != HTTP_FORBIDDEN:
+                    raise
+                if not self._told_of_workloads:
+                    self._told_of_workloads = True
+                    _LOG.warning("Kueue's Workloads cannot be listed, messages do not name them: %s", error)
+                return None
+            return next((str(item["metadata"]["name"]) for item in found.get("items") or ()), "")
+        return None
 
     async def write_status(self, key: Key, metadata: JobMetadata, status: JobStatus) -> None:
         """Server-side apply of the whole status; the uid keeps it from a later job of the same name."""
@@ -208,15 +228,20 @@ class Actions:
         self._accepted[digest] = None
 
 
-def suspension(uid: str, seen: Seen, step: SetSuspend) -> Json:
-    """The merge patch that suspends or resumes the MPIJob of this uid; with a move the plan too, where a lost status is made good from.
+def suspension(mpijob: MpiJobView, seen: Seen, step: SetSuspend) -> Json:
+    """The merge patch that suspends or resumes the MPIJob; with a move the plan too, where a lost status is made good from.
 
+    It says in the same request that the operator did so, and fails where the MPIJob was changed meanwhile: what another writes to `suspend`
+    is not overwritten.
     Its number of workers follows when none is left: mpi-operator takes away only the pods of ranks that the MPIJob has.
     """
-    body: Json = {"metadata": {"uid": uid}, "spec": {"runPolicy": {"suspend": step.suspend}}}
+    metadata = {"uid": mpijob.uid, "annotations": {names.SUSPEND_ANNOTATION: suspend_annotation(step.suspend)}}
+    body: Json = {"metadata": metadata, "spec": {"runPolicy": {"suspend": step.suspend}}}
+    if mpijob.resource_version:
+        body["metadata"]["resourceVersion"] = mpijob.resource_version
     if seen.moving and seen.plan is not None:
         body["metadata"]["labels"] = {names.PLAN_ID_LABEL: seen.plan.plan_id}
-        body["metadata"]["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(seen.plan)}
+        body["metadata"]["annotations"][names.PLAN_ANNOTATION] = plan_annotation(seen.plan)
         if resizes(seen) and not step.suspend:
             body["spec"]["mpiReplicaSpecs"] = {"Worker": {"replicas": len(seen.plan.workers)}}
     return body

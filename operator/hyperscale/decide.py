@@ -20,6 +20,7 @@ from hyperscale.model.decision import (
     Decision,
     DeletePods,
     EnsurePartitions,
+    FindWorkload,
     MakePlan,
     OpenLauncher,
     Reason,
@@ -33,7 +34,8 @@ from hyperscale.model.job import Approval, JobSpec, PlacementMode, PlannerChoice
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Phase
 from hyperscale.movable import obstacle, resizable, resizes, strays
-from hyperscale.stoppable import told
+from hyperscale.stoppable import PREEMPTED_CONDITION, told
+from hyperscale.suspension import awaits_report, resumed_by_other, suspended_by_other
 
 PARTITION_POLL_SECONDS: Final = 5.0
 """How often a partition Job is read while no pod event came; its pods' events ask at once."""
@@ -92,6 +94,30 @@ def leaving_mpijob(seen: Seen) -> Decision | None:
     return None
 
 
+def suspended_by_another(seen: Seen) -> Decision | None:
+    """Leave an MPIJob suspended that another than the operator suspended, whatever the operator had begun."""
+    job = seen.mpijob
+    if job is None or not suspended_by_other(job, seen.status):
+        return None
+    if not seen.workload_looked:
+        return FindWorkload(Reason.SUSPENDED_EXTERNALLY)
+    where = f"{seen.metadata.name} -n {seen.metadata.namespace}"
+    if seen.workload:
+        return Wait(
+            Reason.QUEUED_BY_KUEUE,
+            f'Kueue Workload "{seen.workload}" holds the MPIJob, which has no queue label; '
+            f"admit it, or choose a LocalQueue: kubectl label mpijob {where} {names.KUEUE_QUEUE_LABEL}=QUEUE",
+        )
+    who = f' by "{job.suspender}"' if job.suspender else ""
+    patch = '{"spec":{"runPolicy":{"suspend":false}}}'
+    return Wait(
+        Reason.SUSPENDED_EXTERNALLY,
+        f"the MPIJob was suspended{who}, not by this operator; it goes on when the MPIJob is resumed: "
+        f"kubectl patch mpijob {where} --type merge -p '{patch}'",
+        retry_after_seconds=None if seen.workload is None else REPLAN_AFTER_SECONDS,
+    )
+
+
 def moving(seen: Seen) -> Decision | None:
     """A move that was written down is carried through: stop, wait until the old pods are gone, start on the new plan."""
     if not seen.moving or seen.mpijob is None or seen.plan is None or _job(seen).run_policy.suspend:
@@ -102,6 +128,8 @@ def moving(seen: Seen) -> Decision | None:
         if left := sum(1 for pod in seen.pods if not pod.finished):
             return stuck_on_lost_node(seen) or Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
         return SetSuspend(Reason.MOVING, "starts on the new plan", suspend=False)
+    if resumed_by_other(seen.mpijob):
+        return _stay(seen) or SetSuspend(Reason.MOVING, "the MPIJob was resumed, not by this operator", suspend=False)
     if resizes(seen):
         change = f"with {len(seen.plan.workers)} workers instead of {seen.mpijob.workers}"
         return SetSuspend(Reason.MOVING, f"stops because it goes on {change}", suspend=True)
@@ -113,7 +141,7 @@ def moving(seen: Seen) -> Decision | None:
 def preempted(seen: Seen) -> Decision | None:
     """A stop that was written down is carried through; then the job waits for its turn like others, and goes on on a plan made anew."""
     job, stop = seen.mpijob, seen.status.last_stop
-    if not seen.preempted or stop is None or job is None or job.queue or _job(seen).run_policy.suspend:
+    if not seen.preempted or stop is None or job is None or job.holder or _job(seen).run_policy.suspend:
         return None
     if not seen.stop_recorded:
         return Wait(Reason.PREEMPTED, told(stop, seen.metadata.key), retry_after_seconds=0.0)
@@ -143,11 +171,23 @@ def suspended_before_start(seen: Seen) -> Decision | None:
 
 
 def suspension_differs(seen: Seen) -> Decision | None:
-    """`suspend` is carried to the MPIJob unless a queue owns it (kueue.md, rule 1)."""
-    if seen.mpijob is None or seen.mpijob.queue or seen.mpijob.suspended == _job(seen).run_policy.suspend:
+    """Carry `suspend` to the MPIJob once for each change, unless a queue owns it (kueue.md, rule 1).
+
+    Another who resumes the MPIJob is not overruled, which might go on for ever: the gates stay closed instead.
+    """
+    job, wanted = seen.mpijob, _job(seen).run_policy.suspend
+    if job is None or job.holder:
         return None
-    wanted = _job(seen).run_policy.suspend
-    return SetSuspend(Reason.SUSPENDED if wanted else Reason.RESUMED, "as spec.runPolicy.suspend says", suspend=wanted)
+    step = SetSuspend(Reason.SUSPENDED if wanted else Reason.RESUMED, "as spec.runPolicy.suspend says", suspend=wanted)
+    if not resumed_by_other(job):
+        return step if job.suspended != wanted else None
+    if wanted:
+        return Wait(
+            Reason.RESUMED_EXTERNALLY,
+            "the MPIJob was resumed, not by this operator, while spec.runPolicy.suspend is true; its gated pods wait. "
+            "Set spec.runPolicy.suspend to false to go on, or suspend the MPIJob",
+        )
+    return None if awaits_report(seen.status) else step
 
 
 def queued(seen: Seen) -> Decision | None:
@@ -214,7 +254,8 @@ def lacks_mpijob(seen: Seen) -> Decision | None:
 
 def resumed(seen: Seen) -> Decision | None:
     """After a suspension the old plan is only a memory: the pods are new and the cluster has moved. So is one for another MPIJob's size."""
-    was_suspended = any(condition.type == "Suspended" and condition.status == "True" for condition in seen.status.conditions)
+    stops = ("Suspended", PREEMPTED_CONDITION)
+    was_suspended = any(condition.type in stops and condition.status == "True" for condition in seen.status.conditions)
     if not (was_suspended or resizes(seen)) or seen.plan is None or any(pod.bound for pod in seen.workers) or not _gated(seen):
         return None
     if seen.metrics is not None:
@@ -307,6 +348,7 @@ CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     finished,
     spec_is_bad,
     leaving_mpijob,
+    suspended_by_another,
     moving,
     preempted,
     resizable_again,
@@ -338,6 +380,18 @@ def _steady(seen: Seen) -> Decision:
     ready = sum(1 for pod in seen.workers if pod.ready)
     unschedulable = next((pod.unschedulable for pod in seen.workers if pod.unschedulable), "")
     return Wait(Reason.STARTING, f"{ready} of {seen.mpijob.workers} workers are ready{'; ' + unschedulable if unschedulable else ''}")
+
+
+def _stay(seen: Seen) -> Decision | None:
+    """Another resumed the MPIJob before its workers had moved: those that still run stay, and the plan follows them."""
+    assert seen.mpijob is not None
+    if not (resizes(seen) or strays(seen)):
+        return None
+    if left := sum(1 for pod in seen.workers if pod.terminating):
+        return Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
+    message = "the MPIJob was resumed, not by this operator, before its workers had moved"
+    pinned = {pod.rank: pod.node for pod in seen.workers if pod.bound and pod.rank is not None}
+    return _ask(seen, MakePlan(Reason.PLAN_STALE, message, workers_fixed=seen.mpijob.workers, pinned=pinned))
 
 
 def _replan_waiting_ranks(seen: Seen, waiting: list[PodView]) -> Decision:

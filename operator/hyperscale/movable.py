@@ -20,8 +20,8 @@ DIGITS = 4
 
 def obstacle(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
     """Why the operator must not stop and start this job on its own; empty where it may."""
-    if mpijob.queue:
-        return f'queue "{mpijob.queue}" owns the MPIJob'
+    if mpijob.holder:
+        return f"{mpijob.holder} owns the MPIJob"
     if job.checkpoint is None:
         return "spec.checkpoint is not set, a restart would lose all work"
     if job.placement.mode is not PlacementMode.STRICT:
@@ -38,7 +38,7 @@ def resizable(job: JobSpec, mpijob: MpiJobView) -> bool:
 
     A person approved a plan of so many workers; a queue admitted so many.
     """
-    return mpijob.resizable and not mpijob.queue and job.approval is Approval.AUTOMATIC
+    return mpijob.resizable and not mpijob.holder and job.approval is Approval.AUTOMATIC
 
 
 def resizes(seen: Seen) -> bool:

@@ -30,6 +30,9 @@ class Pass:
         self.replans = 0
         self.partition_looked = False
         """The partition Job was read or created in this pass."""
+        self.workload: str | None = None
+        self.workload_looked = False
+        """Kueue was asked in this pass for the Workload of the MPIJob."""
         self.last_move: LastMove | None = None
         """Of a move that this pass has begun."""
         self.last_stop: LastStop | None = None

@@ -26,6 +26,7 @@ from hyperscale.model.decision import (
     Decision,
     DeletePods,
     EnsurePartitions,
+    FindWorkload,
     MakePlan,
     OpenLauncher,
     ReleaseWorkers,
@@ -193,12 +194,14 @@ class Reconciler:
             move=self._planning.drift.view(run.key),
             moving=run.last_move is not None or run.resuming or is_moving(record.status),
             stop=self._planning.stops.view(run.key),
-            preempted=not run.resuming and (run.last_stop is not None or is_preempted(record.status)),
-            stop_recorded=is_preempted(record.status),
+            preempted=not run.resuming and (run.last_stop is not None or is_preempted(record.status, mpijob)),
+            stop_recorded=is_preempted(record.status, mpijob),
             partition_key=partition_key(job, run.plan or recorded) if job is not None else "",
             partition=self.world.partitions.get(run.key),
             partition_looked=run.partition_looked,
             partition_pods=self.world.partition_pods_of(run.key),
+            workload=run.workload,
+            workload_looked=run.workload_looked,
             measured=self.world.measured(run.key, pods),
         )
         return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
@@ -208,9 +211,8 @@ class Reconciler:
         match decision:
             case MakePlan():
                 await self._plan(run, seen, decision)
-            case EnsurePartitions() if seen.job is not None:
-                run.partition_looked = True
-                await self._actions.ensure_partitions(run.key, seen, seen.job, run.began)
+            case EnsurePartitions() | FindWorkload():
+                await self._read(run, seen, decision)
             case CreateMpiJob() if seen.job is not None:
                 await self._actions.create_mpijob(run.key, seen, seen.job, run.began)
             case ReleaseWorkers() if seen.job is not None:
@@ -230,6 +232,15 @@ class Reconciler:
             case _:
                 return False
         return True
+
+    async def _read(self, run: Pass, seen: Seen, decision: EnsurePartitions | FindWorkload) -> None:
+        """Read what is not watched, once a pass; a partition Job that is not there is created."""
+        if isinstance(decision, FindWorkload):
+            run.workload_looked = True
+            run.workload = await self._actions.find_workload(run.key, seen.mpijob) if seen.mpijob is not None else None
+        elif seen.job is not None:
+            run.partition_looked = True
+            await self._actions.ensure_partitions(run.key, seen, seen.job, run.began)
 
     async def _plan(self, run: Pass, seen: Seen, step: MakePlan) -> None:
         answer, snapshot, run.turn = await self._planning.make(run.key, seen, step, run.policy)

@@ -41,12 +41,18 @@ _AT_REST = _STALLED | {
     Reason.RUNNING,
     Reason.SUCCEEDED,
     Reason.SUSPENDED,
+    Reason.SUSPENDED_EXTERNALLY,
+    Reason.RESUMED_EXTERNALLY,
     Reason.QUEUED,
+    Reason.QUEUED_BY_KUEUE,
     Reason.PLAN_ONLY,
     Reason.AWAITING_APPROVAL,
 }
 """Reasons in which the operator is not on its way to anything (kstatus: not Reconciling)."""
 
+
+_SUSPENDED = frozenset({Reason.SUSPENDED, Reason.SUSPENDED_EXTERNALLY, Reason.QUEUED, Reason.QUEUED_BY_KUEUE})
+"""Reasons for which the MPIJob is suspended and the operator waits for another."""
 
 PARTITIONED_CONDITION = "Partitioned"
 
@@ -166,7 +172,7 @@ def _stand_in(seen: Seen) -> str:
 def _moving(seen: Seen, decision: Decision) -> Condition | None:
     """From the moment a new plan is in force until every rank is on its node; this is what a later pass goes on by."""
     begun = seen.moving or isinstance(decision, BeginMove)
-    if not begun or arrived(seen) or decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
+    if not begun or arrived(seen) or decision.reason in (*_SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
     return _condition(MOVING_CONDITION, True, str(Reason.MOVING), decision.message if decision.reason == Reason.MOVING else "")
 
@@ -174,7 +180,7 @@ def _moving(seen: Seen, decision: Decision) -> Condition | None:
 def _preempted(seen: Seen, decision: Decision, job: MpiJobView | None) -> Condition | None:
     """From the decision to stop for others until a new plan is in force; this is what a later pass goes on by."""
     stop = seen.status.last_stop
-    if not seen.preempted or stop is None or job is None or job.queue:
+    if not seen.preempted or stop is None or job is None or job.holder:
         return None
     if decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
@@ -242,8 +248,10 @@ def _placed(seen: Seen, job: MpiJobView | None) -> Condition | None:
 
 
 def _suspended(decision: Decision, job: MpiJobView | None) -> Condition | None:
-    if decision.reason in (Reason.SUSPENDED, Reason.QUEUED):
+    if decision.reason in _SUSPENDED:
         return _condition("Suspended", True, str(decision.reason), decision.message)
+    if decision.reason == Reason.RESUMED_EXTERNALLY:
+        return _condition("Suspended", False, str(decision.reason), decision.message)
     return _condition("Suspended", False, "NotSuspended") if job is not None and not job.suspended else None
 
 

@@ -16,6 +16,7 @@ from hyperscale.model.policy import QueueOrder, QueuePolicy
 from hyperscale.model.preemption import StopAdvice, StoppableJob
 from hyperscale.model.status import MAX_BENEFICIARIES, Condition, JobStatus, LastStop, StatusStop
 from hyperscale.movable import is_moving, obstacle
+from hyperscale.suspension import resumed_by_other
 
 PREEMPTED_CONDITION = "Preempted"
 PROPOSED_CONDITION = "PreemptionProposed"
@@ -25,9 +26,12 @@ DIGITS = 4
 
 
 def is_preempted(status: JobStatus, view: MpiJobView | None = None) -> bool:
-    """Whether a stop for others was written down from which the job has not gone on; a queue that took the MPIJob over ends it."""
+    """Whether a stop for others was written down from which the job has not gone on.
+
+    A queue that took the MPIJob over ends it, and so does another who resumes the MPIJob.
+    """
     return (
-        not (view is not None and view.queue)
+        not (view is not None and (view.holder or resumed_by_other(view)))
         and status.last_stop is not None
         and any(condition.type == PREEMPTED_CONDITION and condition.status == "True" for condition in status.conditions)
     )

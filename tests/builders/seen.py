@@ -78,9 +78,9 @@ def launcher(*, gated: bool = False, **changes: Any) -> PodView:
 
 
 def mpijob(**changes: Any) -> MpiJobView:
-    """The MPIJob of the job `cora`: two workers, gated, not suspended."""
+    """The MPIJob of the job `cora`: two workers, gated, not suspended; whether it is suspended is the operator's doing unless told."""
     view = MpiJobView(name="cora", uid=MPIJOB_UID, owner_uid=UID, workers=2, suspended=False, queue="", gated=True)
-    return msgspec.structs.replace(view, **changes)
+    return msgspec.structs.replace(view, **{"suspend_intent": changes.get("suspended", False), **changes})
 
 
 def status(phase: Phase = Phase.PENDING, *conditions: Condition, **changes: Any) -> JobStatus:

@@ -7,6 +7,7 @@ from typing import Final
 
 from e2e.cluster.api import Api, Object
 from e2e.jobs import Job
+from tests.fault.proxy import FaultProxy
 
 _MPI_VERSION: Final = "kubeflow.org/v2beta1"
 
@@ -64,3 +65,24 @@ def resize_node(api: Api, name: str, gpus: int) -> None:
     """The kubelet reports another number of GPUs."""
     resources = {"nvidia.com/gpu": str(gpus)}
     api.patch(f"/api/v1/nodes/{name}/status", {"status": {"allocatable": resources, "capacity": resources}})
+
+
+def set_suspend(job: Job, suspend: bool, manager: str = "kubectl-patch") -> None:
+    """Another than the operator suspends or resumes the MPIJob."""
+    job.api.patch(f"{job.mpijob_path}?fieldManager={manager}", {"spec": {"runPolicy": {"suspend": suspend}}})
+
+
+def is_suspended(job: Job) -> bool:
+    """Whether the MPIJob is."""
+    return bool((job.mpijob() or {})["spec"]["runPolicy"].get("suspend"))
+
+
+def wait_suspended(job: Job, reason: str) -> Object:
+    """The condition Suspended, once it has this reason."""
+    job.wait(lambda: job.condition("Suspended").get("reason") == reason, f"condition Suspended has no reason {reason}")
+    return job.condition("Suspended")
+
+
+def writes_to_mpijob(proxy: FaultProxy, job: Job, since: int) -> int:
+    """Requests of the operator that change the MPIJob."""
+    return len(proxy.asked_since(since, lambda asked: asked.method == "PATCH" and asked.path == job.mpijob_path))

@@ -35,6 +35,11 @@ def kueue_topologies() -> tuple[str, ...]:
     return tuple(f"/apis/kueue.x-k8s.io/{version}/topologies" for version in ("v1beta1", "v1beta2", "v1alpha1"))
 
 
+def kueue_workloads(namespace: str) -> tuple[str, ...]:
+    """Kueue's Workloads of a namespace, by version: 0.15 serves both."""
+    return tuple(f"/apis/kueue.x-k8s.io/{version}/namespaces/{namespace}/workloads" for version in ("v1beta1", "v1beta2"))
+
+
 def mpijobs(namespace: str = "") -> str:
     """MPIJobs of a namespace, or of all."""
     return _collection(names.MPI_GROUP, names.MPI_VERSION, names.MPI_PLURAL, namespace)

@@ -84,6 +84,21 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     Reason.DELETED: Meaning("The job is being deleted; its MPIJob goes with it."),
     Reason.SUSPENDED: Meaning("The job is suspended.", "spec.runPolicy.suspend: false", "Set spec.runPolicy.suspend to false to start it."),
+    Reason.SUSPENDED_EXTERNALLY: Meaning(
+        "Another than the operator has suspended the MPIJob; the operator leaves it so.",
+        "the MPIJob to be resumed",
+        "Resume it where it was suspended, or with the command above.",
+    ),
+    Reason.RESUMED_EXTERNALLY: Meaning(
+        "The MPIJob was resumed although spec.runPolicy.suspend is true; new pods stay gated.",
+        "spec.runPolicy.suspend: false",
+        "Set spec.runPolicy.suspend to false to go on, or suspend the MPIJob.",
+    ),
+    Reason.QUEUED_BY_KUEUE: Meaning(
+        "Kueue manages the MPIJob, which names no queue, and has not admitted it.",
+        "Kueue",
+        "Set the label kueue.x-k8s.io/queue-name on the job before it is created, or on its MPIJob now.",
+    ),
     Reason.QUEUED: Meaning(
         "The MPIJob is in a queue, which has not admitted it.", "quota", "See the queue: `kubectl get workloads -n {namespace}`."
     ),

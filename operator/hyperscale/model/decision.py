@@ -23,7 +23,10 @@ class Reason(enum.StrEnum):
     NAME_CONFLICT = "NameConflict"
     DELETED = "Deleted"
     SUSPENDED = "Suspended"
+    SUSPENDED_EXTERNALLY = "SuspendedExternally"
+    RESUMED_EXTERNALLY = "ResumedExternally"
     QUEUED = "Queued"
+    QUEUED_BY_KUEUE = "QueuedByKueue"
     PLANNING = "Planning"
     NO_PLAN = "NoPlan"
     """Replaced by the planner's own reason (InsufficientGpus, ...) where it gave one."""
@@ -78,6 +81,20 @@ class MpiJobView(msgspec.Struct, frozen=True):
     completion_time: str = ""
     launcher_failures: int = 0
     deleting: bool = False
+    resource_version: str = ""
+    suspend_intent: bool | None = None
+    """`suspend` as the operator wrote it last (annotation hyperscale.dev/suspend); None on an MPIJob of an earlier version."""
+    suspender: str = ""
+    """Field manager that changed `suspend` last; "" where that is the operator, or unknown."""
+    workload: str = ""
+    """Kueue's Workload that has admitted it; "" where none has."""
+
+    @property
+    def holder(self) -> str:
+        """The external queue that decides when it runs, in words; "" without one."""
+        if self.queue:
+            return f'queue "{self.queue}"'
+        return f'Kueue Workload "{self.workload}"' if self.workload else ""
 
     def is_true(self, condition: str) -> bool:
         """Whether a condition of that type is True."""
@@ -185,6 +202,10 @@ class Seen(msgspec.Struct, frozen=True):
     """`partition` was read, or the Job created, in this pass."""
     partition_pods: tuple[PodView, ...] = ()
     """Pods of the Job, oldest first."""
+    workload: str | None = None
+    """Kueue's Workload of an MPIJob that another has suspended; "" where there is none, None where Kueue cannot be asked."""
+    workload_looked: bool = False
+    """`workload` was read in this pass."""
     measured: Measured | None = None
     """What the run says of itself now: its result, else its progress; None where nothing new is known."""
 
@@ -239,6 +260,10 @@ class SetSuspend(Decision, frozen=True):
     """Suspend or resume an MPIJob that no queue owns."""
 
     suspend: bool = False
+
+
+class FindWorkload(Decision, frozen=True):
+    """Look for the Kueue Workload of an MPIJob that another has suspended."""
 
 
 class ReleaseWorkers(Decision, frozen=True):

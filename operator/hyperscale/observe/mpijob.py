@@ -20,6 +20,8 @@ def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
     worker = (spec.get("mpiReplicaSpecs") or {}).get("Worker") or {}
     gates = ((worker.get("template") or {}).get("spec") or {}).get("schedulingGates") or []
     controller: Mapping[str, Any] = next((owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")), {})
+    annotations = metadata.get("annotations") or {}
+    template = (worker.get("template") or {}).get("metadata") or {}
     return MpiJobView(
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),
@@ -28,17 +30,34 @@ def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
         suspended=bool((spec.get("runPolicy") or {}).get("suspend")),
         queue=(metadata.get("labels") or {}).get(names.KUEUE_QUEUE_LABEL, ""),
         gated=any(gate.get("name") == names.PLACEMENT_GATE for gate in gates),
-        resizable=names.RESIZABLE_ANNOTATION in (metadata.get("annotations") or {}),
+        resizable=names.RESIZABLE_ANNOTATION in annotations,
         conditions={
             condition["type"]: (condition.get("status") == "True", condition.get("reason", ""), condition.get("message", ""))
             for condition in status.get("conditions") or []
         },
-        plan=_plan((metadata.get("annotations") or {}).get(names.PLAN_ANNOTATION)),
+        plan=_plan(annotations.get(names.PLAN_ANNOTATION)),
         start_time=status.get("startTime") or "",
         completion_time=status.get("completionTime") or "",
         launcher_failures=int(((status.get("replicaStatuses") or {}).get("Launcher") or {}).get("failed") or 0),
         deleting=bool(metadata.get("deletionTimestamp")),
+        resource_version=metadata.get("resourceVersion") or "",
+        suspend_intent={"true": True, "false": False}.get(annotations.get(names.SUSPEND_ANNOTATION, "")),
+        suspender=_suspender(metadata),
+        workload=(template.get("annotations") or {}).get(names.KUEUE_WORKLOAD_ANNOTATION, ""),
     )
+
+
+def _suspender(metadata: Mapping[str, Any]) -> str:
+    """Field manager of `spec.runPolicy.suspend`, where it is not the operator's.
+
+    A webhook that suspends an MPIJob while the operator creates it leaves the operator's name (kubernetes/enhancements#555): then "".
+    """
+    for entry in metadata.get("managedFields") or ():
+        policy = ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:runPolicy") or {}
+        if "f:suspend" in policy:
+            manager = str(entry.get("manager") or "")
+            return "" if manager == names.FIELD_MANAGER else manager
+    return ""
 
 
 def _plan(annotation: str | None) -> Plan | None:

@@ -93,13 +93,24 @@ def _metadata(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> Json:
         "name": metadata.name,
         "labels": labels,
         "ownerReferences": owner_references(metadata),
+        "annotations": {names.SUSPEND_ANNOTATION: suspend_annotation(_suspended(metadata, job))},
     }
     if plan is not None:
-        rendered["annotations"] = {names.PLAN_ANNOTATION: plan_annotation(plan)}
+        rendered["annotations"][names.PLAN_ANNOTATION] = plan_annotation(plan)
         # Said at creation: the launcher of an MPIJob that an earlier version made may not know of it.
         if job.workers.min < job.workers.max and job.placement.mode is PlacementMode.STRICT and gated(job, plan) and follows_plan(job):
             rendered["annotations"][names.RESIZABLE_ANNOTATION] = "true"
     return rendered
+
+
+def suspend_annotation(suspend: bool) -> str:
+    """Value of the annotation that records what the operator wrote to `runPolicy.suspend`."""
+    return "true" if suspend else "false"
+
+
+def _suspended(metadata: JobMetadata, job: JobSpec) -> bool:
+    """Suspended by ourselves where a queue will decide: without it pods exist until the queue's webhook or controller has seen the job."""
+    return job.run_policy.suspend or bool(metadata.labels.get(names.KUEUE_QUEUE_LABEL))
 
 
 def _run_policy(metadata: JobMetadata, job: JobSpec) -> Json:
@@ -107,8 +118,7 @@ def _run_policy(metadata: JobMetadata, job: JobSpec) -> Json:
     rendered: Json = {
         "cleanPodPolicy": policy.clean_pod_policy.value,
         "backoffLimit": policy.backoff_limit,
-        # Suspended by ourselves where a queue will decide: without it pods exist until the queue's webhook or controller has seen the job.
-        "suspend": policy.suspend or bool(metadata.labels.get(names.KUEUE_QUEUE_LABEL)),
+        "suspend": _suspended(metadata, job),
     }
     if policy.active_deadline_seconds is not None:
         rendered["activeDeadlineSeconds"] = policy.active_deadline_seconds

@@ -28,6 +28,7 @@ JOB_RULES: Rules = {
     "pods": "get list watch create patch delete",
     "configmaps": "get create patch delete",
     "batch/jobs": "get create delete",
+    "kueue.x-k8s.io/workloads": "list",
     "events": "create",
 }
 AGENT_RULES: Rules = {"discovery.k8s.io/endpointslices": "list"}

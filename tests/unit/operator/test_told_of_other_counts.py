@@ -109,13 +109,17 @@ def test_it_is_starting_not_queued_while_a_pod_on_a_lost_node_keeps_it_from_goin
 
 
 def test_the_mpijob_is_labelled_with_the_plan_that_it_is_resumed_on() -> None:
-    look = shrinking(mpijob=mpijob(workers=3, resizable=True, suspended=True), pods=())
-    body = suspension("mpijob-uid", look, SetSuspend(Reason.MOVING, suspend=False))
+    stopped = mpijob(workers=3, resizable=True, suspended=True)
+    look = shrinking(mpijob=stopped, pods=())
+    body = suspension(stopped, look, SetSuspend(Reason.MOVING, suspend=False))
     assert body["metadata"]["labels"] == {names.PLAN_ID_LABEL: TWO.plan_id}
     assert body["spec"] == {"runPolicy": {"suspend": False}, "mpiReplicaSpecs": {"Worker": {"replicas": 2}}}
 
 
 def test_a_person_who_suspends_a_job_changes_neither_its_plan_nor_its_number_of_workers() -> None:
     look = shrinking(moving=False, now=unix_seconds("2026-01-01T00:00:00Z"))
-    body = suspension("mpijob-uid", look, SetSuspend(Reason.SUSPENDED, suspend=True))
-    assert body == {"metadata": {"uid": "mpijob-uid"}, "spec": {"runPolicy": {"suspend": True}}}
+    body = suspension(mpijob(), look, SetSuspend(Reason.SUSPENDED, suspend=True))
+    assert body == {
+        "metadata": {"uid": "mpijob-uid", "annotations": {names.SUSPEND_ANNOTATION: "true"}},
+        "spec": {"runPolicy": {"suspend": True}},
+    }

@@ -103,7 +103,7 @@ def test_pods_wait_for_nobody_when_the_plan_is_advice_or_there_is_none(of: Plan 
 def test_without_a_plan_the_job_gets_all_its_workers() -> None:
     mpijob = rendered(of=None, planner="None")
     assert mpijob["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 4
-    assert "annotations" not in mpijob["metadata"]
+    assert names.PLAN_ANNOTATION not in mpijob["metadata"]["annotations"]
     assert names.PLAN_ID_LABEL not in mpijob["metadata"]["labels"]
     assert variables(mpijob)["HYPERSCALE_SHARES"] == "0.25,0.25,0.25,0.25"
 
