@@ -16,7 +16,7 @@ from hyperscale.model.policy import PolicySpec, QueueOrder
 from hyperscale.model.status import Phase
 from hyperscale.movable import resizable
 from hyperscale.plan.queue.alike import kind_of
-from hyperscale.render.template import worker_node_labels, worker_tolerations
+from hyperscale.question import question_about
 from hyperscale.stoppable import epochs_left, is_preempted, queued_since
 from hyperscale.world import JobRecord, Key
 
@@ -78,15 +78,7 @@ def read_entry(
     stop = record.status.last_stop if view is not None else None
     if stop is not None:
         job = replace(job, model=replace(job.model, epochs=epochs_left(job, stop)))
-    request = PlanRequest(
-        job_key=str(key),
-        job=job,
-        seed=policy.seed,
-        deadline_seconds=policy.deadlines.plan_seconds,
-        required_labels=worker_node_labels(job),
-        tolerations=worker_tolerations(job),
-        calibration=calibration,
-    )
+    request = question_about(str(key), job, policy, calibration)
     request = with_workers(request, view.workers) if view is not None and not resizable(job, view) else request
     return Entry(
         key=key,

@@ -25,8 +25,8 @@ from hyperscale.plan.check import misfits, violations
 from hyperscale.plan.moves_check import vacated, vacated_request
 from hyperscale.plan.queue.emptied import emptied_snapshot
 from hyperscale.preemption import PreemptionWatch, StopPlanner
+from hyperscale.question import question_about
 from hyperscale.recorder import Recorder
-from hyperscale.render.template import worker_node_labels, worker_tolerations
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer, TurnPlanner, TurnTaker
 from hyperscale.world import Key, World
@@ -142,16 +142,10 @@ class Planning:
 
     def _request_for(self, key: Key, job: JobSpec, example: PodView | None, policy: PolicySpec, snapshot: ClusterSnapshot) -> PlanRequest:
         """A question about a job; `example` is one of its worker pods where it has any."""
-        return PlanRequest(
-            job_key=str(key),
-            job=job,
-            seed=policy.seed,
-            deadline_seconds=policy.deadlines.plan_seconds,
-            free_gpus=self._world.free_gpus(snapshot, key),
-            required_labels=_node_labels(job, example),
-            tolerations=_tolerations(job, example),
-            calibration=self.reader.calibration(job),
-        )
+        asked = question_about(str(key), job, policy, self.reader.calibration(job), self._world.free_gpus(snapshot, key))
+        if example is None:
+            return asked
+        return msgspec.structs.replace(asked, required_labels=_node_labels(example), tolerations=_tolerations(example))
 
     def _count(self, answer: Plan | Infeasible, snapshot: ClusterSnapshot) -> None:
         planner, outcome = (answer.planner, "planned") if isinstance(answer, Plan) else ("none", answer.reason)
@@ -175,18 +169,11 @@ def steady(plan: Plan, before: Plan | None) -> Plan:
     return msgspec.structs.replace(plan, workers=tuple(msgspec.structs.replace(new, share=old.share) for new, old in pairs))
 
 
-def _node_labels(job: JobSpec, pod: PodView | None) -> dict[str, str]:
-    """Node labels that the pods ask for: the template's, or once pods exist theirs, with what a queue wrote in at admission.
-
-    A hostname that a queue chose is dealt with at release.
-    """
-    if pod is None:
-        return worker_node_labels(job)
+def _node_labels(pod: PodView) -> dict[str, str]:
+    """Node labels that the pods ask for, with what a queue wrote in at admission; release deals with a hostname that it chose."""
     return {key: value for key, value in pod.node_selector.items() if key != names.HOSTNAME_LABEL}
 
 
-def _tolerations(job: JobSpec, pod: PodView | None) -> tuple[Toleration, ...]:
-    """The pod's tolerations where it exists, else those that its template will render to."""
-    if pod is None:
-        return worker_tolerations(job)
+def _tolerations(pod: PodView) -> tuple[Toleration, ...]:
+    """The pod's tolerations."""
     return tuple(toleration(entry) for entry in pod.tolerations)

@@ -22,7 +22,7 @@ from hyperscale.cli.plan_view import PlanView, refused, show
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.job import JobSpec, PlannerChoice
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.planning import PlanRequest, Toleration, toleration
+from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
 
 GRACE_SECONDS: Final = 5.0
@@ -41,14 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if spec.planner not in policy.planners:
         allowed = ", ".join(planner.value for planner in policy.planners)
         raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
-    request = PlanRequest(
-        job_key=job.key,
-        job=spec,
-        seed=policy.seed if arguments.seed is None else arguments.seed,
-        deadline_seconds=arguments.deadline or policy.deadlines.plan_seconds,
-        workers_fixed=arguments.workers,
-        tolerations=tolerations_of(spec),
-    )
+    request = replace(question(job, spec, policy, arguments), workers_fixed=arguments.workers)
     answer = _plan(request, snapshot, policy, job.shown)
     if isinstance(answer, Infeasible):
         print(errors.one_line(f"no plan: {answer.message or answer.reason}"), file=sys.stderr)
@@ -58,12 +51,20 @@ def run(arguments: argparse.Namespace) -> int:
     return errors.OK
 
 
-def tolerations_of(job: JobSpec) -> tuple[Toleration, ...]:
-    """Tolerations in the worker template; entries that are no mapping of text are passed over, the API server will refuse them."""
-    spec = job.worker.template.get("spec")
-    written = spec.get("tolerations") if isinstance(spec, dict) else None
-    entries = [entry for entry in written if isinstance(entry, dict)] if isinstance(written, list) else []
-    return tuple(toleration(entry) for entry in entries)
+def question(job: inputs.Job, spec: JobSpec, policy: PolicySpec, arguments: argparse.Namespace) -> PlanRequest:
+    """The question that the operator would put about the job, with what the command line changes."""
+    from hyperscale.question import question_about
+    from hyperscale.render.template import RenderError
+
+    try:
+        asked = question_about(job.key, spec, policy)
+    except RenderError as error:
+        raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
+    return replace(
+        asked,
+        seed=asked.seed if arguments.seed is None else arguments.seed,
+        deadline_seconds=arguments.deadline or asked.deadline_seconds,
+    )
 
 
 def _asked(job: inputs.Job, arguments: argparse.Namespace) -> JobSpec:

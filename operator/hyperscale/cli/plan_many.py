@@ -15,7 +15,7 @@ import yaml
 from hyperscale.cli import errors, inputs
 from hyperscale.cli.errors import InputError
 from hyperscale.cli.inputs import Job
-from hyperscale.cli.plan import tolerations_of
+from hyperscale.cli.plan import question
 from hyperscale.cli.tables import counted, seconds_text, table
 from hyperscale.graph.cluster import build
 from hyperscale.model.graph import ClusterGraph
@@ -69,12 +69,7 @@ def _queued(jobs: list[Job], arguments: argparse.Namespace, policy: PolicySpec) 
             raise InputError(f"{job.shown}: {job.key}: spec.planner: None asks for no plan; leave that job out")
         if spec.planner not in policy.planners:
             raise InputError(f"{job.shown}: spec.planner: the policy does not allow {spec.planner.value}; choose one with --planner")
-        request = PlanRequest(
-            job_key=job.key,
-            job=spec,
-            seed=policy.seed if arguments.seed is None else arguments.seed,
-            tolerations=tolerations_of(spec),
-        )
+        request = question(job, spec, policy, arguments)
         made.append(QueuedJob(request, weight=float(min(spec.run_policy.priority, policy.queue.max_priority))))
     return tuple(made)
 

@@ -127,11 +127,11 @@ class Files:
     job: str
     snapshot: str
 
-    def write(self, name: str, content: str | bytes | dict[str, Any]) -> str:
-        """A file in the folder; mappings become YAML."""
+    def write(self, name: str, content: str | bytes | dict[str, Any] | list[dict[str, Any]]) -> str:
+        """A file in the folder; a mapping becomes YAML, a list of them YAML documents."""
         path = self.folder / name
-        if isinstance(content, dict):
-            content = yaml.safe_dump(content)
+        if isinstance(content, dict | list):
+            content = yaml.safe_dump_all([content] if isinstance(content, dict) else content)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return str(path)
 

@@ -15,6 +15,7 @@ import yaml
 from msgspec.structs import replace
 
 from hyperscale.cli import plan as plan_command
+from hyperscale.model.cluster import Taint
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.observe.snapshot import write_snapshot
 from hyperscale.plan import learned, portfolio
@@ -42,6 +43,14 @@ DOCUMENTED_KEYS = {
     "scores",
     "allreduce",
 }
+
+
+def tainted_cluster(files: Files, taint: Taint) -> str:
+    """A snapshot file of the sample cluster with `taint` on every node."""
+    path = files.folder / "tainted.json"
+    seen = snapshot()
+    write_snapshot(path, replace(seen, nodes=tuple(replace(node, taints=(taint,)) for node in seen.nodes)))
+    return str(path)
 
 
 def test_the_table_names_every_rank_its_node_and_the_reasons(files: Files) -> None:
@@ -124,7 +133,7 @@ def test_without_weights_the_learned_planner_falls_back_and_says_so(files: Files
 def test_tolerations_of_the_worker_template_open_tainted_nodes(files: Files) -> None:
     tolerant = job(
         workers={"min": 1, "max": 1, "gpusPerWorker": 2, "gpuProducts": ["Tesla-T4"]},
-        worker={"template": {"spec": {"tolerations": [{"key": "maintenance", "operator": "Exists"}, "nonsense"]}}},
+        worker={"template": {"spec": {"tolerations": [{"key": "maintenance", "operator": "Exists"}]}}},
     )
     ran = files.plan("-o", "json", job=files.write("tolerant.yaml", tolerant))
     assert ran.code == 0, ran
@@ -249,3 +258,22 @@ def test_an_object_as_the_api_server_returns_it_can_be_piped_in(files: Files) ->
     resource["metadata"] |= {"uid": "1-2-3", "resourceVersion": "7", "managedFields": [{"manager": "kubectl"}], "generation": 1}
     resource["status"] = {"phase": "Running", "observedGeneration": 1}
     assert json.loads(files.plan("-o", "json", job=files.write("got.yaml", resource)).out) == json.loads(files.plan("-o", "json").out)
+
+
+def test_nodes_with_the_taint_that_gpu_nodes_have_are_planned_on_as_the_operator_plans_on_them(files: Files) -> None:
+    path = tainted_cluster(files, Taint(key="nvidia.com/gpu", value="present"))
+    assert run("plan", "-f", files.job, "--snapshot", path).code == 0
+    assert run("plan", "-f", files.write("two.yaml", [job(), {**job(), "metadata": {"name": "other"}}]), "--snapshot", path).code == 0
+
+
+def test_the_node_selector_of_the_worker_template_counts(files: Files) -> None:
+    pinned = job(worker={"template": {"spec": {"nodeSelector": {"topology.kubernetes.io/region": "ap-south"}}}})
+    plan = json.loads(run("plan", "-f", files.write("pinned.yaml", pinned), "--snapshot", files.snapshot, "-o", "json").out)
+    assert {worker["node"] for worker in plan["workers"]} <= {f"gpu-node-{index:02d}" for index in range(4)}
+
+
+def test_a_worker_template_that_cannot_be_rendered_is_refused_with_its_path(files: Files) -> None:
+    broken = job(worker={"template": {"spec": {"nodeSelector": ["eu"]}}})
+    ran = run("plan", "-f", files.write("broken.yaml", broken), "--snapshot", files.snapshot)
+    assert ran.code == 2
+    assert "broken.yaml: spec.worker.template.spec.nodeSelector" in ran.err
