@@ -1,8 +1,14 @@
-"""Times on the wire (RFC 3339, UTC) and in the operator (Unix seconds)."""
+"""Times on the wire (RFC 3339, UTC) and in the operator (Unix seconds), and durations as text."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
+
+_UNITS: Final = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min"))
+"""Durations below so many seconds, what they are multiplied with, and their unit; longer ones are in hours."""
+PREDICTED_DIGITS: Final = 2
+"""Significant digits of predicted times: the range of a prediction is wider than the third."""
 
 
 def timestamp(unix_seconds: float) -> str:
@@ -13,3 +19,10 @@ def timestamp(unix_seconds: float) -> str:
 def unix_seconds(timestamp: str) -> float:
     """Unix seconds of an RFC 3339 time; +inf for an empty one, so that nothing counts as overdue."""
     return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp() if timestamp else float("inf")
+
+
+def duration_text(seconds: float, digits: int = 3) -> str:
+    """Seconds with so many significant digits and the unit that reads best, e.g. `7.2 ms`."""
+    rounded = float(f"{seconds:.{digits}g}")
+    factor, unit = next(((factor, unit) for limit, factor, unit in _UNITS if rounded < limit), (1 / 3600, "h"))
+    return f"{float(f'{rounded * factor:.{digits}g}'):g} {unit}"

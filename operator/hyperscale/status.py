@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hyperscale import names
-from hyperscale.instants import timestamp
+from hyperscale.instants import PREDICTED_DIGITS, duration_text, timestamp
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, Seen, Stop
 from hyperscale.model.measured import Measured
@@ -51,6 +51,9 @@ _AT_REST = _STALLED | {
 """Reasons in which the operator is not on its way to anything (kstatus: not Reconciling)."""
 
 
+_ENDED = frozenset({Reason.SUCCEEDED, Reason.FAILED})
+"""The run has ended: its pods are gone, or going."""
+
 _SUSPENDED = frozenset({Reason.SUSPENDED, Reason.SUSPENDED_EXTERNALLY, Reason.QUEUED, Reason.QUEUED_BY_KUEUE})
 """Reasons for which the MPIJob is suspended and the operator waits for another."""
 
@@ -63,13 +66,16 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
     workers = seen.workers
     planned = job.workers if job else len(seen.plan.workers) if seen.plan else 0
     ready = sum(1 for pod in workers if pod.ready)
+    measured = _measured(seen)
     return replace(
         seen.status,
         observed_generation=seen.metadata.generation,
         phase=_phase(seen, decision, job),
         reason=str(decision.reason),
         queue=seen.metadata.labels.get(names.KUEUE_QUEUE_LABEL, ""),
-        ready=f"{ready}/{planned}" if planned else "",
+        ready=f"{ready}/{planned}" if planned and decision.reason not in _ENDED else "",
+        predicted_epoch=_column(seen.plan.predicted.epoch_seconds if seen.plan else None, PREDICTED_DIGITS),
+        measured_epoch=_column(measured.epoch_seconds if measured else None),
         workers=Ready(planned=planned, placed=sum(1 for pod in workers if pod.bound), ready=ready) if planned else None,
         conditions=_conditions(seen, decision, job),
         plan=bounded(seen.plan) if seen.plan else None,
@@ -79,9 +85,14 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         restarts=job.launcher_failures if job else seen.status.restarts,
         move=_move(seen, decision, job),
         stop=_stop(seen, job),
-        measured=_measured(seen),
+        measured=measured,
         queue_decision=seen.turn.decision if seen.turn else _kept_decision(seen),
     )
+
+
+def _column(epoch_seconds: float | None, digits: int = 3) -> str:
+    """A time of an epoch for a column of kubectl, which separates columns by spaces."""
+    return "" if epoch_seconds is None else duration_text(epoch_seconds, digits).replace(" ", "")
 
 
 def _measured(seen: Seen) -> Measured | None:
@@ -116,7 +127,7 @@ def _kept_decision(seen: Seen) -> QueueDecision | None:
 
 
 def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
-    if decision.reason in (Reason.SUCCEEDED, Reason.FAILED):
+    if decision.reason in _ENDED:
         return Phase(str(decision.reason))
     if job is None and decision.reason == Reason.PARTITIONING:
         return Phase.PARTITIONING
@@ -133,7 +144,7 @@ def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple
     wanted = [_planned(seen, decision), _degraded(seen), _approved(decision), _partitioned(seen, decision), _placed(seen, job)]
     wanted.append(_suspended(decision, job))
     if job is not None:
-        wanted.append(_condition("Running", job.is_true("Running"), *_told(seen, job, "Running"), otherwise="Starting"))
+        wanted.append(_running(seen, job))
         wanted += [_condition(kind, True, *_told(seen, job, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
     if decision.reason in _STALLED or (isinstance(decision, Stop) and decision.reason not in _AT_REST):
         wanted.append(_condition("Stalled", True, str(decision.reason), decision.message))
@@ -238,8 +249,22 @@ def _partitioned(seen: Seen, decision: Decision) -> Condition | None:
     return next((condition for condition in seen.status.conditions if condition.type == PARTITIONED_CONDITION), None)
 
 
+def _running(seen: Seen, job: MpiJobView) -> Condition:
+    """As mpi-operator says while the run lasts; afterwards its reason and message still say that the job runs."""
+    if (end := job.ending) is not None:
+        return _condition("Running", False, end, "finished")
+    return _condition("Running", job.is_true("Running"), *_told(seen, job, "Running"), otherwise="Starting")
+
+
 def _placed(seen: Seen, job: MpiJobView | None) -> Condition | None:
-    if job is None or not job.gated or job.suspended:
+    """Whether every rank has a node; a run that has ended had one for each, though its pods may be gone."""
+    if job is None or not job.gated:
+        return None
+    if job.ending is not None:
+        ran = "Running" in job.conditions or job.is_true("Succeeded")
+        before = next((one for one in seen.status.conditions if one.type == "Placed"), None)
+        return _condition("Placed", True, "AllRanksBound", f"{job.workers} of {job.workers}") if ran else before
+    if job.suspended:
         return None
     placed = sum(1 for pod in seen.workers if pod.bound)
     return _condition(

@@ -172,6 +172,8 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
             "predicted": {"epochSeconds": 1.5, "communicationSeconds": 0.5},
             "objective": 1.55,
         },
+        "predictedEpoch": "1.5s",
+        "measuredEpoch": "2.5s",
         "measured": {
             "epoch": 7,
             "epochs": 100,
@@ -188,7 +190,7 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
     assert narrow[1].split()[:8] == ["shown", "Running", "4", "4", "3/4", "7", "0.8125", "Heuristic"]
     wide = kubectl(binaries, plane, "get", "gnntj", "shown", "-o", "wide").stdout.splitlines()
     assert wide[0].split() == [*narrow[0].split()[:-1], "PREDICTED", "MEASURED", "QUEUE", "REASON", "AGE"]
-    assert wide[1].split()[8:12] == ["1.5", "2.5", "team-a", "AllPlaced"]
+    assert wide[1].split()[8:12] == ["1.5s", "2.5s", "team-a", "AllPlaced"]
     assert "gnntrainingjob.hyperscale.dev/shown" in kubectl(binaries, plane, "get", "gnn", "-o", "name").stdout
 
 

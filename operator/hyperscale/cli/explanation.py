@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from hyperscale.cli.run_text import run_sentences
-from hyperscale.cli.tables import counted, seconds_text
+from hyperscale.cli.tables import counted, predicted_text, seconds_text
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan, Prediction
 from hyperscale.model.status import Condition, JobStatus, Phase
@@ -215,12 +215,12 @@ def plan_sentence(plan: Plan) -> str:
     predicted = plan.predicted
     bounds = ""
     if predicted.low_seconds is not None and predicted.high_seconds is not None:
-        bounds = f" ({seconds_text(predicted.low_seconds)} to {seconds_text(predicted.high_seconds)})"
+        bounds = f" ({predicted_text(predicted.low_seconds)} to {predicted_text(predicted.high_seconds)})"
     size = f"{counted(len(plan.workers), 'worker')} with {counted(gpus, 'GPU')} on {counted(nodes, 'node')}"
     return (
         f"Plan {plan.plan_id} by {plan.planner}: {size}, {counted(plan.partitions, 'partition')}; "
-        f"an epoch should take {seconds_text(predicted.epoch_seconds)}{bounds}, "
-        f"of which {seconds_text(predicted.communication_seconds)} is communication{_corrected(predicted)}."
+        f"an epoch should take {predicted_text(predicted.epoch_seconds)}{bounds}, "
+        f"of which {predicted_text(predicted.communication_seconds)} is communication{_corrected(predicted)}."
     )
 
 

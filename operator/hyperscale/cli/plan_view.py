@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from hyperscale.cli.tables import bullets, counted, gap_text, pairs, score_text, seconds_text, table
+from hyperscale.cli.tables import bullets, counted, gap_text, pairs, predicted_text, score_text, seconds_text, table
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Infeasible, Plan, Prediction, Rejection
 from hyperscale.model.planning import PlanRequest
@@ -73,8 +73,8 @@ def _header(view: PlanView) -> list[str]:
             ("Workers", f"{len(plan.workers)}{allowed}, {counted(sum(held.values()), 'GPU')} on {counted(len(held), 'node')}"),
             ("Partitions", str(plan.partitions)),
             ("Predicted", _predicted(plan.predicted)),
-            ("Communication", f"{seconds_text(plan.predicted.communication_seconds)} an epoch"),
-            ("Objective", f"{plan.objective:.6g} = epoch + {weight:g} × communication seconds"),
+            ("Communication", f"{predicted_text(plan.predicted.communication_seconds)} an epoch"),
+            ("Objective", f"{seconds_text(plan.objective)} = epoch + {weight:g} × communication"),
             ("Gap", gap_text(plan.optimality_gap)),
             ("Snapshot", f"{plan.snapshot[:16]} of {snapshot.source}, {len(snapshot.nodes)} nodes"),
             ("Metrics", "" if snapshot.metrics.available else f"none ({snapshot.metrics.message or snapshot.metrics.reason})"),
@@ -85,9 +85,9 @@ def _header(view: PlanView) -> list[str]:
 def _predicted(predicted: Prediction) -> str:
     bounds = ""
     if predicted.low_seconds is not None and predicted.high_seconds is not None:
-        bounds = f" ({seconds_text(predicted.low_seconds)} to {seconds_text(predicted.high_seconds)})"
+        bounds = f" ({predicted_text(predicted.low_seconds)} to {predicted_text(predicted.high_seconds)})"
     cost = "" if predicted.cost_per_epoch is None else f", costs {predicted.cost_per_epoch:.4g}"
-    return f"{seconds_text(predicted.epoch_seconds)} an epoch{bounds}{cost}"
+    return f"{predicted_text(predicted.epoch_seconds)} an epoch{bounds}{cost}"
 
 
 def _workers(plan: Plan) -> list[str]:

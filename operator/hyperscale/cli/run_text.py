@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperscale.cli.tables import bytes_text, seconds_text
+from hyperscale.cli.tables import bytes_text, predicted_text, seconds_text
 from hyperscale.model.measured import Measured
 from hyperscale.model.status import JobStatus
 
@@ -18,7 +18,7 @@ def run_sentences(status: JobStatus) -> list[str]:
     if told.epoch_seconds is not None and status.plan is not None and status.plan.predicted.epoch_seconds > 0:
         predicted = status.plan.predicted.epoch_seconds
         ratio = f"{told.epoch_seconds / predicted:.3g}"
-        sentences.append(f"An epoch takes {seconds_text(told.epoch_seconds)}, {ratio} × the predicted {seconds_text(predicted)}.")
+        sentences.append(f"An epoch takes {seconds_text(told.epoch_seconds)}, {ratio} × the predicted {predicted_text(predicted)}.")
     return sentences + _parts(told)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hyperscale.instants import PREDICTED_DIGITS, duration_text
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset(), indent: str = "") -> list[str]:
     """Lines of a table; columns whose index is in `right` are right-aligned."""
@@ -40,12 +42,12 @@ def printable(text: str) -> str:
 
 def seconds_text(value_seconds: float | None) -> str:
     """Seconds with three significant digits and the unit that reads best."""
-    if value_seconds is None:
-        return "unknown"
-    for limit, factor, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):
-        if value_seconds < limit:
-            return f"{value_seconds * factor:.3g} {unit}"
-    return f"{value_seconds / 3600:.3g} h"
+    return "unknown" if value_seconds is None else duration_text(value_seconds)
+
+
+def predicted_text(value_seconds: float) -> str:
+    """Predicted seconds, with no more digits than a prediction is worth."""
+    return duration_text(value_seconds, PREDICTED_DIGITS)
 
 
 def gap_text(gap: float | None) -> str:
@@ -58,7 +60,7 @@ def gap_text(gap: float | None) -> str:
 def score_text(planner: str, objective: float, regret: float, candidates: int) -> str:
     """How one planner did."""
     behind = "none better" if regret == 0.0 else f"{regret * 100.0:.3g} % above the plan"
-    return f"{planner}: objective {objective:.4g}, {behind}; {counted(candidates, 'placement')} proposed"
+    return f"{planner}: objective {seconds_text(objective)}, {behind}; {counted(candidates, 'placement')} proposed"
 
 
 def bytes_text(value_bytes: float | None) -> str:

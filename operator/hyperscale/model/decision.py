@@ -96,6 +96,11 @@ class MpiJobView(msgspec.Struct, frozen=True):
             return f'queue "{self.queue}"'
         return f'Kueue Workload "{self.workload}"' if self.workload else ""
 
+    @property
+    def ending(self) -> str | None:
+        """`Succeeded` or `Failed` once the run has ended, else None."""
+        return next((kind for kind in ("Succeeded", "Failed") if self.is_true(kind)), None)
+
     def is_true(self, condition: str) -> bool:
         """Whether a condition of that type is True."""
         return self.conditions.get(condition, (False, "", ""))[0]

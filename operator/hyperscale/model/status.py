@@ -169,7 +169,11 @@ class JobStatus(Out, frozen=True):
     queue: Annotated[str, Meta(max_length=63)] = ""
     """Queue that owns the MPIJob; empty without one."""
     ready: Annotated[str, Meta(max_length=16)] = ""
-    """Ready workers of all, e.g. 3/4, for the Ready column."""
+    """Ready workers of all, e.g. 3/4, for the Ready column; empty once the run has ended."""
+    predicted_epoch: Annotated[str, Meta(max_length=16)] = ""
+    """Predicted time of an epoch, e.g. 7.2ms, for the Predicted column."""
+    measured_epoch: Annotated[str, Meta(max_length=16)] = ""
+    """Measured time of an epoch, for the Measured column."""
     workers: Ready | None = None
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
     plan: Plan | None = None

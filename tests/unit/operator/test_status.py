@@ -80,6 +80,55 @@ def test_a_running_job_is_neither_stalled_nor_reconciling() -> None:
     assert conditions(status)["Placed"] == ("True", "AllRanksBound")
 
 
+def ended(kind: str, reason: str, *, before: JobStatus | None = None) -> JobStatus:
+    """Status of a job whose MPIJob has ended and whose pods are cleaned away, as mpi-operator 0.8 leaves both."""
+    over = mpijob(
+        conditions={
+            kind: (True, reason, f"MPIJob team/cora has ended: {reason}"),
+            "Running": (False, "MPIJobRunning", "MPIJob team/cora is running."),
+        },
+        completion_time="2026-01-01T01:00:00Z",
+    )
+    return after(seen(plan=TWO, plan_recorded=True, mpijob=over, status=before or JobStatus()))
+
+
+def told(status: JobStatus, kind: str) -> tuple[str, str, str]:
+    return next((one.status, one.reason, one.message) for one in status.conditions if one.type == kind)
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("Succeeded", "MPIJobSucceeded"), ("Failed", "MPIJobFailed")])
+def test_a_finished_job_counts_no_ready_workers_was_placed_and_is_not_told_to_be_running(kind: str, reason: str) -> None:
+    status = ended(kind, reason)
+    assert status.ready == ""
+    assert told(status, "Placed") == ("True", "AllRanksBound", "2 of 2")
+    assert told(status, "Running") == ("False", kind, "finished")
+    assert conditions(status)[kind] == ("True", reason)
+
+
+def test_a_job_that_failed_before_it_ran_is_not_told_to_have_been_placed() -> None:
+    never = mpijob(conditions={"Failed": (True, "DeadlineExceeded", "too late")})
+    placed = msgspec.structs.replace(JobStatus(), conditions=after(seen(plan=TWO, mpijob=mpijob())).conditions)
+    assert told(placed, "Placed")[:2] == ("False", "RanksWaiting")
+    assert told(after(seen(plan=TWO, plan_recorded=True, mpijob=never, status=placed)), "Placed")[:2] == ("False", "RanksWaiting")
+    assert "Placed" not in conditions(after(seen(plan=TWO, plan_recorded=True, mpijob=never)))
+
+
+def test_a_finished_job_stays_as_told_once_its_mpijob_is_gone() -> None:
+    first = ended("Succeeded", "MPIJobSucceeded")
+    later = after(seen(plan=TWO, plan_recorded=True, status=first))
+    kept = ("Running", "Placed", "Succeeded")
+    assert [told(later, kind) for kind in kept] == [told(first, kind) for kind in kept]
+    assert (later.ready, later.phase) == ("", Phase.SUCCEEDED)
+
+
+def test_predicted_and_measured_epochs_are_told_with_a_unit_and_no_more_digits_than_they_are_worth() -> None:
+    slow = msgspec.structs.replace(TWO, predicted=msgspec.structs.replace(TWO.predicted, epoch_seconds=0.00715468061))
+    status = after(seen(plan=slow, plan_recorded=True, mpijob=mpijob(), measured=Measured(epoch=1, epochs=2, epoch_seconds=0.0098765)))
+    assert (status.predicted_epoch, status.measured_epoch) == ("7.2ms", "9.88ms")
+    assert to_wire(status)["predictedEpoch"] == "7.2ms"
+    assert (JobStatus().predicted_epoch, JobStatus().measured_epoch) == ("", "")
+
+
 def test_a_second_pass_over_an_unchanged_world_gives_the_same_status_so_that_nothing_is_written() -> None:
     look = seen(plan=TWO, plan_recorded=True, mpijob=mpijob(), pods=(worker(0, node="node-a"), worker(1, node="node-b")))
     first = after(look)
