@@ -32,13 +32,18 @@ horovod: $(HOROVOD) ## Open MPI where it is missing, and Horovod compiled for th
 kernel: ## Compile the .pyx modules again
 	@$(BIN)/python setup.py -q build_ext --inplace
 
-lock: ## Compile requirements/*.lock again from pyproject.toml
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11
+
+lock: ## Compile all lock files again: dev.lock is the resolution of everything, each other lock a part of it
+	@$(LOCK) $$(printf -- '--extra %s ' operator planner agent worker dev) pyproject.toml -o requirements/dev.lock
+	@# uv prefers the versions that it finds in the file it writes, and drops what is not needed.
 	@for group in operator planner agent worker; do \
-	  $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 --extra $$group pyproject.toml -o requirements/$$group.lock; done
-	@$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
-	  $$(printf -- '--extra %s ' operator planner agent worker dev) pyproject.toml -o requirements/dev.lock
+	  cp requirements/dev.lock requirements/$$group.lock; $(LOCK) --extra $$group pyproject.toml -o requirements/$$group.lock; done
+	@for name in agent/agent worker/horovod worker/build; do cat requirements/dev.lock >> images/$$name.lock; \
+	  $(LOCK) --no-annotate --no-deps images/$$name.in -o images/$$name.lock; done
+	@cat requirements/dev.lock >> images/operator/build.lock
 	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
-	  | $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11 - -o images/operator/build.lock
+	  | $(LOCK) --no-annotate --no-deps - -o images/operator/build.lock
 
 crds: setup ## Write crds/ and the chart's copies from the Python types
 	@$(BIN)/python -m hyperscale.crd

@@ -119,6 +119,7 @@ def _build(scratch: Path) -> Path:
         "--require-hashes",
         "--no-deps",
         "--no-build-isolation",
+        "--no-cache-dir",  # pip keeps wheels that it built by the source's hash alone: one for another torch or compiler would come back
         "--no-binary",
         ":all:",
     ]

@@ -66,19 +66,6 @@ def test_the_workers_user_port_and_key_path_are_the_ones_that_are_rendered() -> 
     assert f" {commands.SSH_PATH}" in text
 
 
-@pytest.mark.parametrize("lock", sorted((ROOT / "images").glob("*/*.lock")), ids=lambda path: path.name)
-def test_what_an_image_adds_to_the_locks_is_pinned_with_hashes_and_agrees_with_them(lock: Path) -> None:
-    pin = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
-    text = lock.read_text()
-    pins = dict(pin.findall(text))
-    assert pins
-    assert len(re.findall(r"==\S+ \\\n    --hash=sha256:", text)) == len(pins)
-    assert "://" not in text
-    shared = dict(pin.findall((ROOT / "requirements/worker.lock").read_text()))
-    for name in sorted(pins.keys() & shared.keys()):
-        assert pins[name] == shared[name] or lock.name == "build.lock", name
-
-
 AGENT = ROOT / "images/agent"
 IMPORTS = """
 import importlib, importlib.abc, pkgutil, sys
