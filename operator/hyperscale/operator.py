@@ -32,7 +32,7 @@ from hyperscale.planning import Planning
 from hyperscale.progress import ProgressWatch
 from hyperscale.publish import TopologyWriter
 from hyperscale.reconcile import Reconciler
-from hyperscale.settings import Settings
+from hyperscale.settings import Settings, planner_limit_bytes
 from hyperscale.telemetry import Telemetry
 from hyperscale.world import Key, World
 
@@ -60,7 +60,7 @@ class Operator:
         self.synced = False
         self._client = client
         command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
-        self._planner = PlannerProcess(command, memory_bytes=settings.planner_memory_bytes, on_failure=self._planner_failed)
+        self._planner = PlannerProcess(command, memory_bytes=planner_limit_bytes(settings), on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url)
         self._judging = Judge()
         self._metrics_reason = self.world.reading.state.reason

@@ -65,8 +65,12 @@ class Settings(msgspec.Struct, frozen=True):
     concurrent_passes: int = 16
     """Jobs passed over at once; bounds API load and memory."""
 
-    planner_memory_bytes: int = 2 * 2**30
-    """Address space of the planner process; beyond it the plan fails and the operator lives on. 5,000 nodes need a tenth of it."""
+    container_memory_bytes: int = 0
+    """Memory limit of the container, which operator and planner share; 0 where it is not known."""
+
+    planner_memory_bytes: int = 0
+    """Memory that the planner process may write; at the limit the plan fails and the operator lives on. 0 takes PLANNER_SHARE of the
+    container's limit, and sets no limit where that is not known."""
 
     weights_folder: str = ""
     """Weights that `hyperscale learn` published, e.g. a mounted volume; what it lacks, and all without one, comes with the package."""
@@ -78,11 +82,23 @@ class Settings(msgspec.Struct, frozen=True):
     """Fault tests only: kill this process at the named point of a pass."""
 
 
+PLANNER_SHARE = 0.6
+"""Part of the container's memory that the planner may write. With 5,000 nodes the planner held at most 830 MiB, the operator 425 MiB."""
+
+MIN_OPERATOR_BYTES = 200 * 2**20
+"""Least memory for the operator itself: it takes half of this with a few nodes."""
+
+
 class SettingsError(ValueError):
     """A variable cannot be read; the message names it and says what to write."""
 
 
 PREFIX = "HYPERSCALE_"
+
+
+def planner_limit_bytes(settings: Settings) -> int:
+    """Return the memory limit of the planner process; 0 for none."""
+    return settings.planner_memory_bytes or int(settings.container_memory_bytes * PLANNER_SHARE)
 
 
 def from_environment(environment: Mapping[str, str]) -> Settings:
@@ -94,7 +110,14 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
             continue
         given[info.name] = tuple(part.strip() for part in raw.split(",") if part.strip()) if info.name == "watch_namespaces" else raw
     try:
-        return msgspec.convert(given, Settings, strict=False)
+        settings = msgspec.convert(given, Settings, strict=False)
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`")
         raise SettingsError(f"{PREFIX}{field.upper()}: {str(error).partition(' - ')[0]}") from error
+    most = settings.container_memory_bytes - MIN_OPERATOR_BYTES
+    if settings.container_memory_bytes and planner_limit_bytes(settings) > most:
+        raise SettingsError(
+            f"{PREFIX}PLANNER_MEMORY_BYTES: {planner_limit_bytes(settings)} bytes do not fit, with the operator, into the container limit "
+            f"of {settings.container_memory_bytes}: write at most {most}, or raise resources.limits.memory"
+        )
+    return settings

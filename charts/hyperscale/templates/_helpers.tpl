@@ -29,11 +29,11 @@
 {{- end -}}
 
 {{- define "hyperscale.serviceAccountName" -}}
-{{- if .Values.serviceAccount.create -}}
-{{- .Values.serviceAccount.name | default (include "hyperscale.fullname" .) -}}
-{{- else -}}
-{{- .Values.serviceAccount.name | default "default" -}}
+{{- $name := .Values.serviceAccount.name | default (ternary (include "hyperscale.fullname" .) "default" .Values.serviceAccount.create) -}}
+{{- if eq $name "default" -}}
+{{- fail "serviceAccount.name: the account `default` is that of every pod of the namespace, which would all get the operator's rights; write the name of an account of its own, or set serviceAccount.create: true" -}}
 {{- end -}}
+{{- $name -}}
 {{- end -}}
 
 {{- define "hyperscale.selectorLabels" -}}
@@ -102,8 +102,31 @@ app.kubernetes.io/component: operator
 {{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end -}}
 
+{{/* Whole bytes of a quantity, as text. */}}
+{{- define "hyperscale.bytes" -}}
+{{- $text := ternary . (printf "%.0f" (float64 .)) (kindIs "string" .) -}}
+{{- $factors := dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- printf "%.0f" (mulf (regexFind "^[0-9.]+" $text | float64) (get $factors (regexFind "[A-Za-z]*$" $text))) -}}
+{{- end -}}
+
+{{/* Operator and planner share the container's memory; the figures are those of hyperscale/settings.py. */}}
+{{- define "hyperscale.checkMemory" -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources -}}
+{{- if $limit -}}
+{{- $bytes := include "hyperscale.bytes" $limit | int64 -}}
+{{- $planner := .Values.settings.plannerMemoryBytes | int64 -}}
+{{- $most := sub $bytes 209715200 -}}
+{{- if lt $bytes 536870912 -}}
+{{- fail (printf "resources.limits.memory: %v is too small for operator and planner; write at least 512Mi" $limit) -}}
+{{- else if gt $planner $most -}}
+{{- fail (printf "settings.plannerMemoryBytes: %d does not fit beside the operator into resources.limits.memory: %v; write at most %d, or raise that limit" $planner $limit $most) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What a JSON schema cannot say. */}}
 {{- define "hyperscale.check" -}}
+{{- include "hyperscale.checkMemory" . -}}
 {{- if ge (float64 .Values.settings.leaseRenewSeconds) (float64 .Values.settings.leaseDurationSeconds) -}}
 {{- fail (printf "settings.leaseRenewSeconds: %v is not below settings.leaseDurationSeconds: %v; write at most a third of it" .Values.settings.leaseRenewSeconds .Values.settings.leaseDurationSeconds) -}}
 {{- end -}}

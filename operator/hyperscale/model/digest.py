@@ -25,7 +25,9 @@ def snapshot_digest(snapshot: ClusterSnapshot) -> str:
         links=tuple(_timeless_link(link) for link in snapshot.links),
         metrics=MetricsState(available=snapshot.metrics.available, reason=snapshot.metrics.reason),
     )
-    return hashlib.sha256(_ENCODER.encode(timeless)).hexdigest()
+    text = bytearray()
+    _ENCODER.encode_into(timeless, text)  # encode() of msgspec 0.22 ends the process with SIGSEGV where its buffer cannot grow
+    return hashlib.sha256(text).hexdigest()
 
 
 def _timeless_node(node: Node) -> Node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -19,6 +20,7 @@ from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.frames import (
     HEADER_BYTES,
     KEPT_WORLDS,
+    OUT_OF_MEMORY_EXIT,
     Answer,
     FrameError,
     Question,
@@ -39,6 +41,10 @@ SMALL_NODES: Final = 300
 
 TIMEOUT: Final = "PlannerTimeout"
 CRASHED: Final = "PlannerCrashed"
+OUT_OF_MEMORY: Final = "PlannerOutOfMemory"
+_NO_MEMORY: Final = re.compile(r"^OpenBLAS error: Memory allocation|std::bad_alloc")
+"""Libraries that end the process at the memory limit instead of raising an error."""
+RAISE_MEMORY: Final = "raise resources.limits.memory of the chart, or settings.plannerMemoryBytes where it is set"
 
 
 class PlannerError(Exception):
@@ -58,10 +64,12 @@ def _named(nameless: World) -> tuple[World, bytes]:
 class Child:
     """One running planner."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, memory_bytes: int = 0) -> None:
+        """Take over a process that was started with pipes; its memory limit, 0 for none, is for messages only."""
         if process.stdin is None or process.stdout is None or process.stderr is None:  # pragma: no cover - all three are pipes
             raise TypeError("the planner must be started with pipes")
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
+        self._memory_bytes = memory_bytes
         self._log = bytearray()
         self._draining = asyncio.ensure_future(self._drain(process.stderr))
         self._worlds: deque[World] = deque(maxlen=KEPT_WORLDS)
@@ -137,15 +145,25 @@ class Child:
         except TimeoutError as error:
             raise PlannerError(TIMEOUT, f"no answer within {seconds:g} s") from error
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise PlannerError(CRASHED, f"the planner ended without an answer{await self._last_words()}") from error
+            raise await self._ended() from error
         except FrameError as error:
             raise PlannerError(CRASHED, str(error)) from error
 
-    async def _last_words(self) -> str:
-        """The last line that the planner logged, for the message of its failure."""
+    async def _ended(self) -> PlannerError:
+        """Why the planner ended without an answer: by its exit code, its signal, or the last line that it logged."""
         await asyncio.wait({self._draining}, timeout=LOG_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), LOG_SECONDS)
+        code = self._process.returncode
         lines = bytes(self._log).decode(errors="replace").strip().splitlines()
-        return f": {lines[-1].strip()}" if lines else ""
+        last = lines[-1].strip() if lines else ""
+        if code == OUT_OF_MEMORY_EXIT or _NO_MEMORY.search(last):
+            limit = f"its limit of {self._memory_bytes / 2**20:.0f} MiB" if self._memory_bytes else "this machine has"
+            return PlannerError(OUT_OF_MEMORY, f"the planner needs more memory than {limit}: {RAISE_MEMORY}")
+        why = f": {last}" if last else ""
+        if code is not None and code < 0 and self._memory_bytes:  # msgspec 0.22 decodes into memory that it did not get
+            why = f" (signal {-code}; its memory limit is {self._memory_bytes / 2**20:.0f} MiB: if that is the cause, {RAISE_MEMORY}){why}"
+        return PlannerError(CRASHED, f"the planner ended without an answer{why}")
 
     async def _drain(self, stream: asyncio.StreamReader) -> None:
         """Keep the end of what the planner logs; a full pipe would stop it."""

@@ -25,6 +25,9 @@ MAX_FRAME_BYTES: Final = 64 * 2**20
 KEPT_WORLDS: Final = 4
 """Worlds that a planner keeps, oldest forgotten first; both sides count alike. One for each policy in use is enough."""
 
+OUT_OF_MEMORY_EXIT: Final = 12
+"""Exit code of a planner that reached its memory limit (ENOMEM)."""
+
 
 class FrameError(Exception):
     """A frame is too long, cut off, or not what was expected; the connection cannot be used any more."""

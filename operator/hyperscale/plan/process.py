@@ -87,10 +87,11 @@ class PlannerProcess:
         """Nothing is started yet.
 
         command:      of the planner, an argument list
-        memory_bytes: address space that the planner may use; 0 sets no limit
+        memory_bytes: memory that the planner may write; 0 sets no limit
         on_failure:   is told the name of every step down, e.g. to count it
         """
         self._command = (*command, *(("--memory-bytes", str(memory_bytes)) if memory_bytes else ()))
+        self._memory_bytes = memory_bytes
         self._environment = dict(environment)
         self._grace_seconds = grace_seconds
         self._start_seconds = start_seconds
@@ -226,7 +227,7 @@ class PlannerProcess:
                 )
             except OSError as error:
                 raise PlannerError(CRASHED, f"cannot start {self._command[0]}: {error}") from error
-            self._child = Child(process)
+            self._child = Child(process, self._memory_bytes)
             await self._child.greet(self._start_seconds)
         return self._child
 

@@ -27,6 +27,7 @@ from hyperscale.model.preemption import Stops
 from hyperscale.model.turns import Turns
 from hyperscale.plan.frames import (
     KEPT_WORLDS,
+    OUT_OF_MEMORY_EXIT,
     Answer,
     Ask,
     AskMoves,
@@ -84,7 +85,10 @@ class Planner:
             self._desks.pop(oldest, None)
 
     def answer(self, ask: Ask | AskTurns | AskMoves | AskStops) -> Answer:
-        """A plan, the reason why there is none, who starts, who would move or stop; or the trouble that the planners had."""
+        """A plan, the reason why there is none, who starts, who would move or stop; or the trouble that the planners had.
+
+        Raises MemoryError.
+        """
         started = self._clock()
         try:
             if isinstance(ask, AskTurns):
@@ -95,8 +99,8 @@ class Planner:
                 return Stopped(ask.number, self._stops(ask, started))
             found = self._plan(ask, started)
         except MemoryError:
-            return Trouble(ask.number, "MemoryError: the plan needs more memory than the planner may use")
-        except Exception as error:  # any error of a planner is answered, none ends the process
+            raise  # ends the process: what it holds would be missing for the next question too
+        except Exception as error:  # any other error of a planner is answered, none ends the process
             return Trouble(ask.number, f"{type(error).__name__}: {error}".replace("\n", " ")[:MAX_MESSAGE_LENGTH])
         return Planned(ask.number, found) if isinstance(found, Plan) else NotPlanned(ask.number, found)
 
@@ -157,16 +161,19 @@ def serve(source: BinaryIO, sink: BinaryIO, planner: Planner) -> None:
 
 
 def main() -> int:
-    """Serve on the standard streams; 0 at the end of input, 1 when the input cannot be read."""
+    """Serve on the standard streams; 0 at the end of input, 1 when the input cannot be read, OUT_OF_MEMORY_EXIT at the limit."""
     options = _options()
     os.nice(options.nice)
     if options.memory_bytes:
-        resource.setrlimit(resource.RLIMIT_AS, (options.memory_bytes, options.memory_bytes))
+        # Not RLIMIT_AS: that counts 120 MiB of libraries mapped from files and of reserved addresses, which cost a container nothing.
+        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
         serve(sys.stdin.buffer, sink, Planner(time.monotonic, options.weights))
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY_EXIT)  # nothing is left to clean up with
     except (FrameError, BrokenPipeError) as error:
         sys.stderr.write(f"planner: {error}\n")
         return 1
@@ -188,7 +195,7 @@ def _end_with_parent(parent: int) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Planner process of the HyperScale operator.")
     parser.add_argument("--nice", type=int, default=0, help="added to the niceness, so that planning never starves the operator")
-    parser.add_argument("--memory-bytes", type=int, default=0, help="limit of the address space; 0 sets none")
+    parser.add_argument("--memory-bytes", type=int, default=0, help="limit of what the process can write; 0 sets none")
     parser.add_argument("--weights", type=Path, help="folder of published weights of the learned planners")
     return parser.parse_args()
 

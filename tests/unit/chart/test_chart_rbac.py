@@ -146,3 +146,9 @@ def test_default_roles_of_the_cluster_gain_rights_only_when_asked_to(render: Ren
             if "aggregate-to" in label
         ]
         assert len(labels) == (3 if wanted else 0)
+
+
+@pytest.mark.parametrize("values", [{"create": False}, {"create": False, "name": "default"}, {"name": "default"}])
+def test_the_operators_rights_never_go_to_the_account_of_every_other_pod(render: Render, values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"serviceAccount\.name: .* every pod of the namespace, .*; write the name of an account"):
+        render({"serviceAccount": values})

@@ -103,7 +103,8 @@ def test_the_rendered_environment_is_what_the_operator_reads(render: Render) -> 
         "prometheus": {"url": "https://prometheus.monitoring/base"},
         "settings": {"resyncSeconds": 3600, "metricsPollSeconds": 2.5},
     }
-    environment = {entry["name"]: entry.get("value", "from the pod") for entry in container(render(values))["env"]}
+    given = {"HYPERSCALE_CONTAINER_MEMORY_BYTES": str(2**31)}  # resolved by the kubelet
+    environment = {entry["name"]: entry.get("value", "from the pod") for entry in container(render(values))["env"]} | given
     read = settings.from_environment(environment)
     assert read.watch_namespaces == ("a", "b")
     assert (read.resync_seconds, read.metrics_poll_seconds) == (3600.0, 2.5)
@@ -119,7 +120,8 @@ def test_the_charts_defaults_are_the_operators_defaults(render: Render) -> None:
 
 
 def test_namespace_and_identity_come_from_the_pod_itself(render: Render) -> None:
-    fields = {entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in container(render())["env"] if "valueFrom" in entry}
+    sources = {entry["name"]: entry["valueFrom"] for entry in container(render())["env"] if "valueFrom" in entry}
+    fields = {name: source["fieldRef"]["fieldPath"] for name, source in sources.items() if "fieldRef" in source}
     assert fields == {"HYPERSCALE_NAMESPACE": "metadata.namespace", "HYPERSCALE_IDENTITY": "metadata.name"}
 
 
