@@ -89,6 +89,9 @@ REAL_TOOLS: Final = (
 )
 """What nodes that run containers need beside `TOOLS`."""
 
+GITOPS_TOOL: Final = Tool("gitops", (("gitops", "."),))
+"""What Argo CD and Flux make of an object by the health checks of docs/install.md."""
+
 
 class BuildError(Exception):
     """A tool could not be built; the message carries the toolchain's own last words."""
