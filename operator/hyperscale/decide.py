@@ -42,7 +42,7 @@ PARTITION_POLL_SECONDS: Final = 5.0
 PARTITION_ENDING_SECONDS: Final = 1.0
 """The same once its pod has ended: the Job says so a moment later."""
 REPLAN_AFTER_SECONDS: Final = 30.0
-"""How soon a job without room asks again when no event came; capacity events ask at once."""
+"""How soon a job without room asks again when no event came; capacity events ask at once. What never fits asks when nodes change."""
 
 
 def decide(seen: Seen) -> Decision:
@@ -434,7 +434,8 @@ def _ask(seen: Seen, step: MakePlan) -> Decision:
     """Ask for a plan; where this pass has asked already and been refused, or told to wait for its turn, say why and ask again later."""
     turn = seen.turn
     if seen.refusal is not None:
-        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=REPLAN_AFTER_SECONDS)
+        again = None if seen.refusal.never else REPLAN_AFTER_SECONDS
+        return Wait(seen.refusal.reason, seen.refusal.message, retry_after_seconds=again)
     if turn is not None and turn.reason and seen.metrics is None:
         retry = min(REPLAN_AFTER_SECONDS, turn.retry_after_seconds or REPLAN_AFTER_SECONDS)
         return Wait(turn.reason, turn.message, retry_after_seconds=retry)

@@ -9,7 +9,7 @@ from hyperscale.instants import PREDICTED_DIGITS, duration_text, timestamp
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, Seen, Stop
 from hyperscale.model.measured import Measured
-from hyperscale.model.plan import Plan, bounded
+from hyperscale.model.plan import NEVER_FITS, Plan, bounded
 from hyperscale.model.status import (
     Condition,
     JobStatus,
@@ -33,6 +33,7 @@ _STALLED = frozenset(
         Reason.REPLANS_EXHAUSTED,
         Reason.WORKER_LOST,
         Reason.FAILED,
+        NEVER_FITS,
     }
 )
 """Reasons for which only a person can help (kstatus: Stalled)."""

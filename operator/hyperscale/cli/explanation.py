@@ -9,7 +9,7 @@ import msgspec
 from hyperscale.cli.run_text import run_sentences
 from hyperscale.cli.tables import counted, predicted_text, seconds_text
 from hyperscale.model.decision import Reason
-from hyperscale.model.plan import Plan, Prediction
+from hyperscale.model.plan import NEVER_FITS, Plan, Prediction
 from hyperscale.model.status import Condition, JobStatus, Phase
 from hyperscale.movable import proposed
 from hyperscale.stoppable import is_preempted, told
@@ -104,6 +104,11 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     Reason.PLANNING: Meaning("The planners are at work.", "a plan"),
     Reason.NO_PLAN: Meaning("No plan fits the cluster as it is.", _NO_ROOM, _AGAIN),
+    NEVER_FITS: Meaning(
+        "The job does not fit the nodes that the cluster has, even when nothing else runs.",
+        "other nodes, or another spec",
+        "Change what the message names, or add nodes: the job is planned again when nodes change.",
+    ),
     "InsufficientGpus": Meaning("There are not enough free GPUs that suit the job.", "free GPUs", f"Lower spec.workers. {_AGAIN}"),
     "GpuMemoryTooSmall": Meaning("No free GPU has enough memory.", _NO_ROOM, f"Lower spec.workers.gpuMemory or raise workers. {_AGAIN}"),
     "NoMatchingNodes": Meaning(

@@ -108,14 +108,24 @@ class Rejection(Struct, frozen=True, rename="camel", omit_defaults=True):
     message: Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)] = ""
 
 
+NEVER_FITS = "NeverFits"
+"""Reason of a refusal that the nodes of now would give also if they were empty and ready."""
+
+
 class Infeasible(Struct, frozen=True, rename="camel"):
     """No plan exists on this snapshot; the one dominant reason and what to change."""
 
     reason: str
-    """CamelCase: InsufficientGpus, GpuMemoryTooSmall, NoMatchingNodes, NodesCannotReachEachOther, MemoryTooSmall, PlannerFailed."""
+    """CamelCase: NeverFits, InsufficientGpus, GpuMemoryTooSmall, NoMatchingNodes, NodesCannotReachEachOther, MemoryTooSmall,
+    PlannerFailed."""
     message: str
     """One line: what was needed, what was found, what to try instead."""
     rejected: tuple[Rejection, ...] = ()
+
+    @property
+    def never(self) -> bool:
+        """Whether waiting does not help: only other nodes or another spec do."""
+        return self.reason == NEVER_FITS
 
 
 class PlannerScore(Struct, frozen=True, rename="camel"):

@@ -8,9 +8,10 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.model.plan import Infeasible, Rejection
+from hyperscale.model.plan import NEVER_FITS, Infeasible, Rejection
 from hyperscale.plan.candidates import GIB
 from hyperscale.plan.explain import bounded
+from hyperscale.plan.never import never
 from hyperscale.plan.problem import Problem
 from hyperscale.plan.regions import domains_of
 
@@ -26,7 +27,9 @@ Solvable = Callable[[Problem], bool]
 def refuse(problem: Problem, solvable: Solvable, expired: Callable[[], bool] = lambda: False) -> Infeasible:
     """The refusal for a problem without a plan. `solvable` says whether a changed problem has one; none is asked for once `expired`."""
     lowest = _lowest(problem)
-    if problem.capacity < lowest:
+    if (why := never(problem)) is not None:
+        reason, message = NEVER_FITS, f"never fits the nodes of now: {why}"
+    elif problem.capacity < lowest:
         reason, message = _too_few(problem, lowest)
     elif not problem.counts():
         reason, message = _no_count(problem, lowest)

@@ -21,8 +21,9 @@ from hyperscale.model.decision import (
     Wait,
 )
 from hyperscale.model.meta import JobMetadata
-from hyperscale.model.plan import Infeasible
+from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.status import Phase
+from hyperscale.status import derive
 from tests.builders.seen import GONE, MEASURED, STARTED, UID, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 NO_ROOM = Infeasible(reason="InsufficientGpus", message="needs 2 GPUs, 1 is free")
@@ -53,6 +54,14 @@ def test_a_job_without_room_says_what_is_missing_and_asks_again() -> None:
     assert isinstance(decision, Wait)
     assert (decision.reason, decision.message) == ("InsufficientGpus", NO_ROOM.message)
     assert decision.retry_after_seconds
+
+
+def test_a_job_that_never_fits_is_stalled_and_asks_again_only_when_something_changes() -> None:
+    look = seen(refusal=Infeasible(reason=NEVER_FITS, message="no node has 16 GPUs"))
+    decision = decide(look)
+    assert isinstance(decision, Wait)
+    assert (decision.reason, decision.retry_after_seconds) == ("NeverFits", None)
+    assert {"Stalled", "Planned"} <= {each.type for each in derive(look, decision).conditions}
 
 
 def test_a_job_whose_mpijob_belongs_to_someone_else_is_left_alone() -> None:

@@ -116,8 +116,8 @@ async def test_a_job_that_does_not_fit_even_the_empty_cluster_hears_the_planners
     stage.add("small")
     answer = await stage.ask(huge)
     assert isinstance(answer.found, Infeasible)
-    assert answer.found.reason == "InsufficientGpus"
-    assert "9 GPUs" in answer.found.message
+    assert answer.found.reason == "NeverFits"
+    assert "9 workers" in answer.found.message
 
 
 async def test_a_job_that_fits_nowhere_does_not_make_others_queue() -> None:

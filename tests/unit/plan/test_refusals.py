@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Taint
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Taint
 from tests.builders.clusters import GIB, both_ways, gpu_node, refused, snapshot, training
 
 ZONE = "topology.kubernetes.io/zone"
@@ -20,9 +20,25 @@ def need(workers: int, **fields: Any) -> dict[str, Any]:
     return {"workers": {"min": workers, "max": workers, **fields}}
 
 
+def beside(seen: ClusterSnapshot, *further: Node) -> ClusterSnapshot:
+    return snapshot(*seen.nodes, *further)
+
+
+AWAY = tuple(
+    gpu_node(f"away{index}", product="H", gpu_memory_bytes=4096 * GIB, labels={"pool": "gnn"}, schedulable=False) for index in (0, 1)
+)
+"""Nodes that would do, were they not cordoned."""
+LARGE_GRAPH = {"source": {"pvc": {"claimName": "g"}}, "vertices": 50_000_000, "edges": 10**9, "featureSize": 256, "classes": 4}
+
+
 CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] = [
-    ("too few nodes", flat(3), need(5), "InsufficientGpus", ("needs 5 GPUs", "3 found", "spec.workers.min: 3")),
-    ("no nodes at all", snapshot(), need(1), "InsufficientGpus", ("needs 1 GPU ", "0 found")),
+    (
+        "too few free nodes",
+        beside(flat(3), gpu_node("x0", requested_gpus=1), gpu_node("x1", requested_gpus=1)),
+        need(5),
+        "InsufficientGpus",
+        ("needs 5 GPUs", "3 found", "spec.workers.min: 3"),
+    ),
     (
         "everything busy",
         flat(4, requested_gpus=1),
@@ -43,28 +59,40 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
     ),
     (
         "GPU memory too small",
-        flat(4, gpu_memory_bytes=16 * GIB),
+        beside(flat(4, gpu_memory_bytes=16 * GIB), *AWAY),
         need(2, gpuMemory="24Gi"),
         "GpuMemoryTooSmall",
         (">= 24 GiB", "has 16 GiB"),
     ),
     ("GPU memory not stated", flat(4, gpu_memory_bytes=None), need(2, gpuMemory="24Gi"), "GpuMemoryTooSmall", ("nvidia.com/gpu.memory",)),
-    ("product", flat(4), need(2, gpuProducts=["NVIDIA-H100"]), "NoMatchingNodes", ("GpuProduct", "spec.workers.gpuProducts")),
+    ("product", beside(flat(4), *AWAY), need(2, gpuProducts=["H"]), "NoMatchingNodes", ("GpuProduct", "spec.workers.gpuProducts")),
     ("tainted", flat(4, taints=(Taint("team", "x"),)), need(2), "NoMatchingNodes", ("team=x:NoSchedule", "toleration")),
     ("cordoned", flat(4, schedulable=False), need(2), "NoMatchingNodes", ("Cordoned",)),
     ("not ready", flat(4, ready=False), need(2), "NoMatchingNodes", ("NotReady",)),
     (
         "node selector",
-        flat(4),
+        beside(flat(4), *AWAY),
         {**need(2), "placement": {"nodeSelector": {"pool": "gnn"}}},
         "NoMatchingNodes",
         ("label pool is absent, needs gnn",),
     ),
-    ("cores", flat(4, allocatable_cpu_cores=2.0), need(2, cpu="4"), "NoMatchingNodes", ("2.0 cores free", "spec.workers.cpu")),
-    ("memory", flat(4, allocatable_memory_bytes=GIB), need(2, memory="4Gi"), "NoMatchingNodes", ("1.0 GiB free", "spec.workers.memory")),
+    (
+        "cores",
+        flat(4, allocatable_cpu_cores=4.0, requested_cpu_cores=2.0),
+        need(2, cpu="4"),
+        "NoMatchingNodes",
+        ("2.0 cores free", "spec.workers.cpu"),
+    ),
+    (
+        "memory",
+        flat(4, allocatable_memory_bytes=4 * GIB, requested_memory_bytes=3 * GIB),
+        need(2, memory="4Gi"),
+        "NoMatchingNodes",
+        ("1.0 GiB free", "spec.workers.memory"),
+    ),
     (
         "one domain",
-        snapshot(gpu_node("a", domain="eu/a"), gpu_node("b", domain="eu/b")),
+        snapshot(gpu_node("a0", domain="eu/a"), gpu_node("a1", domain="eu/a", requested_gpus=1), gpu_node("b", domain="eu/b")),
         {**need(2), "placement": {"topology": {"required": ZONE}}},
         "InsufficientGpus",
         (f"inside one domain of {ZONE}", "has room for 1"),
@@ -77,12 +105,9 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         ("needs 4 GPUs", "3 found among 6 free ones", "spec.workers.min: 3"),
     ),
     (
-        "graph larger than all GPU memory",
-        flat(2, gpu_memory_bytes=4 * GIB),
-        {
-            **need(2),
-            "dataset": {"source": {"pvc": {"claimName": "g"}}, "vertices": 50_000_000, "edges": 10**9, "featureSize": 256, "classes": 4},
-        },
+        "graph larger than the memory of free GPUs",
+        beside(flat(2, gpu_memory_bytes=4 * GIB), *AWAY),
+        {**need(2), "dataset": LARGE_GRAPH},
         "MemoryTooSmall",
         ("GiB of the training graph", "spec.model.batchSize"),
     ),
@@ -94,6 +119,87 @@ CASES: list[tuple[str, ClusterSnapshot, dict[str, Any], str, tuple[str, ...]]] =
         ("7 partitions", "4 to 5"),
     ),
 ]
+
+
+NEVER: list[tuple[str, ClusterSnapshot, dict[str, Any], tuple[str, ...]]] = [
+    (
+        "more GPUs a worker than any node has",
+        snapshot(gpu_node("big", free=8, requested_gpus=8), gpu_node("down", free=4, ready=False)),
+        need(2, gpusPerWorker=16),
+        ("spec.workers.gpusPerWorker asks for 16 GPUs", "largest of the 2 GPU nodes, big, has 8", "at most 8", "add nodes"),
+    ),
+    ("fewer nodes than workers", flat(3), need(5), ("5 workers", "host 3 of them", "spec.workers.min to at most 3", "add nodes")),
+    ("no nodes at all", snapshot(), need(1), ("no GPU nodes", "Add nodes")),
+    ("a product that no node has", flat(4), need(2, gpuProducts=["NVIDIA-H200"]), ("spec.workers.gpuProducts", "NVIDIA-A100-SXM4-80GB")),
+    (
+        "GPU memory",
+        flat(4, gpu_memory_bytes=16 * GIB),
+        need(2, gpuMemory="24Gi"),
+        ("spec.workers.gpuMemory asks for 24 GiB", "has 16 GiB", "16Gi"),
+    ),
+    (
+        "a label that no node has",
+        flat(4),
+        {**need(2), "placement": {"nodeSelector": {"pool": "gnn"}}},
+        ("label pool is absent, needs gnn", "add nodes"),
+    ),
+    ("cores", flat(4, allocatable_cpu_cores=2.0), need(2, cpu="4"), ("4 CPU cores", "has 2", "spec.workers.cpu")),
+    ("memory", flat(4, allocatable_memory_bytes=GIB), need(2, memory="4Gi"), ("4 GiB of memory", "has 1 GiB", "spec.workers.memory")),
+    (
+        "a domain",
+        snapshot(gpu_node("a", domain="eu/a"), gpu_node("b", domain="eu/b")),
+        {**need(2), "placement": {"topology": {"required": ZONE}}},
+        (f"one domain of {ZONE}", "host 1 of them"),
+    ),
+    (
+        "two demands that only different nodes meet",
+        snapshot(gpu_node("small", product="H", free=4), gpu_node("large", product="A", free=8)),
+        need(1, gpuProducts=["H"], gpusPerWorker=8),
+        ("no single one", "spec.workers.gpuProducts", "spec.workers.gpusPerWorker"),
+    ),
+    (
+        "a graph that the largest GPU does not hold a part of",
+        flat(2, gpu_memory_bytes=4 * GIB),
+        {**need(2), "dataset": LARGE_GRAPH},
+        ("GiB of the training graph", "spec.workers.max", "spec.model.batchSize"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("seen", "fields", "fragments"), [case[1:] for case in NEVER], ids=[case[0] for case in NEVER])
+def test_what_no_node_could_ever_take_is_told_apart_from_what_must_wait(
+    seen: ClusterSnapshot, fields: dict[str, Any], fragments: tuple[str, ...]
+) -> None:
+    refusal = refused(seen, training(**fields))
+    assert (refusal.reason, refusal.never) == ("NeverFits", True), refusal
+    assert "Wait" not in refusal.message
+    assert "\n" not in refusal.message
+    for fragment in fragments:
+        assert fragment in refusal.message, refusal.message
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"requested_gpus": 8},
+        {"ready": False},
+        {"schedulable": False},
+        {"taints": (Taint("team", "x"),)},
+        {"requested_cpu_cores": 16.0},
+        {"gpu_memory_bytes": None},
+    ],
+    ids=["in use", "not ready", "cordoned", "tainted", "cores in use", "GPU memory not stated"],
+)
+def test_what_may_pass_is_not_never(now: dict[str, Any]) -> None:
+    nodes = flat(4, **{"free": 8, "allocatable_cpu_cores": 16.0, **now})
+    refusal = refused(nodes, training(**need(4, gpusPerWorker=8, cpu="8", gpuMemory="24Gi")))
+    assert not refusal.never, refusal
+
+
+def test_gpus_that_a_broken_device_plugin_hides_are_still_the_nodes() -> None:
+    hidden = gpu_node("n0", free=0, labels={"nvidia.com/gpu.count": "8"})
+    assert not refused(snapshot(hidden), training(**need(1, gpusPerWorker=8))).never
+    assert refused(snapshot(hidden), training(**need(1, gpusPerWorker=16))).never
 
 
 @pytest.mark.parametrize(("seen", "fields", "reason", "fragments"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])

@@ -126,4 +126,4 @@ def test_no_room_is_still_told_as_such() -> None:
     job = training(workers={"min": 99, "max": 99})
     answer = make_plan(PlanRequest(job_key="team-a/gnn", job=job), build(SEEN, POLICY), profile(job), POLICY, planners=(Worse(),))
     assert isinstance(answer, Infeasible)
-    assert answer.reason == "InsufficientGpus"
+    assert answer.reason == "NeverFits"
