@@ -21,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 import time  # noqa: E402 - threads are set before numpy is imported
 import warnings  # noqa: E402
 from typing import Any, Final  # noqa: E402
-from unittest import mock  # noqa: E402
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
@@ -31,10 +30,11 @@ with warnings.catch_warnings():
     import dgl  # noqa: F401
 
 from benchmarks import common  # noqa: E402
+from benchmarks.peers import dglpasses  # noqa: E402
 from hyperscale.model.adjacency import TrainingGraph  # noqa: E402
-from hyperscale.modelgraph import kernels  # noqa: E402
+from hyperscale.modelgraph import sparse  # noqa: E402
 from hyperscale.partition import local_part  # noqa: E402
-from hyperscale.worker import contract, load, memory, ops  # noqa: E402
+from hyperscale.worker import contract, load, memory  # noqa: E402
 from hyperscale.worker.comm import solo  # noqa: E402
 from hyperscale.worker.full import FullTrainer  # noqa: E402
 
@@ -88,10 +88,8 @@ def _run(kind: str, size: dict[str, Any], **hyper: object) -> contract.Run:
 
 def _trainer(graph: TrainingGraph, what: tuple[str, dict[str, Any]], *, fused: bool) -> FullTrainer:
     """With the hyper-parameters of the papers, dropout too."""
-    # The switch that a machine without compiled kernels takes.
-    with mock.patch.object(ops, "fused_on", return_value=fused and kernels.COMPILED):
-        whole = local_part(graph, np.zeros(len(graph.labels), np.int32), 0, 1)
-        return FullTrainer(_run(*what), solo(), whole, torch.device("cpu"))
+    whole = local_part(graph, np.zeros(len(graph.labels), np.int32), 0, 1)
+    return FullTrainer(_run(*what), solo(), whole, torch.device("cpu"), sparse if fused else dglpasses)
 
 
 def _compared(benchmark: str, case: str, graph: TrainingGraph, what: tuple[str, dict[str, Any]], epochs: int) -> list[common.Row]:

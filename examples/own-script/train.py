@@ -29,6 +29,7 @@ from hyperscale.worker.comm import Comm, connect
 from hyperscale.worker.contract import Run
 from hyperscale.worker.exchange import Exchange
 from hyperscale.worker.full import PartGraph
+from hyperscale.worker.neighbourhood import GCN
 
 HIDDEN, STEPS, TELEPORT = 64, 10, 0.1
 """As in the paper: 64 wide, 10 steps of propagation, return probability 0.1."""
@@ -46,9 +47,7 @@ class APPNP(nn.Module):
         start = self.second(functional.dropout(functional.relu(self.first(functional.dropout(x, 0.5, self.training))), 0.5, self.training))
         rows: torch.Tensor = start
         for step in range(STEPS):
-            sent = rows * graph.source_norm
-            gathered = (graph.sum(sent, f"walk{step}") + sent) * graph.destination_norm
-            rows = (1.0 - TELEPORT) * gathered + TELEPORT * start
+            rows = (1.0 - TELEPORT) * graph.gather(GCN, rows, f"walk{step}") + TELEPORT * start
         return rows
 
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import scipy.sparse as sp
 
 from hyperscale.model.adjacency import Array
 
@@ -74,6 +73,8 @@ class Edges:
     @cached_property
     def turned(self) -> tuple[Edges, Array]:
         """Out-edges of the sources, each row in order of destinations, and (e,) int64 the number of each edge here."""
+        import scipy.sparse as sp  # not at the top: layers for GPUs need torch and numpy alone
+
         shape = (self.destinations, self.sources)
         matrix = sp.csr_matrix((np.arange(self.count, dtype=np.int64), self.indices, self.indptr), shape=shape).tocsc()
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
@@ -87,6 +88,11 @@ class Edges:
 
     @cached_property
     def _matrices(self) -> dict[str, Matrix]:
+        return {}
+
+    @cached_property
+    def placed(self) -> dict[str, Any]:
+        """By device, what hyperscale.modelgraph.places made of it."""
         return {}
 
     def matrix(self, norm: str) -> Matrix:
@@ -103,6 +109,11 @@ class Matrix:
     edges: Edges
     weights: Array | None
     """(e,) float32."""
+
+    @cached_property
+    def placed(self) -> dict[str, Any]:
+        """By device, what hyperscale.modelgraph.places made of it."""
+        return {}
 
     @cached_property
     def turned(self) -> Matrix:

@@ -71,12 +71,17 @@ class Attention(NamedTuple):
     drop: Drop = Drop()
 
 
-def drop(x: Array, how: Drop, threads: int = 1, ids: Array | None = None) -> Array:
-    """Dropout of (rows, F); ids: (rows,) int64 what draws count each row as, None: its place."""
+def drop(x: Array, how: Drop, threads: int = 1, ids: Array | None = None, *, into: Array | None = None) -> Array:
+    """Dropout of (rows, F); ids: (rows,) int64 what draws count each row as, None: its place. into: where to write, x itself if wanted."""
     _check_ids(ids, len(x))
+    if into is not None:
+        _same_shape(x, into)
     if not COMPILED:
-        return twin.dropped(x, *how.figures, ids)
-    out = np.empty_like(x)
+        made = twin.dropped(x, *how.figures, ids)
+        if into is not None:
+            into[:] = made
+        return made if into is None else into
+    out = np.empty_like(x) if into is None else into
     flat, made = _flat(x), _flat(out)
     spread(lambda first, last, _: _sparse.drop(flat, ids, x.shape[1], *how.figures, first, last, made), even(len(x), threads))
     return out

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import scipy.sparse as sp
 
 from hyperscale.model.adjacency import Array
 
@@ -87,6 +86,8 @@ def finish_back(grad: Array, out: Array, activation: int, seed: int, least: int,
 
 def weighted_sum(indptr: Array, indices: Array, weights: Array | None, x: Array) -> Array:
     """Σ_e weights[e] x[indices[e]] of every row."""
+    import scipy.sparse as sp  # not at the top: layers for GPUs need torch and numpy alone
+
     values = np.ones(len(indices), dtype=np.float32) if weights is None else weights
     sums: Array = sp.csr_matrix((values, indices, indptr), shape=(len(indptr) - 1, len(x))) @ x
     return sums

@@ -15,14 +15,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from hyperscale.model.adjacency import Array
-from hyperscale.modelgraph import kernels
+from hyperscale.modelgraph import kernels, tails
 from hyperscale.modelgraph.edges import Edges, Matrix
 from hyperscale.modelgraph.kernels import NOTHING, Attended, Attention, Drop, Tail
+from hyperscale.modelgraph.tails import fits
 
-
-def fits(*tensors: Tensor) -> bool:
-    """The kernels can take these: float32 on the CPU."""
-    return all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
+__all__ = ["aggregate", "attend", "dropout", "fits", "fresh_seed", "transform_and_aggregate"]
 
 
 def fresh_seed() -> int:
@@ -59,14 +57,13 @@ def attend(
 
 
 def dropout(x: Tensor, probability: float, seed: int | None = None, ids: Array | None = None) -> Tensor:
-    """Dropout of x (..., F) in one pass forward and one back, nothing kept in between; torch keeps a mask as large as x.
+    """Dropout of x (..., F), nothing kept in between; torch keeps a mask as large as x.
 
     Without a seed torch's generator gives one. ids: (rows,) int64 what draws count each row of F as, None: its place.
     """
     if probability <= 0.0:
         return x
-    made: Tensor = _Dropout.apply(Drop(probability, fresh_seed() if seed is None else seed), ids, x)
-    return made
+    return tails.dropout(x, Drop(probability, fresh_seed() if seed is None else seed), ids)
 
 
 def _read(tensor: Tensor | None) -> Array | None:
@@ -186,25 +183,6 @@ class _Attend(torch.autograd.Function):
             right_grad = _padded(right_grad, edges.sources)
         source_grad, destination_grad = kernels.scores_back(x, source, destination, left_grad, right_grad, x_grad, threads)
         return None, None, None, _back(x_grad), _back(source_grad), _back(destination_grad), _back(bias_grad)
-
-
-class _Dropout(torch.autograd.Function):
-    """The mask is drawn again in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, how: Drop, ids: Array | None, x: Tensor) -> Tensor:  # noqa: ANN401
-        ctx.how, ctx.ids = how, ids
-        return _dropped(how, ids, x)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:  # noqa: ANN401
-        return None, None, _dropped(ctx.how, ctx.ids, grad)
-
-
-def _dropped(how: Drop, ids: Array | None, x: Tensor) -> Tensor:
-    rows = _must(x).reshape(-1, x.shape[-1])
-    return torch.from_numpy(kernels.drop(rows, how, torch.get_num_threads(), ids)).view(x.shape)
 
 
 def _padded(values: Array, rows: int) -> Array:

@@ -7,23 +7,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.model.job import Architecture, Compression
-from hyperscale.modelgraph import sparse
 from hyperscale.modelgraph.edges import Edges, Matrix, edges_of
-from hyperscale.modelgraph.kernels import Tail
-from hyperscale.worker import models, neighbourhood, numbering, ops
+from hyperscale.modelgraph.kernels import NOTHING, Tail
+from hyperscale.worker import models, neighbourhood, numbering
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import Run
 from hyperscale.worker.exchange import Exchange
 from hyperscale.worker.gradients import Gradients
 from hyperscale.worker.models import Rows
 from hyperscale.worker.neighbourhood import PLACES, Counted, Neighbourhood
+from hyperscale.worker.ops import Passes, passes_on
 from hyperscale.worker.sparse import SparseRows, rows_of, worth_keeping_sparse
 from hyperscale.worker.trainer import EpochStats, Scores, summed_loss
 
@@ -33,31 +32,31 @@ Tensor = torch.Tensor
 class PartGraph(Neighbourhood):
     """Own vertices, whose in-neighbours are own vertices and copies of others'."""
 
-    def __init__(self, part: LocalPart, exchange: Exchange, device: torch.device, counted: Counted = PLACES) -> None:
+    def __init__(
+        self, part: LocalPart, exchange: Exchange, device: torch.device, counted: Counted = PLACES, passes: Passes | None = None
+    ) -> None:
+        """passes: None takes those of the device."""
         self.exchange, self.counted = exchange, counted
+        self.passes = passes if passes is not None else passes_on(device.type)
         self._owned = len(part.owned)
-        self._part, self._device = part, device
-        self.fused = ops.fused_on(device.type)
-        degree = torch.from_numpy(part.in_degree[: self._owned].astype(np.float32)).to(device)
-        self.destination_degree = degree
-        self.destination_norm = neighbourhood.norm(degree)
-        self.source_norm = neighbourhood.norm(torch.from_numpy(part.out_degree[: self._owned].astype(np.float32)).to(device))
-        self._matrices: dict[str, tuple[Matrix, Matrix]] = {}
+        self._part = part
+        self._matrices: dict[str, tuple[Matrix, Matrix | None]] = {}
 
     def destinations(self, x: Tensor) -> Tensor:
         """All of x: own vertices are the destinations."""
         return x
 
-    def sum(self, x: Tensor, name: str) -> Tensor:
-        """Own rows are added up while the copies are on their way."""
-        if self.exchange.comm.size == 1:
-            return ops.copy_u_sum(self._blocks[0], x)
-        wait = self.exchange.start(x, name)
-        inner = ops.copy_u_sum(self._blocks[0], x)
-        return inner + ops.copy_u_sum(self._blocks[1], wait())
-
-    def _gathered(self, weights: str, x: Tensor, name: str, add: Callable[[], Tensor] | None, bias: Tensor | None, tail: Tail) -> Tensor:
-        """As in `sum`, own rows first.
+    def gather(
+        self,
+        weights: str,
+        x: Tensor,
+        name: str,
+        *,
+        add: Callable[[], Tensor] | None = None,
+        bias: Tensor | None = None,
+        tail: Tail = NOTHING,
+    ) -> Tensor:
+        """Own rows are added up while the copies are on their way.
 
         What is computed between `start` and `wait` is also what autograd computes while gradients travel: a rank that comes later by less
         than that keeps nobody waiting.
@@ -65,36 +64,24 @@ class PartGraph(Neighbourhood):
         if weights not in self._matrices:
             self._matrices[weights] = self._split_matrix(weights)
         inner, outer = self._matrices[weights]
-        if self.exchange.comm.size == 1:
-            return sparse.aggregate(inner, x, add=None if add is None else add(), bias=bias, tail=tail)
+        if outer is None:
+            return self.passes.aggregate(inner, x, add=None if add is None else add(), bias=bias, tail=tail)
         wait = self.exchange.start(x, name)
-        own = sparse.aggregate(inner, x, add=None if add is None else add())
-        return sparse.aggregate(outer, wait(), add=own, bias=bias, tail=tail)
+        own = self.passes.aggregate(inner, x, add=None if add is None else add())
+        return self.passes.aggregate(outer, wait(), add=own, bias=bias, tail=tail)
 
-    def _split_matrix(self, weights: str) -> tuple[Matrix, Matrix]:
-        """Of own vertices and of copies; loops are among the first."""
-        part, own = self._part, self._owned
+    def _split_matrix(self, weights: str) -> tuple[Matrix, Matrix | None]:
+        """Of own vertices, and of copies where there are other ranks; loops are among the first."""
+        part, own, ids = self._part, self._owned, self.counted.destinations
         received, sent = part.in_degree[:own], part.out_degree
-        (first, inner), (second, outer) = self._split
-        ids = self.counted.destinations
+        if self.exchange.comm.size == 1:
+            return neighbourhood.matrix(weights, part.indptr, part.indices, (received, sent), loops=True, ids=ids), None
+        inside = part.indices < own
+        first, inner = _filtered(part, inside, 0)
+        second, outer = _filtered(part, ~inside, own)
         return (
             neighbourhood.matrix(weights, first, inner, (received, sent[:own]), loops=True, ids=ids),
             neighbourhood.matrix(weights, second, outer, (received, sent[own:]), loops=False, ids=ids),
-        )
-
-    @property
-    def _split(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """CSR of edges from own vertices, and of those from copies, which are numbered from 0."""
-        inside = self._part.indices < self._owned
-        return _filtered(self._part, inside, 0), _filtered(self._part, ~inside, self._owned)
-
-    @cached_property
-    def _blocks(self) -> tuple[Any, Any]:
-        """The same for DGL."""
-        (first, inner), (second, outer) = self._split
-        return (
-            neighbourhood.block(first, inner, self._owned, self._device),
-            neighbourhood.block(second, outer, len(self._part.halo), self._device),
         )
 
     def sources(self, x: Tensor, name: str) -> Tensor:
@@ -104,13 +91,7 @@ class PartGraph(Neighbourhood):
         return torch.cat([x, self.exchange.start(x, name)()])
 
     @cached_property
-    def looped(self) -> Any:  # noqa: ANN401 - dgl has no annotations
-        """Made when first asked for."""
-        indptr, indices = neighbourhood.with_loops(self._part.indptr, self._part.indices)
-        return neighbourhood.block(indptr, indices, self._owned + len(self._part.halo), self._device)
-
-    @cached_property
-    def looped_edges(self) -> Edges:
+    def looped(self) -> Edges:
         """Made when first asked for."""
         looped = neighbourhood.with_loops(self._part.indptr, self._part.indices)
         counted = self.counted
@@ -135,15 +116,15 @@ class Masks:
 class FullTrainer:
     """One step an epoch over the whole graph."""
 
-    def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
-        """Collective: agrees on the boundary and on the first weights."""
+    def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device, passes: Passes | None = None) -> None:
+        """Collective: agrees on the boundary and on the first weights. passes: None takes those of the device."""
         self._comm, self._device = comm, device
         on_processor = device.type == "cpu"
         self.chance = models.Chance(run.seed, 0 if on_processor else run.rank)
         self.exchange = Exchange(comm, part, device)
         attention = run.model.architecture is Architecture.GAT and run.hyper.attention_dropout > 0.0
         numbers = numbering.counted(comm, part, attention=attention) if on_processor else PLACES
-        graph = PartGraph(part, self.exchange, device, numbers)
+        graph = PartGraph(part, self.exchange, device, numbers, passes)
         self._graphs = [graph] * run.model.layers
         features, sparse_rows = _features(comm, part.features, normalize=run.hyper.normalize_features)
         self._x: Rows = rows_of(features, device, sparse=sparse_rows)

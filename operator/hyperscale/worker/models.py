@@ -14,6 +14,7 @@ from torch import nn
 
 from hyperscale.model.adjacency import Array
 from hyperscale.model.job import Architecture, ModelSpec
+from hyperscale.modelgraph import tails
 from hyperscale.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Drop, Tail
 from hyperscale.worker import ops
 from hyperscale.worker.adam import Adam
@@ -100,7 +101,7 @@ class GCNLayer(nn.Module):
         if self._narrows:
             return graph.gather(self._weights, product(x, self.weight), self._name, bias=self.bias, tail=tail)
         gathered = graph.gather(self._weights, dense(x), self._name)
-        return ops.finish(torch.addmm(self.bias, gathered, self.weight), tail, graph.counted.destinations)
+        return tails.finish(torch.addmm(self.bias, gathered, self.weight), tail, graph.counted.destinations)
 
 
 class SAGELayer(nn.Module):
@@ -120,7 +121,7 @@ class SAGELayer(nn.Module):
             return graph.gather(MEAN, product(x, self.neighbour), self._name, add=lambda: self._own(graph, x), bias=self.bias, tail=tail)
         rows = dense(x)
         own = torch.addmm(self.bias, graph.destinations(rows), self.weight)
-        return ops.finish(own + graph.gather(MEAN, rows, self._name) @ self.neighbour, tail, graph.counted.destinations)
+        return tails.finish(torch.addmm(own, graph.gather(MEAN, rows, self._name), self.neighbour), tail, graph.counted.destinations)
 
     def _own(self, graph: Neighbourhood, x: Rows) -> Tensor:
         """X W_self of the destinations."""
@@ -149,15 +150,16 @@ class GATLayer(nn.Module):
         how = Attention(self._heads, _LEAK, self.dropout.next())
         vectors = self.left, self.right
         if self.values.now:
-            rows = graph.sources(projected, self._name).view(-1, *self.left.shape)
-            values = dense(self.values(rows, self._by_head(graph.counted.sources)))
-            out = graph.weighed(rows, values, vectors, how).flatten(1)
+            rows = graph.sources(projected, self._name)
+            by_head = rows.view(-1, *self.left.shape)
+            values = dense(self.values(by_head, self._by_head(graph.counted.sources))).flatten(1)
+            out = graph.weighed(rows, values, vectors, how)
         elif not self._average:
             return graph.attend(projected, vectors, how, self._name, self.bias, tail)
         else:
             out = graph.attend(projected, vectors, how, self._name, None, NOTHING)
         rows = out.view(-1, *self.left.shape).mean(dim=1) if self._average else out
-        return ops.finish(rows + self.bias, tail, graph.counted.destinations)
+        return tails.finish(rows + self.bias, tail, graph.counted.destinations)
 
     def _by_head(self, ids: Array | None) -> Array | None:
         """(rows × heads,) numbers of each row's heads."""

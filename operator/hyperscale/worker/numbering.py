@@ -33,7 +33,7 @@ def numbered(comm: Comm, part: LocalPart, rows: SparseRows) -> SparseRows:
     """The part's features with the numbers of their entries; collective."""
     if comm.size == 1:
         return rows
-    indptr = rows.indptr.numpy()
+    indptr = rows.places.crow.numpy().astype(np.int64)
     sizes = np.diff(indptr)
     offsets = _firsts(comm, part.owned.astype(np.int64), sizes, "features.first") - indptr[:-1]
     numbers = np.repeat(offsets, sizes) + np.arange(len(rows.values))

@@ -21,6 +21,7 @@ from hyperscale.worker.contract import ContractError, Run
 from hyperscale.worker.fetch import Features
 from hyperscale.worker.full import FullTrainer
 from hyperscale.worker.neighbourhood import PLACES
+from hyperscale.worker.ops import Passes, passes_on
 from hyperscale.worker.sampling_batches import Shuffle, everybodys
 from hyperscale.worker.sampling_blocks import SampledBlock, Sampler
 from hyperscale.worker.sampling_routes import Routes
@@ -33,9 +34,10 @@ _PHASES = ("sample", "fetch", "forward", "backward", "allreduce", "step")
 class SampledTrainer(FullTrainer):
     """Many steps an epoch; model, optimizer, gradients and evaluation are those of full-graph training."""
 
-    def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
+    def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device, passes: Passes | None = None) -> None:
         """Collective: fills the cache. Raises ContractError where the fanouts do not fit the layers."""
-        super().__init__(run, comm, part, device)
+        super().__init__(run, comm, part, device, passes)
+        self._passes = passes if passes is not None else passes_on(device.type)
         fanouts = fanouts_of(run)
         self._seed, self._part = run.seed, part
         self.routes = Routes(comm)
@@ -82,7 +84,7 @@ class SampledTrainer(FullTrainer):
         marks.append(time.perf_counter())
         rows, degrees = self.features.of(sample.ids, sample.owners)
         on_processor = self._device.type == "cpu"
-        blocks = [SampledBlock(hop, degrees, self._device, sample.counted(hop) if on_processor else PLACES) for hop in sample.hops]
+        blocks = [SampledBlock(hop, degrees, self._passes, sample.counted(hop) if on_processor else PLACES) for hop in sample.hops]
         marks.append(time.perf_counter())
         self.optimizer.zero_grad()
         logits = self.model(blocks, rows.to(self._device))

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array, LocalPart
-from hyperscale.modelgraph import sparse
 from hyperscale.modelgraph.edges import Edges, Matrix, edges_of
-from hyperscale.modelgraph.kernels import Tail
-from hyperscale.worker import neighbourhood, ops
+from hyperscale.modelgraph.kernels import NOTHING, Tail
+from hyperscale.worker import neighbourhood
 from hyperscale.worker.neighbourhood import PLACES, Counted, Neighbourhood
+from hyperscale.worker.ops import Passes
 from hyperscale.worker.sampling_draw import draw, key_of
 from hyperscale.worker.sampling_routes import Routes
 
@@ -100,37 +99,32 @@ def _joined(ids: Array, owners: Array, near: Array, near_owners: Array) -> tuple
 class SampledBlock(Neighbourhood):
     """One hop; sums over the drawn in-neighbours stand for sums over all of them."""
 
-    def __init__(self, hop: Hop, degrees: Tensor, device: torch.device, counted: Counted = PLACES) -> None:
-        """degrees: (n, 2) in and out, in the whole graph, of the batch's vertices."""
-        self._hop, self._device, self.counted = hop, device, counted
-        incoming = degrees[: hop.destinations, 0].float().to(device)
-        self.destination_degree = incoming
-        self.destination_norm = neighbourhood.norm(incoming)
-        self.source_norm = neighbourhood.norm(degrees[: hop.sources, 1].to(device))
-        self.fused = ops.fused_on(device.type)
-        self._degrees = degrees
-        self._drawn = np.diff(hop.indptr)
-        drawn = torch.from_numpy(self._drawn).float().to(device)
-        # A drawn neighbour stands for all that were not drawn: the sum is right in the mean, and the mean is the drawn ones' own.
-        self._scale = None if torch.equal(drawn, incoming) else (incoming / drawn.clamp(min=1.0)).unsqueeze(1)
+    def __init__(self, hop: Hop, degrees: Tensor, passes: Passes, counted: Counted = PLACES) -> None:
+        """degrees: (n, 2) in and out, in the whole graph, of the batch's vertices, on the CPU."""
+        self._hop, self.passes, self.counted = hop, passes, counted
+        self._degrees: Array = degrees.numpy()
 
     def destinations(self, x: Tensor) -> Tensor:
         """The first rows."""
         return x[: self._hop.destinations]
 
-    def sum(self, x: Tensor, name: str) -> Tensor:
-        """Scaled to all in-neighbours."""
-        summed = ops.copy_u_sum(self._block, x)
-        return summed if self._scale is None else summed * self._scale
-
     def sources(self, x: Tensor, name: str) -> Tensor:
         """All rows."""
         return x
 
-    def _gathered(self, weights: str, x: Tensor, name: str, add: Callable[[], Tensor] | None, bias: Tensor | None, tail: Tail) -> Tensor:
+    def gather(
+        self,
+        weights: str,
+        x: Tensor,
+        name: str,
+        *,
+        add: Callable[[], Tensor] | None = None,
+        bias: Tensor | None = None,
+        tail: Tail = NOTHING,
+    ) -> Tensor:
         """One pass, no exchange."""
         matrix = self._mean if weights == neighbourhood.MEAN else self._looped_matrix(weights)
-        return sparse.aggregate(matrix, x, add=None if add is None else add(), bias=bias, tail=tail)
+        return self.passes.aggregate(matrix, x, add=None if add is None else add(), bias=bias, tail=tail)
 
     @cached_property
     def _mean(self) -> Matrix:
@@ -138,29 +132,20 @@ class SampledBlock(Neighbourhood):
         return edges_of(self._hop.indptr, self._hop.indices, self._hop.sources, ids=self.counted.destinations).matrix("mean")
 
     def _looped_matrix(self, weights: str) -> Matrix:
-        """All but loops scaled to all in-neighbours."""
-        hop, degrees = self._hop, self._degrees.numpy()
-        known = degrees[: hop.destinations, 0], degrees[: hop.sources, 1]
+        """All but loops scaled to all in-neighbours: a drawn neighbour stands for others too, and sums are right in the mean."""
+        hop, drawn = self._hop, np.diff(self._hop.indptr)
+        known = self._degrees[: hop.destinations, 0], self._degrees[: hop.sources, 1]
         made = neighbourhood.matrix(weights, hop.indptr, hop.indices, known, loops=True, ids=self.counted.destinations)
-        if self._scale is None or made.weights is None:
+        if made.weights is None or np.array_equal(drawn, known[0]):
             return made
         edges = made.edges
-        scaled = made.weights * np.repeat(self._scale.squeeze(1).numpy(), self._drawn + 1)
+        scale = known[0].astype(np.float32) / np.maximum(drawn, 1).astype(np.float32)
+        scaled = made.weights * np.repeat(scale, drawn + 1)
         scaled[edges.indptr[:-1]] = made.weights[edges.indptr[:-1]]
         return Matrix(edges, scaled)
 
     @cached_property
-    def looped_edges(self) -> Edges:
+    def looped(self) -> Edges:
         """Made when first asked for."""
         looped = neighbourhood.with_loops(self._hop.indptr, self._hop.indices)
         return edges_of(*looped, self._hop.sources, ids=self.counted.destinations, offsets=self.counted.offsets)
-
-    @cached_property
-    def _block(self) -> Any:  # noqa: ANN401 - dgl has no annotations
-        return neighbourhood.block(self._hop.indptr, self._hop.indices, self._hop.sources, self._device)
-
-    @cached_property
-    def looped(self) -> Any:  # noqa: ANN401 - dgl has no annotations
-        """Made when first asked for."""
-        indptr, indices = neighbourhood.with_loops(self._hop.indptr, self._hop.indices)
-        return neighbourhood.block(indptr, indices, self._hop.sources, self._device)

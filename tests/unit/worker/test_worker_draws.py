@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from hyperscale.model.adjacency import TrainingGraph
-from hyperscale.modelgraph import kernels
+from hyperscale.modelgraph import csr, kernels, sparse
 from hyperscale.modelgraph.kernels import Drop
 from hyperscale.partition import local_part
-from hyperscale.worker import ops
 from hyperscale.worker.comm import Comm, run_threads
 from hyperscale.worker.full import FullTrainer
+from hyperscale.worker.ops import Passes
 from hyperscale.worker.sampling import SampledTrainer
 from hyperscale.worker.sparse import SparseRows
 from tests.builders.training import a_run, labelled_graph
@@ -33,13 +33,15 @@ def words() -> TrainingGraph:
     return replace(graph, features=np.where(filled, np.abs(graph.features) + 0.1, 0.0).astype(np.float32))
 
 
-def trained(kind: type[FullTrainer], graph: TrainingGraph, ranks: int, model: dict[str, Any], hyper: dict[str, Any]) -> list[torch.Tensor]:
+def trained(
+    kind: type[FullTrainer], graph: TrainingGraph, ranks: int, model: dict[str, Any], hyper: dict[str, Any], passes: Passes
+) -> list[torch.Tensor]:
     """Losses of three epochs, and the weights after them."""
     rng = np.random.default_rng(2)
     cut = np.where(np.arange(VERTICES) < 54, rng.choice(max(ranks - 1, 1), VERTICES), ranks - 1).astype(np.int32)
 
     def rank(comm: Comm) -> list[torch.Tensor]:
-        trainer = kind(a_run(model, hyper, rank=comm.rank, size=ranks), comm, local_part(graph, cut, comm.rank, ranks), CPU)
+        trainer = kind(a_run(model, hyper, rank=comm.rank, size=ranks), comm, local_part(graph, cut, comm.rank, ranks), CPU, passes)
         losses = [trainer.epoch(number).loss for number in range(1, 4)]
         assert isinstance(trainer._x, SparseRows) == (graph.features.shape[1] == 200)
         return [torch.tensor(losses), *(parameter.detach().clone() for parameter in trainer.model.parameters())]
@@ -52,7 +54,7 @@ def same(given: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
     return all(torch.allclose(one, other, rtol=1e-4, atol=1e-5) for one, other in zip(given, wanted, strict=True))
 
 
-@pytest.mark.parametrize("fused", [True, False], ids=["fused", "separate"])
+@pytest.mark.parametrize("passes", [sparse, csr], ids=["fused", "products"])
 @pytest.mark.parametrize("features", ["numbers", "words"])
 @pytest.mark.parametrize(
     ("architecture", "hyper"),
@@ -65,31 +67,25 @@ def same(given: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
     ],
     ids=["GCN", "GraphSAGE", "GraphSAGE-gcn", "GAT", "GAT-projected"],
 )
-def test_any_number_of_ranks_drops_the_same_entries(
-    architecture: str, hyper: dict[str, Any], features: str, fused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not fused:
-        monkeypatch.setattr(ops, "fused_on", lambda _: False)
+def test_any_number_of_ranks_drops_the_same_entries(architecture: str, hyper: dict[str, Any], features: str, passes: Passes) -> None:
     graph = words() if features == "words" else labelled_graph(5, VERTICES, features=12, degree=6.0)
     model = {"architecture": architecture, "layers": 3, "heads": 2, "hiddenSize": 20}
-    one = trained(FullTrainer, graph, 1, model, DROPPED | hyper)
-    assert same(trained(FullTrainer, graph, 2, model, DROPPED | hyper), one)
-    assert same(trained(FullTrainer, graph, 3, model, DROPPED | hyper), one)
-    assert not same(trained(FullTrainer, graph, 3, model, DROPPED | hyper | {"dropout": 0.4}), one)
+    one = trained(FullTrainer, graph, 1, model, DROPPED | hyper, passes)
+    assert same(trained(FullTrainer, graph, 2, model, DROPPED | hyper, passes), one)
+    assert same(trained(FullTrainer, graph, 3, model, DROPPED | hyper, passes), one)
+    assert not same(trained(FullTrainer, graph, 3, model, DROPPED | hyper | {"dropout": 0.4}, passes), one)
 
 
-@pytest.mark.parametrize("fused", [True, False], ids=["fused", "separate"])
+@pytest.mark.parametrize("passes", [sparse, csr], ids=["fused", "products"])
 @pytest.mark.parametrize("architecture", ["GCN", "GraphSAGE", "GAT"])
-def test_any_number_of_ranks_draws_the_same_batches_and_drops_the_same(
-    architecture: str, fused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not fused:
-        monkeypatch.setattr(ops, "fused_on", lambda _: False)
+def test_any_number_of_ranks_draws_the_same_batches_and_drops_the_same(architecture: str, passes: Passes) -> None:
     graph = labelled_graph(5, VERTICES, features=12, degree=6.0)
     model = {"architecture": architecture, "layers": 2, "heads": 2, "fanouts": [2, 3]}
-    one = trained(SampledTrainer, graph, 1, model | {"batchSize": 24}, DROPPED)
-    assert same(trained(SampledTrainer, graph, 3, model | {"batchSize": 8}, DROPPED), one)
-    assert not same(trained(SampledTrainer, graph, 3, model | {"batchSize": 8}, DROPPED | {"attentionDropout": 0.0, "dropout": 0.0}), one)
+    one = trained(SampledTrainer, graph, 1, model | {"batchSize": 24}, DROPPED, passes)
+    assert same(trained(SampledTrainer, graph, 3, model | {"batchSize": 8}, DROPPED, passes), one)
+    assert not same(
+        trained(SampledTrainer, graph, 3, model | {"batchSize": 8}, DROPPED | {"attentionDropout": 0.0, "dropout": 0.0}, passes), one
+    )
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -1,4 +1,4 @@
-"""Layers in one pass over the edges are the layers that DGL's operations make: logits, gradients, what dropout leaves out."""
+"""Layers in one pass over the edges, layers of sparse products and layers of DGL's operations are the same: loss, scores, gradients."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.peers import dglpasses
 from hyperscale.model.adjacency import LocalPart
-from hyperscale.modelgraph import sparse
+from hyperscale.modelgraph import csr, sparse, tails
 from hyperscale.partition import local_part
-from hyperscale.worker import ops
+from hyperscale.worker import neighbourhood, ops
 from hyperscale.worker.comm import Comm, run_threads, solo
 from hyperscale.worker.full import FullTrainer
 from hyperscale.worker.models import Chance, Dropout
+from hyperscale.worker.ops import Passes
 from hyperscale.worker.sampling import SampledTrainer
 from hyperscale.worker.sparse import SparseRows, rows_of
 from tests.builders.training import a_run, labelled_graph
@@ -25,6 +27,7 @@ CPU = torch.device("cpu")
 ARCHITECTURES = ("GCN", "GraphSAGE", "GAT")
 VERTICES, SHARES = 60, (0.6, 0.3, 0.1)
 DROPPED = {"dropout": 0.4, "attentionDropout": 0.3}
+OTHERS = pytest.mark.parametrize("other", [csr, dglpasses], ids=["products", "DGL"])
 
 
 def parts_of(ranks: int) -> list[LocalPart]:
@@ -34,12 +37,14 @@ def parts_of(ranks: int) -> list[LocalPart]:
     return [local_part(graph, cut, rank, ranks) for rank in range(ranks)]
 
 
-def trained(kind: type[FullTrainer], ranks: int, model: dict[str, Any], hyper: dict[str, Any]) -> list[list[torch.Tensor]]:
+def trained(
+    kind: type[FullTrainer], ranks: int, model: dict[str, Any], hyper: dict[str, Any], passes: Passes = sparse
+) -> list[list[torch.Tensor]]:
     """The loss and the gradients of one epoch, by rank."""
     parts = parts_of(ranks)
 
     def rank(comm: Comm) -> list[torch.Tensor]:
-        trainer = kind(a_run(model, hyper, rank=comm.rank, size=comm.size), comm, parts[comm.rank], CPU)
+        trainer = kind(a_run(model, hyper, rank=comm.rank, size=comm.size), comm, parts[comm.rank], CPU, passes)
         loss = trainer.epoch(1).loss
         scores = trainer.evaluate()
         gradients = [parameter.grad.clone() for parameter in trainer.model.parameters() if parameter.grad is not None]
@@ -56,27 +61,25 @@ def close(given: list[list[torch.Tensor]], wanted: list[list[torch.Tensor]]) -> 
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+@OTHERS
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("hidden", [4, 20])
 @pytest.mark.parametrize("hyper", [{}, DROPPED], ids=["whole", "dropped"])
-def test_a_part_trains_alike_with_and_without_fused_layers(
-    architecture: str, ranks: int, hidden: int, hyper: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_part_trains_alike_by_any_passes(architecture: str, ranks: int, hidden: int, hyper: dict[str, Any], other: Passes) -> None:
     model = {"architecture": architecture, "hiddenSize": hidden, "layers": 3, "heads": 2}
     fused = trained(FullTrainer, ranks, model, hyper)
-    monkeypatch.setattr(ops, "fused_on", lambda _: False)
-    close(fused, trained(FullTrainer, ranks, model, hyper))
+    close(fused, trained(FullTrainer, ranks, model, hyper, other))
 
 
+@OTHERS
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("batch", [{}, {"fanouts": [2, 3], "batchSize": 8}], ids=["graph", "batch"])
-def test_the_mean_over_own_and_neighbours_trains_alike(ranks: int, batch: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mean_over_own_and_neighbours_trains_alike(ranks: int, batch: dict[str, Any], other: Passes) -> None:
     model = {"architecture": "GraphSAGE", "layers": 2} | batch
     kind = SampledTrainer if batch else FullTrainer
     fused = trained(kind, ranks, model, DROPPED | {"aggregator": "gcn"})
-    monkeypatch.setattr(ops, "fused_on", lambda _: False)
-    close(fused, trained(kind, ranks, model, DROPPED | {"aggregator": "gcn"}))
+    close(fused, trained(kind, ranks, model, DROPPED | {"aggregator": "gcn"}, other))
 
 
 def test_the_gcn_aggregator_is_dgls() -> None:
@@ -94,23 +97,22 @@ def test_the_gcn_aggregator_is_dgls() -> None:
     torch.testing.assert_close(given, expected, rtol=1e-5, atol=1e-6)
 
 
+@OTHERS
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("hyper", [{}, DROPPED], ids=["whole", "dropped"])
-def test_a_batch_trains_alike_with_and_without_fused_layers(
-    architecture: str, ranks: int, hyper: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_trains_alike_by_any_passes(architecture: str, ranks: int, hyper: dict[str, Any], other: Passes) -> None:
     model = {"architecture": architecture, "layers": 2, "heads": 2, "fanouts": [2, 3], "batchSize": 8}
     fused = trained(SampledTrainer, ranks, model, hyper)
-    monkeypatch.setattr(ops, "fused_on", lambda _: False)
-    close(fused, trained(SampledTrainer, ranks, model, hyper))
+    close(fused, trained(SampledTrainer, ranks, model, hyper, other))
 
 
-def test_dropping_what_attention_weighs_is_left_to_separate_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_attention_weighs_is_dropped_apart_from_what_it_scores(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, hyper = {"architecture": "GAT", "layers": 2, "heads": 2}, DROPPED | {"projectedDropout": 0.5}
-    both = trained(FullTrainer, 2, model, hyper)
-    monkeypatch.setattr(ops, "fused_on", lambda _: False)
-    close(both, trained(FullTrainer, 2, model, hyper))
+    both = trained(FullTrainer, ranks, model, hyper)
+    monkeypatch.setattr(neighbourhood, "csr", dglpasses)
+    close(both, trained(FullTrainer, ranks, model, hyper, dglpasses))
 
 
 def test_a_part_with_nobody_elses_neighbours_and_one_without_edges_train() -> None:
@@ -159,8 +161,10 @@ def test_dropout_of_sparse_rows_keeps_their_places() -> None:
 
 def test_dropout_on_other_devices_depends_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.ones(30, 4)
-    monkeypatch.setattr(sparse, "fits", lambda *_: False)
+    monkeypatch.setattr(tails, "fits", lambda *_: False)
+    monkeypatch.setattr(tails, "BLOCK_FLOATS", 16)
     first, again, other = (ops.dropout(x, 0.5, seed) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert set(first.flatten().tolist()) == {0.0, 2.0}
+    assert len({tuple(row.tolist()) for row in first}) > 4, "blocks draw apart"

@@ -1,37 +1,14 @@
-"""Torch's own operations over edges give what DGL's give: for devices that DGL's wheel does not know."""
+"""Rows without zeros, and edges with loops."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
-from hyperscale.partition import local_part
-from hyperscale.worker import neighbourhood, ops
-from hyperscale.worker.comm import Comm, run_threads
-from hyperscale.worker.full import FullTrainer
+from hyperscale.worker import neighbourhood
 from hyperscale.worker.sparse import SparseRows, rows_of, worth_keeping_sparse
-from tests.builders.training import a_run, assignment, labelled_graph
 
 CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize("architecture", ["GCN", "GraphSAGE", "GAT"])
-def test_training_without_dgls_kernels_is_the_same_training(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, cut = labelled_graph(4), assignment(4, 40, 2)
-    model = {"architecture": architecture, "heads": 3}
-
-    def losses() -> list[list[float]]:
-        def rank(comm: Comm) -> list[float]:
-            trainer = FullTrainer(a_run(model, rank=comm.rank, size=2), comm, local_part(graph, cut, comm.rank, 2), CPU)
-            return [trainer.epoch(number).loss for number in range(1, 4)]
-
-        return run_threads(2, rank)
-
-    monkeypatch.setattr(ops, "fused_on", lambda _: False)
-    theirs = losses()
-    monkeypatch.setattr(ops, "dgl_runs_on", lambda _: False)
-    np.testing.assert_allclose(losses(), theirs, rtol=1e-4)
 
 
 def test_sparse_rows_multiply_like_dense_ones() -> None:
