@@ -107,7 +107,7 @@ def test_attention_and_its_gradients_are_torchs(case: Case) -> None:
 @given(cases(), st.booleans(), st.sampled_from([0.0, 0.1, 0.5]), st.integers(0, 2**62))
 def test_normalisation_and_dropout_are_torchs(case: Case, relu: bool, probability: float, seed: int) -> None:
     width = case.x.shape[1]
-    norm = SharedNorm(width, Sums(solo()), "n")
+    norm = SharedNorm(width, Sums(solo(), torch.device("cpu")), "n")
     drop = Drop(probability, seed if probability else 0)
 
     def run(leaves: list[Tensor]) -> Tensor:
@@ -134,7 +134,7 @@ def test_the_gradient_of_normalisation_is_that_of_torchs_batch_norm(case: Case) 
     if len(case.x) < 2:
         return
     width = case.x.shape[1]
-    norm, theirs = SharedNorm(width, Sums(solo()), "n"), torch.nn.BatchNorm1d(width)
+    norm, theirs = SharedNorm(width, Sums(solo(), torch.device("cpu")), "n"), torch.nn.BatchNorm1d(width)
     norm.weight.data, theirs.weight.data = case.table[0].clone(), case.table[0].float()
     grad = case.rows(*case.x.shape)
     found, wanted = case.x.clone().requires_grad_(), case.x.clone().requires_grad_()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import torch
@@ -16,6 +17,7 @@ from hyperscale.model.runplan import AllreduceCost
 from hyperscale.worker.comm import Comm
 from hyperscale.worker.contract import Run
 from hyperscale.worker.gradients import Gradients
+from hyperscale.worker.timing import Clock, Spans, Timer
 
 FIRST_EPOCHS: Final = 5
 """Every one of them is observed; afterwards every EVERY-th."""
@@ -24,8 +26,6 @@ PROBED_PART: Final = 1 / 500
 """Of the time since training began: as much may go into timing messages again. Where epochs are short it seldom or never happens."""
 _ROUNDS: Final = 5
 _CPU: Final = torch.device("cpu")
-
-Clock = Callable[[], float]
 
 
 class Adaptive:
@@ -117,16 +117,25 @@ def probe(
     buffers, and does not count. device: where the gradients are; from elsewhere messages might take another way.
     """
     asked = probes(sizes_bytes)
-    timed: list[float] = []
+    timer = Timer(device, clock)
+    spans = Spans(timer)
+    sent: list[int] = []
     for _ in range(rounds):
         for size, times in asked:
             payloads = [torch.zeros(int(size) // 4, device=device) for _ in range(times)]
+            timer.settle()
             comm.barrier()
-            began = clock()
-            waits = [comm.start_allreduce_([part], f"probe.{int(size)}.{at}") for at, part in enumerate(payloads)]
-            for wait in waits:
-                wait()
-            timed.append((clock() - began) / times)
+            spans.timed(partial(_summed, comm, payloads, f"probe.{int(size)}"))
+            sent.append(times)
+    timer.settle()
+    timed = [spans.seconds(at, at + 1) / times for at, times in enumerate(sent)]
     counted = timed[len(asked) :] if discard else timed
     mean = comm.allreduce(torch.tensor(counted, dtype=torch.float64), "probe.times") / comm.size
     return tuple((asked[at % len(asked)][0], took) for at, took in enumerate(mean.tolist()))
+
+
+def _summed(comm: Comm, payloads: Sequence[torch.Tensor], name: str) -> None:
+    """All of them, on their way together."""
+    waits = [comm.start_allreduce_([part], f"{name}.{at}") for at, part in enumerate(payloads)]
+    for wait in waits:
+        wait()

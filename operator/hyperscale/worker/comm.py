@@ -6,6 +6,7 @@ Every call is collective: all ranks make the same calls in the same order with t
 from __future__ import annotations
 
 import abc
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from hyperscale.worker.contract import ContractError
 
 Tensor = torch.Tensor
 Wait = Callable[[], Any]
+MAX_COUNT = 2**31 - 1
+"""Numbers of one message: MPI, and Horovod's operations over it, count them with 32 bits."""
 _FIRST_PAUSE_SECONDS: Final = 2e-5
 _LONGEST_PAUSE_SECONDS: Final = 1e-3
 _LONGER: Final = 1.25
@@ -36,19 +39,24 @@ class Comm(abc.ABC):
         self.sent_bytes = np.zeros(size, dtype=np.int64)
         """Payload that this rank sent to each rank by alltoall so far; nothing counts to itself."""
 
-    def alltoall(self, tensor: Tensor, splits: Sequence[int], name: str) -> tuple[Tensor, list[int]]:
+    def alltoall(self, tensor: Tensor, splits: Sequence[int], name: str, expected: int = 0) -> tuple[Tensor, list[int]]:
         """Send consecutive rows: splits[p] of them to rank p. Returns the received rows in order of ranks, and how many came from each.
 
         All ranks pass the same dtype and the same trailing shape; their numbers of rows may differ and may be 0.
         """
-        return self.start_alltoall(tensor, splits, name)()
+        return self.start_alltoall(tensor, splits, name, expected)()
 
-    def start_alltoall(self, tensor: Tensor, splits: Sequence[int], name: str) -> Callable[[], tuple[Tensor, list[int]]]:
-        """Begin an alltoall; the returned function waits for it and gives what `alltoall` gives."""
+    def start_alltoall(self, tensor: Tensor, splits: Sequence[int], name: str, expected: int = 0) -> Callable[[], tuple[Tensor, list[int]]]:
+        """Begin an alltoall; the returned function waits for it and gives what `alltoall` gives.
+
+        expected: rows that this rank will receive, where it knows. Raises ContractError where either way has more numbers than MAX_COUNT.
+        """
         if len(splits) != self.size or sum(splits) != tensor.shape[0]:
             raise ValueError(f"splits {list(splits)} of {self.size} ranks do not sum to the {tensor.shape[0]} rows of {name}")
-        row = tensor.element_size() * int(np.prod(tensor.shape[1:], dtype=np.int64))
-        sent = np.asarray(splits, dtype=np.int64) * row
+        width = math.prod(tensor.shape[1:])
+        self._check_count("send", tensor.shape[0] * width, name)
+        self._check_count("receive", expected * width, name)
+        sent = np.asarray(splits, dtype=np.int64) * (tensor.element_size() * width)
         sent[self.rank] = 0
         self.sent_bytes += sent
         return self._start_alltoall(tensor.detach().contiguous(), list(splits), name)
@@ -65,7 +73,8 @@ class Comm(abc.ABC):
         buffer = torch.zeros(int(length.item()), dtype=torch.uint8)
         if self.rank == root and data:
             buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        return bytes(self.broadcast(buffer, name, root).numpy().tobytes())
+        pieces = [self.broadcast(piece, name, root) for piece in torch.split(buffer, MAX_COUNT)]
+        return b"".join(piece.numpy().tobytes() for piece in pieces)
 
     def gather(self, row: Tensor, name: str) -> Tensor:
         """Rows (n,) of all ranks as (size, n), on every rank."""
@@ -77,9 +86,23 @@ class Comm(abc.ABC):
         """Wait for all ranks."""
         self.allreduce(torch.zeros(1), "barrier")
 
-    @abc.abstractmethod
     def start_allreduce_(self, tensors: Sequence[Tensor], name: str) -> Wait:
-        """Begin to sum these tensors over all ranks, in place, in one message; the returned function waits for it."""
+        """Begin to sum these tensors over all ranks, in place, in one message; the returned function waits for it.
+
+        Raises ContractError where they have more numbers than MAX_COUNT.
+        """
+        self._check_count("send", sum(tensor.numel() for tensor in tensors), name)
+        return self._start_allreduce_(tensors, name)
+
+    def _check_count(self, what: str, numbers: int, name: str) -> None:
+        if numbers > MAX_COUNT:
+            raise ContractError(
+                f"spec.workers: rank {self.rank} would {what} {numbers} numbers in one message ({name}), MPI counts up to {MAX_COUNT}; "
+                "write more workers, or a smaller spec.model.hiddenSize"
+            )
+
+    @abc.abstractmethod
+    def _start_allreduce_(self, tensors: Sequence[Tensor], name: str) -> Wait: ...
 
     @abc.abstractmethod
     def broadcast(self, tensor: Tensor, name: str, root: int = 0) -> Tensor:
@@ -104,7 +127,7 @@ class HorovodComm(Comm):
         self._cuda = bool(hvd.cuda_built())
         super().__init__(hvd.rank(), hvd.size())
 
-    def start_allreduce_(self, tensors: Sequence[Tensor], name: str) -> Wait:
+    def _start_allreduce_(self, tensors: Sequence[Tensor], name: str) -> Wait:
         """One tensor is left to Horovod's own fusion; several are fused as one group."""
         hvd = self._hvd
         sent = [self._host(tensor) for tensor in tensors]
@@ -183,7 +206,7 @@ class LocalComm(Comm):
         super().__init__(rank, hub.size)
         self._hub = hub
 
-    def start_allreduce_(self, tensors: Sequence[Tensor], name: str) -> Wait:
+    def _start_allreduce_(self, tensors: Sequence[Tensor], name: str) -> Wait:
         """Done at once."""
         everybody = self._hub.swap(self.rank, (name, [tensor.detach().clone() for tensor in tensors]))
         self._agree(name, everybody)

@@ -6,7 +6,6 @@ to send the copies' gradients first, then walks back through the sums over own r
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.worker.comm import Comm
+from hyperscale.worker.timing import Spans, Timer
 
 Tensor = torch.Tensor
 
@@ -25,8 +25,8 @@ class Exchange:
     def __init__(self, comm: Comm, part: LocalPart, device: torch.device) -> None:
         """Collective. Raises ValueError where ranks hold parts that do not fit together."""
         self.comm = comm
-        self.wait_seconds = 0.0
-        """Spent waiting since it was last set to 0."""
+        self.waits = Spans(Timer(device))
+        """For copies and their gradients."""
         wanted = np.bincount(part.halo_owner, minlength=comm.size).tolist()
         asked, counts = comm.alltoall(torch.from_numpy(part.halo.astype(np.int64)), wanted, "halo.ids")
         ids = asked.numpy()
@@ -64,9 +64,7 @@ class _Flight:
         """Wait for what is under way."""
         if self.arrival is None:
             raise RuntimeError(f"exchange {self.name}: nothing is under way")
-        began = time.perf_counter()
-        rows, _ = self.arrival()
-        self.exchange.wait_seconds += time.perf_counter() - began
+        rows, _ = self.exchange.waits.timed(self.arrival)
         self.arrival = None
         return rows.view(-1, *self.width)
 
@@ -77,7 +75,7 @@ class _Start(torch.autograd.Function):
         exchange = flight.exchange
         context.flight = flight
         flight.width = tuple(x.shape[1:])
-        flight.arrival = exchange.comm.start_alltoall(x[exchange.rows], exchange.send, f"halo.{flight.name}")
+        flight.arrival = exchange.comm.start_alltoall(x[exchange.rows], exchange.send, f"halo.{flight.name}", exchange.copies)
         return x.new_zeros(0)
 
     @staticmethod
@@ -98,5 +96,5 @@ class _Wait(torch.autograd.Function):
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401 - torch's own signature
         flight = context.flight
         exchange = flight.exchange
-        flight.arrival = exchange.comm.start_alltoall(gradient, exchange.receive, f"halo.{flight.name}.back")
+        flight.arrival = exchange.comm.start_alltoall(gradient, exchange.receive, f"halo.{flight.name}.back", len(exchange.rows))
         return gradient.new_zeros(0), None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from hyperscale.worker.models import Rows
 from hyperscale.worker.neighbourhood import PLACES, Counted, Neighbourhood
 from hyperscale.worker.ops import Passes, passes_on
 from hyperscale.worker.sparse import SparseRows, rows_of, worth_keeping_sparse
+from hyperscale.worker.timing import Moment, Timer
 from hyperscale.worker.trainer import EpochStats, Scores, summed_loss
 
 Tensor = torch.Tensor
@@ -118,7 +119,7 @@ class FullTrainer:
 
     def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device, passes: Passes | None = None) -> None:
         """Collective: agrees on the boundary and on the first weights. passes: None takes those of the device."""
-        self._comm, self._device = comm, device
+        self._comm, self._device, self._timer = comm, device, Timer(device)
         on_processor = device.type == "cpu"
         self.chance = models.Chance(run.seed, 0 if on_processor else run.rank)
         self.exchange = Exchange(comm, part, device)
@@ -144,37 +145,51 @@ class FullTrainer:
 
     def epoch(self, number: int) -> EpochStats:
         """One step: the loss of own training vertices over all training vertices; gradients are summed."""
-        comm, began, sent = self._comm, time.perf_counter(), self._comm.sent_bytes.copy()
+        comm, timer, sent = self._comm, self._timer, self._comm.sent_bytes.copy()
+        moments = [timer.now()]
         self.chance.begin(number)
         self.model.train()
         self.optimizer.zero_grad()
-        self.exchange.wait_seconds = 0.0
+        self.exchange.waits.clear()
+        self.gradients.waits.clear()
         loss = self._loss(self.model(self._graphs, self._x), self._masks.train) / self._total
-        forward, forward_wait = time.perf_counter(), self.exchange.wait_seconds
-        summed = loss.detach().to(torch.float64).reshape(1).cpu()
-        arrived = comm.start_allreduce_([summed], "loss")
+        moments.append(timer.now())
+        waited = self.exchange.waits.count
+        summed = loss.detach().to(torch.float64).reshape(1)
+        # Handing a number to the host waits for the GPU: there the backward pass is launched first.
+        arrived = None if timer.asynchronous else comm.start_allreduce_([summed], "loss")
         self.gradients.start()
         loss.backward()  # type: ignore[no-untyped-call]
-        backward, boundary = time.perf_counter(), self.exchange.wait_seconds
-        exposed = self.gradients.finish()
-        reduced = time.perf_counter()
+        moments.append(timer.now())
+        arrived = arrived or comm.start_allreduce_([summed], "loss")
+        self.gradients.finish()
+        moments.append(timer.now())
         self.optimizer.step()
         arrived()
-        ended = time.perf_counter()
+        moments.append(timer.now())
+        timer.settle()
+        return self._stats(moments, waited, float(summed.item()), comm.sent_bytes - sent)
+
+    def _stats(self, moments: list[Moment], waited: int, loss: float, sent: Array) -> EpochStats:
+        """Of an epoch whose phases end at `moments`; `waited`: exchanges of the forward pass."""
+        seconds = self._timer.seconds(moments[0], moments[-1])
+        forward, backward, _, step = (self._timer.seconds(*pair) for pair in pairwise(moments))
+        forward_wait, backward_wait = self.exchange.waits.seconds(0, waited), self.exchange.waits.seconds(waited)
+        boundary, exposed = forward_wait + backward_wait, self.gradients.waits.seconds()
         return EpochStats(
-            loss=float(summed.item()),
+            loss=loss,
             samples=self._train_vertices,
-            seconds=ended - began,
-            compute_seconds=ended - began - boundary - exposed,
+            seconds=seconds,
+            compute_seconds=seconds - boundary - exposed,
             communication_seconds=boundary + exposed,
             phases={
-                "forward": forward - began - forward_wait,
-                "backward": backward - forward - (boundary - forward_wait),
+                "forward": forward - forward_wait,
+                "backward": backward - backward_wait,
                 "boundary": boundary,
                 "allreduce": exposed,
-                "step": ended - reduced,
+                "step": step,
             },
-            sent_bytes=tuple(int(count) for count in comm.sent_bytes - sent),
+            sent_bytes=tuple(int(count) for count in sent),
         )
 
     @torch.no_grad()

@@ -7,12 +7,12 @@ gradients became ready are kept.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import torch
 
 from hyperscale.worker.comm import Comm
+from hyperscale.worker.timing import Moment, Spans, Timer
 
 Tensor = torch.Tensor
 
@@ -26,9 +26,11 @@ class Gradients:
         self._parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         self._half = half
         self._pending: list[Callable[[], None]] = []
-        self._started = time.perf_counter()
-        self.ready_seconds: dict[str, float] = {}
-        """By parameter: from `start` to its gradient, in the last backward pass."""
+        self._timer = Timer(self.device)
+        self.waits = Spans(self._timer)
+        """For the sums over ranks."""
+        self._started = self._timer.now()
+        self._ready: dict[str, Moment] = {}
         self.regroup(groups)
         for name, parameter in self._parameters.items():
             parameter.register_post_accumulate_grad_hook(self._hook(name))  # type: ignore[no-untyped-call]
@@ -42,6 +44,11 @@ class Gradients:
     def device(self) -> torch.device:
         """Where they are, and so which links they take."""
         return next((parameter.device for parameter in self._parameters.values()), torch.device("cpu"))
+
+    @property
+    def ready_seconds(self) -> dict[str, float]:
+        """By parameter: from `start` to its gradient, in the last backward pass; on a GPU after the epoch's end."""
+        return {name: self._timer.seconds(self._started, ready) for name, ready in self._ready.items()}
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -64,11 +71,13 @@ class Gradients:
         self._missing = [len(group) for group in self._groups]
         self._pending = []
         self._armed = True
-        self._started = time.perf_counter()
+        self._started = self._timer.now()
 
-    def finish(self) -> float:
-        """After it: all gradients are the sums over all ranks. Returns the seconds spent waiting."""
-        waited = time.perf_counter()
+    def finish(self) -> None:
+        """After it: all gradients are the sums over all ranks."""
+        self.waits.timed(self._finish)
+
+    def _finish(self) -> None:
         self._armed = False
         for index, missing in enumerate(self._missing):
             if missing:
@@ -76,7 +85,6 @@ class Gradients:
         for wait in self._pending:
             wait()
         self._pending = []
-        return time.perf_counter() - waited
 
     _armed = False
 
@@ -84,7 +92,7 @@ class Gradients:
         def ready(_: Tensor) -> None:
             if not self._armed:
                 return
-            self.ready_seconds[name] = time.perf_counter() - self._started
+            self._ready[name] = self._timer.now()
             index = self._group_of[name]
             self._missing[index] -= 1
             if self._missing[index] == 0:

@@ -8,7 +8,7 @@ over graphs have no order (molecules_sums.h): on processors any number of ranks 
 from __future__ import annotations
 
 import math
-import time
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from hyperscale.worker.molecules_model import GraphNetwork, build
 from hyperscale.worker.molecules_norm import Sums
 from hyperscale.worker.molecules_score import accuracy, mean_roc_auc
 from hyperscale.worker.sampling_batches import Shuffle, everybodys
+from hyperscale.worker.timing import Moment, Timer
 from hyperscale.worker.trainer import EpochStats, Scores
 
 Tensor = torch.Tensor
@@ -36,6 +37,9 @@ KINDS: Final = 4096
 """Combinations of vertex categories up to which their embeddings are added up once a kind."""
 EVALUATED: Final = 1024
 """Graphs of a batch that is only scored."""
+_PHASES: Final = ("sample", "forward", "backward", "allreduce", "step")
+_Moments = tuple[list[Moment], list[int]]
+"""Of one step: between its phases; and how many sums of statistics had been taken before, between and after its passes."""
 
 
 class GraphTrainer:
@@ -44,12 +48,13 @@ class GraphTrainer:
     def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device) -> None:
         """Collective. Raises ContractError where labels or model do not fit this way of training."""
         self._comm, self._part, self._device, self._seed = comm, part, device, run.seed
+        self._timer = Timer(device)
         self.hyper = hyper = run.hyper_for_graphs
         self._check_labels()
         self._single_label = part.labels.ndim == 1
         self.chance = models.Chance(run.seed, 0)
         """The same on all ranks: what is dropped of a graph does not depend on where it lies."""
-        self._sums = Sums(comm)
+        self._sums = Sums(comm, device)
         self._vertices = _vertices(part, device)
         self._kinds, kind_of, edge_sizes = _kinds(comm, part, device, wanted=hyper.edge_features)
         self._graphs = prepared(part, kind_of, len(self._kinds), run.model.architecture)
@@ -74,32 +79,47 @@ class GraphTrainer:
 
     def epoch(self, number: int) -> EpochStats:
         """Every training graph once."""
-        comm, began, sent = self._comm, time.perf_counter(), self._comm.sent_bytes.copy()
+        comm, timer, sent = self._comm, self._timer, self._comm.sent_bytes.copy()
+        began = timer.now()
         self.chance.begin(number)
         self.model.train()
-        self._sums.wait_seconds = 0.0
+        self._sums.waits.clear()
+        self.gradients.waits.clear()
         chosen = list(self._shuffle.batches(self.steps, self._seed, number))
         weights = self._sums.now(torch.tensor([self._weight(batch) for batch in chosen], dtype=torch.float64), "batch.weights").tolist()
-        phases = dict.fromkeys(("sample", "forward", "backward", "allreduce", "step"), 0.0)
-        total = torch.zeros(1, dtype=torch.float64)
-        seen: list[tuple[Array, Array]] = []
+        total = torch.zeros(1, dtype=torch.float64, device=self._device)
+        seen: list[tuple[Tensor, Array]] = []
+        steps: list[_Moments] = []
         for graphs, weight in zip(chosen, weights, strict=True):
-            loss, logits = self._step(graphs, max(weight, 1.0), phases)
-            total += loss * weight
-            seen.append((logits.detach().cpu().numpy(), self._part.labels[graphs]))
-        self._seen = np.concatenate([pair[0] for pair in seen]), np.concatenate([pair[1] for pair in seen])
-        total = (self._sums.now(total, "loss") / max(sum(weights), 1.0)).float()  # the last digits of the sum have an order
-        seconds = time.perf_counter() - began
-        waited = self._sums.wait_seconds + phases["allreduce"]
+            loss, logits, moments = self._step(graphs, max(weight, 1.0))
+            total += loss.double() * weight
+            seen.append((logits.detach(), self._part.labels[graphs]))
+            steps.append(moments)
+        self._seen = np.concatenate([pair[0].cpu().numpy() for pair in seen]), np.concatenate([pair[1] for pair in seen])
+        total = (self._sums.now(total.cpu(), "loss") / max(sum(weights), 1.0)).float()  # the last digits of the sum have an order
+        ended = timer.now()
+        timer.settle()
+        seconds, statistics = timer.seconds(began, ended), self._sums.waits.seconds()
+        waited = statistics + self.gradients.waits.seconds()
         return EpochStats(
             loss=float(total.item()),
             samples=self._part.train_total,
             seconds=seconds,
             compute_seconds=seconds - waited,
             communication_seconds=waited,
-            phases=phases | {"statistics": self._sums.wait_seconds},
+            phases=self._phases(steps) | {"statistics": statistics},
             sent_bytes=tuple(int(count) for count in comm.sent_bytes - sent),
         )
+
+    def _phases(self, steps: list[_Moments]) -> dict[str, float]:
+        """Seconds of all steps by phase; what the forward and backward passes waited for statistics is not theirs."""
+        total = dict.fromkeys(_PHASES, 0.0)
+        for moments, waits in steps:
+            for name, pair in zip(_PHASES, pairwise(moments), strict=True):
+                total[name] += self._timer.seconds(*pair)
+            total["forward"] -= self._sums.waits.seconds(waits[0], waits[1])
+            total["backward"] -= self._sums.waits.seconds(waits[1], waits[2])
+        return total
 
     @torch.no_grad()
     def evaluate(self) -> Scores:
@@ -117,30 +137,27 @@ class GraphTrainer:
             train = self._score(*self._everybodys(*self._seen, "train"))
         return Scores(train, figures[0], figures[2], figures[1])
 
-    def _step(self, graphs: Array, weight: float, phases: dict[str, float]) -> tuple[float, Tensor]:
-        """One step; the rank's part of the mean loss and its logits."""
-        marks = [time.perf_counter()]
+    def _step(self, graphs: Array, weight: float) -> tuple[Tensor, Tensor, _Moments]:
+        """One step; the rank's part of the mean loss, its logits, and the moments between its phases."""
+        now, sums = self._timer.now, self._sums.waits
+        moments = [now()]
         batch = assemble(self._graphs, graphs, self._device)
-        marks.append(time.perf_counter())
-        waited = [self._sums.wait_seconds]
+        moments.append(now())
+        waits = [sums.count]
         self.optimizer.zero_grad()
         logits = self._forward(batch)
         loss = molecules_linear.loss(logits, self._labels[batch.graphs], weight)
-        marks.append(time.perf_counter())
-        waited.append(self._sums.wait_seconds)
+        moments.append(now())
+        waits.append(sums.count)
         self.gradients.start()
         loss.backward()  # type: ignore[no-untyped-call]
-        marks.append(time.perf_counter())
-        waited.append(self._sums.wait_seconds)
+        moments.append(now())
+        waits.append(sums.count)
         self.gradients.finish()
-        marks.append(time.perf_counter())
+        moments.append(now())
         self.optimizer.step()
-        marks.append(time.perf_counter())
-        names = ("sample", "forward", "backward", "allreduce", "step")
-        apart = {"forward": waited[1] - waited[0], "backward": waited[2] - waited[1]}
-        for at, name in enumerate(names):
-            phases[name] += marks[at + 1] - marks[at] - apart.get(name, 0.0)
-        return float(loss.detach()), logits
+        moments.append(now())
+        return loss.detach(), logits, (moments, waits)
 
     def _logits(self, graphs: Array) -> Tensor:
         return self._forward(assemble(self._graphs, graphs, self._device))

@@ -5,7 +5,6 @@ Ioffe and Szegedy, ICML 2015. One allreduce of 2 h + 1 numbers a layer forwards,
 
 from __future__ import annotations
 
-import time
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +13,7 @@ from torch import nn
 from hyperscale.modelgraph.kernels import Drop
 from hyperscale.worker import molecules_ops
 from hyperscale.worker.comm import Comm
+from hyperscale.worker.timing import Spans, Timer
 
 Tensor = torch.Tensor
 MOMENTUM = 0.1
@@ -32,19 +32,15 @@ class Rows(NamedTuple):
 class Sums:
     """Sums over ranks, and how long they took."""
 
-    def __init__(self, comm: Comm) -> None:
+    def __init__(self, comm: Comm, device: torch.device) -> None:
         self.comm = comm
-        self.wait_seconds = 0.0
-        """Since it was last set to 0."""
+        self.waits = Spans(Timer(device))
 
     def now(self, x: Tensor, name: str) -> Tensor:
         """Of all ranks' x; collective."""
         if self.comm.size == 1:
             return x
-        began = time.perf_counter()
-        summed = self.comm.allreduce(x.contiguous(), name)
-        self.wait_seconds += time.perf_counter() - began
-        return summed
+        return self.waits.timed(lambda: self.comm.allreduce(x.contiguous(), name))
 
 
 class _Normalised(torch.autograd.Function):

@@ -9,7 +9,6 @@ Evaluation goes over whole neighbourhoods.
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from hyperscale.worker.ops import Passes, passes_on
 from hyperscale.worker.sampling_batches import Shuffle, everybodys
 from hyperscale.worker.sampling_blocks import SampledBlock, Sampler
 from hyperscale.worker.sampling_routes import Routes
+from hyperscale.worker.timing import Moment
 from hyperscale.worker.trainer import EpochStats, summed_loss
 
 Tensor = torch.Tensor
@@ -51,56 +51,61 @@ class SampledTrainer(FullTrainer):
 
     def epoch(self, number: int) -> EpochStats:
         """Every training vertex once."""
-        comm, began, sent = self._comm, time.perf_counter(), self._comm.sent_bytes.copy()
+        comm, timer, sent = self._comm, self._timer, self._comm.sent_bytes.copy()
+        began = timer.now()
         self.chance.begin(number)
         self.model.train()
-        self.routes.wait_seconds = 0.0
+        self.routes.waits.clear()
+        self.gradients.waits.clear()
         batches = list(self._shuffle.batches(self.steps, self._seed, number))
         weights = torch.tensor([float(self._weight(torch.from_numpy(seeds).to(self._device))) for seeds in batches], dtype=torch.float64)
         weights = comm.allreduce(weights, "batch.weights")
-        phases, total, exposed = dict.fromkeys(_PHASES, 0.0), 0.0, 0.0
+        total = torch.zeros((), dtype=torch.float64, device=self._device)
+        steps: list[list[Moment]] = []
         for step, (seeds, weight) in enumerate(zip(batches, weights.tolist(), strict=True)):
-            loss, waited = self._step(seeds, max(weight, 1.0), number, step, phases)
-            total, exposed = total + loss, exposed + waited
-        summed = comm.allreduce(torch.tensor([total], dtype=torch.float64), "loss") / max(float(weights.sum()), 1.0)
-        seconds = time.perf_counter() - began
+            loss, moments = self._step(seeds, max(weight, 1.0), number, step)
+            total += loss
+            steps.append(moments)
+        summed = comm.allreduce(total.reshape(1).cpu(), "loss") / max(float(weights.sum()), 1.0)
+        ended = timer.now()
+        timer.settle()
+        seconds, waited = timer.seconds(began, ended), self.routes.waits.seconds() + self.gradients.waits.seconds()
         return EpochStats(
             loss=float(summed.item()),
             samples=self._train_vertices,
             seconds=seconds,
-            compute_seconds=seconds - self.routes.wait_seconds - exposed,
-            communication_seconds=self.routes.wait_seconds + exposed,
-            phases=phases,
+            compute_seconds=seconds - waited,
+            communication_seconds=waited,
+            phases={name: sum(timer.seconds(*moments[at : at + 2]) for moments in steps) for at, name in enumerate(_PHASES)},
             sent_bytes=tuple(int(count) for count in comm.sent_bytes - sent),
         )
 
-    def _step(self, seeds: Array, weight: float, epoch: int, step: int, phases: dict[str, float]) -> tuple[float, float]:
-        """One step; own sum of losses, and seconds waited for gradients."""
-        marks = [time.perf_counter()]
+    def _step(self, seeds: Array, weight: float, epoch: int, step: int) -> tuple[Tensor, list[Moment]]:
+        """One step; own sum of losses, and the moments between its phases."""
+        now = self._timer.now
+        moments = [now()]
         # A rank without seeds in this batch computes one vertex that counts nothing: every rank has the same gradients to send.
         # One without any vertices computes on nothing, and sends zeros.
         some = seeds if len(seeds) else np.zeros(min(1, len(self._part.owned)), dtype=np.int64)
         sample = self._sampler.sample(some, epoch, step)
-        marks.append(time.perf_counter())
+        moments.append(now())
         rows, degrees = self.features.of(sample.ids, sample.owners)
         on_processor = self._device.type == "cpu"
         blocks = [SampledBlock(hop, degrees, self._passes, sample.counted(hop) if on_processor else PLACES) for hop in sample.hops]
-        marks.append(time.perf_counter())
+        moments.append(now())
         self.optimizer.zero_grad()
         logits = self.model(blocks, rows.to(self._device))
         chosen = torch.from_numpy(seeds).to(self._device)
         loss = summed_loss(logits[: len(seeds)], self._labels[chosen]) if len(seeds) else logits.sum() * 0.0
-        marks.append(time.perf_counter())
+        moments.append(now())
         self.gradients.start()
         (loss / weight).backward()
-        marks.append(time.perf_counter())
-        exposed = self.gradients.finish()
-        marks.append(time.perf_counter())
+        moments.append(now())
+        self.gradients.finish()
+        moments.append(now())
         self.optimizer.step()
-        marks.append(time.perf_counter())
-        for at, name in enumerate(_PHASES):
-            phases[name] += marks[at + 1] - marks[at]
-        return float(loss.detach()), exposed
+        moments.append(now())
+        return loss.detach(), moments
 
 
 def fanouts_of(run: Run) -> tuple[int | None, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 
 from hyperscale.model.adjacency import Array
 from hyperscale.worker.comm import Comm
+from hyperscale.worker.timing import Spans, Timer
 
 Tensor = torch.Tensor
 
@@ -34,8 +34,8 @@ class Routes:
 
     def __init__(self, comm: Comm) -> None:
         self.comm = comm
-        self.wait_seconds = 0.0
-        """Since it was last set to 0."""
+        self.waits = Spans(Timer(torch.device("cpu")))
+        """For others' answers, on the host: what travels is in its memory."""
 
     def ask(self, ids: Array, owners: Array, name: str) -> Route:
         """Send each id (n,) to its owner (n,)."""
@@ -46,7 +46,7 @@ class Routes:
 
     def answer(self, route: Route, rows: Tensor, name: str) -> Tensor:
         """One row for each received id; returns one row for each question, in the order of the questions."""
-        back, _ = self._send(rows, route.counts, name)
+        back, _ = self._send(rows, route.counts, name, sum(route.asked))
         placed = torch.empty_like(back)
         placed[torch.from_numpy(route.order)] = back
         return placed
@@ -56,9 +56,9 @@ class Routes:
         bounds = np.concatenate([[0], np.cumsum(route.counts)])
         running = np.concatenate([[0], np.cumsum(sizes)])
         sent = np.diff(running[bounds]).tolist()
-        back_sizes, _ = self._send(torch.from_numpy(sizes.astype(np.int64)), route.counts, f"{name}.sizes")
-        back, _ = self._send(entries, sent, f"{name}.entries")
+        back_sizes, _ = self._send(torch.from_numpy(sizes.astype(np.int64)), route.counts, f"{name}.sizes", sum(route.asked))
         by_owner = back_sizes.numpy()
+        back, _ = self._send(entries, sent, f"{name}.entries", int(by_owner.sum()))
         placed = np.empty_like(by_owner)
         placed[route.order] = by_owner
         starts = np.empty_like(by_owner)
@@ -67,12 +67,5 @@ class Routes:
         places = np.arange(total[-1]) + np.repeat(starts - total[:-1], placed)
         return placed, back[torch.from_numpy(places)]
 
-    def _send(self, rows: Tensor, splits: Sequence[int], name: str) -> tuple[Tensor, list[int]]:
-        return self.timed(lambda: self.comm.alltoall(rows, splits, name))
-
-    def timed(self, work: Callable[[], tuple[Tensor, list[int]]]) -> tuple[Tensor, list[int]]:
-        """What `work` gives; its time is waiting."""
-        began = time.perf_counter()
-        result = work()
-        self.wait_seconds += time.perf_counter() - began
-        return result
+    def _send(self, rows: Tensor, splits: Sequence[int], name: str, expected: int = 0) -> tuple[Tensor, list[int]]:
+        return self.waits.timed(lambda: self.comm.alltoall(rows, splits, name, expected))

@@ -45,14 +45,21 @@ class Wire(LocalComm):
         return super().start_allreduce_(tensors, name)
 
 
+class Ready(Gradients):
+    """Ready every 4 ms."""
+
+    @property
+    def ready_seconds(self) -> dict[str, float]:
+        return {str(at): 0.004 * (8 - at) for at in range(8)}
+
+
 class Rank:
     """Eight gradients of 40 kB, ready every 4 ms, on one rank."""
 
     def __init__(self, wire: Wire, plan_file: Path) -> None:
         self.wire = wire
         model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(10_000)) for _ in range(8)])
-        self.gradients = Gradients(wire, model)
-        self.gradients.ready_seconds = {str(at): 0.004 * (8 - at) for at in range(8)}
+        self.gradients = Ready(wire, model)
         run = a_run(rank=wire.rank, size=wire.size, HYPERSCALE_PLAN_FILE=str(plan_file))
         self.adaptive = Adaptive(run, wire, self.gradients, clock=wire.clock)
         self.after: list[tuple[Any, AllreduceCost | None]] = []
