@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hyperscale.cli import errors
+from hyperscale.cli import errors, progress
 from hyperscale.cli.errors import InputError
 from hyperscale.cli.files import read_bounded
 from hyperscale.cli.tables import bytes_text, pairs, table
@@ -146,6 +146,7 @@ def _calls_table(graph: CallGraph) -> list[str]:
 
 
 def _model(arguments: argparse.Namespace) -> str:
+    progress.say("loading torch and DGL")
     from hyperscale.modelgraph.analyze import AnalysisError, analyze
     from hyperscale.modelgraph.fuse import fuse
     from hyperscale.modelgraph.rules import GraphStatistics
@@ -155,6 +156,7 @@ def _model(arguments: argparse.Namespace) -> str:
     statistics = GraphStatistics(arguments.vertices, arguments.edges, constant_input=True)
     try:
         model, name = _built(arguments)
+        progress.say(f"running {name} once on a small graph")
         graph = analyze(model, arguments.features, statistics, name)
     except AnalysisError as error:
         raise InputError(f"{arguments.target}: {error}") from None

@@ -45,6 +45,7 @@ def build_parser(prog: str) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _add_plan(commands, prog)
     _add_explain(commands, prog)
@@ -200,6 +201,16 @@ def _add_cluster(command: Parser, prometheus: bool = True) -> None:
 
 def _add_output(command: Parser, forms: tuple[str, ...]) -> None:
     command.add_argument("-o", "--output", choices=forms, default=forms[0], help="form of the answer (default: %(default)s)")
+
+
+class _Version(argparse.Action):
+    """Prints the version and leaves."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from hyperscale import __version__
+
+        print(f"hyperscale {__version__}")
+        parser.exit()
 
 
 class _Whole:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hyperscale.cli import dataset, errors
+from hyperscale.cli import dataset, errors, progress
 from hyperscale.cli.errors import InputError
 from hyperscale.cli.files import replaced
-from hyperscale.cli.inputs import note
 from hyperscale.cli.snapshot import check_writable
 from hyperscale.cli.tables import bytes_text, pairs
 
 if TYPE_CHECKING:
     from hyperscale.model.adjacency import TrainingGraph
-
-
-LARGE_EDGES: Final = 5_000_000
-"""Generating takes seconds and more from here on: a line says what is being done."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -92,8 +87,7 @@ def _generate(arguments: argparse.Namespace) -> TrainingGraph:
         raise InputError(f"--edges: {arguments.edges} is odd; write an even number, two for each undirected edge")
     check_writable(arguments.out, "--out")
     sizes = limits.Stated(arguments.vertices, arguments.edges, arguments.feature_size, arguments.classes)
-    if arguments.edges >= LARGE_EDGES:
-        note(f"generating {arguments.vertices:,} vertices and {arguments.edges:,} edges, then writing {arguments.out}")
+    progress.say(f"generating {arguments.vertices:,} vertices and {arguments.edges:,} edges, then writing {arguments.out}")
     try:
         graph = generate.generate(generate.recipe(arguments.kind, sizes), arguments.seed)
     except DataError as error:

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hyperscale.cli import progress
 from hyperscale.cli.arguments_data import BUILTIN
 from hyperscale.cli.errors import InputError
-from hyperscale.cli.inputs import note
 from hyperscale.cli.tables import bytes_text
 
 if TYPE_CHECKING:
@@ -30,18 +30,14 @@ ENDINGS: Final = {
 }
 
 
-LARGE_BYTES: Final = 32_000_000
-"""Reading takes seconds and more from here on: a line says what is being done."""
-
-
 def load(arguments: argparse.Namespace) -> TrainingGraph:
     """The graph of `arguments.data`; raises InputError."""
     from hyperscale import data
 
     cache = os.environ.get("HYPERSCALE_CACHE")
     place = _place(arguments)
-    if os.path.isfile(place[1]) and (size := os.path.getsize(place[1])) >= LARGE_BYTES:
-        note(f"reading {place[1]}, {bytes_text(size)}")
+    size = f", {bytes_text(os.path.getsize(place[1]))}" if os.path.isfile(place[1]) else ""
+    progress.say(f"reading {place[1]}{size}")
     try:
         return data.read(
             *place, cache=Path(cache) if cache else None, seed=arguments.seed, endpoint=arguments.endpoint

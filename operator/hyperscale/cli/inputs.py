@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hyperscale.cli import progress
 from hyperscale.cli.documents import display_name, read_object, read_objects
 from hyperscale.cli.errors import InputError, one_line
 from hyperscale.model.cluster import ClusterSnapshot
@@ -139,8 +140,10 @@ def live_snapshot(cluster: LiveCluster, policy: PolicySpec, url: str) -> Cluster
     from hyperscale.observe.snapshot import build_snapshot
 
     now = time.time()
+    progress.say("reading nodes and pods")
     nodes, pods = cluster.nodes(), cluster.pods()
     note(f"read {len(nodes)} nodes and {len(pods)} bound pods")
+    progress.say("reading metrics")
     reading = PrometheusReader(url).read(policy, now)
     note(reading.state.message or f"metrics: {sum(len(series) for series in reading.series.values())} series")
     try:

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hyperscale.cli import errors
+from hyperscale.cli import errors, progress
 from hyperscale.cli.errors import InputError
 
 if TYPE_CHECKING:
@@ -125,14 +125,15 @@ def _print(arguments: argparse.Namespace, verdict: Verdict, files: list[Path]) -
 
 
 class _Reporter:
-    """Prints progress to standard error, not too often."""
+    """Shows on a terminal how far training is; elsewhere a line on standard error, not too often: hours go into a log."""
 
     def __init__(self) -> None:
         self._printed_at = -REPORT_SECONDS
 
-    def __call__(self, progress: Progress) -> None:
-        if time.monotonic() - self._printed_at < REPORT_SECONDS and progress.step < progress.steps:
+    def __call__(self, reached: Progress) -> None:
+        figures = "  ".join(f"{name} {figure:.4g}" for name, figure in reached.figures.items())
+        progress.say(f"{reached.step}/{reached.steps}  {figures}")
+        if sys.stderr.isatty() or (time.monotonic() - self._printed_at < REPORT_SECONDS and reached.step < reached.steps):
             return
         self._printed_at = time.monotonic()
-        figures = "  ".join(f"{name} {figure:.4g}" for name, figure in progress.figures.items())
-        print(f"{progress.step}/{progress.steps}  {progress.elapsed_seconds:.0f} s  {figures}", file=sys.stderr)
+        print(f"{reached.step}/{reached.steps}  {reached.elapsed_seconds:.0f} s  {figures}", file=sys.stderr)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hyperscale.cli import errors
+from hyperscale.cli import errors, progress
 from hyperscale.cli.arguments import build_parser, program_name
 
 COMMANDS: Final = {
@@ -79,8 +79,9 @@ def _run(program: str, argv: Sequence[str] | None) -> int:
     arguments = build_parser(program).parse_args(argv)
     if arguments.command is None:
         raise errors.InputError(f"no command; write one of {', '.join(COMMANDS)}; see `{program} --help`")
-    command: Callable[[argparse.Namespace], int] = importlib.import_module(COMMANDS[arguments.command]).run
-    return command(arguments)
+    with progress.running(arguments.command):
+        command: Callable[[argparse.Namespace], int] = importlib.import_module(COMMANDS[arguments.command]).run
+        return command(arguments)
 
 
 def _failed(program: str, error: Exception) -> int:

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hyperscale.cli import dataset, errors
+from hyperscale.cli import dataset, errors, progress
 from hyperscale.cli.errors import InputError
 from hyperscale.cli.files import replaced
-from hyperscale.cli.inputs import note
 from hyperscale.cli.tables import pairs, table
 
 if TYPE_CHECKING:
     from hyperscale.model.adjacency import Adjacency, Array, TrainingGraph
 
-LARGE_EDGES: Final = 1_000_000
-"""Cutting takes seconds and more from here on: a line says what is being done."""
 LEAST_SHARE: Final = 1e-6
 """Of the largest; METIS counts in 32 bits."""
 
@@ -72,8 +69,7 @@ def _cut(graph: TrainingGraph, shares: tuple[float, ...], arguments: argparse.Na
     from hyperscale.model.job import PartitioningMethod
 
     adjacency = symmetric(graph)
-    if len(adjacency.indices) >= LARGE_EDGES:
-        note(f"cutting {len(adjacency.indptr) - 1:,} vertices and {len(adjacency.indices):,} edges into {len(shares)} parts")
+    progress.say(f"cutting {len(adjacency.indptr) - 1:,} vertices and {len(adjacency.indices):,} edges into {len(shares)} parts")
     try:
         if arguments.method == streaming.METHOD:
             made = partition.precomputed(adjacency, streaming.assign(adjacency, shares).assignment, shares, graph.train)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.cli import errors, inputs
+from hyperscale.cli import errors, inputs, progress
 from hyperscale.cli.files import replaced
 from hyperscale.cli.snapshot import check_writable
 from hyperscale.cli.topology_summary import summarize
@@ -51,6 +51,7 @@ def _write(text: str, path: str, option: str) -> None:
 
 
 def _draw(graph: ClusterGraph, path: str) -> None:
+    progress.say("drawing")
     from hyperscale.graph.draw import png  # matplotlib takes a second to import
 
     content = png(graph)

@@ -20,10 +20,10 @@ import networkx as nx
 import numpy as np
 import torch
 from torch import fx, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, _FlopCounterMode
 
 from hyperscale.modelgraph.fuse import trace
-from hyperscale.modelgraph.record import Part, recording, taken_apart, tensors
+from hyperscale.modelgraph.record import Part, recording, taken_apart, tensors, without_compiler
 from hyperscale.modelgraph.rules import GraphStatistics
 
 VERTICES: Final = 211
@@ -31,6 +31,8 @@ EDGES: Final = 1009
 """Of the graph that the model runs on: primes, so that a dimension of that size is the graph's."""
 GRAPH_NAMES: Final = frozenset({"g", "graph", "block", "blocks", "mfg", "mfgs"})
 """Arguments of a forward function that get the graph; the others get features."""
+
+without_compiler(_FlopCounterMode)
 
 
 @dataclass(frozen=True)

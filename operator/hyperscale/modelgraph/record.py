@@ -143,6 +143,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's ow
         return out
 
 
+def without_compiler(mode: type[TorchDispatchMode]) -> None:
+    """Let the first call of a mode not import torch's compiler, which takes 3 s and compiles nothing here.
+
+    torch imports it to keep it out of dispatch modes (torch._disable_dynamo), unless the mode says that this was done.
+    """
+    wrapped: Any = getattr(mode.__torch_dispatch__, "__wrapped__", None)
+    if wrapped is not None and "torch._dynamo" not in sys.modules:
+        wrapped.__dynamo_disable = wrapped
+
+
+without_compiler(Recorder)
+
+
 def tensors(value: Any) -> Iterator[Tensor]:  # noqa: ANN401 - whatever an operation or a module returns
     """The tensors of a result, those inside of tuples and lists too, in their order."""
     if isinstance(value, Tensor):

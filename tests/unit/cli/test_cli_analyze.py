@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -154,3 +156,12 @@ def test_pictures_take_any_name(tmp_path: Path) -> None:
     ran = run("analyze", f"{tmp_path}/net.py:Net", "--features", "8", "-o", "svg")
     assert ran.code == 0
     ElementTree.fromstring(ran.out)  # noqa: S314 - our own
+
+
+def test_analyzing_a_stock_network_does_not_load_the_compiler_of_torch() -> None:
+    script = (
+        "import sys; from hyperscale.cli.main import main; code = main(['analyze', 'GCN']);"
+        "print(code, 'torch._dynamo' in sys.modules, file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stderr == "0 False\n"
