@@ -10,7 +10,9 @@ from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import MAX_NAMES, Finding, State, Verdict, plural, verdict
 from hyperscale.doctor.rights import WHY, words
 
-_HARMLESS = frozenset({"events", "customresourcedefinitions", "clustertopologies", "endpointslices", "topologies", "hypernodes"})
+_HARMLESS = frozenset(
+    {"events", "customresourcedefinitions", "clustertopologies", "endpointslices", "topologies", "hypernodes", "workloads"}
+)
 """Without these jobs still run."""
 
 

@@ -27,6 +27,7 @@ _JOBS: Final = (
     (CORE, "pods", "get list watch create patch"),
     (CORE, "configmaps", "get create patch delete"),
     ("batch", "jobs", "get create delete"),
+    ("kueue.x-k8s.io", "workloads", "list"),
     (CORE, "events", "create"),
 )
 MAX_NAMESPACES: Final = 20
@@ -40,6 +41,7 @@ WHY: Final = {
     (CORE, "configmaps"): "pods wait for their plan file",
     ("batch", "jobs"): "training graphs are not partitioned into volumes",
     (CORE, "events"): "changes of jobs show in no event",
+    ("kueue.x-k8s.io", "workloads"): "a job that Kueue suspended does not name its Workload",
     ("kueue.x-k8s.io", "topologies"): "Kueue's levels of topology are not known",
     ("topology.volcano.sh", "hypernodes"): "Volcano's HyperNodes are not known",
     ("discovery.k8s.io", "endpointslices"): "agents do not find each other, and no link is measured",
