@@ -61,7 +61,7 @@ class Operator:
         self._client = client
         command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
         self._planner = PlannerProcess(command, memory_bytes=planner_limit_bytes(settings), on_failure=self._planner_failed)
-        self._reader = PrometheusReader(settings.prometheus_url)
+        self._reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
         self._judging = Judge()
         self._metrics_reason = self.world.reading.state.reason
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
+
+from hyperscale.access import PLAIN, Access, from_variables
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -22,6 +25,9 @@ class Settings(msgspec.Struct, frozen=True):
 
     prometheus_url: str = ""
     """Base URL; empty plans from labels only, and says so."""
+
+    prometheus_access: Access = PLAIN
+    """Authority, credentials and tenant; a variable for each of its fields, such as HYPERSCALE_PROMETHEUS_CA_FILE."""
 
     metrics_port: int = 9090
     """Prometheus endpoint of the operator itself."""
@@ -105,6 +111,8 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     """Settings from variables named HYPERSCALE_<FIELD>; raises SettingsError naming the variable."""
     given: dict[str, object] = {}
     for info in msgspec.structs.fields(Settings):
+        if info.type is Access:
+            continue
         raw = environment.get(PREFIX + info.name.upper())
         if raw is None:
             continue
@@ -114,10 +122,13 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`")
         raise SettingsError(f"{PREFIX}{field.upper()}: {str(error).partition(' - ')[0]}") from error
+    access = from_variables(environment)
+    if (fault := access.fault()) is not None:
+        raise SettingsError(f"{PREFIX}PROMETHEUS_{fault[0].upper()}: {fault[1]}")
     most = settings.container_memory_bytes - MIN_OPERATOR_BYTES
     if settings.container_memory_bytes and planner_limit_bytes(settings) > most:
         raise SettingsError(
             f"{PREFIX}PLANNER_MEMORY_BYTES: {planner_limit_bytes(settings)} bytes do not fit, with the operator, into the container limit "
             f"of {settings.container_memory_bytes}: write at most {most}, or raise resources.limits.memory"
         )
-    return settings
+    return replace(settings, prometheus_access=access)

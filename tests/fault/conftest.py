@@ -19,6 +19,7 @@ from e2e.cluster.api import Api, access_from
 from e2e.cluster.binaries import ensure_all
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import install
+from e2e.cluster.pki import Pki
 from e2e.cluster.topology import DEFAULT_FILE, load
 from e2e.jobs import Job, namespace
 from tests.fault.process import LEASE, OperatorProcess, running
@@ -124,6 +125,16 @@ def policy(stage: Stage) -> Iterator[Callable[..., None]]:
     """Writes the default PlannerPolicy; it is gone after the test."""
     yield stage.write_policy
     stage.api.delete(POLICY)
+
+
+@pytest.fixture(scope="session")
+def authorities(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pki, Pki]:
+    """Two private authorities with a certificate of 127.0.0.1 each."""
+    folder = tmp_path_factory.mktemp("pki")
+    made = (Pki(folder / "one"), Pki(folder / "two"))
+    for pki in made:
+        pki.create({})
+    return made
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -82,6 +83,19 @@ class PrometheusStub:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         self._serve(lambda handler: handler.answer(), context)
+
+    def guard(self, certificate: Path, key: Path, wanted: Mapping[str, str], figures: Figures) -> None:
+        """Speak TLS, and answer only who sends these headers; refuse others with 401, and repeat in the body what they sent."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._figures = figures
+        self._serve(lambda handler: handler.admit(wanted), context)
+
+    def redirect(self, certificate: Path, key: Path, url: str) -> None:
+        """Speak TLS, and send every query elsewhere."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._serve(lambda handler: handler.reject(307, {"Location": url}), context)
 
     def answer(self, figures: Figures) -> None:
         """Answer queries as Prometheus does."""
@@ -162,6 +176,16 @@ class _Handler(BaseHTTPRequestHandler):
         for _ in range(chunks - 1):
             self.wfile.write(_CHUNK)
         self.wfile.write(ending)
+
+    def admit(self, wanted: Mapping[str, str]) -> None:
+        if all(self.headers.get(name) == value for name, value in wanted.items()):
+            self.answer()
+            return
+        body = f"not allowed: {self.headers.get('Authorization')}".encode()
+        self.send_response(401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def answer(self) -> None:
         query = parse_qs(urlsplit(self.path).query)["query"][0]

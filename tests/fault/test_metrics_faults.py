@@ -30,12 +30,12 @@ def operator(stage: Stage, prometheus: PrometheusStub) -> Iterator[OperatorProce
     yield from operator_reading(stage, prometheus.url)
 
 
-def operator_reading(stage: Stage, url: str) -> Iterator[OperatorProcess]:
+def operator_reading(stage: Stage, url: str, **settings: object) -> Iterator[OperatorProcess]:
     """An operator that reads twice a second from there."""
     stage.proxy.reset()
     stage.write_policy(deadlines={"metricsSeconds": 1})
     try:
-        with running(stage.operator(prometheus_url=url, metrics_poll_seconds=0.5), stage.api) as process:
+        with running(stage.operator((), prometheus_url=url, metrics_poll_seconds=0.5, **settings), stage.api) as process:
             process.wait_ready()
             yield process
     finally:
@@ -85,7 +85,7 @@ def test_a_source_that_fails_has_a_name_for_it_and_holds_nobody_up(
     operator: OperatorProcess, prometheus: PrometheusStub, job: Job, fault: str
 ) -> None:
     break_it, reasons = FAULTS[fault]
-    prometheus.answer(_figures)
+    prometheus.answer(two_gpus)
     wait_until(lambda: last_reason(operator) == "MetricsAvailable", PATIENCE_SECONDS, "it was not well before")
     break_it(prometheus)
     with Watched(operator):
@@ -94,7 +94,7 @@ def test_a_source_that_fails_has_a_name_for_it_and_holds_nobody_up(
     assert operator.peak_memory_bytes() < MOST_MEMORY_BYTES
 
 
-def _figures(query: str, now: float) -> list[tuple[dict[str, str], str]]:
+def two_gpus(query: str, now: float) -> list[tuple[dict[str, str], str]]:
     if query.startswith("timestamp("):
         return [({"Hostname": node, "UUID": f"GPU-{node}"}, str(now)) for node in NODES]
     return [({"Hostname": node, "UUID": f"GPU-{node}"}, "25") for node in NODES] if query == "DCGM_FI_DEV_GPU_UTIL" else []

@@ -96,6 +96,44 @@ app.kubernetes.io/component: operator
 {{- end -}}
 {{- end -}}
 
+{{/* Sources of the projected volume with authority and credentials of Prometheus; empty where there are none. */}}
+{{- define "hyperscale.prometheusFiles" -}}
+{{- $tls := .Values.prometheus.tls -}}
+{{- $auth := .Values.prometheus.auth -}}
+{{- with $tls.caSecret }}
+- secret: {name: {{ . | quote }}, items: [{key: {{ $tls.caKey | quote }}, path: ca.crt}]}
+{{- end }}
+{{- with $tls.caConfigMap }}
+- configMap: {name: {{ . | quote }}, items: [{key: {{ $tls.caKey | quote }}, path: ca.crt}]}
+{{- end }}
+{{- with $auth.bearerSecret }}
+- secret: {name: {{ . | quote }}, items: [{key: {{ $auth.bearerKey | quote }}, path: token}]}
+{{- end }}
+{{- with $auth.basicSecret }}
+- secret:
+    name: {{ . | quote }}
+    items: [{key: {{ $auth.usernameKey | quote }}, path: username}, {key: {{ $auth.passwordKey | quote }}, path: password}]
+{{- end }}
+{{- end -}}
+
+{{/* Values about Prometheus that contradict each other. */}}
+{{- define "hyperscale.checkPrometheus" -}}
+{{- $tls := .Values.prometheus.tls -}}
+{{- $auth := .Values.prometheus.auth -}}
+{{- if and $tls.caSecret $tls.caConfigMap -}}
+{{- fail "prometheus.tls: caSecret and caConfigMap are two sources of one file; leave one empty" -}}
+{{- end -}}
+{{- if and $auth.bearerSecret $auth.basicSecret -}}
+{{- fail "prometheus.auth: a request carries a bearer token or a name with a password; leave bearerSecret or basicSecret empty" -}}
+{{- end -}}
+{{- if and (or $tls.caSecret $tls.caConfigMap) (not (hasPrefix "https://" .Values.prometheus.url)) -}}
+{{- fail (printf "prometheus.tls: an authority is of use with an https URL only, and prometheus.url is %q; write https:// or leave prometheus.tls empty" .Values.prometheus.url) -}}
+{{- end -}}
+{{- if and (or $auth.bearerSecret $auth.basicSecret .Values.prometheus.tenant) (not .Values.prometheus.url) -}}
+{{- fail "prometheus.url: is empty, but prometheus.auth or prometheus.tenant is set; write the URL of Prometheus" -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The port of a URL, given or its scheme's. */}}
 {{- define "hyperscale.urlPort" -}}
 {{- $url := urlParse . -}}
@@ -127,6 +165,7 @@ app.kubernetes.io/component: operator
 {{/* What a JSON schema cannot say. */}}
 {{- define "hyperscale.check" -}}
 {{- include "hyperscale.checkMemory" . -}}
+{{- include "hyperscale.checkPrometheus" . -}}
 {{- if ge (float64 .Values.settings.leaseRenewSeconds) (float64 .Values.settings.leaseDurationSeconds) -}}
 {{- fail (printf "settings.leaseRenewSeconds: %v is not below settings.leaseDurationSeconds: %v; write at most a third of it" .Values.settings.leaseRenewSeconds .Values.settings.leaseDurationSeconds) -}}
 {{- end -}}

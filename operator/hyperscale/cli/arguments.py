@@ -197,6 +197,22 @@ def _add_cluster(command: Parser, prometheus: bool = True) -> None:
     command.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
     if prometheus:
         command.add_argument("--prometheus", metavar="URL", help="Prometheus of the live cluster (default: $HYPERSCALE_PROMETHEUS_URL)")
+        _add_access(command)
+
+
+def _add_access(command: Parser) -> None:
+    """Fields of hyperscale.access.Access."""
+    summary = "as the chart's prometheus.tls, auth and tenant; default: $HYPERSCALE_PROMETHEUS_CA_FILE and so on"
+    group = command.add_argument_group("access to Prometheus", summary)
+    for name, metavar, text in (
+        ("ca-file", "FILE", "PEM certificates of the authorities that may sign the server's"),
+        ("token-file", "FILE", "bearer token"),
+        ("username-file", "FILE", "name of basic authentication"),
+        ("password-file", "FILE", "password of basic authentication"),
+        ("tenant", "NAME", "tenant whose series are read"),
+        ("tenant-header", "NAME", "header of the tenant, X-Scope-OrgID unless given"),
+    ):
+        group.add_argument(f"--prometheus-{name}", metavar=metavar, help=text)
 
 
 def _add_output(command: Parser, forms: tuple[str, ...]) -> None:

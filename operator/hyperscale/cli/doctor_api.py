@@ -54,9 +54,9 @@ class DoctorCluster(LiveCluster):
         """Address of the server."""
         return self._host
 
-    def get(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Json:
+    def get(self, what: str, path: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> Json:
         """One object or page; raises RequestError."""
-        return self.ask(what, "GET", path, query)[0]
+        return self.ask(what, "GET", path, query, headers=headers)[0]
 
     def find(self, what: str, path: str) -> Json | None:
         """One object, None where it or its kind does not exist; raises RequestError."""
@@ -99,12 +99,18 @@ class DoctorCluster(LiveCluster):
         return str(answer.get("gitVersion") or ""), took, ahead, 0.5 + took / 2
 
     def ask(
-        self, what: str, method: str, path: str, query: Mapping[str, str] | None = None, body: Json | None = None
+        self,
+        what: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[Json, float | None]:
         """The answer as JSON and its Date as Unix seconds; raises RequestError."""
-        headers = {"Accept": "application/json", **({"Content-Type": "application/json"} if body is not None else {})}
+        sent = {"Accept": "application/json", **({"Content-Type": "application/json"} if body is not None else {}), **(headers or {})}
         call = self._api.param_serialize(
-            method, path, query_params=sorted((query or {}).items()), header_params=headers, body=body, auth_settings=["BearerToken"]
+            method, path, query_params=sorted((query or {}).items()), header_params=sent, body=body, auth_settings=["BearerToken"]
         )
         try:
             response = self._api.call_api(*call, _request_timeout=(min(CONNECT_SECONDS, self.limit_seconds), self.limit_seconds))

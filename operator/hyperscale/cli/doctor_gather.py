@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from hyperscale import __version__, names
+from hyperscale.access import PLAIN, Access, from_variables
 from hyperscale.cli import doctor_narrow as narrow
 from hyperscale.cli.doctor_api import DoctorCluster, read
 from hyperscale.cli.doctor_history import probe
@@ -59,6 +60,8 @@ class Wishes:
     """What the arguments say."""
 
     prometheus: str = ""
+    access: Access = PLAIN
+    """For a Prometheus that the arguments name."""
     history: str = ""
     limit_seconds: float = 10.0
 
@@ -227,8 +230,9 @@ def _metrics(cluster: DoctorCluster, facts: Facts, wishes: Wishes, say: Say) -> 
     if HIDDEN in shown_url(url):
         return Metrics(url=shown_url(url), way="directly", failure=("PrometheusUnreachable", "it is no URL with a host and a port"))
     home = next((one.namespace for one in operators(facts)), DEFAULT_NAMESPACE)
-    through = None if wishes.prometheus else proxied(cluster, url, home)
-    ask, way = (direct(url, wishes.limit_seconds), "directly") if through is None else (through, "through the API server")
+    own = next((from_variables(one.environment) for one in operators(facts)), PLAIN)
+    through = None if wishes.prometheus else proxied(cluster, url, home, own)
+    ask, way = (direct(url, wishes.access, wishes.limit_seconds), "directly") if through is None else (through, "through the API server")
     nodes = known(facts.nodes)
     gpu_nodes = frozenset(node["metadata"]["name"] for node in nodes if is_gpu_node(node))
     found = Asked(ask, facts.policy, NodeIndex(nodes), gpu_nodes, say).metrics(shown_url(url), way)

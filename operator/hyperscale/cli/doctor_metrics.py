@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from hyperscale.access import Access
 from hyperscale.cli.doctor_api import DoctorCluster, RequestError
 from hyperscale.cli.doctor_urls import without_secrets
 from hyperscale.doctor.facts import Metrics, Ways
-from hyperscale.doctor.metrics import NOT_PERMITTED
+from hyperscale.doctor.metrics import LOGIN_NEEDED, NOT_PERMITTED
 from hyperscale.doctor.series import LINK_FIGURES, Figure, metric_names, summarize
 from hyperscale.model.metrics import FIGURES, Series
 from hyperscale.model.policy import PolicySpec
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.prometheus import PrometheusReader, QueryError
+from hyperscale.observe.prometheus import DENIED, DENYING, PrometheusReader, QueryError
 from hyperscale.observe.quality import Point, Rule, judge, rules
 
 KNOWN_NAMES: Final = "DCGM_FI_.+|dcgm_.+|nvidia_.+|hyperscale_link_.+|hyperscale_agent_.+|hyperscale_gpu_.+"
@@ -43,14 +44,17 @@ def shown_url(url: str) -> str:
     return without_secrets(url, user=False).rstrip("/")
 
 
-def direct(url: str, limit_seconds: float) -> Asker:
+def direct(url: str, access: Access, limit_seconds: float) -> Asker:
     """Asks at the URL itself."""
-    reader = PrometheusReader(url)
+    reader = PrometheusReader(url, access)
     return lambda query: reader.instant(query, limit_seconds)
 
 
-def proxied(cluster: DoctorCluster, url: str, home: str) -> Asker | None:
-    """Asks through the API server where the URL's host is a Service; home: namespace of the operator, for names without one."""
+def proxied(cluster: DoctorCluster, url: str, home: str, access: Access) -> Asker | None:
+    """Asks through the API server where the URL's host is a Service; home: namespace of the operator, for names without one.
+
+    access: the operator's; its tenant is sent too. Its credentials are not read, and the API server would not pass them on.
+    """
     parts = urlsplit(url)
     matched = _SERVICE.match(parts.hostname or "")
     if matched is None or parts.hostname == "localhost":
@@ -59,24 +63,27 @@ def proxied(cluster: DoctorCluster, url: str, home: str) -> Asker | None:
     scheme = "https:" if parts.scheme == "https" else ""
     service = f"/api/v1/namespaces/{matched['namespace'] or home}/services/{scheme}{matched['name']}:{port}/proxy"
     path = f"{service}{parts.path.rstrip('/')}/api/v1/query"
+    headers = {access.tenant_header: access.tenant} if access.tenant else {}
 
     def ask(query: str) -> list[Series]:
         try:
-            answer = cluster.get("get services/proxy", path, {"query": query})
+            answer = cluster.get("get services/proxy", path, {"query": query}, headers)
             return [_series(entry) for entry in answer["data"]["result"]]
         except RequestError as error:
-            raise QueryError(_reason(error), error.unread.message) from None
+            raise QueryError(_reason(error, access), error.unread.message) from None
         except (KeyError, TypeError, ValueError) as error:
             raise QueryError("PrometheusRefused", "what answers there sends no query result") from error
 
     return ask
 
 
-def _reason(error: RequestError) -> str:
+def _reason(error: RequestError, access: Access) -> str:
     """What a failure of the API server's proxy says of Prometheus."""
     status, message = error.unread.status, error.unread.message
     if status == 403 and "services/proxy" in message:
         return NOT_PERMITTED
+    if status in DENYING:
+        return LOGIN_NEEDED if access.has_credentials else DENIED
     if status == 404 and message.startswith("services "):
         return "PrometheusUnreachable"
     return "PrometheusRefused" if 0 < status < 500 else "PrometheusUnreachable"

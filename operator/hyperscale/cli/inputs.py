@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
+from hyperscale.access import Access, from_variables
 from hyperscale.cli import progress
 from hyperscale.cli.documents import display_name, read_object, read_objects
 from hyperscale.cli.errors import InputError, one_line
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from hyperscale.spec import SpecError
 
 PROMETHEUS_VARIABLE: Final = "HYPERSCALE_PROMETHEUS_URL"
+LOGIN_FILES: Final = frozenset({"token_file", "username_file", "password_file"})
 DEFAULT_POLICY: Final = "default"
 """PlannerPolicy that counts where a job names none."""
 
@@ -87,9 +91,9 @@ def policy_and_snapshot(arguments: argparse.Namespace, job: Job | None = None) -
     policy = read_policy(arguments.policy) if arguments.policy else None
     wanted = job.spec.policy_ref.name if job is not None and job.spec.policy_ref is not None else None
     if getattr(arguments, "snapshot", None) is not None:
-        for option in ("kubeconfig", "context", "prometheus"):
+        for option in ("kubeconfig", "context", "prometheus", *(f"prometheus_{field}" for field in Access.__struct_fields__)):
             if getattr(arguments, option) is not None:
-                raise InputError(f"--{option}: is of no use with --snapshot, which reads no live cluster; leave one out")
+                raise InputError(f"--{option.replace('_', '-')}: is of no use with --snapshot, which reads no live cluster; leave one out")
         snapshot = read_snapshot_file(arguments.snapshot)
         if policy is None and wanted is not None:
             note(f"spec.policyRef names PlannerPolicy {wanted!r}, which a snapshot lacks: built-in figures are used; see --policy")
@@ -97,7 +101,7 @@ def policy_and_snapshot(arguments: argparse.Namespace, job: Job | None = None) -
     cluster = connect(arguments)
     if policy is None:
         policy = cluster_policy(cluster, wanted)
-    return policy, live_snapshot(cluster, policy, prometheus_url(arguments))
+    return policy, live_snapshot(cluster, policy, prometheus_url(arguments), prometheus_access(arguments))
 
 
 def _overridden(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterSnapshot:
@@ -134,7 +138,19 @@ def prometheus_url(arguments: argparse.Namespace) -> str:
     return url
 
 
-def live_snapshot(cluster: LiveCluster, policy: PolicySpec, url: str) -> ClusterSnapshot:
+def prometheus_access(arguments: argparse.Namespace) -> Access:
+    """How Prometheus is asked: as the options say, else as the operator's own variables do."""
+    given = {name: text for name in Access.__struct_fields__ if (text := getattr(arguments, f"prometheus_{name}")) is not None}
+    found = from_variables(os.environ)
+    if LOGIN_FILES & given.keys():  # one way to log in replaces another
+        found = replace(found, **dict.fromkeys(LOGIN_FILES, ""))
+    access = replace(found, **given)
+    if (fault := access.fault()) is not None:
+        raise InputError(f"--prometheus-{fault[0].replace('_', '-')}: {fault[1]}")
+    return access
+
+
+def live_snapshot(cluster: LiveCluster, policy: PolicySpec, url: str, access: Access) -> ClusterSnapshot:
     """The cluster as it is now, with metrics where a source is named; progress goes to standard error."""
     from hyperscale.observe.prometheus import PrometheusReader
     from hyperscale.observe.snapshot import build_snapshot
@@ -144,7 +160,7 @@ def live_snapshot(cluster: LiveCluster, policy: PolicySpec, url: str) -> Cluster
     nodes, pods = cluster.nodes(), cluster.pods()
     note(f"read {len(nodes)} nodes and {len(pods)} bound pods")
     progress.say("reading metrics")
-    reading = PrometheusReader(url).read(policy, now)
+    reading = PrometheusReader(url, access).read(policy, now)
     note(reading.state.message or f"metrics: {sum(len(series) for series in reading.series.values())} series")
     try:
         snapshot = build_snapshot(nodes, pods, reading, policy, now, fabric=cluster.fabric())

@@ -39,6 +39,8 @@ class Fault(enum.StrEnum):
     PROMETHEUS_UNREACHABLE = "PrometheusUnreachable"
     PROMETHEUS_TIMEOUT = "PrometheusTimeout"
     PROMETHEUS_REFUSED = "PrometheusRefused"
+    PROMETHEUS_DENIED = "PrometheusDenied"
+    PROMETHEUS_CREDENTIALS = "PrometheusCredentials"
     PROMETHEUS_BODY_TOO_LARGE = "PrometheusBodyTooLarge"
     TARGETS_DOWN = "TargetsDown"
     QUERY_REFUSED = "QueryRefused"

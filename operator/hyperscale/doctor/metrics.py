@@ -22,7 +22,25 @@ DCGM: Final = (
 )
 NOT_PERMITTED: Final = "NotPermitted"
 """Reason of a failure that says nothing of Prometheus: the caller may not use the API server's proxy."""
+LOGIN_NEEDED: Final = "LoginNeeded"
+"""Prometheus denies access through the API server's proxy, which passes no credentials on; the operator has some."""
 _REASONS: Final = {
+    LOGIN_NEEDED: (
+        Fault.NOT_CHECKED,
+        "the operator has credentials for it, which the API server's proxy does not pass on; doctor does not read Secrets",
+        "kubectl -n NAMESPACE port-forward service/prometheus 9090, then: hyperscale doctor --prometheus https://localhost:9090 "
+        "--prometheus-ca-file FILE --prometheus-token-file FILE (or --prometheus-username-file and --prometheus-password-file)",
+    ),
+    "PrometheusDenied": (
+        Fault.PROMETHEUS_DENIED,
+        "it wants a login or a tenant that it was not given",
+        "set prometheus.auth or prometheus.tenant: helm upgrade ... --set prometheus.auth.bearerSecret=NAME; see docs/install.md",
+    ),
+    "PrometheusCredentials": (
+        Fault.PROMETHEUS_CREDENTIALS,
+        "the file is missing, empty or of another form",
+        "name a readable file with --prometheus-ca-file, --prometheus-token-file or its like",
+    ),
     NOT_PERMITTED: (
         Fault.NOT_CHECKED,
         "from outside the cluster it is asked through the API server, which takes the right to get services/proxy",

@@ -27,16 +27,21 @@ class BodyTooLargeError(requests.RequestException):
 class RefusedError(requests.RequestException):
     """The answer has another status than 200; in the server's own words where it has some."""
 
+    def __init__(self, status: int, complaint: str) -> None:
+        super().__init__(f"HTTP {status}{complaint}")
+        self.status = status
+
 
 class BoundedSession(requests.Session):
-    """A session whose adapters are bounded and whose redirects stay unfollowed: another host is not ours to ask."""
+    """A session whose adapters are bounded and whose redirects stay unfollowed: another host must not see the credentials."""
 
-    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, max_body_bytes: int = MAX_BODY_BYTES, hide: Callable[[str], str] = lambda text: text) -> None:
+        """hide: takes secrets out of what a server says before it becomes a message."""
         super().__init__()
         # Proxies and .netrc of the surroundings must not decide where metrics come from.
         self.trust_env = False
         self.headers["Accept-Encoding"] = "identity"
-        self.adapter = BoundedAdapter(max_body_bytes)
+        self.adapter = BoundedAdapter(max_body_bytes, hide)
         self.mount("http://", self.adapter)
         self.mount("https://", self.adapter)
 
@@ -57,8 +62,9 @@ class BoundedAdapter(HTTPAdapter):
     requests' own timeout starts anew with every byte received, so a server that drips would hold a thread for ever.
     """
 
-    def __init__(self, max_body_bytes: int) -> None:
+    def __init__(self, max_body_bytes: int, hide: Callable[[str], str]) -> None:
         self._max_body_bytes = max_body_bytes
+        self._hide = hide
         self._connections: list[HTTPConnection] = []
         super().__init__(pool_connections=1, pool_maxsize=1)
 
@@ -90,7 +96,7 @@ class BoundedAdapter(HTTPAdapter):
             response._content = self._read(response, sink if response.status_code == 200 else None)
             response._content_consumed = True  # type: ignore[attr-defined] # as requests does itself
             if response.status_code != 200:
-                raise RefusedError(f"HTTP {response.status_code}{_complaint(response)}")
+                raise RefusedError(response.status_code, _complaint(response, self._hide))
         except (requests.RequestException, OSError, ValueError) as error:
             if expired.is_set() or "timed out" in str(error):
                 raise requests.ReadTimeout(f"no whole answer within {timeout:g} s", request=request) from error
@@ -150,11 +156,11 @@ def _tracked_pools(connections: list[HTTPConnection]) -> dict[str, type[HTTPConn
     return {"http": PlainPool, "https": SecurePool}
 
 
-def _complaint(response: requests.Response) -> str:
+def _complaint(response: requests.Response, hide: Callable[[str], str]) -> str:
     """A colon and text from Prometheus' JSON error or from a short plain body; empty where there is neither."""
     try:
         text = str(json.loads(response.content)["error"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        text = response.content[:200].decode("utf-8", "replace") if len(response.content) <= 200 else ""
-    text = " ".join(text.split())[:200]
+        text = response.content.decode("utf-8", "replace") if len(response.content) <= 200 else ""
+    text = " ".join(hide(text).split())[:200]
     return f": {text}" if text else ""

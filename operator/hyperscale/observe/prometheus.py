@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -10,10 +11,11 @@ from urllib.parse import urlsplit
 
 import requests
 
+from hyperscale.access import PLAIN, Access
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.metrics import FIGURES, NOT_CONFIGURED, OPTIONAL, MetricsReading, Series
 from hyperscale.model.policy import MetricQueries, PolicySpec
-from hyperscale.observe import targets
+from hyperscale.observe import credentials, targets
 from hyperscale.observe.columns import Column
 from hyperscale.observe.dcgm import INDEX_LABELS, MIG_LABELS, UUID_LABELS
 from hyperscale.observe.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession, RefusedError
@@ -28,8 +30,15 @@ if TYPE_CHECKING:
 UNREACHABLE: Final = "PrometheusUnreachable"
 TIMEOUT: Final = "PrometheusTimeout"
 REFUSED: Final = "PrometheusRefused"
+DENIED: Final = "PrometheusDenied"
+CREDENTIALS: Final = "PrometheusCredentials"
 TOO_LARGE: Final = "PrometheusBodyTooLarge"
 EMPTY: Final = "MetricsEmpty"
+
+DENYING: Final = frozenset({401, 403, 407})
+"""Statuses of a server that wants other credentials. Each failed attempt may count towards a lock: the other queries are not tried."""
+CHANGE_CREDENTIALS: Final = "check prometheus.auth and prometheus.tenant of the chart, or --prometheus-token-file and its like"
+NAME_AUTHORITY: Final = "name its authority in prometheus.tls of the chart, or with --prometheus-ca-file"
 
 READING_FACTOR: Final = 2.0
 """All queries together may take this many times what one may."""
@@ -57,13 +66,10 @@ class QueryError(Exception):
 class PrometheusReader:
     """Reads the figures that a policy asks for; keeps label sets and histories between readings: one thread at a time may read."""
 
-    def __init__(
-        self, url: str, *, headers: Mapping[str, str] | None = None, verify: bool | str = True, max_body_bytes: int = MAX_BODY_BYTES
-    ) -> None:
-        """url: base URL, empty for none; headers: e.g. Authorization; verify: False, or a CA bundle; limit of one answer in bytes."""
+    def __init__(self, url: str, access: Access = PLAIN, *, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+        """url: base URL, empty for none; access: authority, credentials and tenant; limit of one answer in bytes."""
         self._url = url.rstrip("/")
-        self._headers = dict(headers or {})
-        self._verify = verify
+        self._access = access
         self._max_body_bytes = max_body_bytes
         self._known = KnownSeries(KEPT_LABELS)
         self._history: History = {}
@@ -76,8 +82,13 @@ class PrometheusReader:
         if not is_url(self._url):
             state = MetricsState(False, UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
             return MetricsReading(taken_at=now, state=state)
-        with BoundedSession(self._max_body_bytes) as session:
-            reading = _Reading(self._connect(session), session, policy.deadlines.metrics_seconds, self._host(), self._known)
+        try:
+            given = credentials.read(self._access)
+        except credentials.CredentialsError as error:
+            return MetricsReading(taken_at=now, state=MetricsState(False, CREDENTIALS, str(error)[:MAX_MESSAGE]))
+        with BoundedSession(self._max_body_bytes, given.hide) as session:
+            connection = self._connect(session, given)
+            reading = _Reading(connection, session, policy.deadlines.metrics_seconds, self._host(), self._known)
             found, self._history = advance(self._history, reading.run(queries, now), policy.limits)
             return found
 
@@ -85,15 +96,19 @@ class PrometheusReader:
         """Series of one instant query with all their labels, the metric's name as `__name__`; raises QueryError."""
         if not is_url(self._url):
             raise QueryError(UNREACHABLE, f"{self._url[:200]!r} is no URL; write one such as http://prometheus.monitoring:9090")
-        with BoundedSession(self._max_body_bytes) as session:
-            return _Reading(self._connect(session), session, limit_seconds, self._host(), self._known).ask(query, named=True)
+        try:
+            given = credentials.read(self._access)
+        except credentials.CredentialsError as error:
+            raise QueryError(CREDENTIALS, str(error)[:MAX_MESSAGE]) from None
+        with BoundedSession(self._max_body_bytes, given.hide) as session:
+            return _Reading(self._connect(session, given), session, limit_seconds, self._host(), self._known).ask(query, named=True)
 
-    def _connect(self, session: BoundedSession) -> PrometheusConnect:
+    def _connect(self, session: BoundedSession, given: credentials.Credentials) -> PrometheusConnect:
         # Imported here: it brings dateparser and more, and what only plans from files needs none of it.
         from prometheus_api_client import PrometheusConnect
 
-        session.verify = self._verify
-        connection = PrometheusConnect(self._url, headers=self._headers, session=session)
+        session.verify = given.verify
+        connection = PrometheusConnect(self._url, headers=given.headers, session=session)
         # The constructor has just mounted an unbounded adapter with three retries over ours.
         session.mount(self._url, session.adapter)
         return connection
@@ -200,18 +215,22 @@ class _Reading:
         except BodyTooLargeError as error:
             raise QueryError(TOO_LARGE, f"{self._host}: {error}") from error
         except RefusedError as error:
+            if error.status in DENYING:
+                raise QueryError(DENIED, f"{self._host} denies access ({error}): {CHANGE_CREDENTIALS}") from error
             raise QueryError(REFUSED, f"{self._host} refused the query: {error}") from error
         except (requests.exceptions.JSONDecodeError, NotJsonError) as error:
             raise QueryError(REFUSED, f"{self._host} answered with something that is not JSON: is this Prometheus?") from error
         except requests.RequestException as error:
-            raise QueryError(UNREACHABLE, f"{self._host} cannot be reached: {_line(_cause(error))}") from error
+            cause = _cause(error)
+            hint = f": {NAME_AUTHORITY}" if isinstance(cause, ssl.SSLCertVerificationError) else ""
+            raise QueryError(UNREACHABLE, f"{self._host} cannot be reached: {_line(cause)}{hint}") from error
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise QueryError(REFUSED, f"{self._host} answered with something that is not a query result") from error
 
     def _is_gone(self, error: QueryError) -> bool:
         """Whether Prometheus itself does not answer, so that asking further would only wait."""
         if error.reason != TIMEOUT:
-            return error.reason == UNREACHABLE
+            return error.reason in {UNREACHABLE, DENIED}
         try:
             self.ask(PROBE, limit_seconds=PROBE_SECONDS)
         except QueryError as probe:

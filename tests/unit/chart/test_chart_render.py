@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from hyperscale import names, settings
+from hyperscale.access import Access
 
 Render = Any
 ROOT = Path(__file__).resolve().parents[3]
@@ -108,7 +109,8 @@ def test_the_rendered_environment_is_what_the_operator_reads(render: Render) -> 
     read = settings.from_environment(environment)
     assert read.watch_namespaces == ("a", "b")
     assert (read.resync_seconds, read.metrics_poll_seconds) == (3600.0, 2.5)
-    known = {settings.PREFIX + field.upper() for field in settings.Settings.__struct_fields__}
+    fields = {*settings.Settings.__struct_fields__, *(f"prometheus_{field}" for field in Access.__struct_fields__)}
+    known = {settings.PREFIX + field.upper() for field in fields - {"prometheus_access"}}
     assert known - set(environment) == {"HYPERSCALE_CRASH_AT"}
     assert set(environment) <= known
 

@@ -129,6 +129,8 @@ CASES = (
     Case(Fault.PROMETHEUS_TIMEOUT, facts(metrics=Metrics("http://p", "", ("PrometheusTimeout", "slow"))), "metricsSeconds", ERROR),
     Case(Fault.PROMETHEUS_REFUSED, facts(metrics=Metrics("http://p", "", ("PrometheusRefused", "HTTP 401"))), "/api/v1", ERROR),
     Case(Fault.PROMETHEUS_BODY_TOO_LARGE, facts(metrics=Metrics("http://p", "", ("PrometheusBodyTooLarge", "x"))), "narrow", ERROR),
+    Case(Fault.PROMETHEUS_DENIED, facts(metrics=Metrics("http://p", "", ("PrometheusDenied", "x"))), "prometheus.auth", ERROR),
+    Case(Fault.PROMETHEUS_CREDENTIALS, facts(metrics=Metrics("http://p", "", ("PrometheusCredentials", "x"))), "readable file", ERROR),
     Case(Fault.TARGETS_DOWN, facts(metrics=metrics(targets=(("dcgm-exporter", 2, 1), ("kubelet", 0, 9)))), "/targets"),
     Case(
         Fault.QUERY_REFUSED, facts(metrics=with_figure("power", failure=("PrometheusRefused", "parse error"))), "spec.queries.power", ERROR
