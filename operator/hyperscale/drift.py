@@ -24,7 +24,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import PolicySpec, ReplanMode
 from hyperscale.model.status import StatusMove
-from hyperscale.model.turns import Claim
+from hyperscale.model.turns import Claim, claim_of
 from hyperscale.movable import material, obstacle, shown_move
 from hyperscale.running import LATE_RATIO
 from hyperscale.stoppable import epochs_kept, undisturbed
@@ -254,6 +254,5 @@ def claims_of(pods: Iterable[PodView]) -> dict[str, Claim]:
     """What pods take, by node."""
     claims: dict[str, Claim] = {}
     for pod in pods:
-        known = claims.get(pod.node, Claim())
-        claims[pod.node] = Claim(known.gpus + pod.gpus, known.cpu_cores + pod.cpu_cores, known.memory_bytes + pod.memory_bytes)
+        claims[pod.node] = claims.get(pod.node, Claim()).plus(claim_of(pod))
     return {name: claims[name] for name in sorted(claims)}

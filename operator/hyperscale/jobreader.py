@@ -13,6 +13,7 @@ from hyperscale.model.plan import Calibration
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.steptime import Workload, workload_of
 from hyperscale.quantity import parse_bytes
+from hyperscale.question import worker_asks
 from hyperscale.render.mpijob import render
 from hyperscale.render.pod import runs_own_program
 from hyperscale.render.template import RenderError
@@ -116,6 +117,7 @@ def _renderable_job(resource: Json) -> JobSpec:
     if job.launcher.template or job.worker.template:
         try:
             render(metadata_of(resource), job, None, RenderDefaults(worker_image="any"))
+            worker_asks(job)
         except RenderError as error:
             raise SpecError(error.path, error.message) from error
     _check_memory(job)

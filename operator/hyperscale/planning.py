@@ -145,7 +145,9 @@ class Planning:
         asked = question_about(str(key), job, policy, self.reader.calibration(job), self._world.free_gpus(snapshot, key))
         if example is None:
             return asked
-        return msgspec.structs.replace(asked, required_labels=_node_labels(example), tolerations=_tolerations(example))
+        return msgspec.structs.replace(
+            asked, required_labels=_node_labels(example), tolerations=_tolerations(example), resources=_resources(example)
+        )
 
     def _count(self, answer: Plan | Infeasible, snapshot: ClusterSnapshot) -> None:
         planner, outcome = (answer.planner, "planned") if isinstance(answer, Plan) else ("none", answer.reason)
@@ -177,3 +179,9 @@ def _node_labels(pod: PodView) -> dict[str, str]:
 def _tolerations(pod: PodView) -> tuple[Toleration, ...]:
     """The pod's tolerations."""
     return tuple(toleration(entry) for entry in pod.tolerations)
+
+
+def _resources(pod: PodView) -> dict[str, float]:
+    """What the pod requests, with what admission added: defaults of a LimitRange, a runtime class's overhead."""
+    amounts = {"cpu": pod.cpu_cores, "memory": float(pod.memory_bytes), **pod.further}
+    return {name: amount for name, amount in amounts.items() if amount > 0}

@@ -6,12 +6,48 @@ One place for both: a preview differs from the plan wherever the question does.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
+from hyperscale import names
 from hyperscale.model.job import JobSpec
+from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Calibration
-from hyperscale.model.planning import PlanRequest
+from hyperscale.model.planning import NodeRule, PlanRequest, Toleration, node_rule
 from hyperscale.model.policy import PolicySpec
-from hyperscale.render.template import worker_node_labels, worker_tolerations
+from hyperscale.observe.demand import pod_demand
+from hyperscale.render.pod import worker_template
+from hyperscale.render.template import RenderError, worker_node_labels, worker_tolerations
+
+_ANY_JOB: Final = JobMetadata(namespace="any", name="any", uid="")
+_ANY_IMAGE: Final = RenderDefaults(worker_image="any")
+"""What a pod asks of its node depends on neither."""
+TEMPLATE: Final = "spec.worker.template.spec"
+
+
+class WorkerAsks(NamedTuple):
+    """What a worker pod asks of its node beside GPUs, as it is rendered."""
+
+    labels: dict[str, str]
+    tolerations: tuple[Toleration, ...]
+    rules: tuple[NodeRule, ...]
+    """Its required node affinity."""
+    resources: dict[str, float]
+    """Of the whole pod, by name; what is not asked for is left out."""
+    claims: tuple[str, ...]
+    """PersistentVolumeClaims that it mounts, sorted."""
+
+
+def worker_asks(job: JobSpec) -> WorkerAsks:
+    """What the workers of `job` ask; raises render.template.RenderError where the worker template cannot be used."""
+    spec = worker_template(_ANY_JOB, job, None, _ANY_IMAGE)["spec"]
+    try:
+        amounts = pod_demand(spec)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise RenderError(f"{TEMPLATE}.containers", f"the resources cannot be read: {error}") from error
+    volumes = (_mapping(_mapping(volume).get("persistentVolumeClaim")) for volume in spec.get("volumes") or ())
+    claims = {str(claim["claimName"]) for claim in volumes if claim.get("claimName")}
+    resources = {name: amount for name, amount in sorted(amounts.items()) if amount > 0 and name != names.GPU_RESOURCE}
+    return WorkerAsks(worker_node_labels(job), worker_tolerations(job), _affinity(spec), resources, tuple(sorted(claims)))
 
 
 def question_about(
@@ -20,20 +56,36 @@ def question_about(
     policy: PolicySpec,
     calibration: tuple[Calibration, ...] = (),
     free_gpus: Mapping[str, int] | None = None,
+    volumes: tuple[NodeRule, ...] = (),
 ) -> PlanRequest:
     """The question about a job that has no pods yet.
 
     key:       namespace/name
     free_gpus: free GPUs by node where they differ from the snapshot
+    volumes:   nodes from which the claims of the job can be reached
     Raises render.template.RenderError where the job's worker template cannot be used.
     """
+    asks = worker_asks(job)
     return PlanRequest(
         job_key=key,
         job=job,
         seed=policy.seed,
         deadline_seconds=policy.deadlines.plan_seconds,
         free_gpus=dict(free_gpus or {}),
-        required_labels=worker_node_labels(job),
-        tolerations=worker_tolerations(job),
+        required_labels=asks.labels,
+        tolerations=asks.tolerations,
+        node_rules=(*asks.rules, *volumes),
+        resources=asks.resources,
         calibration=calibration,
     )
+
+
+def _affinity(spec: Mapping[str, Any]) -> tuple[NodeRule, ...]:
+    """The required node affinity of a pod; what is no map is left to the API server, which refuses it."""
+    node = _mapping(_mapping(spec.get("affinity")).get("nodeAffinity"))
+    required = _mapping(node.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    return (node_rule(required),) if required else ()
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -13,7 +13,7 @@ from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MpiJobView
 from hyperscale.model.plan import Plan
-from hyperscale.model.turns import MAX_RUNNING, Claim, RunningShare
+from hyperscale.model.turns import MAX_RUNNING, Claim, RunningShare, claim_of
 from hyperscale.world import Key, World
 
 LATE_RATIO: Final = 0.05
@@ -92,8 +92,7 @@ class Running:
                 continue
             for pod in self._world.pods_of(key, view.uid):
                 if pod.holds_resources:
-                    known = claims.get(pod.node, Claim())
-                    claims[pod.node] = Claim(known.gpus + pod.gpus, known.cpu_cores + pod.cpu_cores, known.memory_bytes + pod.memory_bytes)
+                    claims[pod.node] = claims.get(pod.node, Claim()).plus(claim_of(pod))
         return claims
 
 

@@ -113,6 +113,11 @@ class Node(msgspec.Struct, frozen=True, rename="camel"):
     allocatable_memory_bytes: int | None = None
     requested_cpu_cores: float = 0.0
     requested_memory_bytes: int = 0
+    allocatable: dict[str, float] = {}
+    """Further resources by name: pods, ephemeral-storage (bytes), hugepages, and devices other than nvidia.com/gpu. A name that is not
+    there is not offered; an empty map tells nothing."""
+    requested: dict[str, float] = {}
+    """What pods hold of those."""
     network_bytes_per_second: Sample = UNKNOWN_SAMPLE
     """What its fastest network card or InfiniBand port carries: no flow of the node is faster."""
     network_use_ratio: Sample = UNKNOWN_SAMPLE

@@ -103,8 +103,8 @@ class Rejection(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     node: NodeName
     reason: Annotated[str, Meta(max_length=64)]
-    """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, GpuFault,
-    Unreachable, Constraint, SlowerPlan."""
+    """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, NodeAffinity, Volume, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, Resource,
+    GpuFault, Unreachable, Constraint, SlowerPlan."""
     message: Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)] = ""
 
 

@@ -1,14 +1,17 @@
-"""What a planner is asked: one job, the limits within which it must answer, and what is already decided."""
+"""What a planner is asked: one job, what its pods ask of a node, the limits within which to answer, and what is already decided."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Calibration
+
+PODS: Final = "pods"
+"""Resource name under which a node counts its pods; every worker takes one."""
 
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,6 +31,33 @@ def toleration(entry: Mapping[str, Any]) -> Toleration:
         value=str(entry.get("value") or ""),
         effect=str(entry.get("effect") or ""),
     )
+
+
+class NodeExpression(msgspec.Struct, frozen=True, rename="camel"):
+    """One requirement on a label or field of a node, as `v1.NodeSelectorRequirement`."""
+
+    key: str
+    operator: str
+    """In, NotIn, Exists, DoesNotExist, Gt or Lt; a node meets no other."""
+    values: tuple[str, ...] = ()
+
+
+class NodeTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """Requirements of which all must hold, as `v1.NodeSelectorTerm`; a term without any fits no node."""
+
+    labels: tuple[NodeExpression, ...] = ()
+    fields: tuple[NodeExpression, ...] = ()
+    """The core API knows `metadata.name` only."""
+
+
+class NodeRule(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes that something of a pod allows: at least one of the terms must fit."""
+
+    terms: tuple[NodeTerm, ...]
+    reason: str = "NodeAffinity"
+    """Of a node's `Rejection`: NodeAffinity, or Volume for a volume that can be reached from some nodes only."""
+    source: str = "the node affinity of spec.worker.template"
+    """What asks for it, for messages."""
 
 
 class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,5 +91,39 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     tolerations: tuple[Toleration, ...] = ()
     """Tolerations of the worker pods."""
 
+    node_rules: tuple[NodeRule, ...] = ()
+    """Required node affinity and volumes of the worker pods: a node must meet every rule."""
+
+    resources: dict[str, float] = {}
+    """Requests of a whole worker pod by resource name, without nvidia.com/gpu: cores, bytes, devices. Empty: cpu and memory of
+    `job.workers`."""
+
+    held: dict[str, dict[str, float]] = {}
+    """By node and resource name what ranks of other jobs hold there that are planned but not yet bound, GPUs left out."""
+
     calibration: tuple[Calibration, ...] = ()
     """What finished runs of the job's architecture taught, at most one for each mix of GPU products."""
+
+
+def node_rule(selector: Mapping[str, Any], **about: str) -> NodeRule:
+    """From a `v1.NodeSelector`; `about` gives reason and source. What is no list or map counts as empty and so fits no node."""
+    terms = (
+        NodeTerm(_expressions(term.get("matchExpressions")), _expressions(term.get("matchFields")))
+        for term in _mappings(selector.get("nodeSelectorTerms"))
+    )
+    return NodeRule(tuple(terms), **about)
+
+
+def _expressions(entries: object) -> tuple[NodeExpression, ...]:
+    return tuple(
+        NodeExpression(str(entry.get("key") or ""), str(entry.get("operator") or ""), _texts(entry.get("values")))
+        for entry in _mappings(entries)
+    )
+
+
+def _mappings(entries: object) -> list[Mapping[str, Any]]:
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list | tuple) else []
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    return tuple(str(value) for value in values) if isinstance(values, list | tuple) else ()

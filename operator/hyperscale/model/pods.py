@@ -26,6 +26,8 @@ class PodView(msgspec.Struct, frozen=True, rename="camel"):
     """nvidia.com/gpu held: sum over containers or the largest init container, whichever is more."""
     cpu_cores: float = 0.0
     memory_bytes: int = 0
+    further: dict[str, float] = {}
+    """Requests of other resources by name, e.g. rdma/hca or ephemeral-storage (bytes)."""
     mig_devices: int = 0
     """nvidia.com/mig-* devices held; they are slices, not GPUs of ours, and never count in `gpus`."""
     labels: dict[str, str] = {}

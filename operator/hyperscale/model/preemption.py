@@ -36,6 +36,8 @@ class StopQuestion(msgspec.Struct, frozen=True, rename="camel"):
     """By node, of all running jobs."""
     deadline_seconds: float = 5.0
     arrivals: Arrivals = Arrivals()
+    held: dict[str, dict[str, float]] = {}
+    """See `PlanRequest.held`."""
 
 
 class StopAdvice(msgspec.Struct, frozen=True, rename="camel"):

@@ -7,7 +7,8 @@ import enum
 import msgspec
 
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.planning import PlanRequest
+from hyperscale.model.planning import PODS, PlanRequest
+from hyperscale.model.pods import PodView
 
 MAX_TURN_JOBS = 64
 """Jobs of one question; alike ones cost little more than one."""
@@ -63,6 +64,25 @@ class Claim(msgspec.Struct, frozen=True, rename="camel"):
     gpus: int = 0
     cpu_cores: float = 0.0
     memory_bytes: int = 0
+    further: dict[str, float] = {}
+    """Other resources by name, pods among them."""
+
+    def plus(self, other: Claim) -> Claim:
+        """Both together."""
+        further = {name: self.further.get(name, 0.0) + other.further.get(name, 0.0) for name in sorted({*self.further, *other.further})}
+        cpu, memory = self.cpu_cores + other.cpu_cores, self.memory_bytes + other.memory_bytes
+        return Claim(self.gpus + other.gpus, cpu, memory, further)
+
+    def minus(self, other: Claim) -> Claim:
+        """What is left without the other; never less than nothing."""
+        further = {name: max(0.0, amount - other.further.get(name, 0.0)) for name, amount in self.further.items()}
+        cpu, memory = max(0.0, self.cpu_cores - other.cpu_cores), max(0, self.memory_bytes - other.memory_bytes)
+        return Claim(max(0, self.gpus - other.gpus), cpu, memory, further)
+
+
+def claim_of(pod: PodView) -> Claim:
+    """What one bound pod takes of its node."""
+    return Claim(pod.gpus, pod.cpu_cores, pod.memory_bytes, {PODS: 1.0, **pod.further})
 
 
 class TurnQuestion(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,6 +98,8 @@ class TurnQuestion(msgspec.Struct, frozen=True, rename="camel"):
     """By node, of all running jobs: without them the cluster is empty but for others' pods."""
     deadline_seconds: float = 5.0
     arrivals: Arrivals = Arrivals()
+    held: dict[str, dict[str, float]] = {}
+    """See `PlanRequest.held`."""
 
 
 class QueueScore(msgspec.Struct, frozen=True, rename="camel"):

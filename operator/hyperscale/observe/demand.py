@@ -10,12 +10,16 @@ from hyperscale.names import GPU_RESOURCE
 from hyperscale.quantity import parse_number
 
 MIG_PREFIX: Final = "nvidia.com/mig-"
+HUGE_PAGES: Final = "hugepages-"
+MAX_FURTHER: Final = 32
+"""Resource names kept of one pod or node: real nodes have about ten."""
+_NATIVE: Final = frozenset({"ephemeral-storage", "pods"})
 Amounts = dict[str, float]
 """Cores, bytes and devices by resource name."""
 
 
 def pod_demand(spec: Mapping[str, Any]) -> Amounts:
-    """Requests of a pod spec by resource name: GPUs, MIG devices, cpu (cores) and memory (bytes).
+    """Requests of a pod spec by resource name: GPUs and other devices, cpu (cores), memory, ephemeral storage and huge pages (bytes).
 
     The larger of all containers with sidecars together, and of each init container with the sidecars started before it; plus the
     pod's overhead. Pod-level requests (Kubernetes 1.34) replace the sum. Raises ValueError for text that is no quantity.
@@ -39,6 +43,17 @@ def mig_devices(amounts: Mapping[str, float]) -> int:
     return int(sum(amount for name, amount in amounts.items() if name.startswith(MIG_PREFIX)))
 
 
+def further(amounts: Mapping[str, float]) -> Amounts:
+    """Those of `amounts` that are neither GPUs nor cpu nor memory, at most MAX_FURTHER names."""
+    names = sorted(name for name, amount in amounts.items() if amount > 0 and is_further(name))
+    return {name: amounts[name] for name in names[:MAX_FURTHER]}
+
+
+def is_further(name: str) -> bool:
+    """Whether a resource is one that the scheduler counts besides GPUs, cpu and memory."""
+    return (name in _NATIVE or name.startswith(HUGE_PAGES) or "/" in name) and name != GPU_RESOURCE
+
+
 def _requests(holder: Mapping[str, Any]) -> Amounts:
     """Requests of a container (or pod); a limit stands in where no request is given, as the API server's defaulting does."""
     resources = holder.get("resources") or {}
@@ -50,7 +65,7 @@ def _amounts(quantities: Mapping[str, Any]) -> Amounts:
 
 
 def _counted(name: str) -> bool:
-    return name in {GPU_RESOURCE, "cpu", "memory"} or name.startswith(MIG_PREFIX)
+    return name in {"cpu", "memory"} or "/" in name or name in _NATIVE or name.startswith(HUGE_PAGES)
 
 
 @lru_cache(maxsize=4096)

@@ -129,6 +129,8 @@ def _node_problems(node: Node, names: set[str], levels: int) -> Iterator[str]:
     counts = (node.allocatable_gpus, node.requested_gpus, node.requested_memory_bytes, node.gpu_memory_bytes or 0)
     if min(counts) < 0 or node.requested_cpu_cores < 0:
         yield "allocatableGpus, requestedGpus, gpuMemoryBytes and requests: must not be negative"
+    if any(amount < 0 for amount in (*node.allocatable.values(), *node.requested.values())):
+        yield "allocatable and requested: must not be negative"
     for place, gpu in enumerate(node.gpus):
         yield from (f"gpus[{place}].{problem}" for problem in _gpu_problems(gpu))
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from hyperscale.model.cluster import Gpu, Node, Origin, Taint
+from hyperscale.model.planning import PODS
 from hyperscale.model.pods import LAUNCHER, PARTITION, WORKER, PodView
 from hyperscale.names import (
     GPU_RESOURCE,
@@ -18,7 +19,7 @@ from hyperscale.names import (
     PARTITION_KEY_LABEL,
     PLAN_ID_LABEL,
 )
-from hyperscale.observe.demand import Amounts, mig_devices, pod_demand
+from hyperscale.observe.demand import MAX_FURTHER, Amounts, further, is_further, mig_devices, pod_demand
 from hyperscale.observe.labels import domains, gpu_memory_bytes, gpu_product, has_gpu_labels
 from hyperscale.observe.network import NO_NETWORK, Network
 from hyperscale.observe.overlay import own_labels, topology_source
@@ -60,6 +61,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         gpus=int(demand.get(GPU_RESOURCE, 0)),
         cpu_cores=demand.get("cpu", 0.0),
         memory_bytes=int(demand.get("memory", 0)),
+        further=further(demand),
         mig_devices=mig_devices(demand),
         labels={key: labels[key] for key in KEPT_LABELS if key in labels},
         gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
@@ -95,6 +97,7 @@ def node_view(
     labels = {str(key): str(value) for key, value in sorted(own_labels(metadata).items())}
     product, memory = gpu_product(labels), gpu_memory_bytes(labels)
     allocatable = status.get("allocatable") or {}
+    offered = _further(allocatable)
     return Node(
         name=metadata["name"],
         gpu_product=product,
@@ -114,6 +117,8 @@ def node_view(
         allocatable_memory_bytes=_bytes(str(allocatable["memory"])) if "memory" in allocatable else None,
         requested_cpu_cores=round(requested.get("cpu", 0.0), 6),
         requested_memory_bytes=int(requested.get("memory", 0)),
+        allocatable=offered,
+        requested={name: round(requested[name], 6) for name in offered if requested.get(name)},
         network_bytes_per_second=network.bytes_per_second,
         network_use_ratio=network.use_ratio,
         sources={
@@ -144,7 +149,20 @@ def requested_by_node(pods: Iterable[PodView]) -> dict[str, Amounts]:
         amounts[GPU_RESOURCE] += pod.gpus
         amounts["cpu"] += pod.cpu_cores
         amounts["memory"] += pod.memory_bytes
+        for name, amount in {PODS: 1.0, **pod.further}.items():
+            amounts[name] = amounts.get(name, 0.0) + amount
     return held
+
+
+def _further(allocatable: Mapping[str, Any]) -> Amounts:
+    """Further resources that a node offers; a quantity that is none counts as not offered."""
+    offered: Amounts = {}
+    for name in sorted(name for name in allocatable if is_further(name))[:MAX_FURTHER]:
+        try:
+            offered[name] = _number(str(allocatable[name]))
+        except ValueError:
+            continue
+    return offered
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

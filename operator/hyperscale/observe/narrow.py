@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hyperscale.names import GPU_RESOURCE
+from hyperscale.observe.demand import is_further
+
 Json = dict[str, Any]
 
 
@@ -22,7 +25,9 @@ def narrow_node(resource: Json) -> Json:
         "spec": {name: value for name, value in (resource.get("spec") or {}).items() if name in ("taints", "unschedulable")},
         "status": {
             "allocatable": {
-                name: value for name, value in (status.get("allocatable") or {}).items() if name in ("cpu", "memory") or "/" in name
+                name: value
+                for name, value in (status.get("allocatable") or {}).items()
+                if name in ("cpu", "memory", GPU_RESOURCE) or is_further(name)
             },
             "conditions": [
                 {"type": "Ready", "status": condition.get("status")}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from hyperscale import names
 from hyperscale.model.cluster import Node, Quality, Taint
 from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
 from hyperscale.model.plan import Rejection
-from hyperscale.model.planning import PlanRequest, Toleration
+from hyperscale.model.planning import PODS, NodeRule, PlanRequest, Toleration
+from hyperscale.plan.affinity import meets, shown
 from hyperscale.plan.figures import figures_of, gpu_memory_bytes
 from hyperscale.plan.memo import Memo
 from hyperscale.quantity import parse_bytes, parse_number
@@ -26,6 +28,8 @@ GPU_TOLERATION: Final = Toleration(key=names.GPU_RESOURCE, operator="Exists")
 
 GIB: Final = 1024**3
 UNLIMITED: Final = 2**31
+ROUNDING: Final = 1e-6
+"""Requests are sums of decimal fractions held in binary."""
 
 
 class Demand(NamedTuple):
@@ -43,9 +47,13 @@ class Demand(NamedTuple):
     """Sorted; a key asked for with two values fits no node."""
     required_key: str | None
     tolerations: tuple[Toleration, ...]
+    rules: tuple[NodeRule, ...]
+    further: tuple[tuple[str, float], ...]
+    """Other resources by name, sorted; pods among them."""
     excluded: frozenset[str]
     free_gpus: dict[str, int]
-    """The last two change from request to request; see `Lasting`."""
+    held: dict[str, dict[str, float]]
+    """The last three change from request to request; see `Lasting`."""
 
 
 class Vetting(NamedTuple):
@@ -62,23 +70,34 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> Demand:
     job = request.job
     workers = job.workers
     asked = parse_bytes(workers.gpu_memory) if workers.gpu_memory else 0
+    amounts = amounts_of(request)
     return Demand(
         gpus=workers.gpus_per_worker,
         gpu_memory_bytes=max(asked, math.ceil(least_gpu_bytes)),
         gpu_memory_asked=asked > 0,
-        cpu_cores=parse_number(workers.cpu) if workers.cpu else 0.0,
-        memory_bytes=parse_bytes(workers.memory) if workers.memory else 0,
+        cpu_cores=amounts.pop("cpu", 0.0),
+        memory_bytes=math.ceil(amounts.pop("memory", 0.0)),
         products=frozenset(workers.gpu_products),
         labels=tuple(sorted({*job.placement.node_selector.items(), *request.required_labels.items()})),
         required_key=job.placement.topology.required,
         tolerations=(GPU_TOLERATION, *request.tolerations),
+        rules=request.node_rules,
+        further=tuple(sorted(amounts.items())),
         excluded=frozenset(request.excluded_nodes),
         free_gpus=request.free_gpus,
+        held=request.held,
     )
 
 
+def amounts_of(request: PlanRequest) -> dict[str, float]:
+    """What one worker takes of its node by resource name, GPUs left out: cores, bytes, devices, and one pod."""
+    workers = request.job.workers
+    stated = {"cpu": parse_number(workers.cpu) if workers.cpu else 0.0, "memory": parse_number(workers.memory) if workers.memory else 0.0}
+    return {**(request.resources or stated), PODS: 1.0}
+
+
 class Lasting(NamedTuple):
-    """What vetting finds of a snapshot's nodes whoever is excluded and whatever is free."""
+    """What vetting finds of a snapshot's nodes whoever is excluded, whatever is free and whatever is held."""
 
     early: tuple[Rejection | None, ...]
     """First failed check before GPUs are counted."""
@@ -90,6 +109,8 @@ class Lasting(NamedTuple):
     """(n,) workers by cores and memory."""
 
 
+CHANGING: Final = 3
+"""Fields at the end of `Demand` that `Lasting` does not depend on."""
 KEPT_DEMANDS: Final = 16
 _LASTING: Final[Memo[Lasting]] = Memo(KEPT_DEMANDS)
 
@@ -97,7 +118,7 @@ _LASTING: Final[Memo[Lasting]] = Memo(KEPT_DEMANDS)
 def vet(graph: ClusterGraph, demand: Demand) -> Vetting:
     """Slots of every suitable node, and the first failed check of every other one."""
     figures = figures_of(graph)
-    lasting = _LASTING.get((graph.digest, demand[: len(demand) - 2]), lambda: _lasting(graph.nodes, demand))
+    lasting = _without_held(graph, demand, _LASTING.get((graph.digest, demand[:-CHANGING]), lambda: _lasting(graph.nodes, demand)))
     free = free_gpus(graph, demand)
     excluded = np.zeros(len(free), dtype=np.bool_)
     excluded[[graph.index[name] for name in demand.excluded if name in graph.index]] = True
@@ -133,6 +154,36 @@ def _lasting(nodes: Sequence[Node], demand: Demand) -> Lasting:
     late = tuple(_first_failure(node, demand, LATE_CHECKS) for node in nodes)
     refused = np.array([first is not None or then is not None for first, then in zip(early, late, strict=True)], dtype=np.bool_)
     return Lasting(early, late, refused, np.array([_room(node, demand) for node in nodes], dtype=np.int64))
+
+
+def _without_held(graph: ClusterGraph, demand: Demand, lasting: Lasting) -> Lasting:
+    """The same with what planned ranks of other jobs hold taken away."""
+    held = {graph.index[name]: amounts for name, amounts in demand.held.items() if name in graph.index}
+    if not held:
+        return lasting
+    late, refused, room = list(lasting.late), lasting.refused.copy(), lasting.room.copy()
+    for position, amounts in held.items():
+        node = with_held(graph.nodes[position], amounts)
+        late[position], room[position] = _first_failure(node, demand, LATE_CHECKS), _room(node, demand)
+        refused[position] = lasting.early[position] is not None or late[position] is not None
+    return Lasting(lasting.early, tuple(late), refused, room)
+
+
+def held_room(graph: ClusterGraph, demand: Demand) -> dict[int, int]:
+    """Workers by cores, memory and further resources on the nodes where planned ranks hold some, by position."""
+    held = {graph.index[name]: amounts for name, amounts in demand.held.items() if name in graph.index}
+    return {position: max(0, _room(with_held(graph.nodes[position], amounts), demand)) for position, amounts in held.items()}
+
+
+def with_held(node: Node, amounts: Mapping[str, float]) -> Node:
+    """The node as if these amounts were requested too."""
+    further = {name: node.requested.get(name, 0.0) + amount for name, amount in amounts.items() if name not in ("cpu", "memory")}
+    return replace(
+        node,
+        requested_cpu_cores=node.requested_cpu_cores + amounts.get("cpu", 0.0),
+        requested_memory_bytes=node.requested_memory_bytes + math.ceil(amounts.get("memory", 0.0)),
+        requested={**node.requested, **further},
+    )
 
 
 Failure = tuple[str, str]
@@ -182,6 +233,13 @@ def _labels(node: Node, demand: Demand) -> Failure | None:
     return None
 
 
+def _rules(node: Node, demand: Demand) -> Failure | None:
+    for rule in demand.rules:
+        if not meets(node, rule):
+            return rule.reason, f"{rule.source} asks for {shown(rule)}"
+    return None
+
+
 def _product(node: Node, demand: Demand) -> Failure | None:
     if not demand.products or node.gpu_product in demand.products or node.labels.get("nvidia.com/gpu.product") in demand.products:
         return None
@@ -206,14 +264,25 @@ def _fault(node: Node, demand: Demand) -> Failure | None:
 
 def _room_for_cpu(node: Node, demand: Demand) -> Failure | None:
     free = _free_cpu(node)
-    return None if free >= demand.cpu_cores else ("Cpu", f"{free:.1f} cores free, a worker needs {demand.cpu_cores:g}")
+    return (
+        None
+        if demand.cpu_cores <= 0 or free >= demand.cpu_cores - ROUNDING
+        else ("Cpu", f"{free:.1f} cores free, a worker needs {demand.cpu_cores:g}")
+    )
 
 
 def _room_for_memory(node: Node, demand: Demand) -> Failure | None:
     free = _free_memory(node)
-    if free >= demand.memory_bytes:
+    if demand.memory_bytes <= 0 or free >= demand.memory_bytes:
         return None
     return "Memory", f"{free / GIB:.1f} GiB free, a worker needs {demand.memory_bytes / GIB:.1f}"
+
+
+def _room_for_further(node: Node, demand: Demand) -> Failure | None:
+    for name, amount in demand.further:
+        if (free := free_further(node, name)) < amount - ROUNDING:
+            return "Resource", f"{amount_text(name, free)} free, a worker needs {amount_text(name, amount)}"
+    return None
 
 
 def _has_required_level(node: Node, demand: Demand) -> Failure | None:
@@ -222,17 +291,20 @@ def _has_required_level(node: Node, demand: Demand) -> Failure | None:
     return "Constraint", f"has no label {demand.required_key}, which placement.topology.required names"
 
 
+BUSY_REASONS: Final = frozenset({"Cpu", "Memory", "Resource"})
+"""Of rejections that end when other pods end, besides NoFreeGpus."""
 EARLY_CHECKS: Final[tuple[Check, ...]] = (
     _ready,
     _schedulable,
     _taints,
     _labels,
+    _rules,
     _product,
     _memory_of_gpu,
     _has_required_level,
     _fault,
 )
-LATE_CHECKS: Final[tuple[Check, ...]] = (_room_for_cpu, _room_for_memory)
+LATE_CHECKS: Final[tuple[Check, ...]] = (_room_for_cpu, _room_for_memory, _room_for_further)
 """From what an administrator decided to what is merely busy now: the first one that fails is the reason given.
 
 Before all of them comes what the request excludes; between early and late ones, free GPUs.
@@ -240,18 +312,34 @@ Before all of them comes what the request excludes; between early and late ones,
 
 
 def _room(node: Node, demand: Demand) -> int:
-    """Workers that fit on `node` at once by cores and memory; very many where those are unknown or not asked for."""
+    """Workers that fit on `node` at once by everything but GPUs; very many where that is unknown or not asked for."""
     fits = [UNLIMITED]
     if demand.cpu_cores > 0 and node.allocatable_cpu_cores is not None:
-        fits.append(int(_free_cpu(node) / demand.cpu_cores + 1e-9))
+        fits.append(int((_free_cpu(node) + ROUNDING) / demand.cpu_cores))
     if demand.memory_bytes > 0 and node.allocatable_memory_bytes is not None:
         fits.append(int(_free_memory(node) // demand.memory_bytes))
+    for name, amount in demand.further:
+        if (free := free_further(node, name)) < amount * UNLIMITED:
+            fits.append(int((free + ROUNDING) / amount))
     return min(fits)
 
 
 def _free_cpu(node: Node) -> float:
     """Cores; infinite where the node does not say."""
     return math.inf if node.allocatable_cpu_cores is None else node.allocatable_cpu_cores - node.requested_cpu_cores
+
+
+def amount_text(name: str, amount: float) -> str:
+    """An amount of a further resource with its unit."""
+    is_bytes = name == "ephemeral-storage" or name.startswith("hugepages-")
+    return f"{amount / GIB:.3g} GiB of {name}" if is_bytes else f"{amount:g} {name}"
+
+
+def free_further(node: Node, name: str) -> float:
+    """Amount of a further resource; infinite where the node tells of none at all."""
+    if not node.allocatable:
+        return math.inf
+    return max(0.0, node.allocatable.get(name, 0.0) - node.requested.get(name, 0.0))
 
 
 def _free_memory(node: Node) -> float:

@@ -13,7 +13,8 @@ from hyperscale import names
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Taint
 from hyperscale.model.plan import MAX_REJECTED, Plan, Rejection, WorkerPlacement
 from hyperscale.model.planning import PlanRequest, Toleration
-from hyperscale.quantity import parse_bytes, parse_number
+from hyperscale.plan.check_needs import lacking, unmet_rules
+from hyperscale.quantity import parse_bytes
 
 SHARE_TOLERANCE: Final = 1e-6
 """Shares are sums of up to 1,000 doubles; anything above this is a mistake, not rounding."""
@@ -197,6 +198,8 @@ def _unfit(name: str, node: Node | None, ranks: list[WorkerPlacement], request: 
     for reason, broken in NODE_RULES:
         if (sentence := broken(node, request)) is not None:
             yield reason, f"{name} {sentence}"
+    for reason, sentence in unmet_rules(node, request):
+        yield reason, f"{name} {sentence}"
     yield from _lacks_room(node, arriving, ranks, request)
 
 
@@ -207,21 +210,8 @@ def _lacks_room(node: Node, arriving: list[WorkerPlacement], ranks: list[WorkerP
         staying = len(ranks) - len(arriving)
         beside = f" beside {staying} that stay" if staying else ""
         yield "NoFreeGpus", f"{node.name} has {max(0, free)} free GPUs for {needed} of the plan{beside}"
-    workers = request.job.workers
-    if workers.cpu is not None and node.allocatable_cpu_cores is not None:
-        cores = parse_number(workers.cpu) * len(arriving)
-        if node.requested_cpu_cores + cores > node.allocatable_cpu_cores + 1e-9:
-            yield (
-                "Cpu",
-                f"{node.name} has {node.allocatable_cpu_cores - node.requested_cpu_cores:g} free CPU cores for {cores:g} of the plan",
-            )
-    if workers.memory is not None and node.allocatable_memory_bytes is not None:
-        size = parse_bytes(workers.memory) * len(arriving)
-        if node.requested_memory_bytes + size > node.allocatable_memory_bytes:
-            yield (
-                "Memory",
-                f"{node.name} has {node.allocatable_memory_bytes - node.requested_memory_bytes} free bytes for {size} of the plan",
-            )
+    for reason, sentence in lacking(node, len(arriving), request):
+        yield reason, f"{node.name} {sentence}"
 
 
 def _not_ready(node: Node, request: PlanRequest) -> str | None:

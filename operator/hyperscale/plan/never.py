@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from hyperscale import names
 from hyperscale.model.cluster import ClusterSnapshot, Node
-from hyperscale.plan.candidates import GIB, UNLIMITED, Demand
+from hyperscale.plan.affinity import meets, shown
+from hyperscale.plan.candidates import GIB, UNLIMITED, Demand, amount_text
 from hyperscale.plan.figures import gpu_memory_bytes
 from hyperscale.plan.problem import USABLE_MEMORY_RATIO, Problem
 
@@ -62,6 +63,9 @@ def _features(demand: Demand, nodes: tuple[Node, ...]) -> Iterator[str]:
         if all(node.labels.get(key) != value for node in nodes):
             found = nodes[0].labels.get(key, "absent")
             yield f"the node selector fits {count}, e.g. {nodes[0].name}: label {key} is {found}, needs {value}. Correct it, {OR_ADD}"
+    for rule in demand.rules:
+        if not any(meets(node, rule) for node in nodes):
+            yield f"{count} meets {rule.source}, {shown(rule)}. Change it, {OR_ADD}"
     if not any(_has_product(node, demand) for node in nodes):
         have = Counter(node.gpu_product or "unlabelled GPUs" for node in nodes)
         listed = ", ".join(name for name, _ in sorted(have.items(), key=lambda entry: (-entry[1], entry[0]))[:SHOWN])
@@ -152,13 +156,26 @@ def _sizes(problem: Problem) -> tuple[_Size, ...]:
         ),
         _Size("a worker", demand.cpu_cores, _cores, lambda amount: f"{amount:g} CPU cores", lower("spec.workers.cpu")),
         _Size("a worker", demand.memory_bytes, _memory, lambda amount: f"{amount / GIB:.4g} GiB of memory", lower("spec.workers.memory")),
+        *(_further(name, amount) for name, amount in demand.further),
     )
+
+
+def _further(name: str, amount: float) -> _Size:
+    """A resource that is neither GPUs nor cpu nor memory."""
+
+    def has(node: Node) -> float:
+        return node.allocatable.get(name, 0.0) if node.allocatable else math.inf
+
+    return _Size("a worker", amount, has, lambda given: amount_text(name, given), lambda most: "Change spec.worker.template")
 
 
 def _failed(node: Node, demand: Demand, sizes: tuple[_Size, ...]) -> str | None:
     """Field of the first lasting demand that the node does not meet."""
     if any(node.labels.get(key) != value for key, value in demand.labels):
         return "the node selector"
+    for rule in demand.rules:
+        if not meets(node, rule):
+            return rule.source
     if not _has_product(node, demand):
         return "spec.workers.gpuProducts"
     if demand.required_key is not None and not _level(node, demand.required_key):

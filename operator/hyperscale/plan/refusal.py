@@ -101,6 +101,9 @@ def _advice(problem: Problem, dominant: str, found: int) -> str:
         "Tainted": "Add a toleration to spec.worker.template.",
         "Cpu": "Try a smaller spec.workers.cpu.",
         "Memory": "Try a smaller spec.workers.memory.",
+        "NodeAffinity": "Check the node affinity of spec.worker.template against the nodes' labels.",
+        "Volume": "Use a volume that can be reached from these nodes.",
+        "Resource": "Try smaller requests in spec.worker.template.",
     }
     return fields.get(dominant, "Repair or uncordon the nodes.")
 

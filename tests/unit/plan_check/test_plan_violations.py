@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Link, Taint
 from hyperscale.model.plan import Plan, Prediction, Rejection
-from hyperscale.model.planning import PlanRequest, Toleration
+from hyperscale.model.planning import NodeExpression, NodeRule, NodeTerm, PlanRequest, Toleration, node_rule
 from hyperscale.plan.check import misfits, violations
 from tests.builders.placement import GIB, cluster, job, node, plan, request
 
@@ -78,6 +78,15 @@ def test_predictions_are_figures(field: str, value: float) -> None:
     assert any("is not a figure" in entry for entry in violations(replace(PLAN, predicted=predicted), request(), SNAPSHOT))
 
 
+RDMA = "rdma/hca"
+RULE = node_rule({"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "NotIn", "values": ["r2"]}]}]})
+ZONAL = node_rule(
+    {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-a"]}]}]},
+    reason="Volume",
+    source='PersistentVolumeClaim "state"',
+)
+ANY_NODE = NodeRule((NodeTerm(labels=(NodeExpression("kubernetes.io/hostname", "Exists"),)),))
+
 UNFIT: list[tuple[str, ClusterSnapshot, PlanRequest, str]] = [
     ("NotReady", with_b(ready=False), request(), "node-b is not ready"),
     ("NotReady", cluster(node("node-a"), node("node-c")), request(), "node-b is not in the cluster"),
@@ -109,12 +118,28 @@ UNFIT: list[tuple[str, ClusterSnapshot, PlanRequest, str]] = [
     ("GpuMemory", with_b(gpu_memory_bytes=None), request(job(workers={"max": 4, "gpuMemory": "24Gi"})), "does not say how much memory"),
     ("NoFreeGpus", with_b(requested_gpus=2), request(), "node-b has 0 free GPUs for 1 of the plan"),
     ("NoFreeGpus", SNAPSHOT, request(free_gpus={"node-b": 0}), "node-b has 0 free GPUs for 1 of the plan"),
-    ("Cpu", with_b(requested_cpu_cores=15.0), request(job(workers={"max": 4, "cpu": "1500m"})), "node-b has 1 free CPU cores for 1.5"),
+    (
+        "Cpu",
+        with_b(requested_cpu_cores=15.0),
+        request(job(workers={"max": 4, "cpu": "1500m"})),
+        "node-b has 1 CPU cores free, the plan needs 1.5 CPU cores",
+    ),
     (
         "Memory",
         with_b(requested_memory_bytes=60 * GIB),
         request(job(workers={"max": 4, "memory": "8Gi"})),
-        "node-b has 4294967296 free bytes",
+        "node-b has 4 GiB of memory free, the plan needs 8 GiB",
+    ),
+    ("Cpu", with_b(requested_cpu_cores=15.0), request(resources={"cpu": 1.5}), "node-b has 1 CPU cores free"),
+    ("Cpu", SNAPSHOT, request(resources={"cpu": 2.0}, held={"node-b": {"cpu": 15.0}}), "node-b has 1 CPU cores free"),
+    ("NodeAffinity", with_b(labels={"rack": "r2"}), request(node_rules=(RULE,)), "does not meet the node affinity of spec.worker.template"),
+    ("Resource", with_b(allocatable={"pods": 110.0}), request(resources={RDMA: 1.0}), "node-b has 0 rdma/hca free, the plan needs 1"),
+    ("Resource", with_b(allocatable={"pods": 8.0}, requested={"pods": 8.0}), request(), "node-b has 0 pods free, the plan needs 1"),
+    (
+        "Resource",
+        with_b(allocatable={"ephemeral-storage": 8.0 * GIB, "pods": 9.0}, requested={"ephemeral-storage": 4.0 * GIB}),
+        request(resources={"ephemeral-storage": 5.0 * GIB}),
+        "node-b has 4 GiB of ephemeral-storage free, the plan needs 5 GiB",
     ),
 ]
 
@@ -127,6 +152,18 @@ def test_a_node_that_does_not_take_its_rank_is_a_violation_and_a_misfit(
     (misfit,) = misfits(PLAN, asked, seen)
     assert (misfit.node, misfit.reason) == ("node-b", reason)
     assert sentence in misfit.message
+
+
+def test_a_volume_that_is_elsewhere_rules_out_every_node_that_cannot_reach_it() -> None:
+    assert [(each.node, each.reason) for each in misfits(PLAN, request(node_rules=(ZONAL,)), SNAPSHOT)] == [
+        ("node-b", "Volume"),
+        ("node-c", "Volume"),
+    ]
+    assert violations(PLAN, request(node_rules=(ANY_NODE,)), SNAPSHOT) == ()
+
+
+def test_a_node_that_tells_of_no_further_resources_may_have_any() -> None:
+    assert violations(PLAN, request(resources={RDMA: 1.0}), SNAPSHOT) == ()
 
 
 @pytest.mark.parametrize(

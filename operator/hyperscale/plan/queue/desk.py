@@ -18,7 +18,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.turns import Claim
 from hyperscale.plan.artifact import plan_id
-from hyperscale.plan.candidates import demand_of, vet
+from hyperscale.plan.candidates import BUSY_REASONS, demand_of, held_room, vet
 from hyperscale.plan.figures import figures_of
 from hyperscale.plan.memo import Memo
 from hyperscale.plan.queue.alike import kind_of
@@ -107,7 +107,7 @@ class Desk:
             self._claims = dict(claims)
             self._emptied = emptied(self.graph, claims)
         closed = {node.name: 0 for node in self.graph.nodes if node.name not in nodes}
-        return self._answer(replace(_quick(request), free_gpus=closed), self._emptied)
+        return self._answer(replace(_quick(request), free_gpus=closed, held={}), self._emptied)
 
     def state(self, request: PlanRequest) -> bytes:
         """All that plans on what is free by `request` depend on, beside the job."""
@@ -117,8 +117,8 @@ class Desk:
     def suitable(self, request: PlanRequest) -> frozenset[str]:
         """Nodes that could ever host a worker: all that are not ruled out for anything but what runs there now."""
         everything = {node.name: max(0, node.allocatable_gpus) for node in self.graph.nodes}
-        fitting = vet(self.graph, demand_of(replace(request, free_gpus=everything)))
-        late = {rejection.node for rejection in fitting.rejected if rejection.reason in ("Cpu", "Memory")}
+        fitting = vet(self.graph, demand_of(replace(request, free_gpus=everything, held={})))
+        late = {rejection.node for rejection in fitting.rejected if rejection.reason in BUSY_REASONS}
         return frozenset(fitting.slots) | late
 
     def _answer(self, request: PlanRequest, graph: ClusterGraph) -> Plan | Infeasible:
@@ -141,7 +141,7 @@ class Desk:
     def _state(self, request: PlanRequest, graph: ClusterGraph) -> tuple[IntArray, FloatArray]:
         """All that a plan depends on of what is free.
 
-        (n,) workers by free GPUs alone, no more than the job may have; (n,) use of the GPUs that they would get.
+        (n,) workers by free GPUs and by what planned ranks hold, no more than the job may have; (n,) use of the GPUs they would get.
         """
         figures = figures_of(graph)
         free = figures.free_gpus.copy()
@@ -151,6 +151,8 @@ class Desk:
         workers = request.job.workers
         free = np.maximum(free, 0)
         slots: IntArray = np.minimum(free // workers.gpus_per_worker, workers.max)
+        for position, room in held_room(graph, demand_of(request)).items() if request.held else ():
+            slots[position] = min(int(slots[position]), room)
         use, _ = figures.utilization(np.arange(len(free)), free)
         return slots, np.where(slots > 0, use, 0.0)
 

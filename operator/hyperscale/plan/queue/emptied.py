@@ -36,20 +36,13 @@ def added(claims: Iterable[Mapping[str, Claim]]) -> dict[str, Claim]:
     total: dict[str, Claim] = {}
     for each in claims:
         for name, claim in each.items():
-            had = total.get(name, Claim())
-            cpu, memory = had.cpu_cores + claim.cpu_cores, had.memory_bytes + claim.memory_bytes
-            total[name] = Claim(had.gpus + claim.gpus, cpu, memory)
+            total[name] = total.get(name, Claim()).plus(claim)
     return dict(sorted(total.items()))
 
 
 def without(claims: Mapping[str, Claim], gone: Mapping[str, Claim]) -> dict[str, Claim]:
     """What is left of `claims`; never less than nothing."""
-    left = {}
-    for name, had in claims.items():
-        less = gone.get(name, Claim())
-        cpu, memory = max(0.0, had.cpu_cores - less.cpu_cores), max(0, had.memory_bytes - less.memory_bytes)
-        left[name] = Claim(max(0, had.gpus - less.gpus), cpu, memory)
-    return left
+    return {name: had.minus(gone.get(name, Claim())) for name, had in claims.items()}
 
 
 def _emptied(node: Node, claim: Claim) -> Node:
@@ -58,6 +51,7 @@ def _emptied(node: Node, claim: Claim) -> Node:
         requested_gpus=max(0, node.requested_gpus - claim.gpus),
         requested_cpu_cores=max(0.0, node.requested_cpu_cores - claim.cpu_cores),
         requested_memory_bytes=max(0, node.requested_memory_bytes - claim.memory_bytes),
+        requested={name: max(0.0, amount - claim.further.get(name, 0.0)) for name, amount in node.requested.items()},
         gpus=_idle(node.gpus, claim.gpus),
     )
 

@@ -80,7 +80,7 @@ class _Sequence:
         self.past = past
         self.question = question
         self.desk = desk
-        self.ledger = Ledger(desk.free({}), dict(question.free_gpus))
+        self.ledger = Ledger(desk.free({}), dict(question.free_gpus), held=dict(question.held))
         self.pending = {entry.key: entry for entry in feasible}
         self.entries = dict(self.pending)
         self.running = [RunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]
@@ -145,7 +145,7 @@ class _Sequence:
         plan = self.desk.final(self.ledger.open_to(entry.queued.request, workers))
         if isinstance(plan, Infeasible):
             raise QueueError(f"{entry.key}: {plan.reason}")
-        self.ledger.take(entry.key, plan)
+        self.ledger.take(entry.queued.request, plan)
         self.running.append(RunningJob(entry.key, sum(plan.gpus_by_node().values()), run_seconds(entry.queued.request, plan)))
         del self.pending[entry.key]
 

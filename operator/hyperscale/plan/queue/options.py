@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.turns import Claim, QueuedJob
+from hyperscale.plan.candidates import amounts_of
 from hyperscale.plan.queue.alike import kind_of
 from hyperscale.plan.queue.desk import Desk
 from hyperscale.plan.queue.types import Option, PendingJob
@@ -62,6 +63,8 @@ class Ledger:
     """By node where that is known better, or was taken since."""
     reserved: frozenset[str] = frozenset()
     """Nodes that wait for a job which has waited too long."""
+    held: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Resources beside GPUs, by node and name, of ranks that are planned and not bound."""
     starts: dict[str, Plan] = field(default_factory=dict)
 
     @property
@@ -80,13 +83,20 @@ class Ledger:
         workers: None leaves the count to the request, which fixes it where the job has begun before
         """
         closed = {} if reserved else dict.fromkeys(self.reserved, 0)
-        return replace(request, free_gpus={**self.changed, **closed}, workers_fixed=workers or request.workers_fixed)
+        return replace(request, free_gpus={**self.changed, **closed}, held=self.held, workers_fixed=workers or request.workers_fixed)
 
-    def take(self, key: str, plan: Plan) -> None:
-        """The plan's GPUs are gone."""
+    def take(self, request: PlanRequest, plan: Plan) -> None:
+        """The plan's GPUs are gone, and what else its workers take."""
         for name, gpus in plan.gpus_by_node().items():
             self.changed[name] = self.changed.get(name, self.base[name]) - gpus
-        self.starts[key] = plan
+        amounts = amounts_of(request)
+        taken = {name: dict(held) for name, held in self.held.items()}
+        for worker in plan.workers:
+            held = taken.setdefault(worker.node, {})
+            for name, amount in amounts.items():
+                held[name] = held.get(name, 0.0) + amount
+        self.held = taken
+        self.starts[request.job_key] = plan
 
 
 class Catalogue:

@@ -130,7 +130,7 @@ class Scene:
 
 def fixed(job: StoppableJob) -> PlanRequest:
     """The question that a stopped job puts: as many workers as its MPIJob has, nowhere in particular."""
-    return replace(job.running.request, workers_fixed=len(job.running.plan.workers), pinned={}, free_gpus={})
+    return replace(job.running.request, workers_fixed=len(job.running.plan.workers), pinned={}, free_gpus={}, held={})
 
 
 def _anywhere(held: tuple[int, ...], left_seconds: float) -> tuple[Demand, ...]:

@@ -12,6 +12,7 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.preemption import StopQuestion, Stops
 from hyperscale.model.turns import TurnQuestion, Turns
 from hyperscale.plan.check import violations
+from hyperscale.plan.check_needs import add_worker
 
 
 def unsound(turns: Turns, question: TurnQuestion, snapshot: ClusterSnapshot) -> tuple[str, ...]:
@@ -30,14 +31,17 @@ def _every_job_once(turns: Turns, question: TurnQuestion) -> Iterator[str]:
 def _plans(turns: Turns, question: TurnQuestion, snapshot: ClusterSnapshot) -> Iterator[str]:
     """Each plan on what the plans before it have left."""
     free = {node.name: question.free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes}
+    held = {name: dict(amounts) for name, amounts in question.held.items()}
     requests = {queued.request.job_key: queued.request for queued in question.jobs}
     for start in turns.starts:
         request = requests.get(start.key)
         if request is None:
             continue  # told by the other rule
-        yield from (f"{start.key}: {sentence}" for sentence in violations(start.plan, replace(request, free_gpus=free), snapshot))
-        for name, gpus in start.plan.gpus_by_node().items():
-            free[name] = free.get(name, 0) - gpus
+        left = replace(request, free_gpus=free, held=held)
+        yield from (f"{start.key}: {sentence}" for sentence in violations(start.plan, left, snapshot))
+        for worker in start.plan.workers:
+            free[worker.node] = free.get(worker.node, 0) - worker.gpus
+            add_worker(held.setdefault(worker.node, {}), request)
 
 
 def unsound_stops(stops: Stops, question: StopQuestion) -> tuple[str, ...]:
