@@ -71,20 +71,47 @@ app.kubernetes.io/component: operator
   "app.kubernetes.io/version" .Chart.AppVersion
   "app.kubernetes.io/managed-by" .Release.Service
   "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_") -}}
-{{- toYaml (merge (include "hyperscale.selectorLabels" . | fromYaml) $own .Values.commonLabels) -}}
+{{- toYaml (merge (include "hyperscale.selectorLabels" . | fromYaml) $own (.Values.commonLabels | default dict)) -}}
 {{- end -}}
 
-{{/* (dict "image" one of the image values "root" $) -> reference */}}
+{{/* (dict "image" one of the image values "root" $) -> reference. A global registry is a mirror of everything: it wins. */}}
 {{- define "hyperscale.image" -}}
+{{- $registry := dig "imageRegistry" "" (.root.Values.global | default dict) | default .image.registry -}}
 {{- $path := .image.repository -}}
-{{- if .image.registry -}}
-{{- $path = printf "%s/%s" .image.registry .image.repository -}}
+{{- if $registry -}}
+{{- $path = printf "%s/%s" $registry .image.repository -}}
 {{- end -}}
 {{- if .image.digest -}}
 {{- printf "%s@%s" $path .image.digest -}}
 {{- else -}}
 {{- printf "%s:%s" $path (.image.tag | default .root.Chart.AppVersion) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Pull Secrets as a list of objects, each once; empty where there are none. Both forms are in use: names, and objects with a name. */}}
+{{- define "hyperscale.pullSecrets" -}}
+{{- $found := list -}}
+{{- range concat (.Values.image.pullSecrets | default list) (dig "imagePullSecrets" list (.Values.global | default dict) | default list) -}}
+{{- $found = append $found (dict "name" (ternary . (dig "name" "" (ternary dict . (kindIs "string" .))) (kindIs "string" .))) -}}
+{{- end -}}
+{{- with $found | uniq }}
+{{- toYaml . }}
+{{- end -}}
+{{- end -}}
+
+{{/* More environment, with numbers and truths as text: the API server takes nothing else. */}}
+{{- define "hyperscale.extraEnv" -}}
+{{- range . }}
+{{- $entry := . }}
+{{- if and (hasKey . "value") (not (kindIs "string" .value)) }}
+{{- $text := .value | toString }}
+{{- if and (kindIs "float64" .value) (eq .value (floor .value)) }}
+{{- $text = printf "%.0f" .value }}
+{{- end }}
+{{- $entry = merge (dict "value" $text) (omit . "value") }}
+{{- end }}
+{{ toYaml (list $entry) }}
+{{- end }}
 {{- end -}}
 
 {{/* Ports of Prometheus as a JSON list: given, or the port of its URL. */}}
@@ -126,7 +153,7 @@ app.kubernetes.io/component: operator
 {{- if and $auth.bearerSecret $auth.basicSecret -}}
 {{- fail "prometheus.auth: a request carries a bearer token or a name with a password; leave bearerSecret or basicSecret empty" -}}
 {{- end -}}
-{{- if and (or $tls.caSecret $tls.caConfigMap) (not (hasPrefix "https://" .Values.prometheus.url)) -}}
+{{- if and (or $tls.caSecret $tls.caConfigMap) (not (hasPrefix "https://" (.Values.prometheus.url | default ""))) -}}
 {{- fail (printf "prometheus.tls: an authority is of use with an https URL only, and prometheus.url is %q; write https:// or leave prometheus.tls empty" .Values.prometheus.url) -}}
 {{- end -}}
 {{- if and (or $auth.bearerSecret $auth.basicSecret .Values.prometheus.tenant) (not .Values.prometheus.url) -}}
@@ -140,6 +167,65 @@ app.kubernetes.io/component: operator
 {{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end -}}
 
+{{/* Ports that do not exist or that two would listen on. */}}
+{{- define "hyperscale.checkPorts" -}}
+{{- range $name, $url := dict "prometheus.url" .Values.prometheus.url "agent.gpu.dcgmUrl" .Values.agent.gpu.dcgmUrl -}}
+{{- if $url -}}
+{{- $port := include "hyperscale.urlPort" $url | int -}}
+{{- if or (lt $port 1) (gt $port 65535) -}}
+{{- fail (printf "%s: %d is no port; write one from 1 to 65535" $name $port) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $map := .Values.settings.topologyPort | int -}}
+{{- if eq $map 8080 -}}
+{{- fail "settings.topologyPort: 8080 is the port of the probes; write another, such as 8081" -}}
+{{- else if and $map (eq $map (.Values.metrics.port | int)) -}}
+{{- fail (printf "settings.topologyPort: %d is metrics.port; write another, such as 8081" $map) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names that stand in a list twice: (dict "of" the value's path "names" a list). */}}
+{{- define "hyperscale.checkTwice" -}}
+{{- range $at, $name := .names -}}
+{{- if has $name (slice $.names 0 $at) -}}
+{{- fail (printf "%s: %s stands there twice; leave one out" $.of $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Volumes, mounts and variables that clash with each other or with the chart's. */}}
+{{- define "hyperscale.checkPod" -}}
+{{- $own := list "tmp" "weights" "prometheus" -}}
+{{- $names := list -}}
+{{- range .Values.extraVolumes -}}
+{{- if has .name $own -}}
+{{- fail (printf "extraVolumes: %s is a volume of the chart; give yours another name" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- include "hyperscale.checkTwice" (dict "of" "extraVolumes" "names" $names) -}}
+{{- $paths := list -}}
+{{- range .Values.extraVolumeMounts -}}
+{{- $path := clean .mountPath -}}
+{{- if has (trimPrefix "/" $path) $own -}}
+{{- fail (printf "extraVolumeMounts: %s is a mount path of the chart; write another" $path) -}}
+{{- end -}}
+{{- if not (has .name (append $names "tmp")) -}}
+{{- fail (printf "extraVolumeMounts: no volume is called %s; add it to extraVolumes" .name) -}}
+{{- end -}}
+{{- $paths = append $paths $path -}}
+{{- end -}}
+{{- include "hyperscale.checkTwice" (dict "of" "extraVolumeMounts" "names" $paths) -}}
+{{- range $of, $variables := dict "extraEnv" .Values.extraEnv "agent.extraEnv" .Values.agent.extraEnv -}}
+{{- $given := list -}}
+{{- range $variables -}}
+{{- $given = append $given .name -}}
+{{- end -}}
+{{- include "hyperscale.checkTwice" (dict "of" $of "names" $given) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Whole bytes of a quantity, as text. */}}
 {{- define "hyperscale.bytes" -}}
 {{- $text := ternary . (printf "%.0f" (float64 .)) (kindIs "string" .) -}}
@@ -149,7 +235,7 @@ app.kubernetes.io/component: operator
 
 {{/* Operator and planner share the container's memory; the figures are those of hyperscale/settings.py. */}}
 {{- define "hyperscale.checkMemory" -}}
-{{- $limit := dig "limits" "memory" "" .Values.resources -}}
+{{- $limit := dig "memory" "" (dig "limits" dict (.Values.resources | default dict) | default dict) -}}
 {{- if $limit -}}
 {{- $bytes := include "hyperscale.bytes" $limit | int64 -}}
 {{- $planner := .Values.settings.plannerMemoryBytes | int64 -}}
@@ -166,6 +252,8 @@ app.kubernetes.io/component: operator
 {{- define "hyperscale.check" -}}
 {{- include "hyperscale.checkMemory" . -}}
 {{- include "hyperscale.checkPrometheus" . -}}
+{{- include "hyperscale.checkPorts" . -}}
+{{- include "hyperscale.checkPod" . -}}
 {{- if ge (float64 .Values.settings.leaseRenewSeconds) (float64 .Values.settings.leaseDurationSeconds) -}}
 {{- fail (printf "settings.leaseRenewSeconds: %v is not below settings.leaseDurationSeconds: %v; write at most a third of it" .Values.settings.leaseRenewSeconds .Values.settings.leaseDurationSeconds) -}}
 {{- end -}}
