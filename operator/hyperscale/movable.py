@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from hyperscale.model.decision import MpiJobView, Seen
 from hyperscale.model.job import Approval, JobSpec, PlacementMode
 from hyperscale.model.moves import MoveAdvice
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import MAX_MOVED, Condition, JobStatus, StatusMove, StatusMovedRank
 
 MOVING_CONDITION = "Moving"
 PROPOSED_CONDITION = "MoveProposed"
+THOUSANDTHS = 1000
 MATERIAL_RATIO = 0.1
 DIGITS = 4
 """Of figures in status: less is noise."""
@@ -61,12 +62,29 @@ def held_gpus(plan: Plan, pods: Iterable[PodView], moving: bool) -> dict[str, in
 
     A rank that moves holds its new node while its old pod still runs or ends elsewhere.
     """
-    bound = {pod.rank: pod.node for pod in pods if pod.bound and pod.role == "worker"}
     held: dict[str, int] = {}
-    for worker in plan.workers:
-        if worker.rank not in bound or (moving and bound[worker.rank] != worker.node):
-            held[worker.node] = held.get(worker.node, 0) + worker.gpus
+    for worker in _unbound(plan, pods, moving):
+        held[worker.node] = held.get(worker.node, 0) + worker.gpus
     return held
+
+
+def held_amounts(plan: Plan, pods: Iterable[PodView], moving: bool, worker: Mapping[str, float]) -> dict[tuple[str, str], int]:
+    """Thousandths of other resources by node and name that a plan holds likewise; `worker` is what one of its workers takes.
+
+    Whole numbers, so that sums come back to nothing when all is given back.
+    """
+    held: dict[tuple[str, str], int] = {}
+    each = {name: whole for name, amount in worker.items() if (whole := round(amount * THOUSANDTHS)) > 0}
+    for placed in _unbound(plan, pods, moving):
+        for name, amount in each.items():
+            held[placed.node, name] = held.get((placed.node, name), 0) + amount
+    return held
+
+
+def _unbound(plan: Plan, pods: Iterable[PodView], moving: bool) -> Iterator[WorkerPlacement]:
+    """Ranks whose planned node no bound pod shows."""
+    bound = {pod.rank: pod.node for pod in pods if pod.bound and pod.role == "worker"}
+    return (worker for worker in plan.workers if worker.rank not in bound or (moving and bound[worker.rank] != worker.node))
 
 
 def strays(seen: Seen) -> tuple[PodView, ...]:

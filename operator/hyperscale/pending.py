@@ -20,6 +20,7 @@ from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.turns import MAX_TURN_JOBS, MAX_TURN_KINDS, Arrivals, Hold, QueuedJob, QueueScore, Start, Turns
+from hyperscale.plan.amounts import amounts_of
 from hyperscale.plan.queue.arrivals import counted
 from hyperscale.plan.queue.types import Option, PendingJob
 from hyperscale.world import Key, World
@@ -174,7 +175,7 @@ class Pending:
         started = []
         for start in turns.starts:
             entry = entries[start.key]
-            self._world.assume(entry.key, start.plan)
+            self._world.assume(entry.key, start.plan, amounts_of(entry.request))
             started.append(entry.key)
         told = partial(
             Told,

@@ -21,6 +21,7 @@ from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.planning import PlanRequest, Toleration, toleration
 from hyperscale.model.pods import WORKER, PodView
 from hyperscale.model.policy import PolicySpec
+from hyperscale.plan.amounts import amounts_of
 from hyperscale.plan.check import misfits, violations
 from hyperscale.plan.moves_check import vacated, vacated_request
 from hyperscale.plan.queue.emptied import emptied_snapshot
@@ -97,7 +98,7 @@ class Planning:
         if isinstance(answer, Plan):
             answer = steady(answer, seen.plan)
             answer = self.taker.alone(key, seen, policy, answer)
-            self._world.assume(key, answer)
+            self._world.assume(key, answer, amounts_of(request))
         return Answer(answer, snapshot)
 
     async def _shrunk(self, seen: Seen, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | None:
@@ -119,7 +120,7 @@ class Planning:
             if job is None or violations(plan, vacated_request(job), emptied_snapshot(snapshot, job.claims)):
                 self._telemetry.moves.labels(outcome="given up").inc()
                 return None
-            self._world.assume(key, plan)
+            self._world.assume(key, plan, amounts_of(job.request))
             self._telemetry.moves.labels(outcome="begun").inc()
             return snapshot
 
@@ -143,6 +144,7 @@ class Planning:
     def _request_for(self, key: Key, job: JobSpec, example: PodView | None, policy: PolicySpec, snapshot: ClusterSnapshot) -> PlanRequest:
         """A question about a job; `example` is one of its worker pods where it has any."""
         asked = question_about(str(key), job, policy, self.reader.calibration(job), self._world.free_gpus(snapshot, key))
+        asked = msgspec.structs.replace(asked, held=self._world.held(key))
         if example is None:
             return asked
         return msgspec.structs.replace(

@@ -172,6 +172,7 @@ class PreemptionWatch:
             claims=self._taker.running.claims(snapshot),
             deadline_seconds=min(DEADLINE_SECONDS, policy.deadlines.plan_seconds),
             arrivals=pending.arrivals,
+            held=self._world.held(),
         )
 
     def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, StoppableJob]:

@@ -111,6 +111,7 @@ class TurnTaker:
             claims=self.running.claims(snapshot),
             deadline_seconds=policy.deadlines.plan_seconds,
             arrivals=self.pending.arrivals,
+            held=self._world.held(),
         )
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
             turns = await self._planner.turns(question, snapshot, policy)

@@ -21,7 +21,7 @@ from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, PARTITION, PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, read_status
-from hyperscale.movable import held_gpus, holds_plan, is_moving
+from hyperscale.movable import THOUSANDTHS, held_amounts, held_gpus, holds_plan, is_moving
 from hyperscale.observe.fabric import Claims, Fabric
 from hyperscale.observe.kube import pod_view
 from hyperscale.observe.measured import read_measured
@@ -77,7 +77,11 @@ class World:
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
         self._assumed: dict[Key, Plan] = {}
-        self._ledger: Ledger[Key] = Ledger()
+        self._ledger: Ledger[Key, str] = Ledger()
+        self._reserved: Ledger[Key, tuple[str, str]] = Ledger()
+        """Thousandths of resources beside GPUs, by node and name."""
+        self._amounts: dict[Key, Mapping[str, float]] = {}
+        """What a worker of each assumed plan takes."""
         self._versions: dict[tuple[str, Key], int] = {}
         self._nodes: dict[str, Json] = {}
         self._pods: dict[Key, PodView] = {}
@@ -243,12 +247,24 @@ class World:
         held = self._ledger.held_by_others(asking)
         return {node.name: max(0, node.free_gpus - held[node.name]) for node in snapshot.nodes if node.name in held} if held else {}
 
-    def assume(self, key: Key, plan: Plan | None) -> None:
-        """A pass has made this plan: its GPUs are taken until the MPIJob is seen; None when the pass is over."""
+    def held(self, asking: Key | None = None) -> dict[str, dict[str, float]]:
+        """By node and name what plans of other jobs hold beside GPUs that no bound pod shows yet."""
+        found: dict[str, dict[str, float]] = {}
+        for (node, name), amount in sorted(self._reserved.held_by_others(asking).items()):
+            found.setdefault(node, {})[name] = amount / THOUSANDTHS
+        return found
+
+    def assume(self, key: Key, plan: Plan | None, amounts: Mapping[str, float] | None = None) -> None:
+        """A pass has made this plan: its GPUs are taken until the MPIJob is seen; None when the pass is over.
+
+        amounts: what one worker takes beside GPUs, by resource name; None leaves it as it was
+        """
         if plan is None:
             self._assumed.pop(key, None)
+            self._amounts.pop(key, None)
         else:
             self._assumed[key] = plan
+            self._amounts[key] = self._amounts.get(key, {}) if amounts is None else amounts
         self._recount(key)
 
     def is_assumed(self, key: Key) -> bool:
@@ -297,6 +313,8 @@ class World:
         if plan is None and view is not None and holds_plan(view, moving):
             plan = self.plan_in_force(key)
         pods = self.pods_of(key, view.uid) if plan is not None and view is not None else ()
+        amounts = self._amounts.get(key) or (view.worker_amounts if view is not None else {})
+        self._reserved.set(key, held_amounts(plan, pods, moving, amounts) if plan is not None else {})
         self.version += self._ledger.set(key, held_gpus(plan, pods, moving) if plan is not None else {})
         if key not in self.jobs:
             self.partitions.pop(key, None)
@@ -350,9 +368,9 @@ class World:
                 self._recount(Key(view.namespace, view.job_name))
 
 
-def _claim(pod: PodView | None) -> tuple[str, int, float, int] | None:
+def _claim(pod: PodView | None) -> tuple[object, ...] | None:
     """What a pod takes from its node; None when nothing."""
-    return (pod.node, pod.gpus, pod.cpu_cores, pod.memory_bytes) if pod is not None and pod.holds_resources else None
+    return (pod.node, pod.gpus, pod.cpu_cores, pod.memory_bytes, pod.further) if pod is not None and pod.holds_resources else None
 
 
 def _belongs(pod: PodView, mpijob_uid: str) -> bool:

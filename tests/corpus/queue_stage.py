@@ -24,11 +24,12 @@ from hyperscale.plan.queue.joint import take_turns
 from hyperscale.plan.queue.scene import Terms
 from hyperscale.plan.queue.stopping import judge_stops
 from hyperscale.planning import Planning
-from hyperscale.render.mpijob import plan_annotation
+from hyperscale.render.mpijob import plan_annotation, render
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer
 from hyperscale.workload.profile import profile
 from hyperscale.world import Key, World
+from tests.builders.placement import DEFAULTS
 
 CREATED = 1_767_225_600.0
 POLICY = PolicySpec()
@@ -104,6 +105,9 @@ class Stage:
 
     def start(self, key: Key, plan: Plan) -> None:
         """Its MPIJob is there."""
+        seen = self.seen(key)
+        assert seen.job is not None
+        replicas = render(seen.metadata, seen.job, plan, DEFAULTS)["spec"]["mpiReplicaSpecs"]
         self.world.see_mpijob(
             {
                 "metadata": {
@@ -114,14 +118,7 @@ class Stage:
                     "annotations": {names.PLAN_ANNOTATION: plan_annotation(plan)},
                     "ownerReferences": [{"uid": f"uid-{key.name}", "controller": True}],
                 },
-                "spec": {
-                    "mpiReplicaSpecs": {
-                        "Worker": {
-                            "replicas": len(plan.workers),
-                            "template": {"spec": {"schedulingGates": [{"name": names.PLACEMENT_GATE}]}},
-                        }
-                    }
-                },
+                "spec": {"mpiReplicaSpecs": replicas},
                 "status": {"startTime": "2026-01-01T00:00:00Z"},
             }
         )

@@ -23,6 +23,7 @@ from hyperscale.plan.queue.desk import Desk, Expired
 from hyperscale.plan.queue.joint import take_turns
 from hyperscale.plan.queue.soundness import unsound
 from hyperscale.plan.queue.types import Choice, ClusterState, PendingJob, RunningJob
+from hyperscale.quantity import parse_number
 from hyperscale.workload.profile import profile
 from tests.builders.clusters import gpu_node, snapshot, training
 
@@ -82,6 +83,28 @@ def test_every_job_is_answered_once_and_every_plan_is_sound(waiting: tuple[Queue
         for name, gpus in start.plan.gpus_by_node().items():
             taken[name] += gpus
     assert all(taken[node.name] <= node.free_gpus for node in seen.nodes)
+
+
+@QUICK
+@given(st.lists(st.tuples(st.integers(1, 2), st.sampled_from(["1", "3", "500m"])), min_size=2, max_size=4), st.integers(1, 3))
+def test_no_core_is_given_twice_in_one_decision(asked: list[tuple[int, str]], members: int) -> None:
+    """Every node has more GPUs than cores for them."""
+    seen = snapshot(*(gpu_node(f"n{index}", free=8, allocatable_cpu_cores=4.0) for index in range(members)))
+    waiting = []
+    for number, (least, cpu) in enumerate(asked):
+        job = queued(number, least, 1, 10)
+        wanted = msgspec.structs.replace(job.request.job.workers, cpu=cpu)
+        request = msgspec.structs.replace(job.request, job=msgspec.structs.replace(job.request.job, workers=wanted))
+        waiting.append(msgspec.structs.replace(job, request=request))
+    question = TurnQuestion(jobs=tuple(waiting), held={"n0": {"cpu": 1.0}})
+    turns = decide(question, seen)
+    assert unsound(turns, question, seen) == ()
+    taken = {node.name: question.held.get(node.name, {}).get("cpu", 0.0) for node in seen.nodes}
+    for start in turns.starts:
+        cores = parse_number(asked[int(start.key.rpartition("-")[2])][1])
+        for worker in start.plan.workers:
+            taken[worker.node] += cores
+    assert max(taken.values()) <= 4.0 + 1e-9
 
 
 @QUICK

@@ -86,6 +86,8 @@ class MpiJobView(msgspec.Struct, frozen=True):
     """`suspend` as the operator wrote it last (annotation hyperscale.dev/suspend); None on an MPIJob of an earlier version."""
     suspender: str = ""
     """Field manager that changed `suspend` last; "" where that is the operator, or unknown."""
+    worker_amounts: dict[str, float] = {}
+    """What one of its worker pods takes of a node beside GPUs, by resource name; empty where its template cannot be read."""
     workload: str = ""
     """Kueue's Workload that has admitted it; "" where none has."""
 

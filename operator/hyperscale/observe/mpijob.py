@@ -10,6 +10,8 @@ import msgspec
 from hyperscale import names
 from hyperscale.model.decision import MpiJobView
 from hyperscale.model.plan import Plan
+from hyperscale.model.planning import PODS
+from hyperscale.observe.demand import further, pod_demand
 
 
 def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
@@ -43,8 +45,19 @@ def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
         resource_version=metadata.get("resourceVersion") or "",
         suspend_intent={"true": True, "false": False}.get(annotations.get(names.SUSPEND_ANNOTATION, "")),
         suspender=_suspender(metadata),
+        worker_amounts=_worker_amounts((worker.get("template") or {}).get("spec") or {}),
         workload=(template.get("annotations") or {}).get(names.KUEUE_WORKLOAD_ANNOTATION, ""),
     )
+
+
+def _worker_amounts(spec: Mapping[str, Any]) -> dict[str, float]:
+    """Requests of one worker pod, its GPUs left out; empty where they are no quantities, as the pods are then refused."""
+    try:
+        amounts = pod_demand(spec)
+    except (ValueError, TypeError, AttributeError):
+        return {}
+    core: dict[str, float] = {name: amounts[name] for name in ("cpu", "memory") if name in amounts}
+    return {**core, **further(amounts), PODS: 1.0}
 
 
 def _suspender(metadata: Mapping[str, Any]) -> str:

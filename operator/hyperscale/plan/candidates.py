@@ -13,11 +13,12 @@ from hyperscale import names
 from hyperscale.model.cluster import Node, Quality, Taint
 from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
 from hyperscale.model.plan import Rejection
-from hyperscale.model.planning import PODS, NodeRule, PlanRequest, Toleration
+from hyperscale.model.planning import NodeRule, PlanRequest, Toleration
 from hyperscale.plan.affinity import meets, shown
+from hyperscale.plan.amounts import amounts_of
 from hyperscale.plan.figures import figures_of, gpu_memory_bytes
 from hyperscale.plan.memo import Memo
-from hyperscale.quantity import parse_bytes, parse_number
+from hyperscale.quantity import parse_bytes
 
 HARDWARE_XIDS: Final = frozenset({48, 63, 64, 74, 79, 92, 94, 95})
 """XID errors that mean broken memory, a broken NVLink or a GPU that fell off the bus (NVIDIA's XID catalogue); they stay until a reset."""
@@ -87,13 +88,6 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> Demand:
         free_gpus=request.free_gpus,
         held=request.held,
     )
-
-
-def amounts_of(request: PlanRequest) -> dict[str, float]:
-    """What one worker takes of its node by resource name, GPUs left out: cores, bytes, devices, and one pod."""
-    workers = request.job.workers
-    stated = {"cpu": parse_number(workers.cpu) if workers.cpu else 0.0, "memory": parse_number(workers.memory) if workers.memory else 0.0}
-    return {**(request.resources or stated), PODS: 1.0}
 
 
 class Lasting(NamedTuple):

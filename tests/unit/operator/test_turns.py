@@ -80,6 +80,17 @@ async def test_shorter_and_more_urgent_jobs_go_first_and_no_two_share_a_gpu() ->
     assert all(gpus <= 4 for gpus in taken(plans).values())
 
 
+async def test_two_jobs_planned_in_a_row_share_no_core_though_no_pod_is_bound_yet() -> None:
+    """A node has 32 cores and GPUs for all; workers of 20 cores take a node each."""
+    stage = Stage(nodes=2, gpus=8)
+    workers = {"min": 1, "max": 1, "cpu": "20"}
+    keys = [stage.add(name, workers=workers) for name in ("a", "b", "c")]
+    plans = await stage.run(*keys)
+    plans |= await stage.run(*(key for key in keys if key not in plans))
+    assert len(plans) == 2
+    assert len({plan.node_of(0) for plan in plans.values()}) == 2
+
+
 async def test_a_job_on_its_way_to_its_mpijob_is_not_granted_twice() -> None:
     stage = Stage(nodes=2, gpus=4)
     first, second, third = (stage.add(name, epochs=epochs) for name, epochs in (("a", 10), ("b", 20), ("c", 1000)))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.turns import Claim, QueuedJob
-from hyperscale.plan.candidates import amounts_of
+from hyperscale.plan.amounts import amounts_of
 from hyperscale.plan.queue.alike import kind_of
 from hyperscale.plan.queue.desk import Desk
 from hyperscale.plan.queue.types import Option, PendingJob

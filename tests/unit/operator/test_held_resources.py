@@ -1,0 +1,66 @@
+"""What planned ranks hold besides GPUs counts before their pods are bound: cores, memory, devices, places for pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hyperscale import names
+from hyperscale.model.status import JobStatus, ObjectReference, to_wire
+from hyperscale.world import Key, World
+from tests.builders.seen import MPIJOB_UID, UID, plan
+
+CORA = Key("team", "cora")
+OTHER = Key("team", "other")
+TWO = plan("node-a", "node-b")
+RDMA = "rdma/hca"
+TAKEN = {"cpu": 4.1, "memory": 8.0 * 2**30, RDMA: 1.0, "pods": 1.0}
+TEMPLATE = {
+    "schedulingGates": [{"name": names.PLACEMENT_GATE}],
+    "containers": [
+        {"name": "worker", "resources": {"limits": {names.GPU_RESOURCE: 1, RDMA: "1", "memory": "8Gi"}, "requests": {"cpu": "4"}}},
+        {"name": "log", "resources": {"requests": {"cpu": "100m"}}},
+    ],
+}
+
+
+def world() -> World:
+    """The job is planned and its MPIJob exists; no pod is bound."""
+    made = World()
+    status = JobStatus(plan=TWO, mpi_job_ref=ObjectReference("cora", MPIJOB_UID))
+    metadata: dict[str, Any] = {"namespace": "team", "name": "cora", "resourceVersion": "1"}
+    made.see_job({"metadata": {**metadata, "uid": UID, "generation": 1}, "spec": {}, "status": to_wire(status)})
+    owner = {"apiVersion": names.API_VERSION, "kind": names.JOB_KIND, "name": "cora", "uid": UID, "controller": True}
+    spec = {"runPolicy": {"suspend": False}, "mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": TEMPLATE}}}}
+    made.see_mpijob({"metadata": {**metadata, "uid": MPIJOB_UID, "ownerReferences": [owner]}, "spec": spec})
+    return made
+
+
+def bound(rank: int, node: str) -> dict[str, Any]:
+    labels = {
+        names.MPI_JOB_NAME_LABEL: "cora",
+        names.MPI_JOB_ROLE_LABEL: "worker",
+        names.MPI_REPLICA_INDEX_LABEL: str(rank),
+    }
+    owner = {"kind": "MPIJob", "name": "cora", "uid": MPIJOB_UID, "controller": True}
+    metadata = {"namespace": "team", "name": f"cora-worker-{rank}", "uid": f"u{rank}", "labels": labels, "ownerReferences": [owner]}
+    return {"metadata": {**metadata, "resourceVersion": "1"}, "spec": {**TEMPLATE, "nodeName": node}, "status": {"phase": "Running"}}
+
+
+def test_what_planned_ranks_hold_is_taken_from_others_until_their_pods_show_it() -> None:
+    seen = world()
+    assert seen.held(OTHER) == {"node-a": TAKEN, "node-b": TAKEN}
+    assert seen.held(CORA) == {}, "a job does not stand in its own way"
+    seen.see_pod(bound(0, "node-a"))
+    assert seen.held(OTHER) == {"node-b": TAKEN}
+    seen.see_pod(bound(1, "node-b"))
+    assert seen.held(OTHER) == {}
+
+
+def test_a_plan_without_mpijob_holds_what_its_question_asked_for() -> None:
+    seen = World()
+    seen.assume(CORA, TWO, {"cpu": 0.1, "pods": 1.0})
+    assert seen.held(OTHER) == {"node-a": {"cpu": 0.1, "pods": 1.0}, "node-b": {"cpu": 0.1, "pods": 1.0}}
+    seen.assume(CORA, TWO)
+    assert seen.held(OTHER)["node-a"]["cpu"] == 0.1
+    seen.assume(CORA, None)
+    assert seen.held(OTHER) == {}
