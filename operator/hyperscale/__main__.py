@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import kopf
 from kopf._core.engines.peering import Identity
@@ -20,6 +21,7 @@ from hyperscale.apply.lease import Lease
 from hyperscale.handlers import register
 from hyperscale.jsonlog import configure_logging
 from hyperscale.operator import Operator
+from hyperscale.previews import PreviewServer
 from hyperscale.settings import Settings, SettingsError, from_environment
 from hyperscale.telemetry import Server
 
@@ -37,12 +39,16 @@ async def operate(settings: Settings) -> int:
     operator = Operator(client, settings)
     server = Server(operator.telemetry, operator.liveness, operator.readiness, operator.page)
     await server.start(settings.health_port, settings.metrics_port, settings.topology_port)
+    previews = PreviewServer(operator.previews, operator.readiness, Path(settings.preview_key_file))
+    if settings.preview_port:
+        await previews.start(settings.preview_port)
     identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     lease = Lease(client, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
     try:
         return await _hold_and_work(operator, lease, identity, stop)
     finally:
         await lease.release()
+        await previews.stop()
         await server.stop()
         await client.close()
 

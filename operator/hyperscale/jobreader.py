@@ -72,7 +72,10 @@ class JobReader:
 
     def _policy(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec | SpecFault:
         reference = (resource.get("spec") or {}).get("policyRef") or {}
-        name = reference.get("name") if isinstance(reference, dict) else None
+        return self.policy(str(reference.get("name") or "") if isinstance(reference, dict) else "", policies)
+
+    def policy(self, name: str, policies: Mapping[str, Json]) -> PolicySpec | SpecFault:
+        """The policy that a job with this policyRef goes by, "" for none; or what is wrong with it."""
         found = policies.get(name or DEFAULT_POLICY_NAME)
         if found is None:
             if name:

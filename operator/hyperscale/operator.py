@@ -20,7 +20,7 @@ from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.topology import topology_status
+from hyperscale.model.topology import TopologyPreview, topology_status
 from hyperscale.observe.fabric import fabric_of
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.incremental import Judge
@@ -29,6 +29,7 @@ from hyperscale.observe.prometheus import PrometheusReader
 from hyperscale.observe.snapshot import Figures
 from hyperscale.plan.process import COMMAND, PlannerProcess
 from hyperscale.planning import Planning
+from hyperscale.previews import Previews
 from hyperscale.progress import ProgressWatch
 from hyperscale.publish import TopologyWriter
 from hyperscale.reconcile import Reconciler
@@ -69,9 +70,12 @@ class Operator:
             self.world, self._planner, self.telemetry, time.time, settings.history_url, settings.history_min_runs
         )
         self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
+        self.previews = Previews(self.world, planning.taker, planning.reader, bool(settings.weights_folder), time.time)
         self._progress = ProgressWatch(self.world, self._reader, settings.progress_poll_seconds, time.time)
         self._progress.wake = self.reconciler.queue.add
-        self._topology = TopologyWriter(client, self.world, self._policy, self.telemetry, time.time, settings.topology_seconds)
+        self._topology = TopologyWriter(
+            client, self.world, self._policy, self.telemetry, time.time, settings.topology_seconds, _preview(settings)
+        )
         self._page: tuple[float, bytes] | None = None
         self._page_lock = asyncio.Lock()
         self._asking: asyncio.TimerHandle | None = None
@@ -289,6 +293,13 @@ class Operator:
     def _age(self, key: Key) -> tuple[str, Key]:
         record = self.world.jobs.get(key)
         return (record.resource["metadata"].get("creationTimestamp") or "" if record else "", key)
+
+
+def _preview(settings: Settings) -> TopologyPreview | None:
+    """Where previews are served; None where nobody could find them."""
+    if not (settings.preview_port and settings.preview_service and settings.preview_secret):
+        return None
+    return TopologyPreview(settings.namespace, settings.preview_service, settings.preview_secret)
 
 
 def _probe(crash_at: str) -> Callable[[str], None]:

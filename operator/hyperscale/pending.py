@@ -155,6 +155,10 @@ class Pending:
             made.append(QueuedJob(entry.request, max(0.0, now - entry.created), entry.weight, gap))
         return tuple(made)
 
+    def since_last_arrival(self) -> float | None:
+        """Seconds since the newest job that was decided on was created; None where there was none yet."""
+        return max(0.0, self._clock() - self._last_arrival) if self._last_arrival else None
+
     def alone(self, entry: Entry, plan: Plan) -> None:
         """A job was planned without a question: it counts among the arrivals too."""
         if entry.asked or entry.stopped:

@@ -21,6 +21,7 @@ from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.planning import PlanRequest, Toleration, toleration
 from hyperscale.model.pods import WORKER, PodView
 from hyperscale.model.policy import PolicySpec
+from hyperscale.plan.age import with_figures
 from hyperscale.plan.amounts import amounts_of
 from hyperscale.plan.check import misfits, violations
 from hyperscale.plan.moves_check import vacated, vacated_request
@@ -32,6 +33,8 @@ from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer, TurnPlanner, TurnTaker
 from hyperscale.world import Key, World
 
+OPERATOR: Final = "Operator"
+"""Source of the figures of the operator's plans."""
 SAME_SHARE_RATIO: Final = 0.05
 """Parts of METIS differ from their shares by 3 % themselves."""
 
@@ -73,12 +76,15 @@ class Planning:
         async with self._lock:
             answer = await self.taker.take(key, seen, policy)
             if answer is None:
-                return await self._ask(key, seen, step, policy)
-            if answer.found is not None:
+                answer = await self._ask(key, seen, step, policy)
+            elif answer.found is not None:
                 self._count(answer.found, answer.snapshot)
-            if isinstance(answer.found, Plan) and seen.preempted:
-                answer = answer._replace(found=steady(answer.found, seen.plan))
+                if isinstance(answer.found, Plan) and seen.preempted:
+                    answer = answer._replace(found=steady(answer.found, seen.plan))
+        if not isinstance(answer.found, Plan):
             return answer
+        elapsed = max(0.0, self._clock() - answer.snapshot.taken_at)
+        return answer._replace(found=with_figures(answer.found, answer.snapshot, OPERATOR, elapsed))
 
     async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
         snapshot = self._world.snapshot(policy, self._clock())

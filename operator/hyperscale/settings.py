@@ -36,6 +36,19 @@ class Settings(msgspec.Struct, frozen=True):
     """A page with a map of the cluster, on the loopback only: `kubectl port-forward` reaches it, and who may do that is RBAC's matter.
     0 serves none."""
 
+    preview_port: int = 0
+    """What the next plan depends on, for `hyperscale plan`, on all addresses; every request must show the key. 0 serves none."""
+
+    preview_key_file: str = ""
+    """File with that key, a mounted Secret."""
+
+    preview_service: str = ""
+    """Name of the Service in `namespace` before `preview_port`, with the port's name `preview`; the ClusterTopology says it to
+    `hyperscale plan`."""
+
+    preview_secret: str = ""
+    """Name of the Secret in `namespace` that holds the key under `key`."""
+
     health_port: int = 8080
     """/healthz and /readyz."""
 

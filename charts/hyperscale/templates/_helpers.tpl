@@ -51,6 +51,15 @@ app.kubernetes.io/component: operator
 {{- .Values.agent.token.existingSecret | default (printf "%s-token" (include "hyperscale.agentName" .)) -}}
 {{- end -}}
 
+{{/* The Service and the Secret of previews. */}}
+{{- define "hyperscale.previewName" -}}
+{{- printf "%s-preview" (include "hyperscale.fullname" .) -}}
+{{- end -}}
+
+{{- define "hyperscale.previewSecretName" -}}
+{{- .Values.preview.existingSecret | default (include "hyperscale.previewName" .) -}}
+{{- end -}}
+
 {{- define "hyperscale.agentSelectorLabels" -}}
 {{- toYaml (merge (dict "app.kubernetes.io/component" "agent") (include "hyperscale.selectorLabels" . | fromYaml)) -}}
 {{- end -}}
@@ -177,6 +186,10 @@ app.kubernetes.io/component: operator
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- $preview := ternary .Values.preview.port 0 .Values.preview.enabled | int -}}
+{{- if and $preview (has $preview (list (int .Values.metrics.port) (int .Values.settings.topologyPort))) -}}
+{{- fail (printf "preview.port: %d is metrics.port or settings.topologyPort; write another, such as 8082" $preview) -}}
+{{- end -}}
 {{- $map := .Values.settings.topologyPort | int -}}
 {{- if eq $map 8080 -}}
 {{- fail "settings.topologyPort: 8080 is the port of the probes; write another, such as 8081" -}}
@@ -196,7 +209,7 @@ app.kubernetes.io/component: operator
 
 {{/* Volumes, mounts and variables that clash with each other or with the chart's. */}}
 {{- define "hyperscale.checkPod" -}}
-{{- $own := list "tmp" "weights" "prometheus" -}}
+{{- $own := list "tmp" "weights" "prometheus" "preview" -}}
 {{- $names := list -}}
 {{- range .Values.extraVolumes -}}
 {{- if has .name $own -}}

@@ -89,6 +89,18 @@ class Prediction(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the figures were multiplied with; absent where too few runs have ended, or history is off."""
 
 
+class PlanFigures(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The figures that a plan was made from."""
+
+    source: Annotated[str, Meta(max_length=32)]
+    """Operator, Cluster (nodes, pods and Prometheus as the command line read them), ClusterTopology, or File."""
+    age_seconds: float | None = None
+    """Age of the oldest measured figure of the planned nodes and of the links between following ranks, when the plan was made; absent
+    where none of them was measured."""
+    missing: Annotated[tuple[Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)], ...], Meta(max_length=MAX_SENTENCES)] = ()
+    """What the operator knows and this plan was made without: it is approximate."""
+
+
 class AllreduceCost(Struct, frozen=True, rename="camel"):
     """Seconds of one allreduce over the plan's ring: latencySeconds + secondsPerByte × bytes (MG-WFBP, INFOCOM 2019)."""
 
@@ -168,6 +180,8 @@ class Plan(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Every planner that took part, best first."""
     allreduce: AllreduceCost | None = None
     """What its links cost one allreduce; absent in plans of earlier versions."""
+    figures: PlanFigures | None = None
+    """What the plan was made from; absent in plans of running jobs that move."""
 
     def node_of(self, rank: int) -> str:
         """The planned node of a rank; raises IndexError for a rank the plan does not have."""

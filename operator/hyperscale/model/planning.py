@@ -64,7 +64,7 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     """One question to the planners; together with a snapshot, a policy and the code it decides the plan's bytes."""
 
     job_key: str
-    """namespace/name; part of the plan id."""
+    """namespace/name."""
 
     job: JobSpec
 

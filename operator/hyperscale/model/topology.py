@@ -85,6 +85,16 @@ class TopologyMetrics(Figures, frozen=True):
     """Figures whose query failed."""
 
 
+class TopologyPreview(Figures, frozen=True):
+    """Where `hyperscale plan` finds what the operator's next plan depends on (docs/rbac.md says who may read it)."""
+
+    namespace: Annotated[str, Meta(max_length=63)]
+    service: Annotated[str, Meta(max_length=63)]
+    """Its port is called `preview`."""
+    secret: Annotated[str, Meta(max_length=253)]
+    """Holds the key that every request shows, under `key`."""
+
+
 class TopologyStatus(Figures, frozen=True):
     """What was seen, when, and how far it may be trusted."""
 
@@ -104,6 +114,8 @@ class TopologyStatus(Figures, frozen=True):
     """Sorted by name; the first ones where not all fit."""
     links: Annotated[tuple[TopologyLink, ...], Meta(max_length=MAX_LINKS)] = ()
     """Sorted by source and destination; where not all fit a sample of the pairs that keeps to the same ones, both ways of each."""
+    preview: TopologyPreview | None = None
+    """Absent where the operator serves none."""
 
 
 def topology_status(snapshot: ClusterSnapshot, max_bytes: int = MAX_STATUS_BYTES) -> TopologyStatus:

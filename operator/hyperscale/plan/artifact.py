@@ -19,12 +19,14 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def plan_id(request: PlanRequest, snapshot_digest: str, planner: str, workers: Sequence[WorkerPlacement]) -> str:
-    """First 16 hex digits of the sha256 over everything that makes two plans different ones."""
+    """First 16 hex digits of the sha256 over everything that makes two plans different ones.
+
+    The job's name does not, nor does who chose the number of workers: a preview of a job has the id of its plan.
+    """
     job = request.job
     identity = {
-        "job": request.job_key,
         "demand": [job.model, job.dataset, job.workers, job.partitioning, job.allreduce, job.placement],
-        "fixed": [request.workers_fixed, sorted(request.pinned.items()), sorted(request.excluded_nodes)],
+        "fixed": [sorted(request.pinned.items()), sorted(request.excluded_nodes)],
         "snapshot": snapshot_digest,
         "planner": planner,
         "seed": request.seed,

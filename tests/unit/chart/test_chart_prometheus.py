@@ -63,7 +63,7 @@ def test_a_bearer_token_and_an_authority_of_a_configmap_are_mounted(render: Rend
 def test_without_any_of_it_nothing_is_mounted_and_nothing_is_told(render: Render) -> None:
     spec = pod(render({"prometheus": {"url": URL}}))
     assert access(spec) == Access()
-    assert [volume["name"] for volume in spec["volumes"]] == ["tmp"]
+    assert [volume["name"] for volume in spec["volumes"]] == ["tmp", "preview"]
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

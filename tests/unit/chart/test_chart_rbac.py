@@ -73,6 +73,14 @@ def test_the_operators_rights_are_exactly_these(render: Render) -> None:
             "hyperscale.dev/gnntrainingjobs": "get list watch",
             "hyperscale.dev/gnntrainingjobs/status": "get",
         },
+        "ClusterRole /hyperscale-cluster-viewer": {
+            "hyperscale.dev/clustertopologies": "get list watch",
+            "hyperscale.dev/plannerpolicies": "get list watch",
+        },
+        "Role hyperscale-system/hyperscale-preview-reader": {
+            "services/proxy/http:hyperscale-preview:preview": "get",
+            "secrets/hyperscale-preview": "get",
+        },
     }
 
 
@@ -145,7 +153,7 @@ def test_default_roles_of_the_cluster_gain_rights_only_when_asked_to(render: Ren
             for label in resource["metadata"].get("labels", {})
             if "aggregate-to" in label
         ]
-        assert len(labels) == (3 if wanted else 0)
+        assert len(labels) == (4 if wanted else 0)
 
 
 @pytest.mark.parametrize("values", [{"create": False}, {"create": False, "name": "default"}, {"name": "default"}])

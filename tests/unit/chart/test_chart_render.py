@@ -47,10 +47,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def one(resources: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    """The operator's."""
+def one(resources: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
+    """The operator's; of several the one whose name ends so."""
     label = "app.kubernetes.io/component"
-    found = [resource for resource in resources if resource["kind"] == kind and resource["metadata"]["labels"][label] == "operator"]
+    ours = [resource for resource in resources if resource["kind"] == kind and resource["metadata"]["labels"][label] == "operator"]
+    found = [resource for resource in ours if resource["metadata"]["name"].endswith(name)]
     assert len(found) == 1, [resource["kind"] for resource in resources]
     return found[0]
 
@@ -84,7 +85,8 @@ def test_the_pod_runs_under_the_restricted_profile(render: Render) -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert only["resources"]["limits"]["memory"] == only["resources"]["requests"]["memory"]
-    assert [(mount["name"], mount["mountPath"]) for mount in only["volumeMounts"]] == [("tmp", "/tmp")]  # noqa: S108 # a mount path in a pod
+    mounts = {mount["name"]: mount["mountPath"] for mount in only["volumeMounts"] if not mount.get("readOnly")}
+    assert mounts == {"tmp": "/tmp"}  # noqa: S108 # a mount path in a pod
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
 
 
@@ -117,7 +119,13 @@ def test_the_rendered_environment_is_what_the_operator_reads(render: Render) -> 
 
 def test_the_charts_defaults_are_the_operators_defaults(render: Render) -> None:
     environment = {entry["name"]: entry["value"] for entry in container(render())["env"] if "value" in entry}
-    kept = settings.Settings(history_url="sqlite:////tmp/history.sqlite")  # a command line keeps no history, a cluster does
+    kept = settings.Settings(  # a command line keeps no history and serves no previews, a cluster does both
+        history_url="sqlite:////tmp/history.sqlite",
+        preview_port=8082,
+        preview_key_file="/preview/key",
+        preview_service="hyperscale-preview",
+        preview_secret="hyperscale-preview",
+    )
     assert settings.from_environment(environment) == kept
 
 
@@ -130,7 +138,7 @@ def test_namespace_and_identity_come_from_the_pod_itself(render: Render) -> None
 def test_probes_ask_the_port_that_the_operator_opens(render: Render) -> None:
     only = container(render())
     ports = {port["name"]: port["containerPort"] for port in only["ports"]}
-    assert ports == {"metrics": 9090, "health": 8080}
+    assert ports == {"metrics": 9090, "health": 8080, "preview": 8082}
     assert only["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
     assert only["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
 
@@ -140,11 +148,11 @@ def test_rendering_twice_gives_the_same_bytes(render_text: Callable[..., str]) -
     assert render_text(values) == render_text(values)
 
 
-def test_the_chart_has_no_hook_and_looks_nothing_up_but_the_agents_token() -> None:
+def test_the_chart_has_no_hook_and_looks_up_only_what_it_makes_once() -> None:
     for template in sorted((ROOT / "charts/hyperscale/templates").iterdir()):
         text = re.sub(r"{{/\*.*?\*/}}", "", template.read_text(), flags=re.DOTALL)
         found = [word for word in ("helm.sh/hook", "lookup", "randAlpha", "genCA", "now") if re.search(rf"[ (]{word}", text)]
-        expected = {"agent-token.yaml": ["lookup", "randAlpha"], "NOTES.txt": ["lookup"]}
+        expected = {"agent-token.yaml": ["lookup", "randAlpha"], "preview.yaml": ["lookup", "randAlpha"], "NOTES.txt": ["lookup"]}
         assert found == expected.get(template.name, []), template.name
 
 
@@ -189,7 +197,7 @@ def test_the_network_policy_lets_the_operator_reach_prometheus(render: Render, v
 def test_without_prometheus_only_the_api_server_and_dns_are_reachable(render: Render) -> None:
     spec = one(render(), "NetworkPolicy")["spec"]
     assert [[entry["port"] for entry in rule["ports"]] for rule in spec["egress"]] == [[443, 6443], [53, 53]]
-    assert [[entry["port"] for entry in rule["ports"]] for rule in spec["ingress"]] == [[9090]]
+    assert [[entry["port"] for entry in rule["ports"]] for rule in spec["ingress"]] == [[9090], [8082]]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
 
 
@@ -206,13 +214,14 @@ def test_everything_selects_the_operators_pod(render: Render) -> None:
     selectors = [
         deployment["spec"]["selector"]["matchLabels"],
         one(resources, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
-        one(resources, "Service")["spec"]["selector"],
+        one(resources, "Service", "-metrics")["spec"]["selector"],
+        one(resources, "Service", "-preview")["spec"]["selector"],
     ]
     for selector in selectors:
         assert selector.items() <= labels.items()
     assert (
         one(resources, "ServiceMonitor")["spec"]["selector"]["matchLabels"].items()
-        <= one(resources, "Service")["metadata"]["labels"].items()
+        <= one(resources, "Service", "-metrics")["metadata"]["labels"].items()
     )
     assert labels["team"] == "gnn"
 
@@ -227,3 +236,36 @@ def test_a_service_account_of_ones_own_is_used_and_not_made(render: Render) -> N
     resources = render({"serviceAccount": {"create": False, "name": "mine"}, "agent": {"enabled": False}})
     assert not [resource for resource in resources if resource["kind"] == "ServiceAccount"]
     assert one(resources, "Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == "mine"
+
+
+def test_previews_are_served_under_a_key_that_only_a_role_for_people_reaches(render: Render) -> None:
+    resources = render({"preview": {"existingSecret": "brought-along"}})
+    pod = one(resources, "Deployment")["spec"]["template"]["spec"]
+    volume = next(volume for volume in pod["volumes"] if volume["name"] == "preview")
+    assert volume["secret"] == {"secretName": "brought-along", "optional": True, "items": [{"key": "key", "path": "key"}]}
+    assert not [resource for resource in resources if resource["kind"] == "Secret"], "no cluster: nothing is made"
+    bound = {resource["roleRef"]["name"] for resource in resources if resource["kind"].endswith("RoleBinding")}
+    assert not {name for name in bound if "preview" in name}
+
+
+def test_without_previews_nothing_of_them_is_left(render: Render, render_text: Callable[..., str]) -> None:
+    off = {"preview": {"enabled": False}}
+    environment = {entry["name"]: entry.get("value") for entry in container(render(off))["env"] if "PREVIEW" in entry["name"]}
+    assert environment == {
+        "HYPERSCALE_PREVIEW_PORT": "0",
+        "HYPERSCALE_PREVIEW_KEY_FILE": "",
+        "HYPERSCALE_PREVIEW_SERVICE": "",
+        "HYPERSCALE_PREVIEW_SECRET": "",
+    }
+    without_crds = render_text({**off, "crds": {"enabled": False}})
+    assert [line for line in without_crds.splitlines() if "preview" in line] == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"preview": {"port": 9090}}, {"preview": {"port": 8081}, "settings": {"topologyPort": 8081}}, {"preview": {"port": 8080}}],
+    ids=["metrics", "topology", "health"],
+)
+def test_two_listeners_do_not_share_a_port(render: Render, values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="port"):
+        render(values)

@@ -8,9 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hyperscale.graph.cluster import build
 from hyperscale.model.job import PlannerChoice
+from hyperscale.model.plan import Plan
+from hyperscale.model.planning import PlanRequest
 from hyperscale.plan.artifact import from_json, json_schema, plan_id, to_json
-from tests.builders.clusters import answer, gpu_node, planned, random_cluster, snapshot, training
+from hyperscale.plan.portfolio import make_plan
+from hyperscale.workload.profile import profile
+from tests.builders.clusters import POLICY, answer, gpu_node, planned, random_cluster, snapshot, training
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 SEEN = random_cluster(1, 8)
@@ -62,9 +67,20 @@ def test_what_does_not_concern_the_plan_does_not_change_its_id() -> None:
     assert planned(SEEN).plan_id == planned(SEEN, training(planOnly=True, recovery={"maxReplans": 9})).plan_id
 
 
-def test_an_id_is_sixteen_hex_digits() -> None:
-    from hyperscale.model.planning import PlanRequest
+def test_a_preview_under_another_name_has_the_id_of_the_plan() -> None:
+    graph, job = build(SEEN, POLICY), training()
+    made = [make_plan(PlanRequest(job_key=key, job=job), graph, profile(job), POLICY) for key in ("team/cora", "team/cora-plan-x7k2p")]
+    assert len({plan.plan_id for plan in made if isinstance(plan, Plan)}) == 1
 
+
+def test_a_plan_whose_worker_count_the_queue_chose_has_the_id_of_the_same_plan_made_alone() -> None:
+    alone = planned(SEEN)
+    fixed = planned(SEEN, workers_fixed=len(alone.workers))
+    assert fixed.workers == alone.workers
+    assert fixed.plan_id == alone.plan_id
+
+
+def test_an_id_is_sixteen_hex_digits() -> None:
     made = plan_id(PlanRequest(job_key="a/b", job=training()), "0" * 64, "Heuristic", ())
     assert len(made) == 16
     int(made, 16)

@@ -1,0 +1,169 @@
+"""Serves what the next plan depends on to `hyperscale plan`, which reaches it through the API server's proxy of one Service.
+
+The port is open to the pods' network, so every request must show the key of a Secret that RBAC hands out (docs/rbac.md). Only GET, no
+body is read, and however often it is asked a document is made at most once in KEPT_SECONDS for each policy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hmac
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+from aiohttp import web
+
+from hyperscale import __version__
+from hyperscale.daemonthread import in_daemon_thread
+from hyperscale.jobreader import JobReader
+from hyperscale.model.decision import SpecFault
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.preview import AGE_HEADER, KEY_HEADER, PATH, POLICY_QUERY, VERSION, PreviewQueue, PreviewState, digested
+from hyperscale.turn import TurnTaker
+from hyperscale.world import World
+
+_LOG = logging.getLogger(__name__)
+
+KEPT_SECONDS: Final = 5.0
+KEPT_POLICIES: Final = 4
+"""Documents kept; the one made first is forgotten first."""
+MIN_KEY_LENGTH: Final = 16
+MAX_KEY_BYTES: Final = 1024
+MAX_DOCUMENT_BYTES: Final = 48 << 20
+"""Uncompressed; 5,000 nodes stay below. `hyperscale plan` reads no more than 64 MiB."""
+
+
+class Document(NamedTuple):
+    """One answer."""
+
+    made_at: float
+    """By the monotonic clock."""
+    policy: PolicySpec
+    body: bytes
+    """JSON, compressed with gzip."""
+
+
+class Previews:
+    """Makes the documents and keeps them for a while."""
+
+    def __init__(self, world: World, taker: TurnTaker, reader: JobReader, own_weights: bool, clock: Callable[[], float]) -> None:
+        """clock: Unix seconds."""
+        self._world, self._taker, self._reader = world, taker, reader
+        self._own_weights, self._clock = own_weights, clock
+        self._kept: dict[str, Document] = {}
+        """By name of the policy."""
+        self._lock = asyncio.Lock()
+
+    def state(self, policy: PolicySpec) -> PreviewState:
+        """All that the plan of a new job under `policy` depends on now."""
+        now = self._clock()
+        snapshot = self._world.snapshot(policy, now)
+        pending, running = self._taker.pending, sorted(self._taker.running.shares(), key=lambda share: share.key)
+        return PreviewState(
+            version=VERSION,
+            operator_version=__version__,
+            elapsed_seconds=max(0.0, now - snapshot.taken_at),
+            policy=policy,
+            snapshot=snapshot,
+            free_gpus=self._world.free_gpus(snapshot),
+            calibrations=dict(self._reader.calibrations),
+            taught=digested(self._reader.taught),
+            queue=PreviewQueue(
+                running=tuple(msgspec.structs.replace(share, key=f"{number:04d}") for number, share in enumerate(running)),
+                claims=self._taker.running.claims(snapshot),
+                arrivals=pending.arrivals,
+                since_last_arrival_seconds=pending.since_last_arrival(),
+                pending=len(pending.others(None, policy)),
+            ),
+            own_weights=self._own_weights,
+        )
+
+    async def document(self, name: str) -> Document | SpecFault:
+        """The state under the policy of that name, "" for the default one, as bytes; or what is wrong with the policy.
+
+        Raises ValueError where the state is too large to be served.
+        """
+        async with self._lock:
+            policy = self._reader.policy(name, self._world.policies)
+            if isinstance(policy, SpecFault):
+                return policy
+            kept = self._kept.get(name)
+            if kept is None or kept.policy != policy or time.monotonic() - kept.made_at >= KEPT_SECONDS:
+                state, made_at = self.state(policy), time.monotonic()
+                kept = Document(made_at, policy, await in_daemon_thread(lambda: _packed(state)))
+                self._kept.pop(name, None)
+                while len(self._kept) >= KEPT_POLICIES:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[name] = kept
+            return kept
+
+
+class PreviewServer:
+    """HTTP for `Previews`."""
+
+    def __init__(self, previews: Previews, ready: Callable[[], str], key_file: Path) -> None:
+        """ready: what is missing, "" for nothing; key_file: read at every request, so that a new key counts at once."""
+        self._previews, self._ready, self._key_file = previews, ready, key_file
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, port: int) -> None:
+        """Listen on all addresses; raises OSError where the port is taken."""
+        application = web.Application(client_max_size=1024)
+        application.router.add_get(PATH, self._respond)
+        self._runner = web.AppRunner(application, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, None, port).start()
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _respond(self, request: web.Request) -> web.Response:
+        key = self._key()
+        if key is None:
+            return _refused(503, f"this operator has no key in {self._key_file}; create the Secret of docs/install.md")
+        if not hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key):
+            return _refused(403, f"the header {KEY_HEADER} does not carry this operator's key")
+        if fault := self._ready():
+            return _refused(503, fault)
+        try:
+            document = await self._previews.document(request.query.get(POLICY_QUERY, ""))
+        except ValueError as error:
+            _LOG.warning("no preview is served: %s", error)
+            return _refused(507, str(error))
+        if isinstance(document, SpecFault):
+            return _refused(404, document.message)
+        headers = {
+            "Content-Encoding": "gzip",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            AGE_HEADER: str(int(time.monotonic() - document.made_at)),
+        }
+        return web.Response(body=document.body, content_type="application/json", charset="utf-8", headers=headers)
+
+    def _key(self) -> bytes | None:
+        """The key; None where there is none, or one that anybody could guess."""
+        try:
+            with self._key_file.open("rb") as opened:
+                key = opened.read(MAX_KEY_BYTES).strip()
+        except OSError:
+            return None
+        return key if len(key) >= MIN_KEY_LENGTH else None
+
+
+def _packed(state: PreviewState) -> bytes:
+    encoded = msgspec.json.encode(state)
+    if len(encoded) > MAX_DOCUMENT_BYTES:
+        nodes, limit = len(state.snapshot.nodes), MAX_DOCUMENT_BYTES >> 20
+        raise ValueError(f"the state of {nodes} nodes takes {len(encoded) >> 20} MiB, more than {limit} MiB; use --from job or api")
+    return gzip.compress(encoded, compresslevel=1, mtime=0)
+
+
+def _refused(status: int, message: str) -> web.Response:
+    return web.Response(status=status, text=f"{message}\n", headers={"Cache-Control": "no-store"})
