@@ -1,0 +1,158 @@
+"""What the operator serves of its next plan: to those with the key, bounded, made seldom, without anybody's job in it."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import pytest
+
+from e2e.cluster.ports import free_ports
+from hyperscale import previews
+from hyperscale.model.plan import Calibration, Plan
+from hyperscale.model.preview import KEY_HEADER, PATH, PreviewState
+from hyperscale.previews import PreviewServer
+from tests.corpus.queue_stage import Stage
+
+KEY = "k" * 64
+
+
+def served(stage: Stage) -> previews.Previews:
+    return previews.Previews(stage.world, stage.planning.taker, stage.planning.reader, False, lambda: stage.now)
+
+
+@asynccontextmanager
+async def listening(stage: Stage, folder: Path, key: str = KEY, ready: str = "") -> AsyncIterator[str]:
+    """URL of the document."""
+    file = folder / "key"
+    if key:
+        file.write_text(key + "\n")
+    (port,) = free_ports(1)
+    server = PreviewServer(served(stage), lambda: ready, file)
+    await server.start(port)
+    try:
+        yield f"http://127.0.0.1:{port}{PATH}"
+    finally:
+        await server.stop()
+
+
+async def answer(url: str, key: str | None = KEY, **options: object) -> tuple[int, bytes, str]:
+    headers = {KEY_HEADER: key} if key is not None else {}
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers, **options) as got:  # type: ignore[arg-type] # as aiohttp has them
+        return got.status, await got.read(), got.headers.get("Age", "")
+
+
+async def running_stage() -> Stage:
+    """One job of another tenant runs, one waits."""
+    stage = Stage()
+    secret = stage.add("secret-project")
+    found = (await stage.ask(secret)).found
+    assert isinstance(found, Plan)
+    stage.start(secret, found)
+    stage.add("next-secret")
+    return stage
+
+
+async def test_the_document_holds_the_snapshot_the_policy_and_what_runs(tmp_path: Path) -> None:
+    stage = await running_stage()
+    stage.planning.reader.calibrations = {"GCN": (Calibration("A100", 1.5, 0.1, 7),)}
+    async with listening(stage, tmp_path) as url:
+        status, body, age = await answer(url)
+    assert (status, age) == (200, "0")
+    state = msgspec.json.decode(body, type=PreviewState)
+    policy = stage.planning.reader.policy_named("default", {})
+    snapshot = stage.world.snapshot(policy, stage.now)
+    assert (state.snapshot, state.policy) == (snapshot, policy)
+    assert state.free_gpus == stage.world.free_gpus(snapshot) != {}
+    assert [share.gpus for share in state.queue.running] == [share.gpus for share in stage.planning.taker.running.shares()]
+    assert state.queue.pending == 1
+    assert state.calibrations["GCN"][0].factor == 1.5
+
+
+async def test_no_job_is_named_in_it(tmp_path: Path) -> None:
+    stage = await running_stage()
+    async with listening(stage, tmp_path) as url:
+        _, body, _ = await answer(url)
+    for word in (b"secret", b"team", b"cora", b"Cora"):
+        assert word not in body
+
+
+@pytest.mark.parametrize("key", [None, "", "k" * 63, "k" * 65, "x" * 64, "ключ"])
+async def test_without_the_key_nothing_is_told(tmp_path: Path, key: str | None) -> None:
+    async with listening(Stage(), tmp_path) as url:
+        status, body, _ = await answer(url, key)
+    assert status == 403
+    assert b"node" not in body
+
+
+@pytest.mark.parametrize("key", ["", "short"])
+async def test_an_operator_without_a_key_worth_the_name_serves_nothing(tmp_path: Path, key: str) -> None:
+    async with listening(Stage(), tmp_path, key) as url:
+        assert (await answer(url, key))[0] == 503
+        assert (await answer(url, None))[0] == 503
+
+
+async def test_a_cluster_that_was_not_listed_yet_is_not_told(tmp_path: Path) -> None:
+    async with listening(Stage(), tmp_path, ready="the first listing is not done") as url:
+        assert (await answer(url))[:2] == (503, b"the first listing is not done\n")
+
+
+async def test_a_policy_is_picked_by_name_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
+    stage = Stage()
+    stage.world.see_policy({"metadata": {"name": "fast", "uid": "u", "generation": 1}, "spec": {"seed": 42}})
+    stage.world.see_policy({"metadata": {"name": "broken", "uid": "v", "generation": 1}, "spec": {"seed": "lots"}})
+    async with listening(stage, tmp_path) as url:
+        _, body, _ = await answer(f"{url}?policy=fast")
+        assert msgspec.json.decode(body, type=PreviewState).policy.seed == 42
+        assert (await answer(f"{url}?policy=slow"))[:2] == (404, b'no PlannerPolicy "slow" exists; create it or leave policyRef out\n')
+        status, body, _ = await answer(f"{url}?policy=broken")
+        assert (status, b"seed" in body) == (404, True)
+
+
+async def test_however_often_it_is_asked_a_document_is_made_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    made: list[int] = []
+    original = previews.Previews.state
+
+    def counted(self: previews.Previews, policy: object) -> PreviewState:
+        made.append(1)
+        return original(self, policy)  # type: ignore[arg-type] # as it came
+
+    monkeypatch.setattr(previews.Previews, "state", counted)
+    monkeypatch.setattr(previews, "KEPT_SECONDS", 3600.0)
+    async with listening(stage, tmp_path) as url:
+        bodies = {(await answer(url))[1] for _ in range(20)}
+        assert len(made) == len(bodies) == 1
+        for number in range(2 * previews.KEPT_POLICIES):
+            stage.world.see_policy({"metadata": {"name": f"p{number}", "uid": f"u{number}", "generation": 1}, "spec": {"seed": number}})
+            assert (await answer(f"{url}?policy=p{number}"))[0] == 200
+        stage.world.see_policy({"metadata": {"name": "p7", "uid": "u7", "generation": 2}, "spec": {"seed": 77}})
+        _, body, _ = await answer(f"{url}?policy=p7")
+    assert msgspec.json.decode(body, type=PreviewState).policy.seed == 77, "a policy that changed is not what was kept"
+
+
+async def test_what_is_too_large_is_refused_with_the_other_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(previews, "MAX_DOCUMENT_BYTES", 100)
+    async with listening(Stage(), tmp_path) as url:
+        status, body, _ = await answer(url)
+    assert status == 507
+    assert b"--from job or api" in body
+
+
+async def test_only_a_get_of_the_one_path_is_answered(tmp_path: Path) -> None:
+    async with listening(Stage(), tmp_path) as url, aiohttp.ClientSession() as session:
+        for method, target in (("POST", url), ("DELETE", url), ("GET", url.removesuffix(PATH) + "/"), ("GET", f"{url}/../metrics")):
+            async with session.request(method, target, headers={KEY_HEADER: KEY}, data=b"x" * 10_000 if method == "POST" else None) as got:
+                assert got.status in (404, 405)
+
+
+async def test_the_body_travels_compressed(tmp_path: Path) -> None:
+    async with listening(Stage(), tmp_path) as url:
+        raw = aiohttp.ClientSession(auto_decompress=False)
+        async with raw, raw.get(url, headers={KEY_HEADER: KEY}) as got:
+            assert got.headers["Content-Encoding"] == "gzip"
+            assert gzip.decompress(await got.read()).startswith(b'{"version":1')
