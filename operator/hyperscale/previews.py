@@ -71,6 +71,7 @@ class Previews:
             policy=policy,
             snapshot=snapshot,
             free_gpus=self._world.free_gpus(snapshot),
+            held=self._world.held(),
             calibrations=dict(self._reader.calibrations),
             taught=digested(self._reader.taught),
             queue=PreviewQueue(

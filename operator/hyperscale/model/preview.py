@@ -52,6 +52,8 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
     snapshot: ClusterSnapshot
     free_gpus: dict[str, int] = {}
     """By node where plans hold GPUs that no bound pod shows yet."""
+    held: dict[str, dict[str, float]] = {}
+    """See `PlanRequest.held`."""
     calibrations: dict[str, tuple[Calibration, ...]] = {}
     """By architecture."""
     taught: dict[str, Calibration] = {}
