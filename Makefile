@@ -9,7 +9,7 @@ UV_VERSION := 0.13.8
 
 HOROVOD := $(VENV)/.horovod
 
-.PHONY: setup horovod kernel lock demo test fmt lint type unit api e2e images cluster-up cluster-down bench crds clean help
+.PHONY: setup horovod kernel lock demo test fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
 
 COMPILED := setup.py $(wildcard operator/hyperscale/*/*.pyx operator/hyperscale/*/*.pxd operator/hyperscale/*/*.h)
 
@@ -87,6 +87,9 @@ demo: horovod ## Local cluster, operator, one job: the plan, its reasons, the po
 bench: setup ## All benchmarks, quick; names at the end those that missed a goal
 	@missed=""; for script in control_plane planner_scale placement streams partition partition_scale allreduce fusion training accuracy molhiv; do \
 	  $(BIN)/python benchmarks/$$script.py --quick || missed="$$missed $$script"; done; test -z "$$missed" || { echo "missed a goal or failed:$$missed" >&2; exit 1; }
+
+gpu: ## The layers for GPUs on this machine's GPU, else on the processor (Python, torch and numpy are enough; ARGS="--quick --json FILE")
+	@PYTHONPATH=operator $(if $(wildcard $(BIN)/python),$(BIN)/python,python3) -W ignore -m benchmarks.gpu $(ARGS)
 
 clean: ## Remove what the targets above made in this folder
 	@rm -rf $(VENV) .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -6,13 +6,13 @@ import argparse
 import json
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 
-
-class Row(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Row:
     """One figure of one method on one case."""
 
     benchmark: str
@@ -84,5 +84,4 @@ def _goal_cells(row: Row) -> list[str]:
 
 
 def _wire(row: Row) -> dict[str, Any]:
-    wire: dict[str, Any] = msgspec.to_builtins(row)
-    return {name: value for name, value in wire.items() if value is not None}
+    return {name: value for name, value in asdict(row).items() if value is not None}

@@ -26,6 +26,37 @@ BUILTIN_SIZES: Final[dict[str, DatasetSize]] = {
 """The citation graphs as DGL and PyTorch Geometric load them (Yang et al. 2016)."""
 
 
+TRAIN_VERTICES: Final[dict[int, int]] = {
+    169_343: 90_941,  # ogbn-arxiv
+    132_534: 86_619,  # ogbn-proteins
+    2_449_029: 196_615,  # ogbn-products
+    111_059_956: 1_207_179,  # ogbn-papers100M
+    232_965: 153_431,  # Reddit (Hamilton et al. 2017)
+}
+"""Training vertices of public graphs with a split of their own, by the number of their vertices (Hu et al., NeurIPS 2020)."""
+TRAIN_PART: Final = 0.6
+"""Of the vertices of any other graph: the split that readers draw where a file names none (data/assemble.py)."""
+TRAIN_PER_CLASS: Final = 20
+"""Of the citation graphs and of small generated ones (Planetoid's split, data/generate.py)."""
+LARGE: Final = 100_000
+"""Vertices from which on a tenth of a generated graph is trained on."""
+
+
+def train_vertices(job: JobSpec) -> int:
+    """Labelled vertices that an epoch trains on: as the job states, as known of the graph, else TRAIN_PART of it. Raises ValueError."""
+    size, dataset = dataset_size(job), job.dataset
+    if dataset.train_vertices is not None:
+        return min(dataset.train_vertices, size.vertices)
+    return trained_of(size.vertices, size.classes, small_split=dataset.source.builtin is not None or dataset.source.generated is not None)
+
+
+def trained_of(vertices: int, classes: int, *, small_split: bool) -> int:
+    """Training vertices of a graph whose job states none. small_split: builtin or generated."""
+    if small_split:
+        return vertices // 10 if vertices >= LARGE else classes * min(TRAIN_PER_CLASS, max(vertices // classes // 5, 1))
+    return TRAIN_VERTICES.get(vertices, max(1, round(TRAIN_PART * vertices)))
+
+
 def graph_bytes(job: JobSpec) -> int:
     """Memory of the training graph alone: features and neighbours of 4 bytes, labels, offsets. Less does not partition it."""
     size = dataset_size(job)

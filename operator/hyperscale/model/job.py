@@ -12,6 +12,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from hyperscale.model.choices import AllreduceSchedule as AllreduceSchedule
+from hyperscale.model.choices import Architecture as Architecture
+from hyperscale.model.choices import Balance as Balance
+from hyperscale.model.choices import Compression as Compression
+from hyperscale.model.choices import PartitioningMethod as PartitioningMethod
 from hyperscale.model.hyperparameters import StatedHyperparameters
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -36,50 +41,6 @@ PositiveCount = Annotated[int, Meta(ge=1, le=10**12)]
 
 class Spec(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Base of everything a user writes: camelCase on the wire, unknown fields refused."""
-
-
-class Architecture(enum.StrEnum):
-    """Which layers the model is made of."""
-
-    GCN = "GCN"
-    GRAPH_SAGE = "GraphSAGE"
-    GAT = "GAT"
-    CUSTOM = "Custom"
-
-
-class PartitioningMethod(enum.StrEnum):
-    """How the training graph is cut."""
-
-    AUTO = "Auto"
-    METIS = "METIS"
-    INDEPENDENT_SET_SPECTRAL = "IndependentSetSpectral"
-    MT_KAHYPAR = "MtKaHyPar"
-    RANDOM = "Random"
-    DEGREE = "Degree"
-    PRECOMPUTED = "Precomputed"
-    NONE = "None"
-
-
-class Balance(enum.StrEnum):
-    """What equal parts means."""
-
-    CAPACITY = "Capacity"
-    EQUAL = "Equal"
-
-
-class AllreduceSchedule(enum.StrEnum):
-    """How gradients are ordered and fused."""
-
-    AUTO = "Auto"
-    DEFAULT = "Default"
-    GROUPS = "Groups"
-
-
-class Compression(enum.StrEnum):
-    """Gradient compression of Horovod."""
-
-    NONE = "None"
-    FP16 = "FP16"
 
 
 class PlacementMode(enum.StrEnum):
@@ -207,6 +168,13 @@ class DatasetSpec(Spec, frozen=True):
     edges: Annotated[PositiveCount | None, Meta(description="Directed edges; required unless builtin.")] = None
     feature_size: Annotated[int, Meta(ge=1, le=10**6, description="Width of the vertex features; required unless builtin.")] | None = None
     classes: Annotated[int, Meta(ge=1, le=10**6, description="Output classes; required unless builtin.")] | None = None
+    train_vertices: (
+        Annotated[
+            PositiveCount,
+            Meta(description="Labelled vertices of the training split; absent: known for builtin, generated and OGB graphs, else 60 %."),
+        ]
+        | None
+    ) = None
 
 
 class WorkersSpec(Spec, frozen=True):

@@ -39,19 +39,27 @@ class WorkloadProfile:
     """Sampled: feature bytes of all input vertices of one GPU's step, before locality. Full graph: 0."""
 
     full_graph_bytes: float
-    """Full graph: features and activations of all vertices, spread over the workers. Sampled: 0."""
+    """Memory of all vertices and edges, spread over the ranks: features, activations, gradients and matrices. Sampled: without
+    what is kept for a backward pass, since whole neighbourhoods are only scored."""
 
     step_bytes: float
-    """Sampled: features and activations of one GPU's step. Full graph: 0."""
+    """Memory of a step whatever the share: workspace of the libraries; sampled: features and activations of a batch besides."""
 
     random_partition: bool = False
     """True where vertices are assigned blindly, which cuts far more edges."""
+
+    copy_bytes: float = 0.0
+    """Memory of one boundary copy of a vertex."""
+
+    train_vertices: int | None = None
+    """Labelled vertices that an epoch trains on; None: all."""
 
     def steps(self, workers: int, gpus_per_worker: int) -> int:
         """Optimizer steps of one epoch, each with one allreduce."""
         if self.batch_size is None:
             return 1
-        return max(1, math.ceil(self.vertices / (self.batch_size * workers * gpus_per_worker)))
+        seeds = self.vertices if self.train_vertices is None else self.train_vertices
+        return max(1, math.ceil(seeds / (self.batch_size * workers * gpus_per_worker)))
 
     def replication(self, partitions: int) -> float:
         """Boundary copies per vertex when the graph is cut into `partitions` parts; 0 for one part.
@@ -78,6 +86,6 @@ class WorkloadProfile:
         return self.steps(workers, gpus_per_worker) * workers * gpus_per_worker * self.fetch_bytes_per_step * remote_ratio
 
     def gpu_bytes(self, share: float, partitions: int, gpus_per_worker: int) -> float:
-        """Memory that each GPU of a worker needs which holds `share` (0..1) of the vertices."""
-        held = share * (1.0 + self.replication(partitions)) * self.full_graph_bytes / gpus_per_worker
-        return self.parameter_bytes + self.step_bytes + held
+        """Memory that each GPU of a worker needs which holds `share` (0..1) of the vertices: its peak, the driver's context not counted."""
+        copies = self.replication(partitions) * self.vertices * self.copy_bytes
+        return self.parameter_bytes + self.step_bytes + share * (self.full_graph_bytes + copies) / gpus_per_worker

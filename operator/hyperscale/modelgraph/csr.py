@@ -49,6 +49,9 @@ class _Aggregate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Matrix, tail: Tail, x: Tensor, add: Tensor | None, bias: Tensor | None) -> Tensor:  # noqa: ANN401
         here = weighted(matrix, x.device)
+        if ctx.needs_input_grad[2]:
+            # Made now, once: in the backward pass the room that it takes for a moment would come on top of all activations.
+            _ = here.turned
         out = finish_(here.places.times(here.values, x, add=add), bias, tail, matrix.edges.ids)
         ctx.matrix, ctx.tail, ctx.ids = here, tail, matrix.edges.ids
         if add is not None:
@@ -85,7 +88,10 @@ class _Attend(torch.autograd.Function):
         bias: Tensor | None,
     ) -> Tensor:
         rows = x if values is None else values
-        scores = scored(placed(edges, x.device), how, x, (source, destination), edges.offsets)
+        places = placed(edges, x.device)
+        if any(ctx.needs_input_grad):
+            _ = places.turned  # as in `_Aggregate`
+        scores = scored(places, how, x, (source, destination), edges.offsets)
         out = x.new_empty((scores.places.rows, x.shape[1]))
         for first, last in scores.groups():
             weights = scores.powers(first, last)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hyperscale.model.adjacency import Adjacency, Array
-from hyperscale.model.job import PartitioningMethod
+from hyperscale.model.choices import PartitioningMethod
 from hyperscale.partition.measures import imbalance
 from hyperscale.partition.split import split
 from hyperscale.partition.types import PartitionError, Parts, checked_shares, weight_columns

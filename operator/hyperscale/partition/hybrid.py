@@ -9,15 +9,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.linalg import ArpackError, eigsh
 
 from hyperscale.model.adjacency import Array
 from hyperscale.partition.baselines import along
 from hyperscale.partition.compiled import search, seeds
 from hyperscale.partition.levels import LEAST_SHRINK, Hierarchy, Level, contracted, cut_of
 from hyperscale.partition.refine import CLUSTERS_PER_PART, PRICE, Effort, Reference, Seen, balanced, climb, limits_of, refine
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp  # imported where used: workers that only take their parts need neither scipy nor METIS
 
 COARSEST = 240
 COARSEST_PER_PART = 30
@@ -73,6 +76,8 @@ def embedding(level: Level, parts: int, seed: int) -> Array:
     degree = np.maximum(np.add.reduceat(np.append(weights, 0), level.indptr[:-1]) * (np.diff(level.indptr) > 0), 1)
     scale = 1.0 / np.sqrt(degree)
     values = weights * np.repeat(scale, np.diff(level.indptr)) * scale[level.indices]
+    import scipy.sparse as sp
+
     matrix = sp.csr_array((values, level.indices, level.indptr), shape=(n, n))
     vectors = _leading(matrix, dimensions + 1, seed)
     return np.asarray(vectors * scale[:, None])
@@ -80,6 +85,8 @@ def embedding(level: Level, parts: int, seed: int) -> Array:
 
 def _leading(matrix: sp.csr_array, count: int, seed: int) -> Array:
     """(n, count) eigenvectors of the largest eigenvalues."""
+    from scipy.sparse.linalg import ArpackError, eigsh
+
     n = matrix.shape[0]
     if n > max(DENSE, 3 * count):
         start = np.random.default_rng(seed).random(n) + 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperscale.model.job import PartitioningMethod
+from hyperscale.model.choices import PartitioningMethod
 
 BASE_BYTES = 200 << 20
 """Python, numpy, scipy and pymetis before any graph."""

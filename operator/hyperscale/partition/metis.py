@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pymetis
 
 from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.partition.types import PartitionError
@@ -14,6 +13,8 @@ def metis(adjacency: Adjacency, target: Array, *, seed: int, recursive: bool | N
 
     Raises PartitionError where METIS gives up.
     """
+    import pymetis  # imported where used: workers that only take their parts go without
+
     parts = len(target)
     if parts == 1 or adjacency.vertices == 0:
         return np.zeros(adjacency.vertices, dtype=np.int32)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from hyperscale.model.adjacency import Adjacency, Array
-from hyperscale.model.job import PartitioningMethod
+from hyperscale.model.choices import PartitioningMethod
 from hyperscale.partition.baselines import along, degree_parts, random_parts
 from hyperscale.partition.compiled import COMPILED
 from hyperscale.partition.hubs import refine_hubs, skewed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hyperscale.model.adjacency import Adjacency, Array
-from hyperscale.model.job import PartitioningMethod
+from hyperscale.model.choices import PartitioningMethod
 
 MAX_PARTS = 32767
 """Parts are counted in 16 bits in places, and no job has more workers."""

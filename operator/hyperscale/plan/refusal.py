@@ -146,7 +146,7 @@ def _no_domain(problem: Problem) -> tuple[str, str]:
 def _cannot_work(problem: Problem, solvable: Solvable, expired: Callable[[], bool]) -> tuple[str, str]:
     """Enough slots and still nothing: memory for the training graph, or links."""
     counts = problem.counts()
-    if solvable(replace(problem, workload=replace(problem.workload, full_graph_bytes=0.0))):
+    if solvable(replace(problem, workload=replace(problem.workload, full_graph_bytes=0.0, copy_bytes=0.0))):
         needed = problem.workload.gpu_bytes(1.0 / counts[-1], counts[-1], problem.demand.gpus)
         return (
             "MemoryTooSmall",

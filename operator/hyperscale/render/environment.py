@@ -104,6 +104,7 @@ def _dataset(dataset: DatasetSpec) -> dict[str, object]:
         "HYPERSCALE_DATASET_EDGES": dataset.edges,
         "HYPERSCALE_DATASET_FEATURE_SIZE": dataset.feature_size,
         "HYPERSCALE_DATASET_CLASSES": dataset.classes,
+        "HYPERSCALE_DATASET_TRAIN_VERTICES": dataset.train_vertices,
         "HYPERSCALE_DATASET_ENDPOINT": s3.endpoint if s3 is not None else None,
     }
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from hyperscale.worker.contract import ContractError
+from hyperscale.worker.errors import ContractError
 
 Tensor = torch.Tensor
 Wait = Callable[[], Any]

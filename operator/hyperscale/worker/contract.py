@@ -15,6 +15,7 @@ import msgspec
 
 from hyperscale.model.job import AllreduceSchedule, Architecture, Balance, Compression, ModelSpec, PartitioningMethod
 from hyperscale.model.runplan import RUN_PLAN_FILE, RunPlan
+from hyperscale.worker.errors import ContractError as ContractError
 from hyperscale.worker.hyperparameters import PUBLISHED, PUBLISHED_FOR_GRAPHS, Hyperparameters, resolve
 
 EXIT_WRONG_INPUT: Final = 2
@@ -25,10 +26,6 @@ _MAX_PLAN_BYTES: Final = 4 << 20
 _SHARES_TOLERANCE: Final = 1e-6
 
 T = TypeVar("T")
-
-
-class ContractError(ValueError):
-    """One line: the variable or file, what is wrong with it, what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +40,7 @@ class Dataset:
     feature_size: int | None
     classes: int | None
     endpoint: str | None
+    train_vertices: int | None = None
 
 
 @dataclass(frozen=True)
@@ -192,6 +190,7 @@ def _dataset(environment: Mapping[str, str]) -> Dataset:
         feature_size=_optional(environment, "HYPERSCALE_DATASET_FEATURE_SIZE"),
         classes=_optional(environment, "HYPERSCALE_DATASET_CLASSES"),
         endpoint=environment.get("HYPERSCALE_DATASET_ENDPOINT"),
+        train_vertices=_optional(environment, "HYPERSCALE_DATASET_TRAIN_VERTICES"),
     )
 
 

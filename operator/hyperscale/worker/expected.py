@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from hyperscale.model.datasets import BUILTIN_SIZES
+from hyperscale.model.datasets import BUILTIN_SIZES, trained_of
 from hyperscale.model.job import Architecture, Compression, DatasetFormat
 from hyperscale.worker.contract import Run
 from hyperscale.workload.models import layers, parameters
@@ -30,10 +30,22 @@ def step_seconds(run: Run) -> float | None:
         return None
     steps, batch = 1, run.model.batch_size
     if batch is not None:
-        if run.dataset.vertices is None:
+        trained = _train_vertices(run)
+        if trained is None:
             return None
-        steps = max(1, math.ceil(run.dataset.vertices / (batch * run.size)))
+        steps = max(1, math.ceil(trained / (batch * run.size)))
     return run.plan.predicted.epoch_seconds / steps
+
+
+def _train_vertices(run: Run) -> int | None:
+    """As the planner counted them; None where nobody stated the graph's size."""
+    dataset = run.dataset
+    known = BUILTIN_SIZES.get(dataset.path) if dataset.source == BUILTIN else None
+    vertices = dataset.vertices or (known.vertices if known is not None else None)
+    classes = dataset.classes or (known.classes if known is not None else None)
+    if dataset.train_vertices is not None or vertices is None:
+        return dataset.train_vertices
+    return trained_of(vertices, classes or 1, small_split=dataset.source in (BUILTIN, "generated"))
 
 
 def _parameters(run: Run) -> int | None:

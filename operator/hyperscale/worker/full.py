@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array, LocalPart
-from hyperscale.model.job import Architecture, Compression
+from hyperscale.model.choices import Architecture, Compression
 from hyperscale.modelgraph.edges import Edges, Matrix, edges_of
 from hyperscale.modelgraph.kernels import NOTHING, Tail
 from hyperscale.worker import models, neighbourhood, numbering
 from hyperscale.worker.comm import Comm
-from hyperscale.worker.contract import Run
 from hyperscale.worker.exchange import Exchange
 from hyperscale.worker.gradients import Gradients
 from hyperscale.worker.models import Rows
@@ -26,6 +26,9 @@ from hyperscale.worker.ops import Passes, passes_on
 from hyperscale.worker.sparse import SparseRows, rows_of, worth_keeping_sparse
 from hyperscale.worker.timing import Moment, Timer
 from hyperscale.worker.trainer import EpochStats, Scores, summed_loss
+
+if TYPE_CHECKING:  # needs msgspec, which training itself does not
+    from hyperscale.worker.contract import Run
 
 Tensor = torch.Tensor
 

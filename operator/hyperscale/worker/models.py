@@ -7,20 +7,24 @@ follows a layer (activation, dropout) is its `tail`: where a neighbourhood is ga
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
 
 from hyperscale.model.adjacency import Array
-from hyperscale.model.job import Architecture, ModelSpec
+from hyperscale.model.choices import Architecture
 from hyperscale.modelgraph import tails
 from hyperscale.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Drop, Tail
 from hyperscale.worker import ops
 from hyperscale.worker.adam import Adam
-from hyperscale.worker.hyperparameters import Hyperparameters
 from hyperscale.worker.neighbourhood import GCN, MEAN, OWN_MEAN, Neighbourhood
 from hyperscale.worker.sparse import SparseRows
+
+if TYPE_CHECKING:  # both need msgspec, which training itself does not
+    from hyperscale.model.job import ModelSpec
+    from hyperscale.worker.hyperparameters import Hyperparameters
 
 Tensor = torch.Tensor
 Rows = Tensor | SparseRows

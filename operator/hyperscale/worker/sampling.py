@@ -9,6 +9,7 @@ Evaluation goes over whole neighbourhoods.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ import torch
 from hyperscale.model.adjacency import Array, LocalPart
 from hyperscale.worker import models
 from hyperscale.worker.comm import Comm
-from hyperscale.worker.contract import ContractError, Run
+from hyperscale.worker.errors import ContractError
 from hyperscale.worker.fetch import Features
 from hyperscale.worker.full import FullTrainer
 from hyperscale.worker.neighbourhood import PLACES
@@ -26,6 +27,9 @@ from hyperscale.worker.sampling_blocks import SampledBlock, Sampler
 from hyperscale.worker.sampling_routes import Routes
 from hyperscale.worker.timing import Moment
 from hyperscale.worker.trainer import EpochStats, summed_loss
+
+if TYPE_CHECKING:  # needs msgspec, which training itself does not
+    from hyperscale.worker.contract import Run
 
 Tensor = torch.Tensor
 _PHASES = ("sample", "fetch", "forward", "backward", "allreduce", "step")

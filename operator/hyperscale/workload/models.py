@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hyperscale.model.job import Architecture, ModelSpec
+from hyperscale.model.choices import Architecture
+
+if TYPE_CHECKING:  # needs msgspec, which benchmarks/gpu.py goes without
+    from hyperscale.model.job import ModelSpec
 
 SPARSE_WEIGHT: Final = 12.0
 """One operation of a neighbour sum costs as much time as so many of a dense product: it is bound by memory traffic.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from hyperscale.model.datasets import DatasetSize, dataset_size
+from hyperscale.model.datasets import DatasetSize, dataset_size, train_vertices
 from hyperscale.model.job import Architecture, Compression, JobSpec, ModelSpec, PartitioningMethod
 from hyperscale.model.workload import WorkloadProfile
+from hyperscale.workload import memory
 from hyperscale.workload.models import TRAINING_PASSES, Layer, layer_flops, layers, parameters
 from hyperscale.workload.sampling import effective_fanouts, frontier
 
 FLOAT_BYTES: Final = 4
 OPTIMIZER_COPIES: Final = 4
 """Parameter, gradient and Adam's two moments."""
-ACTIVATION_COPIES: Final = 2
-"""Each activation is held until the backward pass, with its gradient."""
 BLIND: Final = (PartitioningMethod.RANDOM, PartitioningMethod.DEGREE, PartitioningMethod.NONE)
 """Methods that put vertices into parts without looking at who their neighbours are."""
 LAYER_OVERHEAD_SECONDS: Final = 1.5e-3
@@ -28,8 +27,9 @@ def profile(job: JobSpec) -> WorkloadProfile:
         raise ValueError("spec.model.parameters: required for architecture Custom; write the number of trainable parameters")
     stack = layers(model, size.feature_size, size.classes)
     count = parameters(model, stack)
-    volumes = _full_graph(model, size, stack) if model.batch_size is None else _sampled(model, size, stack, model.batch_size)
-    epoch_flops, halo_bytes_per_copy, fetch_bytes, graph_bytes, step_bytes = volumes
+    trained = train_vertices(job)
+    volumes = _full_graph(model, size, stack) if model.batch_size is None else _sampled(model, size, stack, model.batch_size, trained)
+    epoch_flops, halo_bytes_per_copy, fetch_bytes, held, step_bytes = volumes
     return WorkloadProfile(
         vertices=size.vertices,
         edges=size.edges,
@@ -41,14 +41,16 @@ def profile(job: JobSpec) -> WorkloadProfile:
         exchanges_per_step=2 * (model.layers - 1) if model.batch_size is None else 1,
         halo_bytes_per_copy=halo_bytes_per_copy,
         fetch_bytes_per_step=fetch_bytes,
-        full_graph_bytes=graph_bytes,
+        full_graph_bytes=held.bytes(size.vertices, size.edges),
+        copy_bytes=held.copy,
         step_bytes=step_bytes,
+        train_vertices=trained,
         random_partition=job.partitioning.method in BLIND,
     )
 
 
-Volumes = tuple[float, float, float, float, float]
-"""epoch_flops, halo_bytes_per_copy, fetch_bytes_per_step, full_graph_bytes, step_bytes."""
+Volumes = tuple[float, float, float, memory.Need, float]
+"""epoch_flops, halo_bytes_per_copy, fetch_bytes_per_step, memory of vertices and edges, step_bytes."""
 
 
 def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -> Volumes:
@@ -57,26 +59,38 @@ def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -
     fanouts = reversed(effective_fanouts(model.fanouts, len(stack), degree))
     flops = sum(layer_flops(model, layer, size.vertices, size.vertices * fanout) for layer, fanout in zip(stack, fanouts, strict=True))
     halo_bytes = sum(2.0 * layer.inputs * FLOAT_BYTES for layer in stack[1:])
-    held = size.feature_size + ACTIVATION_COPIES * sum(layer.outputs for layer in stack)
-    return TRAINING_PASSES * flops + _custom_flops(model, size), halo_bytes, 0.0, float(size.vertices * held * FLOAT_BYTES), 0.0
+    held = memory.full_graph(_network(model, stack), size.vertices, size.edges)
+    return TRAINING_PASSES * flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, held, float(memory.BLOCKS + memory.LIBRARIES)
 
 
-def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batch_size: int) -> Volumes:
-    """Every vertex is a seed once; each step fetches the features of its whole input frontier."""
+def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batch_size: int, trained: int) -> Volumes:
+    """Every training vertex is a seed once; each step fetches the features of its whole input frontier."""
     fanouts = effective_fanouts(model.fanouts, len(stack), size.edges / size.vertices)
     sizes = frontier(batch_size, fanouts, size.vertices)
     step_flops = 0.0
     for depth, layer in enumerate(reversed(stack)):
         step_flops += layer_flops(model, layer, sizes[depth], sizes[depth] * fanouts[depth])
-    batches = size.vertices / min(batch_size, size.vertices)
-    activations = sum(sizes[depth] * layer.outputs for depth, layer in enumerate(reversed(stack)))
-    fetch_bytes = sizes[-1] * size.feature_size * FLOAT_BYTES
-    step_bytes = fetch_bytes + ACTIVATION_COPIES * activations * FLOAT_BYTES
-    return TRAINING_PASSES * step_flops * batches + _custom_flops(model, size), 0.0, fetch_bytes, 0.0, step_bytes
+    batches = trained / min(batch_size, trained)
+    drawn = tuple(vertices * fanout for vertices, fanout in zip(sizes, fanouts, strict=False))
+    network = _network(model, stack)
+    held = memory.evaluation(network, size.vertices, size.edges)
+    step_bytes = memory.batch(network, sizes, drawn, size.edges) + memory.BLOCKS + memory.LIBRARIES
+    fetched = sizes[-1] * size.feature_size * FLOAT_BYTES
+    return TRAINING_PASSES * step_flops * batches + _custom_flops(model, trained), 0.0, fetched, held, step_bytes
 
 
-def _custom_flops(model: ModelSpec, size: DatasetSize) -> float:
+def _network(model: ModelSpec, stack: tuple[Layer, ...]) -> memory.Network:
+    """As the worker builds it; what the job does not state of dropout is as published, which is some."""
+    stated = model.hyperparameters
+    dropped = stated is None or stated.dropout is None or stated.dropout > 0.0
+    attention = stated is None or stated.attention_dropout is None or stated.attention_dropout > 0.0
+    widths = (stack[0].inputs, *(layer.outputs for layer in stack))
+    attends = model.architecture is Architecture.GAT
+    return memory.Network(model.architecture, widths, model.heads if attends else 1, dropped, attends and attention)
+
+
+def _custom_flops(model: ModelSpec, vertices: int) -> float:
     """A model that we cannot see: its parameters once per vertex, beside the neighbour sums of its stated layers."""
     if model.architecture is not Architecture.CUSTOM or model.parameters is None:
         return 0.0
-    return TRAINING_PASSES * 2.0 * model.parameters * size.vertices
+    return TRAINING_PASSES * 2.0 * model.parameters * vertices

@@ -86,7 +86,9 @@ def test_fp16_halves_the_gradient_bytes() -> None:
 
 
 def test_steps_fall_with_workers_and_their_gpus_and_never_below_one() -> None:
-    workload = profile(training(model={"architecture": "GCN", "batchSize": 1024}, dataset=graph(10_000, 50_000)))
+    workload = profile(
+        training(model={"architecture": "GCN", "batchSize": 1024}, dataset=graph(10_000, 50_000) | {"trainVertices": 10_000})
+    )
     assert [workload.steps(1, 1), workload.steps(2, 1), workload.steps(2, 2), workload.steps(50, 1)] == [10, 5, 3, 1]
 
 
@@ -112,3 +114,53 @@ def test_a_frontier_grows_and_never_exceeds_the_graph() -> None:
     sizes = frontier(1000, (10.0, 10.0, 10.0), 50_000)
     assert sizes[0] == 1000
     assert all(before <= after <= 50_000 for before, after in pairwise(sizes))
+
+
+SAMPLED = {"architecture": "GraphSAGE", "layers": 3, "batchSize": 1024, "fanouts": [15, 10, 5]}
+
+
+@pytest.mark.parametrize(
+    ("vertices", "edges", "trained"),
+    [
+        (2_449_029, 123_718_280, 196_615),
+        (111_059_956, 3_231_371_744, 1_207_179),
+        (169_343, 2_332_486, 90_941),
+        (1_000_000, 9_000_000, 600_000),
+    ],
+    ids=["ogbn-products", "ogbn-papers100M", "ogbn-arxiv", "another: the split that readers draw"],
+)
+def test_a_sampled_epoch_has_a_step_for_each_batch_of_training_vertices(vertices: int, edges: int, trained: int) -> None:
+    workload = profile(training(model=SAMPLED, dataset=graph(vertices, edges)))
+    assert workload.steps(1, 1) == -(-trained // 1024)
+    assert workload.steps(4, 2) == -(-trained // 8192)
+
+
+def test_a_job_may_state_its_training_vertices_and_its_epoch_is_as_long() -> None:
+    whole = profile(training(model=SAMPLED, dataset=graph(1_000_000, 9_000_000)))
+    stated = profile(training(model=SAMPLED, dataset=graph(1_000_000, 9_000_000) | {"trainVertices": 60_000}))
+    assert stated.steps(1, 1) == 59
+    assert stated.epoch_flops == pytest.approx(whole.epoch_flops / 10)
+    builtin = training(model={"architecture": "GCN", "batchSize": 20}, dataset={"source": {"builtin": {"name": "Cora"}}})
+    assert profile(builtin).steps(1, 1) == 7
+
+
+@pytest.mark.parametrize("architecture", ["GCN", "GraphSAGE", "GAT"])
+def test_memory_counts_edges_and_falls_with_the_share(architecture: str) -> None:
+    model = {"architecture": architecture, "layers": 3, "hiddenSize": 64, "heads": 1}
+    sparse, dense = (profile(training(model=model, dataset=graph(1_000_000, edges))) for edges in (5_000_000, 50_000_000))
+    more = dense.gpu_bytes(1.0, 1, 1) - sparse.gpu_bytes(1.0, 1, 1)
+    assert 16 * 45_000_000 <= more <= 60 * 45_000_000, "two matrices of ids and entries; attention has some numbers an edge besides"
+    half = dense.gpu_bytes(0.5, 2, 1)
+    assert dense.gpu_bytes(1.0, 1, 1) / 2 < half < dense.gpu_bytes(1.0, 1, 1), "copies of others' vertices are held too"
+
+
+def test_three_wide_layers_on_products_are_predicted_with_what_they_keep() -> None:
+    """2.4 M vertices × (100 features, a copy of them, 3 × 256 numbers) and 124 M edges × 16 bytes are 11 GB; gradients come on top."""
+    workload = profile(training(model={"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}, dataset=graph(2_449_029, 123_718_280)))
+    assert 11e9 < workload.gpu_bytes(1.0, 1, 1) < 20e9
+
+
+def test_a_sampled_job_holds_features_and_scores_whole_neighbourhoods() -> None:
+    workload = profile(training(model=SAMPLED, dataset=graph(2_449_029, 123_718_280)))
+    assert workload.gpu_bytes(1.0, 1, 1) > 2_449_029 * 100 * 4 + 123_718_280 * 8
+    assert workload.step_bytes < workload.gpu_bytes(1.0, 1, 1)

@@ -141,7 +141,7 @@ def test_on_cuda_ticks_are_as_short_as_the_predicted_step_asks_for(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, epoch_seconds: float, batch: int | None, tick: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    train.tune(planned(tmp_path, epoch_seconds, batch, **STATED))
+    train.tune(planned(tmp_path, epoch_seconds, batch, **STATED, HYPERSCALE_DATASET_TRAIN_VERTICES="100000"))
     assert variables["HOROVOD_CYCLE_TIME"] == tick
 
 
@@ -152,5 +152,8 @@ def test_without_a_prediction_ticks_on_cuda_are_a_fifth_of_horovods(variables: d
 
 
 def test_no_step_is_predicted_where_the_planner_counted_vertices_that_nobody_stated(tmp_path: Path) -> None:
-    assert expected.step_seconds(planned(tmp_path, 6.0, 1000)) is None
+    elsewhere = {"HYPERSCALE_DATASET_SOURCE": "pvc", "HYPERSCALE_DATASET_PATH": "/data/graph"}
+    assert expected.step_seconds(planned(tmp_path, 6.0, 1000, **elsewhere)) is None
+    assert expected.step_seconds(planned(tmp_path, 6.0, 1000, **elsewhere, HYPERSCALE_DATASET_VERTICES="10000")) == 2.0
+    assert expected.step_seconds(planned(tmp_path, 6.0, 10)) == 6.0 / 7, "Cora's 140 by 20"
     assert expected.step_seconds(planned(tmp_path, 0.0)) is None
