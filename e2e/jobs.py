@@ -152,6 +152,13 @@ def namespace(api: Api, name: str) -> Iterator[str]:
     wait_until(gone, PATIENCE_SECONDS, f"something is left in {name}")
 
 
+def claim_unbound(api: Api, space: str, name: str) -> None:
+    """A claim that nothing binds: enough for what plans and creates pods, which are then not started."""
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+    api.create(f"/api/v1/namespaces/{space}/persistentvolumeclaims", body)
+
+
 def claim_volume(api: Api, space: str) -> None:
     """A claim `state` for checkpoints, bound by hand to a volume."""
     size = {"storage": "1Gi"}

@@ -11,7 +11,7 @@ from hyperscale.instants import unix_seconds
 from hyperscale.model.decision import MpiJobView
 from hyperscale.model.job import Approval, JobSpec, PlannerChoice
 from hyperscale.model.plan import Calibration
-from hyperscale.model.planning import PlanRequest
+from hyperscale.model.planning import NodeRule, PlanRequest
 from hyperscale.model.policy import PolicySpec, QueueOrder
 from hyperscale.model.status import Phase
 from hyperscale.movable import resizable
@@ -37,6 +37,8 @@ class Entry:
     """Unix seconds since when it waits; for one that was stopped for others its run is left out."""
     kind: bytes
     """Jobs of one kind are placed alike."""
+    volumes: tuple[NodeRule, ...] = ()
+    """Part of `request`: nodes from which its claims can be reached."""
     run_seconds: float | None = None
     """At best; None where nobody has asked, or where it fits not even the empty cluster."""
     stopped: bool = False
@@ -67,9 +69,11 @@ def read_entry(
     policy: PolicySpec,
     calibration: tuple[Calibration, ...] = (),
     view: MpiJobView | None = None,
+    volumes: tuple[NodeRule, ...] = (),
 ) -> Entry | None:
     """The job if the queue decides on its start; None where it cannot be read, or something else decides.
 
+    volumes: nodes from which its claims can be reached
     view: its MPIJob, where it was stopped for others; it goes on from its last checkpoint, with as many workers unless it may have others
     """
     metadata = record.resource["metadata"]
@@ -78,7 +82,7 @@ def read_entry(
     stop = record.status.last_stop if view is not None else None
     if stop is not None:
         job = replace(job, model=replace(job.model, epochs=epochs_left(job, stop)))
-    request = question_about(str(key), job, policy, calibration)
+    request = question_about(str(key), job, policy, calibration, volumes=volumes)
     request = with_workers(request, view.workers) if view is not None and not resizable(job, view) else request
     return Entry(
         key=key,
@@ -88,6 +92,7 @@ def read_entry(
         weight=float(min(job.run_policy.priority, policy.queue.max_priority)),
         created=queued_since(stop) if stop is not None else unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
         kind=kind_of(request),
+        volumes=volumes,
         stopped=stop is not None,
     )
 

@@ -10,6 +10,7 @@ from hyperscale.model.decision import SpecFault
 from hyperscale.model.job import JobSpec, PartitioningMethod
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Calibration
+from hyperscale.model.planning import NO_VOLUMES, Volumes
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.steptime import Workload, workload_of
 from hyperscale.quantity import parse_bytes
@@ -38,6 +39,8 @@ class JobReader:
         self._policies: dict[tuple[str, int], PolicySpec | SpecFault] = {}
         self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
         """By architecture, what finished runs taught about predictions; whoever keeps history fills it."""
+        self.volumes: Callable[[tuple[str, str]], Volumes] = lambda key: NO_VOLUMES
+        """What is known of the claims of a job, by namespace and name; whoever reads claims fills it."""
         self.taught: Mapping[Workload, Calibration] = {}
         """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
 

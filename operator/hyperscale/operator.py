@@ -15,6 +15,7 @@ from hyperscale import garbage, topologypage
 from hyperscale.actions import Actions
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, NotFoundError, TransientError
+from hyperscale.claims import Claims
 from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
@@ -66,8 +67,9 @@ class Operator:
         self._judging = Judge()
         self._metrics_reason = self.world.reading.state.reason
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
+        claims = Claims(client, time.time)
         planning = self._planning = Planning(
-            self.world, self._planner, self.telemetry, time.time, settings.history_url, settings.history_min_runs
+            self.world, self._planner, self.telemetry, time.time, settings.history_url, settings.history_min_runs, claims
         )
         self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
         self.previews = Previews(self.world, planning.taker, planning.reader, bool(settings.weights_folder), time.time)

@@ -91,10 +91,11 @@ class Pending:
             return None
         edition = edition_of(record)
         known = self._entries.get(key)
-        if known is None or known.edition != edition or known.policy != policy:
+        volumes = self._reader.volumes(key).rules
+        if known is None or known.edition != edition or known.policy != policy or known.volumes != volumes:
             job, view = self._reader.read(record.resource, self._world.policies)[0], self._world.mpijobs.get(key)
             calibration = self._reader.calibration(job) if job is not None else ()
-            known = read_entry(key, record, job, policy, calibration, view)
+            known = read_entry(key, record, job, policy, calibration, view, volumes)
             if known is None:
                 self._entries.pop(key, None)
                 return None

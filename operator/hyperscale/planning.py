@@ -18,7 +18,7 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Seen
 from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan, Rejection
-from hyperscale.model.planning import PlanRequest, Toleration, toleration
+from hyperscale.model.planning import PlanRequest, Toleration, Volumes, toleration
 from hyperscale.model.pods import WORKER, PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.age import with_figures
@@ -27,7 +27,7 @@ from hyperscale.plan.check import misfits, violations
 from hyperscale.plan.moves_check import vacated, vacated_request
 from hyperscale.plan.queue.emptied import emptied_snapshot
 from hyperscale.preemption import PreemptionWatch, StopPlanner
-from hyperscale.question import question_about
+from hyperscale.question import question_about, worker_asks
 from hyperscale.recorder import Recorder
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer, TurnPlanner, TurnTaker
@@ -35,6 +35,8 @@ from hyperscale.world import Key, World
 
 OPERATOR: Final = "Operator"
 """Source of the figures of the operator's plans."""
+VOLUME_MISSING: Final = "VolumeMissing"
+SHOWN_CLAIMS: Final = 3
 SAME_SHARE_RATIO: Final = 0.05
 """Parts of METIS differ from their shares by 3 % themselves."""
 
@@ -44,6 +46,18 @@ class Planner(TurnPlanner, MovePlanner, StopPlanner, Protocol):
 
     async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
         """A checked plan, or why there is none; never raises, never takes longer than the request's deadline by much."""
+        ...
+
+
+class ClaimReader(Protocol):
+    """Reads the claims of a job's pods."""
+
+    async def read(self, key: tuple[str, str], claims: tuple[str, ...]) -> Volumes:
+        """What they say now."""
+        ...
+
+    def known(self, key: tuple[str, str]) -> Volumes:
+        """What was read last."""
         ...
 
 
@@ -58,8 +72,13 @@ class Planning:
         clock: Callable[[], float],
         history_url: str = "",
         history_min_runs: int = 5,
+        claims: ClaimReader | None = None,
     ) -> None:
+        """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone."""
         self.reader = JobReader()
+        self._claims = claims
+        if claims is not None:
+            self.reader.volumes = claims.known
         self.taker = TurnTaker(world, planner, telemetry, self.reader, clock)
         self.drift = DriftWatch(world, planner, telemetry, self.reader, self._request_for, clock)
         self._world = world
@@ -72,7 +91,14 @@ class Planning:
         self.recorder = Recorder(self.reader, telemetry, history_url, history_min_runs, clock)
 
     async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
-        """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen."""
+        """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen.
+
+        Raises apply.client.ApiError where the claims of its volumes cannot be read now.
+        """
+        if (missing := await self._missing_volumes(key, seen)) is not None:
+            snapshot = self._world.snapshot(policy, self._clock())
+            self._count(missing, snapshot)
+            return Answer(missing, snapshot)
         async with self._lock:
             answer = await self.taker.take(key, seen, policy)
             if answer is None:
@@ -85,6 +111,21 @@ class Planning:
             return answer
         elapsed = max(0.0, self._clock() - answer.snapshot.taken_at)
         return answer._replace(found=with_figures(answer.found, answer.snapshot, OPERATOR, elapsed))
+
+    async def _missing_volumes(self, key: Key, seen: Seen) -> Infeasible | None:
+        """Read the claims that the workers mount; a refusal where nothing exists yet and one of them is missing.
+
+        Its pods would hold GPUs and never start. A plan that nothing follows from needs no volume.
+        """
+        claims = worker_asks(seen.job).claims if self._claims is not None and seen.job is not None else ()
+        if self._claims is None or not claims or seen.job is None:
+            return None
+        missing = (await self._claims.read(key, claims)).missing
+        if not missing or seen.mpijob is not None or seen.job.plan_only:
+            return None
+        listed = ", ".join(f'"{name}"' for name in missing[:SHOWN_CLAIMS])
+        what = f"PersistentVolumeClaim {listed} does" if len(missing) == 1 else f"PersistentVolumeClaims {listed} do"
+        return Infeasible(VOLUME_MISSING, f"{what} not exist in namespace {key.namespace}. Create what the job names; it is then planned.")
 
     async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
         snapshot = self._world.snapshot(policy, self._clock())
@@ -149,7 +190,8 @@ class Planning:
 
     def _request_for(self, key: Key, job: JobSpec, example: PodView | None, policy: PolicySpec, snapshot: ClusterSnapshot) -> PlanRequest:
         """A question about a job; `example` is one of its worker pods where it has any."""
-        asked = question_about(str(key), job, policy, self.reader.calibration(job), self._world.free_gpus(snapshot, key))
+        free, volumes = self._world.free_gpus(snapshot, key), self.reader.volumes(key).rules
+        asked = question_about(str(key), job, policy, self.reader.calibration(job), free, volumes)
         asked = msgspec.structs.replace(asked, held=self._world.held(key))
         if example is None:
             return asked

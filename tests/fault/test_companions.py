@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from e2e.jobs import Job
+import pytest
+
+from e2e.jobs import Job, claim_unbound
 from tests.fault.companions import SHARED, end, partition_job, plan_file, posts, written
 from tests.fault.players import create_launcher, create_workers, gates, make_ready
 from tests.fault.process import OperatorProcess
 from tests.fault.proxy import FaultProxy
+
+
+@pytest.fixture(autouse=True)
+def claim(job: Job) -> None:
+    """The job's volume is there."""
+    claim_unbound(job.api, job.namespace, "parts")
 
 
 def test_the_plan_file_is_there_before_the_mpijob_and_says_the_plan(operator: OperatorProcess, proxy: FaultProxy, job: Job) -> None:

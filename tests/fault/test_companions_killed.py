@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.cluster.control_plane import wait_until
-from e2e.jobs import PATIENCE_SECONDS, Job
+from e2e.jobs import PATIENCE_SECONDS, Job, claim_unbound
 from tests.fault.companions import SHARED, end, partition_job, posts, written
 from tests.fault.conftest import Stage
 from tests.fault.process import LEASE, OperatorProcess
@@ -32,6 +32,7 @@ def test_killed_at_any_point_there_is_one_of_each_and_the_plan_stays(
     stage: Stage, proxy: FaultProxy, job: Job, resumable: list[OperatorProcess], point: str
 ) -> None:
     since = len(proxy.asked)
+    claim_unbound(job.api, job.namespace, "parts")
     resumable.append(stage.operator(crash_at=point, identity=IDENTITY))
     job.create(partitioning=SHARED)
     if "partition" not in point:

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.cluster.api import Api, Object
 from e2e.cluster.control_plane import wait_until
-from e2e.jobs import PATIENCE_SECONDS, Job
+from e2e.jobs import PATIENCE_SECONDS, Job, claim_unbound
 from tests.fault.companions import posts, written
 from tests.fault.conftest import Stage
 from tests.fault.players import bind, create_workers, gates
@@ -30,6 +30,12 @@ SPEC: Final[Object] = {
     "checkpoint": {"volumeClaimName": "state"},
     "recovery": {"shrinkAfterSeconds": 1},
 }
+
+
+@pytest.fixture(autouse=True)
+def claim(job: Job) -> None:
+    """The job's volume is there."""
+    claim_unbound(job.api, job.namespace, "state")
 
 
 @pytest.fixture

@@ -295,6 +295,9 @@ app.kubernetes.io/component: operator
 - apiGroups: [batch]
   resources: [jobs] # the one that writes a job's partitions; delete: one for other shares makes way
   verbs: [get, create, delete]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims] # those that a job's pods mount, by name: whether they exist, and which volume they are bound to
+  verbs: [get]
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads] # by label: the one of an MPIJob that another has suspended, to name it in the job's condition
   verbs: [list]

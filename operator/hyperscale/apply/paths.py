@@ -60,6 +60,21 @@ def pod(namespace: str, name: str) -> str:
     return f"{pods(namespace)}/{name}"
 
 
+def claim(namespace: str, name: str) -> str:
+    """One PersistentVolumeClaim."""
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
+
+
+def volume(name: str) -> str:
+    """One PersistentVolume."""
+    return f"/api/v1/persistentvolumes/{name}"
+
+
+def storage_class(name: str) -> str:
+    """One StorageClass."""
+    return f"/apis/storage.k8s.io/v1/storageclasses/{name}"
+
+
 def config_maps(namespace: str) -> str:
     """ConfigMaps of a namespace."""
     return f"/api/v1/namespaces/{namespace}/configmaps"

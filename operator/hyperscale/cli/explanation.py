@@ -110,6 +110,11 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Change what the message names, or add nodes: the job is planned again when nodes change.",
     ),
     "InsufficientGpus": Meaning("There are not enough free GPUs that suit the job.", "free GPUs", f"Lower spec.workers. {_AGAIN}"),
+    "VolumeMissing": Meaning(
+        "A PersistentVolumeClaim that the workers mount does not exist; nothing is planned before it does.",
+        "the claim",
+        "Create the claim that the message names; it is looked for every 30 s.",
+    ),
     "GpuMemoryTooSmall": Meaning("No free GPU has enough memory.", _NO_ROOM, f"Lower spec.workers.gpuMemory or raise workers. {_AGAIN}"),
     "NoMatchingNodes": Meaning(
         "No node matches what the job asks for.", _NO_ROOM, "Check spec.placement.nodeSelector, spec.workers.gpuProducts and tolerations."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -58,6 +58,18 @@ class NodeRule(msgspec.Struct, frozen=True, rename="camel"):
     """Of a node's `Rejection`: NodeAffinity, or Volume for a volume that can be reached from some nodes only."""
     source: str = "the node affinity of spec.worker.template"
     """What asks for it, for messages."""
+
+
+class Volumes(NamedTuple):
+    """What is known of the claims that a job's pods mount."""
+
+    rules: tuple[NodeRule, ...] = ()
+    """Nodes from which their volumes can be reached."""
+    missing: tuple[str, ...] = ()
+    """Claims that do not exist."""
+
+
+NO_VOLUMES: Final = Volumes()
 
 
 class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):

@@ -16,6 +16,8 @@ CLUSTER_RULES: Rules = {
     "hyperscale.dev/plannerpolicies": "get list watch",
     "hyperscale.dev/clustertopologies": "get create patch",
     "hyperscale.dev/clustertopologies/status": "patch",
+    "persistentvolumes": "get",
+    "storage.k8s.io/storageclasses": "get",
     "topology.volcano.sh/hypernodes": "list",
     "kueue.x-k8s.io/topologies": "list",
     "apiextensions.k8s.io/customresourcedefinitions": "list watch",
@@ -28,6 +30,7 @@ JOB_RULES: Rules = {
     "pods": "get list watch create patch delete",
     "configmaps": "get create patch delete",
     "batch/jobs": "get create delete",
+    "persistentvolumeclaims": "get",
     "kueue.x-k8s.io/workloads": "list",
     "events": "create",
 }
