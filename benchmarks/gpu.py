@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "operator")]
+sys.path.insert(0, str(ROOT / "operator"))
+sys.path.insert(0, str(ROOT))
 warnings.filterwarnings("ignore", message=".*is not compiled.*", category=RuntimeWarning)
 
 import numpy as np  # noqa: E402
