@@ -11,12 +11,12 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from benchmarks.gpu_cases import Case, graph_of, predicted_bytes, trainer_of  # noqa: E402 - a script's own folder is not on the path
-from hyperscale.worker import memory  # noqa: E402
+from benchmarks.gpu_cases import Case, graph_of, predicted_bytes, trainer_of
+from hyperscale.worker import memory
 
 GIVES_BACK: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_ARENA_MAX": "1"}
 """glibc hands every block from 1 MiB on back to the kernel when it is freed; a variable of its own keeps the worker from changing that."""
