@@ -96,7 +96,7 @@ def described(device: torch.device) -> str:
 
 
 def sections(device: torch.device, *, quick: bool) -> Iterator[tuple[str, Callable[[], list[Row]]]]:
-    """What is measured, cheap and telling things first."""
+    """What is measured, cheap and telling things first; on the processor fewer and smaller cases."""
     small = 20_000 if quick else 200_000
     for architecture in ARCHITECTURES:
         case = Case(architecture, small, small // 20, dropout=0.0)
@@ -107,13 +107,14 @@ def sections(device: torch.device, *, quick: bool) -> Iterator[tuple[str, Callab
     for architecture in ARCHITECTURES:
         case = Case(architecture, 400_000, 10_000)
         yield f"largest tensor: {case.name}", lambda case=case: largest_rows(case, device)  # type: ignore[misc]
-    sizes = [200_000] if quick else [1_000_000, 5_000_000, 20_000_000]
-    for edges in sizes:
+    cuda = device.type == "cuda"
+    sizes = [200_000] if quick else ([1_000_000, 5_000_000, 20_000_000] if cuda else [1_000_000, 20_000_000])
+    for edges in sizes if cuda or not quick else ():
         for architecture in ARCHITECTURES:
-            case = Case(architecture, edges, edges // 20, features=128, hidden=128 if edges <= 5_000_000 else 64)
-            if not (quick and device.type == "cpu"):
-                yield f"memory: {case.name}", lambda case=case: memory_rows(case, device)  # type: ignore[misc]
-    for edges in sizes:
+            large = edges > 5_000_000
+            case = Case(architecture, edges, edges // (50 if large else 20), features=64 if large else 128, hidden=64 if large else 128)
+            yield f"memory: {case.name}", lambda case=case: memory_rows(case, device)  # type: ignore[misc]
+    for edges in sizes if cuda else sizes[:1]:
         for architecture in ARCHITECTURES:
             case = Case(architecture, edges, edges // 20)
             yield f"epochs: {case.name}", lambda case=case: epoch_rows(case, device)  # type: ignore[misc]
@@ -232,10 +233,10 @@ def in_fresh_process(case: Case, variables: dict[str, str], *, cuda: bool) -> di
 
 def epoch_rows(case: Case, device: torch.device) -> list[Row]:
     """Medians of epochs after two that are not counted."""
-    epochs = 20 if device.type == "cuda" else (3 if case.edges <= 1_000_000 else 1)
+    epochs = 20 if device.type == "cuda" else 2
     part, name = graph_of(case), f"epoch: {case.name}"
     trainer = trainer_of(case, part, device)
-    stats = [trainer.epoch(number) for number in range(1, epochs + (3 if device.type == "cuda" else 2))][-epochs:]
+    stats = [trainer.epoch(number) for number in range(1, epochs + 3)][2:]
     ours = median([one.seconds for one in stats])
     rows = [Row(BENCHMARK, name, OURS, "epoch", ours * 1e3, "ms")]
     rows += [

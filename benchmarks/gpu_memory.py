@@ -39,7 +39,7 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def measured(case: Case, device: torch.device) -> dict[str, float]:
-    """Bytes: the peak of building a trainer, two epochs and an evaluation, and the planner's prediction of it."""
+    """Bytes: the peak of building a trainer, its epochs and an evaluation, and the planner's prediction of it."""
     cuda = device.type == "cuda"
     # Libraries are loaded and their threads started by a small case, which is then gone.
     warm = trainer_of(case, graph_of(Case(case.architecture, 5_000, 500, case.features, case.hidden, case.heads, case.dropout)), device)
@@ -56,7 +56,7 @@ def measured(case: Case, device: torch.device) -> dict[str, float]:
         Path("/proc/self/clear_refs").write_text("5")  # the kernel's own peak begins anew
     trainer = trainer_of(case, part, device)
     trainer.epoch(1)
-    if cuda or case.edges <= 5_000_000:
+    if cuda:
         trainer.epoch(2)
     trainer.evaluate()
     peak = float(torch.cuda.max_memory_allocated(device)) if cuda else _resident("VmHWM") - idle
