@@ -89,7 +89,11 @@ bench: setup ## All benchmarks, quick; names at the end those that missed a goal
 	  $(BIN)/python benchmarks/$$script.py --quick || missed="$$missed $$script"; done; test -z "$$missed" || { echo "missed a goal or failed:$$missed" >&2; exit 1; }
 
 gpu: ## The layers for GPUs on this machine's GPU, else on the processor (Python, torch and numpy are enough; ARGS="--quick --json FILE")
-	@PYTHONPATH=operator $(if $(wildcard $(BIN)/python),$(BIN)/python,python3) -W ignore -m benchmarks.gpu $(ARGS)
+	@# Where Cython and a C compiler are, the passes for processors are compiled too and become a second reference.
+	@python=$(if $(wildcard $(BIN)/python),$(BIN)/python,python3); export PYTHONPATH=operator; \
+	$$python -c "import Cython, setuptools" 2>/dev/null && ! $$python -W ignore -c "from hyperscale.modelgraph import _sparse" 2>/dev/null \
+	  && { timeout 120 $$python setup.py -q build_ext --inplace -j 8 >/dev/null 2>&1 || echo "not compiled: going on without" >&2; }; \
+	$$python -W ignore -m benchmarks.gpu $(ARGS)
 
 clean: ## Remove what the targets above made in this folder
 	@rm -rf $(VENV) .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
