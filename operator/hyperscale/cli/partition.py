@@ -86,6 +86,7 @@ def _cut(graph: TrainingGraph, shares: tuple[float, ...], arguments: argparse.Na
         "cut": int(measures.cut),
         "cutFraction": measures.cut_fraction,
         "imbalance": measures.imbalance,
+        "edgeImbalance": measures.edge_imbalance,
         "trainImbalance": measures.train_imbalance,
         "largestHalo": measures.largest_halo,
         "replication": measures.replication,
@@ -118,15 +119,13 @@ def _write(name: str, assignment: Array) -> None:
 
 def _lines(answer: dict[str, Any]) -> list[str]:
     train = answer["trainImbalance"]
+    trained = f", training vertices {train:.3f}" if train is not None else ""
     about = pairs(
         [
             ("Graph", answer["graph"]),
             ("Method", answer["method"]),
             ("Cut", f"{answer['cut']} edges, {100 * answer['cutFraction']:.2f} %"),
-            (
-                "Imbalance",
-                f"{answer['imbalance']:.3f}, of training vertices {train:.3f}" if train is not None else f"{answer['imbalance']:.3f}",
-            ),
+            ("Imbalance", f"vertices {answer['imbalance']:.3f}, edges {answer['edgeImbalance']:.3f}{trained}"),
             ("Largest halo", f"{answer['largestHalo']} vertices"),
             ("Replication", f"{answer['replication']:.3f}"),
             ("File", answer.get("file", "")),

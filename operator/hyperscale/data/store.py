@@ -96,7 +96,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     shares: tuple[float, ...]
     seed: int
     measures: dict[str, Any] = {}
-    """cut, cutFraction, imbalance, largestHalo, replication as the partitioner measured them."""
+    """cut, cutFraction, imbalance (of vertices), edgeImbalance, largestHalo, replication as the partitioner measured them."""
     parts: tuple[PartFile, ...] = ()
 
 

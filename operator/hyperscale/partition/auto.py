@@ -9,13 +9,10 @@ import numpy as np
 
 from hyperscale.model.adjacency import Adjacency, Array
 from hyperscale.model.choices import PartitioningMethod
-from hyperscale.partition.measures import imbalance
-from hyperscale.partition.split import split
-from hyperscale.partition.types import PartitionError, Parts, checked_shares, weight_columns
+from hyperscale.partition.split import EVEN_EDGES, split
+from hyperscale.partition.types import PartitionError, Parts, weight_columns
 
 CANDIDATES = (PartitioningMethod.METIS, PartitioningMethod.INDEPENDENT_SET_SPECTRAL)
-EVEN_EDGES = 1.1
-"""Largest (share of the edges) / (share of the capacity) of parts that need no edges among their weights."""
 MOST_WORTH = 1e6
 """Of an edge beside a vertex; beyond it vertices weigh nothing."""
 
@@ -63,7 +60,7 @@ def choose(
         raise PartitionError("candidates: none; name at least one partitioner")
     if PartitioningMethod.METIS in methods and cost.edge_worth > 0.0:
         plain = tried[methods.index(PartitioningMethod.METIS)]
-        if imbalance(np.diff(adjacency.indptr), plain.assignment, checked_shares(adjacency, shares)) > EVEN_EDGES:
+        if plain.measures.edge_imbalance > EVEN_EDGES:
             tried.append(split(adjacency, shares, PartitioningMethod.METIS, seed=seed, train=train, edge_worth=cost.edge_worth))
     seconds = [epoch_seconds(adjacency, parts, cost) for parts in tried]
     return tried[int(np.argmin(seconds))]

@@ -27,6 +27,8 @@ class Measures:
     """Of the weight of all edges; 0 where there are none."""
     imbalance: float
     """Largest (share of the weight) / (share of the capacity) over parts, and over columns where vertices have several weights."""
+    edge_imbalance: float
+    """Largest (share of the edges) / (share of the capacity); an edge counts in the part of the vertex that gets its message."""
     halo: Array
     """(k,) int64: vertices of other parts that each part needs a copy of."""
     largest_halo: int

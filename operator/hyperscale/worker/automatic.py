@@ -12,18 +12,19 @@ from hyperscale.worker.contract import Run
 from hyperscale.workload.models import layer_flops, layers
 
 MAX_TRIED_EDGES: Final = 2_000_000
-"""Directed; on larger graphs Auto is METIS: trying the hybrid as well takes longer than its parts can win back."""
+"""Directed; on larger graphs the hybrid is not tried: that takes longer than its parts can win back."""
 _COPY_BYTES = 8.0
 """Of one column of one copied vertex: four there, four of its gradient back."""
 
 
 def parts(run: Run, adjacency: Adjacency, train: Array, features: int, classes: int) -> partition.Parts:
-    """By the job's method; Auto takes the partitioner's own choice without a prediction and for large graphs. Raises PartitionError."""
-    tries = run.method is PartitioningMethod.AUTO and len(adjacency.indices) <= MAX_TRIED_EDGES
-    cost = epoch_cost(run, adjacency.vertices, features, classes, len(adjacency.indices)) if tries else None
+    """By the job's method; Auto takes the partitioner's own choice where nothing is predicted. Raises PartitionError."""
+    edges = len(adjacency.indices)
+    cost = epoch_cost(run, adjacency.vertices, features, classes, edges) if run.method is PartitioningMethod.AUTO else None
     if cost is None:
         return partition.split(adjacency, run.shares, run.method, seed=run.seed, train=train)
-    return partition.choose(adjacency, run.shares, CANDIDATES, cost, seed=run.seed, train=train)
+    candidates = CANDIDATES if edges <= MAX_TRIED_EDGES else (PartitioningMethod.METIS,)
+    return partition.choose(adjacency, run.shares, candidates, cost, seed=run.seed, train=train)
 
 
 def epoch_cost(run: Run, vertices: int, features: int, classes: int, messages: int = 0) -> EpochCost | None:

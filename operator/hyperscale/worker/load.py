@@ -78,7 +78,8 @@ def cut(run: Run, whole: TrainingGraph) -> Array:
         parts = automatic.parts(run, adjacency, whole.train, whole.features.shape[1], whole.classes)
     measures = parts.measures
     sys.stderr.write(
-        f"{parts.parts} parts by {parts.method}: cut {measures.cut_fraction:.3f}, imbalance {measures.imbalance:.3f}, "
+        f"{parts.parts} parts by {parts.method}: cut {measures.cut_fraction:.3f}, imbalance of vertices {measures.imbalance:.3f}, "
+        f"of edges {measures.edge_imbalance:.3f}, "
         f"largest halo {measures.largest_halo}, replication {measures.replication:.3f}\n"
     )
     return parts.assignment

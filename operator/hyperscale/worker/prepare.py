@@ -175,6 +175,7 @@ def cut(run: Run, graph: TrainingGraph, shares: tuple[float, ...], method: str, 
         "cut": float(made.measures.cut),
         "cutFraction": made.measures.cut_fraction,
         "imbalance": made.measures.imbalance,
+        "edgeImbalance": made.measures.edge_imbalance,
         "largestHalo": float(made.measures.largest_halo),
         "replication": made.measures.replication,
     }

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from hyperscale.data import symmetric
+from hyperscale.data.adjacency import in_neighbours
+from hyperscale.data.generate import rmat_edges
+from hyperscale.model.adjacency import Adjacency
 from hyperscale.model.job import PartitioningMethod
 from hyperscale.model.plan import Prediction
 from hyperscale.model.runplan import AllreduceCost, RunPlan
-from hyperscale.partition import split
+from hyperscale.partition import epoch_seconds, split
 from hyperscale.partition.auto import CANDIDATES, choose
 from hyperscale.worker import automatic, contract
 from hyperscale.worker.contract import Run
@@ -57,18 +60,31 @@ def test_auto_names_the_method_that_it_took(tmp_path: Path) -> None:
     assert set(parts.assignment.tolist()) == {0, 1}
 
 
-@pytest.mark.parametrize("most", [0, 10**6])
-def test_of_large_graphs_the_hybrid_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    graph, run = labelled_graph(1, vertices=120), planned(tmp_path)
-    monkeypatch.setattr(automatic, "MAX_TRIED_EDGES", most)
-    adjacency = symmetric(graph)
-    parts = automatic.parts(run, adjacency, graph.train, 7, 3)
-    cost = automatic.epoch_cost(run, adjacency.vertices, 7, 3, len(adjacency.indices))
+def test_of_large_graphs_the_hybrid_is_not_tried_and_edges_are_weighed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = planned(tmp_path)
+    monkeypatch.setattr(automatic, "MAX_TRIED_EDGES", 0)
+    vertices = 2000
+    sources, destinations = rmat_edges(vertices, 20_000, 1)
+    adjacency = Adjacency(*in_neighbours(vertices, sources, destinations, both_directions=True))
+    train = np.arange(vertices) % 2 == 0
+    cost = automatic.epoch_cost(run, vertices, 7, 3, len(adjacency.indices))
     assert cost is not None
-    tried = choose(adjacency, run.shares, CANDIDATES, cost, seed=run.seed, train=graph.train)
-    metis = split(adjacency, run.shares, PartitioningMethod.METIS, seed=run.seed, train=graph.train)
-    assert not np.array_equal(tried.assignment, metis.assignment), "or the graph shows nothing"
-    assert np.array_equal(parts.assignment, (tried if most else metis).assignment)
+    metis = split(adjacency, run.shares, PartitioningMethod.METIS, seed=run.seed, train=train)
+    parts = automatic.parts(run, adjacency, train, 7, 3)
+    assert parts.method == PartitioningMethod.METIS
+    assert parts.measures.edge_imbalance < metis.measures.edge_imbalance
+    assert epoch_seconds(adjacency, parts, cost) <= epoch_seconds(adjacency, metis, cost)
+    assert np.array_equal(parts.assignment, choose(adjacency, run.shares, CANDIDATES[:1], cost, seed=run.seed, train=train).assignment)
+
+
+def test_without_a_plan_edges_are_weighed_too() -> None:
+    sources, destinations = rmat_edges(2000, 20_000, 1)
+    adjacency = Adjacency(*in_neighbours(2000, sources, destinations, both_directions=True))
+    run, train = a_run(size=8), np.ones(2000, bool)
+    metis = split(adjacency, run.shares, PartitioningMethod.METIS, seed=run.seed, train=train)
+    assert automatic.parts(run, adjacency, train, 7, 3).measures.edge_imbalance < metis.measures.edge_imbalance / 1.5
 
 
 def test_messages_take_their_part_of_a_whole_graphs_epoch_and_all_of_it_is_shared_out(tmp_path: Path) -> None:
