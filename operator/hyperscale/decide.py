@@ -234,10 +234,7 @@ def awaits_approval(seen: Seen) -> Decision | None:
     approved = seen.metadata.annotations.get(names.APPROVED_PLAN_ANNOTATION, "")
     if approved == seen.plan.plan_id:
         return None
-    command = (
-        f"kubectl annotate --overwrite gnntj {seen.metadata.name} -n {seen.metadata.namespace} "
-        f"{names.APPROVED_PLAN_ANNOTATION}={seen.plan.plan_id}"
-    )
+    command = names.approval_command(seen.metadata.namespace, seen.metadata.name, seen.plan.plan_id)
     was = f"plan {approved} was approved, but it is no longer the plan; " if approved else ""
     return Wait(Reason.AWAITING_APPROVAL, f"{was}approve with: {command}")
 

@@ -77,7 +77,7 @@ def read_entry(
     view: its MPIJob, where it was stopped for others; it goes on from its last checkpoint, with as many workers unless it may have others
     """
     metadata = record.resource["metadata"]
-    if job is None or policy.queue.order is QueueOrder.ARRIVAL or not _joins(job, metadata.get("labels") or {}):
+    if job is None or policy.queue.order is QueueOrder.ARRIVAL or not joins(job, metadata.get("labels") or {}):
         return None
     stop = record.status.last_stop if view is not None else None
     if stop is not None:
@@ -109,7 +109,7 @@ def edition_of(record: JobRecord) -> Edition:
     return metadata["uid"], metadata.get("generation") or 0, stop.time if stop is not None and is_preempted(record.status) else ""
 
 
-def _joins(job: JobSpec, labels: dict[str, str]) -> bool:
+def joins(job: JobSpec, labels: dict[str, str]) -> bool:
     """Whether the operator decides when it starts: not a queue, not a person."""
     return (
         not labels.get(names.KUEUE_QUEUE_LABEL)

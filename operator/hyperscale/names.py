@@ -48,6 +48,10 @@ PARTITION_KEY_LABEL: Final = "hyperscale.dev/partition-key"
 """On the Job that writes partitions, and on its pods: what they were made from."""
 APPROVED_PLAN_ANNOTATION: Final = "hyperscale.dev/approved-plan"
 """Set by a person on the GNNTrainingJob to the id of the plan that may run (approval: Manual)."""
+PREVIEW_LABEL: Final = "hyperscale.dev/preview"
+"""On a planOnly job that `hyperscale plan` made to ask the operator, and that it deletes again."""
+PREVIEW_EXPIRES_ANNOTATION: Final = "hyperscale.dev/preview-expires"
+"""RFC 3339: from then on such a job was forgotten, and the next `hyperscale plan` in its namespace deletes it."""
 KOPF_PREFIX: Final = "kopf.hyperscale.dev"
 
 MPI_JOB_NAME_LABEL: Final = "training.kubeflow.org/job-name"
@@ -60,3 +64,8 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
+
+
+def approval_command(namespace: str, job: str, plan_id: str) -> str:
+    """What a person runs to let this very plan start."""
+    return f"kubectl annotate --overwrite gnntj {job} -n {namespace} {APPROVED_PLAN_ANNOTATION}={plan_id}"

@@ -20,6 +20,8 @@ MAX_WIDTH: Final = 10**6
 """The bound of spec.dataset.featureSize and spec.dataset.classes."""
 MAX_STEPS: Final = 10_000_000
 MAX_RUNS: Final = 100_000
+SOURCES: Final = ("operator", "api")
+"""Ways to the figures of a live cluster; cli/known.py."""
 SPREADS: Final = ("tensors", "numbers")
 """hyperscale.allreduce.layers.Spread."""
 
@@ -76,7 +78,12 @@ def _add_plan(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     example = f"{prog} plan -f job.yaml --snapshot cluster.json --seed 7 -o json\n  kubectl get gnntj cora -o yaml | {prog} plan -f -"
     command = _command(commands, "plan", "plan a job without creating anything", example)
     command.add_argument(
-        "-f", "--filename", required=True, metavar="JOB.yaml", help="GNNTrainingJob as YAML or JSON; - reads standard input"
+        "-f",
+        "--filename",
+        required=True,
+        action="append",
+        metavar="JOB.yaml",
+        help="GNNTrainingJob as YAML or JSON; - reads standard input; may be given several times",
     )
     command.add_argument(
         "--policy", metavar="FILE", help="PlannerPolicy as YAML or JSON; without it the cluster's, or built-in figures offline"
@@ -86,7 +93,7 @@ def _add_plan(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     command.add_argument("--workers", type=_Whole(1, MAX_WORKERS), metavar="N", help="plan exactly so many workers")
     command.add_argument("--deadline", type=_positive_seconds, metavar="SECONDS", help="longest time to plan (default: the policy's, 5)")
     command.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the job where the file names none (default: default)")
-    _add_snapshot_source(command)
+    _add_snapshot_source(command, (*SOURCES, "job"))
     _add_output(command, ("table", "json", "yaml"))
 
 
@@ -105,6 +112,7 @@ def _add_snapshot(commands: argparse._SubParsersAction[Parser], prog: str) -> No
     command.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write; - writes to standard output")
     command.add_argument("--format", choices=("json",), default="json", help="form of the file (default: %(default)s)")
     command.add_argument("--policy", metavar="FILE", help="PlannerPolicy with queries and limits; without it the cluster's")
+    _add_source(command)
     _add_cluster(command)
 
 
@@ -183,13 +191,20 @@ def _add_learn(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     _add_output(command, ("table", "json"))
 
 
-def _add_snapshot_source(command: Parser) -> None:
+def _add_snapshot_source(command: Parser, sources: tuple[str, ...] = SOURCES) -> None:
     command.add_argument(
         "--snapshot",
         metavar="FILE",
         help="work offline on a file of `snapshot`, a folder with Hulk's CSV pair, or a matrix (.npz, .json); without it: the live cluster",
     )
+    _add_source(command, sources)
     _add_cluster(command)
+
+
+def _add_source(command: Parser, sources: tuple[str, ...] = SOURCES) -> None:
+    ways = "operator: its own figures; api: the API server's objects, with --prometheus or the ClusterTopology"
+    asks = "; job: ask the operator with a temporary planOnly job" if "job" in sources else ""
+    command.add_argument("--from", dest="source", choices=sources, help=f"{ways}{asks} (default: the first of these that works)")
 
 
 def _add_cluster(command: Parser, prometheus: bool = True) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from hyperscale.access import Access, from_variables
 from hyperscale.cli import progress
-from hyperscale.cli.documents import display_name, read_object, read_objects
+from hyperscale.cli.documents import STDIN, display_name, read_object, read_objects
 from hyperscale.cli.errors import InputError, one_line
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.job import JobSpec
@@ -22,10 +22,12 @@ from hyperscale.model.policy import PolicySpec
 
 if TYPE_CHECKING:
     from hyperscale.cli.live import LiveCluster
+    from hyperscale.model.topology import TopologyStatus
     from hyperscale.spec import SpecError
 
 PROMETHEUS_VARIABLE: Final = "HYPERSCALE_PROMETHEUS_URL"
 LOGIN_FILES: Final = frozenset({"token_file", "username_file", "password_file"})
+NO_GPU_NODES: Final = "the cluster has no GPU nodes: none offers nvidia.com/gpu; is the device plugin installed?"
 DEFAULT_POLICY: Final = "default"
 """PlannerPolicy that counts where a job names none."""
 
@@ -39,6 +41,14 @@ class Job:
     namespace: str
     shown: str
     """Name of the file, for messages."""
+    resource: dict[str, Any]
+    """The whole object."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels; those that are no text are left to the API server, which refuses them."""
+        labels = self.resource["metadata"].get("labels")
+        return {key: text for key, text in labels.items() if isinstance(text, str)} if isinstance(labels, dict) else {}
 
     @property
     def key(self) -> str:
@@ -46,9 +56,11 @@ class Job:
         return f"{self.namespace}/{self.name}"
 
 
-def read_jobs(path: str, namespace: str | None) -> list[Job]:
-    """The jobs in a file, one at least; `namespace` counts where the file names none."""
-    return [_job(resource, shown, namespace) for shown, resource in read_objects(path)]
+def read_jobs(paths: list[str], namespace: str | None) -> list[Job]:
+    """The jobs in files, one at least in each; `namespace` counts where a file names none."""
+    if paths.count(STDIN) > 1:
+        raise InputError("-f: standard input is named twice; name it once")
+    return [_job(resource, shown, namespace) for path in paths for shown, resource in read_objects(path)]
 
 
 def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> Job:
@@ -63,7 +75,7 @@ def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> Job:
         raise InputError(f"{shown}: metadata.namespace: is no text; write the namespace's name")
     if written and namespace and written != namespace:
         raise InputError(f"{shown}: metadata.namespace: is {written!r}, --namespace is {namespace!r}; make them equal or leave one out")
-    return Job(spec, resource["metadata"]["name"], written or namespace or "default", shown)
+    return Job(spec, resource["metadata"]["name"], written or namespace or "default", shown, resource)
 
 
 def read_policy(path: str) -> PolicySpec:
@@ -86,25 +98,7 @@ def refusal(shown: str, error: SpecError) -> InputError:
     return InputError(f"{shown}: {error.path}: {error.message}" if error.path else f"{shown}: {error.message}")
 
 
-def policy_and_snapshot(arguments: argparse.Namespace, job: Job | None = None) -> tuple[PolicySpec, ClusterSnapshot]:
-    """What to plan by and on: files where they are named, else the live cluster."""
-    policy = read_policy(arguments.policy) if arguments.policy else None
-    wanted = job.spec.policy_ref.name if job is not None and job.spec.policy_ref is not None else None
-    if getattr(arguments, "snapshot", None) is not None:
-        for option in ("kubeconfig", "context", "prometheus", *(f"prometheus_{field}" for field in Access.__struct_fields__)):
-            if getattr(arguments, option) is not None:
-                raise InputError(f"--{option.replace('_', '-')}: is of no use with --snapshot, which reads no live cluster; leave one out")
-        snapshot = read_snapshot_file(arguments.snapshot)
-        if policy is None and wanted is not None:
-            note(f"spec.policyRef names PlannerPolicy {wanted!r}, which a snapshot lacks: built-in figures are used; see --policy")
-        return (PolicySpec(), snapshot) if policy is None else (policy, _overridden(snapshot, policy))
-    cluster = connect(arguments)
-    if policy is None:
-        policy = cluster_policy(cluster, wanted)
-    return policy, live_snapshot(cluster, policy, prometheus_url(arguments), prometheus_access(arguments))
-
-
-def _overridden(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterSnapshot:
+def overridden(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterSnapshot:
     """The snapshot under the policy's overrides; says which of them fit nothing in it."""
     from hyperscale.observe.offline import with_overrides
 
@@ -123,10 +117,41 @@ def connect(arguments: argparse.Namespace) -> LiveCluster:
 
 def cluster_policy(cluster: LiveCluster, wanted: str | None) -> PolicySpec:
     """The PlannerPolicy named `wanted`, else the one called default, else built-in figures."""
-    resource = cluster.policy(wanted or DEFAULT_POLICY)
+    from hyperscale.cli.live import RefusedError
+
+    try:
+        resource = cluster.policy(wanted or DEFAULT_POLICY)
+    except RefusedError as error:
+        if error.status != 403 or wanted is not None:
+            raise
+        note(f"PlannerPolicies cannot be read ({error.message}): built-in figures are used")
+        return PolicySpec()
     if resource is None and wanted is not None:
         raise InputError(f"spec.policyRef.name: PlannerPolicy {wanted!r} is not in the cluster; create it or name a file with --policy")
     return PolicySpec() if resource is None else parse_policy(resource, f"PlannerPolicy {wanted or DEFAULT_POLICY!r}")
+
+
+def topology_status(cluster: LiveCluster) -> TopologyStatus | None:
+    """What the ClusterTopology says; None where there is none, or none that this user may read and this program understands."""
+    import msgspec
+
+    from hyperscale import names
+    from hyperscale.apply import paths
+    from hyperscale.cli.live import RefusedError
+    from hyperscale.instants import unix_seconds
+    from hyperscale.model.topology import TopologyStatus
+
+    try:
+        status = msgspec.convert(cluster.object(paths.topology(names.TOPOLOGY_NAME)).get("status"), TopologyStatus)
+        unix_seconds(status.taken_at)
+    except (RefusedError, msgspec.ValidationError, ValueError):
+        return None
+    return status
+
+
+def shown_url(url: str) -> str:
+    """The URL without what may be a password in it."""
+    return url.rpartition("@")[2] if "@" in url else url
 
 
 def prometheus_url(arguments: argparse.Namespace) -> str:
@@ -169,7 +194,7 @@ def live_snapshot(cluster: LiveCluster, policy: PolicySpec, url: str, access: Ac
             f"the cluster's nodes cannot be read ({type(error).__name__}: {error}); is this a Kubernetes API server?"
         ) from None
     if not snapshot.nodes:
-        raise InputError("the cluster has no GPU nodes: none offers nvidia.com/gpu; is the device plugin installed?")
+        raise InputError(NO_GPU_NODES)
     return snapshot
 
 

@@ -1,10 +1,10 @@
-"""Reads of a live cluster for the command line: nodes, pods, jobs, events, policies; every request bounded in time, page and body."""
+"""A live cluster for the command line: nodes, pods, jobs, events, policies; every request bounded in time, page and body."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import urllib3
 from kubernetes import client
@@ -41,6 +41,22 @@ HINTS: Final = {
     403: "ask for read access to nodes, pods, events and gnntrainingjobs",
     404: "is the HyperScale API installed in this cluster?",
 }
+
+
+class RefusedError(InputError):
+    """The API server, or what it is a proxy for, refused a request."""
+
+    def __init__(self, status: int, message: str, told: str) -> None:
+        """status: of HTTP; message: the server's own; told: the whole line for a person."""
+        super().__init__(told)
+        self.status, self.message = status, message
+
+
+class Answer(NamedTuple):
+    """What a server sent."""
+
+    body: bytes
+    headers: Mapping[str, str]
 
 
 class LiveCluster:
@@ -122,7 +138,7 @@ class LiveCluster:
         """All items of a list, page by page."""
         token = ""
         for _ in range(MAX_PAGES):
-            page = self._request(path, {"limit": str(PAGE_SIZE), **(query or {}), **({"continue": token} if token else {})})
+            page = self.object(path, {"limit": str(PAGE_SIZE), **(query or {}), **({"continue": token} if token else {})})
             items = page.get("items") or []
             yield from (item for item in items if isinstance(item, dict))
             token = str((page.get("metadata") or {}).get("continue") or "")
@@ -132,42 +148,58 @@ class LiveCluster:
 
     def _get(self, path: str) -> Json | None:
         try:
-            return self._request(path, {})
-        except _NotFoundError:
-            return None
+            return self.object(path)
+        except RefusedError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def object(self, path: str, query: Mapping[str, str] | None = None, *, method: str = "GET", body: Json | None = None) -> Json:
+        """The JSON object that answers a request; raises RefusedError, or InputError for anything else."""
+        answer = json_object(self.request(path, query, method=method, body=body).body)
+        if answer is None:
+            raise InputError(f"{self._host}: the answer to {path} is no JSON object; is this a Kubernetes API server?")
+        return answer
+
+    def request(
+        self,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        method: str = "GET",
+        body: Json | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """What answers a request; raises RefusedError, or InputError where there is no usable answer."""
+        method, url, sent, content, form = self._api.param_serialize(
+            method,
+            path,
+            query_params=sorted((query or {}).items()),
+            header_params={"Accept": "application/json", **({"Content-Type": "application/json"} if body else {}), **(headers or {})},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            response = self._api.call_api(method, url, sent, content, form, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
+            raw = response.response.read(MAX_BODY_BYTES + 1)
+        except ApiException as error:
+            raise self._refused(error.status, str(error.reason), method, path) from None
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise InputError(f"{self._host}: no answer ({cause(error)}); check KUBECONFIG, or plan with --snapshot") from None
+        if response.status >= 300:
+            raise self._refused(response.status, _server_message(raw), method, path)
+        if len(raw) > MAX_BODY_BYTES:
+            raise InputError(f"{self._host}: the answer to {path} is larger than {MAX_BODY_BYTES >> 20} MiB")
+        return Answer(raw, response.response.headers)
 
     @property
     def _host(self) -> str:
         return str(self._api.configuration.host)
 
-    def _request(self, path: str, query: Mapping[str, str]) -> Json:
-        method, url, headers, body, form = self._api.param_serialize(
-            "GET", path, query_params=sorted(query.items()), header_params={"Accept": "application/json"}, auth_settings=["BearerToken"]
-        )
-        try:
-            response = self._api.call_api(method, url, headers, body, form, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
-            raw = response.response.read(MAX_BODY_BYTES + 1)
-        except ApiException as error:
-            raise self._refused(error.status, str(error.reason), path) from None
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise InputError(f"{self._host}: no answer ({cause(error)}); check KUBECONFIG, or plan with --snapshot") from None
-        if response.status >= 300:
-            raise self._refused(response.status, _server_message(raw), path)
-        if len(raw) > MAX_BODY_BYTES:
-            raise InputError(f"{self._host}: the answer to {path} is larger than {MAX_BODY_BYTES >> 20} MiB")
-        answer = json_object(raw)
-        if answer is None:
-            raise InputError(f"{self._host}: the answer to {path} is no JSON object; is this a Kubernetes API server?")
-        return answer
-
-    def _refused(self, status: int, message: str, path: str) -> InputError:
+    def _refused(self, status: int, message: str, method: str, path: str) -> RefusedError:
         hint = HINTS.get(status, "try again")
-        fault = f"{self._host}: GET {path} was refused with {status}: {message or 'no reason given'}; {hint}"
-        return _NotFoundError(fault) if status == 404 else InputError(fault)
-
-
-class _NotFoundError(InputError):
-    """404, which for a single object is an answer."""
+        why = message or "no reason given"
+        return RefusedError(status, why, f"{self._host}: {method} {path} was refused with {status}: {why}; {hint}")
 
 
 def _context_namespace(kubeconfig: str | None, context: str | None, current: Json) -> str:
@@ -189,8 +221,10 @@ def json_object(raw: bytes) -> Json | None:
 
 
 def _server_message(raw: bytes) -> str:
-    """The sentence of a v1 Status."""
-    return str((json_object(raw) or {}).get("message") or "")
+    """The sentence of a v1 Status; the first line of what is none."""
+    status = json_object(raw)
+    text = str(status.get("message") or "") if status is not None else raw[:200].decode(errors="replace").strip()
+    return text.splitlines()[0] if text and not text.startswith("<") else ""
 
 
 def cause(error: BaseException) -> str:

@@ -1,6 +1,7 @@
-"""`hyperscale plan`: one job on one snapshot to a plan, in this process and within a deadline; nothing is created.
+"""`hyperscale plan`: jobs on what the operator knows of the cluster to plans, in this process and within a deadline; nothing is started.
 
-Several jobs in one file are planned together: plan_many.py.
+Several jobs are decided together, as the operator would: plan_many.py shows that. Where the operator's figures cannot be read it is
+asked with a temporary job (ask.py).
 """
 
 from __future__ import annotations
@@ -8,66 +9,176 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from hyperscale.cli import errors, inputs
+from hyperscale.cli import errors, inputs, known, progress
 from hyperscale.cli.errors import InputError
+from hyperscale.cli.inputs import Job
+from hyperscale.cli.known import Known, UnavailableError
+from hyperscale.cli.outcome import outcome_of, sentence
 from hyperscale.cli.plan_view import PlanView, refused, show
-from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import Reason
 from hyperscale.model.job import JobSpec, PlannerChoice
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
+
+if TYPE_CHECKING:
+    from hyperscale.cli.preview import Asked, Decided
 
 GRACE_SECONDS: Final = 5.0
 """Planners keep the deadline themselves; so long after it the process stops waiting for them."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan and print; 0 with a plan, 1 without."""
-    job, *others = inputs.read_jobs(arguments.filename, arguments.namespace)
-    if others:
+    """Plan and print; 0 where some job has a plan, 1 where none has."""
+    jobs = inputs.read_jobs(arguments.filename, arguments.namespace)
+    specs = [_asked(job, arguments) for job in jobs]
+    if len(jobs) > 1:
         from hyperscale.cli import plan_many  # one job need not wait for its imports
 
-        return plan_many.run(arguments, [job, *others])
-    spec = _asked(job, arguments)
-    policy, snapshot = inputs.policy_and_snapshot(arguments, job)
-    if spec.planner not in policy.planners:
-        allowed = ", ".join(planner.value for planner in policy.planners)
-        raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
-    request = replace(question(job, spec, policy, arguments), workers_fixed=arguments.workers)
-    answer = _plan(request, snapshot, policy, job.shown)
-    if isinstance(answer, Infeasible):
-        print(errors.one_line(f"no plan: {answer.message or answer.reason}"), file=sys.stderr)
-        print(refused(answer, arguments.output), end="")
-        return errors.INFEASIBLE
-    print(show(PlanView(answer, request, snapshot, policy), arguments.output), end="")
-    return errors.OK
+        plan_many.check(jobs, arguments)
+        return plan_many.run(arguments, jobs, specs)
+    (job,), (spec,) = jobs, specs
+    if asks_operator(arguments):
+        return _ask(job, spec, arguments)
+    if arguments.snapshot is not None or known.chosen(arguments) is not None:
+        return _single(known.find(arguments, job), job, spec, arguments)
+    cluster = inputs.connect(arguments)
+    try:
+        return _single(known.of_operator(cluster, arguments, job), job, spec, arguments)
+    except UnavailableError as closed:
+        inputs.note(f"the operator's own figures cannot be read: {closed}")
+    if all(getattr(arguments, option) is None for option in ("policy", "seed")):
+        try:
+            return _ask(job, spec, arguments)
+        except UnavailableError as closed:
+            inputs.note(f"the operator cannot be asked with a temporary job: {closed}")
+    return _single(known.of_api(cluster, arguments, job), job, spec, arguments)
 
 
-def question(job: inputs.Job, spec: JobSpec, policy: PolicySpec, arguments: argparse.Namespace) -> PlanRequest:
+def asks_operator(arguments: argparse.Namespace) -> bool:
+    """Whether --from says job, which some options do not go with."""
+    if arguments.source != known.JOB:
+        return False
+    known.chosen(arguments)  # refuses --prometheus beside it
+    for option in ("snapshot", "policy", "seed"):
+        if getattr(arguments, option) is not None:
+            raise InputError(f"--{option}: is of no use with --from job, where the operator plans; leave one out")
+    return True
+
+
+def question(job: Job, spec: JobSpec, found: Known, arguments: argparse.Namespace) -> PlanRequest:
     """The question that the operator would put about the job, with what the command line changes."""
     from hyperscale.question import question_about
     from hyperscale.render.template import RenderError
 
+    if spec.planner not in found.policy.planners:
+        allowed = ", ".join(planner.value for planner in found.policy.planners)
+        raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
     try:
-        asked = question_about(job.key, spec, policy)
+        calibration = found.state.calibration(spec) if found.state is not None else ()
+        asked = question_about(job.key, spec, found.policy, calibration)
     except RenderError as error:
         raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
     return replace(
         asked,
         seed=asked.seed if arguments.seed is None else arguments.seed,
         deadline_seconds=arguments.deadline or asked.deadline_seconds,
+        workers_fixed=arguments.workers,
     )
 
 
-def _asked(job: inputs.Job, arguments: argparse.Namespace) -> JobSpec:
+def decided(found: Known, asked: Sequence[Asked], deadline_seconds: float) -> Decided | Infeasible:
+    """What comes of the jobs, within a hard limit; Infeasible where no planner answered."""
+    from hyperscale.cli.preview import Preview
+    from hyperscale.plan.queue.joint import QueueError
+
+    progress.say("planning")
+    try:
+        with _hard_stop(deadline_seconds + GRACE_SECONDS):
+            return Preview(found, deadline_seconds).decide(asked)
+    except _DeadlineError:
+        message = f"no planner answered within {deadline_seconds:g} s; raise --deadline, or lower spec.workers.max"
+        return Infeasible(reason="PlannerFailed", message=message)
+    except QueueError as error:
+        return Infeasible(reason="PlannerFailed", message=f"no decision: {error}; raise --deadline, or write fewer jobs")
+    except ValueError as error:
+        raise InputError(f"{asked[0].job.shown}: {error}") from None
+
+
+def _single(found: Known, job: Job, spec: JobSpec, arguments: argparse.Namespace) -> int:
+    from hyperscale.cli.preview import Asked
+
+    request, outcome = question(job, spec, found, arguments), outcome_of(job, spec)
+    answer = _only(decided(found, [Asked(job, request, outcome)], request.deadline_seconds))
+    if isinstance(answer, Infeasible):
+        return _refuse(answer, arguments)
+    print(show(_view(answer, found, job, spec, sentence(outcome, job, answer)), arguments.output), end="")
+    return errors.OK
+
+
+def _view(plan: Plan, found: Known, job: Job, spec: JobSpec, then: str) -> PlanView:
+    snapshot, weight = found.snapshot, spec.placement.communication_weight
+    metrics = snapshot.metrics
+    return PlanView(
+        plan,
+        job.key,
+        spec,
+        then,
+        found.shown,
+        f"{plan.snapshot[:16]} of {snapshot.source}, {len(snapshot.nodes)} nodes",
+        "" if metrics.available else f"none ({metrics.message or metrics.reason})",
+        found.policy.communication_weight if weight is None else weight,
+        len(snapshot.nodes),
+    )
+
+
+def _only(found: Decided | Infeasible) -> Plan | Infeasible:
+    """The answer about the only job."""
+    if isinstance(found, Infeasible):
+        return found
+    if found.starts:
+        return found.starts[0].plan
+    if found.others:
+        return found.others[0][1]
+    hold = found.holds[0]
+    return hold.infeasible or Infeasible(reason=hold.reason, message=hold.message or "other jobs go first")
+
+
+def _ask(job: Job, spec: JobSpec, arguments: argparse.Namespace) -> int:
+    """The operator's own answer to a temporary job; raises UnavailableError where it gives none, unless --from says job."""
+    from hyperscale.cli.ask import ask
+
+    try:
+        answered = ask(inputs.connect(arguments), job, arguments)
+    except UnavailableError as closed:
+        if arguments.source == known.JOB:
+            raise InputError(f"--from job: {closed}") from None
+        raise
+    if isinstance(answered.answer, Infeasible):
+        return _refuse(answered.answer, arguments)
+    plan = answered.answer
+    then = sentence(outcome_of(job, spec), job, plan)
+    age = plan.figures.age_seconds if plan.figures is not None else None
+    oldest = "" if age is None else f", from figures up to {age:g} s old"
+    shown = f"of the operator, asked with the temporary job {job.namespace}/{answered.name}{oldest}"
+    print(show(PlanView(plan, job.key, spec, then, shown), arguments.output), end="")
+    return errors.OK
+
+
+def _refuse(answer: Infeasible, arguments: argparse.Namespace) -> int:
+    waits = answer.reason in (Reason.WAITING_FOR_TURN, Reason.WAITING_FOR_BETTER_NODES)
+    print(errors.one_line(f"{'waits' if waits else 'no plan'}: {answer.message or answer.reason}"), file=sys.stderr)
+    print(refused(answer, arguments.output), end="")
+    return errors.INFEASIBLE
+
+
+def _asked(job: Job, arguments: argparse.Namespace) -> JobSpec:
     """The job's spec with what the command line changes; InputError where the two cannot be combined."""
     spec = job.spec
     if arguments.planner is not None:
@@ -78,27 +189,6 @@ def _asked(job: inputs.Job, arguments: argparse.Namespace) -> JobSpec:
     if arguments.workers is not None and not least <= arguments.workers <= most:
         raise InputError(f"--workers: {arguments.workers} is outside spec.workers of {job.shown}; write {least} to {most}")
     return spec
-
-
-def _plan(request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec, shown: str) -> Plan | Infeasible:
-    """Graph, workload and planners, one after the other."""
-    from hyperscale.graph.cluster import build
-    from hyperscale.plan.learned import planners
-    from hyperscale.plan.portfolio import make_plan
-    from hyperscale.workload.profile import profile
-
-    try:
-        workload = profile(request.job)
-    except ValueError as error:
-        raise InputError(f"{shown}: {error}") from None
-    ends = time.monotonic() + request.deadline_seconds
-    try:
-        with _hard_stop(request.deadline_seconds + GRACE_SECONDS):
-            graph, used = build(snapshot, policy), planners()
-            return make_plan(request, graph, workload, policy, expired=lambda: time.monotonic() >= ends, planners=used)
-    except _DeadlineError:
-        message = f"no planner answered within {request.deadline_seconds:g} s; raise --deadline, or lower spec.workers.max"
-        return Infeasible(reason="PlannerFailed", message=message)
 
 
 class _DeadlineError(Exception):

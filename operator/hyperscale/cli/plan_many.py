@@ -1,97 +1,116 @@
-"""`hyperscale plan` of several jobs: which start now where, in which order, what the others wait for. Nothing is created.
-
-The jobs are taken as pending on the cluster as it is; what runs there already is not known to end.
-"""
+"""`hyperscale plan` of several jobs: which start now where, in which order, what becomes of the others. Nothing is created."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import yaml
+from msgspec import UNSET, Struct, UnsetType
 
-from hyperscale.cli import errors, inputs
+from hyperscale.cli import errors, known
 from hyperscale.cli.errors import InputError
 from hyperscale.cli.inputs import Job
-from hyperscale.cli.plan import question
-from hyperscale.cli.tables import counted, seconds_text, table
-from hyperscale.graph.cluster import build
-from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.job import PlannerChoice
+from hyperscale.cli.known import Known
+from hyperscale.cli.outcome import Then, outcome_of, sentence
+from hyperscale.cli.plan import decided, question
+from hyperscale.cli.preview import Asked, Decided
+from hyperscale.cli.tables import bullets, counted, pairs, seconds_text, table
+from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
-from hyperscale.model.turns import MAX_TURN_JOBS, QueuedJob, TurnQuestion, Turns
-from hyperscale.plan.learned import planners
-from hyperscale.plan.portfolio import make_plan
-from hyperscale.plan.queue.choosers import choosers
-from hyperscale.plan.queue.desk import Desk, Expired
-from hyperscale.plan.queue.joint import QueueError, take_turns
-from hyperscale.workload.profile import profile
+from hyperscale.model.turns import MAX_TURN_JOBS, Hold, QueueScore, Start
 
 
-def run(arguments: argparse.Namespace, jobs: list[Job]) -> int:
-    """Decide and print; 0 where some job starts, 1 where none fits."""
+class Other(Struct, frozen=True, rename="camel"):
+    """A job that the operator plans and does not start."""
+
+    key: str
+    then: str
+    message: str
+    plan: Plan | UnsetType = UNSET
+    infeasible: Infeasible | UnsetType = UNSET
+
+
+class Document(Struct, frozen=True, rename="camel"):
+    """What `-o json` prints of several jobs."""
+
+    starts: list[Start]
+    holds: list[Hold]
+    others: list[Other]
+    score: QueueScore | None
+    fallbacks: tuple[str, ...]
+    figures: str
+
+
+def check(jobs: Sequence[Job], arguments: argparse.Namespace) -> None:
+    """InputError for what does not go with several jobs."""
     if arguments.workers is not None:
-        raise InputError("--workers: counts for one job; the file holds several, leave it out")
-    policy, snapshot = inputs.policy_and_snapshot(arguments, jobs[0])
-    deadline = arguments.deadline or policy.deadlines.plan_seconds * 2
-    ends = time.monotonic() + deadline
-    used = planners()
-
-    def place(request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
-        return make_plan(request, graph, profile(request.job), policy, expired=expired, planners=used)
-
-    desk = Desk(build(snapshot, policy), policy, place)
-    desk.expired = lambda: time.monotonic() >= ends
-    desk.hurried = lambda: time.monotonic() >= ends - deadline / 2
-    question = TurnQuestion(jobs=_queued(jobs, arguments, policy))
-    try:
-        turns = take_turns(question, desk, policy.queue, choosers(policy.queue))
-    except (QueueError, ValueError) as error:
-        print(errors.one_line(f"no decision: {error}; raise --deadline, or write fewer jobs"), file=sys.stderr)
-        return errors.INFEASIBLE
-    print(_shown(turns, arguments.output), end="")
-    return errors.OK if turns.starts else errors.INFEASIBLE
-
-
-def _queued(jobs: list[Job], arguments: argparse.Namespace, policy: PolicySpec) -> tuple[QueuedJob, ...]:
+        raise InputError("--workers: counts for one job; several are named, leave it out")
+    if arguments.source == known.JOB:
+        raise InputError("--from job: asks about one job; several are named, use --from operator or api")
     if len(jobs) > MAX_TURN_JOBS:
-        raise InputError(f"{jobs[0].shown}: holds {len(jobs)} jobs; write {MAX_TURN_JOBS} at most")
+        raise InputError(f"{jobs[0].shown}: {len(jobs)} jobs are named; write {MAX_TURN_JOBS} at most")
     if len({job.key for job in jobs}) < len(jobs):
         raise InputError(f"{jobs[0].shown}: two jobs have the same namespace and name; give each a name of its own")
-    made = []
-    for job in jobs:
-        spec = job.spec if arguments.planner is None else msgspec.structs.replace(job.spec, planner=PlannerChoice(arguments.planner))
-        if spec.planner is PlannerChoice.NONE:
-            raise InputError(f"{job.shown}: {job.key}: spec.planner: None asks for no plan; leave that job out")
-        if spec.planner not in policy.planners:
-            raise InputError(f"{job.shown}: spec.planner: the policy does not allow {spec.planner.value}; choose one with --planner")
-        request = question(job, spec, policy, arguments)
-        made.append(QueuedJob(request, weight=float(min(spec.run_policy.priority, policy.queue.max_priority))))
-    return tuple(made)
+    if len({job.spec.policy_ref.name if job.spec.policy_ref is not None else "" for job in jobs}) > 1:
+        raise InputError(f"{jobs[0].shown}: the jobs name different policies in spec.policyRef; plan them separately")
 
 
-def _shown(turns: Turns, form: str) -> str:
-    if form == "yaml":
-        text: str = yaml.dump(msgspec.to_builtins(turns), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-        return text
-    if form == "json":
-        return msgspec.json.format(msgspec.json.encode(turns, order="deterministic"), indent=2).decode() + "\n"
-    rows = [
-        (start.key, "starts", str(len(start.plan.workers)), seconds_text(start.run_seconds), _nodes(start.plan)) for start in turns.starts
+def run(arguments: argparse.Namespace, jobs: Sequence[Job], specs: Sequence[JobSpec]) -> int:
+    """Decide and print; 0 where some job has a plan, 1 where none fits."""
+    found = known.find(arguments, jobs[0])
+    asked = [Asked(job, question(job, spec, found, arguments), outcome_of(job, spec)) for job, spec in zip(jobs, specs, strict=True)]
+    came = decided(found, asked, arguments.deadline or found.policy.deadlines.plan_seconds * 2)
+    if isinstance(came, Infeasible):
+        print(errors.one_line(came.message), file=sys.stderr)
+        return errors.INFEASIBLE
+    print(_table(came, found) if arguments.output == "table" else _data(came, found, arguments.output), end="")
+    planned = came.starts or any(isinstance(answer, Plan) for _, answer in came.others)
+    return errors.OK if planned else errors.INFEASIBLE
+
+
+def _data(came: Decided, found: Known, form: str) -> str:
+    others = [
+        Other(one.job.key, str(one.outcome.then), sentence(one.outcome, one.job, answer), plan=answer)
+        if isinstance(answer, Plan)
+        else Other(one.job.key, str(one.outcome.then), answer.message or answer.reason, infeasible=answer)
+        for one, answer in came.others
     ]
-    rows += [(hold.key, hold.reason, "-", seconds_text(hold.run_seconds), hold.message or "others go first") for hold in turns.holds]
+    document = Document(came.starts, came.holds, others, came.score, came.fallbacks, found.shown)
+    if form == "yaml":
+        text: str = yaml.dump(msgspec.to_builtins(document), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+        return text
+    return msgspec.json.format(msgspec.json.encode(document, order="deterministic"), indent=2).decode() + "\n"
+
+
+def _table(came: Decided, found: Known) -> str:
+    rows = [
+        (start.key, str(Then.STARTS), str(len(start.plan.workers)), seconds_text(start.run_seconds), _nodes(start.plan))
+        for start in came.starts
+    ]
+    rows += [(hold.key, hold.reason, "-", seconds_text(hold.run_seconds), hold.message or "others go first") for hold in came.holds]
+    rows += [_other(one, answer) for one, answer in came.others]
     lines = table(("JOB", "DECISION", "WORKERS", "RUN", "NODES, OR WHY NOT"), rows, right=frozenset({2}))
-    if turns.score is not None:
-        agent = "" if turns.score.agent is None else f", {seconds_text(turns.score.agent)} as the agent orders them"
-        scored = f"{seconds_text(turns.score.rule)} as the rule orders them{agent}"
-        lines += ["", f"Weighted mean time until they end: {scored}; the {turns.score.used.lower()}'s order is used."]
-    return "\n".join([*lines, *(f"Step down: {step}" for step in turns.fallbacks)]) + "\n"
+    waiting = [(one, answer) for one, answer in came.others if isinstance(answer, Plan)]
+    lines += bullets("Not started", (f"{one.job.key} {sentence(one.outcome, one.job, plan)}" for one, plan in waiting))
+    if came.score is not None:
+        agent = "" if came.score.agent is None else f", {seconds_text(came.score.agent)} as the agent orders them"
+        scored = f"{seconds_text(came.score.rule)} as the rule orders them{agent}"
+        lines += ["", f"Weighted mean time until they end: {scored}; the {came.score.used.lower()}'s order is used."]
+    lines += ["", *pairs([("Figures", found.shown)]), *bullets("Approximate: made without", found.missing)]
+    return "\n".join([*lines, *(f"Step down: {step}" for step in came.fallbacks)]) + "\n"
+
+
+def _other(one: Asked, answer: Plan | Infeasible) -> tuple[str, str, str, str, str]:
+    if isinstance(answer, Infeasible):
+        return one.job.key, f"{one.outcome.then}; {answer.reason}", "-", "unknown", answer.message or answer.reason
+    seconds = answer.predicted.epoch_seconds * one.request.job.model.epochs
+    return one.job.key, str(one.outcome.then), str(len(answer.workers)), seconds_text(seconds), _nodes(answer)
 
 
 def _nodes(plan: Plan) -> str:
-    by_node = plan.gpus_by_node()
+    by_node: dict[str, Any] = plan.gpus_by_node()
     return ", ".join(f"{name} ({counted(gpus, 'GPU')})" for name, gpus in sorted(by_node.items()))

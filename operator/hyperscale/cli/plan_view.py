@@ -10,10 +10,8 @@ import msgspec
 import yaml
 
 from hyperscale.cli.tables import bullets, counted, gap_text, pairs, predicted_text, score_text, seconds_text, table
-from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan, Prediction, Rejection
-from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
 from hyperscale.plan.artifact import to_json
 
 SHOWN_REJECTIONS: Final = 5
@@ -21,12 +19,23 @@ SHOWN_REJECTIONS: Final = 5
 
 @dataclass(frozen=True)
 class PlanView:
-    """A plan with what it was made from."""
+    """A plan with what is to be said about it."""
 
     plan: Plan
-    request: PlanRequest
-    snapshot: ClusterSnapshot
-    policy: PolicySpec
+    key: str
+    """namespace/name of the job."""
+    job: JobSpec
+    then: str
+    """What happens with the plan."""
+    figures: str
+    """Where they came from, and how old they are."""
+    snapshot: str = ""
+    metrics: str = ""
+    """What is wrong with them."""
+    weight: float | None = None
+    """λ of the objective; None where only the operator knows it."""
+    nodes: int | None = None
+    """Of the cluster; None where only the operator knows."""
 
 
 def show(view: PlanView, form: str) -> str:
@@ -54,32 +63,45 @@ def _data(value: Plan | Infeasible, form: str) -> str:
 
 def _plan_table(view: PlanView) -> str:
     plan = view.plan
-    lines = [*_header(view), "", *_workers(plan), *bullets("Why", plan.reasons), *bullets("Fallbacks", plan.fallbacks)]
+    missing = plan.figures.missing if plan.figures is not None else ()
+    lines = [*_header(view), *bullets("Approximate: made without", missing)]
+    lines += ["", *_workers(plan), *bullets("Why", plan.reasons), *bullets("Fallbacks", plan.fallbacks)]
     lines += bullets("Planners", (score_text(score.planner, score.objective, score.regret, score.candidates) for score in plan.scores))
-    return "\n".join([*lines, *_rejections(plan.rejected, len(view.snapshot.nodes) - len(plan.gpus_by_node()))]) + "\n"
+    unused = len(plan.rejected) if view.nodes is None else view.nodes - len(plan.gpus_by_node())
+    return "\n".join([*lines, *_rejections(plan.rejected, unused)]) + "\n"
 
 
 def _header(view: PlanView) -> list[str]:
-    plan, workers, snapshot = view.plan, view.request.job.workers, view.snapshot
-    own_weight = view.request.job.placement.communication_weight
-    weight = view.policy.communication_weight if own_weight is None else own_weight
+    plan, workers = view.plan, view.job.workers
     held = plan.gpus_by_node()
     allowed = "" if workers.min == workers.max else f" (of {workers.min} to {workers.max})"
+    formula = "" if view.weight is None else f" = epoch + {view.weight:g} × communication"
     return pairs(
         [
-            ("Job", view.request.job_key),
+            ("Job", view.key),
+            ("Then", view.then),
             ("Planner", f"{plan.planner}, seed {plan.seed}"),
             ("Plan id", plan.plan_id),
             ("Workers", f"{len(plan.workers)}{allowed}, {counted(sum(held.values()), 'GPU')} on {counted(len(held), 'node')}"),
             ("Partitions", str(plan.partitions)),
             ("Predicted", _predicted(plan.predicted)),
             ("Communication", f"{predicted_text(plan.predicted.communication_seconds)} an epoch"),
-            ("Objective", f"{seconds_text(plan.objective)} = epoch + {weight:g} × communication"),
+            ("Objective", f"{seconds_text(plan.objective)}{formula}"),
             ("Gap", gap_text(plan.optimality_gap)),
-            ("Snapshot", f"{plan.snapshot[:16]} of {snapshot.source}, {len(snapshot.nodes)} nodes"),
-            ("Metrics", "" if snapshot.metrics.available else f"none ({snapshot.metrics.message or snapshot.metrics.reason})"),
+            ("Figures", view.figures),
+            ("Oldest", _oldest(plan)),
+            ("Snapshot", view.snapshot),
+            ("Metrics", view.metrics),
         ]
     )
+
+
+def _oldest(plan: Plan) -> str:
+    """Age of the oldest measurement that the plan rests on."""
+    if plan.figures is None:
+        return ""
+    age = plan.figures.age_seconds
+    return "nothing about the planned nodes was measured" if age is None else f"{seconds_text(age)}, of the planned nodes and their links"
 
 
 def _predicted(predicted: Prediction) -> str:

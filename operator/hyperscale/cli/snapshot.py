@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from hyperscale.cli import errors, inputs
+from hyperscale.cli import errors, inputs, known
 from hyperscale.cli.documents import STDIN
 from hyperscale.cli.errors import InputError
 
@@ -18,7 +18,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.output != STDIN:
         check_writable(arguments.output, "-o")
-    _, snapshot = inputs.policy_and_snapshot(arguments)
+    found = known.find(arguments)
+    snapshot = found.snapshot
+    inputs.note(f"figures: {found.shown}")
     if arguments.output == STDIN:
         sys.stdout.write(encode_snapshot(snapshot).decode())
         return errors.OK

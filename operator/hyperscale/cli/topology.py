@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.cli import errors, inputs, progress
+from hyperscale.cli import errors, inputs, known, progress
 from hyperscale.cli.files import replaced
 from hyperscale.cli.snapshot import check_writable
 from hyperscale.cli.topology_summary import summarize
@@ -28,8 +28,10 @@ def run(arguments: argparse.Namespace) -> int:
     for option in ("png", "html", "graphml"):
         if getattr(arguments, option) is not None:
             check_writable(getattr(arguments, option), f"--{option}")
-    policy, snapshot = inputs.policy_and_snapshot(arguments)
-    graph = build(snapshot, policy)
+    found = known.find(arguments)
+    if arguments.snapshot is None:
+        inputs.note(f"figures: {found.shown}")
+    snapshot, graph = found.snapshot, build(found.snapshot, found.policy)
     if arguments.png is not None:
         _draw(graph, arguments.png)
     if arguments.html is not None:

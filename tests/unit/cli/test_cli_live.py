@@ -117,7 +117,7 @@ REFUSALS: dict[str, tuple[str, int, bytes, str]] = {
         "403: nodes is forbidden; ask for",
     ),
     "not logged in": ("/api/v1/nodes", 401, b'{"message":"Unauthorized"}', "401: Unauthorized; log in again"),
-    "a broken server": ("/api/v1/pods", 500, b"oops", "500: no reason given"),
+    "a broken server": ("/api/v1/pods", 500, b"oops", "500: oops; try again"),
     "a web page": ("/api/v1/nodes", 200, b"<html>hello</html>", "no JSON object"),
     "a list in place of an object": ("/api/v1/nodes", 200, b"[]", "no JSON object"),
     "bytes": ("/api/v1/nodes", 200, bytes(range(256)), "no JSON object"),

@@ -15,10 +15,10 @@ import yaml
 from msgspec.structs import replace
 
 from hyperscale.cli import plan as plan_command
+from hyperscale.cli import preview
 from hyperscale.model.cluster import Taint
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.observe.snapshot import write_snapshot
-from hyperscale.plan import learned, portfolio
 from hyperscale.plan.heuristic import Heuristic
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run, snapshot
 
@@ -42,6 +42,7 @@ DOCUMENTED_KEYS = {
     "optimalityGap",
     "scores",
     "allreduce",
+    "figures",
 }
 
 
@@ -123,7 +124,7 @@ def test_workers_fixes_the_number_of_workers(files: Files) -> None:
 
 
 def test_without_weights_the_learned_planner_falls_back_and_says_so(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learned, "planners", lambda: (Heuristic(),))
+    monkeypatch.setattr(preview, "planners", lambda: (Heuristic(),))
     ran = files.plan("--planner", "Learned")
     assert ran.code == 0
     assert "Fallbacks" in ran.out
@@ -154,7 +155,7 @@ def test_an_infeasible_job_ends_with_1_and_one_reason(files: Files) -> None:
 
 def test_a_refusal_shows_the_nodes_that_were_turned_down(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = Infeasible("NoMatchingNodes", "needs a unicorn; 0 found", (Rejection("gpu-node-00", "NodeSelector", "no horn"),))
-    monkeypatch.setattr(portfolio, "make_plan", lambda *_, **__: refusal)
+    monkeypatch.setattr(preview, "make_plan", lambda *_, **__: refusal)
     ran = files.plan()
     assert (ran.code, ran.err) == (1, "no plan: needs a unicorn; 0 found\n")
     assert "gpu-node-00  NodeSelector  no horn" in ran.out
@@ -165,7 +166,7 @@ def test_a_planner_that_hangs_is_stopped(files: Files, monkeypatch: pytest.Monke
         while True:
             time.sleep(0.01)
 
-    monkeypatch.setattr(portfolio, "make_plan", hang)
+    monkeypatch.setattr(preview, "make_plan", hang)
     monkeypatch.setattr(plan_command, "GRACE_SECONDS", 0.05)
     ran = files.plan("--deadline", "0.05")
     assert ran.code == 1
