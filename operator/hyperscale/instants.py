@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-_UNITS: Final = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min"))
-"""Durations below so many seconds, what they are multiplied with, and their unit; longer ones are in hours."""
+_UNITS: Final = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min"), (172800.0, 1 / 3600, "h"))
+"""Durations below so many seconds, what they are multiplied with, and their unit; longer ones are in days."""
 PREDICTED_DIGITS: Final = 2
 """Significant digits of predicted times: the range of a prediction is wider than the third."""
 
@@ -24,5 +24,5 @@ def unix_seconds(timestamp: str) -> float:
 def duration_text(seconds: float, digits: int = 3) -> str:
     """Seconds with so many significant digits and the unit that reads best, e.g. `7.2 ms`."""
     rounded = float(f"{seconds:.{digits}g}")
-    factor, unit = next(((factor, unit) for limit, factor, unit in _UNITS if rounded < limit), (1 / 3600, "h"))
+    factor, unit = next(((factor, unit) for limit, factor, unit in _UNITS if rounded < limit), (1 / 86400, "d"))
     return f"{float(f'{rounded * factor:.{digits}g}'):g} {unit}"

@@ -51,6 +51,8 @@ LEAST_SHOWN_GAP: Final = 0.001
 LARGEST_GAP: Final = 1.0
 """A bound weaker than twice the best says nothing about the plan."""
 
+CUT_SHORT: Final = "The search ended at its deadline: with more time, or on a faster machine, the plan may be another."
+
 
 def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Sequence[Candidate]) -> tuple[str, ...]:
     """Sentences for the winner; `others` are the candidates that lost."""

@@ -62,7 +62,7 @@ def make_plan(
         plan = _judged(plan, found, proposed.lower_bound)
         refused = violations(plan, request, graph.snapshot)
         if not refused:
-            return bounded(plan)
+            return bounded(replace(plan, reasons=(*plan.reasons, explain.CUT_SHORT)) if expired() else plan)
     if refused:
         return Infeasible(reason="PlannerFailed", message=f"every plan failed its check, e.g.: {refused[0]}")
     refused_as = refusal.refuse(problem, lambda changed: any(True for _ in Heuristic().candidates(changed, lambda: True)), expired)

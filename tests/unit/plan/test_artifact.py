@@ -13,6 +13,7 @@ from hyperscale.model.job import PlannerChoice
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.plan.artifact import from_json, json_schema, plan_id, to_json
+from hyperscale.plan.explain import CUT_SHORT
 from hyperscale.plan.portfolio import make_plan
 from hyperscale.workload.profile import profile
 from tests.builders.clusters import POLICY, answer, gpu_node, planned, random_cluster, snapshot, training
@@ -101,3 +102,12 @@ def test_a_job_without_a_planner_is_refused() -> None:
 def test_a_rank_pinned_to_an_unknown_node_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="rank 0 is pinned to node gone"):
         answer(snapshot(gpu_node("n0")), pinned={0: "gone"})
+
+
+def test_a_plan_whose_search_was_cut_short_says_so_and_no_other_does() -> None:
+    graph, job = build(SEEN, POLICY), training()
+    request = PlanRequest(job_key="a/b", job=job)
+    cut = make_plan(request, graph, profile(job), POLICY, expired=lambda: True)
+    assert isinstance(cut, Plan)
+    assert CUT_SHORT in cut.reasons
+    assert CUT_SHORT not in planned(SEEN).reasons
