@@ -24,6 +24,7 @@ from hyperscale.model.decision import (
     MakePlan,
     OpenLauncher,
     Reason,
+    ReleaseGang,
     ReleaseWorkers,
     Seen,
     SetSuspend,
@@ -34,6 +35,7 @@ from hyperscale.model.job import Approval, JobSpec, PlacementMode, PlannerChoice
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Phase
 from hyperscale.movable import obstacle, resizable, resizes, strays
+from hyperscale.scheduling import delay_left, is_back, seconds_left, words
 from hyperscale.stoppable import PREEMPTED_CONDITION, told
 from hyperscale.suspension import awaits_report, resumed_by_other, suspended_by_other
 
@@ -47,10 +49,12 @@ REPLAN_AFTER_SECONDS: Final = 30.0
 
 def decide(seen: Seen) -> Decision:
     """The next step for one job, from one consistent look at the world."""
-    for check in CHAIN:
-        if (decision := check(seen)) is not None:
-            return decision
-    return _steady(seen)
+    decision = next((found for check in CHAIN if (found := check(seen)) is not None), None) or _steady(seen)
+    left = seconds_left(seen)
+    if left is None or not isinstance(decision, Wait):
+        return decision
+    again = decision.retry_after_seconds
+    return replace(decision, retry_after_seconds=left if again is None else min(left, again))
 
 
 def deleted(seen: Seen) -> Decision | None:
@@ -153,6 +157,28 @@ def preempted(seen: Seen) -> Decision | None:
     return replace(step, reason=Reason.PREEMPTED) if isinstance(step, Wait) else step
 
 
+def gang_released(seen: Seen) -> Decision | None:
+    """Carry a written release through: end all pods, wait a while, plan again without the nodes that were refused.
+
+    The MPIJob of an external queue is not suspended; its pods are deleted, and come back gated (kueue.md, rule 6).
+    """
+    job, known = seen.mpijob, seen.status.scheduling
+    if not seen.released or job is None or known is None or _job(seen).run_policy.suspend or is_back(seen):
+        return None
+    if not seen.release_recorded:
+        return Wait(Reason.SCHEDULING_TIMEOUT, known.message, retry_after_seconds=0.0)
+    if job.holder:
+        going = tuple(sorted(pod.uid for pod in seen.workers if not pod.terminating and names.PLACEMENT_GATE not in pod.gates))
+        ending = f"{len(seen.workers)} workers are ending; {known.message}"
+        return DeletePods(Reason.SCHEDULING_TIMEOUT, known.message, pod_uids=going) if going else Wait(Reason.SCHEDULING_TIMEOUT, ending)
+    if not job.suspended:
+        return SetSuspend(Reason.SCHEDULING_TIMEOUT, known.message, suspend=True)
+    if left := sum(1 for pod in seen.pods if not pod.finished):
+        return stuck_on_lost_node(seen) or Wait(Reason.SCHEDULING_TIMEOUT, f"{left} of its pods are still ending; {known.message}")
+    workers = None if resizable(_job(seen), job) else job.workers
+    return _held_back(seen) or _ask(seen, MakePlan(Reason.SCHEDULING_TIMEOUT, known.message, workers_fixed=workers))
+
+
 def resizable_again(seen: Seen) -> Decision | None:
     """After a suspension a job may go on with any number of workers that it allows; its plan comes first, for its pods follow from it."""
     job = seen.mpijob
@@ -253,6 +279,7 @@ def resumed(seen: Seen) -> Decision | None:
     """After a suspension the old plan is only a memory: the pods are new and the cluster has moved. So is one for another MPIJob's size."""
     stops = ("Suspended", PREEMPTED_CONDITION)
     was_suspended = any(condition.type in stops and condition.status == "True" for condition in seen.status.conditions)
+    was_suspended |= any(condition.reason == Reason.SCHEDULING_TIMEOUT for condition in seen.status.conditions) and not seen.moving
     if not (was_suspended or resizes(seen)) or seen.plan is None or any(pod.bound for pod in seen.workers) or not _gated(seen):
         return None
     if seen.metrics is not None:
@@ -281,6 +308,13 @@ def stuck_on_lost_node(seen: Seen) -> Decision | None:
     return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(stuck)), force=True) if stuck else None
 
 
+def rank_left_out(seen: Seen) -> Decision | None:
+    """Release all ranks where the scheduler has not placed one in time: the others would hold GPUs for nothing."""
+    if seen.mpijob is None or not seen.mpijob.gated or seconds_left(seen) != 0.0:
+        return None
+    return ReleaseGang(Reason.SCHEDULING_TIMEOUT, words(seen))
+
+
 def lacks_new_partitions(seen: Seen) -> Decision | None:
     """New shares for a replaced rank need new parts before its gate opens; the same shares have theirs already."""
     if not _gated(seen) or seen.misfits or not seen.plan_recorded:
@@ -303,6 +337,8 @@ def gates_closed(seen: Seen) -> Decision | None:
         return _replan_waiting_ranks(seen, waiting)
     if not seen.plan_recorded:
         return Wait(Reason.PLAN_UNRECORDED, retry_after_seconds=0.0)
+    if (wait := _held_back(seen)) is not None:
+        return wait
     placed = [pod for pod in seen.workers if pod.bound]
     if placed and not _job(seen).recovery.replace_lost_workers:
         return Stop(Reason.WORKER_LOST, "spec.recovery.replaceLostWorkers is false: the replacement pods stay gated")
@@ -348,6 +384,7 @@ CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     suspended_by_another,
     moving,
     preempted,
+    gang_released,
     resizable_again,
     suspended_before_start,
     suspension_differs,
@@ -361,6 +398,7 @@ CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     lacks_mpijob,
     resumed,
     stuck_on_lost_node,
+    rank_left_out,
     lacks_new_partitions,
     gates_closed,
     launcher_closed,
@@ -377,6 +415,19 @@ def _steady(seen: Seen) -> Decision:
     ready = sum(1 for pod in seen.workers if pod.ready)
     unschedulable = next((pod.unschedulable for pod in seen.workers if pod.unschedulable), "")
     return Wait(Reason.STARTING, f"{ready} of {seen.mpijob.workers} workers are ready{'; ' + unschedulable if unschedulable else ''}")
+
+
+def _held_back(seen: Seen) -> Decision | None:
+    """No further try of a job that the scheduler refused too often, and none before its delay is over."""
+    known, limit = seen.status.scheduling, _job(seen).recovery.max_replans
+    if known is None or not known.releases:
+        return None
+    if known.releases > limit:
+        times = f"{known.releases} times in a row" if known.releases > 1 else "once"
+        used = f"spec.recovery.maxReplans ({limit}) allows no other try; correct the cause, then raise it or suspend and resume the job"
+        return Stop(Reason.REPLANS_EXHAUSTED, f"all ranks were released {times}, {used}. Last: {known.message}")
+    left = delay_left(seen.status, seen.now)
+    return Wait(Reason.SCHEDULING_TIMEOUT, known.message, retry_after_seconds=left) if left > 0.0 else None
 
 
 def _stay(seen: Seen) -> Decision | None:

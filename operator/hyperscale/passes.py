@@ -11,7 +11,8 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Decision, Reason, Seen, Stop, Turn
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus, LastMove, LastStop
+from hyperscale.model.status import JobStatus, LastMove, LastStop, StatusScheduling
+from hyperscale.scheduling import NOTHING
 from hyperscale.telemetry import Telemetry
 from hyperscale.world import JobRecord, Key
 
@@ -33,6 +34,8 @@ class Pass:
         self.workload: str | None = None
         self.workload_looked = False
         """Kueue was asked in this pass for the Workload of the MPIJob."""
+        self.scheduling: StatusScheduling | None = None
+        """Of a release of all ranks that this pass has begun."""
         self.last_move: LastMove | None = None
         """Of a move that this pass has begun."""
         self.last_stop: LastStop | None = None
@@ -45,6 +48,7 @@ class Pass:
         return replace(
             status,
             replans=status.replans + self.replans,
+            scheduling=self.scheduling or status.scheduling,
             last_move=self.last_move or status.last_move,
             last_stop=self.last_stop or status.last_stop,
             stops=status.stops + (1 if self.last_stop is not None else 0),
@@ -86,6 +90,7 @@ def is_progress(before: JobStatus, after: JobStatus) -> bool:
         and before.plan == after.plan
         and before.observed_generation == after.observed_generation
         and {(c.type, c.status) for c in before.conditions} == {(c.type, c.status) for c in after.conditions}
+        and (before.scheduling or NOTHING).releases == (after.scheduling or NOTHING).releases
     )
 
 
@@ -121,7 +126,8 @@ def _message(decision: Decision, after: JobStatus) -> str:
 
 def is_warning(seen: Seen, decision: Decision) -> bool:
     """Whether a person should look at the job."""
-    return (isinstance(decision, Stop) and decision.reason != "Succeeded") or seen.refusal is not None
+    told = decision.reason == Reason.SCHEDULING_TIMEOUT or seen.refusal is not None
+    return told or (isinstance(decision, Stop) and decision.reason != "Succeeded")
 
 
 def edition(record: JobRecord) -> tuple[str, int]:

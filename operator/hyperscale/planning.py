@@ -29,6 +29,7 @@ from hyperscale.plan.queue.emptied import emptied_snapshot
 from hyperscale.preemption import PreemptionWatch, StopPlanner
 from hyperscale.question import question_about, worker_asks
 from hyperscale.recorder import Recorder
+from hyperscale.scheduling import refused_nodes
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import Answer, TurnPlanner, TurnTaker
 from hyperscale.world import Key, World
@@ -192,7 +193,9 @@ class Planning:
         """A question about a job; `example` is one of its worker pods where it has any."""
         free, volumes = self._world.free_gpus(snapshot, key), self.reader.volumes(key).rules
         asked = question_about(str(key), job, policy, self.reader.calibration(job), free, volumes)
-        asked = msgspec.structs.replace(asked, held=self._world.held(key))
+        record = self._world.jobs.get(key)
+        refused = refused_nodes(record.status, self._clock()) if record is not None else {}
+        asked = msgspec.structs.replace(asked, held=self._world.held(key), refused_nodes=refused)
         if example is None:
             return asked
         return msgspec.structs.replace(

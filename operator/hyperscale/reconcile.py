@@ -29,6 +29,7 @@ from hyperscale.model.decision import (
     FindWorkload,
     MakePlan,
     OpenLauncher,
+    ReleaseGang,
     ReleaseWorkers,
     Seen,
     SetSuspend,
@@ -41,6 +42,7 @@ from hyperscale.movable import is_moving
 from hyperscale.passes import DriftCount, Pass, edition, is_progress, news
 from hyperscale.planning import Planning
 from hyperscale.render.partition import partition_key
+from hyperscale.scheduling import begun, is_released
 from hyperscale.status import derive
 from hyperscale.stoppable import epochs_safe, is_preempted
 from hyperscale.telemetry import Telemetry
@@ -194,6 +196,10 @@ class Reconciler:
             move=self._planning.drift.view(run.key),
             moving=run.last_move is not None or run.resuming or is_moving(record.status),
             stop=self._planning.stops.view(run.key),
+            scheduling_timeout_seconds=(job.recovery.scheduling_timeout_seconds if job else None)
+            or run.policy.deadlines.scheduling_seconds,
+            released=not run.resuming and (run.scheduling is not None or is_released(record.status, mpijob)),
+            release_recorded=is_released(record.status, mpijob),
             preempted=not run.resuming and (run.last_stop is not None or is_preempted(record.status, mpijob)),
             stop_recorded=is_preempted(record.status, mpijob),
             partition_key=partition_key(job, run.plan or recorded) if job is not None else "",
@@ -223,9 +229,8 @@ class Reconciler:
                 await self._actions.set_suspend(run.key, seen, decision)
             case BeginMove() if decision.plan is not None:
                 await self._begin_move(run, seen, decision.plan)
-            case BeginStop():
-                run.last_stop = self._planning.stops.begin(run.key, run.policy)
-                self._actions.probe("stop-begun")
+            case BeginStop() | ReleaseGang():
+                self._stop(run, seen, decision)
             case DeletePods():
                 await self._actions.delete_pods(seen, decision)
                 return False
@@ -261,6 +266,16 @@ class Reconciler:
             self._note_move(run, seen, answer)
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
         self._actions.probe("planned")
+
+    def _stop(self, run: Pass, seen: Seen, decision: BeginStop | ReleaseGang) -> None:
+        """A stop for others, or of ranks that the scheduler leaves waiting; it is in force once this pass has reported it."""
+        if isinstance(decision, BeginStop):
+            run.last_stop = self._planning.stops.begin(run.key, run.policy)
+            self._actions.probe("stop-begun")
+        else:
+            run.scheduling = begun(seen)
+            self._telemetry.scheduling_timeouts.inc()
+            self._actions.probe("gang-released")
 
     async def _begin_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
         """The new plan is in force once this pass has reported it; until then nothing has happened."""

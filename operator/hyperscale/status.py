@@ -21,6 +21,7 @@ from hyperscale.model.status import (
     StatusStop,
 )
 from hyperscale.movable import MOVING_CONDITION, arrived, proposed, resizes
+from hyperscale.scheduling import PLACED_CONDITION, is_back, observed
 from hyperscale.stoppable import PREEMPTED_CONDITION, told
 from hyperscale.stoppable import proposed as proposed_stop
 
@@ -86,6 +87,7 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         restarts=job.launcher_failures if job else seen.status.restarts,
         move=_move(seen, decision, job),
         stop=_stop(seen, job),
+        scheduling=observed(seen),
         measured=measured,
         queue_decision=seen.turn.decision if seen.turn else _kept_decision(seen),
     )
@@ -184,7 +186,7 @@ def _stand_in(seen: Seen) -> str:
 def _moving(seen: Seen, decision: Decision) -> Condition | None:
     """From the moment a new plan is in force until every rank is on its node; this is what a later pass goes on by."""
     begun = seen.moving or isinstance(decision, BeginMove)
-    if not begun or arrived(seen) or decision.reason in (*_SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
+    if not begun or seen.released or arrived(seen) or decision.reason in (*_SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
     return _condition(MOVING_CONDITION, True, str(Reason.MOVING), decision.message if decision.reason == Reason.MOVING else "")
 
@@ -261,6 +263,8 @@ def _placed(seen: Seen, job: MpiJobView | None) -> Condition | None:
     """Whether every rank has a node; a run that has ended had one for each, though its pods may be gone."""
     if job is None or not job.gated:
         return None
+    if seen.released and not is_back(seen) and seen.status.scheduling is not None:
+        return _condition(PLACED_CONDITION, False, str(Reason.SCHEDULING_TIMEOUT), seen.status.scheduling.message)
     if job.ending is not None:
         ran = "Running" in job.conditions or job.is_true("Succeeded")
         before = next((one for one in seen.status.conditions if one.type == "Placed"), None)

@@ -34,6 +34,11 @@ class Telemetry:
         self.registry = CollectorRegistry()
         self.jobs = Gauge("hyperscale_jobs_in_phase", "GNNTrainingJobs by phase.", ["phase"], registry=self.registry)
         self.jobs_finished = Counter("hyperscale_jobs_total", "Jobs that reached a phase.", ["phase"], registry=self.registry)
+        self.scheduling_timeouts = Counter(
+            "hyperscale_scheduling_timeouts_total",
+            "Times that all ranks of a job were released because the scheduler left one out.",
+            registry=self.registry,
+        )
         self.reconcile_seconds = Histogram(
             "hyperscale_reconcile_duration_seconds", "One pass over one job.", buckets=_SECONDS, registry=self.registry
         )

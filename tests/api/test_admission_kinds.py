@@ -37,7 +37,7 @@ def policy(spec: Object) -> Object:
 def test_an_empty_policy_gets_every_figure(api: Api) -> None:
     spec = api.create(f"{POLICIES}?dryRun=All", policy({}))["spec"]
     assert spec["communicationWeight"] == 0.1
-    assert spec["deadlines"] == {"planSeconds": 5.0, "metricsSeconds": 5.0}
+    assert spec["deadlines"] == {"planSeconds": 5.0, "metricsSeconds": 5.0, "schedulingSeconds": 300}
     assert spec["queries"]["gpuUtilization"] == "DCGM_FI_DEV_GPU_UTIL"
     assert spec["limits"]["maxAgeSeconds"] == 120.0
 

@@ -39,6 +39,20 @@ def bind(job: Job, pod: Object, node: str) -> None:
     job.api.create(f"/api/v1/namespaces/{job.namespace}/pods/{name}/binding", body)
 
 
+def refuse(job: Job, pod: Object, message: str) -> None:
+    """The scheduler finds no node for a pod."""
+    path = f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}/status"
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    job.api.patch(path, {"status": {"phase": "Pending", "conditions": [told]}})
+
+
+def delete_workers(job: Job, *ranks: int) -> None:
+    """Without ranks all of them, as the MPI Operator does when it is suspended, and the kubelet after it."""
+    pods = job.pods()
+    for pod in [pods[rank] for rank in ranks] or pods:
+        job.api.delete(f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}", gracePeriodSeconds="0")
+
+
 def make_ready(job: Job, pod: Object) -> None:
     """The kubelet says Ready."""
     path = f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}/status"

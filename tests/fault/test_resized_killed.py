@@ -13,7 +13,7 @@ from e2e.cluster.control_plane import wait_until
 from e2e.jobs import PATIENCE_SECONDS, Job, claim_unbound
 from tests.fault.companions import posts, written
 from tests.fault.conftest import Stage
-from tests.fault.players import bind, create_workers, gates
+from tests.fault.players import bind, create_workers, delete_workers, gates, is_suspended
 from tests.fault.process import LEASE, OperatorProcess
 from tests.fault.proxy import FaultProxy
 
@@ -75,11 +75,6 @@ def replicas(job: Job) -> int:
     return int(found["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"])
 
 
-def is_suspended(job: Job) -> bool:
-    """Whether its MPIJob is."""
-    return bool((job.mpijob() or {})["spec"]["runPolicy"].get("suspend"))
-
-
 def goes_on(job: Job, workers: int) -> None:
     """Its MPIJob is resumed with so many, on the plan that its status and its file tell."""
     job.wait(lambda: not is_suspended(job) and replicas(job) == workers, f"it does not go on with {workers} workers")
@@ -87,13 +82,6 @@ def goes_on(job: Job, workers: int) -> None:
     labels = (job.mpijob() or {})["metadata"]["labels"]
     assert written(job)["planId"] == labels["hyperscale.dev/plan-id"] == job.plan()["id"]
     assert job.condition("Moving")["status"] == "True", "no pod is there yet"
-
-
-def delete_workers(job: Job, *ranks: int) -> None:
-    """Without ranks all of them, as the MPI Operator does when it is suspended, and the kubelet after it."""
-    pods = job.pods()
-    for pod in [pods[rank] for rank in ranks] or pods:
-        job.api.delete(f"/api/v1/namespaces/{job.namespace}/pods/{pod['metadata']['name']}", gracePeriodSeconds="0")
 
 
 @pytest.mark.parametrize("point", ["planned", "after-status", "before-resume"])

@@ -162,6 +162,11 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "The plan may not be changed any more.", "a person", "Raise spec.recovery.maxReplans, or delete the job and create it again."
     ),
     Reason.NODE_LOST: Meaning("A planned node was lost.", "replacement pods"),
+    Reason.SCHEDULING_TIMEOUT: Meaning(
+        "The scheduler left a rank out, so all ranks were released; they are planned again without the nodes that it refused.",
+        "another plan",
+        "Remove the cause that the scheduler names, or wait: the nodes are left out for half an hour.",
+    ),
     Reason.MOVING: Meaning("A better placement pays for a restart: the job stops and starts again there.", "its pods"),
     Reason.PREEMPTED: Meaning(
         "The job was stopped so that all jobs together end sooner; it goes on from its last checkpoint when its turn comes.",

@@ -48,6 +48,7 @@ class Reason(enum.StrEnum):
     WORKER_LOST = "WorkerLost"
     REPLANS_EXHAUSTED = "ReplansExhausted"
     NODE_LOST = "NodeLost"
+    SCHEDULING_TIMEOUT = "SchedulingTimeout"
     MOVING = "MovingWorkers"
     PREEMPTED = "Preempted"
     WORKERS_STARTING = "WorkersStarting"
@@ -209,6 +210,12 @@ class Seen(msgspec.Struct, frozen=True):
     """`partition` was read, or the Job created, in this pass."""
     partition_pods: tuple[PodView, ...] = ()
     """Pods of the Job, oldest first."""
+    scheduling_timeout_seconds: int = 300
+    """From an open gate to a node; then all ranks are released."""
+    released: bool = False
+    """All ranks were released because the scheduler left one out, and they have no new plan yet."""
+    release_recorded: bool = False
+    """That can be read back after a crash."""
     workload: str | None = None
     """Kueue's Workload of an MPIJob that another has suspended; "" where there is none, None where Kueue cannot be asked."""
     workload_looked: bool = False
@@ -294,6 +301,10 @@ class BeginMove(Decision, frozen=True):
 
 class BeginStop(Decision, frozen=True):
     """Have a running job give its GPUs away; its pods end once that is written down."""
+
+
+class ReleaseGang(Decision, frozen=True):
+    """Give all ranks of a job up because the scheduler left one out; its pods end once that is written down."""
 
 
 class DeletePods(Decision, frozen=True):

@@ -239,7 +239,12 @@ class PlacementSpec(Spec, frozen=True):
 class RecoverySpec(Spec, frozen=True):
     """What happens when a rank or its node is lost."""
 
-    max_replans: Annotated[int, Meta(ge=0, le=100, description="Times a plan may be changed after the job started.")] = 3
+    max_replans: Annotated[
+        int,
+        Meta(
+            ge=0, le=100, description="Times a plan may be changed after the job started, and gangs in a row that the scheduler may refuse."
+        ),
+    ] = 3
     replace_lost_workers: Annotated[bool, Meta(description="Place a lost rank anew, the others stay.")] = True
     shrink_after_seconds: (
         Annotated[
@@ -248,6 +253,17 @@ class RecoverySpec(Spec, frozen=True):
                 ge=1,
                 le=604800,
                 description="Go on from the checkpoint with fewer workers when lost ranks have found no room for so long; absent waits.",
+            ),
+        ]
+        | None
+    ) = None
+    scheduling_timeout_seconds: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=86400,
+                description="Release all ranks when one is not on a node so long after its gate opened; absent takes the policy's.",
             ),
         ]
         | None

@@ -116,7 +116,7 @@ class Rejection(Struct, frozen=True, rename="camel", omit_defaults=True):
     node: NodeName
     reason: Annotated[str, Meta(max_length=64)]
     """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, NodeAffinity, Volume, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, Resource,
-    GpuFault, Unreachable, Constraint, SlowerPlan."""
+    GpuFault, SchedulerRefused, Unreachable, Constraint, SlowerPlan."""
     message: Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)] = ""
 
 

@@ -97,6 +97,9 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     excluded_nodes: tuple[str, ...] = ()
     """Nodes that must not be used, e.g. those that lost a rank."""
 
+    refused_nodes: dict[str, str] = {}
+    """Nodes that must not be used because kube-scheduler left a rank of the job out there lately, with its words."""
+
     required_labels: dict[str, str] = {}
     """Labels every node must have beside the job's own nodeSelector, e.g. those a queue's flavour put into the pods."""
 

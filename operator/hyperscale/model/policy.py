@@ -131,6 +131,10 @@ class Deadlines(Spec, frozen=True):
 
     plan_seconds: Annotated[float, Meta(gt=0, le=600, description="One plan, all candidates together.")] = 5.0
     metrics_seconds: Annotated[float, Meta(gt=0, le=60, description="One metrics query.")] = 5.0
+    scheduling_seconds: Annotated[
+        int, Meta(ge=1, le=86400, description="From a rank's open gate to its node; then all ranks of the job are released.")
+    ] = 300
+    """kube-scheduler tries every unschedulable pod again within 5 minutes: a rank was refused at least twice by then."""
 
 
 class QueueOrder(enum.StrEnum):

@@ -19,6 +19,9 @@ from hyperscale.model.plan import Plan
 MAX_CONDITIONS = 16
 MAX_MOVED = 16
 """Ranks of a proposed move that are named."""
+MAX_REFUSED_NODES = 16
+MAX_REFUSAL_LENGTH = 256
+"""Characters kept of what the scheduler said of a node."""
 MAX_BENEFICIARIES = 8
 """Jobs that are named for which another one stops."""
 
@@ -159,6 +162,30 @@ class LastStop(Out, frozen=True):
     """Waited because of earlier stops."""
 
 
+class StatusRefusedNode(Out, frozen=True):
+    """A planned node on which the scheduler did not place a rank."""
+
+    node: Annotated[str, Meta(max_length=253)]
+    message: Annotated[str, Meta(max_length=MAX_REFUSAL_LENGTH)]
+    """The scheduler's own words."""
+    time: Annotated[str, Meta(max_length=32)]
+
+
+class StatusScheduling(Out, frozen=True):
+    """How the scheduler takes the job's ranks; absent where all are on their nodes and none was ever refused."""
+
+    waiting_since: Annotated[str, Meta(max_length=32)] = ""
+    """When a pod was first seen whose gate is open and that is on no node; empty where there is none."""
+    releases: int = 0
+    """Times in a row that all ranks were released because the scheduler left one out; 0 once the job runs."""
+    released_at: Annotated[str, Meta(max_length=32)] = ""
+    """The last time."""
+    message: Annotated[str, Meta(max_length=1024)] = ""
+    """Which pods were left out then, and the scheduler's own words."""
+    refused: Annotated[tuple[StatusRefusedNode, ...], Meta(max_length=MAX_REFUSED_NODES)] = ()
+    """Nodes that the job's plans leave out for a while, the latest last."""
+
+
 class JobStatus(Out, frozen=True):
     """The whole status; written at most once a pass."""
 
@@ -193,6 +220,7 @@ class JobStatus(Out, frozen=True):
     last_stop: LastStop | None = None
     stops: int = 0
     """Times it was stopped for others."""
+    scheduling: StatusScheduling | None = None
     measured: Measured | None = None
     """As the run itself says: progress while it trains, the result at its end."""
 

@@ -52,9 +52,11 @@ class Demand(NamedTuple):
     further: tuple[tuple[str, float], ...]
     """Other resources by name, sorted; pods among them."""
     excluded: frozenset[str]
+    refused: dict[str, str]
+    """Nodes that the scheduler refused, with its words."""
     free_gpus: dict[str, int]
     held: dict[str, dict[str, float]]
-    """The last three change from request to request; see `Lasting`."""
+    """The last four change from request to request; see `Lasting`."""
 
 
 class Vetting(NamedTuple):
@@ -85,6 +87,7 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> Demand:
         rules=request.node_rules,
         further=tuple(sorted(amounts.items())),
         excluded=frozenset(request.excluded_nodes),
+        refused=request.refused_nodes,
         free_gpus=request.free_gpus,
         held=request.held,
     )
@@ -103,7 +106,7 @@ class Lasting(NamedTuple):
     """(n,) workers by cores and memory."""
 
 
-CHANGING: Final = 3
+CHANGING: Final = 4
 """Fields at the end of `Demand` that `Lasting` does not depend on."""
 KEPT_DEMANDS: Final = 16
 _LASTING: Final[Memo[Lasting]] = Memo(KEPT_DEMANDS)
@@ -115,12 +118,14 @@ def vet(graph: ClusterGraph, demand: Demand) -> Vetting:
     lasting = _without_held(graph, demand, _LASTING.get((graph.digest, demand[:-CHANGING]), lambda: _lasting(graph.nodes, demand)))
     free = free_gpus(graph, demand)
     excluded = np.zeros(len(free), dtype=np.bool_)
-    excluded[[graph.index[name] for name in demand.excluded if name in graph.index]] = True
+    excluded[[graph.index[name] for name in (*demand.excluded, *demand.refused) if name in graph.index]] = True
     suitable = ~(excluded | lasting.refused) & (free >= demand.gpus)
     slots = np.minimum(free // demand.gpus, lasting.room)
     rejected: list[Rejection] = []
     for position in np.flatnonzero(~suitable).tolist():
-        if excluded[position]:
+        if (words := demand.refused.get(figures.names[position])) is not None:
+            found = Rejection(figures.names[position], "SchedulerRefused", words)
+        elif excluded[position]:
             found = Rejection(figures.names[position], "Constraint", "excluded: it lost a rank of this job")
         elif free[position] < demand.gpus and lasting.early[position] is None:
             message = f"{free[position]} of {figures.allocatable_gpus[position]} GPUs free, a worker needs {demand.gpus}"

@@ -243,6 +243,11 @@ def _excluded(node: Node, request: PlanRequest) -> str | None:
     return "is excluded from this plan" if node.name in request.excluded_nodes else None
 
 
+def _refused(node: Node, request: PlanRequest) -> str | None:
+    words = request.refused_nodes.get(node.name)
+    return f"was refused by the scheduler: {words}" if words is not None else None
+
+
 def _unlabelled(node: Node, request: PlanRequest) -> str | None:
     for key, value in sorted({*request.job.placement.node_selector.items(), *request.required_labels.items()}):
         if node.labels.get(key) != value:
@@ -272,6 +277,7 @@ NODE_RULES: Final[tuple[tuple[str, Callable[[Node, PlanRequest], str | None]], .
     ("Cordoned", _cordoned),
     ("Tainted", _tainted),
     ("Constraint", _excluded),
+    ("SchedulerRefused", _refused),
     ("NodeSelector", _unlabelled),
     ("GpuProduct", _wrong_product),
     ("GpuMemory", _too_little_gpu_memory),

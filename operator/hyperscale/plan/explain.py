@@ -17,6 +17,7 @@ from hyperscale.plan.problem import Problem
 from hyperscale.plan.regions import domains_of
 
 REASON_ORDER: Final = (
+    "SchedulerRefused",
     "GpuFault",
     "GpuMemory",
     "GpuProduct",

@@ -100,6 +100,7 @@ def _advice(problem: Problem, dominant: str, found: int) -> str:
         "Constraint": "Check spec.placement.topology.required against the nodes' labels.",
         "Tainted": "Add a toleration to spec.worker.template.",
         "Cpu": "Try a smaller spec.workers.cpu.",
+        "SchedulerRefused": "Remove what the scheduler names.",
         "Memory": "Try a smaller spec.workers.memory.",
         "NodeAffinity": "Check the node affinity of spec.worker.template against the nodes' labels.",
         "Volume": "Use a volume that can be reached from these nodes.",

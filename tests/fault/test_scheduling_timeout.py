@@ -1,0 +1,133 @@
+"""A rank that the scheduler leaves out, on a real API server: all ranks go, and come back without the node that refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from e2e.cluster.api import Object
+from e2e.jobs import Job
+from tests.fault.companions import posts, written
+from tests.fault.conftest import Stage
+from tests.fault.players import bind, create_workers, delete_workers, gates, is_suspended, refuse
+from tests.fault.process import LEASE, OperatorProcess
+from tests.fault.proxy import FaultProxy
+
+IDENTITY: Final = "hyperscale-0"
+"""As in a pod that restarts its container: the Lease is its own."""
+WORDS: Final = "0/12 nodes are available: 1 node(s) exceed max volume count, 11 node(s) didn't match Pod's node affinity/selector."
+SPEC: Final[Object] = {"workers": {"min": 2, "max": 2, "gpusPerWorker": 8}, "recovery": {"schedulingTimeoutSeconds": 1}}
+
+
+@pytest.fixture
+def operate(stage: Stage) -> Iterator[Callable[..., OperatorProcess]]:
+    """Starts an operator that begins where the one before has ended; none is left afterwards."""
+    processes: list[OperatorProcess] = []
+
+    def start(crash_at: str = "") -> OperatorProcess:
+        for process in processes:
+            process.destroy()
+        processes.append(stage.operator(identity=IDENTITY, crash_at=crash_at))
+        processes[-1].wait_ready()
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.destroy()
+    stage.api.delete(LEASE)
+
+
+def left_out(job: Job) -> str:
+    """Rank 0 gets its node and rank 1 does not; the node that refused."""
+    job.wait(lambda: len(job.pods()) == 2 and not any(gates(pod) for pod in job.pods()), "the gates stay closed")
+    first, second = job.pods()
+    bind(job, first, job.nodes()[0])
+    refuse(job, second, WORDS)
+    return job.nodes()[1]
+
+
+def ends(job: Job) -> None:
+    """Its MPIJob is suspended, and the MPI Operator takes its pods away."""
+    job.wait(lambda: is_suspended(job), "its MPIJob is not suspended")
+    delete_workers(job)
+
+
+def comes_back_without(job: Job, node: str, before: str) -> None:
+    """The job is planned again, resumed, and says why it does not use the node."""
+    job.wait(lambda: job.plan().get("id") != before and not is_suspended(job), "it does not go on on another plan")
+    assert node not in job.nodes()
+    (told,) = (entry for entry in job.plan()["rejected"] if entry["node"] == node)
+    assert told["reason"] == "SchedulerRefused"
+    assert "exceed max volume count" in told["message"]
+    assert written(job)["planId"] == job.plan()["id"]
+
+
+def test_one_rank_left_out_releases_all_and_the_next_plan_does_without_the_node(
+    operate: Callable[..., OperatorProcess], proxy: FaultProxy, job: Job
+) -> None:
+    since = len(proxy.asked)
+    operate()
+    job.create(**SPEC)
+    job.wait_reason("Starting")
+    before = job.plan()["id"]
+    create_workers(job)
+    node = left_out(job)
+    job.wait(lambda: job.condition("Placed").get("reason") == "SchedulingTimeout", "nothing is said")
+    assert WORDS in job.condition("Placed")["message"]
+    job.wait(lambda: any(event["reason"] == "SchedulingTimeout" for event in job.events()), "no event")
+    (event,) = (each for each in job.events() if each["reason"] == "SchedulingTimeout")
+    assert (event["type"], WORDS in event["message"]) == ("Warning", True)
+    ends(job)
+    comes_back_without(job, node, before)
+    create_workers(job)
+    job.wait(lambda: not any(gates(pod) for pod in job.pods()), "the gates stay closed")
+    for pod, planned in zip(job.pods(), job.nodes(), strict=True):
+        bind(job, pod, planned)
+    job.wait(lambda: job.condition("Placed")["status"] == "True", "its ranks are not placed")
+    assert job.status()["replans"] == 0, "the job had not started"
+    assert posts(proxy, job, "mpijobs", since) == 1
+
+
+@pytest.mark.parametrize("point", ["gang-released", "after-status", "before-suspend", "planned", "before-resume"])
+def test_killed_at_any_point_its_successor_carries_the_release_through_once(
+    operate: Callable[..., OperatorProcess], proxy: FaultProxy, job: Job, point: str
+) -> None:
+    since = len(proxy.asked)
+    operate()
+    job.create(**{**SPEC, "recovery": {"schedulingTimeoutSeconds": 3600}})
+    job.wait_reason("Starting")
+    before = job.plan()["id"]
+    create_workers(job)
+    node = left_out(job)
+    job.wait(lambda: bool(job.status().get("scheduling", {}).get("waitingSince")), "it is not seen")
+    dying = operate(crash_at=point)
+    job.patch(spec={"recovery": {"schedulingTimeoutSeconds": 1}})
+    late = point in ("planned", "before-resume")
+    if late:
+        ends(job)
+    dying.wait_ended()
+    operate()
+    if not late:
+        ends(job)
+    comes_back_without(job, node, before)
+    assert job.status()["scheduling"]["releases"] == 1
+    assert posts(proxy, job, "mpijobs", since) == 1
+
+
+def test_in_a_queue_the_pods_are_deleted_and_the_mpijob_is_not_written(
+    operate: Callable[..., OperatorProcess], proxy: FaultProxy, job: Job
+) -> None:
+    operate()
+    job.create(metadata={"labels": {"kueue.x-k8s.io/queue-name": "gold"}}, **SPEC)
+    job.wait_reason("Queued")
+    job.api.patch(job.mpijob_path, {"spec": {"runPolicy": {"suspend": False}}})  # Kueue admits it
+    since = len(proxy.asked)
+    create_workers(job)
+    node = left_out(job)
+    job.wait(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in job.pods()) or not job.pods(), "its pods stay")
+    delete_workers(job)
+    create_workers(job)
+    job.wait(lambda: node not in job.nodes() and not any(gates(pod) for pod in job.pods()), "its ranks are not placed anew")
+    assert not proxy.asked_since(since, lambda asked: asked.method == "PATCH" and asked.path == job.mpijob_path)
