@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hyperscale.model.job import Approval, Architecture, JobSpec, PartitioningMethod, PlannerChoice
+from hyperscale.model.job import Approval, Architecture, Direction, JobSpec, PartitioningMethod, PlannerChoice
 from hyperscale.quantity import parse_number
 
 MAX_NAME_LENGTH: Final = 50
@@ -133,6 +133,12 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
             "self.workers.min, self.workers.max, int(self.partitioning.count)",
         ),
         detail=lambda job: f"no worker count from {job.workers.min} to {job.workers.max} divides {job.partitioning.count}",
+    ),
+    Rule(
+        path="dataset.direction",
+        message="builtin and generated graphs have both directions of every edge; leave it out",
+        cel="self.dataset.direction == 'Auto' || !(has(self.dataset.source.builtin) || has(self.dataset.source.generated))",
+        holds=lambda job: job.dataset.direction is Direction.AUTO or _is_stored(job),
     ),
     Rule(
         path="partitioning.method",

@@ -259,6 +259,7 @@ def _crossing() -> tuple[Bad, ...]:
             "spec.partitioning.count",
             "divides 997",
         ),
+        Bad("a direction for a builtin graph", {"spec.dataset.direction": "Directed"}, "spec.dataset.direction", "leave it out"),
         Bad("parts of a builtin graph", {"spec.partitioning.method": "Precomputed"}, "spec.partitioning.method", "write Auto or METIS"),
         Bad(
             "parts of a generated graph",
@@ -323,6 +324,7 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
         }
     ),
     "parts that four workers share": job({"spec.partitioning": {"method": "METIS", "count": 8, "balance": "Equal"}}),
+    "a stored graph whose edges have one direction": job({"spec.dataset": {**STORED, "direction": "Directed", "trainVertices": 90_941}}),
     "parts that came with a stored graph": job({"spec.dataset": STORED, "spec.partitioning.method": "Precomputed"}),
     "1000 workers, 1000 parts": job({"spec.workers": {"min": 1000, "max": 1000}, "spec.partitioning.count": 1000}),
     "a plan only": job({"spec.planOnly": True, "spec.planner": "Heuristic"}),

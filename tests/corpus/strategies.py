@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 from msgspec.structs import replace
 
-from hyperscale.model.job import JobSpec, PartitioningMethod
+from hyperscale.model.job import Direction, JobSpec, PartitioningMethod
 from hyperscale.model.policy import PolicySpec
 from hyperscale.spec import parse_job
 from hyperscale.typeinfo import choices_of, shape_of, struct_of
@@ -73,7 +73,7 @@ def repaired(job: JobSpec) -> JobSpec:
     return replace(
         job,
         model=replace(job.model, fanouts=(), parameters=job.model.parameters or 1),
-        dataset=replace(dataset, **size),
+        dataset=replace(dataset, **size, direction=dataset.direction if stored else Direction.AUTO),
         workers=replace(job.workers, min=low, max=high, gpu_memory="24Gi", cpu="8", memory="64Gi"),
         partitioning=replace(
             job.partitioning,

@@ -26,6 +26,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(answer, indent=2))
     else:
         print("\n".join(_lines(answer)))
+    if not answer["train"]:
+        raise InputError(
+            f"{arguments.data}: nothing to train on; put edges.csv and nodes.csv (columns id, label, split and features) into one folder, "
+            "or write labels and a split into the file"
+        )
     return errors.OK
 
 
@@ -49,9 +54,23 @@ def about(graph: TrainingGraph) -> dict[str, Any]:
         "largestDegree": int(degrees.max(initial=0)),
         "bytes": sum(array.nbytes for array in arrays),
         "digest": graph_digest(graph),
+        "features": _features(graph),
+        "notes": list(graph.notes),
     }
     homophily = _homophily(graph)
     return answer if homophily is None else {**answer, "homophily": round(homophily, 4)}
+
+
+def _features(graph: TrainingGraph) -> str:
+    """How training takes them."""
+    if graph.features.dtype.kind != "f":
+        return "categories, embedded"
+    if (graph.features < 0).any():
+        return "some are negative: taken as they are"
+    sums = graph.features.sum(axis=1, dtype=np.float64)
+    if np.allclose(sums[sums > 0], 1.0, atol=1e-3):
+        return "rows sum to 1 (spec.model.hyperparameters.normalizeFeatures changes nothing)"
+    return "none is negative: training scales rows to sum 1, unless spec.model.hyperparameters.normalizeFeatures is false"
 
 
 def _homophily(graph: TrainingGraph) -> float | None:
@@ -65,11 +84,12 @@ def _homophily(graph: TrainingGraph) -> float | None:
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:
-    split = f"{answer['train']} train, {answer['validation']} validation, {answer['test']} test"
+    split = f"{answer['train']} train, {answer['validation']} validation, {answer['test']} test" if answer["train"] else "none"
     rows = [
         ("Name", answer["name"]),
         ("Graphs", str(answer["graphs"])),
         ("Split", split),
+        ("Features", answer["features"]),
         ("Isolated", f"{answer['isolated']} vertices"),
         ("Largest degree", str(answer["largestDegree"])),
         ("Equal labels", f"{100 * answer['homophily']:.1f} % of the edges" if "homophily" in answer else ""),
@@ -77,7 +97,8 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         ("Digest", answer["digest"]),
     ]
     spec = [f"    {name}: {answer[name]}" for name in ("vertices", "edges", "featureSize", "classes")]
-    return [*pairs(rows), "", "spec:", "  dataset:", *spec]
+    notes = [f"Note: {note}" for note in answer["notes"]]
+    return [*pairs(rows), *notes, "", "spec:", "  dataset:", *spec]
 
 
 def _generate(arguments: argparse.Namespace) -> TrainingGraph:

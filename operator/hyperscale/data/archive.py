@@ -43,6 +43,7 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
         arrays.get("labels"),
         _masks(arrays, vertices, file),
         directed=_directed(arrays, file),
+        notes=("sparse features are scaled to rows of sum 1",) if "features" not in arrays and features is not None else (),
     )
     return assemble(found, file, file.name.removesuffix(SUFFIX), stated, seed)
 

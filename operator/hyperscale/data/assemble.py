@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,7 @@ import numpy as np
 
 from hyperscale.data.adjacency import in_neighbours
 from hyperscale.data.errors import fault
-from hyperscale.data.limits import MAX_CLASSES, Stated
+from hyperscale.data.limits import AUTO, DIRECTED, MAX_CLASSES, Stated
 from hyperscale.model.adjacency import Array, TrainingGraph
 
 SPLIT: Final = (0.6, 0.2, 0.2)
@@ -38,6 +39,8 @@ class Found:
     classes: int | None = None
     table: Path | None = None
     """The file of features, labels and split where that is not the file of the edges."""
+    notes: tuple[str, ...] = ()
+    """What the reader did to the data, or did not find, one line each."""
 
 
 def assemble(found: Found, place: Path | str, name: str, stated: Stated, seed: int) -> TrainingGraph:
@@ -46,7 +49,8 @@ def assemble(found: Found, place: Path | str, name: str, stated: Stated, seed: i
     if not found.vertices:
         raise fault(place, "no vertices", "write one edge at least")
     stated.check_counts(found.vertices, len(found.sources), place)
-    indptr, indices = in_neighbours(found.vertices, found.sources, found.destinations, both_directions=not found.directed)
+    directed = found.directed if stated.direction == AUTO else stated.direction == DIRECTED
+    indptr, indices = in_neighbours(found.vertices, found.sources, found.destinations, both_directions=not directed)
     table = found.table if found.table is not None else place
     labels = check_labels(found.labels, found.vertices, table)
     features = check_features(found.features, found.vertices, table)
@@ -57,7 +61,24 @@ def assemble(found: Found, place: Path | str, name: str, stated: Stated, seed: i
     train, validation, test = found.masks if found.masks is not None else split(labels, seed)
     known = labels != NO_LABEL
     classes = found.classes if found.classes is not None else int(labels.max(initial=-1)) + 1
-    return TrainingGraph(indptr, indices, features, labels, train & known, validation & known, test & known, max(classes, 1), name=name)
+    notes = (*found.notes, *_notes(found, stated, len(indices), labelled=bool(known.any())))
+    masks = train & known, validation & known, test & known
+    return TrainingGraph(indptr, indices, features, labels, *masks, max(classes, 1), name=name, notes=notes)
+
+
+def _notes(found: Found, stated: Stated, edges: int, *, labelled: bool) -> Iterator[str]:
+    """What was decided for the data where the file leaves it open."""
+    if stated.direction == AUTO and not found.directed and edges > len(found.sources):
+        yield (
+            f"{len(found.sources)} rows of edges became {edges} directed edges, both ways each; "
+            "write spec.dataset.direction: Directed to keep them one way"
+        )
+    if found.features is None:
+        yield "no features: a constant and the logarithm of the degree stand in for them"
+    if not labelled:
+        yield "no labels, so no split either: nothing can be trained"
+    elif found.masks is None:
+        yield "no split: 60 % of the labelled vertices are drawn for training, 20 % each for validation and test"
 
 
 def check_ids(found: Found, place: Path | str) -> None:

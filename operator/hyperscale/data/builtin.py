@@ -34,7 +34,7 @@ def read(name: str, cache: Path | None, seed: int) -> TrainingGraph:
     if name not in BUILTIN_SIZES:
         raise fault("spec.dataset.source.builtin.name", f"{name[:40]!r} is not known", f"write one of {', '.join(sorted(BUILTIN_SIZES))}")
     if name in SHIPPED:
-        return TrainingGraph(**{**vars(archive.read(FOLDER / SHIPPED[name], Stated(), seed)), "name": name})
+        return TrainingGraph(**{**vars(archive.read(FOLDER / SHIPPED[name], Stated(), seed)), "name": name, "notes": ()})
     folder = os.environ.get(FOLDER_VARIABLE)
     file = local_file(name, Path(folder)) if folder else None
     reason = f"{FOLDER_VARIABLE} is not set" if not folder else f"{folder} has no {name}.npz"
@@ -48,7 +48,7 @@ def read(name: str, cache: Path | None, seed: int) -> TrainingGraph:
         return _generated(name, seed, reason)
     graph = archive.read(file, Stated(), seed)
     _check(graph, name, file)
-    return TrainingGraph(**{**vars(graph), "name": name})
+    return TrainingGraph(**{**vars(graph), "name": name, "notes": ()})
 
 
 def is_stand_in(source: str, name: str) -> bool:

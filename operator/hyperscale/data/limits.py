@@ -17,9 +17,13 @@ MAX_VERTICES: Final = 2**31 - 1
 MAX_EDGES: Final = 10**11
 MAX_CLASSES: Final = 10**6
 """The bound of spec.dataset.classes: an output layer is as wide as the largest label plus one."""
-FIELDS: Final = ("vertices", "edges", "feature_size", "classes")
+FIELDS: Final = ("vertices", "edges", "feature_size", "classes", "train_vertices")
 VARIABLES: Final = {name: f"HYPERSCALE_DATASET_{name.upper()}" for name in FIELDS}
-PATHS: Final = {name: f"spec.dataset.{'featureSize' if name == 'feature_size' else name}" for name in FIELDS}
+CAMEL: Final = {"feature_size": "featureSize", "train_vertices": "trainVertices"}
+PATHS: Final = {name: f"spec.dataset.{CAMEL.get(name, name)}" for name in FIELDS}
+DIRECTION_PATH: Final = "spec.dataset.direction"
+AUTO: Final = "Auto"
+DIRECTED: Final = "Directed"
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -30,11 +34,15 @@ class Stated(msgspec.Struct, frozen=True):
     """Directed, both directions of an undirected edge counted."""
     feature_size: int | None = None
     classes: int | None = None
+    train_vertices: int | None = None
+    direction: str = AUTO
+    """Of spec.dataset.direction: Auto, Undirected or Directed."""
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> Stated:
         """From HYPERSCALE_DATASET_VERTICES and its kin; raises DataError on what is no whole number."""
-        return cls(**{name: _whole(variable, variables[variable]) for name, variable in VARIABLES.items() if variables.get(variable)})
+        sizes = {name: _whole(variable, variables[variable]) for name, variable in VARIABLES.items() if variables.get(variable)}
+        return cls(*(sizes.get(name) for name in FIELDS))
 
     def check(self, graph: TrainingGraph, place: str) -> None:
         """Raises DataError where `graph` is larger than stated, or as wide as it should not be.
@@ -46,6 +54,7 @@ class Stated(msgspec.Struct, frozen=True):
             "edges": len(graph.indices),
             "feature_size": graph.features.shape[1],
             "classes": graph.classes,
+            "train_vertices": int(graph.train.sum()),
         }
         for name in FIELDS:
             stated, found = getattr(self, name), figures[name]

@@ -8,7 +8,7 @@ from typing import Final, Protocol, cast
 
 from hyperscale.data import builtin, generate
 from hyperscale.data.errors import fault
-from hyperscale.data.limits import Stated
+from hyperscale.data.limits import AUTO, DIRECTION_PATH, Stated
 from hyperscale.data.remember import remembered
 from hyperscale.data.sources import local
 from hyperscale.model.adjacency import TrainingGraph
@@ -49,6 +49,8 @@ def read(
     to `cache`, or to the temporary folder. `seed` draws generated graphs, and the split of data sets that come without one.
     """
     sizes = stated if stated is not None else Stated()
+    if sizes.direction != AUTO and source in ("builtin", "generated"):
+        raise fault(DIRECTION_PATH, f"a {source} graph has both directions of every edge", "leave it out")
     if source == "builtin":
         graph = builtin.read(path, cache, seed)
     elif source == "generated":
@@ -58,6 +60,8 @@ def read(
             raise fault("spec.dataset.format", f"{format[:40]!r} is not known", f"write one of {', '.join(sorted(READERS))}")
         reader = cast("Reader", importlib.import_module(READERS[format]))
         place = local(source, path, cache, endpoint)
-        graph = remembered(place, format, seed, cache, lambda: reader.read(place, sizes, seed))
+        graph = remembered(place, format, seed, cache, lambda: reader.read(place, sizes, seed), sizes.direction)
+    if sizes.direction != AUTO and graph.graph_offsets is not None:
+        raise fault(DIRECTION_PATH, "edges of many graphs have both directions", "leave it out")
     sizes.check(graph, graph.name or path)
     return graph

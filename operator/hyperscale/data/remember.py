@@ -21,16 +21,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from hyperscale.data.digest import graph_digest
+from hyperscale.data.limits import AUTO
 from hyperscale.model.adjacency import TrainingGraph
 
 SLOW: Final = {"SMILES": "rdkit", "GraphML": "hyperscale"}
 """Formats worth it, and the package whose version decides what they read as."""
 DRAWN: Final = frozenset({"GraphML"})
 """Of them those whose split is drawn; the others read the same with every seed."""
-VERSION: Final = 3
+VERSION: Final = 4
 
 
-def remembered(place: Path, form: str, seed: int, cache: Path | None, make: Callable[[], TrainingGraph]) -> TrainingGraph:
+def remembered(
+    place: Path, form: str, seed: int, cache: Path | None, make: Callable[[], TrainingGraph], direction: str = AUTO
+) -> TrainingGraph:
     """What `make` gives, from the cache where it is there whole; a cache that cannot be used is passed over."""
     if cache is None or form not in SLOW or not place.is_file():
         return make()
@@ -40,7 +43,7 @@ def remembered(place: Path, form: str, seed: int, cache: Path | None, make: Call
     with place.open("rb") as opened:
         contents = hashlib.file_digest(opened, "sha256").hexdigest()
     drawn = seed if form in DRAWN else 0
-    name = hashlib.sha256(f"{VERSION} {form} {drawn} {version} {contents}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{VERSION} {form} {drawn} {direction} {version} {contents}".encode()).hexdigest()[:32]
     file = cache / f"{name}.graph.safetensors"
     kept = _load(file)
     if kept is not None:
@@ -65,7 +68,7 @@ def _version(package: str) -> str | None:
 
 def _save(file: Path, graph: TrainingGraph) -> None:
     arrays = {entry.name: getattr(graph, entry.name) for entry in fields(graph)}
-    about = {"classes": str(graph.classes), "name": graph.name, "digest": graph_digest(graph)}
+    about = {"classes": str(graph.classes), "name": graph.name, "digest": graph_digest(graph), "notes": "\n".join(graph.notes)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, fresh = tempfile.mkstemp(dir=file.parent, prefix=".part-")
@@ -85,7 +88,7 @@ def _load(file: Path) -> TrainingGraph | None:
         with safe_open(file, framework="numpy") as opened:
             about = opened.metadata() or {}
             arrays = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118 - no mapping
-        graph = TrainingGraph(**arrays, classes=int(about["classes"]), name=about["name"])
+        graph = TrainingGraph(**arrays, classes=int(about["classes"]), name=about["name"], notes=tuple(about["notes"].splitlines()))
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         return None
     return graph if graph_digest(graph) == about.get("digest") else None

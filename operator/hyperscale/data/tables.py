@@ -37,6 +37,12 @@ def found(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: P
     sources, destinations = edge_ids(edges, edge_file)
     if nodes is None:
         largest = max((int(ids.max(initial=-1)) for ids in (sources, destinations)), default=-1)
+        notes: tuple[str, ...] = ()
+        smallest = min((int(ids.min()) for ids in (sources, destinations) if len(ids)), default=0)
+        if smallest == 1 and (stated.vertices is None or stated.vertices <= largest):
+            # A vertex 0 that no edge names would be one that nobody meant.
+            sources, destinations, largest = sources - 1, destinations - 1, largest - 1
+            notes = ("ids begin at 1: vertex i of the file is vertex i - 1 here",)
         vertices = max(largest + 1, stated.vertices or 0)
         if vertices > MAX_VERTICES:
             raise fault(edge_file, f"vertex {largest} is beyond {MAX_VERTICES}", "number the vertices from 0 without gaps")
@@ -45,7 +51,7 @@ def found(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: P
             _log.warning(
                 "%s: ids up to %d in %d edges: all vertices between are held; number them from 0", edge_file, largest, len(sources)
             )
-        return Found(vertices, sources, destinations)
+        return Found(vertices, sources, destinations, notes=notes)
     place = node_file if node_file is not None else edge_file
     nodes = named(nodes, place)
     order = _order(nodes, place)

@@ -54,6 +54,8 @@ class TrainingGraph:
     edge_features: Array | None = None
     """(e, a) int64 categories or float32."""
     name: str = ""
+    notes: tuple[str, ...] = ()
+    """What was done to the file's data, or lacks in it, one line each; for people, no part of the graph."""
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,14 @@ class DatasetFormat(enum.StrEnum):
     OGB = "OGB"
 
 
+class Direction(enum.StrEnum):
+    """Whether an edge of the stored graph passes messages one way or both."""
+
+    AUTO = "Auto"
+    UNDIRECTED = "Undirected"
+    DIRECTED = "Directed"
+
+
 class GeneratedKind(enum.StrEnum):
     """Random graphs for trials; the plan's seed draws them."""
 
@@ -164,6 +172,10 @@ class DatasetSpec(Spec, frozen=True):
     source: Annotated[DatasetSource, Meta(description="Exactly one of pvc, s3, configMap, builtin, generated.")]
     path: Annotated[RelativePath | None, Meta(description="Path inside the source, relative, without `..`.")] = None
     format: Annotated[DatasetFormat, Meta(description="Form of the stored graph.")] = DatasetFormat.DGL
+    direction: Annotated[
+        Direction,
+        Meta(description="Ways of an edge; Auto: both for CSV, Parquet and OGB, else as the file says (GraphML, NPZ, DGL)."),
+    ] = Direction.AUTO
     vertices: Annotated[PositiveCount | None, Meta(description="Vertices; required unless builtin.")] = None
     edges: Annotated[PositiveCount | None, Meta(description="Directed edges; required unless builtin.")] = None
     feature_size: Annotated[int, Meta(ge=1, le=10**6, description="Width of the vertex features; required unless builtin.")] | None = None

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hyperscale.model.job import DatasetSpec, JobSpec, ModelSpec
+from hyperscale.model.job import DatasetSpec, Direction, JobSpec, ModelSpec
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Plan
 from hyperscale.model.runplan import RUN_PLAN_FILE
@@ -100,6 +100,7 @@ def _dataset(dataset: DatasetSpec) -> dict[str, object]:
         "HYPERSCALE_DATASET_SOURCE": kind,
         "HYPERSCALE_DATASET_PATH": address,
         "HYPERSCALE_DATASET_FORMAT": dataset.format.value,
+        "HYPERSCALE_DATASET_DIRECTION": dataset.direction.value if dataset.direction is not Direction.AUTO else None,
         "HYPERSCALE_DATASET_VERTICES": dataset.vertices,
         "HYPERSCALE_DATASET_EDGES": dataset.edges,
         "HYPERSCALE_DATASET_FEATURE_SIZE": dataset.feature_size,

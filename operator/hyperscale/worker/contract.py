@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from hyperscale.model.job import AllreduceSchedule, Architecture, Balance, Compression, ModelSpec, PartitioningMethod
+from hyperscale.model.job import AllreduceSchedule, Architecture, Balance, Compression, Direction, ModelSpec, PartitioningMethod
 from hyperscale.model.runplan import RUN_PLAN_FILE, RunPlan
 from hyperscale.worker.errors import ContractError as ContractError
 from hyperscale.worker.hyperparameters import PUBLISHED, PUBLISHED_FOR_GRAPHS, Hyperparameters, resolve
@@ -41,6 +41,7 @@ class Dataset:
     classes: int | None
     endpoint: str | None
     train_vertices: int | None = None
+    direction: Direction = Direction.AUTO
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ def _dataset(environment: Mapping[str, str]) -> Dataset:
         classes=_optional(environment, "HYPERSCALE_DATASET_CLASSES"),
         endpoint=environment.get("HYPERSCALE_DATASET_ENDPOINT"),
         train_vertices=_optional(environment, "HYPERSCALE_DATASET_TRAIN_VERTICES"),
+        direction=_member(environment, "HYPERSCALE_DATASET_DIRECTION", Direction.AUTO),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -245,6 +246,10 @@ def _features(comm: Comm, features: Array, *, normalize: bool) -> tuple[Array, b
         return rows, few
     with np.errstate(over="ignore"):
         sums = rows.sum(axis=1, keepdims=True)
+    changed = comm.allreduce(torch.tensor([float((np.abs(sums[sums > 0] - 1.0) > 1e-3).any())]), "features.changed").item() > 0
+    if changed and comm.rank == 0:
+        told = "features: no entry is negative, so rows are scaled to sum 1; spec.model.hyperparameters.normalizeFeatures: false keeps them"
+        sys.stderr.write(f"{told}\n")
     if not np.isfinite(sums).all():
         sums = rows.sum(axis=1, keepdims=True, dtype=np.float64)
     return (rows / np.where(sums > 0, sums, 1.0)).astype(np.float32, copy=False), few

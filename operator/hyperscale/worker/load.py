@@ -33,6 +33,8 @@ def part(run: Run, comm: Comm, environment: Mapping[str, str]) -> LocalPart:
     if run.partition_dir is not None and comm.rank == 0:
         sys.stderr.write(f"{run.partition_dir} has no partitions for this job; cutting the graph in memory\n")
     whole = together(comm, "graph", lambda: graph(run))
+    if comm.rank == 0:
+        sys.stderr.write("".join(f"{whole.name or run.dataset.path}: {note}\n" for note in whole.notes))
     _same(comm, data.graph_digest(whole), "HYPERSCALE_DATASET_PATH: ranks read different graphs; give all of them the same file")
     return _to_train_on(part_of(run, comm, whole))
 
@@ -52,7 +54,8 @@ def is_stand_in(run: Run, found: LocalPart) -> bool:
 def graph(run: Run) -> TrainingGraph:
     """The job's training graph. Raises DataError with the reader's own line."""
     dataset = run.dataset
-    stated = data.Stated(dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes)
+    sizes = (dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes, dataset.train_vertices)
+    stated = data.Stated(*sizes, dataset.direction.value)
     return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
 
 

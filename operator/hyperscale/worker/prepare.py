@@ -97,6 +97,8 @@ def prepare(environment: Mapping[str, str]) -> dict[str, Any]:
     vertices, edges = len(graph.indptr) - 1, len(graph.indices)
     digest = data.graph_digest(graph)
     _say(f"{graph.name}: {vertices} vertices, {edges} directed edges, {graph.features.shape[1]} features, digest {digest[:12]}")
+    for note in graph.notes:
+        _say(f"{graph.name}: {note}")
     clock.lap("read")
     method = _check_memory(run, len(shares), vertices, edges, graph.features.shape[1])
     request = store.request(environment)
@@ -128,7 +130,8 @@ def read_run(environment: Mapping[str, str]) -> Run:
 def read_graph(run: Run) -> TrainingGraph:
     """The job's graph, checked against what the job states."""
     dataset = run.dataset
-    stated = data.Stated(dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes)
+    sizes = (dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes, dataset.train_vertices)
+    stated = data.Stated(*sizes, dataset.direction.value)
     return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
 
 

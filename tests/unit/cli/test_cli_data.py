@@ -84,6 +84,32 @@ def test_a_folder_that_says_nothing_of_its_form_asks_for_it(tmp_path: Path) -> N
     assert "add --format" in run("data", "inspect", str(tmp_path)).err
 
 
+def test_inspecting_a_plain_edge_list_counts_no_vertex_that_it_does_not_name_and_says_what_it_lacks(tmp_path: Path) -> None:
+    file = tmp_path / "friends.txt"
+    file.write_text("# who knows whom\n1 2\n2 3\n3 1\n3 4\n")
+    ran = run("data", "inspect", str(file))
+    assert ran.code == 2, "nothing could be trained on it"
+    assert "    vertices: 4\n" in ran.out
+    assert "    edges: 8\n" in ran.out
+    assert "ids begin at 1" in ran.out
+    assert "Isolated" not in ran.out or "0 vertices" in ran.out
+    assert "no labels" in ran.out
+    assert "4 rows of edges became 8 directed edges" in ran.out
+    assert "spec.dataset.direction: Directed" in ran.out
+    assert ran.err.count("\n") == 1
+    assert "nodes.csv" in ran.err
+    answer = json.loads(run("data", "inspect", str(file), "-o", "json").out)
+    assert (answer["vertices"], answer["train"]) == (4, 0)
+    assert len(answer["notes"]) >= 3
+
+
+def test_inspecting_says_how_features_are_treated(generated: Path) -> None:
+    assert "normalizeFeatures" in run("data", "inspect", "Cora").out
+    ran = run("data", "inspect", str(generated))
+    assert ran.code == 0
+    assert "rows sum to 1" in ran.out
+
+
 @pytest.fixture
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A folder with a graph under PubMed's name behind an address."""

@@ -64,6 +64,29 @@ def test_csv_folder_with_edges_and_vertices_in_any_order(tmp_path: Path) -> None
     check_example(load(tmp_path, "CSV"))
 
 
+@pytest.mark.parametrize(("direction", "edges"), [("Auto", 8), ("Undirected", 8), ("Directed", 4)])
+def test_the_job_says_whether_edges_count_in_both_directions(tmp_path: Path, direction: str, edges: int) -> None:
+    (tmp_path / "edges.csv").write_text("source,destination\n" + "".join(f"{u},{v}\n" for u, v in EDGES))
+    (tmp_path / "nodes.csv").write_text(nodes_csv())
+    graph = load(tmp_path, "CSV", Stated(direction=direction))
+    assert len(graph.indices) == edges
+    assert any("spec.dataset.direction" in note for note in graph.notes) == (direction == "Auto"), graph.notes
+
+
+def test_a_direction_where_there_is_nothing_to_choose_is_refused() -> None:
+    with pytest.raises(DataError, match=r"^spec.dataset.direction: .*leave it out"):
+        read("builtin", "Cora", "", cache=None, stated=Stated(direction="Directed"))
+
+
+def test_ids_of_an_edge_list_that_begin_at_1_are_numbered_from_0_and_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("1,2\n2,3\n")
+    graph = load(tmp_path / "edges.csv", "CSV")
+    assert len(graph.indptr) == 4
+    assert (np.diff(graph.indptr) > 0).all(), "no vertex that the file does not name"
+    assert any("begin at 1" in note for note in graph.notes)
+    assert len(load(tmp_path / "edges.csv", "CSV", Stated(vertices=4)).indptr) == 5, "unless the job counts a vertex 0"
+
+
 def test_tsv_gz_with_comments_and_without_header_is_an_edge_list(tmp_path: Path) -> None:
     file = tmp_path / "snap.txt.gz"
     file.write_bytes(gzip.compress(b"# Nodes: 4\n# FromNodeId\tToNodeId\n" + b"".join(b"%d\t%d\n" % edge for edge in EDGES)))
