@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from hyperscale.data.errors import fault, shown
+from hyperscale.data.errors import fault
 from hyperscale.data.memory import limit_bytes
 from hyperscale.model.adjacency import TrainingGraph
 
@@ -18,7 +17,6 @@ MAX_EDGES: Final = 10**11
 MAX_CLASSES: Final = 10**6
 """The bound of spec.dataset.classes: an output layer is as wide as the largest label plus one."""
 FIELDS: Final = ("vertices", "edges", "feature_size", "classes", "train_vertices")
-VARIABLES: Final = {name: f"HYPERSCALE_DATASET_{name.upper()}" for name in FIELDS}
 CAMEL: Final = {"feature_size": "featureSize", "train_vertices": "trainVertices"}
 PATHS: Final = {name: f"spec.dataset.{CAMEL.get(name, name)}" for name in FIELDS}
 DIRECTION_PATH: Final = "spec.dataset.direction"
@@ -37,12 +35,6 @@ class Stated(msgspec.Struct, frozen=True):
     train_vertices: int | None = None
     direction: str = AUTO
     """Of spec.dataset.direction: Auto, Undirected or Directed."""
-
-    @classmethod
-    def from_environment(cls, variables: Mapping[str, str]) -> Stated:
-        """From HYPERSCALE_DATASET_VERTICES and its kin; raises DataError on what is no whole number."""
-        sizes = {name: _whole(variable, variables[variable]) for name, variable in VARIABLES.items() if variables.get(variable)}
-        return cls(*(sizes.get(name) for name in FIELDS))
 
     def check(self, graph: TrainingGraph, place: str) -> None:
         """Raises DataError where `graph` is larger than stated, or as wide as it should not be.
@@ -69,12 +61,6 @@ class Stated(msgspec.Struct, frozen=True):
                 raise fault(place, f"{found} {name} are more than the {most} that can be held", "sample the graph first")
             if stated is not None and found > stated:
                 raise fault(PATHS[name], f"the job states {stated}, {place} has {found}", f"write {found}")
-
-
-def _whole(variable: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 15:
-        raise fault(variable, f"{shown(text)} is no whole number", "write for example 2708")
-    return int(text)
 
 
 def check_bytes(needed: int, place: str | Path, what: str) -> None:

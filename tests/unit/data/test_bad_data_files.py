@@ -224,9 +224,3 @@ def test_an_edge_list_longer_than_stated_is_not_read_to_its_end(tmp_path: Path) 
     (tmp_path / "e.csv").write_text("0,1\n" * 1000)
     with pytest.raises(DataError, match="more than the 10 rows"):
         load(tmp_path / "e.csv", "CSV", Stated(edges=10))
-
-
-def test_variables_state_sizes() -> None:
-    assert Stated.from_environment({"HYPERSCALE_DATASET_VERTICES": "12", "HYPERSCALE_DATASET_EDGES": ""}) == Stated(vertices=12)
-    with pytest.raises(DataError, match="HYPERSCALE_DATASET_CLASSES: '-1' is no whole number"):
-        Stated.from_environment({"HYPERSCALE_DATASET_CLASSES": "-1"})
