@@ -1,4 +1,4 @@
-"""What it costs to see 5,000 nodes with 8 GPUs each: 280,000 GPU series and 120,000 link series, each with the time of its scrape.
+"""What it costs to see 5,000 nodes with 8 GPUs each: 280,000 GPU series and the agents' link series, each with the time of its scrape.
 
 readings  in this process: answers of a Prometheus into series, series into figures, figures into a snapshot; cold, and with a part changed.
           Peer in the same run: every answer decoded at once and everything judged anew, as `hyperscale snapshot` would without a memory
@@ -6,6 +6,7 @@ operator  the real operator against a real API server with that many nodes and a
           readiness, CPU, how late its event loop answers, and what it writes. Beside it, for the noise of the machine, a process that
           does nothing else than answer the same probe
 links     benchmarks/telemetry_links.py: estimates of links that nobody measured, probes and bytes by cluster size
+series    benchmarks/telemetry_series.py: series of agents, and estimates from just the links that they measure
 
 Example: python benchmarks/telemetry.py --only readings --json rows.json
 """
@@ -62,14 +63,15 @@ POLICY: Final = PolicySpec(deadlines=Deadlines(metrics_seconds=60.0))
 def main() -> int:
     """Run the chosen parts."""
     parser = common.parser(__doc__ or "")
-    parser.add_argument("--only", choices=("readings", "operator", "links"), help="one part instead of all")
+    parser.add_argument("--only", choices=("readings", "operator", "links", "series"), help="one part instead of all")
     parser.add_argument("--nodes", type=int, help=f"size of the cluster, {NODES} unless told, {QUICK_NODES} with --quick")
     arguments = parser.parse_args()
     nodes = arguments.nodes or (QUICK_NODES if arguments.quick else NODES)
     parts: dict[str, Callable[[], list[common.Row]]] = {
         "readings": lambda: readings(nodes),
         "operator": lambda: telemetry_operator.measure(nodes, arguments.quick),
-        "links": lambda: _links(arguments.quick),
+        "links": lambda: _part("telemetry_links", ("estimates", "schedule"), arguments.quick),
+        "series": lambda: _part("telemetry_series", ("series", "estimates"), arguments.quick),
     }
     rows = [row for name, part in parts.items() if arguments.only in (None, name) for row in part()]
     common.report(rows, arguments.json)
@@ -218,22 +220,13 @@ def _whole(entry: dict[str, Any]) -> frozenset[tuple[str, str]]:
     return frozenset((key, text) for key, text in entry["metric"].items() if key != "__name__")
 
 
-def _links(quick: bool) -> list[common.Row]:
-    """The part of its own file, in a process of its own: it asks for root, which this part does not use."""
+def _part(module: str, parts: tuple[str, ...], quick: bool) -> list[common.Row]:
+    """Parts of a file of its own, each in a process of its own."""
     rows: list[common.Row] = []
-    for part in ("estimates", "schedule"):
+    for part in parts:
         with tempfile.TemporaryDirectory(prefix="hyperscale-bench-") as scratch:
             file = Path(scratch) / "rows.json"
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.telemetry_links",
-                "--only",
-                part,
-                "--json",
-                str(file),
-                *(["--quick"] if quick else []),
-            ]
+            command = [sys.executable, "-m", f"benchmarks.{module}", "--only", part, "--json", str(file), *(["--quick"] if quick else [])]
             subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.DEVNULL)
             if file.exists():
                 rows += [common.Row(**row) for row in json.loads(file.read_text())]

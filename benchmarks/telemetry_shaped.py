@@ -28,6 +28,7 @@ from hyperscale.agent.probe_client import GAP_SECONDS
 NETWORK: Final = "10.203"
 ROUTES: Final = "100"
 SERIES: Final = re.compile(r"^(hyperscale_link_\w+)\{(.*)\} (\S+)$")
+SPENT: Final = re.compile(r"^hyperscale_link_probe_spent_bytes_total (\S+)$", re.MULTILINE)
 ENDS: Final = re.compile(r'(source|destination)="node(\d+)"')
 PORT: Final = 9466
 TOKEN: Final = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of namespaces that live a minute
@@ -119,9 +120,14 @@ class Machines:
             for line in file.read_text().splitlines() if file.is_file() else ():
                 match = SERIES.match(line)
                 ends = dict(ENDS.findall(match[2])) if match else {}
-                if match and len(ends) == 2 and "le=" not in match[2]:
+                if match and len(ends) == 2:
                     found[(match[1], int(ends["source"]), int(ends["destination"]))] = float(match[3])
         return found
+
+    def spent_bytes(self) -> float:
+        """What the agents' budgets have granted so far."""
+        files = [self._scratch / f"metrics{node}" for node in range(self.count)]
+        return sum(float(found) for file in files if file.is_file() for found in SPENT.findall(file.read_text()))
 
     def costs(self) -> list[tuple[float, float]]:
         """Processor seconds and resident bytes of every agent so far."""

@@ -7,7 +7,6 @@ Run by itself it is the Prometheus of benchmarks/telemetry.py: python benchmarks
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import sys
 import threading
@@ -16,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from hyperscale.agent.probe_schedule import Schedule
 from hyperscale.observe.targets import target_query
 
 GPUS_PER_NODE: Final = 8
@@ -90,15 +90,26 @@ def api_pod(number: int) -> dict[str, Any]:
 
 
 def link_pairs(nodes: int) -> list[tuple[int, int]]:
-    """About n log2 n directed pairs: every node with others of its rack, and with nodes at distances that double."""
-    pairs: set[tuple[int, int]] = set()
-    wanted = max(1, round(math.log2(max(2, nodes))))
-    for number in range(nodes):
-        first = number - number % RACK_NODES
-        near = [first + (number - first + step) % RACK_NODES for step in range(1, 1 + wanted // 2)]
-        far = [(number + RACK_NODES * 2**step) % nodes for step in range(wanted - wanted // 2)]
-        pairs.update((number, other) for other in (*near, *far) if other != number and other < nodes)
-    return sorted(pairs)
+    """The directed pairs that the agents of such a cluster measure and serve."""
+    index = {node_name(number): number for number in range(nodes)}
+    racks = {name: number // RACK_NODES for name, number in index.items()}
+    schedule = Schedule({name: f"zone-{rack // RACKS_PER_ZONE}/leaf-{rack}" for name, rack in racks.items()})
+    found = ((number, schedule.targets(name, 0)) for name, number in index.items())
+    return sorted((number, index[other]) for number, targets in found for other in (*targets.near, *targets.far))
+
+
+def link_line(figure: str, pair: tuple[int, int], scrape: int, stamps: bool) -> str:
+    """One series of the agents' PodMonitor in an answer."""
+    source, destination = pair
+    near = source // RACK_NODES == destination // RACK_NODES
+    value = (2e-5 if near else 3e-4) if figure == LATENCY else (2.5e10 if near else 6e9)
+    value *= 1.0 + (source * 31 + destination * 17) % 100 / 400
+    name = "" if stamps else f'"__name__":"{figure}",'
+    return (
+        f'{{"metric":{{{name}"container":"agent","destination":"{node_name(destination)}","endpoint":"metrics",'
+        f'"instance":"10.0.{source >> 8}.{source & 255}:9465","job":"hyperscale-system/hyperscale-agent","namespace":"hyperscale-system",'
+        f'"pod":"hyperscale-agent-{source:05x}","source":"{node_name(source)}"}},"value":[{_stamp(source, scrape, stamps, value)}]}}'
+    )
 
 
 class Source:
@@ -132,7 +143,7 @@ class Source:
         elif figure in GPU_FIGURES:
             entries = [self._gpu(figure, node, gpu, scrape, stamps) for node in range(self._nodes) for gpu in range(GPUS_PER_NODE)]
         elif figure in (LATENCY, BANDWIDTH):
-            entries = [self._link(figure, pair, scrape, stamps) for pair in self._pairs]
+            entries = [link_line(figure, pair, scrape, stamps) for pair in self._pairs]
         else:
             entries = []
         return ('{"status":"success","data":{"resultType":"vector","result":[' + ",".join(entries) + "]}}").encode()
@@ -156,19 +167,8 @@ class Source:
         if figure in GPU_FIGURES:
             labels = f'"instance":"10.{node >> 16}.{node >> 8 & 255}.{node & 255}:9400","job":"dcgm-exporter"'
         else:
-            labels = f'"instance":"10.0.{node >> 8}.{node & 255}:9465","job":"hyperscale-agent"'
+            labels = f'"instance":"10.0.{node >> 8}.{node & 255}:9465","job":"hyperscale-system/hyperscale-agent"'
         return f'{{"metric":{{{labels}}},"value":[{_stamp(node, scrape, True, 0.0)}]}}'
-
-    def _link(self, figure: str, pair: tuple[int, int], scrape: int, stamps: bool) -> str:
-        source, destination = pair
-        near = source // RACK_NODES == destination // RACK_NODES
-        value = (2e-5 if near else 3e-4) if figure == LATENCY else (2.5e10 if near else 6e9)
-        value *= 1.0 + (source * 31 + destination * 17) % 100 / 400
-        name = "" if stamps else f'"__name__":"{figure}",'
-        return (
-            f'{{"metric":{{{name}"destination":"{node_name(destination)}","instance":"10.0.{source >> 8}.{source & 255}:9465",'
-            f'"job":"hyperscale-agent","source":"{node_name(source)}"}},"value":[{_stamp(source, scrape, stamps, value)}]}}'
-        )
 
 
 def _stamp(node: int, scrape: int, stamps: bool, value: float) -> str:

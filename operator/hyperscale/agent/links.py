@@ -84,7 +84,7 @@ async def _probe(settings: NodeSettings, chosen: LinkSettings, registry: Collect
     quiet = Quiet(chosen.training())
     server = Server(settings.node, tokens, datagrams, purse, quiet.busy)
     rounds = Rounds(settings.node, chosen, tokens, datagrams, purse, quiet.busy)
-    collector = LinkCollector(settings.node, rounds.series, server.refused)
+    collector = LinkCollector(settings.node, rounds, server.refused)
     registry.register(collector)
     try:
         await server.start(host, datagrams.port)

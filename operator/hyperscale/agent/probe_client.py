@@ -24,6 +24,11 @@ ALIVE_SECONDS: Final = 60.0
 class PeerError(Exception):
     """The peer cannot be measured now; the message says why in a few words."""
 
+    def __init__(self, message: str, *, silent: bool = False) -> None:
+        """silent: nothing came back. A machine that refuses a connection has answered: the link is there."""
+        super().__init__(message)
+        self.silent = silent
+
 
 class Trips(NamedTuple):
     """Of one visit."""
@@ -165,14 +170,15 @@ class Client:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 reader, writer = await asyncio.open_connection(self.peer.host, self.peer.port, limit=4096)
         except (OSError, TimeoutError) as error:
-            raise PeerError(f"cannot be reached ({type(error).__name__})") from error
+            silent = not isinstance(error, ConnectionRefusedError | ConnectionResetError)
+            raise PeerError(f"cannot be reached ({type(error).__name__})", silent=silent) from error
         channel = Channel(reader, writer, "client")
         try:
             await channel.connect(self._name, self.peer.name, token)
             await channel.receive(wire.Reply)
         except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError, wire.WireError, RefusedError) as error:
             await channel.close()
-            raise PeerError(f"handshake failed: {error or type(error).__name__}") from error
+            raise PeerError(f"handshake failed: {error or type(error).__name__}", silent=isinstance(error, TimeoutError)) from error
         if channel.session is None:
             raise PeerError("no session")
         self._datagrams.sessions[channel.session.identity] = Outgoing(channel.session.key, asyncio.get_running_loop())

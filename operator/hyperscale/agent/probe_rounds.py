@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,12 +14,12 @@ from typing import Final
 from hyperscale.agent.peers import Peer
 from hyperscale.agent.probe_client import PINGS, Burst, Client, PeerError, Trips
 from hyperscale.agent.probe_metrics import Series
-from hyperscale.agent.probe_schedule import FAR_ROUND_SECONDS, Cadence, Targets, cadence, targets
+from hyperscale.agent.probe_schedule import ROUND_SECONDS, Cadence, Schedule, Targets, cadence
 from hyperscale.agent.probe_server import RESERVE_BYTES, Busy, train_bytes
 from hyperscale.agent.probe_settings import LinkSettings
 from hyperscale.agent.probe_smooth import Smoother
 from hyperscale.agent.probe_socket import ECHO_BYTES, Datagrams, Purse
-from hyperscale.agent.probe_train import IP_BYTES, PACKET_BYTES, packets
+from hyperscale.agent.probe_train import packets
 from hyperscale.agent.tokens import TokenError, TokenFile
 
 LOGGER: Final = logging.getLogger("hyperscale.agent.links")
@@ -36,8 +37,8 @@ CONFIRMED: Final = 0.9
 FASTER: Final = 1.12
 MISSES: Final = 3
 """Visits without any answer after which a link has no figures."""
-MAX_DESTINATIONS: Final = 256
-IDLE_SECONDS: Final = 120.0
+LOSS_VISITS: Final = 60
+"""Visits that a loss is a part of."""
 
 
 def _rate() -> Smoother:
@@ -55,6 +56,8 @@ class Destination:
     rate_due: float = 0.0
     trip_at: float = -float("inf")
     rate_at: float = -float("inf")
+    visits: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=LOSS_VISITS))
+    """Round trips sent and lost, of each visit."""
     misses: int = 0
     confirmations: int = 0
     bounds: int = 0
@@ -71,6 +74,8 @@ class Rounds:
     def __init__(self, name: str, settings: LinkSettings, tokens: TokenFile, datagrams: Datagrams, purse: Purse, busy: Busy) -> None:
         """busy: whether this node's training communicates right now."""
         self.series: dict[str, Series] = {}
+        """Of the destinations of this round."""
+        self.sent = self.lost = 0
         self.peers: dict[str, Peer] = {}
         self.name, self._settings, self._tokens = name, settings, tokens
         self._datagrams, self._purse, self._busy = datagrams, purse, busy
@@ -111,40 +116,33 @@ class Rounds:
 
     def _choose(self) -> None:
         # Wall clock: all agents should be in the same round, so that each is measured by as many as it measures.
-        number = int(time.time() // FAR_ROUND_SECONDS)
+        number = int(time.time() // ROUND_SECONDS)
         if number == self._round:
             return
         self._round = number
         groups = {name: peer.group for name, peer in self.peers.items()}
         groups.setdefault(self.name, "")
-        self._targets = targets(self.name, groups, number)
-        for name in (*self._targets.near, *self._targets.far):
+        self._targets = Schedule(groups).targets(self.name, number)
+        chosen = (*self._targets.near, *self._targets.far)
+        for name in self._destinations.keys() - set(chosen):
+            self._forget(name)
+        for rank, name in enumerate(chosen):
+            self.series.setdefault(name, Series()).rank = rank
             if name not in self._destinations:
                 client = Client(self.name, self.peers[name], self._tokens, self._datagrams, self._purse)
                 start = time.monotonic()
                 self._destinations[name] = Destination(client, trip_due=start, rate_due=start + self._random.uniform(0.2, 2.0))
 
     def _expire(self, now: float) -> None:
-        """Figures that nobody renewed are no figures; destinations of former rounds go, the oldest first where there are too many."""
-        current = {*self._targets.near, *self._targets.far}
+        """Figures that nothing renewed are no figures."""
         pace = self._cadence()
-        for name, destination in tuple(self._destinations.items()):
-            series = self.series.get(name)
+        for name, destination in self._destinations.items():
+            series = self.series[name]
             keep = self._settings.keep_seconds if name not in self._targets.near else 30.0 + 4.0 * pace.burst_seconds
-            if series is not None and now - destination.rate_at > keep:
+            if now - destination.rate_at > keep:
                 series.bandwidth_bytes_per_second = series.bandwidth_at_least = None
-            if series is not None and now - destination.trip_at > max(30.0, keep):
+            if now - destination.trip_at > max(30.0, keep):
                 series.latency_seconds = None
-            if name not in current and not destination.visiting:
-                idle = now - destination.trip_at
-                if idle > self._settings.keep_seconds:
-                    self._forget(name)
-                elif idle > IDLE_SECONDS and destination.client.open:
-                    self._spawn(destination.client.close())
-        if len(self._destinations) > MAX_DESTINATIONS:
-            old = sorted((d.trip_at, name) for name, d in self._destinations.items() if name not in current)
-            for _, name in old[: len(self._destinations) - MAX_DESTINATIONS]:
-                self._forget(name)
 
     def _visit(self, now: float) -> None:
         names = (*self._targets.near, *self._targets.far)
@@ -169,34 +167,50 @@ class Rounds:
         try:
             async with self._slots:
                 trips = await destination.client.round_trips()
-        except (PeerError, TokenError) as error:
+        except PeerError as error:
             LOGGER.debug("link probe: %s: %s", name, error)
-            trips = Trips((), 1)
+            trips, away = Trips((), int(error.silent)), True
+        except TokenError as error:
+            LOGGER.debug("link probe: %s: %s", name, error)
+            trips, away = Trips((), 0), True
+        else:
+            away = False
         finally:
             destination.visiting = False
-        self._note_trips(name, destination, trips)
+        self._note_trips(name, destination, trips, away)
 
-    def _note_trips(self, name: str, destination: Destination, trips: Trips) -> None:
-        if self._destinations.get(name) is not destination:
+    def _note_trips(self, name: str, destination: Destination, trips: Trips, away: bool = False) -> None:
+        """away: no visit was possible. Without it a visit that sent nothing had no budget, which says nothing of the peer."""
+        if self._destinations.get(name) is not destination or not (trips.sent or away):
             return
-        series = self.series.setdefault(name, Series())
-        series.sent += trips.sent
-        series.lost += trips.sent - len(trips.seconds)
-        series.bytes += trips.sent * ECHO_BYTES // 2
-        for seconds in trips.seconds:
-            series.observe(seconds)
+        series = self.series[name]
+        lost = trips.sent - len(trips.seconds)
+        self.sent, self.lost = self.sent + trips.sent, self.lost + lost
         if trips.median is None:
-            destination.misses += trips.sent > 0
-            if destination.misses >= MISSES:
-                series.latency_seconds = series.bandwidth_bytes_per_second = series.bandwidth_at_least = None
-                destination.trip_due = max(destination.trip_due, time.monotonic() + 5.0)
+            self._note_miss(destination, series, trips.sent)
             return
+        if destination.misses >= MISSES:
+            destination.visits.clear()  # what is back is judged by what it does from now on
         destination.misses = 0
+        destination.visits.append((trips.sent, lost))
+        sent, gone = (sum(counts) for counts in zip(*destination.visits, strict=True))
+        series.loss_ratio = gone / sent
         destination.trip_at = time.monotonic()
         if destination.trip.add(trips.median) and destination.trip.count > 1:
             destination.rate_due = min(destination.rate_due, time.monotonic() + CONFIRM_SECONDS)
         value = destination.trip.value
         series.latency_seconds = None if value is None else value / 2
+
+    def _note_miss(self, destination: Destination, series: Series, sent: int) -> None:
+        """A visit without an answer; sent: 0 where the peer's machine answered and its agent is away."""
+        if sent:
+            destination.visits.append((sent, sent))
+        destination.misses += 1
+        if destination.misses < MISSES:
+            return
+        series.latency_seconds = series.bandwidth_bytes_per_second = series.bandwidth_at_least = None
+        series.loss_ratio = 1.0 if sent else 0.0
+        destination.trip_due = max(destination.trip_due, time.monotonic() + 5.0)
 
     async def _burst(self, name: str, destination: Destination, every: float) -> None:
         destination.rate_due = time.monotonic() + every * self._random.uniform(0.9, 1.1)
@@ -216,8 +230,7 @@ class Rounds:
     def _note_burst(self, name: str, destination: Destination, burst: Burst) -> None:
         if self._destinations.get(name) is not destination:
             return
-        series = self.series.setdefault(name, Series())
-        series.bytes += burst.packets * (PACKET_BYTES + IP_BYTES)
+        series = self.series[name]
         again = time.monotonic() + CONFIRM_SECONDS * self._random.uniform(0.8, 1.2)
         if burst.limited and not destination.unpaced:
             destination.unpaced, destination.rate_due = True, again  # faster than was thought: once more, as fast as can be

@@ -1,23 +1,28 @@
-"""Who is measured by whom, and how often: O(n log n) pairs, the same for everyone who knows the same names. Pure.
+"""Who is measured by whom, and how often: a fixed number of destinations a node, the same for everyone who knows the same names. Pure.
 
-All pairs inside a group; across groups each node measures ⌈log2 n⌉ others a round. All nodes of a round use the same offsets in the
-sorted list of names, so that each node is also measured by as many as it measures: nobody's budget is spent by chance.
+Whoever joins or leaves changes the destinations of a few nodes only: choices go by hashes of names, not by places in a list.
 """
 
 from __future__ import annotations
 
+import bisect
 import hashlib
-import math
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-SMALL: Final = 24
-"""Up to so many nodes every pair is measured all the time."""
-BLOCK: Final = 16
-"""A larger group (a zone without racks) is cut into blocks of at most so many: pairs within a group grow with its square."""
-FAR_ROUND_SECONDS: Final = 60.0
-"""How long the sample across groups stays the same."""
+MAX_DESTINATIONS: Final = 22
+"""Of a node. Two series each, with those of the agent itself, are 60 (probe_metrics.py)."""
+MIN_DESTINATIONS: Final = 12
+MAX_PAIRS: Final = 64_000
+"""Of a cluster, as long as MIN_DESTINATIONS allow: an answer of so many series is 25 MiB, and the operator reads 32."""
+NEAR_SHARE: Final = 0.3
+"""Of the destinations: the next ones in the ring of the node's own group. 6 of 22 measure all pairs of a group of 13, one way at least."""
+LARGE: Final = 24
+"""Members. In a larger group as many again are others of the group: neighbours alone would say too little of it."""
+ROUND_SECONDS: Final = 3600.0
+"""How long the one destination that is drawn stays the same."""
 
 MIN_ROUND_TRIP_SECONDS: Final = 1.0
 MIN_BURST_SECONDS: Final = 8.0
@@ -27,7 +32,7 @@ _DIGITS: Final = re.compile(r"(\d+)")
 
 
 class Targets(NamedTuple):
-    """Whom one node measures in one round; sorted by name."""
+    """Whom one node measures in one round; those that matter most first."""
 
     near: tuple[str, ...]
     far: tuple[str, ...]
@@ -40,40 +45,84 @@ class Cadence(NamedTuple):
     burst_seconds: float
 
 
-def targets(me: str, groups: Mapping[str, str], round_number: int) -> Targets:
-    """Whom `me` measures in this round. groups: group by node name, `me` included; "" is a group as any other."""
-    names = sorted(groups, key=natural)
-    if me not in groups or len(names) < 2:
-        return Targets((), ())
-    if len(names) <= SMALL:
-        return Targets(tuple(name for name in names if name != me), ())
-    near = _block(me, [name for name in names if groups[name] == groups[me]])
-    position, far = names.index(me), set()
-    for offset in offsets(len(names), round_number):
-        name = names[(position + offset) % len(names)]
-        if name != me and name not in near:
-            far.add(name)
-    return Targets(tuple(name for name in near if name != me), tuple(sorted(far, key=natural)))
+class Schedule:
+    """Of all nodes that are known."""
 
+    def __init__(self, groups: Mapping[str, str]) -> None:
+        """groups: group by node name; "" is a group as any other."""
+        self._groups = groups
+        self._names = sorted(groups, key=natural)
+        self._members: dict[str, list[str]] = {}
+        for name in self._names:
+            self._members.setdefault(groups[name], []).append(name)
+        self._rings: dict[tuple[str, str | None], list[tuple[int, str]]] = {}
+        self._envoys_known: dict[tuple[str, str], str] = {}
 
-def offsets(count: int, round_number: int) -> tuple[int, ...]:
-    """⌈log2 count⌉ steps in the list of names, 1..count-1, all different, drawn from the number of the round."""
-    wanted = min(count - 1, math.ceil(math.log2(count)))
-    found: list[int] = []
-    draw = 0
-    while len(found) < wanted:
-        digest = hashlib.sha256(f"{count} {round_number} {draw}".encode()).digest()
-        offset = 1 + int.from_bytes(digest[:8]) % (count - 1)
-        if offset not in found:
-            found.append(offset)
-        draw += 1
-    return tuple(found)
+    def targets(self, me: str, round_number: int) -> Targets:
+        """Whom `me` measures in this round: all others, or the next ones in the ring of names where that covers all pairs."""
+        others = len(self._names) - 1
+        if me not in self._groups or others < 1:
+            return Targets((), ())
+        if others <= 2 * MAX_DESTINATIONS:
+            return Targets(_after(me, self._names, MAX_DESTINATIONS), ())
+        wanted = max(MIN_DESTINATIONS, min(MAX_DESTINATIONS, MAX_PAIRS // len(self._names)))
+        near = _after(me, self._members[self._groups[me]], int(NEAR_SHARE * wanted))
+        far: list[str] = []
+        for name in self._far(me, wanted):
+            if len(near) + len(far) == wanted - 1:
+                break
+            if name not in near and name not in far:
+                far.append(name)
+        drawn = self._ring(me, f"round {round_number}")
+        return Targets(near, (*far, next(name for name in drawn if name not in near and name not in far)))
+
+    def _far(self, me: str, wanted: int) -> Iterator[str]:
+        """Others of a large group, then one node of each group that `me` looks after, then anyone."""
+        mine = self._groups[me]
+        if len(self._members[mine]) > LARGE:
+            for at in range(int(NEAR_SHARE * wanted)):
+                yield next(self._ring(me, f"within {at}", mine))
+        yield from self._envoys(me)
+        for at in range(wanted):
+            yield from itertools.islice(self._ring(me, f"all {at}"), 2)
+
+    def _ring(self, me: str, salt: str, group: str | None = None) -> Iterator[str]:
+        """All others, or those of the group, from `me` on in a ring whose order the salt decides: each has one before and one behind it."""
+        key = (salt, group)
+        if key not in self._rings:
+            self._rings[key] = sorted((_hash(salt, name), name) for name in (self._names if group is None else self._members[group]))
+        ring = self._rings[key]
+        at = bisect.bisect_left(ring, (_hash(salt, me), me))
+        return (ring[(at + step) % len(ring)][1] for step in range(1, len(ring)))
+
+    def _envoys(self, me: str) -> Iterator[str]:
+        """Between two groups one pair of nodes is measured, one way: its ends are the envoys of each group to the other.
+
+        So the destinations of a group are spread over as many other groups as they can be.
+        """
+        mine = self._groups[me]
+        found = []
+        for group in self._members:
+            if group == mine:
+                continue
+            order = _hash("order", *sorted((mine, group)))
+            if (order & 1) == (mine < group) and me == self._envoy(mine, group):
+                found.append((order, self._envoy(group, mine)))
+        yield from (name for _, name in sorted(found))
+
+    def _envoy(self, of: str, to: str) -> str:
+        members = self._members[of]
+        if len(members) == 1:
+            return members[0]
+        if (of, to) not in self._envoys_known:
+            self._envoys_known[of, to] = max(members, key=lambda name: _hash("envoy", name, to))
+        return self._envoys_known[of, to]
 
 
 def cadence(peers: int, budget_bytes_per_second: float, round_trip_bytes: float, burst_bytes: float) -> Cadence:
     """How often each of `peers` can be measured.
 
-    round_trip_bytes, burst_bytes: what one measurement costs one end. Every node is measured as often as it measures, so each costs twice.
+    round_trip_bytes, burst_bytes: what one measurement costs one end. A node is measured about as often as it measures: each costs twice.
     """
     round_trip = 2 * peers * round_trip_bytes / (ROUND_TRIP_SHARE * budget_bytes_per_second)
     burst = 2 * peers * burst_bytes / ((1 - ROUND_TRIP_SHARE) * budget_bytes_per_second)
@@ -86,9 +135,12 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((1, int(part), part) if index % 2 else (0, 0, part) for index, part in enumerate(parts))
 
 
-def _block(me: str, members: list[str]) -> tuple[str, ...]:
-    """The even share of at most BLOCK `members`, neighbours in name order, that has `me` in it."""
-    blocks = math.ceil(len(members) / BLOCK)
-    position = members.index(me)
-    number = position * blocks // len(members)
-    return tuple(name for at, name in enumerate(members) if at * blocks // len(members) == number)
+def _after(me: str, names: list[str], count: int) -> tuple[str, ...]:
+    """The next `count` names after `me` in the ring of `names`, fewer where there are no more."""
+    at = names.index(me)
+    return tuple(names[(at + step) % len(names)] for step in range(1, min(count, len(names) - 1) + 1))
+
+
+def _hash(*words: str) -> int:
+    digest = hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest())

@@ -26,8 +26,8 @@ DIGITS: Final = 3
 NOISE_RATIO: Final = 1.2
 """A link's figure is written anew when it is so many times the one written, or that part of it."""
 CONFIDENCE_NOISE: Final = 0.15
-ALL_PAIRS_NODES: Final = 24
-"""Up to so many nodes agents measure every pair all the time: there a pair that comes or goes is news."""
+ALL_PAIRS_NODES: Final = 45
+"""Up to so many nodes agents draw nobody and measure the same pairs all the time: there a pair that comes or goes is news."""
 
 _Item = TypeVar("_Item", bound=msgspec.Struct)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import pynvml
@@ -39,12 +40,17 @@ def text(*, figures: bool = True) -> str:
     return render(families(reading, NODE, reading.state, 0.25, figures=figures))
 
 
+@dataclass
+class Measured:
+    series: dict[str, Series]
+    sent: int
+    lost: int
+
+
 def whole_text(*, left_to_dcgm: bool = False) -> str:
     """All that /metrics serves: two readings of the GPUs, and a destination with every figure of a link."""
     agent = Agent(AgentSettings(node=NODE))
-    series = Series(3e-5, 1.25e9, 1.25e9, sent=9, lost=1, bytes=4096)
-    series.observe(6e-5)
-    links = LinkCollector(NODE, {"gpu-b": series}, {"wrong token": 2})
+    links = LinkCollector(NODE, Measured({"gpu-b": Series(3e-5, 1.25e9, 1.25e9, loss_ratio=0.1)}, sent=9, lost=1), {"wrong token": 2})
     links.peers, links.spent_bytes = 1, 8192.0
     agent.registry.register(links)
     agent.poller.left_to_dcgm = left_to_dcgm
@@ -81,7 +87,7 @@ def test_promtool_has_no_remark_on_anything_the_agent_serves(nvml: FakeNvml, cas
     names = samples(served).keys()
     assert not left_to_dcgm or not FIGURES.keys() & names
     assert left_to_dcgm or FIGURES.keys() <= names
-    assert "hyperscale_link_round_trip_seconds_bucket" in names
+    assert "hyperscale_link_probe_loss_ratio" in names
     assert ("hyperscale_agent_nvml_errors_total" in names) == (changes is FAILING)
     assert checked(served) == NO_REMARK
 

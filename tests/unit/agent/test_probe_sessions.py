@@ -16,6 +16,7 @@ from hyperscale.agent import links
 from hyperscale.agent import probe_wire as wire
 from hyperscale.agent.peers import Peer
 from hyperscale.agent.probe_client import Burst, Client, PeerError
+from hyperscale.agent.probe_metrics import Series
 from hyperscale.agent.probe_rounds import Destination, Rounds
 from hyperscale.agent.probe_server import MAX_STRANGERS, MAX_STRANGERS_OF_HOST, Server
 from hyperscale.agent.probe_settings import LinkSettings
@@ -274,8 +275,7 @@ async def test_agents_serve_the_figures_of_their_links_and_none_of_peers_that_ar
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert "hyperscale_link_latency_seconds{" in text
-    assert "hyperscale_link_round_trip_seconds_bucket{" in text
-    assert "hyperscale_link_probe_sent_total{" in text
+    assert re.search(r"^hyperscale_link_probe_sent_total [1-9]", text, re.MULTILINE)
     assert not generate_latest(registries[0])  # an agent that ended serves nothing
 
 
@@ -292,7 +292,7 @@ async def test_a_link_faster_than_the_agent_can_send_has_a_lower_bound_and_no_fi
     async with ends(tmp_path) as (first, _):
         rounds = Rounds("a", LinkSettings(), first.tokens, first.datagrams, first.purse, lambda: False)
         destination = Destination(Client("a", Peer("b", HOST, 1), first.tokens, first.datagrams, first.purse))
-        rounds._destinations["b"] = destination
+        rounds._destinations["b"], rounds.series["b"] = destination, Series()
         link = Burst(1e9, limited=False, blocked=False, packets=320, lost=0)
         for burst in (link, link):
             rounds._note_burst("b", destination, burst)

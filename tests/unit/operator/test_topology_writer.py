@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale import publish
-from hyperscale.agent.probe_schedule import SMALL, targets
+from hyperscale.agent.probe_schedule import MAX_DESTINATIONS, Schedule
 from hyperscale.apply.client import TransientError
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
 from hyperscale.model.policy import PolicySpec
@@ -165,19 +165,19 @@ def test_clusters_that_differ_in_more_than_noise_are_told_apart() -> None:
         assert publish._news(other, written) is not None
 
 
-def of_agents(minute: int, count: int = 48, kept_minutes: int = 15) -> ClusterSnapshot:
-    """Links as agents serve them: those drawn in the last minutes, none of which ever changes its figures."""
-    groups = {f"node-{number}": f"rack-{number // 16}" for number in range(count)}
-    drawn = {(me, peer) for at in range(minute - kept_minutes, minute + 1) for me in groups for peer in sum(targets(me, groups, at), ())}
+def of_agents(hour: int, count: int = 48) -> ClusterSnapshot:
+    """Links as agents serve them in a round, none of which ever changes its figures."""
+    schedule = Schedule({f"node-{number}": f"rack-{number // 16}" for number in range(count)})
+    drawn = {(f"node-{me}", peer) for me in range(count) for peer in sum(schedule.targets(f"node-{me}", hour), ())}
     links = tuple(Link(*pair, Sample(1e-3, 1.0, Quality.MEASURED), Sample(1e9, 1.0, Quality.MEASURED)) for pair in sorted(drawn))
     return replace(cluster(), links=links)
 
 
-def test_an_idle_cluster_whose_agents_draw_other_pairs_every_minute_writes_nothing() -> None:
-    assert ALL_PAIRS_NODES == SMALL
+def test_an_idle_cluster_whose_agents_draw_other_pairs_every_round_writes_nothing() -> None:
+    assert ALL_PAIRS_NODES == 2 * MAX_DESTINATIONS + 1
     written = topology_status(of_agents(100))
-    assert len({of_agents(minute).links for minute in range(100, 105)}) > 2
-    assert [publish._news(of_agents(minute), written) for minute in range(101, 105)] == [None] * 4
+    assert len({of_agents(hour).links for hour in range(100, 105)}) > 2
+    assert [publish._news(of_agents(hour), written) for hour in range(101, 105)] == [None] * 4
 
 
 def test_a_pair_of_few_nodes_that_went_a_node_without_links_and_a_figure_that_changed_are_news() -> None:
