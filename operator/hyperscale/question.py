@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from hyperscale import names
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Calibration
 from hyperscale.model.planning import NodeRule, PlanRequest, Toleration, node_rule
+from hyperscale.model.pods import WORKER
 from hyperscale.model.policy import PolicySpec
 from hyperscale.observe.demand import pod_demand
+from hyperscale.plan.affinity import holds
 from hyperscale.render.pod import worker_template
 from hyperscale.render.template import RenderError, worker_node_labels, worker_tolerations
 
@@ -35,11 +39,14 @@ class WorkerAsks(NamedTuple):
     """Of the whole pod, by name; what is not asked for is left out."""
     claims: tuple[str, ...]
     """PersistentVolumeClaims that it mounts, sorted."""
+    apart: bool
+    """Its required pod anti-affinity keeps it from nodes with another worker of the job."""
 
 
-def worker_asks(job: JobSpec) -> WorkerAsks:
-    """What the workers of `job` ask; raises render.template.RenderError where the worker template cannot be used."""
-    spec = worker_template(_ANY_JOB, job, None, _ANY_IMAGE)["spec"]
+def worker_asks(job: JobSpec, name: str = "any") -> WorkerAsks:
+    """What the workers of the job of that name ask; raises render.template.RenderError where the worker template cannot be used."""
+    pod = worker_template(replace(_ANY_JOB, name=name), job, None, _ANY_IMAGE)
+    spec = pod["spec"]
     try:
         amounts = pod_demand(spec)
     except (ValueError, TypeError, AttributeError) as error:
@@ -47,7 +54,9 @@ def worker_asks(job: JobSpec) -> WorkerAsks:
     volumes = (_mapping(_mapping(volume).get("persistentVolumeClaim")) for volume in spec.get("volumes") or ())
     claims = {str(claim["claimName"]) for claim in volumes if claim.get("claimName")}
     resources = {name: amount for name, amount in sorted(amounts.items()) if amount > 0 and name != names.GPU_RESOURCE}
-    return WorkerAsks(worker_node_labels(job), worker_tolerations(job), _affinity(spec), resources, tuple(sorted(claims)))
+    labels = {**pod["metadata"]["labels"], names.MPI_JOB_NAME_LABEL: name, names.MPI_JOB_ROLE_LABEL: WORKER}
+    apart = any(_keeps_apart(term, labels) for term in _anti_affinity(spec))
+    return WorkerAsks(worker_node_labels(job), worker_tolerations(job), _affinity(spec), resources, tuple(sorted(claims)), apart)
 
 
 def question_about(
@@ -65,7 +74,7 @@ def question_about(
     volumes:   nodes from which the claims of the job can be reached
     Raises render.template.RenderError where the job's worker template cannot be used.
     """
-    asks = worker_asks(job)
+    asks = worker_asks(job, key.rpartition("/")[2])
     return PlanRequest(
         job_key=key,
         job=job,
@@ -75,6 +84,7 @@ def question_about(
         required_labels=asks.labels,
         tolerations=asks.tolerations,
         node_rules=(*asks.rules, *volumes),
+        apart=asks.apart,
         resources=asks.resources,
         calibration=calibration,
     )
@@ -85,6 +95,27 @@ def _affinity(spec: Mapping[str, Any]) -> tuple[NodeRule, ...]:
     node = _mapping(_mapping(spec.get("affinity")).get("nodeAffinity"))
     required = _mapping(node.get("requiredDuringSchedulingIgnoredDuringExecution"))
     return (node_rule(required),) if required else ()
+
+
+def _anti_affinity(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Required terms of a pod's anti-affinity to other pods."""
+    terms = _mapping(_mapping(spec.get("affinity")).get("podAntiAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution")
+    return [_mapping(term) for term in terms] if isinstance(terms, list) else []
+
+
+def _keeps_apart(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a term is about single nodes and selects pods with these labels; one of other namespaces only is none of ours."""
+    selector = _mapping(term.get("labelSelector"))
+    if term.get("topologyKey") != names.HOSTNAME_LABEL or "labelSelector" not in term or term.get("namespaces"):
+        return False
+    further = selector.get("matchExpressions")
+    expressions = [*_in(_mapping(selector.get("matchLabels"))), *(further if isinstance(further, list) else ())]
+    (wanted,) = node_rule({"nodeSelectorTerms": [{"matchExpressions": expressions}]}).terms
+    return all(holds(labels, each) for each in wanted.labels)
+
+
+def _in(labels: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "operator": "In", "values": [value]} for key, value in labels.items()]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

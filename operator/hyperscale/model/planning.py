@@ -109,6 +109,9 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     node_rules: tuple[NodeRule, ...] = ()
     """Required node affinity and volumes of the worker pods: a node must meet every rule."""
 
+    apart: bool = False
+    """No two workers of the job on one node, as the pod anti-affinity of its template asks."""
+
     resources: dict[str, float] = {}
     """Requests of a whole worker pod by resource name, without nvidia.com/gpu: cores, bytes, devices. Empty: cpu and memory of
     `job.workers`."""

@@ -36,12 +36,11 @@ def _fits(node: Node, term: NodeTerm) -> bool:
     if not (term.labels or term.fields):
         return False
     fields = {NAME_FIELD: node.name}
-    return all(_holds(node.labels, each) for each in term.labels) and all(
-        each.key in fields and _holds(fields, each) for each in term.fields
-    )
+    return all(holds(node.labels, each) for each in term.labels) and all(each.key in fields and holds(fields, each) for each in term.fields)
 
 
-def _holds(labels: Mapping[str, str], expression: NodeExpression) -> bool:
+def holds(labels: Mapping[str, str], expression: NodeExpression) -> bool:
+    """Whether labels meet one requirement."""
     test = _OPERATORS.get(expression.operator)
     return test is not None and test(labels.get(expression.key), expression.values)
 

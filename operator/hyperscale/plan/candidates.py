@@ -33,6 +33,10 @@ ROUNDING: Final = 1e-6
 """Requests are sums of decimal fractions held in binary."""
 
 
+Failure = tuple[str, str]
+"""Reason and message."""
+
+
 class Demand(NamedTuple):
     """What every worker needs of its node."""
 
@@ -51,12 +55,13 @@ class Demand(NamedTuple):
     rules: tuple[NodeRule, ...]
     further: tuple[tuple[str, float], ...]
     """Other resources by name, sorted; pods among them."""
-    excluded: frozenset[str]
-    refused: dict[str, str]
-    """Nodes that the scheduler refused, with its words."""
+    apart: bool
+    """At most one worker a node."""
+    barred: dict[str, Failure]
+    """Nodes that the request itself leaves out, and why."""
     free_gpus: dict[str, int]
     held: dict[str, dict[str, float]]
-    """The last four change from request to request; see `Lasting`."""
+    """The last three change from request to request; see `Lasting`."""
 
 
 class Vetting(NamedTuple):
@@ -86,15 +91,25 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> Demand:
         tolerations=(GPU_TOLERATION, *request.tolerations),
         rules=request.node_rules,
         further=tuple(sorted(amounts.items())),
-        excluded=frozenset(request.excluded_nodes),
-        refused=request.refused_nodes,
+        apart=request.apart,
+        barred=_barred(request),
         free_gpus=request.free_gpus,
         held=request.held,
     )
 
 
+def _barred(request: PlanRequest) -> dict[str, Failure]:
+    """Nodes that may host no further worker, whatever they have."""
+    there = "a worker of this job is there, and spec.worker.template keeps workers apart"
+    return {
+        **{name: ("Constraint", there) for name in request.pinned.values() if request.apart},
+        **dict.fromkeys(request.excluded_nodes, ("Constraint", "excluded: it lost a rank of this job")),
+        **{name: ("SchedulerRefused", words) for name, words in request.refused_nodes.items()},
+    }
+
+
 class Lasting(NamedTuple):
-    """What vetting finds of a snapshot's nodes whoever is excluded, whatever is free and whatever is held."""
+    """What vetting finds of a snapshot's nodes whichever are barred, whatever is free and whatever is held."""
 
     early: tuple[Rejection | None, ...]
     """First failed check before GPUs are counted."""
@@ -106,7 +121,7 @@ class Lasting(NamedTuple):
     """(n,) workers by cores and memory."""
 
 
-CHANGING: Final = 4
+CHANGING: Final = 3
 """Fields at the end of `Demand` that `Lasting` does not depend on."""
 KEPT_DEMANDS: Final = 16
 _LASTING: Final[Memo[Lasting]] = Memo(KEPT_DEMANDS)
@@ -117,16 +132,14 @@ def vet(graph: ClusterGraph, demand: Demand) -> Vetting:
     figures = figures_of(graph)
     lasting = _without_held(graph, demand, _LASTING.get((graph.digest, demand[:-CHANGING]), lambda: _lasting(graph.nodes, demand)))
     free = free_gpus(graph, demand)
-    excluded = np.zeros(len(free), dtype=np.bool_)
-    excluded[[graph.index[name] for name in (*demand.excluded, *demand.refused) if name in graph.index]] = True
-    suitable = ~(excluded | lasting.refused) & (free >= demand.gpus)
+    barred = np.zeros(len(free), dtype=np.bool_)
+    barred[[graph.index[name] for name in demand.barred if name in graph.index]] = True
+    suitable = ~(barred | lasting.refused) & (free >= demand.gpus)
     slots = np.minimum(free // demand.gpus, lasting.room)
     rejected: list[Rejection] = []
     for position in np.flatnonzero(~suitable).tolist():
-        if (words := demand.refused.get(figures.names[position])) is not None:
-            found = Rejection(figures.names[position], "SchedulerRefused", words)
-        elif excluded[position]:
-            found = Rejection(figures.names[position], "Constraint", "excluded: it lost a rank of this job")
+        if (failure := demand.barred.get(figures.names[position])) is not None:
+            found = Rejection(figures.names[position], *failure)
         elif free[position] < demand.gpus and lasting.early[position] is None:
             message = f"{free[position]} of {figures.allocatable_gpus[position]} GPUs free, a worker needs {demand.gpus}"
             found = Rejection(figures.names[position], "NoFreeGpus", message)
@@ -185,8 +198,6 @@ def with_held(node: Node, amounts: Mapping[str, float]) -> Node:
     )
 
 
-Failure = tuple[str, str]
-"""Reason and message."""
 Check = Callable[[Node, "Demand"], Failure | None]
 
 
@@ -312,7 +323,7 @@ Before all of them comes what the request excludes; between early and late ones,
 
 def _room(node: Node, demand: Demand) -> int:
     """Workers that fit on `node` at once by everything but GPUs; very many where that is unknown or not asked for."""
-    fits = [UNLIMITED]
+    fits = [1 if demand.apart else UNLIMITED]
     if demand.cpu_cores > 0 and node.allocatable_cpu_cores is not None:
         fits.append(int((_free_cpu(node) + ROUNDING) / demand.cpu_cores))
     if demand.memory_bytes > 0 and node.allocatable_memory_bytes is not None:

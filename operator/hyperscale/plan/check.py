@@ -61,6 +61,12 @@ def _ranks(plan: Plan, request: PlanRequest) -> Iterator[str]:
         yield f"ranks must be 0 to {len(plan.workers) - 1}, each once and in order"
 
 
+def _apart(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    for name, ranks in sorted(_ranks_by_node(plan).items()):
+        if request.apart and len(ranks) > 1:
+            yield f"{len(ranks)} workers are planned for {name}, but their pods keep apart"
+
+
 def _worker_count(plan: Plan, request: PlanRequest) -> Iterator[str]:
     count, limits = len(plan.workers), request.job.workers
     if request.workers_fixed is not None:
@@ -283,5 +289,5 @@ NODE_RULES: Final[tuple[tuple[str, Callable[[Node, PlanRequest], str | None]], .
     ("GpuMemory", _too_little_gpu_memory),
 )
 """In this order, so that the first finding is the one to tell: what rules the node out altogether, then what the job is picky about."""
-PLAN_RULES: Final = (_ranks, _worker_count, _partition_count, _gpus, _pins, _shares, _figures, _explanation)
+PLAN_RULES: Final = (_ranks, _apart, _worker_count, _partition_count, _gpus, _pins, _shares, _figures, _explanation)
 CLUSTER_RULES: Final = (_nodes, _products, _topology, _ring)

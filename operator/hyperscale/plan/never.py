@@ -105,7 +105,8 @@ def _together(problem: Problem, sizes: tuple[_Size, ...]) -> str:
     room: Counter[str] = Counter()
     for node in problem.graph.nodes:
         if _failed(node, problem.demand, sizes) is None:
-            room[domain_of(node, key, problem.graph.snapshot) if key is not None else ""] += _slots(node, sizes)
+            domain = domain_of(node, key, problem.graph.snapshot) if key is not None else ""
+            room[domain] += 1 if problem.demand.apart else _slots(node, sizes)
     found = max(room.values())
     if found >= lowest:
         return ""

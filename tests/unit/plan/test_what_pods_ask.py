@@ -167,6 +167,49 @@ def test_what_ranks_of_other_plans_hold_is_taken(held: dict[str, float]) -> None
     assert rejected(replace(request, held={"poor": held}), seen, "poor") in ("Cpu", "Resource")
 
 
+def alone(selector: dict[str, Any], key: str = "kubernetes.io/hostname", **more: Any) -> dict[str, Any]:
+    term = {"topologyKey": key, "labelSelector": selector, **more}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+OWN_LABELS: list[dict[str, Any]] = [
+    {"matchLabels": {"training.kubeflow.org/job-name": "gnn"}},
+    {"matchExpressions": [{"key": "training.kubeflow.org/job-role", "operator": "In", "values": ["worker"]}]},
+    {"matchLabels": {"hyperscale.dev/job-name": "gnn"}, "matchExpressions": [{"key": "other", "operator": "DoesNotExist"}]},
+]
+
+
+@pytest.mark.parametrize("selector", OWN_LABELS, ids=str)
+def test_workers_that_keep_apart_get_a_node_each(selector: dict[str, Any]) -> None:
+    seen = snapshot(gpu_node("four", free=4), gpu_node("one", load=0.9, domain="us/a"), gpu_node("two", load=0.9, domain="us/b"))
+    request = asked(with_template(2, affinity=alone(selector)))
+    assert request.apart
+    nodes = chosen(request, seen)
+    assert len(set(nodes)) == 2
+    assert violations(plan("four", "four", product="NVIDIA-A100-SXM4-80GB"), request, seen)[0].startswith("2 workers are planned for four")
+    kept = chosen(replace(request, workers_fixed=2, pinned={0: "four"}), seen)
+    assert kept[0] == "four"
+    assert kept[1] != "four"
+    refusal = answered(asked(with_template(4, affinity=alone(selector))), seen)
+    assert isinstance(refusal, Infeasible)
+    assert refusal.never, "three nodes host three workers"
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        alone({"matchLabels": {"training.kubeflow.org/job-name": "other"}}),
+        alone({"matchLabels": {"training.kubeflow.org/job-role": "launcher"}}),
+        alone(OWN_LABELS[0], key="topology.kubernetes.io/zone"),
+        alone(OWN_LABELS[0], namespaces=["other"]),
+        {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": "apart"}},
+    ],
+    ids=["another job", "launchers", "by zone", "another namespace", "not readable"],
+)
+def test_what_keeps_workers_from_others_does_not_keep_them_apart(affinity: dict[str, Any]) -> None:
+    assert not asked(with_template(2, affinity=affinity)).apart
+
+
 def test_a_volume_in_one_zone_keeps_the_workers_there() -> None:
     seen = snapshot(gpu_node("here", load=0.8, domain="eu/a"), gpu_node("there", domain="eu/b"))
     terms = [on("topology.kubernetes.io/zone", "In", "a")]
