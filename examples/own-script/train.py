@@ -1,9 +1,9 @@
 """A training script of one's own under HyperScale's contract: APPNP (Gasteiger et al., ICLR 2019), which the worker does not have built in.
 
 What it takes from the contract: the rank's place, the plan file, the partition, the checkpoint directory. `contract.read` and `load.part`
-give them checked; a script that imports nothing of hyperscale finds the same in RANK, WORLD_SIZE, LOCAL_RANK, HYPERSCALE_PLAN_FILE,
-PARTITION_PATH and CHECKPOINT_DIR. What it gives back: checkpoints, and one result line that ends in the job's status. Model, loss and
-optimizer are plain PyTorch and Horovod.
+give them checked. A script that imports nothing of hyperscale finds the same in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT,
+HYPERSCALE_PLAN_FILE, PARTITION_PATH and CHECKPOINT_DIR. What it gives back: checkpoints, and one result line that ends in the job's status.
+Model, loss and optimizer are plain PyTorch and Horovod; it trains on the rank's GPU where there is one.
 
 By hand, on one machine:
     HYPERSCALE_MODEL='{"architecture": "Custom", "parameters": 92231, "epochs": 100}' HYPERSCALE_DATASET_PATH=Cora \
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import Any
 
 import msgspec
@@ -30,6 +29,7 @@ from hyperscale.worker.contract import Run
 from hyperscale.worker.exchange import Exchange
 from hyperscale.worker.full import PartGraph
 from hyperscale.worker.neighbourhood import GCN
+from hyperscale.worker.timing import Timer
 
 HIDDEN, STEPS, TELEPORT = 64, 10, 0.1
 """As in the paper: 64 wide, 10 steps of propagation, return probability 0.1."""
@@ -70,11 +70,12 @@ def main() -> int:
 
 def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
     """All epochs, from the newest checkpoint on."""
+    device = device_of(run, comm)
     torch.manual_seed(run.seed)  # the same weights everywhere; Horovod broadcasts nothing
-    graph = PartGraph(part, Exchange(comm, part, torch.device("cpu")), torch.device("cpu"))
-    x, labels = torch.from_numpy(part.features).float(), torch.from_numpy(part.labels)
-    masks = {name: torch.from_numpy(getattr(part, name)) & (labels >= 0) for name in ("train", "validation", "test")}
-    model = APPNP(x.shape[1], part.classes)
+    graph = PartGraph(part, Exchange(comm, part, device), device)
+    x, labels = torch.from_numpy(part.features).float().to(device), torch.from_numpy(part.labels).to(device)
+    masks = {name: torch.from_numpy(getattr(part, name)).to(device) & (labels >= 0) for name in ("train", "validation", "test")}
+    model = APPNP(x.shape[1], part.classes).to(device)
     # Decay of the first layer's weights only, as in the paper.
     groups: list[dict[str, Any]] = [{"params": model.first.parameters(), "weight_decay": 5e-3}, {"params": model.second.parameters()}]
     plain = torch.optim.Adam(groups, lr=0.01)
@@ -82,16 +83,19 @@ def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
     saved, begun = resume(run, comm, model, plain)
     torch.manual_seed(run.seed + 1 + run.rank)  # dropout of its own on every rank
     best, seconds, loss = (0.0, 0.0), [], 0.0
+    timer = Timer(device)
     for epoch in range(begun + 1, run.model.epochs + 1):
-        began = time.perf_counter()
+        began = timer.now()
         model.train()
         optimizer.zero_grad()
         # Divided by the training vertices of all ranks, and summed over ranks: exact, however uneven the shares are.
         own = functional.cross_entropy(model(graph, x)[masks["train"]], labels[masks["train"]], reduction="sum") / part.train_total
         own.backward()  # type: ignore[no-untyped-call] # torch annotates only a part of Tensor
         optimizer.step()
-        seconds.append(time.perf_counter() - began)
+        ended = timer.now()
         loss = float(comm.allreduce(own.detach().reshape(1), "loss"))
+        timer.settle()
+        seconds.append(timer.seconds(began, ended))  # on a GPU by its own events: kernels run later than they are launched
         best = max(best, accuracies(comm, model, graph, x, labels, masks))
         if saved is not None and (epoch % run.checkpoint_every == 0 or epoch == run.model.epochs):
             saved.save(checkpoint.Progress(epoch=epoch, loss=loss, best_test=best[1]), checkpoint.collect(model, plain, {}), comm.size)
@@ -107,6 +111,21 @@ def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
         finished=True,
         generated=load.is_stand_in(run, part),
     )
+
+
+def device_of(run: Run, comm: Comm) -> torch.device:
+    """The rank's own GPU where there is one and Horovod can send from it, else the processor."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    if comm.size > 1:
+        import horovod.torch as hvd
+
+        if not hvd.cuda_built():
+            sys.stderr.write("own-script: this Horovod was built without CUDA: training on the processor; use the worker's GPU image\n")
+            return torch.device("cpu")
+    device = torch.device("cuda", run.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
 
 
 def distributed(optimizer: torch.optim.Optimizer, model: nn.Module, comm: Comm) -> torch.optim.Optimizer:

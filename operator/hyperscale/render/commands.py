@@ -38,6 +38,8 @@ except ImportError:
     for name in "RANK", "LOCAL_RANK":
         told.setdefault(name, told.get("OMPI_COMM_WORLD_" + name, "0"))
     told.setdefault("WORLD_SIZE", told.get("OMPI_COMM_WORLD_SIZE", "1"))
+    told.setdefault("MASTER_ADDR", told.get("HYPERSCALE_MASTER_ADDR", "127.0.0.1"))
+    told.setdefault("MASTER_PORT", "29500")
     told.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     if told.get("CHECKPOINT_DIR"):
         told.setdefault("HYPERSCALE_CHECKPOINT_DIR", told["CHECKPOINT_DIR"])

@@ -65,6 +65,9 @@ def contract(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> dict[str
         "HYPERSCALE_MODEL": _model(job.model),
         **_dataset(job.dataset),
     }
+    if job.model.script is not None:
+        # Rank 0 is on the first host of mpi-operator's hostfile, by the name that stands there.
+        values["HYPERSCALE_MASTER_ADDR"] = f"{metadata.name}-worker-0.{metadata.name}.{metadata.namespace}.svc"
     if job.checkpoint is not None:
         values["CHECKPOINT_DIR"] = CHECKPOINT_PATH
         values["HYPERSCALE_CHECKPOINT_EVERY_EPOCHS"] = job.checkpoint.every_epochs

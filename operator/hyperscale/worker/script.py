@@ -20,6 +20,10 @@ PLACES: Final = {
     "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "1"),
 }
 """Where a rank learns its place, and what that is where mpirun started nothing."""
+MASTER_ADDRESS: Final = "HYPERSCALE_MASTER_ADDR"
+"""Set by the operator: the name of rank 0's pod as the others' resolvers know it."""
+MASTER_PORT: Final = "29500"
+"""Of torch.distributed's store on rank 0; the pods of a job may talk on any port, as Open MPI does."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -35,6 +39,8 @@ def main(arguments: Sequence[str]) -> int:
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """What a script finds besides the variables of the job; names that are in `environment` already are not in it."""
     told = {name: environment.get(theirs) or alone for name, (theirs, alone) in PLACES.items()}
+    told["MASTER_ADDR"] = environment.get(MASTER_ADDRESS) or "127.0.0.1"
+    told["MASTER_PORT"] = MASTER_PORT
     # Open MPI waits by spinning, which takes from training the processor time that a pod's limit or a neighbour leaves it.
     told["OMPI_MCA_mpi_yield_when_idle"] = "1"
     if Path(RUN_PLAN_FILE).is_file():

@@ -78,6 +78,8 @@ def train(run: Run, comm: Comm) -> Measured:
     if contract.is_custom(run):
         raise ContractError("HYPERSCALE_MODEL: architecture Custom needs its own script; write spec.model.script")
     device = torch.device("cuda", run.local_rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # what libraries allocate without being asked where
     reporter = Reporter(run)
     try:
         part = load.part(run, comm, os.environ)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 import yaml
 
 from hyperscale.crd import REPOSITORY
 from hyperscale.model.job import Architecture
 from hyperscale.model.measured import RESULT_PREFIX, Measured
 from hyperscale.spec import parse_job
+from hyperscale.worker.comm import solo
 from tests.builders import ranks
-from tests.builders.training import environment
+from tests.builders.training import a_run, environment
 
 EXAMPLE = REPOSITORY / "examples" / "own-script"
 
@@ -46,6 +49,16 @@ def test_the_examples_job_is_parsed() -> None:
     job = parse_job(yaml.safe_load((EXAMPLE / "job.yaml").read_text(encoding="utf-8")))
     assert job.model.architecture is Architecture.CUSTOM
     assert job.model.script == "own-script/train.py"
+
+
+def test_the_example_takes_the_ranks_own_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = runpy.run_path(str(EXAMPLE / "train.py"))
+    run = a_run({"architecture": "Custom", "parameters": 5}, OMPI_COMM_WORLD_LOCAL_RANK="1")
+    assert script["device_of"](run, solo()) == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    assert script["device_of"](run, solo()) == torch.device("cuda", 1)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,14 @@ from hyperscale.worker import prepare, script
 from tests.builders import ranks
 
 SCRIPT = (sys.executable, "-m", "hyperscale.worker.script")
+MEETING = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(total)
+print(f"{dist.get_rank()} of {dist.get_world_size()} sees {total.item():.0f}", flush=True)
+dist.destroy_process_group()
+"""
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "HYPERSCALE_PLAN_FILE", "PARTITION_PATH", "CHECKPOINT_DIR", "HYPERSCALE_CHECKPOINT_DIR")
 PRINTING = f"""
 import json, os, sys
@@ -99,12 +108,19 @@ def test_a_script_in_an_image_without_this_package_finds_all_but_its_parts(tmp_p
 
 
 def test_a_script_without_mpirun_and_without_a_job_is_the_only_rank() -> None:
-    assert script.variables({}) == {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+    assert script.variables({}) == {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+    }
 
 
 def test_what_the_user_set_stays() -> None:
     own = {"RANK": "7", "HYPERSCALE_PLAN_FILE": "/mine", "PARTITION_PATH": "", "CHECKPOINT_DIR": "/a", "HYPERSCALE_CHECKPOINT_DIR": "/b"}
-    own["OMPI_MCA_mpi_yield_when_idle"] = "0"
+    own |= {"OMPI_MCA_mpi_yield_when_idle": "0", "MASTER_ADDR": "mine", "MASTER_PORT": "1234"}
     placed = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
     assert script.variables({**own, **placed}) == {"LOCAL_RANK": "1", "WORLD_SIZE": "2"}
 
@@ -130,3 +146,22 @@ def test_a_script_that_is_not_there_ends_with_code_2_and_one_line(arguments: tup
     assert ended.returncode == 2
     assert words in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+@ranks.needs_mpirun
+@pytest.mark.parametrize("start", [SCRIPT, ANY_IMAGE], ids=["our image", "theirs"])
+def test_two_ranks_of_a_script_meet_by_torch_distributed(tmp_path: Path, start: tuple[str, ...]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    (tmp_path / "meet.py").write_text(MEETING)
+    job = {"MASTER_PORT": port, "OMP_NUM_THREADS": "1", "HYPERSCALE_TERMINATION_LOG": str(tmp_path / "log")}
+    ended = ranks.start(2, [*start, str(tmp_path / "meet.py")], {**ranks.without_a_job(os.environ), **job})
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(ended.stdout.splitlines()) == ["0 of 2 sees 3", "1 of 2 sees 3"]
+
+
+def test_ranks_in_pods_meet_at_the_first_workers_name() -> None:
+    told = script.variables({"HYPERSCALE_MASTER_ADDR": "cora-worker-0.cora.team.svc"})
+    assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("cora-worker-0.cora.team.svc", "29500")
+    assert "MASTER_ADDR" not in script.variables({"MASTER_ADDR": "mine", "HYPERSCALE_MASTER_ADDR": "x"})
