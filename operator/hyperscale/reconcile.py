@@ -17,34 +17,16 @@ from hyperscale.actions import Actions
 from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, TransientError
 from hyperscale.companions import RefusedError
 from hyperscale.decide import decide
-from hyperscale.instants import timestamp
 from hyperscale.jobreader import metadata_of
-from hyperscale.model.decision import (
-    BeginMove,
-    BeginStop,
-    CreateMpiJob,
-    Decision,
-    DeletePods,
-    EnsurePartitions,
-    FindWorkload,
-    MakePlan,
-    OpenLauncher,
-    ReleaseGang,
-    ReleaseWorkers,
-    Seen,
-    SetSuspend,
-    Stop,
-    Wait,
-)
-from hyperscale.model.plan import Plan
-from hyperscale.model.status import LastMove
+from hyperscale.model.decision import Decision, Seen, Stop, Wait
 from hyperscale.movable import is_moving
 from hyperscale.passes import DriftCount, Pass, edition, is_progress, news
 from hyperscale.planning import Planning
 from hyperscale.render.partition import partition_key
-from hyperscale.scheduling import begun, is_released
+from hyperscale.scheduling import is_released
 from hyperscale.status import derive
-from hyperscale.stoppable import epochs_safe, is_preempted
+from hyperscale.steps import Steps
+from hyperscale.stoppable import is_preempted
 from hyperscale.telemetry import Telemetry
 from hyperscale.workqueue import RetryLaterError, WorkQueue
 from hyperscale.world import JobRecord, Key, World
@@ -81,6 +63,7 @@ class Reconciler:
         self._planning = planning
         planning.taker.wake = planning.drift.wake = planning.stops.wake = self.queue.add
         self._actions = actions
+        self._steps = Steps(planning, actions, telemetry, clock)
         self._telemetry = telemetry
         self._clock = clock
         self._written_at: dict[Key, float] = {}
@@ -124,7 +107,7 @@ class Reconciler:
             seen = self._look(run, record)
             decision = decide(seen)
             try:
-                if not await self._act(run, seen, decision):
+                if not await self._steps.take(run, seen, decision):
                     break
             except RefusedError as error:
                 decision = Stop(error.reason, str(error))
@@ -211,89 +194,6 @@ class Reconciler:
             measured=self.world.measured(run.key, pods),
         )
         return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
-
-    async def _act(self, run: Pass, seen: Seen, decision: Decision) -> bool:
-        """Carry one decision out; False when there is nothing more to decide in this pass."""
-        match decision:
-            case MakePlan():
-                await self._plan(run, seen, decision)
-            case EnsurePartitions() | FindWorkload():
-                await self._read(run, seen, decision)
-            case CreateMpiJob() if seen.job is not None:
-                await self._actions.create_mpijob(run.key, seen, seen.job, run.began)
-            case ReleaseWorkers() if seen.job is not None:
-                await self._actions.release(seen, decision, seen.job)
-            case OpenLauncher():
-                await self._actions.open_launcher(seen, decision)
-            case SetSuspend():
-                await self._actions.set_suspend(run.key, seen, decision)
-            case BeginMove() if decision.plan is not None:
-                await self._begin_move(run, seen, decision.plan)
-            case BeginStop() | ReleaseGang():
-                self._stop(run, seen, decision)
-            case DeletePods():
-                await self._actions.delete_pods(seen, decision)
-                return False
-            case _:
-                return False
-        return True
-
-    async def _read(self, run: Pass, seen: Seen, decision: EnsurePartitions | FindWorkload) -> None:
-        """Read what is not watched, once a pass; a partition Job that is not there is created."""
-        if isinstance(decision, FindWorkload):
-            run.workload_looked = True
-            run.workload = await self._actions.find_workload(run.key, seen.mpijob) if seen.mpijob is not None else None
-        elif seen.job is not None:
-            run.partition_looked = True
-            await self._actions.ensure_partitions(run.key, seen, seen.job, run.began)
-
-    async def _plan(self, run: Pass, seen: Seen, step: MakePlan) -> None:
-        answer, snapshot, run.turn = await self._planning.make(run.key, seen, step, run.policy)
-        if not isinstance(answer, Plan):
-            run.refusal = answer
-            return
-        if seen.mpijob is not None:
-            await self._actions.write_plan_file(seen.metadata, answer)
-        run.plan, run.refusal, run.metrics = answer, None, snapshot.metrics
-        shrinks = step.may_shrink and seen.mpijob is not None and len(answer.workers) < seen.mpijob.workers
-        run.replans += 1 if step.counts_as_replan or shrinks else 0
-        if seen.mpijob is not None and seen.mpijob.suspended:
-            # From here on like a move: the plan is written down, then the MPIJob resumed on it.
-            run.resuming = True
-        if seen.preempted:
-            self._telemetry.preemptions.labels(outcome="resumed").inc()
-        if shrinks:
-            self._note_move(run, seen, answer)
-        self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
-        self._actions.probe("planned")
-
-    def _stop(self, run: Pass, seen: Seen, decision: BeginStop | ReleaseGang) -> None:
-        """A stop for others, or of ranks that the scheduler leaves waiting; it is in force once this pass has reported it."""
-        if isinstance(decision, BeginStop):
-            run.last_stop = self._planning.stops.begin(run.key, run.policy)
-            self._actions.probe("stop-begun")
-        else:
-            run.scheduling = begun(seen)
-            self._telemetry.scheduling_timeouts.inc()
-            self._actions.probe("gang-released")
-
-    async def _begin_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
-        """The new plan is in force once this pass has reported it; until then nothing has happened."""
-        snapshot = await self._planning.begin_move(run.key, plan, run.policy)
-        if snapshot is None:
-            return
-        await self._actions.write_plan_file(seen.metadata, plan)
-        run.plan, run.metrics = plan, snapshot.metrics
-        run.replans += 1
-        self._note_move(run, seen, plan)
-        self._telemetry.predicted_seconds.labels(*run.key).set(plan.predicted.epoch_seconds)
-        self._actions.probe("move-begun")
-
-    def _note_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
-        """A running job's new plan is to be carried out by a stop and a start."""
-        moved = len([pod for pod in seen.workers if pod.rank in range(len(plan.workers)) and pod.node != plan.node_of(pod.rank or 0)])
-        kept = epochs_safe(seen.job, seen.measured, seen.status, seen.move.epochs_done if seen.move is not None else 0.0)
-        run.last_move = LastMove(timestamp(self._clock()), moved, kept)
 
     async def _report(self, run: Pass, seen: Seen, decision: Decision) -> None:
         """The pass's one status write, if anything differs, and its one event, after the write."""
