@@ -81,8 +81,8 @@ def main() -> int:
 def readings(nodes: int) -> list[common.Row]:
     """CPU seconds of this process, cold and then with 2 % of the GPUs changed at each scrape; then two cases that cost more."""
     world = World()
-    world.replace("node", [telemetry_source.api_node(number) for number in range(nodes)])
-    world.replace("pod", [telemetry_source.api_pod(number) for number in range(0, nodes, 2)])
+    world.replace("Node", [telemetry_source.api_node(number) for number in range(nodes)])
+    world.replace("Pod", [telemetry_source.api_pod(number) for number in range(0, nodes, 2)])
     case = f"{nodes} nodes x {telemetry_source.GPUS_PER_NODE} GPUs"
     moment = 1_800_000_000.0 // 15 * 15 + 14.5
     rows: list[common.Row] = []

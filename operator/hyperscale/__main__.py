@@ -18,7 +18,7 @@ from kopf._core.engines.peering import Identity
 
 from hyperscale.apply.client import ApiClient, ConfigException
 from hyperscale.apply.lease import Lease
-from hyperscale.handlers import register
+from hyperscale.handlers import read_from, register
 from hyperscale.jsonlog import configure_logging
 from hyperscale.operator import Operator
 from hyperscale.previews import PreviewServer
@@ -35,7 +35,8 @@ async def operate(settings: Settings) -> int:
     """Run until a signal or until the Lease is lost; the exit code."""
     stop = asyncio.Event()
     _leave_on_signals(stop)
-    client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_passes * 2)
+    watches = 3 + 2 * max(1, len(settings.watch_namespaces))
+    client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_passes * 2 + watches)
     operator = Operator(client, settings)
     server = Server(operator.telemetry, operator.liveness, operator.readiness, operator.page)
     await server.start(settings.health_port, settings.metrics_port, settings.topology_port)
@@ -61,17 +62,15 @@ async def _hold_and_work(operator: Operator, lease: Lease, identity: str, stop: 
         acquiring.cancel()
         return 0
     registry = kopf.OperatorRegistry()
-    register(registry)
-    namespaces = operator.settings.watch_namespaces
+    register(registry, operator)
+    read_from(operator.feed)
     started = asyncio.Event()
     watching = asyncio.create_task(
         kopf.operator(
             registry=registry,
-            memo=operator,
             identity=Identity(identity),  # kopf's own guess asks for a user name, which a bare uid does not have
             standalone=True,
-            clusterwide=not namespaces,
-            namespaces=namespaces,
+            clusterwide=True,  # which namespaces are served is the feed's affair
             stop_flag=stop,
             ready_flag=started,
         )

@@ -72,7 +72,7 @@ class Actions:
             if error.status in UNACCEPTABLE:
                 raise RefusedError(f"the MPIJob was refused: {error.message}") from error
             raise
-        self._world.see_mpijob(created)
+        self._world.see_mpijob(created, made=True)
         self.probe("created")
 
     async def write_plan_file(self, metadata: JobMetadata, plan: Plan) -> None:
@@ -167,8 +167,15 @@ class Actions:
         return None
 
     async def write_status(self, key: Key, metadata: JobMetadata, status: JobStatus) -> None:
-        """Server-side apply of the whole status; the uid keeps it from a later job of the same name."""
+        """Server-side apply of the whole status; the uid keeps it from a later job of the same name.
+
+        A status that the operator cannot have written is taken away first: applying leaves fields that others own as they are.
+        """
         self.probe("before-status")
+        record = self._world.jobs.get(key)
+        if record is not None and record.status_fault:
+            identity = {"uid": metadata.uid, "resourceVersion": record.resource["metadata"]["resourceVersion"]}
+            await self._client.merge(f"{paths.job(*key)}/status", {"metadata": identity, "status": None}, names.FIELD_MANAGER)
         body = {
             "apiVersion": names.API_VERSION,
             "kind": names.JOB_KIND,
@@ -176,6 +183,7 @@ class Actions:
             "status": to_wire(status),
         }
         self._world.see_job(await self._client.apply(f"{paths.job(*key)}/status", body, names.FIELD_MANAGER))
+        self._world.wrote_status(key, status)
         self.probe("after-status")
 
     async def emit(self, metadata: JobMetadata, reason: str, message: str, warning: bool) -> None:

@@ -72,6 +72,14 @@ def name_is_taken(seen: Seen) -> Decision | None:
     )
 
 
+def unreadable_mpijob(seen: Seen) -> Decision | None:
+    """An MPIJob of ours that cannot be read may run: nothing is done about it, and no second one is made."""
+    if seen.mpijob is None or not seen.mpijob.fault:
+        return None
+    name, fault = seen.metadata.name, seen.mpijob.fault
+    return Stop(Reason.UNREADABLE_MPIJOB, f'the MPIJob "{name}" cannot be read: {fault}; delete it, and the operator creates it again')
+
+
 def spec_is_bad(seen: Seen) -> Decision | None:
     """Nothing is created from a spec that cannot be read; what runs already goes on."""
     if seen.fault is None:
@@ -378,6 +386,7 @@ def move_pays(seen: Seen) -> Decision | None:
 CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
     deleted,
     name_is_taken,
+    unreadable_mpijob,
     finished,
     spec_is_bad,
     leaving_mpijob,

@@ -14,15 +14,16 @@ from typing import Any, Final
 from hyperscale import garbage, topologypage
 from hyperscale.actions import Actions
 from hyperscale.apply import paths
-from hyperscale.apply.client import ApiClient, ApiError, NotFoundError, TransientError
+from hyperscale.apply.client import ApiClient, ApiError
 from hyperscale.claims import Claims
 from hyperscale.daemonthread import in_daemon_thread
+from hyperscale.feed import Feed
+from hyperscale.intake import key_of
 from hyperscale.jobreader import DEFAULT_POLICY_NAME
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.topology import TopologyPreview, topology_status
-from hyperscale.observe.fabric import fabric_of
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.incremental import Judge
 from hyperscale.observe.kube import is_gpu_node
@@ -53,14 +54,15 @@ STALLED_AFTER_SECONDS: Final = 180.0
 
 
 class Operator:
-    """One operator process; kopf's memo."""
+    """One operator process."""
 
     def __init__(self, client: ApiClient, settings: Settings) -> None:
         self.settings = settings
         self.telemetry = Telemetry()
         self.world = World()
+        self.feed = Feed(client, self.world, settings.watch_namespaces)
+        self.feed.after_listing = self._pass_over_changed
         self.synced = False
-        self._client = client
         command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
         self._planner = PlannerProcess(command, memory_bytes=planner_limit_bytes(settings), on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
@@ -112,7 +114,7 @@ class Operator:
 
     def job_changed(self, resource: Json, deleted: bool) -> None:
         """A GNNTrainingJob was added, changed or deleted."""
-        key = _key(resource)
+        key = key_of(resource)
         new = key not in self.world.jobs
         if self.world.see_job(resource, deleted):
             if new and not deleted and not resource.get("status"):
@@ -121,13 +123,13 @@ class Operator:
 
     def policy_changed(self, resource: Json, deleted: bool) -> None:
         """A policy moves every job that has not started."""
-        self.world.see_policy(resource, deleted)
-        self._ask_waiting_jobs()
+        if self.world.see_policy(resource, deleted):
+            self._ask_waiting_jobs()
 
     def mpijob_changed(self, resource: Json, deleted: bool) -> None:
         """An MPIJob moved; its job has the same name."""
         if self.world.see_mpijob(resource, deleted):
-            self.reconciler.queue.add(_key(resource))
+            self.reconciler.queue.add(key_of(resource))
             if deleted:
                 self._ask_waiting_jobs()
 
@@ -176,54 +178,33 @@ class Operator:
 
     async def resync(self) -> None:
         """List everything and make it the truth: mends whatever the watches lost."""
-        namespaces = self.settings.watch_namespaces or ("",)
-        await asyncio.gather(
-            self._list("node", [paths.nodes()]),
-            self._list("policy", [paths.policies()]),
-            self._list("pod", [paths.pods()]),
-            self._list("mpijob", [paths.mpijobs(namespace) for namespace in namespaces]),
-            self._list("job", [paths.jobs(namespace) for namespace in namespaces]),
-        )
+        await self.feed.list_all()
         await self._read_fabric()
         self._resynced_at = time.monotonic()
         for key in sorted(self.world.jobs, key=self._age):
             self.reconciler.queue.add(key)
 
     async def _first_listing(self) -> None:
-        """Until the API server answers: a CRD that was just installed, or a server that just started, says 429 or 503 for a while."""
+        """Until the API server answers: a CRD that was just installed, or a server that just started, says 404, 429 or 503 for a while.
+
+        A right that is missing (403) may be granted while this waits.
+        """
         while True:
             try:
                 return await self.resync()
-            except (TransientError, NotFoundError) as error:
+            except ApiError as error:
                 _LOG.warning("waiting for the API server: %s", error)
                 await asyncio.sleep(1.0)
 
     async def _read_fabric(self) -> None:
         """Topology that other operators describe, where their CRDs are installed; no watch: switches move seldom."""
-        hypernodes, topologies = [await self._optional(choices) for choices in (paths.hypernodes(), paths.kueue_topologies())]
+        hypernodes, topologies = [await self.feed.optional(choices) for choices in (paths.hypernodes(), paths.kueue_topologies())]
         if hypernodes is not None and topologies is not None:
-            await self.world.see_fabric(fabric_of(hypernodes, topologies))
+            await self.world.see_fabric(self.world.intake.fabric(hypernodes, topologies))
 
-    async def _optional(self, choices: tuple[str, ...]) -> list[Json] | None:
-        """Objects of a kind that need not exist, from the first version that is served; None where nobody can tell now."""
-        for path in choices:
-            try:
-                return [item async for _, page in self._client.pages(path) for item in page]
-            except NotFoundError:
-                continue
-            except ApiError as error:
-                _LOG.warning("%s cannot be listed: %s", path, error)
-                return None
-        return []
-
-    async def _list(self, kind: str, collection_paths: list[str]) -> None:
-        items: list[Any] = []
-        versions: list[int] = []
-        for path in collection_paths:
-            async for version, page in self._client.pages(path):
-                items += self.world.viewed(kind, page)
-                versions.append(version)
-        self.world.settle(kind, items, min(versions))
+    def _pass_over_changed(self) -> None:
+        for key in sorted(self.world.jobs, key=self._age):
+            self.reconciler.queue.add(key)
 
     async def _resync_forever(self) -> None:
         while True:
@@ -278,6 +259,8 @@ class Operator:
             phases: dict[str, int] = {}
             for record in self.world.jobs.values():
                 phases[str(record.status.phase)] = phases.get(str(record.status.phase), 0) + 1
+            for kind, count in self.world.intake.counts().items():
+                self.telemetry.unreadable.labels(kind=kind).set(count)
             self.telemetry.jobs.clear()
             for phase, count in phases.items():
                 self.telemetry.jobs.labels(phase=phase).set(count)
@@ -312,7 +295,3 @@ def _probe(crash_at: str) -> Callable[[str], None]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return reached
-
-
-def _key(resource: Json) -> Key:
-    return Key(resource["metadata"]["namespace"], resource["metadata"]["name"])

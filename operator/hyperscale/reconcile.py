@@ -150,7 +150,7 @@ class Reconciler:
     def _refreshed(self, run: Pass, record: JobRecord) -> JobRecord:
         """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
         latest = self.world.jobs.get(run.key, record)
-        if edition(latest) != edition(record) and run.key not in self.world.mpijobs:
+        if edition(latest) != edition(record) and self.world.mpijob_named(run.key) is None:
             run.plan = run.refusal = run.metrics = run.turn = None
             self._planning.taker.pending.drop(run.key)
         return latest
@@ -158,7 +158,7 @@ class Reconciler:
     def _look(self, run: Pass, record: JobRecord) -> Seen:
         """Everything `decide` may know, from the world as it is now."""
         job, fault = self.reader.read(record.resource, self.world.policies)
-        mpijob = self.world.mpijobs.get(run.key)
+        mpijob = self.world.mpijob_named(run.key)
         pods = self.world.pods_of(run.key, mpijob.uid) if mpijob else ()
         recorded = self.world.plan_in_force(run.key)
         seen = Seen(

@@ -15,6 +15,7 @@ import msgspec
 from hyperscale import names, typeinfo, wording
 from hyperscale.model.job import JobSpec
 from hyperscale.model.policy import PolicySpec
+from hyperscale.objects import fault_of
 from hyperscale.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN
 
 MAX_SPEC_BYTES: Final = 65_535
@@ -72,9 +73,14 @@ def parse_policy(resource: Mapping[str, Any]) -> PolicySpec:
 
 
 def _check_kind(resource: object, kind: str) -> None:
-    """Refuse what is no object, or states another kind or version; files that state neither are taken at their word."""
+    """Refuse what is no object, stands for one that cannot be decoded, or states another kind or version.
+
+    Files that state neither kind nor version are taken at their word.
+    """
     if not isinstance(resource, Mapping):
         raise SpecError("", f"{wording.shown(resource)} is no {kind}; write an object with apiVersion, kind, metadata and spec")
+    if (fault := fault_of(resource)) is not None:
+        raise SpecError(*fault)
     for field, wanted in (("apiVersion", names.API_VERSION), ("kind", kind)):
         given = resource.get(field, wanted)
         if given != wanted:

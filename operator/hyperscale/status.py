@@ -30,6 +30,7 @@ _STALLED = frozenset(
         Reason.INVALID_SPEC,
         Reason.INVALID_POD_TEMPLATE,
         Reason.NAME_CONFLICT,
+        Reason.UNREADABLE_MPIJOB,
         Reason.PARTITIONING_FAILED,
         Reason.REPLANS_EXHAUSTED,
         Reason.WORKER_LOST,

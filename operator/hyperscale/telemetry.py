@@ -115,6 +115,12 @@ class Telemetry:
             registry=self.registry,
         )
         self.history_failures = Counter("hyperscale_history_failures_total", "Failed reads and writes of history.", registry=self.registry)
+        self.unreadable = Gauge(
+            "hyperscale_unreadable_objects",
+            "API objects that cannot be used as they are; the log names each.",
+            ["kind"],
+            registry=self.registry,
+        )
         self.queue_length = Gauge("hyperscale_queue_length", "Jobs waiting for a pass.", registry=self.registry)
         self.loop_lag_seconds = Gauge("hyperscale_event_loop_lag_seconds", "How late the event loop was last.", registry=self.registry)
         build = Gauge("hyperscale_build_info", "Version of this operator.", ["version"], registry=self.registry)

@@ -1,58 +1,60 @@
 """The operator's picture of the cluster: narrow projections of watched objects, and what they add up to.
 
-Fed by watch events and by the operator's own writes; a full listing replaces it at start and at every resync, so that a lost event
-is mended. Nothing here talks to the API. Longer than other modules: everything here shares one set of indices.
+Fed by watch events, by full listings and by the operator's own writes, in any order: what is newer stays. Nothing here talks to the API.
+Longer than other modules: everything here shares one set of indices.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from hyperscale.daemonthread import in_daemon_thread
+from hyperscale.intake import JOB, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, Intake, key_of
 from hyperscale.ledger import Ledger
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MpiJobView, PartitionView
 from hyperscale.model.measured import Measured
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.plan import Plan
-from hyperscale.model.pods import LAUNCHER, PARTITION, PodView
+from hyperscale.model.pods import LAUNCHER, WORKER, PodView
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus, read_status
+from hyperscale.model.status import JobStatus
 from hyperscale.movable import THOUSANDTHS, held_amounts, held_gpus, holds_plan, is_moving
+from hyperscale.objects import fault_of, version_of
 from hyperscale.observe.fabric import Claims, Fabric
-from hyperscale.observe.kube import pod_view
 from hyperscale.observe.measured import read_measured
 from hyperscale.observe.memory import Memory
-from hyperscale.observe.mpijob import mpijob_view
-from hyperscale.observe.narrow import narrow, narrow_node
-from hyperscale.observe.partitionjob import partition_view
 from hyperscale.observe.released import Releases
 from hyperscale.observe.snapshot import Figures, build_snapshot, warm
+from hyperscale.podindex import PodIndex, matters
+from hyperscale.records import JobRecord, Key
 from hyperscale.stoppable import is_preempted, waits_again
+from hyperscale.versions import EVERYWHERE, Versions
+
+__all__ = ["JobRecord", "Key", "Listing", "World"]
+
+_LOG = logging.getLogger(__name__)
 
 Json = dict[str, Any]
+MAX_ENDED: Final = 4096
+"""Deleted jobs whose MPIJobs the garbage collector may not have reached yet."""
 
 
-class Key(NamedTuple):
-    """A namespaced object."""
+class Listing:
+    """A full listing of one kind while it is taken in."""
 
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-class JobRecord(NamedTuple):
-    """A GNNTrainingJob as last seen."""
-
-    resource: Json
-    status: JobStatus
-    plan: Plan | None
-    """The plan in `status`."""
+    def __init__(self, kind: str, scope: str, version: int) -> None:
+        """scope: namespace, or EVERYWHERE; version: of the list, the same on all its pages."""
+        self.kind = kind
+        self.scope = scope
+        self.version = version
+        self.listed: set[Key] = set()
 
 
 class World:
@@ -61,9 +63,11 @@ class World:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """clock: Unix seconds."""
         self._clock = clock
+        self.intake = Intake()
         self._releases = Releases()
         self.jobs: dict[Key, JobRecord] = {}
         self.mpijobs: dict[Key, MpiJobView] = {}
+        """MPIJobs of known jobs."""
         self.partitions: dict[Key, PartitionView] = {}
         """Partition Jobs as last read or created; they are not watched."""
         self.progress: dict[Key, Measured] = {}
@@ -82,10 +86,17 @@ class World:
         """Thousandths of resources beside GPUs, by node and name."""
         self._amounts: dict[Key, Mapping[str, float]] = {}
         """What a worker of each assumed plan takes."""
-        self._versions: dict[tuple[str, Key], int] = {}
+        self._versions = {kind: Versions() for kind in (JOB, MPIJOB, POD, NODE, POLICY)}
+        self._named: dict[Key, MpiJobView] = {}
+        """All MPIJobs, those of others included."""
+        self._made: dict[Key, str] = {}
+        """Uids of MPIJobs that this process created, until the status of their jobs names them."""
+        self._ended: dict[str, None] = {}
+        """Uids of jobs that were deleted lately."""
         self._nodes: dict[str, Json] = {}
-        self._pods: dict[Key, PodView] = {}
-        self._pods_of: dict[Key, set[Key]] = {}
+        self._pods = PodIndex()
+        self._touched: set[Key] = set()
+        """Jobs to recount."""
         self._fabric = Fabric()
         self.memory = Memory()
         """Of the snapshot before."""
@@ -93,31 +104,78 @@ class World:
 
     def see_job(self, resource: Json, deleted: bool = False) -> bool:
         """Take in a GNNTrainingJob; False when it is older than what is known."""
-        return self._see("job", self.jobs, resource, _record(resource), deleted)
+        return self._see(JOB, resource, deleted)
 
-    def see_mpijob(self, resource: Json, deleted: bool = False) -> bool:
-        """Take in an MPIJob; what its run said of its pace is void where it has another number of workers than before."""
-        key, view = _key(resource), mpijob_view(resource)
-        before = self.mpijobs.get(key)
-        newer = self._see("mpijob", self.mpijobs, resource, view, deleted)
-        if newer and before is not None and before.workers != view.workers and key in self.progress:
-            self.progress[key] = self.progress[key].without_pace()
-        return newer
+    def see_mpijob(self, resource: Json, deleted: bool = False, made: bool = False) -> bool:
+        """Take in an MPIJob; `made` is the answer to its creation by this process.
+
+        What its run said of its pace is void where it has another number of workers than before.
+        """
+        if made:
+            self._made[key_of(resource)] = str(resource["metadata"].get("uid") or "")
+        return self._see(MPIJOB, resource, deleted)
+
+    def see_policy(self, resource: Json, deleted: bool = False) -> bool:
+        """Take in a PlannerPolicy."""
+        return self._see(POLICY, resource, deleted)
+
+    def see_node(self, resource: Json, deleted: bool = False) -> bool:
+        """Take in a node; True when something that plans depend on changed."""
+        before = self._nodes.get(key_of(resource).name)
+        self._see(NODE, resource, deleted)
+        return self._nodes.get(key_of(resource).name) is not before
+
+    def see_pod(self, resource: Json, deleted: bool = False) -> tuple[PodView | None, PodView | None]:
+        """Take in a pod; the view before and after. Pods that hold nothing and belong to no job are not kept."""
+        key = key_of(resource)
+        before = self._pods.get(key)
+        self._see(POD, resource, deleted)
+        return before, self._pods.get(key)
 
     def see_partition(self, key: Key, resource: Json | None) -> None:
         """Take in a job's partition Job as just read; None where there is none."""
         if resource is None:
             self.partitions.pop(key, None)
+            self.intake.forget(PARTITION_JOB, key)
         else:
-            self.partitions[key] = partition_view(resource)
+            self.partitions[key] = self.intake.partition(resource)
 
-    def see_policy(self, resource: Json, deleted: bool = False) -> None:
-        """Take in a PlannerPolicy."""
-        name = resource["metadata"]["name"]
-        if deleted:
-            self.policies.pop(name, None)
-        else:
-            self.policies[name] = narrow(resource)
+    def replace(self, kind: str, resources: Iterable[Json], version: int = 0) -> None:
+        """Make a full listing of one kind the truth, all at once."""
+        listing = self.listing(kind, EVERYWHERE, version)
+        for resource in resources:
+            self.take_listed(listing, resource)
+        self.settle(listing)
+
+    def listing(self, kind: str, scope: str, version: int) -> Listing:
+        """A listing that begins; those of one kind come one after the other."""
+        if 0 < version < self._versions[kind].listed_at(scope):
+            _LOG.warning(
+                "resource versions of %s went back from %d to %d: etcd was restored", kind, self._versions[kind].listed_at(scope), version
+            )
+            self._versions[kind] = Versions()
+        return Listing(kind, scope, version)
+
+    def has_listed(self, listing: Listing, key: Key, version: int) -> bool:
+        """Whether an item of the listing is known already, or out of date: then there is nothing to take in."""
+        known = self._versions[listing.kind][key]
+        if not version or version > known:
+            return False
+        listing.listed.add(key)
+        return True
+
+    def take_listed(self, listing: Listing, resource: Json) -> None:
+        """Take in one item; jobs are recounted in `recount`, which comes before anything else looks at the world."""
+        listing.listed.add(key_of(resource))
+        self._take(listing.kind, resource, deleted=False)
+
+    def settle(self, listing: Listing) -> None:
+        """All items are taken in: what the listing lacks is gone, unless it is newer."""
+        for key in self._versions[listing.kind].end(listing.scope, listing.version, listing.listed):
+            self._put(listing.kind, key, None)
+        if listing.kind == POD:
+            self._releases.forget(self._clock())
+        self.recount()
 
     async def see_fabric(self, fabric: Fabric) -> None:
         """Take in what other operators say of the topology; which nodes their patterns fit is found in a thread."""
@@ -133,79 +191,13 @@ class World:
         self.memory.claims = await in_daemon_thread(found)
         self._fabric, self._snapshot = fabric, None
 
-    def see_node(self, resource: Json, deleted: bool = False) -> bool:
-        """Take in a node; True when something that plans depend on changed."""
-        name = resource["metadata"]["name"]
-        before = self._nodes.get(name)
-        if deleted:
-            self._nodes.pop(name, None)
-        else:
-            after = narrow_node(resource)
-            self._nodes[name] = before if before is not None and before == after else after  # the same object: views are found by it
-        changed = before != self._nodes.get(name)
-        if changed:
-            self._snapshot = None
-        return changed
-
-    def see_pod(self, resource: Json, deleted: bool = False) -> tuple[PodView | None, PodView | None]:
-        """Take in a pod; the view before and after. Pods that hold no GPU and belong to no MPIJob are not kept."""
-        view = pod_view(resource)
-        key = Key(view.namespace, view.name)
-        before = self._pods.get(key)
-        if self._older("pod", key, resource):
-            return before, before
-        after = None if deleted or not (view.gpus or view.job_name or view.bound) else view
-        self._put_pod(key, before, after)
-        return before, after
-
-    def replace(self, kind: str, resources: Iterable[Json], version: int = 0) -> None:
-        """Make a full listing of one kind the truth: what is not in it is gone, unless it is newer than the listing's `version`."""
-        self.settle(kind, self.viewed(kind, resources), version)
-
-    def viewed(self, kind: str, resources: Iterable[Json]) -> list[Any]:
-        """What `settle` takes of a part of a listing: a part at a time, so that a listing of thousands holds nobody up. Changes nothing."""
-        if kind == "pod":
-            return [pod_view(item) for item in resources]
-        if kind != "node":
-            return list(resources)
-        views = map(narrow_node, resources)
-        return [before if (before := self._nodes.get(view["metadata"]["name"])) == view else view for view in views]
-
-    def settle(self, kind: str, resources: list[Any], version: int = 0) -> None:
-        """`replace` with what `viewed` made of the whole listing."""
-        if kind == "node":
-            before, self._nodes = self._nodes, {item["metadata"]["name"]: item for item in resources}
-            if before != self._nodes:
-                self._snapshot = None
-        elif kind == "policy":
-            self.policies = {item["metadata"]["name"]: narrow(item) for item in resources}
-        elif kind == "pod":
-            listed = {Key(view.namespace, view.name): view for view in resources}
-            self._releases.forget(self._clock())
-            for key in self._gone(kind, self._pods, listed.keys(), version):
-                self._put_pod(key, self._pods[key], None)
-            for key, view in listed.items():
-                self._put_pod(key, self._pods.get(key), view if view.gpus or view.job_name or view.bound else None)
-        else:
-            store: dict[Key, Any] = self.jobs if kind == "job" else self.mpijobs
-            see = self.see_job if kind == "job" else self.see_mpijob
-            kept = {_key(item) for item in resources if see(item) or True}
-            for key in self._gone(kind, store, kept, version):
-                del store[key]
-                self._recount(key)
-
-    def _gone(self, kind: str, store: Mapping[Key, object], listed: Collection[Key], version: int) -> list[Key]:
-        """Known keys that a listing does not have; forgets tombstones older than it."""
-        gone = [key for key in store if key not in listed and self._versions.get((kind, key), 0) <= version]
-        for of_kind, key in [entry for entry in self._versions if entry[0] == kind and entry[1] not in listed]:
-            if key not in store or key in gone:
-                del self._versions[(of_kind, key)]
-        return gone
+    def mpijob_named(self, key: Key) -> MpiJobView | None:
+        """The MPIJob of that name, whoever made it."""
+        return self._named.get(key)
 
     def pods_of(self, key: Key, uid: str) -> tuple[PodView, ...]:
         """Pods of one MPIJob, launcher first, then by rank; pods of an earlier MPIJob of that name are left out."""
-        pods = (self._pods[pod] for pod in self._pods_of.get(key, ()))
-        return tuple(sorted((pod for pod in pods if _belongs(pod, uid)), key=lambda pod: (pod.role, pod.rank or 0, pod.name)))
+        return tuple(sorted(self._pods.of_job(key, uid), key=lambda pod: (pod.role, pod.rank or 0, pod.name)))
 
     def measured(self, key: Key, pods: Iterable[PodView]) -> Measured | None:
         """What a run says of itself: the result that its last launcher left behind, else its progress of now."""
@@ -215,8 +207,7 @@ class World:
 
     def partition_pods_of(self, key: Key) -> tuple[PodView, ...]:
         """Pods that write a job's partitions, oldest first."""
-        pods = (self._pods[pod] for pod in self._pods_of.get(key, ()))
-        return tuple(sorted((pod for pod in pods if pod.role == PARTITION), key=lambda pod: (pod.created, pod.name)))
+        return tuple(sorted(self._pods.partitioning(key), key=lambda pod: (pod.created, pod.name)))
 
     def snapshot(self, policy: PolicySpec, now: float) -> ClusterSnapshot:
         """The cluster now; the same object as long as neither nodes, pods nor metrics changed."""
@@ -265,7 +256,8 @@ class World:
         else:
             self._assumed[key] = plan
             self._amounts[key] = self._amounts.get(key, {}) if amounts is None else amounts
-        self._recount(key)
+        self._touched.add(key)
+        self.recount()
 
     def is_assumed(self, key: Key) -> bool:
         """Whether a plan of this job is on its way to an MPIJob."""
@@ -286,7 +278,7 @@ class World:
         for key in self.jobs:
             view = self.mpijobs.get(key)
             if view is None or not (view.is_true("Succeeded") or view.is_true("Failed")):
-                bound = sum(1 for pod in self.pods_of(key, view.uid) if pod.bound and pod.role == "worker") if view else 0
+                bound = sum(1 for pod in self._pods.of_job(key, view.uid) if pod.bound and pod.role == WORKER) if view else 0
                 if view is None or bound < view.workers:
                     yield key
 
@@ -305,83 +297,161 @@ class World:
         labels = ((self._nodes.get(node) or {}).get("metadata") or {}).get("labels") or {}
         return str(labels.get("kubernetes.io/hostname", node))
 
+    def recount(self) -> None:
+        """Bring up to date what follows from jobs that changed."""
+        while self._touched:
+            self._recount(self._touched.pop())
+
     def _recount(self, key: Key) -> None:
         """Set what a job's plan holds beside bound pods: in a pass, or while its MPIJob is gated, unfinished and runs or moves."""
-        view, record = self.mpijobs.get(key), self.jobs.get(key)
+        record, view = self.jobs.get(key), self._own(key)
         plan = self._assumed.get(key)
         moving = plan is not None or (record is not None and is_moving(record.status))
         if plan is None and view is not None and holds_plan(view, moving):
             plan = self.plan_in_force(key)
-        pods = self.pods_of(key, view.uid) if plan is not None and view is not None else ()
+            plan = _within(plan, record) if plan is not None and record is not None else None
+        pods = tuple(self._pods.of_job(key, view.uid)) if plan is not None and view is not None else ()
         amounts = self._amounts.get(key) or (view.worker_amounts if view is not None else {})
         self._reserved.set(key, held_amounts(plan, pods, moving, amounts) if plan is not None else {})
         self.version += self._ledger.set(key, held_gpus(plan, pods, moving) if plan is not None else {})
-        if key not in self.jobs:
+        if record is None:
+            self._made.pop(key, None)
             self.partitions.pop(key, None)
             self.progress.pop(key, None)
+            self.intake.forget(PARTITION_JOB, key)
         stopped = record is not None and view is not None and is_preempted(record.status, view)
-        waits = stopped and view is not None and waits_again(view, self.pods_of(key, view.uid))
+        waits = stopped and view is not None and waits_again(view, self._pods.of_job(key, view.uid))
         (self.releasing.add if stopped and not waits else self.releasing.discard)(key)
         unstarted = record is not None and (view is None or waits)
         if unstarted != (key in self.unstarted):
             self.version += 1
             (self.unstarted.add if unstarted else self.unstarted.discard)(key)
 
-    def _see(self, kind: str, store: dict[Key, Any], resource: Json, view: object, deleted: bool) -> bool:
-        key = _key(resource)
-        if self._older(kind, key, resource):
-            return False
-        if deleted:
-            store.pop(key, None)
+    def _own(self, key: Key) -> MpiJobView | None:
+        """The MPIJob of that name where it is the job's: an MPIJob of others holds nothing, whatever is written on it."""
+        record, view = self.jobs.get(key), self._named.get(key)
+        own = view if view is not None and record is not None and self._is_own(key, view, record) else None
+        if own is not None:
+            self.mpijobs[key] = own
         else:
-            store[key] = view
-        self._recount(key)
+            self.mpijobs.pop(key, None)
+        if view is not None and not view.fault and not view.plan_fault:
+            if own is None and view.plan is not None and view.owner_uid not in self._ended:
+                self.intake.refuse(MPIJOB, key, view.uid, "it carries a plan and belongs to no GNNTrainingJob; the plan counts for nothing")
+            else:
+                self.intake.forget(MPIJOB, key)
+        return own
+
+    def _is_own(self, key: Key, view: MpiJobView, record: JobRecord) -> bool:
+        """Whether an MPIJob with a job's name is the one that the job's status names, or before that one that names the job as controller.
+
+        Whoever may create MPIJobs may name any owner. What a forged one can hold is bounded by the job's spec (`_within`), and the job's
+        next pass plans again what does not fit.
+        """
+        reference = record.status.mpi_job_ref
+        if reference is not None and reference.uid == self._made.get(key):
+            del self._made[key]
+        named = reference is None or view.uid in (reference.uid, self._made.get(key))
+        return named and bool(view.uid) and view.owner_uid == record.uid
+
+    def _see(self, kind: str, resource: Json, deleted: bool) -> bool:
+        taken = self._take(kind, resource, deleted)
+        self.recount()
+        return taken
+
+    def _take(self, kind: str, resource: Json, deleted: bool) -> bool:
+        """Take in an object unless what is known is newer."""
+        key = key_of(resource)
+        if not self._versions[kind].admit(key, version_of(resource["metadata"].get("resourceVersion"))):
+            return False
+        self._put(kind, key, None if deleted else resource)
         return True
 
-    def _older(self, kind: str, key: Key, resource: Json) -> bool:
-        """Whether a newer version is known already: watch events may trail the operator's own writes.
-
-        Resource versions of one resource are ordered numbers (kubernetes/enhancements#5504).
-        """
-        version = int(resource["metadata"].get("resourceVersion") or 0)
-        if version < self._versions.get((kind, key), 0):
-            return True
-        self._versions[(kind, key)] = version
-        return False
-
-    def _put_pod(self, key: Key, before: PodView | None, after: PodView | None) -> None:
-        if before is not None and before.job_name:
-            self._pods_of.get(Key(before.namespace, before.job_name), set()).discard(key)
-        if after is None:
-            self._pods.pop(key, None)
-            self._versions.pop(("pod", key), None)
+    def _put(self, kind: str, key: Key, resource: Json | None) -> None:
+        """An object of any kind from now on; None where it is gone."""
+        if resource is None:
+            self.intake.forget(kind, key)
+        if kind == POD:
+            self._put_pod(key, self.intake.pod(resource) if resource is not None else None)
+        elif kind == NODE:
+            self._put_node(key.name, self.intake.node(resource) if resource is not None else None)
+        elif kind == MPIJOB:
+            self._put_mpijob(key, self.intake.mpijob(resource) if resource is not None else None)
+        elif kind == JOB:
+            self._put_job(key, self.intake.job(resource) if resource is not None else None)
+        elif resource is not None:
+            self.policies[key.name] = self.intake.policy(resource)
         else:
-            self._pods[key] = after
-            if after.job_name:
-                self._pods_of.setdefault(Key(after.namespace, after.job_name), set()).add(key)
+            self.policies.pop(key.name, None)
+
+    def wrote_status(self, key: Key, status: JobStatus) -> None:
+        """The operator wrote this status; it is known even where the answer cannot be decoded."""
+        record = self.jobs.get(key)
+        if record is not None and fault_of(record.resource) is not None:
+            self._put_job(key, record._replace(status=status, status_fault=""))
+            self.recount()
+
+    def _put_job(self, key: Key, record: JobRecord | None) -> None:
+        before = self.jobs.get(key)
+        undecoded = record is not None and record.status == JobStatus() and fault_of(record.resource) is not None
+        if record is not None and before is not None and undecoded and before.uid == record.uid:
+            record = record._replace(status=before.status)
+        if before is not None and (record is None or record.uid != before.uid):
+            self._ended[before.uid] = None
+            while len(self._ended) > MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
+            self.progress.pop(key, None)
+        if record is not None:
+            self.jobs[key] = record
+        else:
+            self.jobs.pop(key, None)
+        self._touched.add(key)
+
+    def _put_mpijob(self, key: Key, view: MpiJobView | None) -> None:
+        before = self._named.get(key)
+        if view is not None:
+            self._named[key] = view
+        else:
+            self._named.pop(key, None)
+        if view is not None and before is not None and before.workers != view.workers and key in self.progress:
+            self.progress[key] = self.progress[key].without_pace()
+        self._touched.add(key)
+
+    def _put_node(self, name: str, after: Json | None) -> None:
+        before = self._nodes.get(name)
+        if before == after:
+            return  # the same object stays: views are found by it
+        if after is not None:
+            self._nodes[name] = after
+        else:
+            self._nodes.pop(name, None)
+        self._snapshot = None
+
+    def _put_pod(self, key: Key, after: PodView | None) -> None:
+        before = self._pods.get(key)
+        after = after if after is not None and matters(after) else None
+        if before == after:
+            return
+        self._pods.put(key, after)
         if _claim(before) != _claim(after):
             self._snapshot = None
             if before is not None and before.holds_resources and before.gpus and (after is None or not after.holds_resources):
                 self._releases.note(before.node, before.gpus, self._clock())
         for view in (before, after):
             if view is not None and view.job_name:
-                self._recount(Key(view.namespace, view.job_name))
+                self._touched.add(Key(view.namespace, view.job_name))
+
+
+def _within(plan: Plan, record: JobRecord) -> Plan:
+    """No more workers and GPUs than the job's spec allows, whatever a status or an annotation says."""
+    most, gpus = record.max_workers, record.gpus_per_worker
+    if len(plan.workers) <= most and all(worker.gpus <= gpus for worker in plan.workers):
+        return plan
+    return replace(plan, workers=tuple(replace(worker, gpus=min(worker.gpus, gpus)) for worker in plan.workers[:most]))
 
 
 def _claim(pod: PodView | None) -> tuple[object, ...] | None:
     """What a pod takes from its node; None when nothing."""
-    return (pod.node, pod.gpus, pod.cpu_cores, pod.memory_bytes, pod.further) if pod is not None and pod.holds_resources else None
-
-
-def _belongs(pod: PodView, mpijob_uid: str) -> bool:
-    """Workers are controlled by the MPIJob; the launcher by its Job, whose uid differs: there the label decides."""
-    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role != PARTITION)
-
-
-def _key(resource: Mapping[str, Any]) -> Key:
-    return Key(resource["metadata"]["namespace"], resource["metadata"]["name"])
-
-
-def _record(resource: Json) -> JobRecord:
-    status = read_status(resource.get("status") or {})
-    return JobRecord(narrow(resource), status, status.plan)
+    if pod is None or not pod.holds_resources:
+        return None
+    return pod.node, pod.gpus, pod.cpu_cores, pod.memory_bytes, pod.further, pod.unreadable

@@ -65,7 +65,7 @@ class Cluster:
         self.spec = {**SPEC, **spec}
         self.policy = {"replan": {"mode": mode, "checkSeconds": 10, "holdDownSeconds": 60, "restartSeconds": 60}}
         self.start()
-        self.world.replace("node", [node(name) for name in NODES])
+        self.world.replace("Node", [node(name) for name in NODES])
         self.world.see_policy({"metadata": {"name": "default", "uid": "p", "generation": 1}, "spec": self.policy})
         self.see_job(JobStatus(plan=PLAN))
         self.world.see_mpijob(mpijob())

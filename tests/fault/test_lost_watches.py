@@ -20,7 +20,10 @@ GONE = {
 }
 
 
-@pytest.mark.parametrize("last", [GONE, None], ids=["410 Gone", "broken connections"])
+BROKEN = {"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "reason": "InternalError", "code": 500}}
+
+
+@pytest.mark.parametrize("last", [GONE, BROKEN, None], ids=["410 Gone", "an internal error", "broken connections"])
 def test_what_happens_between_two_watches_is_neither_lost_nor_done_twice(
     operator: OperatorProcess, proxy: FaultProxy, job: Job, last: dict[str, object] | None
 ) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -17,13 +19,23 @@ import msgspec
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 
-from hyperscale import __version__
+from hyperscale import __version__, objects
+from hyperscale.daemonthread import in_daemon_thread
+from hyperscale.objects import ListPage
 
-MAX_BODY_BYTES: Final = 64 * 2**20
-"""Largest response read; a list page is far smaller, and an endless body must not end the process."""
+MAX_BODY_BYTES: Final = 16 * 2**20
+"""Largest response read: an endless body must not end the process, and cutting a list of this size into its items takes 20 ms."""
 
 PAGE_SIZE: Final = 500
 """Objects a list request asks for at once (client-go's default chunk)."""
+
+MAX_MESSAGE: Final = 4096
+"""Characters of an error's message."""
+CONNECT_SECONDS: Final = 5.0
+SILENCE_SECONDS: Final = 70.0
+"""A watch with bookmarks tells something every minute; a stream that is silent for longer is frozen (nolar/kopf#585)."""
+WATCH_GRACE_SECONDS: Final = 30.0
+"""The API server ends a watch by itself; this much later the client does."""
 
 USER_AGENT: Final = f"hyperscale/{__version__}"
 
@@ -45,6 +57,10 @@ class ApiError(Exception):
 
 class NotFoundError(ApiError):
     """404: what was asked for does not exist; for a level-based operator that is an answer, not a failure."""
+
+
+class GoneError(ApiError):
+    """410: the version, or the page of a list, is too old; list from the beginning."""
 
 
 class ConflictError(ApiError):
@@ -96,22 +112,65 @@ class ApiClient:
         except NotFoundError:
             return None
 
-    async def pages(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[tuple[int, list[Json]]]:
-        """Resource version and items of a list, page by page: of fewer items each where they are so large that a page would be too long."""
+    async def pages(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[ListPage]:
+        """A list, page by page, with fewer items a page where they are so large that a page would be too long.
+
+        Raises GoneError where the list has taken so long that the API server no longer knows its moment: it must be begun again.
+        """
         token, limit = "", PAGE_SIZE
         while True:
+            asked = {**(query or {}), "limit": str(limit), **({"continue": token} if token else {})}
             try:
-                page = await self.get(path, {**(query or {}), "limit": str(limit), **({"continue": token} if token else {})})
+                page = await self._page(await self._send("GET", path, asked))
             except TooLargeError:
                 if limit == 1:
                     raise
                 limit = max(1, limit // 8)  # one object has at most 1.5 MiB (etcd's limit)
                 continue
-            metadata = page.get("metadata") or {}
-            yield int(metadata.get("resourceVersion") or 0), page.get("items") or []
-            token = metadata.get("continue") or ""
+            yield page
+            token, limit = page.token, min(PAGE_SIZE, 2 * limit)
             if not token:
                 return
+
+    async def _page(self, body: bytes) -> ListPage:
+        """The items of a page. What nests too deeply for the decoder is cut in a thread: it may take half a second."""
+        try:
+            try:
+                return objects.list_page(body)
+            except RecursionError:
+                return await in_daemon_thread(partial(objects.nested_list_page, body))
+        except ValueError as error:
+            raise TransientError(200, f"an answer that is no list: {error}", "BadAnswer") from error
+
+    async def watch(self, path: str, version: int, seconds: int) -> AsyncIterator[tuple[str, bytes]]:
+        """Type and JSON of each event after a version, for so many seconds at most; ends early where the stream does or falls silent.
+
+        Raises GoneError, TransientError and ApiError where the API server refuses, also within the stream.
+        """
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": str(version), "timeoutSeconds": str(seconds)}
+        limits = aiohttp.ClientTimeout(total=seconds + WATCH_GRACE_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
+        try:
+            answer = await self._answer("GET", path, query, limits=limits)
+            async with answer.response as response:
+                _check(response.status, await _bounded_body(response) if response.status != 200 else b"", response.headers)
+                async for line in _lines(response.content):
+                    yield await self._event(line)
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return
+
+    async def _event(self, line: bytes) -> tuple[str, bytes]:
+        """Raises as `watch` does for an event that is an error."""
+        try:
+            try:
+                kind, raw = objects.watch_event(line)
+            except RecursionError:
+                kind, raw = await in_daemon_thread(partial(objects.nested_watch_event, line))
+        except ValueError as error:
+            raise TransientError(200, f"an event that cannot be read: {error}", "BadAnswer") from error
+        if kind == "ERROR":
+            code = re.search(rb'"code": ?(\d{3})', raw)
+            raise _error(int(code.group(1)) if code else 500, raw, {})
+        return kind, raw
 
     async def create(self, path: str, body: Json, query: Mapping[str, str] | None = None) -> Json:
         """POST; raises ConflictError when the name is taken."""
@@ -157,6 +216,38 @@ class ApiClient:
     async def _request(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, content_type: str = "application/json"
     ) -> Json:
+        answer = await self._send(method, path, query, body, content_type)
+        try:
+            return objects.read(answer) if answer else {}
+        except ValueError:  # a v1.Status, for one, has no name
+            return _plain(answer)
+
+    async def _send(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, content_type: str = "application/json"
+    ) -> bytes:
+        """The body of a successful answer; raises NotFoundError, ConflictError, GoneError, TransientError, ApiError."""
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                answer = await self._answer(method, path, query, body, content_type, limits=self._timeout_seconds)
+                content = await _bounded_body(answer.response)
+        except TimeoutError as error:
+            raise TransientError(0, f"{method} {path}: no answer within {self._timeout_seconds:g} s", "Timeout") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransientError(0, f"{method} {path}: {error}", "Unreachable") from error
+        _check(answer.status, content, answer.response.headers)
+        return content
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: object = None,
+        content_type: str = "application/json",
+        *,
+        limits: float | aiohttp.ClientTimeout,
+    ) -> Any:  # noqa: ANN401 - the official client ships no annotations
+        """The head of an answer; its body is not read yet."""
         configuration = self._api.configuration
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": USER_AGENT}
         token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
@@ -164,19 +255,13 @@ class ApiClient:
             headers["Authorization"] = token
         url = configuration.host + path + (f"?{urlencode(query)}" if query else "")
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                answer = await self._api.rest_client.request(method, url, headers, body, _request_timeout=self._timeout_seconds)
-                return _decoded(answer.status, await _bounded_body(answer.response), answer.response.headers)
-        except TimeoutError as error:
-            raise TransientError(0, f"{method} {path}: no answer within {self._timeout_seconds:g} s", "Timeout") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransientError(0, f"{method} {path}: {error}", "Unreachable") from error
+            return await self._api.rest_client.request(method, url, headers, body, _request_timeout=limits)
         except kubernetes_client.ApiException as error:
             raise _error(error.status or 0, error.body or error.reason or "", dict(error.headers or {})) from error
 
 
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body, at most MAX_BODY_BYTES; raises ApiError beyond."""
+    """The whole body, at most MAX_BODY_BYTES; raises TooLargeError beyond."""
     chunks: list[bytes] = []
     size = 0
     async for chunk in response.content.iter_chunked(2**16):
@@ -188,11 +273,30 @@ async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(chunks)
 
 
-def _decoded(status: int, body: bytes, headers: Mapping[str, str]) -> Json:
-    if 200 <= status < 300:
-        decoded: Json = msgspec.json.decode(body) if body else {}
-        return decoded
-    raise _error(status, body, headers)
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of a stream; raises TransientError for one that is longer than any event."""
+    pending = b""
+    async for chunk in content.iter_any():
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+        if len(pending) > MAX_BODY_BYTES:
+            raise TransientError(200, f"an event of more than {MAX_BODY_BYTES} bytes", "BadAnswer")
+
+
+def _check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    if not 200 <= status < 300:
+        raise _error(status, body, headers)
+
+
+def _plain(body: bytes) -> Json:
+    """An answer that is no object with a name."""
+    try:
+        decoded = msgspec.json.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise TransientError(200, f"an answer that cannot be read: {error}", "BadAnswer") from error
+    return decoded if isinstance(decoded, dict) else {}
 
 
 def _error(status: int, body: bytes | str, headers: Mapping[str, str]) -> ApiError:
@@ -201,13 +305,15 @@ def _error(status: int, body: bytes | str, headers: Mapping[str, str]) -> ApiErr
     reason, message = "", text[:500]
     try:
         parsed = json.loads(text)
-        reason, message = str(parsed.get("reason", "")), str(parsed.get("message", message))
-    except (ValueError, AttributeError):
+        reason, message = str(parsed.get("reason", "")), str(parsed.get("message", message))[:MAX_MESSAGE]
+    except (ValueError, AttributeError, RecursionError):
         pass
     if status == 404:
         return NotFoundError(status, message, reason)
-    if status in (409, 410):
+    if status == 409:
         return ConflictError(status, message, reason)
+    if status == 410:
+        return GoneError(status, message, reason)
     if status == 429 or status >= 500:
         return TransientError(status, message, reason, _seconds(headers.get("Retry-After")))
     return ApiError(status, message, reason)

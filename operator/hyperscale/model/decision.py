@@ -21,6 +21,7 @@ class Reason(enum.StrEnum):
     INVALID_SPEC = "InvalidSpec"
     INVALID_POD_TEMPLATE = "InvalidPodTemplate"
     NAME_CONFLICT = "NameConflict"
+    UNREADABLE_MPIJOB = "UnreadableMPIJob"
     DELETED = "Deleted"
     SUSPENDED = "Suspended"
     SUSPENDED_EXTERNALLY = "SuspendedExternally"
@@ -78,6 +79,10 @@ class MpiJobView(msgspec.Struct, frozen=True):
     """By type: (is true, reason, message)."""
     plan: Plan | None = None
     """From the plan annotation; None when absent or unreadable."""
+    plan_fault: str = ""
+    """Why the plan annotation cannot be used; "" where it can, or is absent."""
+    fault: str = ""
+    """Why the MPIJob cannot be read; of the rest only what identifies it is there then."""
     start_time: str = ""
     completion_time: str = ""
     launcher_failures: int = 0

@@ -29,6 +29,8 @@ RELATIVE_PATH = r"^[A-Za-z0-9_][-A-Za-z0-9_.]*(/[A-Za-z0-9_][-A-Za-z0-9_.]*)*$"
 
 MAX_WORKERS = 1000
 """Keeps plan, status and the pods' names bounded; see names of pods in conventions of the MPIJob."""
+MAX_GPUS_PER_WORKER = 16
+"""GPUs of the largest node in use (HGX with 16)."""
 
 Name63 = Annotated[str, Meta(min_length=1, max_length=63, pattern=DNS_LABEL)]
 Name253 = Annotated[str, Meta(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
@@ -194,7 +196,9 @@ class WorkersSpec(Spec, frozen=True):
 
     max: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Most workers that the planner may choose.")]
     min: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Fewest workers that the job makes sense with.")] = 1
-    gpus_per_worker: Annotated[int, Meta(ge=1, le=16, description="nvidia.com/gpu limit and MPI slots of each worker.")] = 1
+    gpus_per_worker: Annotated[
+        int, Meta(ge=1, le=MAX_GPUS_PER_WORKER, description="nvidia.com/gpu limit and MPI slots of each worker.")
+    ] = 1
     gpu_memory: Annotated[Quantity | None, Meta(description="Memory that each GPU must have, e.g. 24Gi.")] = None
     cpu: Annotated[Quantity | None, Meta(description="CPU request of each worker.")] = None
     memory: Annotated[Quantity | None, Meta(description="Memory request and limit of each worker.")] = None

@@ -58,6 +58,8 @@ class PodView(msgspec.Struct, frozen=True, rename="camel"):
     unschedulable: str = ""
     """Message of PodScheduled=False with reason Unschedulable; "" otherwise."""
 
+    unreadable: bool = False
+    """The pod cannot be read: what it holds is not known, so that it counts as holding all GPUs of its node."""
     termination: str = ""
     """What the program left behind at its end, of launcher and partition pods: their first container's termination message."""
 

@@ -1,9 +1,12 @@
-"""Projection of an MPIJob (kubeflow.org/v2beta1) to what the operator decides by."""
+"""Projection of an MPIJob (kubeflow.org/v2beta1) to what the operator decides by. Pure.
+
+Everything in an MPIJob may have been written by a tenant: kubeflow's edit role includes `mpijobs/status`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -12,52 +15,108 @@ from hyperscale.model.decision import MpiJobView
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PODS
 from hyperscale.observe.demand import further, pod_demand
+from hyperscale.observe.kube import MAX_AMOUNT
+from hyperscale.plausible import is_plan, readable_time
+
+CONDITIONS: Final = frozenset({"Created", "Running", "Restarting", "Succeeded", "Suspended", "Failed"})
+"""All that mpi-operator writes."""
+MAX_REASON: Final = 128
+MAX_MESSAGE: Final = 2048
+"""Characters of a condition's reason and message, as in our own status."""
+MAX_PLAN_BYTES: Final = 262_144
+"""The API server takes no more of all annotations together."""
+MAX_COUNT: Final = 2**31 - 1
+"""The API's own type for replicas, int32, which the CRD's schema does not enforce."""
 
 
 def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
-    """The view of one MPIJob as the API server gives it; absent parts are empty."""
+    """The view of one MPIJob as the API server gives it; absent parts are empty. Raises ValueError for counts that are none."""
     metadata = resource.get("metadata") or {}
     spec = resource.get("spec") or {}
     status = resource.get("status") or {}
     worker = (spec.get("mpiReplicaSpecs") or {}).get("Worker") or {}
-    gates = ((worker.get("template") or {}).get("spec") or {}).get("schedulingGates") or []
-    controller: Mapping[str, Any] = next((owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")), {})
+    launcher = (status.get("replicaStatuses") or {}).get("Launcher") or {}
+    template = worker.get("template") or {}
+    pod = template.get("spec") or {}
     annotations = metadata.get("annotations") or {}
-    template = (worker.get("template") or {}).get("metadata") or {}
+    plan, fault = _plan(annotations.get(names.PLAN_ANNOTATION))
     return MpiJobView(
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),
-        owner_uid=controller.get("uid", ""),
-        workers=int(worker.get("replicas") or 0),
+        owner_uid=_controller(metadata),
+        workers=_count(worker.get("replicas"), "spec.mpiReplicaSpecs.Worker.replicas"),
         suspended=bool((spec.get("runPolicy") or {}).get("suspend")),
         queue=(metadata.get("labels") or {}).get(names.KUEUE_QUEUE_LABEL, ""),
-        gated=any(gate.get("name") == names.PLACEMENT_GATE for gate in gates),
+        gated=any(gate.get("name") == names.PLACEMENT_GATE for gate in pod.get("schedulingGates") or []),
         resizable=names.RESIZABLE_ANNOTATION in annotations,
         conditions={
-            condition["type"]: (condition.get("status") == "True", condition.get("reason", ""), condition.get("message", ""))
+            condition["type"]: (
+                condition.get("status") == "True",
+                str(condition.get("reason", ""))[:MAX_REASON],
+                str(condition.get("message", ""))[:MAX_MESSAGE],
+            )
             for condition in status.get("conditions") or []
+            if condition.get("type") in CONDITIONS
         },
-        plan=_plan(annotations.get(names.PLAN_ANNOTATION)),
-        start_time=status.get("startTime") or "",
-        completion_time=status.get("completionTime") or "",
-        launcher_failures=int(((status.get("replicaStatuses") or {}).get("Launcher") or {}).get("failed") or 0),
+        plan=plan,
+        plan_fault=fault,
+        start_time=readable_time(status.get("startTime")),
+        completion_time=readable_time(status.get("completionTime")),
+        launcher_failures=_count(launcher.get("failed"), "status.replicaStatuses.Launcher.failed"),
         deleting=bool(metadata.get("deletionTimestamp")),
         resource_version=metadata.get("resourceVersion") or "",
         suspend_intent={"true": True, "false": False}.get(annotations.get(names.SUSPEND_ANNOTATION, "")),
         suspender=_suspender(metadata),
-        worker_amounts=_worker_amounts((worker.get("template") or {}).get("spec") or {}),
-        workload=(template.get("annotations") or {}).get(names.KUEUE_WORKLOAD_ANNOTATION, ""),
+        worker_amounts=_worker_amounts(pod),
+        workload=((template.get("metadata") or {}).get("annotations") or {}).get(names.KUEUE_WORKLOAD_ANNOTATION, ""),
     )
 
 
+def unreadable_view(resource: Mapping[str, Any], fault: str) -> MpiJobView:
+    """What must be known of an MPIJob that `mpijob_view` cannot read: its name is taken, and it may run. Never raises."""
+    metadata = found if isinstance(found := resource.get("metadata"), Mapping) else {}
+    return MpiJobView(
+        name=_text(metadata.get("name")),
+        uid=_text(metadata.get("uid")),
+        owner_uid=_controller(metadata),
+        workers=0,
+        suspended=False,
+        queue="",
+        gated=True,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        fault=fault,
+    )
+
+
+def _controller(metadata: Mapping[str, Any]) -> str:
+    """Uid of the controlling owner; "" without one."""
+    owners = metadata.get("ownerReferences")
+    for owner in owners if isinstance(owners, list) else ():
+        if isinstance(owner, Mapping) and owner.get("controller"):
+            return _text(owner.get("uid"))
+    return ""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object, path: str) -> int:
+    count = 0 if value is None else value
+    if not isinstance(count, int) or not 0 <= count <= MAX_COUNT:
+        raise ValueError(f"{path}: {count if isinstance(count, int) else 'it'} is no count from 0 to {MAX_COUNT}")
+    return count
+
+
 def _worker_amounts(spec: Mapping[str, Any]) -> dict[str, float]:
-    """Requests of one worker pod, its GPUs left out; empty where they are no quantities, as the pods are then refused."""
+    """Requests of one worker pod, its GPUs left out; empty where they are no quantities, or absurd, as the pods are then refused."""
     try:
         amounts = pod_demand(spec)
     except (ValueError, TypeError, AttributeError):
         return {}
     core: dict[str, float] = {name: amounts[name] for name in ("cpu", "memory") if name in amounts}
-    return {**core, **further(amounts), PODS: 1.0}
+    found = {**core, **further(amounts), PODS: 1.0}
+    return found if max(found.values()) <= MAX_AMOUNT else {}
 
 
 def _suspender(metadata: Mapping[str, Any]) -> str:
@@ -73,11 +132,17 @@ def _suspender(metadata: Mapping[str, Any]) -> str:
     return ""
 
 
-def _plan(annotation: str | None) -> Plan | None:
-    """The annotated plan; None when there is none or a person broke it: the job is then planned anew."""
+def _plan(annotation: object) -> tuple[Plan | None, str]:
+    """The annotated plan; without it why it cannot be used, where there is one: the job is then planned again."""
     if not annotation:
-        return None
+        return None, ""
+    path = f"metadata.annotations[{names.PLAN_ANNOTATION}]"
+    if not isinstance(annotation, str) or len(annotation) > MAX_PLAN_BYTES:
+        return None, f"{path}: more than {MAX_PLAN_BYTES} bytes"
     try:
-        return msgspec.json.decode(annotation, type=Plan)
-    except msgspec.DecodeError:
-        return None
+        plan = msgspec.json.decode(annotation, type=Plan)
+    except RecursionError:
+        return None, f"{path}: nested too deeply to be decoded"
+    except (ValueError, OverflowError) as error:  # msgspec's errors are ValueErrors, as are those of UTF-8
+        return None, f"{path}: {str(error)[:200]}"
+    return (plan, "") if is_plan(plan) else (None, f"{path}: ranks, GPUs or figures that no plan can have")

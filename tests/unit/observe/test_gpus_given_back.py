@@ -85,7 +85,7 @@ def test_an_idle_reading_is_kept() -> None:
 @pytest.mark.parametrize("ends", ["deleted", "succeeded", "not in the listing"])
 def test_the_world_takes_gpus_for_idle_as_soon_as_their_pod_has_ended(ends: str) -> None:
     world = World(clock=lambda: NOW)
-    world.replace("node", [raw_node("gpu-a", 2)])
+    world.replace("Node", [raw_node("gpu-a", 2)])
     holding = raw_pod("rank-0", "gpu-a", 2)
     world.see_pod(holding)
     world.reading = reading(gpu_utilization=(busy(0), busy(1)))
@@ -95,7 +95,7 @@ def test_the_world_takes_gpus_for_idle_as_soon_as_their_pod_has_ended(ends: str)
     elif ends == "succeeded":
         world.see_pod({**holding, "status": {"phase": "Succeeded"}})
     else:
-        world.replace("pod", [])
+        world.replace("Pod", [])
     assert use(world.snapshot(PolicySpec(), NOW)) == [0.0, 0.0]
 
 

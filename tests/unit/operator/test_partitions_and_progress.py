@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from hyperscale import names
 from hyperscale.decide import decide
 from hyperscale.history import History
+from hyperscale.intake import read_status
 from hyperscale.jobreader import JobReader
 from hyperscale.model.decision import CreateMpiJob, EnsurePartitions, MakePlan, PartitionView, Reason, ReleaseWorkers, Seen, Stop, Wait
 from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Correction, Plan, Prediction
 from hyperscale.model.pods import PARTITION, PodView
-from hyperscale.model.status import JobStatus, Phase, read_status, to_wire
+from hyperscale.model.status import JobStatus, Phase, to_wire
 from hyperscale.observe.prometheus import PrometheusReader
 from hyperscale.passes import is_progress
 from hyperscale.planning import steady
@@ -128,14 +129,14 @@ def test_what_the_run_says_stays_in_status_until_it_says_something_else() -> Non
     later = derive(seen(plan=TWO, status=first), Wait(Reason.RUNNING))
     assert later.measured == SAID
     assert is_progress(first, replace(first, measured=replace(SAID, epoch=8)))
-    assert read_status(to_wire(first)).measured == SAID
+    assert read_status(to_wire(first))[0].measured == SAID
 
 
 @pytest.mark.parametrize("by_curve", [False, True], ids=["by a factor", "by a curve"])
 def test_calibration_and_allreduce_cost_survive_the_status(by_curve: bool) -> None:
     known = Correction("A100", 1.5, 0.1, 7, by_curve)
     corrected = replace(TWO, predicted=Prediction(1.5, 0.15, 1.0, 2.0, None, known))
-    assert read_status(to_wire(JobStatus(plan=corrected))).plan == corrected
+    assert read_status(to_wire(JobStatus(plan=corrected)))[0].plan == corrected
 
 
 def wire_job(name: str, uid: str = UID, **status: Any) -> dict[str, Any]:
@@ -151,7 +152,12 @@ def world_with(count: int) -> World:
         world.see_job(wire_job(name, f"uid-{number}"))
         world.see_mpijob(
             {
-                "metadata": {"namespace": "team", "name": name, "uid": f"m{number}"},
+                "metadata": {
+                    "namespace": "team",
+                    "name": name,
+                    "uid": f"m{number}",
+                    "ownerReferences": [{"uid": f"uid-{number}", "controller": True}],
+                },
                 "status": {"conditions": [{"type": "Running", "status": "True"}]},
             }
         )

@@ -138,9 +138,9 @@ async def test_a_job_that_fits_nowhere_does_not_make_others_queue() -> None:
     await stage.ask(huge)
     stage.woken.clear()
     asked = len(stage.planner.questions)
-    stage.world.replace("job", [stage.world.jobs[huge].resource], version=5)
+    stage.world.replace("GNNTrainingJob", [stage.world.jobs[huge].resource], version=5)
     stage.planning.taker.pending.drop(Key("team", "small"))
-    answer = await stage.ask(stage.add("late"))
+    answer = await stage.ask(stage.add("late", version=6))
     assert isinstance(answer.found, Plan)
     assert answer.turn is None
     assert len(stage.planner.questions) == asked

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from hyperscale import names
+from hyperscale.intake import MPIJOB, NODE, POD
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.render.mpijob import plan_annotation
@@ -65,10 +66,18 @@ def mpijob(name: str = "cora", *, version: int = 1, suspended: bool = False, end
     }
 
 
-def world() -> World:
-    """Two nodes of two GPUs each."""
+def job(name: str = "cora", *, version: int = 1, **status: object) -> dict[str, Any]:
+    """A job of at most two workers with one GPU each."""
+    metadata = {"namespace": "team", "name": name, "uid": UID, "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": {"workers": {"min": 2, "max": 2}}, "status": status}
+
+
+def world(*, with_job: bool = True) -> World:
+    """Two nodes of two GPUs each, and a job that has no MPIJob yet."""
     made = World()
-    made.replace("node", [node("node-a"), node("node-b")])
+    made.replace(NODE, [node("node-a"), node("node-b")])
+    if with_job:
+        made.see_job(job())
     return made
 
 
@@ -128,8 +137,8 @@ def test_a_full_listing_takes_away_what_the_watch_forgot_to_report() -> None:
     seen = world()
     seen.see_mpijob(mpijob())
     seen.see_pod(pod("cora-worker-0", on="node-a"))
-    seen.replace("pod", [], version=9)
-    seen.replace("mpijob", [], version=9)
+    seen.replace(POD, [], version=9)
+    seen.replace(MPIJOB, [], version=9)
     assert not seen.mpijobs
     assert free(seen, OTHER) == {"node-a": 2, "node-b": 2}
 
@@ -137,7 +146,7 @@ def test_a_full_listing_takes_away_what_the_watch_forgot_to_report() -> None:
 def test_a_listing_does_not_take_away_what_was_made_after_it() -> None:
     seen = world()
     seen.see_mpijob(mpijob(version=12))
-    seen.replace("mpijob", [], version=9)
+    seen.replace(MPIJOB, [], version=9)
     assert CORA in seen.mpijobs
 
 
@@ -172,5 +181,5 @@ def test_the_plan_in_status_counts_before_the_one_on_the_mpijob() -> None:
     assert seen.plan_in_force(CORA) == TWO
     replanned = plan("node-b", "node-a", plan_id="feedfeedfeedfeed")
     status = to_wire(msgspec.structs.replace(JobStatus(), plan=replanned))
-    seen.see_job({"metadata": {"namespace": "team", "name": "cora", "uid": UID, "resourceVersion": "3"}, "spec": {}, "status": status})
+    seen.see_job({**job(version=3), "status": status})
     assert seen.plan_in_force(CORA) == replanned

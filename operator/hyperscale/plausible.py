@@ -1,0 +1,81 @@
+"""Whether recorded plans and statuses can be this operator's own: whoever may write an MPIJob or a status may write anything. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from hyperscale.instants import unix_seconds
+from hyperscale.model.job import MAX_GPUS_PER_WORKER, MAX_WORKERS
+from hyperscale.model.plan import Plan
+from hyperscale.model.status import JobStatus
+
+MAX_FIGURE: Final = 1e15
+"""Seconds, bytes a second, epochs: no figure of a plan or status comes near."""
+MAX_PARTITIONS: Final = 1_000_000
+_SIGNED: Final = frozenset({"agent_score", "objective", "optimality_gap", "regret", "rule_score", "saved_seconds"})
+
+
+def is_plan(plan: Plan) -> bool:
+    """Whether ranks, nodes, GPUs and figures are within what any plan can have."""
+    workers = plan.workers
+    return (
+        0 < len(workers) <= MAX_WORKERS
+        and 0 < plan.partitions <= MAX_PARTITIONS
+        and all(
+            worker.rank == rank and 0 < worker.gpus <= MAX_GPUS_PER_WORKER and 0.0 <= worker.share <= 1.0 and worker.node
+            for rank, worker in enumerate(workers)
+        )
+        and _in_bounds((msgspec.structs.replace(plan, workers=()),))
+    )
+
+
+def is_status(status: JobStatus) -> bool:
+    """Whether its times can be read, its figures are in bounds and its plan is one. What the run measured is not judged here."""
+    if status.plan is not None and not is_plan(status.plan):
+        return False
+    if not _in_bounds((msgspec.structs.replace(status, plan=None, measured=None),)):
+        return False
+    return all(map(_is_time, _times(status)))
+
+
+def readable_time(text: object) -> str:
+    """An RFC 3339 time; "" where it is none."""
+    return text if isinstance(text, str) and _is_time(text) else ""
+
+
+def _times(status: JobStatus) -> Iterator[str]:
+    yield status.start_time or ""
+    yield status.completion_time or ""
+    yield from (condition.last_transition_time for condition in status.conditions)
+    yield from (one.time for one in (status.last_move, status.last_stop) if one is not None)
+    yield from (one.since for one in (status.move, status.stop) if one is not None)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        unix_seconds(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def _in_bounds(values: Iterable[object], signed: bool = False) -> bool:
+    """Every number below these values; a few fields may be negative."""
+    for value in values:
+        if isinstance(value, bool | str) or value is None:
+            continue
+        if isinstance(value, int | float):
+            if not math.isfinite(value) or abs(value) > MAX_FIGURE or (value < 0 and not signed):
+                return False
+        elif isinstance(value, tuple):
+            if not _in_bounds(value, signed):
+                return False
+        elif isinstance(value, msgspec.Struct):
+            names = value.__struct_fields__
+            if not all(_in_bounds((getattr(value, name),), name in _SIGNED) for name in names):
+                return False
+    return True

@@ -1,0 +1,61 @@
+"""Pods by name and by job. Pods that hold nothing and belong to no job are not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hyperscale.model.pods import PARTITION, PodView
+from hyperscale.records import Key
+
+
+class PodIndex:
+    """The pods of the cluster that matter."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Key, PodView] = {}
+        self._of_job: dict[Key, set[Key]] = {}
+
+    def get(self, key: Key) -> PodView | None:
+        """The pod, where it is kept."""
+        return self._pods.get(key)
+
+    def put(self, key: Key, view: PodView | None) -> None:
+        """The pod from now on; None or one that does not matter takes it away."""
+        before = self._pods.pop(key, None)
+        if before is not None and before.job_name:
+            self._leave(Key(before.namespace, before.job_name), key)
+        if view is not None and matters(view):
+            self._pods[key] = view
+            if view.job_name:
+                self._of_job.setdefault(Key(view.namespace, view.job_name), set()).add(key)
+
+    def values(self) -> Iterable[PodView]:
+        """All of them."""
+        return self._pods.values()
+
+    def of_job(self, job: Key, mpijob_uid: str) -> Iterator[PodView]:
+        """Pods of one MPIJob in any order; pods of an earlier MPIJob of that name are left out."""
+        return (pod for key in self._of_job.get(job, ()) if _belongs(pod := self._pods[key], mpijob_uid))
+
+    def partitioning(self, job: Key) -> Iterator[PodView]:
+        """Pods that write a job's partitions, in any order."""
+        return (pod for key in self._of_job.get(job, ()) if (pod := self._pods[key]).role == PARTITION)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def _leave(self, job: Key, key: Key) -> None:
+        pods = self._of_job[job]
+        pods.discard(key)
+        if not pods:
+            del self._of_job[job]
+
+
+def matters(pod: PodView) -> bool:
+    """Whether it holds something, may soon, or belongs to a job."""
+    return bool(pod.job_name) or (not pod.finished and (pod.gpus > 0 or pod.bound))
+
+
+def _belongs(pod: PodView, mpijob_uid: str) -> bool:
+    """Workers are controlled by the MPIJob; the launcher by its Job, whose uid differs: there the label decides."""
+    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role != PARTITION)

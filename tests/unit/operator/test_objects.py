@@ -1,0 +1,124 @@
+"""Lists and watch events, cut into objects: one that cannot be decoded spoils no other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperscale import objects
+
+DEEP = 9_000
+
+
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+def job(name: str, spec: bytes = b"{}") -> bytes:
+    """As the API server writes a custom resource: fields sorted."""
+    metadata = {"labels": {"a": 'b,{["'}, "name": name, "namespace": "team", "resourceVersion": "7", "uid": f"uid-{name}"}
+    return b'{"apiVersion":"hyperscale.dev/v1alpha1","kind":"GNNTrainingJob","metadata":%s,"spec":%s}' % (
+        json.dumps(metadata).encode(),
+        spec,
+    )
+
+
+def page(*items: bytes, token: str = "") -> bytes:
+    metadata = json.dumps({"continue": token, "resourceVersion": "42"}).encode()
+    return b'{"apiVersion":"v1","items":[%s],"kind":"List","metadata":%s}' % (b",".join(items), metadata)
+
+
+def test_a_list_is_cut_into_its_items() -> None:
+    found = objects.list_page(page(job("a"), job("b"), token='more"'))
+    assert (found.version, found.token) == (42, 'more"')
+    assert [objects.read(item)["metadata"]["name"] for item in found.items] == ["a", "b"]
+
+
+def test_so_is_one_with_an_item_that_no_decoder_follows() -> None:
+    body = page(job("a"), job("deep", nested(DEEP)), job("b"), token="more")
+    with pytest.raises(RecursionError):
+        objects.list_page(body)
+    found = objects.nested_list_page(body)
+    assert (found.version, found.token) == (42, "more")
+    one, deep, other = map(objects.read, found.items)
+    assert (one["metadata"]["name"], other["metadata"]["name"]) == ("a", "b")
+    assert deep["metadata"] == {
+        "labels": {"a": 'b,{["'},
+        "name": "deep",
+        "namespace": "team",
+        "resourceVersion": "7",
+        "uid": "uid-deep",
+    }
+    assert objects.fault_of(deep) == ("", "nested too deeply to be decoded (about 1,000 levels)")
+
+
+def test_an_event_with_such_an_object_keeps_its_type() -> None:
+    line = b'{"type":"MODIFIED","object":%s}' % job("deep", nested(DEEP))
+    with pytest.raises(RecursionError):
+        objects.watch_event(line)
+    kind, raw = objects.nested_watch_event(line)
+    assert (kind, objects.read(raw)["metadata"]["name"]) == ("MODIFIED", "deep")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (b'{"a":"%s"}' % (b"x" * objects.MAX_OBJECT_BYTES), "bytes of JSON"),
+        (b"[%s1]" % (b"[]," * objects.MAX_VALUES), "values"),
+        (b'{"a":1e999}', "can be decoded"),
+        (b'{"a":"\xff"}', "can be decoded"),
+    ],
+    ids=["large", "many values", "a number beyond any float", "no UTF-8"],
+)
+def test_what_cannot_be_kept_is_known_by_its_name_alone(spec: bytes, said: str) -> None:
+    found = objects.read(job("odd", spec))
+    assert found["metadata"]["uid"] == "uid-odd"
+    assert "spec" not in found
+    assert said in (objects.fault_of(found) or ("", ""))[1]
+
+
+def test_commas_in_texts_are_no_values() -> None:
+    assert objects.fault_of(objects.read(job("text", b'{"a":"%s"}' % (b"," * (objects.MAX_VALUES + 1))))) is None
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b"7", b"null", b"{}", b'{"metadata":{}}', b'{"metadata":{"name":7}}', b'{"metadata":[]}', b"{"]
+)
+def test_what_has_no_name_is_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r"name|JSON|expected|Expected|truncated"):
+        objects.read(raw)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1e3", "\u0661", "9" * 40, None, 7, [], "0x10"])
+def test_what_is_no_version_is_0(text: object) -> None:
+    assert objects.version_of(text) == 0
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(specs=st.lists(JSON, max_size=4), indent=st.sampled_from([None, 1]))
+def test_cutting_by_brackets_finds_what_a_decoder_finds(specs: list[Any], indent: int | None) -> None:
+    items = [{"metadata": {"name": f"n{number}", "resourceVersion": "3"}, "spec": spec} for number, spec in enumerate(specs)]
+    body = json.dumps({"items": items, "metadata": {"resourceVersion": "5", "continue": "t"}}, indent=indent).encode()
+    quick, careful = objects.list_page(body), objects.nested_list_page(body)
+    assert (quick.version, quick.token) == (careful.version, careful.token)
+    assert [json.loads(item) for item in careful.items] == [json.loads(item) for item in quick.items] == items
+
+
+@given(st.binary(max_size=200) | st.text(alphabet='{}[]",:\\ab1', max_size=60).map(str.encode))
+def test_bytes_of_any_kind_are_read_or_refused(raw: bytes) -> None:
+    for read in (objects.list_page, objects.nested_list_page, objects.watch_event, objects.nested_watch_event, objects.read):
+        try:
+            read(raw)
+        except ValueError:
+            continue
+    assert objects.head(raw) is None or objects.head(raw)
