@@ -73,10 +73,16 @@ class Refused(NamedTuple):
     message: str
 
 
+def _log(refused: Refused) -> None:
+    _LOG.warning("%s %s cannot be used as it is: %s", refused.kind, refused.key, refused.message, extra={"uid": refused.uid})
+
+
 class Intake:
     """Reads objects of every kind; never raises for what one of them holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[Refused], None] = _log) -> None:
+        """tell: called once for each fault of an object."""
+        self._tell = tell
         self.refused: dict[tuple[str, Key], Refused] = {}
         """Objects that cannot be read as they are now."""
         self._told: dict[tuple[str, Key, str], set[str]] = {}
@@ -128,14 +134,14 @@ class Intake:
 
     def refuse(self, kind: str, key: Key, uid: str, message: str) -> None:
         """Set an object apart, or say of a usable one what of it counts for nothing."""
-        self.refused[kind, key] = Refused(kind, key, uid, message)
+        refused = self.refused[kind, key] = Refused(kind, key, uid, message)
         told = self._told.setdefault((kind, key, uid), set())
         if message in told or len(told) >= MAX_FAULTS:
             return
         told.add(message)
         while len(self._told) > MAX_TOLD:
             del self._told[next(iter(self._told))]
-        _LOG.warning("%s %s cannot be used as it is: %s", kind, key, message, extra={"uid": uid})
+        self._tell(refused)
 
     def forget(self, kind: str, key: Key) -> None:
         """The object is gone, or in order again."""

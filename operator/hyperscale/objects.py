@@ -104,10 +104,10 @@ def list_page(body: bytes) -> ListPage:
 def nested_list_page(body: bytes) -> ListPage:
     """The same at any depth of nesting; takes up to half a second for a megabyte of brackets. Raises ValueError where it is none."""
     spans = dict(_entries(body))
-    metadata = _decoded(spans.get("metadata", b"{}"))
-    if not isinstance(metadata, dict):
-        raise ValueError("a list without metadata")
-    items = [item for _, item in _entries(spans.get("items", b""))]
+    metadata = _decoded(spans.get("metadata", b""))
+    if not isinstance(metadata, dict) or "items" not in spans:
+        raise ValueError("no list with items and metadata")
+    items = [item for _, item in _entries(spans["items"])]
     return ListPage(version_of(metadata.get("resourceVersion")), str(metadata.get("continue") or ""), items)
 
 
@@ -175,7 +175,8 @@ def stand_in(raw: bytes, message: str, path: str = "") -> Json:
     if not known.metadata.get("name"):
         raise ValueError("an object without a name")
     metadata = {key: value for key, value in known.metadata.items() if key in _IDENTITY}
-    return {"metadata": metadata, "spec": {"nodeName": known.spec.nodeName}, "status": {"phase": known.status.phase}, **fault}
+    bound = {"spec": {"nodeName": known.spec.nodeName}, "status": {"phase": known.status.phase}} if known.spec.nodeName else {}
+    return {"metadata": metadata, **bound, **fault}
 
 
 def _by_brackets(raw: bytes) -> Json:

@@ -60,10 +60,10 @@ class Listing:
 class World:
     """Last known state of jobs, MPIJobs, pods, nodes, policies and metrics."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, intake: Intake | None = None) -> None:
         """clock: Unix seconds."""
         self._clock = clock
-        self.intake = Intake()
+        self.intake = intake or Intake()
         self._releases = Releases()
         self.jobs: dict[Key, JobRecord] = {}
         self.mpijobs: dict[Key, MpiJobView] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import yaml
@@ -204,3 +205,21 @@ def agent_on_two(site: Site) -> None:
 def agent_on_all(site: Site) -> None:
     world.set_ready(site.api, world.AGENT)
     sound_metrics(site)
+
+
+NESTED = "/apis/hyperscale.dev/v1alpha1/namespaces/default/gnntrainingjobs"
+
+
+def store_nested_job(site: Site) -> None:
+    """A job that no decoder of nested values follows; nor does this test's own read the answer."""
+    lists = b"[" * 5_000 + b"]" * 5_000
+    spec = b'{"model":{"architecture":"GCN"},"dataset":{"source":{"builtin":{"name":"Cora"}}},"workers":{"max":1},'
+    kind = b'"apiVersion":"hyperscale.dev/v1alpha1","kind":"GNNTrainingJob"'
+    body = b'{%s,"metadata":{"name":"nested"},"spec":%s"worker":{"template":%s}}}'
+    with contextlib.suppress(RecursionError):
+        site.api.request("POST", NESTED, body % (kind, spec, b'{"spec":{"containers":[{"name":"w","args":%s}]}}' % lists))
+
+
+def remove_nested_job(site: Site) -> None:
+    with contextlib.suppress(RecursionError):
+        site.api.delete(f"{NESTED}/nested")

@@ -289,4 +289,12 @@ SCENARIOS = (
         ("kubeflow.org/mpijob", "kueue-manager-config"),
         also=frozenset({"KueueQueueMissing"}),
     ),
+    Broken(
+        "a job that nobody can decode",
+        breaking.store_nested_job,
+        breaking.remove_nested_job,
+        "ObjectsUnusable",
+        ("kubectl delete gnntrainingjob nested -n default",),
+        3,
+    ),
 )

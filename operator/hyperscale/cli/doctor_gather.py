@@ -18,6 +18,7 @@ from hyperscale.cli import doctor_narrow as narrow
 from hyperscale.cli.doctor_api import DoctorCluster, read
 from hyperscale.cli.doctor_history import probe
 from hyperscale.cli.doctor_metrics import Asked, direct, proxied, shown_url
+from hyperscale.cli.doctor_objects import unusable
 from hyperscale.cli.doctor_reviews import may_resume, reviews
 from hyperscale.cli.doctor_urls import HIDDEN
 from hyperscale.cli.errors import InputError
@@ -84,6 +85,7 @@ def gather(cluster: DoctorCluster, wishes: Wishes, say: Say) -> Facts:
             "policies": lambda: tuple(map(narrow.policy, cluster.items("list plannerpolicies.hyperscale.dev", _ours(names.POLICY_PLURAL)))),
             "jobs": partial(_jobs, cluster),
             "kueue": partial(_kueue, cluster),
+            "unusable": partial(unusable, cluster),
         }
         started = {name: pool.submit(_told, say, name, work) for name, work in reads.items()}
         facts = Facts(__version__, server, **{name: future.result() for name, future in started.items()}, policy=PolicySpec())

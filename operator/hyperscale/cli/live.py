@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -11,11 +12,12 @@ from kubernetes import client
 from kubernetes import config as untyped_config
 from kubernetes.client.exceptions import ApiException
 
-from hyperscale import names
-from hyperscale.cli.errors import InputError
+from hyperscale import names, objects
+from hyperscale.cli.errors import InputError, one_line
 from hyperscale.model.pods import PodView
 
 if TYPE_CHECKING:
+    from hyperscale.intake import Intake
     from hyperscale.observe.fabric import Fabric
 
 CONNECT_SECONDS: Final = 5.0
@@ -86,27 +88,20 @@ class LiveCluster:
             raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error}); name a valid file") from None
 
     def nodes(self) -> list[Json]:
-        """All v1 Nodes."""
-        return list(self._list("/api/v1/nodes"))
+        """All v1 Nodes that can be read; the others are named on stderr, as the operator names them in its log."""
+        intake = _intake()
+        return [node for node in self._list("/api/v1/nodes") if intake.node(node) is not None]
 
     def pods(self) -> list[PodView]:
-        """Pods that hold resources on some node."""
-        from hyperscale.observe.kube import pod_view
-
-        listed = list(self._list("/api/v1/pods", {"fieldSelector": BOUND_AND_LIVE}))
-        try:
-            return [pod_view(pod) for pod in listed]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"{self._host}: a pod cannot be read ({type(error).__name__}: {error}); is this a Kubernetes API server?"
-            ) from None
+        """Pods that hold resources on some node; one that cannot be read is named on stderr and closes its node."""
+        intake = _intake()
+        return [intake.pod(pod) for pod in self._list("/api/v1/pods", {"fieldSelector": BOUND_AND_LIVE})]
 
     def fabric(self) -> Fabric:
         """Topology that other operators describe; none where their CRDs are not installed, or not for this user to read."""
         from hyperscale.apply import paths
-        from hyperscale.observe.fabric import fabric_of
 
-        return fabric_of(self._optional(paths.hypernodes()), self._optional(paths.kueue_topologies()))
+        return _intake().fabric(self._optional(paths.hypernodes()), self._optional(paths.kueue_topologies()))
 
     def _optional(self, choices: tuple[str, ...]) -> list[Json]:
         for path in choices:
@@ -211,13 +206,40 @@ def _context_namespace(kubeconfig: str | None, context: str | None, current: Jso
     return str((chosen.get("context") or {}).get("namespace") or "default")
 
 
+def _intake() -> Intake:
+    """Reads objects as the operator does."""
+    from hyperscale.intake import Intake, Refused
+
+    def tell(refused: Refused) -> None:
+        sys.stderr.write(one_line(f"note: {refused.kind} {refused.key} cannot be used as it is: {refused.message}") + "\n")
+
+    return Intake(tell)
+
+
 def json_object(raw: bytes) -> Json | None:
-    """The JSON object of an answer; None where it is none."""
+    """The JSON object of an answer; None where it is none. What nests too deeply in it is replaced by a stand-in (`objects`)."""
     try:
         answer = json.loads(raw)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        return _nested(raw)
+    except ValueError:
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def _nested(raw: bytes) -> Json | None:
+    try:
+        return objects.read(raw)
+    except ValueError:
+        pass
+    try:
+        page = objects.nested_list_page(raw)
+        return {
+            "metadata": {"continue": page.token, "resourceVersion": str(page.version)},
+            "items": [objects.read(one) for one in page.items],
+        }
+    except ValueError:
+        return None
 
 
 def _server_message(raw: bytes) -> str:

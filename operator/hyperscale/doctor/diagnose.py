@@ -14,6 +14,7 @@ from hyperscale.doctor.kueue import kueue
 from hyperscale.doctor.links import links, topology
 from hyperscale.doctor.metrics import prometheus, queries
 from hyperscale.doctor.mpi import mpi_operator
+from hyperscale.doctor.objects import objects
 from hyperscale.doctor.records import history, policy
 from hyperscale.doctor.running import images, operator
 from hyperscale.doctor.server import api, clocks
@@ -26,6 +27,7 @@ CHECKS: Final[dict[str, Callable[[Facts], Verdict]]] = {
     "operator": operator,
     "images": images,
     "policy": policy,
+    "objects": objects,
     "mpi-operator": mpi_operator,
     "gpus": device_plugin,
     "labels": discovery,

@@ -213,6 +213,16 @@ class History(msgspec.Struct, frozen=True):
     """Why it does not answer; empty where it does."""
 
 
+class Unusable(msgspec.Struct, frozen=True):
+    """An API object that the operator cannot use as it is."""
+
+    kind: str
+    name: str
+    """With its namespace, where it has one."""
+    message: str
+    """Which field, and what is wrong with it."""
+
+
 class Facts(msgspec.Struct, frozen=True):
     """Everything that the checks judge."""
 
@@ -232,6 +242,7 @@ class Facts(msgspec.Struct, frozen=True):
     """Nodes whose heartbeat lies in the API server's future, and how far, seconds."""
     policies: tuple[Json, ...] | Unread = ()
     jobs: tuple[Job, ...] | Unread = ()
+    unusable: tuple[Unusable, ...] | Unread = ()
     kueue: Kueue | Unread = Kueue()
     reviews: tuple[Review, ...] | Unread = ()
     mpi_may_resume: bool | None = None

@@ -88,3 +88,4 @@ class Fault(enum.StrEnum):
     HISTORY_UNREACHABLE = "HistoryUnreachable"
     POLICY_INVALID = "PolicyInvalid"
     POLICY_MISSING = "PolicyMissing"
+    OBJECTS_UNUSABLE = "ObjectsUnusable"

@@ -122,14 +122,8 @@ REFUSALS: dict[str, tuple[str, int, bytes, str]] = {
     "a list in place of an object": ("/api/v1/nodes", 200, b"[]", "no JSON object"),
     "bytes": ("/api/v1/nodes", 200, bytes(range(256)), "no JSON object"),
     "no nodes at all": ("/api/v1/nodes", 200, b'{"items":null}', "no GPU nodes"),
-    "a node without metadata": ("/api/v1/nodes", 200, b'{"items":[{}]}', "cannot be read"),
+    "a node without metadata": ("/api/v1/nodes", 200, b'{"items":[{}]}', "no GPU nodes"),
     "a node that is no object": ("/api/v1/nodes", 200, b'{"items":["x"]}', "no GPU nodes"),
-    "a pod with nonsense for a quantity": (
-        "/api/v1/pods",
-        200,
-        b'{"items":[{"spec":{"containers":[{"resources":{"limits":{"nvidia.com/gpu":"lots"}}}]}}]}',
-        "a pod cannot be read",
-    ),
     "deep nesting": ("/api/v1/nodes", 200, b'{"items":' + b"[" * 200_000, "no JSON object"),
 }
 
@@ -146,6 +140,30 @@ def test_a_server_that_refuses_or_talks_nonsense_gives_one_line(case: str, clust
     assert "Traceback" not in ran.err
     assert "internal error" not in ran.err
     assert not (cluster.folder / "live.json").exists()
+
+
+def test_a_pod_that_cannot_be_read_is_named_and_closes_its_node(cluster: Cluster) -> None:
+    node = cluster.world.objects["/api/v1/nodes"]["items"][0]["metadata"]["name"]
+    spec = {"nodeName": node, "containers": [{"resources": {"limits": {"nvidia.com/gpu": "1e30"}}}]}
+    pod = {"metadata": {"namespace": "team", "name": "greedy"}, "spec": spec, "status": {"phase": "Running"}}
+    cluster.world.objects["/api/v1/pods"] = {"items": [pod]}
+    ran = cluster.run("snapshot", "-o", str(cluster.folder / "live.json"))
+    assert ran.code == 0, ran
+    assert "note: Pod team/greedy cannot be used as it is: nvidia.com/gpu: 1e+30 is not from 0 to 4096" in ran.err
+    nodes = {one["name"]: one for one in json.loads((cluster.folder / "live.json").read_text())["nodes"]}
+    assert nodes[node]["requestedGpus"] == nodes[node]["allocatableGpus"] > 0
+
+
+def test_a_node_that_cannot_be_read_is_named_and_left_out(cluster: Cluster) -> None:
+    listed = cluster.world.objects["/api/v1/nodes"]["items"]
+    odd = json.loads(json.dumps(listed[0]))
+    odd["metadata"]["name"] = "odd"
+    odd["status"]["allocatable"]["nvidia.com/gpu"] = str(2**63 - 1)
+    listed.append(odd)
+    ran = cluster.run("snapshot", "-o", str(cluster.folder / "live.json"))
+    assert ran.code == 0, ran
+    assert ran.err.count("Node odd cannot be used as it is") == 1
+    assert "odd" not in {one["name"] for one in json.loads((cluster.folder / "live.json").read_text())["nodes"]}
 
 
 def test_a_list_without_end_is_left(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from hyperscale.doctor.diagnose import CHECKS, diagnose
-from hyperscale.doctor.facts import Facts, History, Job, Kueue, Metrics, Review, Right, Server, Trouble, Unread, Ways
+from hyperscale.doctor.facts import Facts, History, Job, Kueue, Metrics, Review, Right, Server, Trouble, Unread, Unusable, Ways
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State
 from hyperscale.model.policy import PolicySpec
@@ -262,6 +262,16 @@ CASES = (
     Case(Fault.HISTORY_VOLATILE, facts(history=History("sqlite:////tmp/history.sqlite")), "PersistentVolumeClaim", INFO),
     Case(Fault.HISTORY_UNREACHABLE, facts(history=History("postgresql://db/x", True, "no ready endpoint")), "networkPolicy.historyPorts"),
     Case(Fault.POLICY_INVALID, facts(policies=(policy({"seed": -1}, "mine"),)), "kubectl edit plannerpolicy mine", ERROR),
+    Case(
+        Fault.OBJECTS_UNUSABLE,
+        facts(unusable=(Unusable("Pod", "team-a/greedy", "nvidia.com/gpu: 1e+30 is not from 0 to 4096"),)),
+        "kubectl delete pod greedy -n team-a",
+    ),
+    Case(
+        Fault.OBJECTS_UNUSABLE,
+        facts(unusable=tuple(Unusable("Node", f"gpu-{number:02d}", "cpu: odd") for number in range(12))),
+        "kubectl delete node gpu-00",
+    ),
     Case(Fault.POLICY_MISSING, facts(jobs=(Job("team-a", "cora", policy="gone"),)), "create PlannerPolicy gone", ERROR),
 )
 
@@ -313,7 +323,7 @@ _BY_STATE: dict[State, dict[str, object]] = {
 
 
 def test_what_nobody_may_read_is_never_a_clean_bill() -> None:
-    unread = dict.fromkeys(("crds", "workloads", "pods", "leases", "nodes", "policies", "jobs", "kueue", "reviews"), FORBIDDEN)
+    unread = dict.fromkeys(("crds", "workloads", "pods", "leases", "nodes", "policies", "jobs", "kueue", "reviews", "unusable"), FORBIDDEN)
     report = diagnose(facts(**unread, metrics=Metrics()), "")
     assert report.state is State.WARNING
     assert {one.fault for one in report.findings} >= {Fault.NOT_CHECKED}

@@ -1,0 +1,47 @@
+"""API objects that the operator sets apart because it cannot use them. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperscale.doctor.common import unread
+from hyperscale.doctor.facts import Facts, Unread, Unusable
+from hyperscale.doctor.faults import Fault
+from hyperscale.doctor.findings import MAX_NAMES, Finding, State, Verdict, plural, verdict, where
+
+CAUSES: Final = {
+    "Pod": "what it holds cannot be read: all GPUs of its node count as taken until it is gone",
+    "Node": "what it offers cannot be read: no rank is placed on it",
+    "MPIJob": "a figure or the plan on it cannot be the operator's: it holds no GPUs by what is written on it",
+    "GNNTrainingJob": "its spec or status cannot be read: nothing is created for it",
+    "PlannerPolicy": "jobs that use it are refused",
+}
+OTHERS: Final = "plans do without it"
+
+
+def objects(facts: Facts) -> Verdict:
+    """Every object of a kind that the operator watches or lists, read as the operator reads it."""
+    if isinstance(facts.unusable, Unread):
+        return verdict("objects", "not checked", [unread("objects", facts.unusable)])
+    by_kind: dict[str, list[Unusable]] = {}
+    for one in facts.unusable:
+        by_kind.setdefault(one.kind, []).append(one)
+    summary = f"{plural(len(facts.unusable), 'object')} cannot be used" if by_kind else "every object can be read"
+    return verdict("objects", summary, [_finding(kind, found) for kind, found in sorted(by_kind.items())])
+
+
+def _finding(kind: str, found: list[Unusable]) -> Finding:
+    first = found[0]
+    namespace, _, name = first.name.rpartition("/")
+    command = f"kubectl delete {kind.lower()} {name}{f' -n {namespace}' if namespace else ''}"
+    listed = "; ".join(f"{one.name}: {one.message}" for one in found[:MAX_NAMES])
+    more = f" and {len(found) - MAX_NAMES} more" if len(found) > MAX_NAMES else ""
+    return Finding(
+        "objects",
+        Fault.OBJECTS_UNUSABLE,
+        State.WARNING,
+        f"{plural(len(found), kind)} cannot be used as stored: {listed}{more}",
+        CAUSES.get(kind, OTHERS),
+        f"correct the field, or delete the object: {command}",
+        where(one.name for one in found),
+    )
