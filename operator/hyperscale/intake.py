@@ -18,7 +18,7 @@ from hyperscale import objects
 from hyperscale.model.decision import MpiJobView, PartitionView
 from hyperscale.model.job import WorkersSpec
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import JobStatus
+from hyperscale.model.status import JobStatus, read_status
 from hyperscale.observe.fabric import Fabric, HyperNode, fabric_of, hypernode, topology_levels
 from hyperscale.observe.kube import closing_view, node_view, pod_view
 from hyperscale.observe.measured import checked
@@ -273,7 +273,7 @@ def _job(resource: Json) -> JobRecord:
     narrowed = _identified(narrow_job(resource))
     if len(msgspec.json.encode(narrowed.get("spec"))) > MAX_SPEC_BYTES:
         parse_job(resource)
-    status, fault = read_status(resource.get("status") or {})
+    status, fault = judged_status(resource.get("status") or {})
     try:
         workers = msgspec.convert(narrowed["spec"]["workers"], WorkersSpec)
     except (msgspec.ValidationError, KeyError, TypeError):  # `parse_job` tells the job what is wrong
@@ -288,14 +288,11 @@ def _usable_topology(resource: Json) -> tuple[str, ...]:
     return levels
 
 
-def read_status(wire: object) -> tuple[JobStatus, str]:
+def judged_status(wire: object) -> tuple[JobStatus, str]:
     """The status, or an empty one with the reason where this operator cannot have written it."""
-    if not isinstance(wire, Mapping):
-        return JobStatus(), ""
-    try:
-        status = msgspec.convert(wire, JobStatus)
-    except (msgspec.ValidationError, OverflowError, RecursionError) as error:
-        return JobStatus(), str(error)[:MAX_MESSAGE]
+    status = read_status(wire) if isinstance(wire, Mapping) else JobStatus()
+    if wire and status == JobStatus():
+        return status, "it is none of this operator's"
     if not is_status(status):
         return JobStatus(), "times, figures or a plan that the operator cannot have written"
     return (replace(status, measured=checked(status.measured)) if status.measured is not None else status), ""
@@ -304,7 +301,7 @@ def read_status(wire: object) -> tuple[JobStatus, str]:
 def _unreadable_job(resource: Json, fault: Fault) -> JobRecord:
     """A job whose spec cannot be kept; its status counts where it can be decoded."""
     decoded = objects.fault_of(resource) is None
-    return JobRecord(_marked(resource, fault), *read_status((resource.get("status") or {}) if decoded else {}))
+    return JobRecord(_marked(resource, fault), *judged_status((resource.get("status") or {}) if decoded else {}))
 
 
 def _marked(resource: Json, fault: Fault) -> Json:

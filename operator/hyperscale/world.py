@@ -309,7 +309,7 @@ class World:
         moving = plan is not None or (record is not None and is_moving(record.status))
         if plan is None and view is not None and holds_plan(view, moving):
             plan = self.plan_in_force(key)
-            plan = _within(plan, record) if plan is not None and record is not None else None
+            plan = _within(plan, record, view) if plan is not None and record is not None else None
         pods = tuple(self._pods.of_job(key, view.uid)) if plan is not None and view is not None else ()
         amounts = self._amounts.get(key) or (view.worker_amounts if view is not None else {})
         self._reserved.set(key, held_amounts(plan, pods, moving, amounts) if plan is not None else {})
@@ -442,10 +442,14 @@ class World:
                 self._touched.add(Key(view.namespace, view.job_name))
 
 
-def _within(plan: Plan, record: JobRecord) -> Plan:
-    """No more workers and GPUs than the job's spec allows, whatever a status or an annotation says."""
-    most, gpus = record.max_workers, record.gpus_per_worker
-    if len(plan.workers) <= most and all(worker.gpus <= gpus for worker in plan.workers):
+def _within(plan: Plan, record: JobRecord, view: MpiJobView) -> Plan:
+    """No more workers and GPUs than the job's spec allows, whatever a status or an annotation says.
+
+    A spec that cannot be read allows nothing, but what a status that names the MPIJob has recorded stays taken.
+    """
+    most, gpus, reference = record.max_workers, record.gpus_per_worker, record.status.mpi_job_ref
+    recorded = plan is record.plan and reference is not None and reference.uid == view.uid
+    if (recorded and not most) or (len(plan.workers) <= most and all(worker.gpus <= gpus for worker in plan.workers)):
         return plan
     return replace(plan, workers=tuple(replace(worker, gpus=min(worker.gpus, gpus)) for worker in plan.workers[:most]))
 

@@ -82,6 +82,11 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "the name",
         "Delete what the message names (the MPIJob: `kubectl delete mpijob {name} -n {namespace}`) or give this job another name.",
     ),
+    Reason.UNREADABLE_MPIJOB: Meaning(
+        "The job's MPIJob holds what no MPIJob can; its pods go on, and nothing is changed or created.",
+        "the MPIJob",
+        "Delete it with `kubectl delete mpijob {name} -n {namespace}`: the operator creates it again.",
+    ),
     Reason.DELETED: Meaning("The job is being deleted; its MPIJob goes with it."),
     Reason.SUSPENDED: Meaning("The job is suspended.", "spec.runPolicy.suspend: false", "Set spec.runPolicy.suspend to false to start it."),
     Reason.SUSPENDED_EXTERNALLY: Meaning(

@@ -6,6 +6,7 @@ Longer than other modules: one document, read as a whole.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -237,3 +238,11 @@ def _filled(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, dict):
         return {key: _filled(entry) for key, entry in value.items() if entry not in (None, "", [], ())}
     return [_filled(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def read_status(wire: Mapping[str, Any]) -> JobStatus:
+    """The status as last written; empty where it cannot be read, so that a hand-made one is replaced, not feared."""
+    try:
+        return msgspec.convert(wire, JobStatus)
+    except (msgspec.ValidationError, OverflowError, RecursionError):
+        return JobStatus()

@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from hyperscale import names
 from hyperscale.decide import decide
 from hyperscale.history import History
-from hyperscale.intake import read_status
 from hyperscale.jobreader import JobReader
 from hyperscale.model.decision import CreateMpiJob, EnsurePartitions, MakePlan, PartitionView, Reason, ReleaseWorkers, Seen, Stop, Wait
 from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Correction, Plan, Prediction
 from hyperscale.model.pods import PARTITION, PodView
-from hyperscale.model.status import JobStatus, Phase, to_wire
+from hyperscale.model.status import JobStatus, Phase, read_status, to_wire
 from hyperscale.observe.prometheus import PrometheusReader
 from hyperscale.passes import is_progress
 from hyperscale.planning import steady
@@ -129,14 +128,14 @@ def test_what_the_run_says_stays_in_status_until_it_says_something_else() -> Non
     later = derive(seen(plan=TWO, status=first), Wait(Reason.RUNNING))
     assert later.measured == SAID
     assert is_progress(first, replace(first, measured=replace(SAID, epoch=8)))
-    assert read_status(to_wire(first))[0].measured == SAID
+    assert read_status(to_wire(first)).measured == SAID
 
 
 @pytest.mark.parametrize("by_curve", [False, True], ids=["by a factor", "by a curve"])
 def test_calibration_and_allreduce_cost_survive_the_status(by_curve: bool) -> None:
     known = Correction("A100", 1.5, 0.1, 7, by_curve)
     corrected = replace(TWO, predicted=Prediction(1.5, 0.15, 1.0, 2.0, None, known))
-    assert read_status(to_wire(JobStatus(plan=corrected)))[0].plan == corrected
+    assert read_status(to_wire(JobStatus(plan=corrected))).plan == corrected
 
 
 def wire_job(name: str, uid: str = UID, **status: Any) -> dict[str, Any]:

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.decide import decide
-from hyperscale.intake import read_status
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason, Seen, Stop, Wait
 from hyperscale.model.measured import Measured
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus, Phase, to_wire
+from hyperscale.model.status import JobStatus, Phase, read_status, to_wire
 from hyperscale.passes import Pass, news
 from hyperscale.status import derive
 from hyperscale.world import Key
@@ -149,7 +148,7 @@ def test_transition_times_move_only_with_the_status_of_a_condition() -> None:
 
 def test_the_status_written_is_the_status_read_back() -> None:
     status = derive(seen(plan=TWO, metrics=MEASURED, mpijob=mpijob(), pods=(worker(0, node="node-a"),)), Wait(Reason.STARTING))
-    assert read_status(msgspec.json.decode(msgspec.json.encode(to_wire(status)))) == (status, "")
+    assert read_status(msgspec.json.decode(msgspec.json.encode(to_wire(status)))) == status
 
 
 def test_what_is_unknown_of_a_rank_is_left_out_of_the_written_status_not_null() -> None:
@@ -162,7 +161,7 @@ def test_what_is_unknown_of_a_rank_is_left_out_of_the_written_status_not_null() 
 @settings(max_examples=50, deadline=None)
 def test_a_plan_recorded_in_status_comes_back_whole(nodes: list[str]) -> None:
     original = plan(*nodes)
-    assert read_status(to_wire(JobStatus(plan=original)))[0].plan == original
+    assert read_status(to_wire(JobStatus(plan=original))).plan == original
 
 
 STAND_IN = Measured(epoch=9, epochs=9, accuracy=0.99, finished=True, generated=True)
@@ -218,9 +217,9 @@ def test_other_messages_of_the_mpijob_are_passed_on_as_they_are() -> None:
 
 
 def test_a_status_from_before_stand_ins_were_told_is_read() -> None:
-    told = read_status({"phase": "Succeeded", "measured": {"epoch": 9, "epochs": 9, "accuracy": 0.8, "finished": True}})[0]
+    told = read_status({"phase": "Succeeded", "measured": {"epoch": 9, "epochs": 9, "accuracy": 0.8, "finished": True}})
     assert told.measured == Measured(epoch=9, epochs=9, accuracy=0.8, finished=True)
 
 
 def test_a_status_broken_by_hand_is_replaced_not_feared() -> None:
-    assert read_status({"phase": "Nonsense", "conditions": 7})[0] == JobStatus()
+    assert read_status({"phase": "Nonsense", "conditions": 7}) == JobStatus()

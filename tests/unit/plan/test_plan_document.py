@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from hyperscale.decide import decide
-from hyperscale.intake import read_status
 from hyperscale.model.plan import MAX_REJECTED, Correction, Plan, Rejection, bounded
-from hyperscale.model.status import to_wire
+from hyperscale.model.status import read_status, to_wire
 from hyperscale.plan.artifact import from_json, to_json
 from hyperscale.render.mpijob import plan_annotation
 from hyperscale.status import derive
@@ -53,7 +52,7 @@ def test_both_hold_to_the_documented_schema(plan: Plan) -> None:
 
 @PLANS
 def test_the_status_reads_back_as_the_plan_that_was_printed(plan: Plan) -> None:
-    assert read_status({"plan": in_status(plan)})[0].plan == from_json(to_json(plan)) == plan
+    assert read_status({"plan": in_status(plan)}).plan == from_json(to_json(plan)) == plan
 
 
 def test_a_plan_beyond_the_bounds_of_the_schema_is_cut_to_them() -> None:
