@@ -57,7 +57,7 @@ def served(api: Api, folder: Path) -> Iterator[Previews]:
         api.apply(f"{below}/services/{NAME}", {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})
         # The API server is a proxy for addresses of pods only: one that stands for the operator's process.
         pod = f"{below}/pods/{NAME}"
-        spec = {"containers": [{"name": "operator", "image": "none"}], "nodeName": "none", "terminationGracePeriodSeconds": 0}
+        spec = {"containers": [{"name": "operator", "image": "none"}], "schedulingGates": [{"name": "hyperscale.dev/never"}]}
         api.apply(f"{below}/serviceaccounts/default", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
         api.apply(pod, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         api.patch(f"{pod}/status", {"status": {"podIP": address, "podIPs": [{"ip": address}]}})

@@ -27,7 +27,7 @@ from hyperscale.plan.check import misfits, violations
 from hyperscale.plan.moves_check import vacated, vacated_request
 from hyperscale.plan.queue.emptied import emptied_snapshot
 from hyperscale.preemption import PreemptionWatch, StopPlanner
-from hyperscale.question import question_about, worker_asks
+from hyperscale.question import missing_volumes, question_about, worker_asks
 from hyperscale.recorder import Recorder
 from hyperscale.scheduling import refused_nodes
 from hyperscale.telemetry import Telemetry
@@ -36,8 +36,6 @@ from hyperscale.world import Key, World
 
 OPERATOR: Final = "Operator"
 """Source of the figures of the operator's plans."""
-VOLUME_MISSING: Final = "VolumeMissing"
-SHOWN_CLAIMS: Final = 3
 SAME_SHARE_RATIO: Final = 0.05
 """Parts of METIS differ from their shares by 3 % themselves."""
 
@@ -124,9 +122,7 @@ class Planning:
         missing = (await self._claims.read(key, claims)).missing
         if not missing or seen.mpijob is not None or seen.job.plan_only:
             return None
-        listed = ", ".join(f'"{name}"' for name in missing[:SHOWN_CLAIMS])
-        what = f"PersistentVolumeClaim {listed} does" if len(missing) == 1 else f"PersistentVolumeClaims {listed} do"
-        return Infeasible(VOLUME_MISSING, f"{what} not exist in namespace {key.namespace}. Create what the job names; it is then planned.")
+        return missing_volumes(key.namespace, missing)
 
     async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
         snapshot = self._world.snapshot(policy, self._clock())

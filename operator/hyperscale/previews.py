@@ -1,7 +1,7 @@
 """Serves what the next plan depends on to `hyperscale plan`, which reaches it through the API server's proxy of one Service.
 
 The port is open to the pods' network, so every request must show the key of a Secret that RBAC hands out (docs/rbac.md). Only GET, no
-body is read, and however often it is asked a document is made at most once in KEPT_SECONDS for each policy.
+body is read, and however often it is asked documents are made in a tenth of the time at most.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from aiohttp import web
 from hyperscale import __version__
 from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.jobreader import JobReader
+from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import SpecFault
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.preview import AGE_HEADER, KEY_HEADER, PATH, POLICY_QUERY, VERSION, PreviewQueue, PreviewState, digested
@@ -30,6 +31,10 @@ from hyperscale.world import World
 _LOG = logging.getLogger(__name__)
 
 KEPT_SECONDS: Final = 5.0
+"""As long as nothing changes; remaining times of running jobs move on meanwhile."""
+LEAST_REST_SECONDS: Final = 0.2
+REST_RATIO: Final = 10.0
+"""Between two makings where something changed: so many times the last one's length, so that they take a tenth of the time at most."""
 KEPT_POLICIES: Final = 4
 """Documents kept; the one made first is forgotten first."""
 MIN_KEY_LENGTH: Final = 16
@@ -43,7 +48,12 @@ class Document(NamedTuple):
 
     made_at: float
     """By the monotonic clock."""
+    seconds: float
+    """That its making took."""
     policy: PolicySpec
+    snapshot: ClusterSnapshot
+    version: int
+    """Of the world: it grows with what plans hold and what waits."""
     body: bytes
     """JSON, compressed with gzip."""
 
@@ -94,14 +104,22 @@ class Previews:
             if isinstance(policy, SpecFault):
                 return policy
             kept = self._kept.get(name)
-            if kept is None or kept.policy != policy or time.monotonic() - kept.made_at >= KEPT_SECONDS:
-                state, made_at = self.state(policy), time.monotonic()
-                kept = Document(made_at, policy, await in_daemon_thread(lambda: _packed(state)))
+            if kept is None or kept.policy != policy or self._outdated(kept):
+                started = time.monotonic()
+                state, version = self.state(policy), self._world.version
+                body = await in_daemon_thread(lambda: _packed(state))
+                kept = Document(started, time.monotonic() - started, policy, state.snapshot, version, body)
                 self._kept.pop(name, None)
                 while len(self._kept) >= KEPT_POLICIES:
                     del self._kept[next(iter(self._kept))]
                 self._kept[name] = kept
             return kept
+
+    def _outdated(self, kept: Document) -> bool:
+        """Whether anything that a plan depends on has changed, and the last making was paid for with a rest."""
+        age = time.monotonic() - kept.made_at
+        changed = self._world.version != kept.version or self._world.snapshot(kept.policy, self._clock()) is not kept.snapshot
+        return age >= (max(LEAST_REST_SECONDS, kept.seconds * REST_RATIO) if changed else KEPT_SECONDS)
 
 
 class PreviewServer:

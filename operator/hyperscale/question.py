@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hyperscale import names
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
-from hyperscale.model.plan import Calibration
+from hyperscale.model.plan import Calibration, Infeasible
 from hyperscale.model.planning import NodeRule, PlanRequest, Toleration, node_rule
 from hyperscale.model.pods import WORKER
 from hyperscale.model.policy import PolicySpec
@@ -25,6 +25,8 @@ from hyperscale.render.template import RenderError, worker_node_labels, worker_t
 _ANY_JOB: Final = JobMetadata(namespace="any", name="any", uid="")
 _ANY_IMAGE: Final = RenderDefaults(worker_image="any")
 """What a pod asks of its node depends on neither."""
+VOLUME_MISSING: Final = "VolumeMissing"
+SHOWN_CLAIMS: Final = 3
 TEMPLATE: Final = "spec.worker.template.spec"
 
 
@@ -57,6 +59,13 @@ def worker_asks(job: JobSpec, name: str = "any") -> WorkerAsks:
     labels = {**pod["metadata"]["labels"], names.MPI_JOB_NAME_LABEL: name, names.MPI_JOB_ROLE_LABEL: WORKER}
     apart = any(_keeps_apart(term, labels) for term in _anti_affinity(spec))
     return WorkerAsks(worker_node_labels(job), worker_tolerations(job), _affinity(spec), resources, tuple(sorted(claims)), apart)
+
+
+def missing_volumes(namespace: str, missing: tuple[str, ...]) -> Infeasible:
+    """The refusal of a job whose workers mount claims that do not exist: its pods would hold GPUs and never start."""
+    listed = ", ".join(f'"{name}"' for name in missing[:SHOWN_CLAIMS])
+    what = f"PersistentVolumeClaim {listed} does" if len(missing) == 1 else f"PersistentVolumeClaims {listed} do"
+    return Infeasible(VOLUME_MISSING, f"{what} not exist in namespace {namespace}. Create what the job names; it is then planned.")
 
 
 def question_about(

@@ -28,7 +28,7 @@ from tests.unit.cli.cli_samples import Ran, run
 TOPOLOGY = "/apis/hyperscale.dev/v1alpha1/clustertopologies/default"
 NODES = tuple(machine.name for machine in load(DEFAULT_FILE).nodes)
 SLOW_BYTES_PER_SECOND = 0.125e9
-LARGE = {"source": {"pvc": {"claimName": "g"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
+LARGE = {"source": {"s3": {"bucket": "g"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
 SAGE = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
 JOB_LABEL = "hyperscale.dev/preview"
 SHAPES: dict[str, dict[str, Any]] = {
@@ -244,3 +244,31 @@ def test_what_a_killed_process_left_is_taken_away_once_it_has_expired(
         Job(stage.api, space, name).create(metadata, planOnly=True)
     plan(write(), people["editor"], "--from", "job")
     assert {job["metadata"]["name"] for job in temporary(stage, space)} == {"young", "odd"}
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_volume_in_one_zone_binds_the_preview_as_it_binds_the_plan(
+    stage: Stage, space: str, write: Callable[..., str], people: dict[str, str]
+) -> None:
+    claims = f"/api/v1/namespaces/{space}/persistentvolumeclaims"
+    source = {**LARGE, "source": {"pvc": {"claimName": "graph"}}}
+    spec = {"model": SAGE, "dataset": source, "workers": {"min": 2, "max": 2}}
+    for way in ("operator", "job", "api"):
+        ran = run("plan", "-f", write(**spec), "--kubeconfig", people["administrator"], "--from", way)
+        assert (ran.code, 'PersistentVolumeClaim "graph" does not exist' in ran.err) == (1, True), ran
+    size = {"storage": "1Gi"}
+    volume: Object = {"capacity": size, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/x"}}
+    labels = {"topology.kubernetes.io/zone": "ap-south-a"}
+    metadata = {"name": f"graph-{space}", "labels": labels}
+    stage.api.create("/api/v1/persistentvolumes", {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": volume})
+    wanted = {"accessModes": ["ReadWriteMany"], "resources": {"requests": size}, "storageClassName": "", "volumeName": f"graph-{space}"}
+    stage.api.create(claims, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "graph"}, "spec": wanted})
+    try:
+        foreseen, _ = plan(write(**spec), people["administrator"])
+        came = operators_plan(stage, space, "cora", **spec)
+        assert {worker["node"] for worker in foreseen["workers"]} <= {"ap-l40s-0", "ap-l40s-1"}
+        assert (foreseen["id"], foreseen["workers"]) == (came["id"], came["workers"])
+        unread, _ = plan(write(**spec), people["reader"])
+        assert any("volumes of the job" in missing for missing in unread["figures"]["missing"])
+    finally:
+        stage.api.delete(f"/api/v1/persistentvolumes/graph-{space}")

@@ -47,6 +47,8 @@ class Known:
     """What the operator knows and this lacks."""
     state: PreviewState | None = None
     """The operator's."""
+    cluster: LiveCluster | None = None
+    """None for files."""
 
 
 class UnavailableError(Exception):
@@ -115,7 +117,7 @@ def of_operator(cluster: LiveCluster, arguments: argparse.Namespace, job: Job | 
     shown = f"of the operator at {where}, {_ago(elapsed)}"
     if not state.snapshot.nodes:
         raise InputError(inputs.NO_GPU_NODES)
-    return Known(policy, state.snapshot, "Operator", shown, elapsed, tuple(missing), state)
+    return Known(policy, state.snapshot, "Operator", shown, elapsed, tuple(missing), state, cluster)
 
 
 def of_api(cluster: LiveCluster, arguments: argparse.Namespace, job: Job | None) -> Known:
@@ -134,13 +136,17 @@ def of_api(cluster: LiveCluster, arguments: argparse.Namespace, job: Job | None)
             raise
         note(f"nodes and pods cannot be read ({error.message}): the ClusterTopology alone is used")
         snapshot = snapshot_of(topology, time.time())
-        return Known(policy, snapshot, "ClusterTopology", _written(topology), 0.0, (HELD, CORRECTIONS, LOAD, DETAILS))
+        lacks: tuple[str, ...] = (HELD, CORRECTIONS, LOAD, DETAILS)
+        return Known(policy, snapshot, "ClusterTopology", _written(topology), missing=lacks, cluster=cluster)
     if url:
-        return Known(policy, snapshot, "Cluster", f"read now, metrics from {inputs.shown_url(url)}", 0.0, (HELD, CORRECTIONS))
+        shown = f"read now, metrics from {inputs.shown_url(url)}"
+        return Known(policy, snapshot, "Cluster", shown, missing=(HELD, CORRECTIONS), cluster=cluster)
     if topology is None:
-        return Known(policy, snapshot, "Cluster", "nodes and pods read now", 0.0, (HELD, CORRECTIONS, LOAD, LINKS))
-    snapshot = with_links(snapshot, topology)
-    return Known(policy, snapshot, "ClusterTopology", f"nodes and pods read now; {_written(topology)}", 0.0, (HELD, CORRECTIONS, LOAD))
+        lacks = (HELD, CORRECTIONS, LOAD, LINKS)
+        return Known(policy, snapshot, "Cluster", "nodes and pods read now", missing=lacks, cluster=cluster)
+    shown = f"nodes and pods read now; {_written(topology)}"
+    lacks = (HELD, CORRECTIONS, LOAD)
+    return Known(policy, with_links(snapshot, topology), "ClusterTopology", shown, missing=lacks, cluster=cluster)
 
 
 def _written(topology: TopologyStatus) -> str:

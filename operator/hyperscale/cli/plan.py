@@ -25,10 +25,12 @@ from hyperscale.cli.plan_view import PlanView, refused, show
 from hyperscale.model.decision import Reason
 from hyperscale.model.job import JobSpec, PlannerChoice
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.model.planning import PlanRequest
+from hyperscale.model.planning import NO_VOLUMES, Volumes
 
 if TYPE_CHECKING:
+    from hyperscale.cli.live import LiveCluster
     from hyperscale.cli.preview import Asked, Decided
+    from hyperscale.cli.volumes import Looked
 
 GRACE_SECONDS: Final = 5.0
 """Planners keep the deadline themselves; so long after it the process stops waiting for them."""
@@ -72,25 +74,49 @@ def asks_operator(arguments: argparse.Namespace) -> bool:
     return True
 
 
-def question(job: Job, spec: JobSpec, found: Known, arguments: argparse.Namespace) -> PlanRequest:
+def asked_about(job: Job, spec: JobSpec, found: Known, arguments: argparse.Namespace) -> Asked:
     """The question that the operator would put about the job, with what the command line changes."""
-    from hyperscale.question import question_about
+    from hyperscale.cli.preview import Asked
+    from hyperscale.question import missing_volumes, question_about
     from hyperscale.render.template import RenderError
 
     if spec.planner not in found.policy.planners:
         allowed = ", ".join(planner.value for planner in found.policy.planners)
         raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
     try:
+        volumes, missing = _volumes(job, spec, found)
         calibration = found.state.calibration(spec) if found.state is not None else ()
-        asked = question_about(job.key, spec, found.policy, calibration)
+        asked = question_about(job.key, spec, found.policy, calibration, volumes=volumes.rules)
     except RenderError as error:
         raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
-    return replace(
+    request = replace(
         asked,
         seed=asked.seed if arguments.seed is None else arguments.seed,
         deadline_seconds=arguments.deadline or asked.deadline_seconds,
         workers_fixed=arguments.workers,
     )
+    refusal = missing_volumes(job.namespace, volumes.missing) if volumes.missing and not spec.plan_only else None
+    return Asked(job, request, outcome_of(job, spec), refusal, missing)
+
+
+def _volumes(job: Job, spec: JobSpec, found: Known) -> tuple[Volumes, tuple[str, ...]]:
+    """What the job's volumes allow, and what could not be read; nothing is known of them in a file."""
+    if found.cluster is None:
+        return NO_VOLUMES, ()
+    from hyperscale.cli.volumes import UNREAD
+
+    looked = _look(found.cluster, job, spec)
+    return looked.volumes, () if looked.whole else (UNREAD,)
+
+
+def _look(cluster: LiveCluster, job: Job, spec: JobSpec) -> Looked:
+    from hyperscale.cli.volumes import look
+    from hyperscale.render.template import RenderError
+
+    try:
+        return look(cluster, job, spec)
+    except RenderError as error:
+        raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
 
 
 def decided(found: Known, asked: Sequence[Asked], deadline_seconds: float) -> Decided | Infeasible:
@@ -112,13 +138,11 @@ def decided(found: Known, asked: Sequence[Asked], deadline_seconds: float) -> De
 
 
 def _single(found: Known, job: Job, spec: JobSpec, arguments: argparse.Namespace) -> int:
-    from hyperscale.cli.preview import Asked
-
-    request, outcome = question(job, spec, found, arguments), outcome_of(job, spec)
-    answer = _only(decided(found, [Asked(job, request, outcome)], request.deadline_seconds))
+    asked = asked_about(job, spec, found, arguments)
+    answer = _only(decided(found, [asked], asked.request.deadline_seconds))
     if isinstance(answer, Infeasible):
         return _refuse(answer, arguments)
-    print(show(_view(answer, found, job, spec, sentence(outcome, job, answer)), arguments.output), end="")
+    print(show(_view(answer, found, job, spec, sentence(asked.outcome, job, answer)), arguments.output), end="")
     return errors.OK
 
 
@@ -153,9 +177,13 @@ def _only(found: Decided | Infeasible) -> Plan | Infeasible:
 def _ask(job: Job, spec: JobSpec, arguments: argparse.Namespace) -> int:
     """The operator's own answer to a temporary job; raises UnavailableError where it gives none, unless --from says job."""
     from hyperscale.cli.ask import ask
+    from hyperscale.question import missing_volumes
 
+    cluster = inputs.connect(arguments)
+    if (missing := _look(cluster, job, spec).volumes.missing) and not spec.plan_only:  # of which a planOnly job says nothing
+        return _refuse(missing_volumes(job.namespace, missing), arguments)
     try:
-        answered = ask(inputs.connect(arguments), job, arguments)
+        answered = ask(cluster, job, arguments)
     except UnavailableError as closed:
         if arguments.source == known.JOB:
             raise InputError(f"--from job: {closed}") from None

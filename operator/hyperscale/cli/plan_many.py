@@ -15,8 +15,8 @@ from hyperscale.cli import errors, known
 from hyperscale.cli.errors import InputError
 from hyperscale.cli.inputs import Job
 from hyperscale.cli.known import Known
-from hyperscale.cli.outcome import Then, outcome_of, sentence
-from hyperscale.cli.plan import decided, question
+from hyperscale.cli.outcome import Then, sentence
+from hyperscale.cli.plan import asked_about, decided
 from hyperscale.cli.preview import Asked, Decided
 from hyperscale.cli.tables import bullets, counted, pairs, seconds_text, table
 from hyperscale.model.job import JobSpec
@@ -62,7 +62,7 @@ def check(jobs: Sequence[Job], arguments: argparse.Namespace) -> None:
 def run(arguments: argparse.Namespace, jobs: Sequence[Job], specs: Sequence[JobSpec]) -> int:
     """Decide and print; 0 where some job has a plan, 1 where none fits."""
     found = known.find(arguments, jobs[0])
-    asked = [Asked(job, question(job, spec, found, arguments), outcome_of(job, spec)) for job, spec in zip(jobs, specs, strict=True)]
+    asked = [asked_about(job, spec, found, arguments) for job, spec in zip(jobs, specs, strict=True)]
     came = decided(found, asked, arguments.deadline or found.policy.deadlines.plan_seconds * 2)
     if isinstance(came, Infeasible):
         print(errors.one_line(came.message), file=sys.stderr)
@@ -100,7 +100,7 @@ def _table(came: Decided, found: Known) -> str:
         agent = "" if came.score.agent is None else f", {seconds_text(came.score.agent)} as the agent orders them"
         scored = f"{seconds_text(came.score.rule)} as the rule orders them{agent}"
         lines += ["", f"Weighted mean time until they end: {scored}; the {came.score.used.lower()}'s order is used."]
-    lines += ["", *pairs([("Figures", found.shown)]), *bullets("Approximate: made without", found.missing)]
+    lines += ["", *pairs([("Figures", found.shown)]), *bullets("Approximate: made without", came.missing)]
     return "\n".join([*lines, *(f"Step down: {step}" for step in came.fallbacks)]) + "\n"
 
 

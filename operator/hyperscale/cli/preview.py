@@ -36,6 +36,10 @@ class Asked:
     job: Job
     request: PlanRequest
     outcome: Outcome
+    refusal: Infeasible | None = None
+    """Why the operator does not even ask its planners."""
+    missing: tuple[str, ...] = ()
+    """What could not be read of this job."""
 
 
 @dataclass
@@ -48,6 +52,8 @@ class Decided:
     """Of those that it lets wait, in the order in which they go next."""
     others: list[tuple[Asked, Plan | Infeasible]] = field(default_factory=list)
     """Of those that it plans and does not start."""
+    missing: tuple[str, ...] = ()
+    """What the plans were made without."""
     score: QueueScore | None = None
     fallbacks: tuple[str, ...] = ()
 
@@ -57,6 +63,7 @@ class Preview:
 
     def __init__(self, known: Known, deadline_seconds: float) -> None:
         self._known = known
+        self._missing = known.missing
         self._ends = time.monotonic() + deadline_seconds
         self._hurries = self._ends - deadline_seconds / 2
         self._graph = build(known.snapshot, known.policy)
@@ -71,9 +78,13 @@ class Preview:
 
         Raises QueueError where time ran out before anything was decided; ValueError for a job that cannot be profiled.
         """
-        queued = [one for one in asked if one.outcome.decided_by_operator]
+        self._missing = tuple(dict.fromkeys((*self._known.missing, *(text for one in asked for text in one.missing))))
+        queued = [one for one in asked if one.outcome.decided_by_operator and one.refusal is None]
         decided = self._together(queued) if self._orders(queued) else self._in_order(queued)
-        decided.others = [(one, self._said(self._alone(one))) for one in asked if not one.outcome.decided_by_operator]
+        refused = [(one.job.key, one.refusal) for one in asked if one.outcome.decided_by_operator and one.refusal is not None]
+        decided.holds += [Hold(key, refusal.reason, refusal.message, infeasible=refusal) for key, refusal in refused]
+        decided.others = [(one, one.refusal or self._said(self._alone(one))) for one in asked if not one.outcome.decided_by_operator]
+        decided.missing = self._missing
         return decided
 
     def _orders(self, queued: Sequence[Asked]) -> bool:
@@ -139,7 +150,7 @@ class Preview:
 
     def _dated(self, plan: Plan) -> Plan:
         known = self._known
-        return with_figures(plan, known.snapshot, known.source, known.elapsed_seconds, known.missing)
+        return with_figures(plan, known.snapshot, known.source, known.elapsed_seconds, self._missing)
 
     def _said(self, answer: Plan | Infeasible) -> Plan | Infeasible:
         return self._dated(answer) if isinstance(answer, Plan) else answer

@@ -120,4 +120,5 @@ def pods(count: int, node: str = "gpu-node-00") -> list[Json]:
 
 def world(pod_count: int = 3) -> World:
     """The sample cluster."""
-    return World(objects={"/api/v1/nodes": {"items": nodes()}, "/api/v1/pods": {"items": pods(pod_count)}})
+    claim = "/api/v1/namespaces/team-a/persistentvolumeclaims/products"
+    return World(objects={"/api/v1/nodes": {"items": nodes()}, "/api/v1/pods": {"items": pods(pod_count)}, claim: {"spec": {}}})

@@ -135,6 +135,33 @@ async def test_however_often_it_is_asked_a_document_is_made_once_in_a_while(tmp_
     assert msgspec.json.decode(body, type=PreviewState).policy.seed == 77, "a policy that changed is not what was kept"
 
 
+async def test_a_change_that_plans_depend_on_is_in_the_next_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(previews, "KEPT_SECONDS", 3600.0)
+    monkeypatch.setattr(previews, "LEAST_REST_SECONDS", 0.0)
+    monkeypatch.setattr(previews, "REST_RATIO", 0.0)
+    stage = Stage()
+    key = stage.add("new")
+    async with listening(stage, tmp_path) as url:
+        before = msgspec.json.decode((await answer(url))[1], type=PreviewState)
+        found = (await stage.ask(key)).found
+        assert isinstance(found, Plan)
+        held = msgspec.json.decode((await answer(url))[1], type=PreviewState)
+        stage.world.replace("node", [])
+        gone = msgspec.json.decode((await answer(url))[1], type=PreviewState)
+    assert (before.free_gpus, before.queue.pending) == ({}, 1)
+    assert held.free_gpus != {}
+    assert gone.snapshot.nodes == ()
+
+
+async def test_a_change_within_the_rest_is_not_a_new_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(previews, "LEAST_REST_SECONDS", 3600.0)
+    stage = Stage()
+    async with listening(stage, tmp_path) as url:
+        first = (await answer(url))[1]
+        stage.world.replace("node", [])
+        assert (await answer(url))[1] == first
+
+
 async def test_what_is_too_large_is_refused_with_the_other_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(previews, "MAX_DOCUMENT_BYTES", 100)
     async with listening(Stage(), tmp_path) as url:
