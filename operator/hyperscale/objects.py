@@ -146,7 +146,7 @@ def bookmark(raw: bytes) -> int:
 def read(raw: bytes) -> Json:
     """One object, or a stand-in under UNREADABLE; raises ValueError where not even its name can be found."""
     if len(raw) > MAX_OBJECT_BYTES:
-        return stand_in(raw, f"{len(raw):,} bytes of JSON, more than {MAX_OBJECT_BYTES:,}")
+        return stand_in(raw, f"more than {MAX_OBJECT_BYTES:,} bytes of JSON")
     if _values(raw) > MAX_VALUES and _values(_STRING.sub(b"", raw)) > MAX_VALUES:
         return stand_in(raw, f"more than {MAX_VALUES:,} values")
     try:
