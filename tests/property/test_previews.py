@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import msgspec
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ from hyperscale.cli.preview import Asked, Decided, Preview
 from hyperscale.entry import joins
 from hyperscale.model.job import PlannerChoice
 from hyperscale.model.plan import Calibration, Infeasible, Plan
-from hyperscale.model.preview import PreviewState
+from hyperscale.model.preview import from_lines, to_lines
 from hyperscale.previews import Previews
 from hyperscale.question import question_about
 from hyperscale.spec import parse_job
@@ -53,7 +52,7 @@ def previewed(stage: Stage, spec: dict[str, Any], labels: dict[str, str]) -> Dec
     """As the command line does it: by the served document alone, under another name than the job will have."""
     served = Previews(stage.world, stage.planning.taker, stage.planning.reader, False, lambda: stage.now)
     policy = stage.planning.reader.policy_named("default", stage.world.policies)
-    state = msgspec.json.decode(msgspec.json.encode(served.state(policy)), type=PreviewState)
+    state = from_lines(to_lines(served.state(policy)))
     parsed = parse_job(resource("preview", spec, labels))
     job = Job(parsed, "preview", "team", "preview.yaml", resource("preview", spec, labels))
     known = Known(state.policy, state.snapshot, "Operator", "", state=state)

@@ -164,6 +164,7 @@ class LiveCluster:
         method: str = "GET",
         body: Json | None = None,
         headers: Mapping[str, str] | None = None,
+        max_bytes: int | None = None,
     ) -> Answer:
         """What answers a request; raises RefusedError, or InputError where there is no usable answer."""
         method, url, sent, content, form = self._api.param_serialize(
@@ -176,15 +177,16 @@ class LiveCluster:
         )
         try:
             response = self._api.call_api(method, url, sent, content, form, _request_timeout=(CONNECT_SECONDS, READ_SECONDS))
-            raw = response.response.read(MAX_BODY_BYTES + 1)
+            limit = MAX_BODY_BYTES if max_bytes is None else max_bytes
+            raw = response.response.read(limit + 1)
         except ApiException as error:
             raise self._refused(error.status, str(error.reason), method, path) from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise InputError(f"{self._host}: no answer ({cause(error)}); check KUBECONFIG, or plan with --snapshot") from None
         if response.status >= 300:
             raise self._refused(response.status, _server_message(raw), method, path)
-        if len(raw) > MAX_BODY_BYTES:
-            raise InputError(f"{self._host}: the answer to {path} is larger than {MAX_BODY_BYTES >> 20} MiB")
+        if len(raw) > limit:
+            raise InputError(f"{self._host}: the answer to {path} is larger than {limit >> 20} MiB")
         return Answer(raw, response.response.headers)
 
     @property

@@ -14,11 +14,12 @@ from hyperscale.cli.errors import InputError
 from hyperscale.cli.inputs import note
 from hyperscale.cli.known import UnavailableError
 from hyperscale.cli.live import LiveCluster, RefusedError
-from hyperscale.model.preview import AGE_HEADER, KEY_HEADER, PATH, POLICY_QUERY, VERSION, PreviewState
+from hyperscale.model.preview import AGE_HEADER, KEY_HEADER, PATH, POLICY_QUERY, PreviewError, PreviewState, from_lines
 from hyperscale.model.topology import TopologyPreview
 
 DEFAULT_PLACE: Final = TopologyPreview("hyperscale-system", "hyperscale-preview", "hyperscale-preview")
 """Of a release `hyperscale` in its usual namespace, for those who may not read the ClusterTopology."""
+MAX_BYTES: Final = 256 << 20
 MAX_KEY_LENGTH: Final = 1024
 
 Json = dict[str, Any]
@@ -41,7 +42,7 @@ def read_state(cluster: LiveCluster, policy: str) -> Read:
     key = _key(cluster, place)
     path = f"/api/v1/namespaces/{place.namespace}/services/http:{place.service}:preview/proxy{PATH}"
     try:
-        answer = cluster.request(path, {POLICY_QUERY: policy} if policy else {}, headers={KEY_HEADER: key})
+        answer = cluster.request(path, {POLICY_QUERY: policy} if policy else {}, headers={KEY_HEADER: key}, max_bytes=MAX_BYTES)
     except RefusedError as error:
         if error.status == 404 and "PlannerPolicy" in error.message:
             raise InputError(f"spec.policyRef.name: {error.message}") from None
@@ -49,20 +50,13 @@ def read_state(cluster: LiveCluster, policy: str) -> Read:
     except InputError as error:
         raise UnavailableError(str(error)) from None
     try:
-        version = msgspec.json.decode(answer.body, type=_Versioned).version
-        if version != VERSION:
-            raise UnavailableError(f"{where} speaks version {version} of previews, this program {VERSION}; use the operator's version")
-        state = msgspec.json.decode(answer.body, type=PreviewState)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UnavailableError(f"the answer of {where} cannot be read: {str(error)[:200]}") from None
+        state = from_lines(answer.body.splitlines())
+    except PreviewError as error:
+        raise UnavailableError(f"the answer of {where} cannot be read: {error}") from None
     if state.operator_version != __version__:
         note(f"the operator is version {state.operator_version}, this program {__version__}: their plans may differ")
     age = answer.headers.get(AGE_HEADER, "0")
     return Read(where, float(age) if age.isascii() and age.isdigit() and len(age) < 8 else 0.0, state)
-
-
-class _Versioned(msgspec.Struct):
-    version: int
 
 
 def _place(cluster: LiveCluster) -> TopologyPreview:

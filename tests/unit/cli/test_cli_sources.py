@@ -14,7 +14,7 @@ import pytest
 from hyperscale import __version__
 from hyperscale.cli import operator_state
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.preview import PreviewQueue, PreviewState
+from hyperscale.model.preview import PreviewQueue, PreviewState, to_lines
 from hyperscale.model.topology import TopologyPreview, topology_status
 from hyperscale.model.turns import RunningShare
 from tests.unit.cli.api_server import kubeconfig, serving, world
@@ -35,7 +35,7 @@ def state(**changed: Any) -> PreviewState:
 
 
 def encoded(**changed: Any) -> bytes:
-    return msgspec.json.encode(state(**changed))
+    return b"".join(to_lines(state(**changed)))
 
 
 @pytest.fixture(name="cluster")
@@ -104,10 +104,12 @@ UNUSABLE: dict[str, tuple[str, tuple[int, bytes] | dict[str, Any], str]] = {
     "a wrong key": (DOCUMENT, (403, b"the header X-HyperScale-Key does not carry this operator's key\n"), "does not carry"),
     "no pod behind it": (DOCUMENT, (503, b'{"message":"no endpoints available for service"}'), "no endpoints available"),
     "an operator that starts": (DOCUMENT, (503, b"the first listing is not done\n"), "the first listing is not done"),
-    "another version of the document": (DOCUMENT, (200, encoded(version=2)), "speaks version 2"),
+    "another version of the document": (DOCUMENT, (200, encoded(version=2)), "it is of version 2"),
     "no JSON": (DOCUMENT, (200, b"<html>"), "cannot be read"),
-    "deep nesting": (DOCUMENT, (200, b'{"version":1,"snapshot":' + b"[" * 100_000), "cannot be read"),
+    "deep nesting": (DOCUMENT, (200, encoded().splitlines()[0] + b'\n{"version":1,"snapshot":' + b"[" * 100_000), "cannot be read"),
     "other types": (DOCUMENT, (200, encoded().replace(b'"nodes":[', b'"nodes":[7,')), "cannot be read"),
+    "a document that was cut": (DOCUMENT, (200, b"\n".join(encoded().splitlines()[:-1])), "it ends after 12 of 12 nodes and 0 of 132"),
+    "nothing": (DOCUMENT, (200, b""), "cannot be read"),
     "a list": (DOCUMENT, (200, b"[]"), "cannot be read"),
 }
 

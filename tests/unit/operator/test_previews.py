@@ -8,13 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
-import msgspec
 import pytest
 
 from e2e.cluster.ports import free_ports
 from hyperscale import previews
 from hyperscale.model.plan import Calibration, Plan
-from hyperscale.model.preview import KEY_HEADER, PATH, PreviewState
+from hyperscale.model.preview import KEY_HEADER, PATH, PreviewState, from_lines
 from hyperscale.previews import PreviewServer
 from tests.corpus.queue_stage import Stage
 
@@ -46,6 +45,10 @@ async def answer(url: str, key: str | None = KEY, **options: object) -> tuple[in
         return got.status, await got.read(), got.headers.get("Age", "")
 
 
+def read(body: bytes) -> PreviewState:
+    return from_lines(body.splitlines())
+
+
 async def running_stage() -> Stage:
     """One job of another tenant runs, one waits."""
     stage = Stage()
@@ -63,7 +66,7 @@ async def test_the_document_holds_the_snapshot_the_policy_and_what_runs(tmp_path
     async with listening(stage, tmp_path) as url:
         status, body, age = await answer(url)
     assert (status, age) == (200, "0")
-    state = msgspec.json.decode(body, type=PreviewState)
+    state = read(body)
     policy = stage.planning.reader.policy_named("default", {})
     snapshot = stage.world.snapshot(policy, stage.now)
     assert (state.snapshot, state.policy) == (snapshot, policy)
@@ -107,7 +110,7 @@ async def test_a_policy_is_picked_by_name_and_one_that_is_not_there_is_named(tmp
     stage.world.see_policy({"metadata": {"name": "broken", "uid": "v", "generation": 1}, "spec": {"seed": "lots"}})
     async with listening(stage, tmp_path) as url:
         _, body, _ = await answer(f"{url}?policy=fast")
-        assert msgspec.json.decode(body, type=PreviewState).policy.seed == 42
+        assert read(body).policy.seed == 42
         assert (await answer(f"{url}?policy=slow"))[:2] == (404, b'no PlannerPolicy "slow" exists; create it or leave policyRef out\n')
         status, body, _ = await answer(f"{url}?policy=broken")
         assert (status, b"seed" in body) == (404, True)
@@ -132,7 +135,7 @@ async def test_however_often_it_is_asked_a_document_is_made_once_in_a_while(tmp_
             assert (await answer(f"{url}?policy=p{number}"))[0] == 200
         stage.world.see_policy({"metadata": {"name": "p7", "uid": "u7", "generation": 2}, "spec": {"seed": 77}})
         _, body, _ = await answer(f"{url}?policy=p7")
-    assert msgspec.json.decode(body, type=PreviewState).policy.seed == 77, "a policy that changed is not what was kept"
+    assert read(body).policy.seed == 77, "a policy that changed is not what was kept"
 
 
 async def test_a_change_that_plans_depend_on_is_in_the_next_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,12 +145,12 @@ async def test_a_change_that_plans_depend_on_is_in_the_next_document(tmp_path: P
     stage = Stage()
     key = stage.add("new")
     async with listening(stage, tmp_path) as url:
-        before = msgspec.json.decode((await answer(url))[1], type=PreviewState)
+        before = read((await answer(url))[1])
         found = (await stage.ask(key)).found
         assert isinstance(found, Plan)
-        held = msgspec.json.decode((await answer(url))[1], type=PreviewState)
-        stage.world.replace("node", [])
-        gone = msgspec.json.decode((await answer(url))[1], type=PreviewState)
+        held = read((await answer(url))[1])
+        stage.world.replace("Node", [])
+        gone = read((await answer(url))[1])
     assert (before.free_gpus, before.queue.pending) == ({}, 1)
     assert held.free_gpus != {}
     assert gone.snapshot.nodes == ()
@@ -158,7 +161,7 @@ async def test_a_change_within_the_rest_is_not_a_new_document(tmp_path: Path, mo
     stage = Stage()
     async with listening(stage, tmp_path) as url:
         first = (await answer(url))[1]
-        stage.world.replace("node", [])
+        stage.world.replace("Node", [])
         assert (await answer(url))[1] == first
 
 
