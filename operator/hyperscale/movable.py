@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from hyperscale.model.decision import MpiJobView, Seen
 from hyperscale.model.job import Approval, JobSpec, PlacementMode
@@ -13,7 +13,6 @@ from hyperscale.model.status import MAX_MOVED, Condition, JobStatus, StatusMove,
 
 MOVING_CONDITION = "Moving"
 PROPOSED_CONDITION = "MoveProposed"
-THOUSANDTHS = 1000
 MATERIAL_RATIO = 0.1
 DIGITS = 4
 """Of figures in status: less is noise."""
@@ -65,19 +64,6 @@ def held_gpus(plan: Plan, pods: Iterable[PodView], moving: bool) -> dict[str, in
     held: dict[str, int] = {}
     for worker in _unbound(plan, pods, moving):
         held[worker.node] = held.get(worker.node, 0) + worker.gpus
-    return held
-
-
-def held_amounts(plan: Plan, pods: Iterable[PodView], moving: bool, worker: Mapping[str, float]) -> dict[tuple[str, str], int]:
-    """Thousandths of other resources by node and name that a plan holds likewise; `worker` is what one of its workers takes.
-
-    Whole numbers, so that sums come back to nothing when all is given back.
-    """
-    held: dict[tuple[str, str], int] = {}
-    each = {name: whole for name, amount in worker.items() if (whole := round(amount * THOUSANDTHS)) > 0}
-    for placed in _unbound(plan, pods, moving):
-        for name, amount in each.items():
-            held[placed.node, name] = held.get((placed.node, name), 0) + amount
     return held
 
 

@@ -6,7 +6,7 @@ Jobs that nobody else decides on (turn.py) are asked about together, unless one 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 import msgspec
@@ -177,21 +177,32 @@ class Planning:
             return ()
         waiting = {worker.node for worker in seen.plan.workers if worker.rank not in bound}
         snapshot = self._world.snapshot(policy, self._clock())
-        request = msgspec.structs.replace(self._request(key, seen, policy, snapshot), pinned=bound)
+        request = msgspec.structs.replace(self._request(key, seen, policy, snapshot, waiting), pinned=bound)
         return tuple(misfit for misfit in misfits(seen.plan, request, snapshot) if misfit.node in waiting)
 
-    def _request(self, key: Key, seen: Seen, policy: PolicySpec, snapshot: ClusterSnapshot) -> PlanRequest:
+    def _request(
+        self, key: Key, seen: Seen, policy: PolicySpec, snapshot: ClusterSnapshot, nodes: Collection[str] | None = None
+    ) -> PlanRequest:
+        """The question about a job; it knows what other plans hold of these `nodes`, or of all."""
         if seen.job is None:
             raise ValueError("a job whose spec cannot be read is not planned")
-        return self._request_for(key, seen.job, next(iter(seen.workers), None), policy, snapshot)
+        return self._request_for(key, seen.job, next(iter(seen.workers), None), policy, snapshot, nodes)
 
-    def _request_for(self, key: Key, job: JobSpec, example: PodView | None, policy: PolicySpec, snapshot: ClusterSnapshot) -> PlanRequest:
+    def _request_for(
+        self,
+        key: Key,
+        job: JobSpec,
+        example: PodView | None,
+        policy: PolicySpec,
+        snapshot: ClusterSnapshot,
+        nodes: Collection[str] | None = None,
+    ) -> PlanRequest:
         """A question about a job; `example` is one of its worker pods where it has any."""
         free, volumes = self._world.free_gpus(snapshot, key), self.reader.volumes(key).rules
         asked = question_about(str(key), job, policy, self.reader.calibration(job), free, volumes)
         record = self._world.jobs.get(key)
         refused = refused_nodes(record.status, self._clock()) if record is not None else {}
-        asked = msgspec.structs.replace(asked, held=self._world.held(key), refused_nodes=refused)
+        asked = msgspec.structs.replace(asked, held=self._world.held(key, nodes), refused_nodes=refused)
         if example is None:
             return asked
         return msgspec.structs.replace(

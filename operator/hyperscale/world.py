@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.intake import JOB, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, Intake, key_of
-from hyperscale.ledger import Ledger
+from hyperscale.ledger import Ledger, Reservations
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MpiJobView, PartitionView
 from hyperscale.model.measured import Measured
@@ -25,7 +25,7 @@ from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, WORKER, PodView
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus
-from hyperscale.movable import THOUSANDTHS, held_amounts, held_gpus, holds_plan, is_moving
+from hyperscale.movable import held_gpus, holds_plan, is_moving
 from hyperscale.objects import fault_of, version_of
 from hyperscale.observe.fabric import Claims, Fabric
 from hyperscale.observe.measured import read_measured
@@ -81,9 +81,8 @@ class World:
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
         self._assumed: dict[Key, Plan] = {}
-        self._ledger: Ledger[Key, str] = Ledger()
-        self._reserved: Ledger[Key, tuple[str, str]] = Ledger()
-        """Thousandths of resources beside GPUs, by node and name."""
+        self._ledger: Ledger[Key] = Ledger()
+        self._reserved: Reservations[Key] = Reservations()
         self._amounts: dict[Key, Mapping[str, float]] = {}
         """What a worker of each assumed plan takes."""
         self._versions = {kind: Versions() for kind in (JOB, MPIJOB, POD, NODE, POLICY)}
@@ -238,12 +237,9 @@ class World:
         held = self._ledger.held_by_others(asking)
         return {node.name: max(0, node.free_gpus - held[node.name]) for node in snapshot.nodes if node.name in held} if held else {}
 
-    def held(self, asking: Key | None = None) -> dict[str, dict[str, float]]:
-        """By node and name what plans of other jobs hold beside GPUs that no bound pod shows yet."""
-        found: dict[str, dict[str, float]] = {}
-        for (node, name), amount in sorted(self._reserved.held_by_others(asking).items()):
-            found.setdefault(node, {})[name] = amount / THOUSANDTHS
-        return found
+    def held(self, asking: Key | None = None, nodes: Collection[str] | None = None) -> dict[str, dict[str, float]]:
+        """By node and name what plans of other jobs hold beside GPUs that no bound pod shows yet; of some `nodes`, or of all."""
+        return self._reserved.held_by_others(asking, nodes)
 
     def assume(self, key: Key, plan: Plan | None, amounts: Mapping[str, float] | None = None) -> None:
         """A pass has made this plan: its GPUs are taken until the MPIJob is seen; None when the pass is over.
@@ -312,8 +308,10 @@ class World:
             plan = _within(plan, record, view) if plan is not None and record is not None else None
         pods = tuple(self._pods.of_job(key, view.uid)) if plan is not None and view is not None else ()
         amounts = self._amounts.get(key) or (view.worker_amounts if view is not None else {})
-        self._reserved.set(key, held_amounts(plan, pods, moving, amounts) if plan is not None else {})
-        self.version += self._ledger.set(key, held_gpus(plan, pods, moving) if plan is not None else {})
+        held = held_gpus(plan, pods, moving) if plan is not None else {}
+        each = plan.workers[0].gpus if plan is not None and plan.workers else 1
+        self._reserved.set(key, {node: gpus // max(1, each) for node, gpus in held.items()}, amounts)
+        self.version += self._ledger.set(key, held)
         if record is None:
             self._made.pop(key, None)
             self.partitions.pop(key, None)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hyperscale import names
+from hyperscale.ledger import Reservations
 from hyperscale.model.status import JobStatus, ObjectReference, to_wire
 from hyperscale.world import Key, World
 from tests.builders.seen import MPIJOB_UID, UID, plan
@@ -64,3 +68,32 @@ def test_a_plan_without_mpijob_holds_what_its_question_asked_for() -> None:
     assert seen.held(OTHER)["node-a"]["cpu"] == 0.1
     seen.assume(CORA, None)
     assert seen.held(OTHER) == {}
+
+
+JOBS = st.sampled_from(["a", "b", "c"])
+NODES = st.sampled_from(["n0", "n1", "n2"])
+HOLDINGS = st.tuples(
+    JOBS, st.dictionaries(NODES, st.integers(1, 4)), st.dictionaries(st.sampled_from(["cpu", RDMA]), st.sampled_from([0.1, 0.3, 2.0]))
+)
+
+
+@given(st.lists(HOLDINGS, max_size=12))
+def test_reservations_equal_the_sum_of_what_the_other_jobs_hold(steps: list[tuple[str, dict[str, int], dict[str, float]]]) -> None:
+    kept: Reservations[str] = Reservations()
+    known: dict[str, tuple[dict[str, int], dict[str, float]]] = {}
+    for job, workers, amounts in steps:
+        kept.set(job, workers, amounts)
+        known[job] = (workers, amounts)
+    for asking in ("a", "b", None):
+        wanted: dict[str, dict[str, float]] = {}
+        for job, (workers, amounts) in known.items():
+            for node, count in workers.items() if job != asking else ():
+                for name, amount in amounts.items():
+                    held = wanted.setdefault(node, {})
+                    held[name] = round(held.get(name, 0.0) + count * amount, 6)
+        found = {node: {name: round(amount, 6) for name, amount in held.items()} for node, held in kept.held_by_others(asking).items()}
+        assert found == wanted
+        assert kept.held_by_others(asking, ["n1"]) == {node: held for node, held in kept.held_by_others(asking).items() if node == "n1"}
+    for job in list(known):
+        kept.set(job, {}, {})
+    assert kept.held_by_others(None) == {}
