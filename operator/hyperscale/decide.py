@@ -136,6 +136,8 @@ def moving(seen: Seen) -> Decision | None:
         return None
     if not seen.plan_recorded:
         return Wait(Reason.MOVING, "the new plan is being written down", retry_after_seconds=0.0)
+    if seen.mpijob.holder:  # a queue that was named meanwhile
+        return None if seen.mpijob.suspended else _stay(seen)
     if seen.mpijob.suspended:
         if left := sum(1 for pod in seen.pods if not pod.finished):
             return stuck_on_lost_node(seen) or Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
