@@ -202,7 +202,8 @@ def figures(case: Case, found: dict[str, Outcome]) -> Iterator[Row]:
         for metric, value, unit in (
             ("cut", float(seen.cut), "edges"),
             ("cut ratio", seen.cut / max(base.measures.cut, 1), "of pymetis"),
-            ("imbalance", seen.imbalance, "of share"),
+            ("imbalance of vertices", seen.imbalance, "of share"),
+            ("imbalance of edges", seen.edge_imbalance, "of share"),
             ("largest halo", float(seen.largest_halo), "vertices"),
             ("halo ratio", seen.largest_halo / max(base.measures.largest_halo, 1), "of pymetis"),
             ("largest/mean halo", seen.largest_halo / max(float(seen.halo.mean()), 1e-9), ""),
