@@ -35,6 +35,7 @@ from hyperscale.model.job import Approval, JobSpec, PlacementMode, PlannerChoice
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Phase
 from hyperscale.movable import obstacle, resizable, resizes, strays
+from hyperscale.runwords import told as told_of_run
 from hyperscale.scheduling import delay_left, is_back, seconds_left, words
 from hyperscale.stoppable import PREEMPTED_CONDITION, told
 from hyperscale.suspension import awaits_report, resumed_by_other, suspended_by_other
@@ -92,7 +93,7 @@ def finished(seen: Seen) -> Decision | None:
     if seen.mpijob is not None:
         for condition, reason in (("Succeeded", Reason.SUCCEEDED), ("Failed", Reason.FAILED)):
             if seen.mpijob.is_true(condition):
-                return Stop(reason, seen.mpijob.conditions[condition][2])
+                return Stop(reason, told_of_run(seen, condition)[1])
         return None
     if seen.status.phase in (Phase.SUCCEEDED, Phase.FAILED) and seen.status.mpi_job_ref is not None:
         return Stop(Reason(seen.status.phase.value), "the MPIJob is gone; this run has ended")

@@ -21,6 +21,7 @@ from hyperscale.model.status import (
     StatusStop,
 )
 from hyperscale.movable import MOVING_CONDITION, arrived, proposed, resizes
+from hyperscale.runwords import told as told_of_run
 from hyperscale.scheduling import PLACED_CONDITION, is_back, observed
 from hyperscale.stoppable import PREEMPTED_CONDITION, told
 from hyperscale.stoppable import proposed as proposed_stop
@@ -149,7 +150,7 @@ def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple
     wanted.append(_suspended(decision, job))
     if job is not None:
         wanted.append(_running(seen, job))
-        wanted += [_condition(kind, True, *_told(seen, job, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
+        wanted += [_condition(kind, True, *told_of_run(seen, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
     if decision.reason in _STALLED or (isinstance(decision, Stop) and decision.reason not in _AT_REST):
         wanted.append(_condition("Stalled", True, str(decision.reason), decision.message))
     elif decision.reason not in _AT_REST:
@@ -162,26 +163,6 @@ def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple
         wanted += [before[kind] for kind in ("Running", "Succeeded", "Failed", "Placed") if kind in before]
     new = {condition.type: _dated(condition, before.get(condition.type), seen) for condition in wanted if condition is not None}
     return tuple(new[kind] for kind in sorted(new))
-
-
-def _told(seen: Seen, job: MpiJobView, kind: str) -> tuple[str, str]:
-    """Reason and message of a condition of the MPIJob; a stand-in comes first: its accuracy is read as the builtin graph's otherwise."""
-    true, reason, message = job.conditions.get(kind, (False, "", ""))
-    measured = seen.measured or seen.status.measured
-    if not true or kind == "Failed" or measured is None or not measured.generated:
-        return reason, message
-    return reason, "; ".join(text for text in (_stand_in(seen), message) if text)
-
-
-def _stand_in(seen: Seen) -> str:
-    """What was trained on instead of the builtin graph, and what to write so that it is found."""
-    source = seen.job.dataset.source.builtin if seen.job is not None else None
-    name = source.name if source is not None else "the builtin graph"
-    return (
-        f"trained on a generated graph of {name}'s size, because {name} was not found: accuracy says nothing of {name}; "
-        f"set HYPERSCALE_DATASETS (a folder with the graph's .npz) or HYPERSCALE_DATASETS_URL in spec.launcher.template and "
-        f"spec.worker.template, or name a volume in spec.dataset.source.pvc"
-    )
 
 
 def _moving(seen: Seen, decision: Decision) -> Condition | None:
@@ -257,7 +238,7 @@ def _running(seen: Seen, job: MpiJobView) -> Condition:
     """As mpi-operator says while the run lasts; afterwards its reason and message still say that the job runs."""
     if (end := job.ending) is not None:
         return _condition("Running", False, end, "finished")
-    return _condition("Running", job.is_true("Running"), *_told(seen, job, "Running"), otherwise="Starting")
+    return _condition("Running", job.is_true("Running"), *told_of_run(seen, "Running"), otherwise="Starting")
 
 
 def _placed(seen: Seen, job: MpiJobView | None) -> Condition | None:

@@ -228,6 +228,13 @@ class AllreduceSpec(Spec, frozen=True):
 
     schedule: Annotated[AllreduceSchedule, Meta(description="Order and fusion of gradients.")] = AllreduceSchedule.AUTO
     compression: Annotated[Compression, Meta(description="FP16 halves the gradient bytes.")] = Compression.NONE
+    host_staging: Annotated[
+        bool,
+        Meta(
+            description="Accept an image whose Horovod knows no GPU: ranks on GPUs then copy every message to host memory and send it over "
+            "TCP. Otherwise they refuse to start in such an image."
+        ),
+    ] = False
 
 
 class TopologyConstraint(Spec, frozen=True):

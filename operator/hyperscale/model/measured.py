@@ -62,6 +62,9 @@ class Measured(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     generated: bool = False
     """The builtin graph was not found and a generated one of its size was trained on: accuracy says nothing of the builtin one."""
 
+    host_staging: bool = False
+    """Ranks on GPUs sent everything through host memory, since the image's Horovod knows no GPU."""
+
     def without_pace(self) -> Measured:
         """How far the run is, without what depends on its workers and their nodes."""
         return msgspec.structs.replace(

@@ -12,7 +12,7 @@ from hyperscale.observe.measured import checked
 from hyperscale.observe.prometheus import PrometheusReader
 
 PREFIX: Final = "hyperscale_training_"
-FIGURES: Final = ("epoch", "epochs", "loss", "accuracy", "epoch_seconds", "samples_per_second", "generated")
+FIGURES: Final = ("epoch", "epochs", "loss", "accuracy", "epoch_seconds", "samples_per_second", "generated", "host_staging")
 QUERY: Final = f'{{__name__=~"{PREFIX}({"|".join(FIGURES)})",rank="0"}}'
 """Rank 0 tells what holds for all."""
 
@@ -57,5 +57,6 @@ def _measured(known: dict[str, float]) -> Measured | None:
             epoch_seconds=known.get("epoch_seconds"),
             samples_per_second=known.get("samples_per_second"),
             generated=known.get("generated", 0.0) > 0.0,
+            host_staging=known.get("host_staging", 0.0) > 0.0,
         )
     )

@@ -13,6 +13,7 @@ Name, then meaning:
 - HYPERSCALE_PARTITION_DIR          root of the store of partitions; absent where the workers partition in memory
 - HYPERSCALE_METRICS_PORT           where each worker serves its progress to Prometheus
 - HYPERSCALE_ALLREDUCE_SCHEDULE, HYPERSCALE_COMPRESSION
+- HYPERSCALE_HOST_STAGING           true where ranks on GPUs may send through host memory; absent otherwise
 - HYPERSCALE_MODEL                  JSON of spec.model
 - HYPERSCALE_DATASET_SOURCE         pvc, s3, configMap, builtin or generated
 - HYPERSCALE_DATASET_PATH           directory or file below /data, s3:// address, name of the builtin graph, or kind of the generated
@@ -62,6 +63,7 @@ def contract(metadata: JobMetadata, job: JobSpec, plan: Plan | None) -> dict[str
         "HYPERSCALE_METRICS_PORT": METRICS_PORT,
         "HYPERSCALE_ALLREDUCE_SCHEDULE": job.allreduce.schedule.value,
         "HYPERSCALE_COMPRESSION": job.allreduce.compression.value,
+        "HYPERSCALE_HOST_STAGING": "true" if job.allreduce.host_staging else None,
         "HYPERSCALE_MODEL": _model(job.model),
         **_dataset(job.dataset),
     }

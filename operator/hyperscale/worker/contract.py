@@ -71,6 +71,8 @@ class Run:
     dataset: Dataset
     checkpoint_dir: Path | None
     checkpoint_every: int
+    host_staging: bool
+    """Ranks on GPUs may send through host memory where Horovod knows no GPU."""
     plan_file: Path
     plan: RunPlan | None
     partition_dir: Path | None
@@ -121,6 +123,7 @@ def read(environment: Mapping[str, str]) -> Run:
         dataset=_dataset(environment),
         checkpoint_dir=Path(checkpoint) if checkpoint else None,
         checkpoint_every=_integer(environment, "HYPERSCALE_CHECKPOINT_EVERY_EPOCHS", 1, least=1),
+        host_staging=_flag(environment, "HYPERSCALE_HOST_STAGING"),
         plan_file=plan_file,
         plan=read_plan(plan_file),
         partition_dir=Path(partition_dir) if partition_dir else None,
@@ -228,6 +231,13 @@ def _integer(environment: Mapping[str, str], name: str, default: int, *, least: 
     if not least <= value <= most:
         raise ContractError(f"{name}: {value} is out of range; write {least} to {most}")
     return value
+
+
+def _flag(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name) or "false"
+    if text not in ("true", "false"):
+        raise ContractError(f"{name}: {text[:80]!r} is neither true nor false; write one of them")
+    return text == "true"
 
 
 def _optional(environment: Mapping[str, str], name: str) -> int | None:

@@ -26,6 +26,8 @@ MESSAGE_FILE: Final = "/dev/termination-log"
 MESSAGE_VARIABLE: Final = "HYPERSCALE_TERMINATION_LOG"
 MAX_BYTES: Final = 4096
 """What the kubelet keeps of a termination message."""
+FAULT_PREFIX: Final = b"hyperscale.worker: "
+"""In front of a rank's own error; mpirun may have put a rank's tag before it."""
 _LAST_LINES: Final = 12
 _NOT_STARTED: Final = 127
 
@@ -57,7 +59,12 @@ def main(arguments: Sequence[str]) -> int:
     if output.result is not None:
         leave(output.result)
     elif code != 0:
-        leave(b"\n".join(errors.last or output.last) or f"{command[0]} ended with {code} and printed nothing".encode())
+        leave(
+            errors.fault
+            or output.fault
+            or b"\n".join(errors.last or output.last)
+            or f"{command[0]} ended with {code} and printed nothing".encode()
+        )
     return code if code >= 0 else 128 - code
 
 
@@ -93,6 +100,8 @@ class _Pipe:
             raise ValueError("the command has no pipe")
         self.last: deque[bytes] = deque(maxlen=_LAST_LINES)
         self.result: bytes | None = None
+        self.fault = b""
+        """The last line in which a rank says what is wrong with its input; mpirun says a dozen lines more after it."""
         self._source, self._target = source, target
         self._thread = threading.Thread(target=self._copy, daemon=True)
         self._thread.start()
@@ -107,6 +116,8 @@ class _Pipe:
                 self._target.write(line)
                 self._target.flush()
             self.last.append(line.rstrip()[:512])
+            _, marker, said = line.partition(FAULT_PREFIX)
+            self.fault = marker + said.rstrip()[:MAX_BYTES] if marker else self.fault
             found = result_of(line)
             self.result = found if found is not None else self.result
 

@@ -26,6 +26,7 @@ GAUGES: Final = {
     "accuracy": "Test accuracy (ROC-AUC for graphs) at the epoch that was best on the validation set, 0 to 1.",
     "epoch_seconds": "Wall time of the last epoch on this rank.",
     "samples_per_second": "Training vertices or graphs of all ranks per second.",
+    "host_staging": "1 where ranks on GPUs send through host memory; absent otherwise.",
     "generated": "1 where a generated graph stands in for a builtin one that was not found; absent otherwise.",
 }
 
@@ -55,6 +56,10 @@ class Reporter:
     def stands_in(self) -> None:
         """The graph is generated in place of a builtin one: accuracy must not be seen without that."""
         self._set("generated", 1.0)
+
+    def stages(self) -> None:
+        """Ranks on GPUs send through host memory: times must not be seen without that."""
+        self._set("host_staging", 1.0)
 
     def epoch(self, number: int, stats: EpochStats, progress: Progress) -> None:
         """After every epoch."""

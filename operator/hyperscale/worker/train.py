@@ -16,7 +16,7 @@ from hyperscale.allreduce.simulate import CYCLE_SECONDS
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.model.job import AllreduceSchedule
 from hyperscale.model.measured import RESULT_PREFIX, Measured
-from hyperscale.worker import contract, expected, load, memory
+from hyperscale.worker import contract, expected, gpus, load, memory
 from hyperscale.worker.adapt import Adaptive
 from hyperscale.worker.checkpoint import CheckpointError
 from hyperscale.worker.comm import Comm, connect
@@ -36,8 +36,9 @@ def main() -> int:
     try:
         run = contract.read(os.environ)
         tune(run)
+        staged = gpus.host_staging(run)
         comm = connect(run.size)
-        result = train(run, comm)
+        result = train(run, comm, staged)
     except (ContractError, CheckpointError) as error:
         sys.stderr.write(f"hyperscale.worker: {error}\n")
         return EXIT_WRONG_INPUT
@@ -73,8 +74,8 @@ def _cycle_seconds(run: Run) -> float:
     return CUDA_CYCLE_SECONDS if step is None else min(CUDA_CYCLE_SECONDS, horovod.cycle_seconds(step))
 
 
-def train(run: Run, comm: Comm) -> Measured:
-    """One run on this rank; collective."""
+def train(run: Run, comm: Comm, staged: bool = False) -> Measured:
+    """One run on this rank; collective. staged: messages between GPUs go through host memory."""
     if contract.is_custom(run):
         raise ContractError("HYPERSCALE_MODEL: architecture Custom needs its own script; write spec.model.script")
     device = torch.device("cuda", run.local_rank % torch.cuda.device_count()) if torch.cuda.is_available() else torch.device("cpu")
@@ -82,13 +83,15 @@ def train(run: Run, comm: Comm) -> Measured:
         torch.cuda.set_device(device)  # what libraries allocate without being asked where
     reporter = Reporter(run)
     try:
+        if staged:
+            reporter.stages()
         part = load.part(run, comm, os.environ)
         generated = load.is_stand_in(run, part)
         if generated:
             reporter.stands_in()
         trainer = choose(run, comm, part, device)
         adaptive = Adaptive(run, comm, trainer.gradients, horovod.threshold_bytes(os.environ))
-        return replace(Loop(run, comm, trainer, reporter, adaptive.after).train(), generated=generated)
+        return replace(Loop(run, comm, trainer, reporter, adaptive.after).train(), generated=generated, host_staging=staged)
     finally:
         reporter.close()
 

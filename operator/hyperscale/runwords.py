@@ -1,0 +1,59 @@
+"""What a run tells of itself, in the words of conditions: what it was trained on, over what, and what a failed launcher said last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hyperscale.model.decision import Seen
+from hyperscale.model.pods import LAUNCHER
+
+MAX_LENGTH: Final = 512
+"""Characters of a last line."""
+HOST_STAGING: Final = (
+    "ranks send every message through host memory and TCP, because the image's Horovod knows no GPU (spec.allreduce.hostStaging); "
+    "build the worker image with HOROVOD_GPU_OPERATIONS=NCCL"
+)
+
+
+def told(seen: Seen, kind: str) -> tuple[str, str]:
+    """Return reason and message of a condition of the MPIJob.
+
+    A stand-in comes first: its accuracy is read as the builtin graph's otherwise. A failed launcher's last line follows: mpi-operator's own
+    message only names the pod. What an earlier pass saw of it stays when the pod is gone.
+    """
+    true, reason, message = seen.mpijob.conditions.get(kind, (False, "", "")) if seen.mpijob is not None else (False, "", "")
+    if true and kind != "Failed":
+        return reason, "; ".join((*_notes(seen), *filter(None, [message])))
+    words = _last_words(seen)
+    before = next((condition.message for condition in seen.status.conditions if condition.type == kind), "")
+    if words:
+        return reason, f"{message}; the launcher's last line: {words}" if message else f"the launcher's last line: {words}"
+    return reason, before if message and before.startswith(f"{message}; ") else message
+
+
+def _notes(seen: Seen) -> Iterator[str]:
+    measured = seen.measured or seen.status.measured
+    if measured is not None and measured.generated:
+        yield _stand_in(seen)
+    if measured is not None and measured.host_staging:
+        yield HOST_STAGING
+
+
+def _last_words(seen: Seen) -> str:
+    """The last line of the newest launcher that failed; empty where none did or it left nothing but a result."""
+    failed = [pod for pod in seen.pods if pod.role == LAUNCHER and pod.phase == "Failed"]
+    lines = max(failed, key=lambda pod: (pod.created, pod.name)).termination.strip().splitlines() if failed else []
+    last = " ".join(lines[-1].split()) if lines else ""
+    return "" if last.startswith("{") else last[:MAX_LENGTH]
+
+
+def _stand_in(seen: Seen) -> str:
+    """What was trained on instead of the builtin graph, and what to write so that it is found."""
+    source = seen.job.dataset.source.builtin if seen.job is not None else None
+    name = source.name if source is not None else "the builtin graph"
+    return (
+        f"trained on a generated graph of {name}'s size, because {name} was not found: accuracy says nothing of {name}; "
+        f"set HYPERSCALE_DATASETS (a folder with the graph's .npz) or HYPERSCALE_DATASETS_URL in spec.launcher.template and "
+        f"spec.worker.template, or name a volume in spec.dataset.source.pvc"
+    )
