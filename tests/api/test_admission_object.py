@@ -37,7 +37,7 @@ def test_every_default_is_filled_in(api: Api) -> None:
     spec = api.create(f"{STRICT}&dryRun=All", job())["spec"]
     assert spec == {
         "model": {"architecture": "GCN", "layers": 2, "hiddenSize": 256, "heads": 1, "fanouts": [], "epochs": 100},
-        "dataset": {"source": {"builtin": {"name": "Cora"}}, "format": "DGL"},
+        "dataset": {"source": {"builtin": {"name": "Cora"}}, "format": "DGL", "direction": "Auto"},
         "workers": {"min": 2, "max": 4, "gpusPerWorker": 1, "gpuProducts": []},
         "partitioning": {"method": "Auto", "count": "Auto", "balance": "Capacity"},
         "allreduce": {"schedule": "Auto", "compression": "None"},

@@ -11,7 +11,18 @@ from hyperscale.doctor.findings import MAX_NAMES, Finding, State, Verdict, plura
 from hyperscale.doctor.rights import WHY, words
 
 _HARMLESS = frozenset(
-    {"events", "customresourcedefinitions", "clustertopologies", "endpointslices", "topologies", "hypernodes", "workloads"}
+    {
+        "clustertopologies",
+        "customresourcedefinitions",
+        "endpointslices",
+        "events",
+        "hypernodes",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "storageclasses",
+        "topologies",
+        "workloads",
+    }
 )
 """Without these jobs still run."""
 

@@ -18,6 +18,8 @@ _CLUSTER: Final = (
     (CORE, "pods", "get list watch"),
     ("kueue.x-k8s.io", "topologies", "list"),
     ("topology.volcano.sh", "hypernodes", "list"),
+    (CORE, "persistentvolumes", "get"),
+    ("storage.k8s.io", "storageclasses", "get"),
 )
 _JOBS: Final = (
     (names.GROUP, names.JOB_PLURAL, "get list watch"),
@@ -26,6 +28,7 @@ _JOBS: Final = (
     (names.MPI_GROUP, names.MPI_PLURAL, "get list watch create patch"),
     (CORE, "pods", "get list watch create patch"),
     (CORE, "configmaps", "get create patch delete"),
+    (CORE, "persistentvolumeclaims", "get"),
     ("batch", "jobs", "get create delete"),
     ("kueue.x-k8s.io", "workloads", "list"),
     (CORE, "events", "create"),
@@ -39,6 +42,9 @@ WHY: Final = {
     (names.GROUP, names.JOB_PLURAL): "jobs are not seen or their status is not written",
     (CORE, "nodes"): "nothing can be planned",
     (CORE, "configmaps"): "pods wait for their plan file",
+    (CORE, "persistentvolumeclaims"): "a job whose volume is missing holds GPUs for pods that never start",
+    (CORE, "persistentvolumes"): "plans do not know from which nodes a volume can be reached",
+    ("storage.k8s.io", "storageclasses"): "plans do not know for which nodes a volume may be made",
     ("batch", "jobs"): "training graphs are not partitioned into volumes",
     (CORE, "events"): "changes of jobs show in no event",
     ("kueue.x-k8s.io", "workloads"): "a job that Kueue suspended does not name its Workload",

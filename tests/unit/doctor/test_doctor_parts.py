@@ -38,7 +38,7 @@ def granted(render: Render, values: dict[str, object] | None, part: str) -> set[
         name = resource["metadata"]["name"]
         if (
             resource["kind"] not in ("Role", "ClusterRole")
-            or name.endswith(("-editor", "-viewer"))
+            or name.endswith(("-editor", "-viewer", "-reader"))
             or ("-agent" in name) != (part == "agent")
         ):
             continue
