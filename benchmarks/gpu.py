@@ -127,6 +127,9 @@ def sections(device: torch.device, *, quick: bool) -> Iterator[tuple[str, Callab
             large = edges > 5_000_000
             case = Case(architecture, edges, edges // (50 if large else 20), features=64 if large else 128, hidden=64 if large else 128)
             yield f"memory: {case.name}", lambda case=case: memory_rows(case, device)  # type: ignore[misc]
+    for architecture in () if quick else ARCHITECTURES[:2]:
+        case = Case(architecture, 1_000_000, 50_000, features=64, hidden=256)
+        yield f"memory: {case.name}", lambda case=case: memory_rows(case, device)  # type: ignore[misc]
     for edges in sizes if cuda else sizes[:1]:
         for architecture in ARCHITECTURES:
             case = Case(architecture, edges, edges // 20)

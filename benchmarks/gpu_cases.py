@@ -153,4 +153,4 @@ def sampled_of(
 def predicted_bytes(case: Case, *, cuda: bool) -> float:
     """The planner's peak of the case on one GPU; without what CUDA's libraries keep where there is none."""
     need = memory.full_graph(case.network(), case.vertices, case.edges)
-    return need.bytes(case.vertices, case.edges) + memory.BLOCKS + (memory.LIBRARIES if cuda else 0)
+    return need.bytes(case.vertices, case.edges) + memory.blocks(case.network()) + (memory.LIBRARIES if cuda else 0)

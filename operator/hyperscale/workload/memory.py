@@ -21,8 +21,8 @@ LABEL: Final = 11
 """A label of 8 bytes and three masks of one."""
 SORT: Final = 20
 """Bytes an edge, beside the matrices themselves, while the transposed one is made, once: keys and places, sorted and not."""
-BLOCKS: Final = 48 << 20
-"""Blocks that rows and edges are taken in: three at a time of 16 MiB (modelgraph.tails)."""
+BLOCK: Final = 16 << 20
+"""Bytes of a block that rows and edges are taken in (modelgraph.tails): one at a time, three in attention."""
 LIBRARIES: Final = 48 << 20
 """On a GPU: cuBLAS's workspace (32 MiB on Hopper) and cuSPARSE's buffers."""
 
@@ -62,6 +62,11 @@ def full_graph(network: Network, vertices: float, edges: float) -> Need:
     moments = (*_training(network, edges), *_evaluation(network, edges))
     peak = max(moments, key=lambda need: need.bytes(vertices, edges))
     return held.plus(peak)
+
+
+def blocks(network: Network) -> int:
+    """Bytes of the blocks that rows and edges are taken in."""
+    return BLOCK * (3 if network.architecture is Architecture.GAT else 1)
 
 
 def evaluation(network: Network, vertices: float, edges: float) -> Need:
@@ -124,7 +129,9 @@ def _training(network: Network, edges: float) -> Iterable[Need]:
     yield kept.plus(Need(3.0 * FLOAT * network.widths[-1]))
     for at, (earlier, entering, leaving) in reversed([*enumerate(before)]):
         own = _kept(network, entering, leaving)
-        yield earlier.plus(own, _backward(network, entering, leaving, edges, tail=at < len(before) - 1))
+        # Sums of features themselves, where the first layer adds up before it widens, need no gradient.
+        summed = 0 if at == 0 and leaving > entering else min(entering, leaving)
+        yield earlier.plus(own, _backward(network, leaving, summed, edges, tail=at < len(before) - 1))
         if at:
             # The gradient of the sums becomes that of what went in; GraphSAGE has two of them for a moment.
             ways = 2 if network.architecture is Architecture.GRAPH_SAGE else 1
@@ -140,14 +147,13 @@ def _forward(network: Network, entering: int, leaving: int, edges: float) -> Nee
     return Need(FLOAT * leaving if leaving <= entering or network.architecture is Architecture.GRAPH_SAGE else 0.0, 0.0, boundary)
 
 
-def _backward(network: Network, entering: int, leaving: int, edges: float, *, tail: bool) -> Need:
+def _backward(network: Network, leaving: int, summed: int, edges: float, *, tail: bool) -> Need:
     """Beyond what the layer keeps: gradient of the result, of the sums where an activation came after, of what was summed."""
-    narrow = min(entering, leaving)
     ends = FLOAT * leaving * (2 if tail else 1)
     if network.architecture is Architecture.GAT:
         per_head = FLOAT * leaving / network.heads
         return Need(ends + FLOAT * (leaving + 2 * network.heads) + per_head, _edge_floats(network, edges), 2.0 * FLOAT * leaving)
-    return Need(ends + FLOAT * narrow, 0.0, 2.0 * FLOAT * narrow)
+    return Need(ends + FLOAT * summed, 0.0, 2.0 * FLOAT * summed)
 
 
 def _evaluation(network: Network, edges: float) -> Iterable[Need]:

@@ -59,8 +59,10 @@ def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -
     fanouts = reversed(effective_fanouts(model.fanouts, len(stack), degree))
     flops = sum(layer_flops(model, layer, size.vertices, size.vertices * fanout) for layer, fanout in zip(stack, fanouts, strict=True))
     halo_bytes = sum(2.0 * layer.inputs * FLOAT_BYTES for layer in stack[1:])
-    held = memory.full_graph(_network(model, stack), size.vertices, size.edges)
-    return TRAINING_PASSES * flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, held, float(memory.BLOCKS + memory.LIBRARIES)
+    network = _network(model, stack)
+    held = memory.full_graph(network, size.vertices, size.edges)
+    room = float(memory.blocks(network) + memory.LIBRARIES)
+    return TRAINING_PASSES * flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, held, room
 
 
 def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batch_size: int, trained: int) -> Volumes:
@@ -74,7 +76,7 @@ def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batc
     drawn = tuple(vertices * fanout for vertices, fanout in zip(sizes, fanouts, strict=False))
     network = _network(model, stack)
     held = memory.evaluation(network, size.vertices, size.edges)
-    step_bytes = memory.batch(network, sizes, drawn, size.edges) + memory.BLOCKS + memory.LIBRARIES
+    step_bytes = memory.batch(network, sizes, drawn, size.edges) + memory.blocks(network) + memory.LIBRARIES
     fetched = sizes[-1] * size.feature_size * FLOAT_BYTES
     return TRAINING_PASSES * step_flops * batches + _custom_flops(model, trained), 0.0, fetched, held, step_bytes
 
