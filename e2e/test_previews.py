@@ -151,7 +151,7 @@ def test_the_preview_of_thirty_jobs_is_the_operators_plan(
 def test_beside_running_jobs_the_preview_is_what_the_queue_decides(
     installed: Cluster, space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each starts and holds its GPUs, so that the next is decided on beside those that run."""
+    """Each starts and holds its GPUs, so that the next is decided while those run."""
     spec: Object = {"model": {**MODELS[1], "epochs": 100_000}, "dataset": GRAPHS[2], "workers": {"min": 2, "max": 6}}
     for number in range(4):
         name = f"runs-{number}"

@@ -34,7 +34,7 @@ KEPT_SECONDS: Final = 5.0
 """As long as nothing changes; remaining times of running jobs move on meanwhile."""
 LEAST_REST_SECONDS: Final = 0.2
 REST_RATIO: Final = 10.0
-"""Between two makings where something changed: so many times the last one's length, so that they take a tenth of the time at most."""
+"""Between two makings where something changed: a multiple of the time that the last one took; they take at most a tenth of the time."""
 KEPT_POLICIES: Final = 4
 """Documents kept; the one made first is forgotten first."""
 MIN_KEY_LENGTH: Final = 16
@@ -169,7 +169,7 @@ class PreviewServer:
         return web.Response(body=document.body, content_type="application/x-ndjson", charset="utf-8", headers=headers)
 
     def _key(self) -> bytes | None:
-        """The key; None where there is none, or one that anybody could guess."""
+        """The key; None where there is none, or one that is too short to be secret."""
         try:
             with self._key_file.open("rb") as opened:
                 key = opened.read(MAX_KEY_BYTES).strip()

@@ -90,7 +90,7 @@ def people_fixture(stage: Stage, tmp_path: Path, space: str) -> dict[str, str]:
         "reader": make("reader", ("Role", previews.READER, "hyperscale-system")),
         "editor": make("editor", editor),
         "viewer": make("viewer", ("ClusterRole", "hyperscale-cluster-viewer", "")),
-        "nobody": make("nobody"),
+        "stranger": make("stranger"),
     }
 
 
@@ -194,11 +194,11 @@ def test_the_links_of_the_clustertopology_are_those_that_the_operator_measured(w
 
 @pytest.mark.usefixtures("operator")
 def test_who_may_nothing_is_told_what_to_ask_for(write: Callable[..., str], people: dict[str, str]) -> None:
-    ran = run("plan", "-f", write(), "--kubeconfig", people["nobody"])
+    ran = run("plan", "-f", write(), "--kubeconfig", people["stranger"])
     assert ran.code == 2
     assert "hyperscale-preview-reader" in ran.err
     for way in ("operator", "job", "api"):
-        ran = run("plan", "-f", write(), "--kubeconfig", people["nobody"], "--from", way)
+        ran = run("plan", "-f", write(), "--kubeconfig", people["stranger"], "--from", way)
         assert ran.code == 2, ran
         assert "forbidden" in ran.err or "cannot" in ran.err
 

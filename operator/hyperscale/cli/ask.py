@@ -98,7 +98,7 @@ def _resource(job: Job, arguments: argparse.Namespace) -> Json:
 def _created(cluster: LiveCluster, job: Job, resource: Json) -> Iterator[Json]:
     """The job, until the block ends, also by Ctrl-C or SIGTERM."""
     with _interruptible():
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # between the creation and the answer nobody would know its name
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # until the answer comes its name is unknown
         try:
             made = cluster.object(paths.jobs(job.namespace), method="POST", body=resource)
         except RefusedError as error:

@@ -67,7 +67,7 @@ def asks_operator(arguments: argparse.Namespace) -> bool:
     """Whether --from says job, which some options do not go with."""
     if arguments.source != known.JOB:
         return False
-    known.chosen(arguments)  # refuses --prometheus beside it
+    known.chosen(arguments)  # refuses --prometheus together with it
     for option in ("snapshot", "policy", "seed"):
         if getattr(arguments, option) is not None:
             raise InputError(f"--{option}: is of no use with --from job, where the operator plans; leave one out")
@@ -225,7 +225,7 @@ class _DeadlineError(Exception):
 
 @contextmanager
 def _hard_stop(seconds: float) -> Iterator[None]:
-    """Raise _DeadlineError inside the block after so many seconds (main thread only: Python delivers signals nowhere else)."""
+    """Raise _DeadlineError inside the block when the seconds are over (main thread only: Python delivers signals nowhere else)."""
 
     def ring(_signal: int, _frame: FrameType | None) -> None:
         raise _DeadlineError

@@ -89,8 +89,8 @@ class Preview:
 
     def _orders(self, queued: Sequence[Asked]) -> bool:
         """Whether there is anything to order, as turn.py sees it."""
-        beside = bool(self._queue.running or self._queue.pending or len(queued) > 1)
-        return bool(queued) and beside and self._known.policy.queue.order is not QueueOrder.ARRIVAL
+        others = bool(self._queue.running or self._queue.pending or len(queued) > 1)
+        return bool(queued) and others and self._known.policy.queue.order is not QueueOrder.ARRIVAL
 
     def _in_order(self, queued: Sequence[Asked]) -> Decided:
         decided = Decided()

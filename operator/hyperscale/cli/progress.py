@@ -39,7 +39,7 @@ class _Line:
             self.draw()
 
     def draw(self) -> None:
-        """Draw the line anew where the command has taken long enough."""
+        """Redraw the line where the command has taken long enough."""
         elapsed = time.monotonic() - self._started
         if elapsed < self._after_seconds or self._over.is_set():
             return

@@ -1,6 +1,6 @@
 """What the operator's next plan depends on, as it serves it to `hyperscale plan` (docs/cli.md): enough to plan as it would.
 
-No job of anybody is named: running ones are figures, pending ones a number. It travels as lines of JSON, nodes and links in small parts:
+It names no job: running ones are figures, pending ones a number. It travels as lines of JSON, nodes and links in small parts:
 that of 5,000 nodes is 76 MiB, which neither side should hold as one text.
 """
 
@@ -33,7 +33,7 @@ AGE_HEADER = "Age"
 
 
 class PreviewQueue(msgspec.Struct, frozen=True, rename="camel"):
-    """What decisions about pending jobs depend on beside the jobs themselves."""
+    """What decisions about pending jobs depend on besides the jobs themselves."""
 
     running: tuple[RunningShare, ...] = ()
     """Under numbers instead of names, in the order of the names: ties go by it."""

@@ -1,4 +1,4 @@
-"""What the operator serves of its next plan: to those with the key, bounded, made seldom, without anybody's job in it."""
+"""What the operator serves of its next plan: to those with the key, bounded, made seldom, naming no job."""
 
 from __future__ import annotations
 
