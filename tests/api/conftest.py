@@ -13,6 +13,7 @@ from e2e.cluster.binaries import ensure_all
 from e2e.cluster.control_plane import ControlPlane, start_control_plane, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
+GROUP = "/apis/hyperscale.dev/v1alpha1"
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +42,16 @@ def api(plane: ControlPlane) -> Iterator[Api]:
         yield client
     finally:
         client.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jobs_removed(api: Api) -> Iterator[None]:
+    """Every module leaves the server without jobs and policies: `hyperscale doctor` judges all that a cluster has."""
+    yield
+    for one in api.items(f"{GROUP}/gnntrainingjobs"):
+        api.delete(f"{GROUP}/namespaces/{one['metadata']['namespace']}/gnntrainingjobs/{one['metadata']['name']}")
+    for one in api.items(f"{GROUP}/plannerpolicies"):
+        api.delete(f"{GROUP}/plannerpolicies/{one['metadata']['name']}")
 
 
 def _install(client: Api, crd: Object) -> None:

@@ -12,6 +12,7 @@ import pytest
 from e2e.cluster.api import Api, ApiError, Object
 from e2e.cluster.control_plane import ControlPlane
 from hyperscale.crd import REPOSITORY
+from hyperscale.intake import judged_status
 from hyperscale.spec import SpecError, parse_job
 from tests.corpus.jobs import STORED, job
 
@@ -40,7 +41,7 @@ def test_every_default_is_filled_in(api: Api) -> None:
         "dataset": {"source": {"builtin": {"name": "Cora"}}, "format": "DGL", "direction": "Auto"},
         "workers": {"min": 2, "max": 4, "gpusPerWorker": 1, "gpuProducts": []},
         "partitioning": {"method": "Auto", "count": "Auto", "balance": "Capacity"},
-        "allreduce": {"schedule": "Auto", "compression": "None"},
+        "allreduce": {"schedule": "Auto", "compression": "None", "hostStaging": False},
         "placement": {"mode": "Strict", "nodeSelector": {}, "topology": {}},
         "planner": "Auto",
         "approval": "Automatic",
@@ -168,7 +169,7 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
             "planner": "Heuristic",
             "seed": 0,
             "partitions": 4,
-            "workers": [],
+            "workers": [{"rank": rank, "node": f"node-{rank}", "gpus": 1, "share": 0.25} for rank in range(4)],
             "predicted": {"epochSeconds": 1.5, "communicationSeconds": 0.5},
             "objective": 1.55,
         },
@@ -184,7 +185,9 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
         },
     }
     api.patch(f"{path}/status", {"status": status})
-    assert api.get(path)["status"]["measured"] == status["measured"], "nothing that a run says of itself is pruned"
+    stored = api.get(path)["status"]
+    assert stored["measured"] == status["measured"], "nothing that a run says of itself is pruned"
+    assert judged_status(stored)[1] == "", "the operator takes this status for its own"
     narrow = kubectl(binaries, plane, "get", "gnntj", "shown").stdout.splitlines()
     assert narrow[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "EPOCH", "ACCURACY", "PLANNER", "AGE"]
     assert narrow[1].split()[:8] == ["shown", "Running", "4", "4", "3/4", "7", "0.8125", "Heuristic"]
