@@ -3,7 +3,7 @@
 As root with cgroup v1 the pods are real: the job then trains a GCN on Cora through the MPI Operator and Horovod, and its result is shown.
 Elsewhere the demo says why not, and places a larger job on simulated nodes.
 
-Exit codes: 0 every rank is on its planned node and the training reached its accuracy, 1 it did not, or something did not get ready.
+Exit codes: 0 every worker is on its planned node and the training reached its accuracy, 1 it did not, or something did not get ready.
 The cluster and the operator stay.
 """
 
@@ -79,13 +79,13 @@ class Demo:
         return found
 
     def pods(self) -> dict[int, Object]:
-        """Worker pods by rank."""
+        """Worker pods by index."""
         selector = f"training.kubeflow.org/job-name={self.name},training.kubeflow.org/job-role=worker"
         pods = self._api.items(f"/api/v1/namespaces/{self.namespace}/pods", labelSelector=selector)
         return {int(pod["metadata"]["labels"]["training.kubeflow.org/replica-index"]): pod for pod in pods}
 
     def wait_bound(self) -> None:
-        """Until every planned rank has a pod on a node; raises NotReadyError with the conditions seen."""
+        """Until every planned worker has a pod on a node; raises NotReadyError with the conditions seen."""
 
         def bound() -> bool:
             planned = len((self.status().get("plan") or {}).get("workers", ()))
@@ -95,12 +95,12 @@ class Demo:
         wait_until(bound, _BOUND_SECONDS, f"not every worker of {self.namespace}/{self.name} is bound")
 
     def misplaced(self) -> list[str]:
-        """One line for each rank that is not on its planned node."""
+        """One line for each worker that is not on its planned node."""
         pods = self.pods()
         return [
-            f"rank {worker['rank']}: planned {worker['node']}, pod on {pods[worker['rank']]['spec'].get('nodeName')}"
+            f"worker {worker['index']}: planned {worker['node']}, pod on {pods[worker['index']]['spec'].get('nodeName')}"
             for worker in self.status()["plan"]["workers"]
-            if worker["rank"] not in pods or pods[worker["rank"]]["spec"].get("nodeName") != worker["node"]
+            if worker["index"] not in pods or pods[worker["index"]]["spec"].get("nodeName") != worker["node"]
         ]
 
 
@@ -110,9 +110,9 @@ def print_plan(status: Object) -> None:
     predicted = plan["predicted"]
     print(f"\nPlan {plan['id']} by the {plan['planner']} planner: {len(plan['workers'])} workers, {plan['partitions']} partitions")
     print(f"predicted epoch {predicted['epochSeconds']:.4g} s, of it communication {predicted['communicationSeconds']:.4g} s\n")
-    print(f"{'RANK':<6}{'NODE':<16}{'GPUS':<6}{'SHARE':<9}PRODUCT")
+    print(f"{'WORKER':<8}{'NODE':<16}{'GPUS':<6}{'SHARE':<9}PRODUCT")
     for worker in plan["workers"]:
-        print(f"{worker['rank']:<6}{worker['node']:<16}{worker['gpus']:<6}{worker['share']:<9.4f}{worker.get('product', '')}")
+        print(f"{worker['index']:<8}{worker['node']:<16}{worker['gpus']:<6}{worker['share']:<9.4f}{worker.get('product', '')}")
     for title, lines in (("Why", plan.get("reasons", ())), ("Fallbacks", plan.get("fallbacks", ()))):
         if lines:
             print(f"\n{title}")
@@ -124,9 +124,9 @@ def print_plan(status: Object) -> None:
 
 def print_pods(pods: dict[int, Object]) -> None:
     """Rank, pod, node and phase."""
-    print(f"\n{'RANK':<6}{'POD':<28}{'NODE':<16}PHASE")
-    for rank, pod in sorted(pods.items()):
-        print(f"{rank:<6}{pod['metadata']['name']:<28}{pod['spec'].get('nodeName', '-'):<16}{pod['status'].get('phase', '')}")
+    print(f"\n{'WORKER':<8}{'POD':<28}{'NODE':<16}PHASE")
+    for index, pod in sorted(pods.items()):
+        print(f"{index:<8}{pod['metadata']['name']:<28}{pod['spec'].get('nodeName', '-'):<16}{pod['status'].get('phase', '')}")
 
 
 def run(directory: Path) -> None:
@@ -155,7 +155,7 @@ def run(directory: Path) -> None:
     misplaced = demo.misplaced()
     if misplaced:
         raise DemoError("\n".join(["pods are not where the plan says:", *misplaced]))
-    print(f"\nEvery rank is on its planned node. From apply to all workers bound: {seconds:.2f} s", flush=True)
+    print(f"\nEvery worker is on its planned node. From apply to all workers bound: {seconds:.2f} s", flush=True)
     if trains:
         _train(here, demo, process)
     print(f"\nLook around:   export KUBECONFIG={here.kubeconfig} HYPERSCALE_PROMETHEUS_URL={here.prometheus_url}")

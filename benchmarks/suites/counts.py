@@ -1,4 +1,4 @@
-"""Worker and partition count of one job alone: what the planner chooses against every count, each searched long."""
+"""Worker count of one job alone: what the planner chooses against every count, each searched long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ NODES: Final = 32
 MOST_WORKERS: Final = 12
 DRAWN_FOR: Final = (2, 6, 12)
 """Worker counts for which the volumes are balanced: jobs that want few, some and many workers."""
-PARTITIONS: Final = (1, 2)
 """Partitions a worker that are tried."""
 LIMIT: Final = 1.01
 LONG_SECONDS: Final = 0.5
@@ -31,7 +30,7 @@ QUICK_LONG_SECONDS: Final = 0.02
 
 @dataclass(frozen=True)
 class Sized:
-    """An instance with one worker and partition count."""
+    """An instance with one worker count."""
 
     whole: Instance
     costs: Costs
@@ -60,12 +59,8 @@ def _case(family: str, drawn: int, seed: int, options: Options) -> list[Row]:
     answer = planned(case)
     dump(options, replace(case, case=f"counts {case.case}"), OURS, answer.order)
     seconds = QUICK_LONG_SECONDS if options.quick else LONG_SECONDS
-    by_count = {
-        (workers, workers * parts): _best(case, workers, workers * parts, seed, seconds)
-        for workers in range(1, MOST_WORKERS + 1)
-        for parts in PARTITIONS
-    }
-    (workers, partitions), best = min(by_count.items(), key=lambda entry: (entry[1], entry[0]))
+    by_count = {workers: _best(case, workers, seed, seconds) for workers in range(1, MOST_WORKERS + 1)}
+    workers, best = min(by_count.items(), key=lambda entry: (entry[1], entry[0]))
     chosen = len(answer.plan.workers)
     name = f"{family}, volumes for {drawn} workers"
     return [
@@ -73,15 +68,14 @@ def _case(family: str, drawn: int, seed: int, options: Options) -> list[Row]:
         Row(BENCHMARK, name, OURS, "workers chosen", float(chosen), "workers", seed),
         Row(BENCHMARK, name, "exhaustive choice", "workers chosen", float(workers), "workers", seed),
         Row(BENCHMARK, name, OURS, "another count than the exhaustive choice", float(chosen != workers), "part", seed),
-        Row(BENCHMARK, name, OURS, "another partition count", float(answer.plan.partitions != partitions), "part", seed),
         Row(BENCHMARK, name, OURS, "worst count / ours", max(by_count.values()) / answer.plan.objective, "ratio", seed),
         Row(BENCHMARK, name, OURS, "plan", answer.seconds * 1e3, "ms", seed),
     ]
 
 
-def _best(case: Instance, workers: int, partitions: int, seed: int, seconds: float) -> float:
+def _best(case: Instance, workers: int, seed: int, seconds: float) -> float:
     """Lowest objective of one count after a long search; +inf where it has none."""
-    costs = replace(case.costs, partition_count=partitions)
+    costs = case.costs
     if workers == 1:
         return float(objectives(costs, np.flatnonzero(case.slots > 0)[:, None]).min())
     sized = Sized(case, costs, workers)

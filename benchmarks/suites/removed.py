@@ -46,7 +46,7 @@ class Loss(NamedTuple):
     @property
     def lost(self) -> set[int]:
         """Ranks that must move."""
-        return {worker.rank for worker in self.plan.workers if worker.node == self.node}
+        return {worker.index for worker in self.plan.workers if worker.node == self.node}
 
 
 class Outcome(NamedTuple):
@@ -111,7 +111,7 @@ def _request(loss: Loss) -> PlanRequest:
 
 def _pinned(loss: Loss) -> Outcome | None:
     """As the operator asks: the others keep their node and hold their GPUs, the worker count stays."""
-    request = replace(_request(loss), pinned={worker.rank: worker.node for worker in loss.plan.workers if worker.node != loss.node})
+    request = replace(_request(loss), pinned={worker.index: worker.node for worker in loss.plan.workers if worker.node != loss.node})
     graph = build(_without(loss, held=True), POLICY)
     started, cpu = time.perf_counter(), time.process_time()
     found = make_plan(request, graph, loss.case.problem.workload, POLICY, planners=PLANNERS)

@@ -98,7 +98,7 @@ class Actions:
             raise ConflictError(409, "the job was changed during the pass")
 
     async def release(self, seen: Seen, step: ReleaseWorkers, job: JobSpec) -> None:
-        """Open the gates of all ranks; each patch tests its gate, so that nobody's newer decision is overwritten."""
+        """Open the gates of all workers; each patch tests its gate, so that nobody's newer decision is overwritten."""
         for count, pod in enumerate(pod for pod in seen.workers if pod.uid in step.nodes):
             hostname = self._world.hostname(step.nodes[pod.uid])
             await self._patch_pod(pod, release_patch(pod, hostname, job.placement.mode))
@@ -241,7 +241,7 @@ def suspension(mpijob: MpiJobView, seen: Seen, step: SetSuspend) -> Json:
 
     It says in the same request that the operator did so, and fails where the MPIJob was changed meanwhile: what another writes to `suspend`
     is not overwritten.
-    Its number of workers follows when none is left: mpi-operator takes away only the pods of ranks that the MPIJob has.
+    Its number of workers follows when none is left: mpi-operator takes away only the pods of workers that the MPIJob has.
     """
     metadata = {"uid": mpijob.uid, "annotations": {names.SUSPEND_ANNOTATION: suspend_annotation(step.suspend)}}
     body: Json = {"metadata": metadata, "spec": {"runPolicy": {"suspend": step.suspend}}}

@@ -49,7 +49,7 @@ def _job() -> Schema:
     spec = _struct(struct_of(JobSpec), defaults=True)
     spec["x-kubernetes-validations"] = crd_rules.spec_rules()
     status = _struct(struct_of(JobStatus), defaults=False)
-    status["properties"]["plan"]["properties"]["workers"] |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["rank"]}
+    _plan_of_any_version(status["properties"]["plan"])
     schema = _root("A GNN training job: measured, planned, placed and run as an MPIJob.", {"spec": spec, "status": status}, ["spec"])
     schema["properties"]["metadata"]["properties"] = {"name": {"type": "string", "maxLength": 253}}
     schema["x-kubernetes-validations"] = crd_rules.root_rules()
@@ -70,8 +70,17 @@ def _job() -> Schema:
     return _definition(names.JOB_KIND, names.JOB_PLURAL, "gnntj", "Namespaced", schema, columns)
 
 
+def _plan_of_any_version(plan: Schema) -> None:
+    """Plans that an earlier version stored name neither workers' indices nor nodes' ranks: their statuses can still be written."""
+    workers = plan["properties"]["workers"]
+    workers |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["rank"]}
+    workers["items"]["required"].remove("index")
+    plan["required"].remove("ranksByNode")
+
+
 def _policy() -> Schema:
     spec = _struct(struct_of(PolicySpec), defaults=True)
+    spec["properties"]["gpus"]["items"]["minProperties"] = 2
     schema = _root("How plans are made and judged; jobs without a policyRef take the one named default.", {"spec": spec}, ["spec"])
     columns = [
         ("Lambda", "number", ".spec.communicationWeight", 0),

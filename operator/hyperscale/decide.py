@@ -327,25 +327,25 @@ def rank_left_out(seen: Seen) -> Decision | None:
 
 
 def lacks_new_partitions(seen: Seen) -> Decision | None:
-    """New shares for a replaced rank need new parts before its gate opens; the same shares have theirs already."""
+    """New shares for a replaced worker need new parts before its gate opens; the same shares have theirs already."""
     if not _gated(seen) or seen.misfits or not seen.plan_recorded:
         return None
     return _partitions(seen)
 
 
 def gates_closed(seen: Seen) -> Decision | None:
-    """Open the gates once every rank's pod exists and its node still has room: all or none (faults.md, 12 and 13)."""
+    """Open the gates once every worker's pod exists and its node still has room: all or none (faults.md, 12 and 13)."""
     waiting = _gated(seen)
     plan = seen.plan
     if not waiting or plan is None:
         return None
-    present = {pod.rank for pod in seen.workers if not pod.terminating}
+    present = {pod.index for pod in seen.workers if not pod.terminating}
     if len(present) < len(plan.workers):
         return Wait(Reason.PODS_MISSING, f"{len(present)} of {len(plan.workers)} worker pods exist")
     if any(names.KUEUE_TOPOLOGY_GATE in pod.gates for pod in waiting):
         return Wait(Reason.WAITING_FOR_QUEUE, "the queue has not assigned its topology domain yet")
     if seen.misfits:
-        return _replan_waiting_ranks(seen, waiting)
+        return _replan_waiting(seen, waiting)
     if not seen.plan_recorded:
         return Wait(Reason.PLAN_UNRECORDED, retry_after_seconds=0.0)
     if (wait := _held_back(seen)) is not None:
@@ -354,7 +354,7 @@ def gates_closed(seen: Seen) -> Decision | None:
     if placed and not _job(seen).recovery.replace_lost_workers:
         return Stop(Reason.WORKER_LOST, "spec.recovery.replaceLostWorkers is false: the replacement pods stay gated")
     reason = Reason.REPLACING if placed else Reason.PLACING
-    return ReleaseWorkers(reason, nodes={pod.uid: plan.node_of(pod.rank) for pod in waiting if pod.rank is not None})
+    return ReleaseWorkers(reason, nodes={pod.uid: plan.node_of(pod.index) for pod in waiting if pod.index is not None})
 
 
 def launcher_closed(seen: Seen) -> Decision | None:
@@ -450,16 +450,16 @@ def _stay(seen: Seen) -> Decision | None:
     if left := sum(1 for pod in seen.workers if pod.terminating):
         return Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
     message = "the MPIJob was resumed, not by this operator, before its workers had moved"
-    pinned = {pod.rank: pod.node for pod in seen.workers if pod.bound and pod.rank is not None}
+    pinned = {pod.index: pod.node for pod in seen.workers if pod.bound and pod.index is not None}
     return _ask(seen, MakePlan(Reason.PLAN_STALE, message, workers_fixed=seen.mpijob.workers, pinned=pinned))
 
 
-def _replan_waiting_ranks(seen: Seen, waiting: list[PodView]) -> Decision:
-    """Only ranks that still wait are planned anew; the others keep node and data."""
+def _replan_waiting(seen: Seen, waiting: list[PodView]) -> Decision:
+    """Only workers that still wait are planned again; the others keep node and data."""
     assert seen.mpijob is not None
     recovery = _job(seen).recovery
-    waiting_ranks = {pod.rank for pod in waiting}
-    pinned = {pod.rank: pod.node for pod in seen.workers if pod.bound and pod.rank is not None and pod.rank not in waiting_ranks}
+    waiting_indices = {pod.index for pod in waiting}
+    pinned = {pod.index: pod.node for pod in seen.workers if pod.bound and pod.index is not None and pod.index not in waiting_indices}
     if pinned and seen.status.replans >= recovery.max_replans:
         return Stop(Reason.REPLANS_EXHAUSTED, f"{_told(seen)}, and spec.recovery.maxReplans ({recovery.max_replans}) is used up; raise it")
     step = MakePlan(
@@ -479,7 +479,7 @@ def _replan_waiting_ranks(seen: Seen, waiting: list[PodView]) -> Decision:
 
 
 def _shrinks_at(seen: Seen) -> float | None:
-    """Unix seconds from which a job whose lost ranks find no room may go on with fewer workers; None: never."""
+    """Unix seconds from which a job whose lost workers find no room may go on with fewer workers; None: never."""
     job, spec = seen.mpijob, _job(seen)
     after_seconds = spec.recovery.shrink_after_seconds
     if job is None or after_seconds is None or not spec.recovery.replace_lost_workers or not resizable(spec, job):
@@ -539,10 +539,10 @@ def _gated(seen: Seen) -> list[PodView]:
 
 def _pinned_unbound(pod: PodView, seen: Seen, misfit_nodes: set[str]) -> bool:
     """The pod was sent to a node that cannot take it any more, before it got there."""
-    if pod.bound or pod.gates or pod.terminating or seen.plan is None or pod.rank is None or pod.rank >= len(seen.plan.workers):
+    if pod.bound or pod.gates or pod.terminating or seen.plan is None or pod.index is None or pod.index >= len(seen.plan.workers):
         return False
     strict = _job(seen).placement.mode is PlacementMode.STRICT
-    return strict and seen.plan.node_of(pod.rank) in misfit_nodes
+    return strict and seen.plan.node_of(pod.index) in misfit_nodes
 
 
 def _planned_generation_differs(seen: Seen) -> bool:

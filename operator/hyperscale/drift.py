@@ -191,19 +191,19 @@ class DriftWatch:
             self.wake(key)
 
     def running_job(self, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot) -> RunningJob | None:
-        """A job as the question has it; None where not every rank runs undisturbed."""
+        """A job as the question has it; None where not every worker runs undisturbed."""
         record, view, plan = self._world.jobs.get(key), self._world.mpijobs.get(key), self._world.plan_in_force(key)
         if record is None or view is None or plan is None:
             return None
         job, _ = self._reader.read(record.resource, self._world.policies)
-        pods = {pod.rank: pod for pod in self._world.pods_of(key, view.uid) if pod.role == "worker" and pod.holds_resources}
-        ranks = range(len(plan.workers))
-        if job is None or job.planner is PlannerChoice.NONE or any(rank not in pods or pods[rank].terminating for rank in ranks):
+        pods = {pod.index: pod for pod in self._world.pods_of(key, view.uid) if pod.role == "worker" and pod.holds_resources}
+        indices = range(len(plan.workers))
+        if job is None or job.planner is PlannerChoice.NONE or any(index not in pods or pods[index].terminating for index in indices):
             return None
         done = min(self._epochs_done(key, record, view, plan), (1.0 - LATE_RATIO) * job.model.epochs)
         return RunningJob(
             request=self._request_for(key, job, pods[0], policy, snapshot),
-            plan=replace(plan, workers=tuple(replace(worker, node=pods[worker.rank].node) for worker in plan.workers)),
+            plan=replace(plan, workers=tuple(replace(worker, node=pods[worker.index].node) for worker in plan.workers)),
             claims=claims_of(pods.values()),
             remaining_epochs=job.model.epochs - done,
             redone_epochs=done if job.checkpoint is None else min(done, float(job.checkpoint.every_epochs)),

@@ -9,7 +9,7 @@ from hyperscale.model.job import Approval, JobSpec, PlacementMode
 from hyperscale.model.moves import MoveAdvice
 from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import MAX_MOVED, Condition, JobStatus, StatusMove, StatusMovedRank
+from hyperscale.model.status import MAX_MOVED, Condition, JobStatus, StatusMove, StatusMovedWorker
 
 MOVING_CONDITION = "Moving"
 PROPOSED_CONDITION = "MoveProposed"
@@ -59,7 +59,7 @@ def holds_plan(mpijob: MpiJobView, moving: bool) -> bool:
 def held_gpus(plan: Plan, pods: Iterable[PodView], moving: bool) -> dict[str, int]:
     """GPUs by node that a plan holds beside bound pods.
 
-    A rank that moves holds its new node while its old pod still runs or ends elsewhere.
+    A worker that moves holds its new node while its old pod still runs or ends elsewhere.
     """
     held: dict[str, int] = {}
     for worker in _unbound(plan, pods, moving):
@@ -69,8 +69,8 @@ def held_gpus(plan: Plan, pods: Iterable[PodView], moving: bool) -> dict[str, in
 
 def _unbound(plan: Plan, pods: Iterable[PodView], moving: bool) -> Iterator[WorkerPlacement]:
     """Ranks whose planned node no bound pod shows."""
-    bound = {pod.rank: pod.node for pod in pods if pod.bound and pod.role == "worker"}
-    return (worker for worker in plan.workers if worker.rank not in bound or (moving and bound[worker.rank] != worker.node))
+    bound = {pod.index: pod.node for pod in pods if pod.bound and pod.role == "worker"}
+    return (worker for worker in plan.workers if worker.index not in bound or (moving and bound[worker.index] != worker.node))
 
 
 def strays(seen: Seen) -> tuple[PodView, ...]:
@@ -78,22 +78,22 @@ def strays(seen: Seen) -> tuple[PodView, ...]:
     plan = seen.plan
     if plan is None:
         return ()
-    known = (pod for pod in seen.workers if pod.bound and pod.rank is not None and pod.rank < len(plan.workers))
-    return tuple(pod for pod in known if pod.node != plan.node_of(pod.rank or 0))
+    known = (pod for pod in seen.workers if pod.bound and pod.index is not None and pod.index < len(plan.workers))
+    return tuple(pod for pod in known if pod.node != plan.node_of(pod.index or 0))
 
 
 def arrived(seen: Seen) -> bool:
-    """Every rank of the plan in force is on its node."""
+    """Every worker of the plan in force is on its node."""
     if seen.plan is None or resizes(seen) or (seen.mpijob is not None and seen.mpijob.suspended):
         return False
-    bound = {pod.rank for pod in seen.workers if pod.bound}
+    bound = {pod.index for pod in seen.workers if pod.bound}
     return not strays(seen) and len(bound) >= len(seen.plan.workers)
 
 
 def shown_move(advice: MoveAdvice, running: Plan, since: str, hindrance: str) -> StatusMove:
     """Advice as the status tells it."""
     planned = advice.plan.workers if advice.plan is not None else ()
-    ranks = tuple(StatusMovedRank(rank, running.node_of(rank), planned[rank].node) for rank in advice.moved[:MAX_MOVED])
+    moved = tuple(StatusMovedWorker(index, running.node_of(index), planned[index].node) for index in advice.moved[:MAX_MOVED])
     return StatusMove(
         now_epoch_seconds=_short(advice.now_epoch_seconds),
         then_epoch_seconds=_short(advice.then_epoch_seconds),
@@ -103,7 +103,7 @@ def shown_move(advice: MoveAdvice, running: Plan, since: str, hindrance: str) ->
         saved_seconds=_short(advice.saved_seconds),
         price_seconds=_short(advice.price_seconds),
         since=since,
-        ranks=ranks,
+        moved=moved,
         obstacle=hindrance[:256],
     )
 
@@ -121,12 +121,12 @@ def material(told: StatusMove, fresh: StatusMove) -> bool:
 
 def proposed(move: StatusMove) -> Condition:
     """The condition that says so; the same move gives the same words."""
-    ranks = ", ".join(f"{rank.rank}: {rank.source} → {rank.target}" for rank in move.ranks)
-    more = f" and {move.moves - len(move.ranks)} more" if move.moves > len(move.ranks) else ""
+    workers = ", ".join(f"{worker.index}: {worker.source} → {worker.target}" for worker in move.moved)
+    more = f" and {move.moves - len(move.moved)} more" if move.moves > len(move.moved) else ""
     blocked = f"; not done because {move.obstacle}" if move.obstacle else ""
     message = (
         f"an epoch takes {move.now_epoch_seconds:.4g} s by fresh measurements and would take {move.then_epoch_seconds:.4g} s "
-        f"with {move.moves} of {move.workers} workers moved ({ranks}{more}); over the {move.remaining_epochs:.4g} epochs left that saves "
+        f"with {move.moves} of {move.workers} workers moved ({workers}{more}); over the {move.remaining_epochs:.4g} epochs left that saves "
         f"{move.saved_seconds:.4g} s for a price of {move.price_seconds:.4g} s{blocked}"
     )
     return Condition(type=PROPOSED_CONDITION, status="True", reason="BetterPlacementFound", message=message[:2048])

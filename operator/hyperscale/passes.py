@@ -71,8 +71,8 @@ class DriftCount:
 
     def count(self, key: Key, seen: Seen) -> None:
         """The pods of one pass."""
-        planned = {worker.rank: worker.node for worker in seen.plan.workers} if seen.plan is not None and not seen.moving else {}
-        away = {pod.uid for pod in seen.workers if pod.bound and pod.rank in planned and pod.node != planned[pod.rank]}
+        planned = {worker.index: worker.node for worker in seen.plan.workers} if seen.plan is not None and not seen.moving else {}
+        away = {pod.uid for pod in seen.workers if pod.bound and pod.index in planned and pod.node != planned[pod.index]}
         new = away - self._drifted.get(key, frozenset())
         if new:
             self._telemetry.drift.inc(len(new))

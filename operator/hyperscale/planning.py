@@ -169,13 +169,13 @@ class Planning:
             return snapshot
 
     def misfits(self, key: Key, seen: Seen, policy: PolicySpec) -> tuple[Rejection, ...]:
-        """Planned nodes of ranks not yet bound that could not take them now."""
+        """Planned nodes of workers not yet bound that could not take them now."""
         if seen.plan is None or seen.job is None or (seen.mpijob is not None and (seen.mpijob.suspended or not seen.mpijob.gated)):
             return ()
-        bound = {pod.rank: pod.node for pod in seen.workers if pod.bound and pod.rank is not None}
+        bound = {pod.index: pod.node for pod in seen.workers if pod.bound and pod.index is not None}
         if len(bound) >= len(seen.plan.workers) or (seen.mpijob is not None and not seen.workers):
             return ()
-        waiting = {worker.node for worker in seen.plan.workers if worker.rank not in bound}
+        waiting = {worker.node for worker in seen.plan.workers if worker.index not in bound}
         snapshot = self._world.snapshot(policy, self._clock())
         request = msgspec.structs.replace(self._request(key, seen, policy, snapshot, waiting), pinned=bound)
         return tuple(misfit for misfit in misfits(seen.plan, request, snapshot) if misfit.node in waiting)

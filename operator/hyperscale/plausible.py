@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -20,15 +21,20 @@ _SIGNED: Final = frozenset({"agent_score", "objective", "optimality_gap", "regre
 
 
 def is_plan(plan: Plan) -> bool:
-    """Whether ranks, nodes, GPUs and figures are within what any plan can have."""
-    workers = plan.workers
+    """Whether workers, ranks, nodes, GPUs and figures are within what any plan can have."""
+    workers, first_ranks = plan.workers, accumulate((worker.gpus for worker in plan.workers), initial=0)
     return (
         0 < len(workers) <= MAX_WORKERS
         and 0 < plan.partitions <= MAX_PARTITIONS
         and all(
-            worker.rank == rank and 0 < worker.gpus <= MAX_GPUS_PER_WORKER and 0.0 <= worker.share <= 1.0 and worker.node
-            for rank, worker in enumerate(workers)
+            worker.index == index
+            and worker.first_rank == first_rank
+            and 0 < worker.gpus <= MAX_GPUS_PER_WORKER
+            and 0.0 <= worker.share <= 1.0
+            and worker.node
+            for index, (worker, first_rank) in enumerate(zip(workers, first_ranks, strict=False))
         )
+        and plan.ranks_by_node == plan.gpus_by_node()
         and _in_bounds((msgspec.structs.replace(plan, workers=()),))
     )
 

@@ -42,9 +42,11 @@ class Rule:
 
 
 def _some_count_divides(job: JobSpec) -> bool:
-    """Some worker count between min and max divides the partition count, so that every worker gets equally many parts."""
-    count = job.partitioning.count
-    return not isinstance(count, int) or any(count % workers == 0 for workers in range(job.workers.min, min(job.workers.max, count) + 1))
+    """The ranks of some worker count between min and max divide the partition count, so that every rank gets equally many parts."""
+    count, workers = job.partitioning.count, job.workers
+    return not isinstance(count, int) or any(
+        count % (number * workers.gpus_per_worker) == 0 for number in range(workers.min, workers.max + 1)
+    )
 
 
 def _has_one_source(job: JobSpec) -> bool:
@@ -123,16 +125,19 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         path="partitioning.count",
-        message="write Auto or a multiple of a worker count between workers.min and workers.max",
+        message="write Auto or a multiple of the ranks: a worker count between workers.min and workers.max, times workers.gpusPerWorker",
         cel="type(self.partitioning.count) != int || "
         f"{_DIGITS}.exists(high, {_DIGITS}.exists(low, 32 * high + low >= self.workers.min && 32 * high + low <= self.workers.max "
-        "&& int(self.partitioning.count) % (32 * high + low) == 0))",
+        "&& int(self.partitioning.count) % ((32 * high + low) * self.workers.gpusPerWorker) == 0))",
         holds=_some_count_divides,
         detail_cel=(
-            "no worker count from %d to %d divides %d",
-            "self.workers.min, self.workers.max, int(self.partitioning.count)",
+            "%d parts cannot be dealt out evenly to the ranks of %d to %d workers with gpusPerWorker: %d",
+            "int(self.partitioning.count), self.workers.min, self.workers.max, self.workers.gpusPerWorker",
         ),
-        detail=lambda job: f"no worker count from {job.workers.min} to {job.workers.max} divides {job.partitioning.count}",
+        detail=lambda job: (
+            f"{job.partitioning.count} parts cannot be dealt out evenly to the ranks of {job.workers.min} to {job.workers.max} workers "
+            f"with gpusPerWorker: {job.workers.gpus_per_worker}"
+        ),
     ),
     Rule(
         path="dataset.direction",

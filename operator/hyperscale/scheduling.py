@@ -110,11 +110,11 @@ def _lasting(known: StatusScheduling, now: float) -> tuple[StatusRefusedNode, ..
 
 
 def _refusing_node(seen: Seen, pod: PodView) -> str:
-    """The planned node of a rank that the scheduler refused there; "" where it said nothing, or spoke of no node."""
-    rank, plan = pod.rank, seen.plan
-    if rank is None or plan is None or rank >= len(plan.workers) or not pod.unschedulable:
+    """The planned node of a worker that the scheduler refused there; "" where it said nothing, or spoke of no node."""
+    index, plan = pod.index, seen.plan
+    if index is None or plan is None or index >= len(plan.workers) or not pod.unschedulable:
         return ""
-    return "" if "persistentvolumeclaim" in pod.unschedulable.lower() else plan.node_of(rank)
+    return "" if "persistentvolumeclaim" in pod.unschedulable.lower() else plan.node_of(index)
 
 
 def _said(pods: tuple[PodView, ...]) -> str:

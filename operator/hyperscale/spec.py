@@ -14,7 +14,7 @@ import msgspec
 
 from hyperscale import names, typeinfo, wording
 from hyperscale.model.job import JobSpec
-from hyperscale.model.policy import PolicySpec
+from hyperscale.model.policy import GpuModel, PolicySpec
 from hyperscale.objects import fault_of
 from hyperscale.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN
 
@@ -69,6 +69,11 @@ def parse_policy(resource: Mapping[str, Any]) -> PolicySpec:
         repeated = sorted({str(value) for value in values if values.count(value) > 1})
         if repeated:
             raise SpecError(f"spec.{path}", f"{repeated[0]} is given twice; write each once")
+    for index, gpu in enumerate(policy.gpus):
+        if gpu == GpuModel(gpu.product):
+            raise SpecError(
+                f"spec.gpus[{index}]", "has no figure; write teraflops, pricePerHour, insideBytesPerSecond or insideLatencySeconds"
+            )
     return policy
 
 

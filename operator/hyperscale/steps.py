@@ -122,6 +122,6 @@ class Steps:
 
     def _note_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
         """A running job's new plan is to be carried out by a stop and a start."""
-        moved = len([pod for pod in seen.workers if pod.rank in range(len(plan.workers)) and pod.node != plan.node_of(pod.rank or 0)])
+        moved = len([pod for pod in seen.workers if pod.index in range(len(plan.workers)) and pod.node != plan.node_of(pod.index or 0)])
         kept = epochs_safe(seen.job, seen.measured, seen.status, seen.move.epochs_done if seen.move is not None else 0.0)
         run.last_move = LastMove(timestamp(self._clock()), moved, kept)

@@ -196,7 +196,7 @@ class World:
 
     def pods_of(self, key: Key, uid: str) -> tuple[PodView, ...]:
         """Pods of one MPIJob, launcher first, then by rank; pods of an earlier MPIJob of that name are left out."""
-        return tuple(sorted(self._pods.of_job(key, uid), key=lambda pod: (pod.role, pod.rank or 0, pod.name)))
+        return tuple(sorted(self._pods.of_job(key, uid), key=lambda pod: (pod.role, pod.index or 0, pod.name)))
 
     def measured(self, key: Key, pods: Iterable[PodView]) -> Measured | None:
         """What a run says of itself: the result that its last launcher left behind, else its progress of now."""

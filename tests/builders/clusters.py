@@ -101,13 +101,13 @@ def refused(seen: ClusterSnapshot, job: JobSpec | None = None, **asked: Any) -> 
     return refusal
 
 
-def random_cluster(seed: int, nodes: int, *, free_max: int = 1, unreachable: float = 0.0) -> ClusterSnapshot:
+def random_cluster(seed: int, nodes: int, *, free_max: int = 1, unreachable: float = 0.0, gpus: int = 1) -> ClusterSnapshot:
     """Nodes of mixed speed and load in four zones; all links measured, log-normal around their zone's figures."""
     rng = np.random.default_rng(seed)
     members = [
         gpu_node(
             f"n{index:03d}",
-            free=int(rng.integers(1, free_max + 1)),
+            free=gpus * int(rng.integers(1, free_max + 1)),
             load=float(rng.uniform(0.0, 0.8)),
             product=PRODUCTS[int(rng.integers(len(PRODUCTS)))],
             domain=("eu/a", "eu/b", "us/a", "us/b")[int(rng.integers(4))],

@@ -9,7 +9,7 @@ import msgspec
 from hyperscale.model.cluster import ClusterSnapshot, Node
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
-from hyperscale.model.plan import Plan, Prediction, WorkerPlacement
+from hyperscale.model.plan import Plan, Prediction, WorkerPlacement, gpus_by_node
 from hyperscale.model.planning import PlanRequest
 
 GIB = 2**30
@@ -33,16 +33,19 @@ def job(**fields: Any) -> JobSpec:
 
 
 def plan(*nodes: str, gpus: int = 1, product: str | None = "NVIDIA-A100", partitions: int | None = None) -> Plan:
-    """A plan with one rank on each named node, in that order, and equal shares."""
+    """A plan with one worker on each named node, in that order, and equal shares."""
     count = len(nodes)
+    workers = tuple(
+        WorkerPlacement(index=index, first_rank=index * gpus, node=name, gpus=gpus, product=product, share=1 / count)
+        for index, name in enumerate(nodes)
+    )
     return Plan(
         planner="Heuristic",
         seed=0,
         plan_id="0123456789abcdef",
-        partitions=count if partitions is None else partitions,
-        workers=tuple(
-            WorkerPlacement(rank=rank, node=name, gpus=gpus, product=product, share=1 / count) for rank, name in enumerate(nodes)
-        ),
+        partitions=count * gpus if partitions is None else partitions,
+        workers=workers,
+        ranks_by_node=gpus_by_node(workers),
         predicted=Prediction(epoch_seconds=2.0, communication_seconds=0.5, low_seconds=1.0, high_seconds=3.0),
         objective=2.25,
     )

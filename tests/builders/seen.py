@@ -11,7 +11,7 @@ from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import MpiJobView, Seen
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata
-from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement
+from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement, gpus_by_node
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase
 
@@ -30,25 +30,29 @@ def job_spec(**changes: Any) -> JobSpec:
 
 
 def plan(*nodes: str, plan_id: str = "0123456789abcdef", planner: str = "Heuristic") -> Plan:
-    """A plan with one single-GPU rank on each of `nodes`."""
+    """A plan with one single-GPU worker on each of `nodes`."""
     share = 1 / max(1, len(nodes))
+    workers = tuple(
+        WorkerPlacement(index=index, first_rank=index, node=node, gpus=1, product="A100", share=share) for index, node in enumerate(nodes)
+    )
     return Plan(
         planner=planner,
         seed=0,
         plan_id=plan_id,
         partitions=len(nodes),
-        workers=tuple(WorkerPlacement(rank=rank, node=node, gpus=1, product="A100", share=share) for rank, node in enumerate(nodes)),
+        workers=workers,
+        ranks_by_node=gpus_by_node(workers),
         predicted=Prediction(epoch_seconds=1.0, communication_seconds=0.1),
         objective=1.01,
     )
 
 
-def worker(rank: int, *, gated: bool = False, node: str = "", ready: bool = False, **changes: Any) -> PodView:
+def worker(index: int, *, gated: bool = False, node: str = "", ready: bool = False, **changes: Any) -> PodView:
     """A worker pod of the job `cora`."""
     view = PodView(
         namespace="team",
-        name=f"cora-worker-{rank}",
-        uid=f"worker-{rank}",
+        name=f"cora-worker-{index}",
+        uid=f"worker-{index}",
         node=node,
         gpus=1,
         gates=(names.PLACEMENT_GATE,) if gated else (),
@@ -57,7 +61,7 @@ def worker(rank: int, *, gated: bool = False, node: str = "", ready: bool = Fals
         owner_kind="MPIJob",
         job_name="cora",
         role="worker",
-        rank=rank,
+        index=index,
     )
     return msgspec.structs.replace(view, **changes)
 

@@ -148,7 +148,9 @@ def _typed() -> tuple[Bad, ...]:
         Bad("one product as text", {"spec.workers.gpuProducts": "A100"}, "spec.workers.gpuProducts", spec_words="a list of at most 32"),
         Bad("33 products", {"spec.workers.gpuProducts": [f"p{i}" for i in range(33)]}, "spec.workers.gpuProducts", spec_words="at most 32"),
         Bad("unknown partitioner", {"spec.partitioning.method": "Metis"}, "spec.partitioning.method", spec_words="METIS"),
-        Bad("zero partitions", {"spec.partitioning.count": 0}, "spec.partitioning.count", spec_words="whole number from 1 to 1000 or Auto"),
+        Bad(
+            "zero partitions", {"spec.partitioning.count": 0}, "spec.partitioning.count", spec_words="whole number from 1 to 16000 or Auto"
+        ),
         Bad("partition count in words", {"spec.partitioning.count": "four"}, "spec.partitioning.count", spec_words="or Auto"),
         Bad("partition count as text", {"spec.partitioning.count": "4"}, "spec.partitioning.count", spec_words="or Auto"),
         Bad(
@@ -250,14 +252,25 @@ def _crossing() -> tuple[Bad, ...]:
             "seven parts for two to four workers",
             {"spec.partitioning.count": 7},
             "spec.partitioning.count",
-            "no worker count from 2 to 4 divides 7; write Auto or a multiple",
+            "7 parts cannot be dealt out evenly to the ranks of 2 to 4 workers with gpusPerWorker: 1; write Auto or a multiple",
         ),
-        Bad("fewer parts than workers", {"spec.partitioning.count": 1}, "spec.partitioning.count", "divides 1; write Auto or a multiple"),
+        Bad(
+            "fewer parts than workers",
+            {"spec.partitioning.count": 1},
+            "spec.partitioning.count",
+            "with gpusPerWorker: 1; write Auto or a multiple",
+        ),
         Bad(
             "997 parts for up to 996 workers",
             {"spec.workers": {"min": 2, "max": 996}, "spec.partitioning.count": 997},
             "spec.partitioning.count",
-            "divides 997",
+            "997 parts cannot",
+        ),
+        Bad(
+            "as many parts as workers of four GPUs",
+            {"spec.workers": {"min": 4, "max": 4, "gpusPerWorker": 4}, "spec.partitioning.count": 4},
+            "spec.partitioning.count",
+            "4 parts cannot be dealt out evenly to the ranks of 4 to 4 workers with gpusPerWorker: 4; write Auto or a multiple",
         ),
         Bad("a direction for a builtin graph", {"spec.dataset.direction": "Directed"}, "spec.dataset.direction", "leave it out"),
         Bad("parts of a builtin graph", {"spec.partitioning.method": "Precomputed"}, "spec.partitioning.method", "write Auto or METIS"),
@@ -327,6 +340,7 @@ GOOD_JOBS: Final[dict[str, Resource]] = {
     "a stored graph whose edges have one direction": job({"spec.dataset": {**STORED, "direction": "Directed", "trainVertices": 90_941}}),
     "parts that came with a stored graph": job({"spec.dataset": STORED, "spec.partitioning.method": "Precomputed"}),
     "1000 workers, 1000 parts": job({"spec.workers": {"min": 1000, "max": 1000}, "spec.partitioning.count": 1000}),
+    "16000 ranks, 16000 parts": job({"spec.workers": {"min": 1000, "max": 1000, "gpusPerWorker": 16}, "spec.partitioning.count": 16000}),
     "a plan only": job({"spec.planOnly": True, "spec.planner": "Heuristic"}),
     "no planner": job({"spec.planner": "None"}),
     "required and preferred levels": job(

@@ -69,7 +69,8 @@ def repaired(job: JobSpec) -> JobSpec:
     method = job.partitioning.method
     stored = kept is not None and kept is not source.builtin and kept is not source.generated
     shrinks = job.checkpoint is not None and low < high
-    divides = count == "Auto" or any(int(count) % workers == 0 for workers in range(low, high + 1))
+    gpus = job.workers.gpus_per_worker
+    divides = count == "Auto" or any(int(count) % (workers * gpus) == 0 for workers in range(low, high + 1))
     return replace(
         job,
         model=replace(job.model, fanouts=(), parameters=job.model.parameters or 1),
@@ -77,7 +78,7 @@ def repaired(job: JobSpec) -> JobSpec:
         workers=replace(job.workers, min=low, max=high, gpu_memory="24Gi", cpu="8", memory="64Gi"),
         partitioning=replace(
             job.partitioning,
-            count=count if divides else high,
+            count=count if divides else high * gpus,
             method=PartitioningMethod.AUTO if method is PartitioningMethod.PRECOMPUTED and not stored else method,
         ),
         recovery=job.recovery if shrinks else replace(job.recovery, shrink_after_seconds=None),

@@ -59,28 +59,43 @@ def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:
     volume, now, tax = volumes(costs, workers), len(path) + 1, costs.communication_weight
     known = len(path) / (len(path) + TYPICAL) if 1 < now < workers else 1.0
     weight, slow, rounds = costs.weight, costs.weight / costs.flops_per_second, max(float(volume.rounds), 1e-50) * known
-    latency, per_byte, nothing = costs.reach_seconds, costs.seconds_per_byte, np.zeros(len(costs.weight))
+    latency, per_byte, nothing = costs.reach_seconds, costs.apart_seconds_per_byte, np.zeros(len(costs.weight))
+    part, inside, inner = 1.0 / costs.gpus_per_worker, costs.inside_seconds_per_byte, costs.gpus_per_worker > 1
     total = sum(weight[list(path)].tolist()) + weight
-    pairs = total * total - (sum((weight[list(path)] ** 2).tolist()) + weight * weight)
+    pairs = total * total - (sum((weight[list(path)] ** 2).tolist()) + weight * weight) * part
     scale = volume.halo_bytes * known * now / (workers * np.maximum(pairs, 1e-12 * total * total))
     rate = costs.workload.epoch_flops * now / (total * workers)
-    worst, slowest, own_pay, own_far = nothing, nothing, nothing, nothing
+    worst, slowest, own_pay, own_far = nothing, nothing, nothing, (costs.inside_latency_seconds if inner else nothing)
     for place, one in enumerate(path):
         others = [other for at, other in enumerate(path) if at != place]
         pay = sum(float(weight[other] * per_byte[one, other]) for other in others)
         far = max((float(latency[one, other]) for other in others), default=0.0)
-        halo = rounds * np.maximum(far, latency[one]) + scale * weight[one] * (pay + weight * per_byte[one])
+        far = max(far, float(latency[one, one])) if inner else far
+        # As many on its node as the path has; a candidate that would be one more there is the last one, or none.
+        mass = np.full(len(weight), sum(weight[one] for other in path if other == one))
+        mass[one] += weight[one]
+        within = inside[one] * part * weight[one] * (mass - part * weight[one])
+        halo = rounds * np.maximum(far, latency[one]) + scale * (mass * (pay + weight * per_byte[one]) + within)
         worst, slowest = np.maximum(worst, halo), np.maximum(slowest, halo + rate * slow[one])
         own_pay, own_far = own_pay + weight[one] * per_byte[one], np.maximum(own_far, latency[one])
-    halo = rounds * own_far + scale * weight * own_pay
-    worst, slowest = np.maximum(worst, halo), np.maximum(slowest, halo + rate * slow)
+    halo = rounds * own_far + scale * (weight * own_pay + inside * part * weight * (weight - part * weight))
+    again = path[-1] if path else -1
+    keep = np.arange(len(weight)) != again  # one more on the last node is as the last one
+    worst, slowest = np.where(keep, np.maximum(worst, halo), worst), np.where(keep, np.maximum(slowest, halo + rate * slow), slowest)
     ring = [nothing, nothing]
-    for at, figure in enumerate((latency, per_byte)):
+    for at, figure in enumerate((latency, costs.seconds_per_byte)):
         ring[at] = nothing + max((float(figure[pair]) for pair in pairwise(path)), default=0.0)
         for end in (*path[-1:], *(path[:1] if now == workers else ())):
             ring[at] = np.maximum(ring[at], figure[end])
+        if inner:
+            ring[at] = np.maximum(ring[at], np.maximum(np.diagonal(figure), max((float(figure[one, one]) for one in path), default=0.0)))
     found: FloatArray = slowest + tax * worst
     return found + (1.0 + tax) * (volume.ring_latency_factor * ring[0] + volume.ring_byte_factor * ring[1])
+
+
+def same_first(path: tuple[int, ...], found: list[float]) -> list[tuple[int, float]]:
+    """Candidates with their scores, the last one of the path before the others."""
+    return sorted(enumerate(found), key=lambda entry: (entry[0],) != path[-1:])
 
 
 def plain_beam(costs: Costs, slots: IntArray, workers: int, width: int) -> list[tuple[int, ...]]:
@@ -90,8 +105,8 @@ def plain_beam(costs: Costs, slots: IntArray, workers: int, width: int) -> list[
         children = [
             (float(score), (*path, candidate))
             for path in paths
-            for candidate, score in enumerate(scores(costs, workers, path))
-            if score < CANNOT_WORK and path.count(candidate) < slots[candidate]
+            for candidate, score in same_first(path, scores(costs, workers, path).tolist())
+            if score < CANNOT_WORK and path.count(candidate) < slots[candidate] and (candidate not in path or candidate == path[-1])
         ]
         different: dict[tuple[int, ...], tuple[int, ...]] = {}
         for _, path in sorted(children, key=lambda child: child[0])[: SPARE * width]:
@@ -159,5 +174,5 @@ def test_rows_of_another_length_and_too_few_seconds_are_refused(length: int, cou
     costs, slots, _, _ = case((7, 16, "Capacity", 0.0))
     kernel = kernel_for(costs, slots + 1, 6)
     assert kernel is not None
-    with pytest.raises(ValueError, match="length"):
+    with pytest.raises(ValueError, match="rows of"):
         kernel.close(np.zeros((4, length), dtype=np.int32), np.empty(count), 10, 10)

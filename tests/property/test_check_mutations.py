@@ -26,7 +26,7 @@ def valid_cases(draw: st.DrawFn) -> Case:
     workers = {"min": 1, "max": 8, "gpusPerWorker": gpus, "cpu": "2", "memory": "4Gi", "gpuMemory": "40Gi", "gpuProducts": ["NVIDIA-A100"]}
     asked = job(
         workers=workers,
-        partitioning={"count": "Auto" if auto else parts_each * len(hosts)},
+        partitioning={"count": "Auto" if auto else parts_each * len(hosts) * gpus},
         placement={"nodeSelector": {"pool": "gnn"}, "topology": {"required": "rack"}, "communicationWeight": 0.5},
     )
     nodes = []
@@ -36,13 +36,13 @@ def valid_cases(draw: st.DrawFn) -> Case:
     pairs = sorted({(a, b) for a in hosts for b in hosts if a != b})
     links = tuple(Link(source, destination) for source, destination in pairs)
     snapshot = cluster(*nodes, links=links, absent_links=AbsentLink.UNREACHABLE)
-    chosen = plan(*hosts, gpus=gpus, partitions=len(hosts) if auto else parts_each * len(hosts))
+    chosen = plan(*hosts, gpus=gpus, partitions=len(hosts) * gpus * (1 if auto else parts_each))
     return chosen, request(asked), snapshot
 
 
 def change_worker(case: Case, of: int, /, **fields: object) -> Case:
     chosen, asked, seen = case
-    workers = tuple(replace(worker, **fields) if worker.rank == of else worker for worker in chosen.workers)
+    workers = tuple(replace(worker, **fields) if worker.index == of else worker for worker in chosen.workers)
     return replace(chosen, workers=workers), asked, seen
 
 
@@ -55,7 +55,7 @@ def change_node(case: Case, rank: int, change: Callable[[Node], Node]) -> Case:
 
 def drop(case: Case, rank: int) -> Case:
     chosen, asked, seen = case
-    return replace(chosen, workers=tuple(worker for worker in chosen.workers if worker.rank != rank)), asked, seen
+    return replace(chosen, workers=tuple(worker for worker in chosen.workers if worker.index != rank)), asked, seen
 
 
 def repeat(case: Case, rank: int) -> Case:
@@ -77,8 +77,9 @@ PLAN_MUTATIONS: dict[str, Callable[[Case, int], Case]] = {
     "one GPU fewer": lambda case, rank: change_worker(case, rank, gpus=case[0].workers[rank].gpus - 1),
     "a node without room": lambda case, rank: change_worker(case, rank, node="node-spare"),
     "a node that is not there": lambda case, rank: change_worker(case, rank, node="node-99"),
-    "another rank": lambda case, rank: change_worker(case, rank, rank=rank + 1),
-    "a negative rank": lambda case, rank: change_worker(case, rank, rank=-1),
+    "another index": lambda case, rank: change_worker(case, rank, index=rank + 1),
+    "another rank": lambda case, rank: change_worker(case, rank, first_rank=case[0].workers[rank].first_rank + 1),
+    "a negative rank": lambda case, rank: change_worker(case, rank, first_rank=-1),
     "half the share": lambda case, rank: change_worker(case, rank, share=case[0].workers[rank].share / 2),
     "no share": lambda case, rank: change_worker(case, rank, share=0.0),
     "a share that is no number": lambda case, rank: change_worker(case, rank, share=float("nan")),
@@ -142,7 +143,7 @@ def test_what_happens_to_other_nodes_does_not_matter(case: Case, mutation: str) 
 def test_once_all_ranks_run_where_they_were_planned_the_full_nodes_do_not_matter(case: Case) -> None:
     chosen, asked, seen = case
     full = replace(seen, nodes=tuple(replace(entry, requested_gpus=entry.allocatable_gpus, schedulable=False) for entry in seen.nodes))
-    assert violations(chosen, replace(asked, pinned={worker.rank: worker.node for worker in chosen.workers}), full) == ()
+    assert violations(chosen, replace(asked, pinned={worker.index: worker.node for worker in chosen.workers}), full) == ()
 
 
 @settings(max_examples=50, deadline=None)
@@ -150,7 +151,8 @@ def test_once_all_ranks_run_where_they_were_planned_the_full_nodes_do_not_matter
     st.lists(
         st.builds(
             WorkerPlacement,
-            rank=st.integers(-2, 9),
+            index=st.integers(-2, 9),
+            first_rank=st.integers(-2, 9),
             node=st.sampled_from(["node-a", "node-b", "x", ""]),
             gpus=st.integers(-1, 3),
             product=st.none() | st.just("NVIDIA-A100"),

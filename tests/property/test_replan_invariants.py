@@ -64,8 +64,8 @@ def test_no_more_moves_than_allowed_no_gone_node_and_never_dearer_than_staying(
     names = move.candidate.names
     assert len(names) == workers
     assert not gone & set(names)
-    assert set(move.lost) == {worker.rank for worker in old.workers if worker.node in gone}
-    assert set(move.lost) <= set(move.moved) == {worker.rank for worker in old.workers if names[worker.rank] != worker.node}
+    assert set(move.lost) == {worker.index for worker in old.workers if worker.node in gone}
+    assert set(move.lost) <= set(move.moved) == {worker.index for worker in old.workers if names[worker.index] != worker.node}
     assert limit is None or len(move.moved) <= max(limit, len(move.lost))
     free = {node.name: node.free_gpus for node in fresh.nodes}
     assert all(names.count(name) <= free[name] for name in names)

@@ -82,6 +82,6 @@ def test_one_odd_value_in_a_good_job_gives_a_job_or_a_spec_error(data: st.DataOb
 
 @settings(max_examples=50, deadline=None)
 @given(POLICY_WIRES)
-def test_every_policy_within_bounds_is_parsed_or_repeats_itself(wire: dict[str, Any]) -> None:
+def test_every_policy_within_bounds_is_parsed_or_repeats_itself_or_says_nothing_of_a_product(wire: dict[str, Any]) -> None:
     error = error_of(parse_policy, {"metadata": {"name": "default"}, "spec": wire})
-    assert error is None or "given twice" in error.message
+    assert error is None or "given twice" in error.message or "has no figure" in error.message

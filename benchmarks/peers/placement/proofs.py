@@ -48,9 +48,10 @@ def can_model(instance: Instance) -> bool:
 def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[float, float]:
     """Best objective and proven bound of OR-Tools CP-SAT on one core, given a known placement as a hint of scale only.
 
-    One Boolean a slot and one a directed hop; the hops form one circuit through the chosen slots (AddCircuit). With equal shares a
-    worker's time is linear in the chosen partners, its farthest partner's wait and the epoch are maxima over implications, and so
-    are both ring maxima; Capacity's shares divide by the chosen speeds' sum and squares, which is not linear, so it is not modelled.
+    One Boolean a slot and one a directed hop; the hops form one circuit through the chosen slots (AddCircuit), which leaves no node
+    twice. With equal shares a worker's time is linear in the chosen partners for each number of workers on its node, its farthest
+    partner's wait and the epoch are maxima over implications, and so are both ring maxima; Capacity's shares divide by the chosen
+    speeds' sum and squares, which is not linear, so it is not modelled.
     """
     from ortools.sat.python import cp_model
 
@@ -64,18 +65,25 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
     compute = costs.workload.epoch_flops / workers / costs.flops_per_second[slots]
     latency, per_byte = costs.latency_seconds[np.ix_(slots, slots)], costs.seconds_per_byte[np.ix_(slots, slots)]
     blocked = costs.blocked[np.ix_(slots, slots)]
+    part, node = 1.0 / costs.gpus_per_worker, slots[:, None] == slots[None, :]
     wait = _whole(volume.rounds * latency / unit)
-    # share² pairs: share (1/k) · share (1/k) · H / (1 − 1/k)
-    traffic = _whole(volume.halo_bytes / (workers * (workers - 1)) * per_byte / unit)
+    # share² pairs: share (1/k) · share (1/k) · H / (1 − 1/(k g))
+    pair = volume.halo_bytes / (workers * (workers - part)) / unit
+    traffic, inside = _whole(pair * np.where(node, 0.0, per_byte)), pair * np.diag(per_byte) * part
     horizon = int(SCALE) * 4
     epoch, worst_halo = model.new_int_var(0, horizon, "epoch"), model.new_int_var(0, horizon, "halo")
     ring_wait, ring_bytes = model.new_int_var(0, horizon, "ring latency"), model.new_int_var(0, horizon, "ring bytes")
     hop_wait = _whole(volume.ring_latency_factor * latency / unit)
     hop_bytes = _whole(volume.ring_byte_factor * per_byte / unit)
+    exits: dict[int, list[Any]] = {}
     arcs: list[Any] = [(at, at, chosen[at].negated()) for at in range(len(slots))]
     for row in range(len(slots)):
         far = model.new_int_var(0, horizon, f"far{row}")
         partners = [other for other in range(len(slots)) if other != row]
+        if costs.gpus_per_worker > 1:
+            model.add(far >= int(wait[row, row])).only_enforce_if(chosen[row])
+            model.add(ring_wait >= int(hop_wait[row, row])).only_enforce_if(chosen[row])
+            model.add(ring_bytes >= int(hop_bytes[row, row])).only_enforce_if(chosen[row])
         for other in partners:
             if blocked[row, other]:
                 model.add_bool_or(chosen[row].negated(), chosen[other].negated())
@@ -83,11 +91,21 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
             model.add(far >= int(wait[row, other])).only_enforce_if([chosen[row], chosen[other]])
             hop = model.new_bool_var(f"hop{row}-{other}")
             arcs.append((row, other, hop))
+            if not node[row, other]:
+                exits.setdefault(int(slots[row]), []).append(hop)
             model.add(ring_wait >= int(hop_wait[row, other])).only_enforce_if(hop)
             model.add(ring_bytes >= int(hop_bytes[row, other])).only_enforce_if(hop)
-        halo = far + sum(int(traffic[row, other]) * chosen[other] for other in partners)
-        model.add(worst_halo >= halo).only_enforce_if(chosen[row])
-        model.add(epoch >= round(float(compute[row]) / unit) + halo).only_enforce_if(chosen[row])
+        mates = [other for other in range(len(slots)) if node[row, other]]
+        apart = sum(int(traffic[row, other]) * chosen[other] for other in partners if not node[row, other])
+        for count in range(1, len(mates) + 1):
+            exact = model.new_bool_var(f"count{row}-{count}")
+            model.add(sum(chosen[mate] for mate in mates) == count).only_enforce_if(exact)
+            model.add(sum(chosen[mate] for mate in mates) != count).only_enforce_if(exact.negated())
+            halo = far + count * apart + round(float(inside[row]) * (count - part))
+            model.add(worst_halo >= halo).only_enforce_if([chosen[row], exact])
+            model.add(epoch >= round(float(compute[row]) / unit) + halo).only_enforce_if([chosen[row], exact])
+    for hops in exits.values():
+        model.add(sum(hops) <= 1)
     model.add_circuit(arcs)
     weight = round(1000 * costs.communication_weight)
     model.minimize(1000 * epoch + weight * worst_halo + (1000 + weight) * (ring_wait + ring_bytes))

@@ -7,6 +7,7 @@ from typing import Final
 
 from hyperscale.cli.explanation import Explanation, plan_sentence
 from hyperscale.cli.tables import bullets, pairs, score_text, table
+from hyperscale.cli.workers_view import WORKER_COLUMNS, WORKER_NUMBERS, worker_row
 from hyperscale.model.plan import Plan
 
 SHOWN_WORKERS: Final = 32
@@ -34,12 +35,9 @@ def explanation_table(explanation: Explanation) -> list[str]:
 
 
 def _plan(plan: Plan) -> list[str]:
-    rows = [
-        (str(worker.rank), worker.node, worker.product or "unknown", str(worker.gpus), f"{worker.share:.2%}")
-        for worker in plan.workers[:SHOWN_WORKERS]
-    ]
+    rows = [worker_row(worker) for worker in plan.workers[:SHOWN_WORKERS]]
     more = len(plan.workers) - SHOWN_WORKERS
-    lines = ["", plan_sentence(plan), *table(("RANK", "NODE", "PRODUCT", "GPUS", "SHARE"), rows, right=frozenset({0, 3, 4}), indent="  ")]
+    lines = ["", plan_sentence(plan), *table(WORKER_COLUMNS, rows, right=WORKER_NUMBERS, indent="  ")]
     if more > 0:
         lines.append(f"  ... and {more} more (all with -o json)")
     lines += bullets("Why this plan", plan.reasons)

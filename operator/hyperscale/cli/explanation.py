@@ -236,7 +236,8 @@ def plan_sentence(plan: Plan) -> str:
     bounds = ""
     if predicted.low_seconds is not None and predicted.high_seconds is not None:
         bounds = f" ({predicted_text(predicted.low_seconds)} to {predicted_text(predicted.high_seconds)})"
-    size = f"{counted(len(plan.workers), 'worker')} with {counted(gpus, 'GPU')} on {counted(nodes, 'node')}"
+    ranks = f" ({plan.ranks} ranks)" if plan.ranks > len(plan.workers) else ""
+    size = f"{counted(len(plan.workers), 'worker')} with {counted(gpus, 'GPU')}{ranks} on {counted(nodes, 'node')}"
     return (
         f"Plan {plan.plan_id} by {plan.planner}: {size}, {counted(plan.partitions, 'partition')}; "
         f"an epoch should take {predicted_text(predicted.epoch_seconds)}{bounds}, "

@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from hyperscale.cli.tables import bullets, counted, gap_text, pairs, predicted_text, score_text, seconds_text, table
+from hyperscale.cli.workers_view import WORKER_COLUMNS, WORKER_NUMBERS, ranks_text, worker_row
 from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan, Prediction, Rejection
 from hyperscale.plan.artifact import to_json
@@ -83,6 +84,7 @@ def _header(view: PlanView) -> list[str]:
             ("Planner", f"{plan.planner}, seed {plan.seed}"),
             ("Plan id", plan.plan_id),
             ("Workers", f"{len(plan.workers)}{allowed}, {counted(sum(held.values()), 'GPU')} on {counted(len(held), 'node')}"),
+            ("Ranks", f"{plan.ranks}, {ranks_text(plan)}"),
             ("Partitions", str(plan.partitions)),
             ("Predicted", _predicted(plan.predicted)),
             ("Communication", f"{predicted_text(plan.predicted.communication_seconds)} an epoch"),
@@ -113,8 +115,7 @@ def _predicted(predicted: Prediction) -> str:
 
 
 def _workers(plan: Plan) -> list[str]:
-    rows = [(str(rank.rank), rank.node, rank.product or "unknown", str(rank.gpus), f"{rank.share:.2%}") for rank in plan.workers]
-    return table(("RANK", "NODE", "PRODUCT", "GPUS", "SHARE"), rows, right=frozenset({0, 3, 4}))
+    return table(WORKER_COLUMNS, [worker_row(worker) for worker in plan.workers], right=WORKER_NUMBERS)
 
 
 def _rejections(rejected: tuple[Rejection, ...], unused: int) -> list[str]:

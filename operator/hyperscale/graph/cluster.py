@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from hyperscale.graph import completion, tiers
+from hyperscale.graph.inside import insides
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Quality, Sample
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.graph import ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers
@@ -16,10 +17,9 @@ from hyperscale.model.policy import PolicySpec
 def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
     """The graph of `snapshot`; the order of its nodes and links does not matter.
 
-    `policy` is part of the question although no figure of it is needed yet: quality limits were applied when the snapshot was taken.
+    policy: what it says of the inside of nodes; its quality limits were applied when the snapshot was taken
     Raises ValueError when two nodes share a name.
     """
-    del policy
     nodes = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
     index = {node.name: position for position, node in enumerate(nodes)}
     if len(index) < len(nodes):
@@ -36,6 +36,7 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
         domains=domains,
         tiers=calibrated,
         links=links,
+        inside=insides(nodes, policy),
         estimates=_estimates(snapshot, domains, links, tier_of_link, calibrated),
     )
 

@@ -20,8 +20,6 @@ class Network(NamedTuple):
     bandwidth_bytes_per_second: float
 
 
-MACHINE: Final = Network(5e-6, 25e9)
-"""Two workers on one node: PCIe 4.0 ×16; NVLink is faster, but GPUs are handed out blindly."""
 FABRIC: Final = Network(8e-6, 25e9)
 """One accelerator domain (NVLink or rail-optimised fabric)."""
 RACK: Final = Network(2e-5, 12.5e9)
@@ -53,11 +51,10 @@ def constants(levels: tuple[str, ...]) -> Tiers:
             networks.append(_between(ZONE, RACK, inner_seen / inner_count))
         else:
             networks.append({"wide": REGION, "zonal": ZONE, "fabric": FABRIC}[scope])
-    networks.append(MACHINE)
     latency = np.array([network.latency_seconds for network in networks])
     bandwidth = np.array([network.bandwidth_bytes_per_second for network in networks])
     # A narrower tier is never the worse one, in whatever order an administrator lists the levels.
-    return Tiers(("", *levels, "node"), np.minimum.accumulate(latency), np.maximum.accumulate(bandwidth))
+    return Tiers(("", *levels), np.minimum.accumulate(latency), np.maximum.accumulate(bandwidth))
 
 
 def calibrated(tiers: Tiers, tier_of_link: IntArray, latency: FloatArray, bandwidth: FloatArray) -> Tiers:
@@ -66,7 +63,7 @@ def calibrated(tiers: Tiers, tier_of_link: IntArray, latency: FloatArray, bandwi
     tier_of_link, latency, bandwidth: (m,); NaN where a link has no usable figure.
     """
     latency_seconds, bandwidth_bytes = tiers.latency_seconds.copy(), tiers.bandwidth_bytes_per_second.copy()
-    for tier in range(len(tiers.names) - 1):
+    for tier in range(len(tiers.names)):
         here: BoolArray = tier_of_link == tier
         for figures, target in ((latency, latency_seconds), (bandwidth, bandwidth_bytes)):
             usable = figures[here & np.isfinite(figures)]

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from hyperscale.graph.tiers import MACHINE
+from hyperscale.graph.inside import observed
 from hyperscale.learn.cities import CITIES
 from hyperscale.learn.workloads import scale_of, workload_at
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
@@ -133,7 +133,6 @@ def costs_of(topology: Topology, workload: WorkloadProfile, balance: Balance, co
         workload=workload,
         gpus_per_worker=GPUS_PER_WORKER,
         balance=balance,
-        partition_count=None,
         communication_weight=communication_weight,
     )
 
@@ -227,12 +226,14 @@ def _topology(
     nodes = len(latency)
     inside = np.eye(nodes, dtype=np.bool_)
     apart: BoolArray = np.zeros_like(inside) if blocked is None else blocked
-    latency = np.where(inside, MACHINE.latency_seconds, np.where(apart, 0.0, latency))
-    per_byte = np.where(inside, 1.0 / MACHINE.bandwidth_bytes_per_second, np.where(apart, 1.0, per_byte))
     load = np.clip(rng.normal(0.15, 0.2, nodes), 0.0, 0.9)
+    drawn = rng.integers(len(PRODUCTS), size=nodes) if products is None else products
+    within = np.array([observed(PRODUCTS[product].name) for product in drawn]).reshape(nodes, 2)
+    latency = np.where(inside, within[:, 0], np.where(apart, 0.0, latency))
+    per_byte = np.where(inside, 1.0 / within[:, 1], np.where(apart, 1.0, per_byte))
     return Topology(
         family=family,
-        products=rng.integers(len(PRODUCTS), size=nodes) if products is None else products,
+        products=drawn,
         utilization=np.round(load, 2),
         slots=np.ones(nodes, dtype=np.int64) if slots is None else slots.astype(np.int64),
         latency_seconds=latency,

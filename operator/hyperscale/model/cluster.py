@@ -90,6 +90,20 @@ class Taint(msgspec.Struct, frozen=True, rename="camel", gc=False):
     effect: str = "NoSchedule"
 
 
+NVLINK = "NVLink"
+PATH_KINDS = (NVLINK, "PcieSwitch", "PcieBridge", "Socket", "System")
+"""Ways between two GPUs of a node, widest first."""
+
+
+class GpuPaths(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """How the GPUs of a node reach each other, as its agent reads it from the driver."""
+
+    kind: str
+    """Of the narrowest way between two of them, see PATH_KINDS."""
+    nvlinks: int = 0
+    """NVLinks of the pair with the fewest; 0 where `kind` is another."""
+
+
 class Node(msgspec.Struct, frozen=True, rename="camel"):
     """One Kubernetes node that has, or had, GPUs."""
 
@@ -122,6 +136,8 @@ class Node(msgspec.Struct, frozen=True, rename="camel"):
     """What its fastest network card or InfiniBand port carries: no flow of the node is faster."""
     network_use_ratio: Sample = UNKNOWN_SAMPLE
     """0..1: use of that card in the busier direction. No plan depends on it."""
+    gpu_paths: GpuPaths | None = None
+    """None where no agent tells them."""
     sources: dict[str, str] = {}
     """Where gpuProduct, gpuMemoryBytes and domains came from (see `Origin`); absent where nothing tells them."""
 

@@ -180,7 +180,7 @@ class Seen(msgspec.Struct, frozen=True):
     fault: SpecFault | None = None
     mpijob: MpiJobView | None = None
     pods: tuple[PodView, ...] = ()
-    """The MPIJob's own pods, sorted by role and rank."""
+    """The MPIJob's own pods, sorted by role and index."""
     plan: Plan | None = None
     """In force: as recorded in status, else as annotated on the MPIJob, else as just made in this pass."""
     plan_recorded: bool = False
@@ -190,7 +190,7 @@ class Seen(msgspec.Struct, frozen=True):
     turn: Turn | None = None
     """The queue's answer in this pass; None where it was not asked."""
     misfits: tuple[Rejection, ...] = ()
-    """Planned nodes of ranks not yet bound that no longer fit."""
+    """Planned nodes of workers not yet bound that no longer fit."""
     unreachable_nodes: tuple[str, ...] = ()
     """Nodes tainted unreachable or out-of-service."""
     hostnames: dict[str, str] = {}
@@ -230,7 +230,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def workers(self) -> tuple[PodView, ...]:
-        """Worker pods that are not finished, by rank."""
+        """Worker pods that are not finished, by index."""
         return tuple(pod for pod in self.pods if pod.role == "worker" and not pod.finished)
 
     @property
@@ -286,7 +286,7 @@ class FindWorkload(Decision, frozen=True):
 
 
 class ReleaseWorkers(Decision, frozen=True):
-    """Write each rank's node into its pod and open its gate."""
+    """Write each worker's node into its pod and open its gate."""
 
     nodes: dict[str, str] = {}
     """Pod uid to node name."""

@@ -24,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 class LinkCosts:
     """Costs of every ordered pair of k chosen nodes; row = source, column = destination.
 
-    Where a node meets itself, the figures are those of the links inside a machine.
+    Where a node meets itself, the figures are those between two of its GPUs.
     """
 
     latency_seconds: FloatArray
@@ -49,13 +49,13 @@ class Tiers:
     """Estimated link figures by what two nodes have in common, widest first."""
 
     names: tuple[str, ...]
-    """"" for nothing in common, then the topology levels, then "node"."""
+    """"" for nothing in common, then the topology levels."""
 
     latency_seconds: FloatArray
-    """(levels + 2,) one way."""
+    """(levels + 1,) one way."""
 
     bandwidth_bytes_per_second: FloatArray
-    """(levels + 2,) sustained one way."""
+    """(levels + 1,) sustained one way."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,16 @@ class Estimates:
 
 
 @dataclass(frozen=True)
+class Inside:
+    """Links between two GPUs of one node, any two, one way."""
+
+    latency_seconds: FloatArray
+    """(n,)"""
+    bandwidth_bytes_per_second: FloatArray
+    """(n,) sustained."""
+
+
+@dataclass(frozen=True)
 class ClusterGraph:
     """Nodes and links of one snapshot, ready for arithmetic. Built by `hyperscale.graph.cluster.build`."""
 
@@ -109,6 +119,7 @@ class ClusterGraph:
 
     tiers: Tiers
     links: MeasuredLinks
+    inside: Inside
     estimates: Estimates | None = None
     """Learned from the measured links; None where they are too few: the tiers' figures stand."""
 
@@ -133,12 +144,11 @@ class ClusterGraph:
         return network
 
     def common_tier(self, rows: IntArray, columns: IntArray) -> IntArray:
-        """(r, c) tier of every pair: 0 nothing in common, 1.. the narrowest common level, levels + 1 the same node."""
+        """(r, c) tier of every pair: 0 nothing in common, 1.. the narrowest common level."""
         tier = np.zeros((len(rows), len(columns)), dtype=np.int64)
         for level in range(self.domains.shape[1]):
             left, right = self.domains[rows, level], self.domains[columns, level]
             tier[(left[:, None] == right[None, :]) & (left >= 0)[:, None]] = level + 1
-        tier[rows[:, None] == columns[None, :]] = self.domains.shape[1] + 1
         return tier
 
     def link_costs(self, indices: IntArray) -> LinkCosts:
@@ -160,14 +170,11 @@ class ClusterGraph:
         measured: BoolArray = np.isfinite(there[0]) & np.isfinite(there[1]) & ~same
         guess = self.tiers.latency_seconds[tier], self.tiers.bandwidth_bytes_per_second[tier]
         if self.estimates is not None:
-            guess = (
-                np.where(same, guess[0], self.estimates.latency.estimated(rows, columns, guess[0])),
-                np.where(same, guess[1], self.estimates.bandwidth.estimated(rows, columns, guess[1])),
-            )
+            guess = self.estimates.latency.estimated(rows, columns, guess[0]), self.estimates.bandwidth.estimated(rows, columns, guess[1])
         card = self.card_bytes_per_second
-        bounded = np.where(same, guess[1], np.minimum(guess[1], np.minimum(card[rows][:, None], card[columns][None, :])))
-        latency = _filled(there[0], back[0].T, guess[0], same)
-        bandwidth = _filled(there[1], back[1].T, bounded, same)
+        bounded = np.minimum(guess[1], np.minimum(card[rows][:, None], card[columns][None, :]))
+        latency = np.where(same, self.inside.latency_seconds[rows][:, None], _filled(there[0], back[0].T, guess[0]))
+        bandwidth = np.where(same, self.inside.bandwidth_bytes_per_second[rows][:, None], _filled(there[1], back[1].T, bounded))
         if self.snapshot.absent_links is AbsentLink.UNREACHABLE:
             absent = ~(there[2] | same)
             latency[absent] = np.inf
@@ -205,9 +212,8 @@ class ClusterGraph:
         return latency, bandwidth, listed
 
 
-def _filled(samples: FloatArray, opposite: FloatArray, estimates: FloatArray, same: BoolArray) -> FloatArray:
-    """`samples` (r, c) where usable, else `opposite`, else `estimates`; always `estimates` where `same`."""
+def _filled(samples: FloatArray, opposite: FloatArray, estimates: FloatArray) -> FloatArray:
+    """`samples` (r, c) where usable, else `opposite`, else `estimates`."""
     filled = np.where(np.isfinite(samples), samples, opposite)
-    filled = np.where(np.isfinite(filled), filled, estimates)
-    chosen: FloatArray = np.where(same, estimates, filled)
+    chosen: FloatArray = np.where(np.isfinite(filled), filled, estimates)
     return chosen

@@ -31,6 +31,7 @@ MAX_WORKERS = 1000
 """Keeps plan, status and the pods' names bounded; see names of pods in conventions of the MPIJob."""
 MAX_GPUS_PER_WORKER = 16
 """GPUs of the largest node in use (HGX with 16)."""
+MAX_RANKS = MAX_WORKERS * MAX_GPUS_PER_WORKER
 
 Name63 = Annotated[str, Meta(min_length=1, max_length=63, pattern=DNS_LABEL)]
 Name253 = Annotated[str, Meta(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
@@ -197,7 +198,7 @@ class WorkersSpec(Spec, frozen=True):
     max: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Most workers that the planner may choose.")]
     min: Annotated[int, Meta(ge=1, le=MAX_WORKERS, description="Fewest workers that the job makes sense with.")] = 1
     gpus_per_worker: Annotated[
-        int, Meta(ge=1, le=MAX_GPUS_PER_WORKER, description="nvidia.com/gpu limit and MPI slots of each worker.")
+        int, Meta(ge=1, le=MAX_GPUS_PER_WORKER, description="nvidia.com/gpu limit and MPI ranks of each worker.")
     ] = 1
     gpu_memory: Annotated[Quantity | None, Meta(description="Memory that each GPU must have, e.g. 24Gi.")] = None
     cpu: Annotated[Quantity | None, Meta(description="CPU request of each worker.")] = None
@@ -213,8 +214,8 @@ class PartitioningSpec(Spec, frozen=True):
 
     method: Annotated[PartitioningMethod, Meta(description="Partitioner; Auto lets the planner choose.")] = PartitioningMethod.AUTO
     count: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_WORKERS)] | Literal["Auto"],
-        Meta(description="Number of parts, a multiple of the worker count; Auto gives one part a worker."),
+        Annotated[int, Meta(ge=1, le=MAX_RANKS)] | Literal["Auto"],
+        Meta(description="Number of parts, a multiple of the ranks (workers times gpusPerWorker); Auto gives one part a rank."),
     ] = "Auto"
     balance: Annotated[Balance, Meta(description="Capacity gives faster GPUs larger parts; Equal does not.")] = Balance.CAPACITY
     volume_claim_name: Annotated[

@@ -19,6 +19,7 @@ FIGURES: tuple[str, ...] = (
     "link_latency",
     "link_bandwidth",
     "agent_state",
+    "gpu_paths",
     "network_speed",
     "network_received",
     "network_sent",

@@ -1,4 +1,4 @@
-"""A question about running jobs, whether moving some of their ranks would pay, and its answer."""
+"""A question about running jobs, whether moving some of their workers would pay, and its answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MAX_MOVE_JOBS = 8
 
 
 class RunningJob(msgspec.Struct, frozen=True, rename="camel"):
-    """A job whose ranks all run."""
+    """A job whose workers all run."""
 
     request: PlanRequest
     """As its plan was asked for, with the worker count fixed; `free_gpus` without what the job itself holds."""
     plan: Plan
-    """In force, with the nodes where the ranks really are."""
+    """In force, with the nodes where the workers really are."""
     claims: dict[str, Claim] = {}
     """What its worker pods hold, by node."""
     remaining_epochs: float = 0.0
@@ -35,7 +35,7 @@ class MoveQuestion(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MoveAdvice(msgspec.Struct, frozen=True, rename="camel"):
-    """What a job's plan costs now, and the best one that moves few of its ranks."""
+    """What a job's plan costs now, and the best one that moves few of its workers."""
 
     key: str
     now_epoch_seconds: float

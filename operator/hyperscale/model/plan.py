@@ -1,4 +1,6 @@
-"""The plan: which rank runs on which node, in how many partitions, what it should cost, and what was turned down.
+"""The plan: which worker and ranks run on which node, in how many partitions, what it should cost, and what was turned down.
+
+A worker is a pod of the MPIJob; each of its GPUs is one MPI rank.
 
 `Plan` is the object that `hyperscale plan -o json` prints, that `status.plan` holds and that the MPIJob carries (docs/plan-schema.md).
 Unknown figures are absent from its JSON. The bounds are those of the CRD.
@@ -6,9 +8,10 @@ Unknown figures are absent from its JSON. The bounds are those of the CRD.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, convert, field
 from msgspec.structs import replace
 
 from hyperscale.model.steptime import StepTime
@@ -34,16 +37,23 @@ PlannerName = Annotated[str, Meta(max_length=32)]
 
 
 class WorkerPlacement(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One rank of the ring."""
+    """One worker of the ring."""
 
-    rank: int
-    """Worker replica index of the MPIJob and place in the ring."""
+    index: int
+    """Replica index in the MPIJob and place in the ring."""
+    first_rank: int = field(name="rank")
+    """First of its MPI ranks; it has one for each GPU."""
     node: NodeName
     gpus: int
     share: float
-    """Part of the training vertices that this rank holds, 0..1; the shares sum to 1."""
+    """Part of the training vertices that its ranks hold together, 0..1; the shares sum to 1, and ranks divide them evenly."""
     product: Annotated[str, Meta(max_length=63)] | None = None
     """Product of the node's GPUs; absent when unlabelled."""
+
+    @property
+    def ranks(self) -> range:
+        """Its MPI ranks."""
+        return range(self.first_rank, self.first_rank + self.gpus)
 
 
 class Calibration(Struct, frozen=True, rename="camel"):
@@ -162,7 +172,9 @@ class Plan(Struct, frozen=True, rename="camel", omit_defaults=True):
     """First 16 hex digits of the sha256 of job demand, snapshot digest, planner, seed and placement."""
     partitions: int
     workers: Annotated[tuple[WorkerPlacement, ...], Meta(max_length=1000)]
-    """Sorted by rank; ranks are 0..k-1."""
+    """Sorted by index, which is 0..k-1; their ranks follow each other."""
+    ranks_by_node: Annotated[dict[str, int], Meta(max_length=1000)]
+    """MPI ranks on each node that has any."""
     predicted: Prediction
     objective: float
     """epoch seconds + λ × communication seconds; lower is better."""
@@ -183,22 +195,50 @@ class Plan(Struct, frozen=True, rename="camel", omit_defaults=True):
     figures: PlanFigures | None = None
     """What the plan was made from; absent in plans of running jobs that move."""
 
-    def node_of(self, rank: int) -> str:
-        """The planned node of a rank; raises IndexError for a rank the plan does not have."""
-        return self.workers[rank].node
+    @property
+    def ranks(self) -> int:
+        """MPI ranks of all workers."""
+        return sum(worker.gpus for worker in self.workers)
+
+    def node_of(self, index: int) -> str:
+        """The planned node of a worker; raises IndexError for a worker the plan does not have."""
+        return self.workers[index].node
 
     def summary(self) -> str:
         """One line, for events and logs."""
-        nodes = ", ".join(f"{worker.rank}→{worker.node}" for worker in self.workers[:8])
+        nodes = ", ".join(f"{worker.index}→{worker.node}" for worker in self.workers[:8])
         more = f" and {len(self.workers) - 8} more" if len(self.workers) > 8 else ""
-        return f"plan {self.plan_id} by {self.planner}: {len(self.workers)} workers, {self.partitions} partitions ({nodes}{more})"
+        ranks = f" with {self.ranks} ranks" if self.ranks > len(self.workers) else ""
+        return f"plan {self.plan_id} by {self.planner}: {len(self.workers)} workers{ranks}, {self.partitions} partitions ({nodes}{more})"
 
     def gpus_by_node(self) -> dict[str, int]:
         """GPUs that the plan takes on each node."""
-        taken: dict[str, int] = {}
-        for worker in self.workers:
-            taken[worker.node] = taken.get(worker.node, 0) + worker.gpus
-        return taken
+        return gpus_by_node(self.workers)
+
+
+def gpus_by_node(workers: Iterable[WorkerPlacement]) -> dict[str, int]:
+    """GPUs, and so ranks, of `workers` on each node, by the node's first worker."""
+    taken: dict[str, int] = {}
+    for worker in workers:
+        taken[worker.node] = taken.get(worker.node, 0) + worker.gpus
+    return taken
+
+
+def plan_of(wire: Any) -> Plan:  # noqa: ANN401 - any JSON value
+    """The plan behind its JSON value, also of an earlier version. Raises msgspec.ValidationError."""
+    if isinstance(wire, dict):
+        wire = {"ranksByNode": {}, **wire, "workers": indexed(wire.get("workers"))}
+    plan = convert(wire, Plan)
+    return plan if plan.ranks_by_node else replace(plan, ranks_by_node=plan.gpus_by_node())
+
+
+def indexed(workers: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """The JSON value of a plan's workers with their indices, which plans of earlier versions name instead of their first ranks."""
+    if not isinstance(workers, list) or any(not isinstance(worker, dict) or "index" in worker for worker in workers):
+        return workers
+    if any(type(worker.get("gpus")) is not int for worker in workers):
+        return workers
+    return [{**worker, "index": index, "rank": index * worker["gpus"]} for index, worker in enumerate(workers)]
 
 
 def bounded(plan: Plan) -> Plan:

@@ -86,16 +86,16 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Wall time for all candidates together."""
 
     free_gpus: dict[str, int] = {}
-    """Free GPUs by node where they differ from the snapshot: ranks planned but not yet bound are taken already."""
+    """Free GPUs by node where they differ from the snapshot: workers planned but not yet bound are taken already."""
 
     workers_fixed: int | None = None
     """Exact worker count; set once an MPIJob exists, unless it may be resumed with others."""
 
     pinned: dict[int, str] = {}
-    """Ranks that stay where they are, rank to node; their GPUs count as free for them."""
+    """Workers that stay where they are, index to node; their GPUs count as free for them."""
 
     excluded_nodes: tuple[str, ...] = ()
-    """Nodes that must not be used, e.g. those that lost a rank."""
+    """Nodes that must not be used, e.g. those that lost a worker."""
 
     refused_nodes: dict[str, str] = {}
     """Nodes that must not be used because kube-scheduler left a rank of the job out there lately, with its words."""

@@ -1,4 +1,4 @@
-"""A pod as far as this operator cares: where it runs, what it holds, which rank it is, what keeps it waiting."""
+"""A pod as far as this operator cares: where it runs, what it holds, which worker it is, what keeps it waiting."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PodView(msgspec.Struct, frozen=True, rename="camel"):
     mig_devices: int = 0
     """nvidia.com/mig-* devices held; they are slices, not GPUs of ours, and never count in `gpus`."""
     labels: dict[str, str] = {}
-    """Only the labels that the operator reads (job, role, rank, plan, queue)."""
+    """Only the labels that the operator reads (job, role, replica index, plan, queue)."""
     gates: tuple[str, ...] = ()
     """Names of the scheduling gates still on the pod, in the pod's order."""
     node_selector: dict[str, str] = {}
@@ -47,7 +47,7 @@ class PodView(msgspec.Struct, frozen=True, rename="camel"):
     """Name of the MPIJob (label training.kubeflow.org/job-name), or of the job whose partitions it writes; "" for pods of others."""
     role: str = ""
     """launcher, worker, partition, or "" for pods of others."""
-    rank: int | None = None
+    index: int | None = None
     """Label training.kubeflow.org/replica-index of a worker; None where absent or not a whole number."""
     created: str = ""
     """metadata.creationTimestamp, RFC 3339."""

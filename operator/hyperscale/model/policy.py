@@ -11,11 +11,17 @@ from hyperscale.model.job import LabelKey, LabelValue, Name253, PlannerChoice, S
 
 
 class GpuModel(Spec, frozen=True):
-    """Speed and price of one GPU product."""
+    """Speed, price and inside of nodes of one GPU product; figures left out stay as built in or measured."""
 
     product: Annotated[str, Meta(min_length=1, max_length=63, description="nvidia.com/gpu.product value or a prefix of it.")]
-    teraflops: Annotated[float, Meta(gt=0, le=100000, description="Sustained TFLOP/s on GNN training (not the data sheet's peak).")]
+    teraflops: (
+        Annotated[float, Meta(gt=0, le=100000, description="Sustained TFLOP/s on GNN training (not the data sheet's peak).")] | None
+    ) = None
     price_per_hour: Annotated[float, Meta(ge=0, le=100000, description="Price of one GPU hour, any currency.")] | None = None
+    inside_bytes_per_second: Annotated[float, Meta(gt=0, le=1e15, description="Between two GPUs of a node, sustained, one way.")] | None = (
+        None
+    )
+    inside_latency_seconds: Annotated[float, Meta(ge=0, le=1, description="Between two GPUs of a node, one way.")] | None = None
 
 
 CARDS: Final = 'device!~"lo|bonding_masters|(veth|cali|cilium|lxc|docker|br-|cni|flannel|tunl|vxlan|kube-|nodelocal|virbr|dummy|ifb|wg).*"'
@@ -42,6 +48,9 @@ class MetricQueries(Spec, frozen=True):
     agent_state: Annotated[str, Meta(max_length=1024, description="Any series of the node agents: tells theirs from other exporters'.")] = (
         "hyperscale_agent_state"
     )
+    gpu_paths: Annotated[
+        str, Meta(max_length=1024, description="Fewest NVLinks between two GPUs of a node, 1 for other ways; labels node and kind.")
+    ] = "min by (node, kind) (hyperscale_gpu_path)"
     network_speed: Annotated[str, Meta(max_length=1024, description="Bytes a second that a network card can carry.")] = (
         f"node_network_speed_bytes{{{CARDS}}}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hyperscale.model.plan import AllreduceCost as AllreduceCost
-from hyperscale.model.plan import Prediction, WorkerPlacement
+from hyperscale.model.plan import Prediction, WorkerPlacement, gpus_by_node
 
 RUN_PLAN_FILE = "/etc/hyperscale/plan.json"
 
@@ -21,7 +21,15 @@ class RunPlan(msgspec.Struct, frozen=True, rename="camel"):
     seed: int
     partitions: int
     workers: tuple[WorkerPlacement, ...]
-    """By rank of the worker."""
+    """By index."""
     predicted: Prediction | None = None
     allreduce: AllreduceCost | None = None
     """None: unknown, the worker measures it."""
+    shares: tuple[float, ...] = ()
+    """Part of the training vertices of each MPI rank; they sum to 1. Empty in plans of earlier versions."""
+
+    def sharing(self, rank: int) -> int:
+        """Ranks that share the network card of this rank's node; 1 where all ranks are on one node, or the plan does not have it."""
+        held = gpus_by_node(self.workers)
+        nodes = [worker.node for worker in self.workers for _ in worker.ranks]
+        return held[nodes[rank]] if len(held) > 1 and rank < len(nodes) else 1

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from hyperscale.model.measured import Measured
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Plan, plan_of
 
 MAX_CONDITIONS = 16
 MAX_MOVED = 16
@@ -94,10 +94,10 @@ class QueueDecision(Out, frozen=True):
     """The same as the agent orders them; absent where no agent was asked."""
 
 
-class StatusMovedRank(Out, frozen=True):
-    """A rank that would change its node."""
+class StatusMovedWorker(Out, frozen=True):
+    """A worker that would change its node."""
 
-    rank: int
+    index: int
     source: Annotated[str, Meta(max_length=253)]
     target: Annotated[str, Meta(max_length=253)]
 
@@ -119,7 +119,7 @@ class StatusMove(Out, frozen=True):
     """Restart, work done again and moves."""
     since: Annotated[str, Meta(max_length=32)]
     """When the gain was first seen."""
-    ranks: Annotated[tuple[StatusMovedRank, ...], Meta(max_length=MAX_MOVED)] = ()
+    moved: Annotated[tuple[StatusMovedWorker, ...], Meta(max_length=MAX_MOVED)] = ()
     """The first of them."""
     obstacle: Annotated[str, Meta(max_length=256)] = ""
     """Why the operator does not move the job itself; empty where it does."""
@@ -243,6 +243,7 @@ def _filled(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 def read_status(wire: Mapping[str, Any]) -> JobStatus:
     """The status as last written; empty where it cannot be read, so that a hand-made one is replaced, not feared."""
     try:
-        return msgspec.convert(wire, JobStatus)
+        status = msgspec.convert({**wire, "plan": None}, JobStatus)
+        return replace(status, plan=plan_of(wire["plan"])) if wire.get("plan") is not None else status
     except (msgspec.ValidationError, OverflowError, RecursionError):
         return JobStatus()

@@ -76,8 +76,8 @@ class WorkloadProfile:
         return min(blind, 0.08 * (partitions - 1) * math.pow(degree / partitions, 0.4))
 
     def halo_bytes(self, partitions: int, workers: int, gpus_per_worker: int) -> float:
-        """Bytes that all workers together fetch from each other in one epoch."""
-        if workers <= 1:
+        """Bytes that all ranks together fetch from each other in one epoch; a rank is one GPU of a worker."""
+        if workers * gpus_per_worker <= 1:
             return 0.0
         replication = self.replication(partitions)
         if self.batch_size is None:

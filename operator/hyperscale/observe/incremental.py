@@ -19,6 +19,7 @@ from hyperscale.observe.columns import Labels, column
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.moved import Moved, Unit, UnitOf, part
 from hyperscale.observe.network import bounded, networks
+from hyperscale.observe.paths import paths_by_node
 from hyperscale.observe.provenance import Agents
 from hyperscale.observe.snapshot import Figures, state_of
 
@@ -67,7 +68,8 @@ class Judge:
         found = bounded(self._sorted_links, {name: card.bytes_per_second for name, card in cards.items()})
         gpus = dict(self._gpus)
         state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
-        self._last = Figures(reading, limits, index, gpus, found, state, reading.taken_at, self._holders(reading, index), cards)
+        holders, paths = self._holders(reading, index), paths_by_node(reading, index, limits, reading.taken_at)
+        self._last = Figures(reading, limits, index, gpus, found, state, reading.taken_at, holders, cards, paths)
         return self._last
 
     def _forget(self) -> None:

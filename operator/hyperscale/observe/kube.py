@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from hyperscale.model.cluster import Gpu, Node, Origin, Taint
+from hyperscale.model.cluster import Gpu, GpuPaths, Node, Origin, Taint
 from hyperscale.model.planning import PODS
 from hyperscale.model.pods import LAUNCHER, PARTITION, WORKER, PodView
 from hyperscale.names import (
@@ -87,7 +87,7 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         owner_kind=owner.get("kind", ""),
         job_name=job_name,
         role=role if role in {LAUNCHER, WORKER, PARTITION} else "",
-        rank=_rank(labels.get(MPI_REPLICA_INDEX_LABEL)) if role == WORKER else None,
+        index=_index(labels.get(MPI_REPLICA_INDEX_LABEL)) if role == WORKER else None,
         created=metadata.get("creationTimestamp") or "",
         deletion=metadata.get("deletionTimestamp") or "",
         reason=str(status.get("reason") or "")[:MAX_REASON],
@@ -111,7 +111,12 @@ def closing_view(pod: Mapping[str, Any]) -> PodView:
 
 
 def node_view(
-    node: Mapping[str, Any], requested: Amounts, gpus: tuple[Gpu, ...], levels: tuple[str, ...], network: Network = NO_NETWORK
+    node: Mapping[str, Any],
+    requested: Amounts,
+    gpus: tuple[Gpu, ...],
+    levels: tuple[str, ...],
+    network: Network = NO_NETWORK,
+    paths: GpuPaths | None = None,
 ) -> Node:
     """What we read of a v1 Node.
 
@@ -119,6 +124,7 @@ def node_view(
     gpus:      its GPUs as DCGM sees them
     levels:    topology label keys, widest first
     network:   its fastest card
+    paths:     the narrowest way between two of its GPUs
     Raises ValueError for a resource quantity that is none or absurd.
     """
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
@@ -152,6 +158,7 @@ def node_view(
         requested={name: round(requested[name], 6) for name in offered if requested.get(name)},
         network_bytes_per_second=network.bytes_per_second,
         network_use_ratio=network.use_ratio,
+        gpu_paths=paths,
         sources={
             name: source
             for name, source in (
@@ -238,7 +245,7 @@ def _termination(status: Mapping[str, Any]) -> str:
     return ""
 
 
-def _rank(text: str | None) -> int | None:
+def _index(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 

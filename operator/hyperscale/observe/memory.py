@@ -137,7 +137,7 @@ class Memory:
         held, holders = self._held.get(name, _NOTHING), figures.holders.get(name)
         told = tuple(map(self._tenants.get, holders.values())) if holders else ()
         moment = figures.moment if releases else 0.0
-        network = figures.networks.get(name)
+        network = figures.networks.get(name), figures.paths.get(name)
         basis = (node, held, figures.gpus.get(name), levels, holders, network, told, releases, moment, figures.limits.settle_seconds)
         known = self._views.get(name)
         if known is not None and known[0] == basis:  # the same objects, most of them, which is known at a glance
@@ -152,4 +152,4 @@ def _nothing_of(figures: Figures) -> Figures:
     state = figures.state
     if state.available:
         state = MetricsState(False, "MetricsStale", "the last reading is older than the limit", state.failed_queries)
-    return figures._replace(gpus={}, links=(), holders={}, networks={}, state=state)
+    return figures._replace(gpus={}, links=(), holders={}, networks={}, paths={}, state=state)

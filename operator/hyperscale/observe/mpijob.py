@@ -12,7 +12,7 @@ import msgspec
 
 from hyperscale import names
 from hyperscale.model.decision import MpiJobView
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Plan, plan_of
 from hyperscale.model.planning import PODS
 from hyperscale.observe.demand import further, pod_demand
 from hyperscale.observe.kube import MAX_AMOUNT
@@ -140,7 +140,7 @@ def _plan(annotation: object) -> tuple[Plan | None, str]:
     if not isinstance(annotation, str) or len(annotation) > MAX_PLAN_BYTES:
         return None, f"{path}: more than {MAX_PLAN_BYTES} bytes"
     try:
-        plan = msgspec.json.decode(annotation, type=Plan)
+        plan = plan_of(msgspec.json.decode(annotation))
     except RecursionError:
         return None, f"{path}: nested too deeply to be decoded"
     except (ValueError, OverflowError) as error:  # msgspec's errors are ValueErrors, as are those of UTF-8

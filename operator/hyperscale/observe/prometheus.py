@@ -49,7 +49,18 @@ MAX_MESSAGE: Final = 1024
 T = TypeVar("T")
 _CONNECTION = re.compile(r"^(<[^>]*>|\w+\([^)]*\)): ")
 KEPT_LABELS: Final = frozenset(
-    {*targets.TARGET_LABELS, *NODE_LABELS, *UUID_LABELS, *INDEX_LABELS, *MIG_LABELS, "source", "destination", "port", *sum(POD_LABELS, ())}
+    {
+        *targets.TARGET_LABELS,
+        *NODE_LABELS,
+        *UUID_LABELS,
+        *INDEX_LABELS,
+        *MIG_LABELS,
+        "source",
+        "destination",
+        "port",
+        "kind",
+        *sum(POD_LABELS, ()),
+    }
 )
 """Other labels (model, driver, container) are dropped at once: 5,000 nodes have a quarter of a million series."""
 

@@ -63,6 +63,7 @@ def rules(limits: QualityLimits) -> dict[str, Rule]:
         "link_latency": Rule(scale=1.0, maximum=limits.max_latency_seconds),
         "link_bandwidth": Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second, positive=True),
         "agent_state": Rule(scale=1.0, maximum=1.0),
+        "gpu_paths": Rule(scale=1.0, maximum=64.0, positive=True, whole=True),
         **dict.fromkeys(SPEEDS, Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second, positive=True)),
         **dict.fromkeys(USES, Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second)),
     }

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Sample
+from hyperscale.model.cluster import ClusterSnapshot, Gpu, GpuPaths, Link, MetricsState, Node, Sample
 from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.pods import PodView
@@ -23,6 +23,7 @@ from hyperscale.observe.kube import node_view
 from hyperscale.observe.memory import Memory
 from hyperscale.observe.network import NO_NETWORK, Network, bounded, networks
 from hyperscale.observe.overrides import MAX_MESSAGE, spoken_for
+from hyperscale.observe.paths import paths_by_node
 from hyperscale.observe.quality import FROZEN, STALE
 from hyperscale.observe.released import Holders, PodName, Release, Tenancy, settled
 
@@ -90,7 +91,7 @@ def _view(
 ) -> Node:
     """One node, its GPUs without what was read of pods that have ended."""
     name = node["metadata"]["name"]
-    view = node_view(node, held, figures.gpus.get(name, ()), levels, figures.networks.get(name, NO_NETWORK))
+    view = node_view(node, held, figures.gpus.get(name, ()), levels, figures.networks.get(name, NO_NETWORK), figures.paths.get(name))
     if not view.gpus:
         return view
 
@@ -119,6 +120,8 @@ class Figures(NamedTuple):
     """The pods under which GPUs were read, by node."""
     networks: Mapping[str, Network] = {}
     """The fastest card of every node that tells one."""
+    paths: Mapping[str, GpuPaths] = {}
+    """The narrowest way between two GPUs of every node that tells one."""
 
 
 _last: list[Figures] = []
@@ -146,7 +149,7 @@ def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now
     found = bounded(found, {name: card.bytes_per_second for name, card in cards.items()})
     holders = dcgm.holders_by_node(reading, index)
     state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
-    figures = Figures(reading, limits, index, gpus, found, state, moment, holders, cards)
+    figures = Figures(reading, limits, index, gpus, found, state, moment, holders, cards, paths_by_node(reading, index, limits, moment))
     if moment == reading.taken_at:
         _last[:] = [figures]
     return figures

@@ -9,7 +9,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
-from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_cost, set_cost
+from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, hop_spb, node_bytes, objective, ring_cost, set_cost
 
 cdef int NEAR = 16
 cdef int REFRESH = 512
@@ -95,40 +95,46 @@ cdef double _replaced(Walk *a, int p, int c, double limit, double *ring) noexcep
     cdef int r, b, k = q.k, before = (p + k - 1) % k, after = (p + 1) % k, old = a.order[p]
     cdef double w = q.weight[c], gone = q.weight[old], t = a.total - gone + w, tax = q.communication_weight
     cdef double squares = a.squares - gone * gone + w * w, rate = q.epoch_flops / t, scale, base
-    cdef double halo, slowest, worst = 0.0, own = 0.0, own_lat = 0.0, hop_lat, hop_spb
     cdef const double *lat = q.lat + <size_t> c * q.m
     cdef const double *spb = q.spb + <size_t> c * q.m
     cdef const double *old_spb = q.spb + <size_t> old * q.m
-    hop_lat, hop_spb = max(lat[a.order[before]], lat[a.order[after]]), max(spb[a.order[before]], spb[a.order[after]])
+    cdef double halo, slowest, worst = 0.0, own = 0.0, own_lat = lat[c] if q.inner else 0.0, hop_lat, hop_byte, far, mates = 1.0
+    hop_lat = max(lat[a.order[before]], lat[a.order[after]])
+    hop_byte = max(hop_spb(q, c, a.order[before]), hop_spb(q, c, a.order[after]))
     base = q.overhead_seconds + rate * w / q.speed[c]
-    if base + (1.0 + tax) * (q.ring_latency_factor * hop_lat + q.ring_byte_factor * hop_spb) >= limit:
+    if k > 1 and base + (1.0 + tax) * (q.ring_latency_factor * hop_lat + q.ring_byte_factor * hop_byte) >= limit:
         return limit
-    for r in range(k):
-        if r != p and r != before:
-            b = a.order[r]
-            old = a.order[r + 1 if r + 1 < k else 0]
-            hop_lat = max(hop_lat, q.lat[<size_t> b * q.m + old])
-            hop_spb = max(hop_spb, q.spb[<size_t> b * q.m + old])
-    ring[0] = (q.ring_latency_factor * hop_lat + q.ring_byte_factor * hop_spb) if k > 1 else 0.0
+    a.order[p] = c
+    ring[0] = ring_cost(q, a.order)
+    a.order[p] = old
     base = q.overhead_seconds + (1.0 + tax) * ring[0]
     slowest = rate * w / q.speed[c]
-    scale = q.halo_bytes / max(t * t - squares, 1e-12 * t * t)
+    scale = q.halo_bytes / max(t * t - squares * q.part, 1e-12 * t * t)
+    for r in range(k):
+        q.times[a.order[r]] += r != p
+    mates = q.times[c] + 1.0
     for r in range(k):
         if r == p:
             continue
         b = a.order[r]
         own += q.weight[b] * spb[b]
         own_lat = max(own_lat, lat[b])
-        halo = q.rounds * max(a.ws.L2[r] if a.ws.A[r] == p else a.ws.L[r], lat[b])
-        halo += scale * q.weight[b] * (a.ws.P[r] - gone * old_spb[b] + w * spb[b])
+        far = max(a.ws.L2[r] if a.ws.A[r] == p else a.ws.L[r], lat[b])
+        if q.inner:
+            far = max(far, q.lat[<size_t> b * q.m + b])
+        halo = q.rounds * far + scale * node_bytes(q, b, q.times[b] + (b == c), a.ws.P[r] - gone * old_spb[b] + w * spb[b])
         worst = max(worst, halo)
         slowest = max(slowest, halo + rate * q.weight[b] / q.speed[b])
         if base + slowest + tax * worst >= limit:
-            return limit
-    halo = q.rounds * own_lat + scale * w * own
-    worst = max(worst, halo)
-    slowest = max(slowest, halo + rate * w / q.speed[c])
-    return q.overhead_seconds + slowest + tax * worst
+            break
+    else:
+        halo = q.rounds * own_lat + scale * node_bytes(q, c, mates, own)
+        worst = max(worst, halo)
+        slowest = max(slowest, halo + rate * w / q.speed[c])
+        limit = q.overhead_seconds + slowest + tax * worst
+    for r in range(k):
+        q.times[a.order[r]] = 0
+    return limit
 
 
 cdef void _replace(Walk *a, int p, int c, double inner, double ring) noexcept nogil:
@@ -261,7 +267,7 @@ def neighbours(Kernel kernel, int count):
     cdef const Instance *q = &kernel.q
     cdef Workspace *ws = kernel.ws
     cdef int c, d, i, at, found, m = q.m, partners = max(1, q.k - 1)
-    cdef double byte = q.halo_bytes / max(1, q.k * partners) + q.ring_byte_factor / partners
+    cdef double byte = q.halo_bytes / max(1.0, q.k * (q.k - q.part)) + q.ring_byte_factor / partners
     cdef double wait = (q.rounds + q.ring_latency_factor) / partners, work = q.epoch_flops / q.k / partners, value
     cdef int *near = <int *> calloc(<size_t> m * count + 1, sizeof(int))
     cdef double *cost = <double *> calloc(count + 1, sizeof(double))
@@ -274,7 +280,7 @@ def neighbours(Kernel kernel, int count):
             found = 0
             for i in range(ws.u):
                 d = ws.usable[i]
-                value = byte * q.spb[<size_t> c * m + d] + wait * q.lat[<size_t> c * m + d] + work / q.speed[d]
+                value = byte * hop_spb(q, c, d) + wait * q.lat[<size_t> c * m + d] + work / q.speed[d]
                 if (d == c and ws.room[c] < 2) or (found == count and value >= cost[count - 1]):
                     continue
                 at = found if found < count else count - 1

@@ -1,11 +1,14 @@
 """Compiled branch and bound: the best placement of one job and the proof, or the best bound when it had to stop.
 
 Sets of members are built one by one. At every step each candidate gets a lower bound of all placements with the members so far, itself and any
-rest; those that cannot beat the best placement known drop out for the whole subtree. For a member i with the weighted seconds per byte a_i to the
-members so far, rest R of total weight t and b_i the least seconds per byte to any candidate, halo_i holds
-    w_i (a_i + sum_R w_j spb_ij) / (W^2 - sum w^2)  >=  w_i (a_i + t b_i) / ((W_S + t)^2 - S2_S - t^2 / |R|),
+rest; those that cannot beat the best placement known drop out for the whole subtree. Take a member i on a node with n members, X_i the
+weighted seconds per byte from there to the members elsewhere, g ranks a worker, and a rest R of total weight t. Each of the rest adds at
+least b_i times its weight to n X_i + inside_i w_i (n - 1/g) / g: n times the least seconds per byte to any candidate elsewhere, or, on
+the same node, X_i / w_i + inside_i / g. So
+    halo_i  >=  w_i (n X_i + inside_i w_i (n - 1/g) / g + t b_i) / ((W_S + t)^2 - (S2_S + t^2 / |R|) / g),
 which over an interval of t is least at one of its ends (a quotient of a line and a parabola that first may rise and then falls). Latency: the
-farthest of |R| partners is no nearer than the |R|-th nearest candidate. Ring: every member has two hops.
+farthest of |R| partners is no nearer than the |R|-th nearest candidate. Ring: every member has two hops, and a card is never faster than
+for one of them.
 Nodes that nothing tells apart (twins) are interchangeable: once one of them has been tried at a place, the others need not be.
 """
 
@@ -13,7 +16,9 @@ from libc.math cimport INFINITY
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
-from hyperscale.plan._kernel cimport Instance, Kernel, objective, ring_cost, ring_polish, workspace_new, workspace_free, Workspace
+from hyperscale.plan._kernel cimport (
+    Instance, Kernel, Workspace, hop_spb, node_bytes, repeats, ring_cost, ring_polish, set_cost, workspace_free, workspace_new,
+)
 
 cdef double SAME = 1.0 - 1e-10
 cdef long long CHECK_WORK = 1 << 21
@@ -31,21 +36,23 @@ cdef struct Search:
     long long check       # when to ask whether time is up
     bint stopped
     bint relaxed          # leaves are bounds only: their ring is not theirs to choose
+    bint shared           # some node has several members of the set whose rings are tried
     int *twin             # (m,) number of the first node like it
     int *left             # (m,) slots
+    int *here             # (m,) members
     int *member           # (k,) set so far
     double *near_lat      # (m, k) j-th smallest latency to anyone, rising
-    double *near_spb      # (m, k) sum of the j smallest seconds per byte
+    double *near_spb      # (m, k) sum of the j smallest seconds per byte to other nodes
     double *ring_lat      # (m,) second smallest latency to anyone
     double *ring_spb      # (m,)
     int *cand             # (k + 1, m) candidates of each depth
     double *bound         # (k + 1, m) their bounds
-    double *P             # (k + 1, m) weighted seconds per byte of everyone to the members
+    double *P             # (k + 1, m) weighted seconds per byte of each candidate to the members elsewhere
     double *L             # (k + 1, m) largest latency
     double *MP            # (k + 1, k) the same of the members to the other members
     double *ML            # (k + 1, k)
     double *small         # (8 k,) scratch
-    double *stat          # (4 k,) of members: rest latency, least seconds per byte, ring latency, ring seconds per byte
+    double *stat          # (4 k,) of members: rest latency, what the rest adds by its weight, ring latency, ring seconds per byte
     int *tour             # (k,)
     void *expired         # a Python callable, alive for the whole search
 
@@ -73,25 +80,31 @@ cdef inline int _insert(double *smallest, int count, int room, double value) noe
 
 cdef void _prepare(Search *s) noexcept nogil:
     """What holds for every node wherever it is placed."""
-    cdef int c, d, j, copies, lats, bytes, m = s.q.m, k = s.q.k
+    cdef int c, d, j, copies, lats, bytes, byte_hops, m = s.q.m, k = s.q.k, hops = 1 if s.q.k == 2 else 2
     cdef double *lat = s.small
     cdef double *spb = s.small + k
+    cdef double hop[2]
     for c in range(m):
-        lats = bytes = 0
+        lats = bytes = byte_hops = 0
         for d in range(m):
             copies = s.left[d] - (1 if d == c else 0)
             for j in range(min(copies, k - 1)):
                 lats = _insert(lat, lats, k - 1, s.q.lat[<size_t> c * m + d])
-                bytes = _insert(spb, bytes, k - 1, s.q.spb[<size_t> c * m + d])
+                if d != c:
+                    bytes = _insert(spb, bytes, k - 1, s.q.spb[<size_t> c * m + d])
+                if j < hops:
+                    byte_hops = _insert(hop, byte_hops, hops, hop_spb(s.q, c, d))
         s.near_lat[c * k] = s.near_spb[c * k] = 0.0
         for j in range(1, k):
             s.near_lat[c * k + j] = lat[j - 1] if j <= lats else INFINITY
             s.near_spb[c * k + j] = s.near_spb[c * k + j - 1] + spb[j - 1] if j <= bytes else INFINITY
-        j = 1 if k == 2 else 2
-        s.ring_lat[c] = lat[j - 1] if lats >= j else INFINITY
-        s.ring_spb[c] = spb[j - 1] if bytes >= j else INFINITY
+        s.ring_lat[c] = lat[hops - 1] if lats >= hops else INFINITY
+        s.ring_spb[c] = hop[hops - 1] if byte_hops == hops else INFINITY
         if k == 1:
             s.ring_lat[c] = s.ring_spb[c] = 0.0
+        if s.q.inner:
+            s.ring_lat[c] = max(s.ring_lat[c], s.q.lat[<size_t> c * m + c])
+            s.ring_spb[c] = max(s.ring_spb[c], s.q.inside[c])
         s.twin[c] = c
         for d in range(c):
             if s.twin[d] == d and _twins(s.q, s.left, c, d):
@@ -104,7 +117,7 @@ cdef bint _twins(const Instance *q, const int *left, int c, int d) noexcept nogi
     cdef size_t a = <size_t> c * q.m, b = <size_t> d * q.m
     if q.speed[c] != q.speed[d] or left[c] != left[d]:
         return False
-    if left[c] > 1 and (q.lat[a + c] != q.lat[b + d] or q.spb[a + c] != q.spb[b + d]):
+    if (left[c] > 1 or q.inner) and (q.lat[a + c] != q.lat[b + d] or q.inside[c] != q.inside[d]):
         return False
     for x in range(q.m):
         if x != c and x != d and (q.lat[a + x] != q.lat[b + x] or q.spb[a + x] != q.spb[b + x]):
@@ -113,41 +126,66 @@ cdef bint _twins(const Instance *q, const int *left, int c, int d) noexcept nogi
 
 
 cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexcept nogil:
-    """Of every member: latency of the farthest of the rest at least, seconds per byte of the nearest, its second best hop."""
-    cdef int i, j, c, copies, rest = s.q.k - depth - 1, lats, bytes, hops_lat, hops_spb, hops = 1 if s.q.k == 2 else 2
+    """Of every member: latency of the farthest of the rest at least, what the rest adds by its weight, its second best hop."""
+    cdef int i, j, c, b, copies, rest = s.q.k - depth - 1, lats, bytes, hops_lat, hops_spb, hops = 1 if s.q.k == 2 else 2
     cdef double *lat = s.small
-    cdef double *spb = s.small + s.q.k
+    cdef double *adds = s.small + s.q.k
     cdef double hop_lat[2]
-    cdef double hop_spb[2]
+    cdef double hop_byte[2]
+    cdef double same, value
     cdef const double *row_lat
     cdef const double *row_spb
     for i in range(depth):
-        row_lat = s.q.lat + <size_t> s.member[i] * s.q.m
-        row_spb = s.q.spb + <size_t> s.member[i] * s.q.m
+        b = s.member[i]
+        row_lat = s.q.lat + <size_t> b * s.q.m
+        row_spb = s.q.spb + <size_t> b * s.q.m
+        same = s.MP[<size_t> depth * s.q.k + i] / s.q.weight[b] + s.q.inside[b] * s.q.part
         lats = bytes = hops_lat = hops_spb = 0
         for j in range(depth):
             if j != i:
                 hops_lat = _insert(hop_lat, hops_lat, hops, row_lat[s.member[j]])
-                hops_spb = _insert(hop_spb, hops_spb, hops, row_spb[s.member[j]])
+                hops_spb = _insert(hop_byte, hops_spb, hops, hop_spb(s.q, b, s.member[j]))
         for j in range(count):
             c = cand[j]
+            value = same if c == b else s.here[b] * row_spb[c]
             for copies in range(min(s.left[c], max(rest, hops))):
                 lats = _insert(lat, lats, rest, row_lat[c])
-                bytes = _insert(spb, bytes, rest, row_spb[c])
+                bytes = _insert(adds, bytes, rest, value)
                 if copies < hops:
                     hops_lat = _insert(hop_lat, hops_lat, hops, row_lat[c])
-                    hops_spb = _insert(hop_spb, hops_spb, hops, row_spb[c])
+                    hops_spb = _insert(hop_byte, hops_spb, hops, hop_spb(s.q, b, c))
         s.stat[4 * i] = lat[rest - 1] if rest > 0 else 0.0
         s.stat[4 * i + 1] = 0.0
         if rest > 0:
             if s.q.equal:
                 for j in range(rest):
-                    s.stat[4 * i + 1] += spb[j] / rest
+                    s.stat[4 * i + 1] += adds[j] / rest
             else:
-                s.stat[4 * i + 1] = spb[0]
+                s.stat[4 * i + 1] = adds[0]
         s.stat[4 * i + 2] = hop_lat[hops - 1] if hops_lat == hops else INFINITY
-        s.stat[4 * i + 3] = hop_spb[hops - 1] if hops_spb == hops else INFINITY
+        s.stat[4 * i + 3] = hop_byte[hops - 1] if hops_spb == hops else INFINITY
+        if s.q.k == 1:
+            s.stat[4 * i + 2] = s.stat[4 * i + 3] = 0.0
+        if s.q.inner:
+            s.stat[4 * i + 2] = max(s.stat[4 * i + 2], row_lat[b])
+            s.stat[4 * i + 3] = max(s.stat[4 * i + 3], s.q.inside[b])
     s.work += depth * count
+
+
+cdef double _rest_beside(const Search *s, int c, double count, double pay, int rest) noexcept nogil:
+    """What a rest of so many adds at least, by its weight, to the node of candidate c, which then has `count` members and pays `pay`."""
+    cdef int same
+    cdef double each = pay / s.q.weight[c] + s.q.inside[c] * s.q.part, least, value
+    cdef const double *near = s.near_spb + <size_t> c * s.q.k
+    if rest == 0:
+        return 0.0
+    if not s.q.equal:
+        return min(count * near[1], each if s.left[c] > 1 else INFINITY)
+    least = count * near[rest] / rest
+    for same in range(1, min(rest, s.left[c] - 1) + 1):
+        value = (same * each + count * near[rest - same]) / rest
+        least = min(least, value)
+    return least
 
 
 cdef double _candidate_bound(Search *s, int depth, int c, double total, double squares, double low, double high,
@@ -155,12 +193,12 @@ cdef double _candidate_bound(Search *s, int depth, int c, double total, double s
     """Least objective of any placement with the members, c, and a rest whose weights sum to low..high."""
     cdef const Instance *q = s.q
     cdef int i, b, rest = q.k - depth - 1
-    cdef double w = q.weight[c], weight, partial, latency, halo, traffic, first, second, slowest = 0.0, worst = 0.0, base, need, rate
+    cdef double w = q.weight[c], own, latency, halo, adds, first, second, slowest = 0.0, worst = 0.0, base, need, rate
     cdef const double *lat = q.lat + <size_t> c * q.m
     cdef const double *spb = q.spb + <size_t> c * q.m
     cdef const double *P = s.MP + <size_t> depth * q.k
     cdef const double *L = s.ML + <size_t> depth * q.k
-    cdef double spread = 1.0 - 1.0 / rest if rest > 0 else 0.0
+    cdef double spread = 1.0 - q.part / rest if rest > 0 else 0.0
     total += w
     squares += w * w
     base = q.overhead_seconds + (1.0 + q.communication_weight) * (
@@ -170,25 +208,23 @@ cdef double _candidate_bound(Search *s, int depth, int c, double total, double s
         if need <= 0.0 or q.epoch_flops / need > total + high:
             return INFINITY
         low = max(low, q.epoch_flops / need - total)
-    # Weighted pairs: (total + t)^2 - squares - t^2 / rest.
-    first = 1.0 / max((total * total - squares) + low * (2.0 * total + low * spread), 1e-300)
-    second = 1.0 / max((total * total - squares) + high * (2.0 * total + high * spread), 1e-300)
+    # Weighted pairs: (total + t)^2 - (squares + t^2 / rest) / g.
+    own = total * total - squares * q.part
+    first = 1.0 / max(own + low * (2.0 * total + low * spread), 1e-300)
+    second = 1.0 / max(own + high * (2.0 * total + high * spread), 1e-300)
     rate = q.epoch_flops / (total + high)
     for i in range(depth):
         b = s.member[i]
-        weight = q.weight[b]
-        partial = P[i] + w * spb[b]
-        traffic = min((partial + low * s.stat[4 * i + 1]) * first, (partial + high * s.stat[4 * i + 1]) * second)
+        own, adds = node_bytes(q, b, s.here[b] + (b == c), P[i] + w * spb[b]), q.weight[b] * s.stat[4 * i + 1]
         latency = max(max(L[i], lat[b]), s.stat[4 * i])
-        halo = q.rounds * latency + q.halo_bytes * weight * traffic
+        halo = q.rounds * latency + q.halo_bytes * min((own + low * adds) * first, (own + high * adds) * second)
         worst = max(worst, halo)
-        slowest = max(slowest, halo + rate * weight / q.speed[b])
-    partial = s.near_spb[c * q.k + (1 if rest > 0 else 0)]
-    if q.equal and rest > 0:
-        partial = s.near_spb[c * q.k + rest] / rest
-    weight = s.P[<size_t> depth * q.m + c]
-    traffic = min((weight + low * partial) * first, (weight + high * partial) * second)
-    halo = q.rounds * max(s.L[<size_t> depth * q.m + c], s.near_lat[c * q.k + rest]) + q.halo_bytes * w * traffic
+        slowest = max(slowest, halo + rate * q.weight[b] / q.speed[b])
+    own = s.P[<size_t> depth * q.m + c]
+    adds = w * _rest_beside(s, c, s.here[c] + 1.0, own, rest)
+    own = node_bytes(q, c, s.here[c] + 1.0, own)
+    latency = max(s.L[<size_t> depth * q.m + c], s.near_lat[c * q.k + rest])
+    halo = q.rounds * latency + q.halo_bytes * min((own + low * adds) * first, (own + high * adds) * second)
     worst = max(worst, halo)
     slowest = max(slowest, halo + rate * w / q.speed[c])
     return base + slowest + q.communication_weight * worst
@@ -250,6 +286,7 @@ cdef void _join(Search *s, int depth, int c) noexcept nogil:
     cdef double *MP = s.MP + <size_t> depth * s.q.k
     cdef double *ML = s.ML + <size_t> depth * s.q.k
     s.member[depth] = c
+    s.here[c] += 1
     MP[s.q.k + depth], ML[s.q.k + depth] = P[c], L[c]
     for d in range(depth):
         MP[s.q.k + d] = MP[d] + w * spb[s.member[d]]
@@ -302,18 +339,18 @@ cdef void _explore(Search *s, int depth, int count, double total, double squares
         if _slots_of(s, s.cand + (<size_t> depth + 1) * s.q.m, at) >= rest - 1:
             _join(s, depth, c)
             _explore(s, depth + 1, at, total + w, squares + w * w, bound[i])
+            s.here[c] -= 1
         s.left[c] += 1
         _drop_twins(s, depth, cand, i, count)
 
 
 cdef void _drop_twins(Search *s, int depth, int *cand, int i, int count) noexcept nogil:
-    """What c = cand[i] was tried for need not be tried for its twins, as long as neither is a member."""
+    """What c = cand[i] was tried for need not be tried for its twins: two that are no members can change places."""
     cdef int j, c = cand[i]
-    for j in range(depth):
-        if s.twin[s.member[j]] == s.twin[c]:
-            return
+    if s.here[c]:
+        return
     for j in range(i + 1, count):
-        if cand[j] >= 0 and s.twin[cand[j]] == s.twin[c]:
+        if cand[j] >= 0 and s.twin[cand[j]] == s.twin[c] and not s.here[cand[j]]:
             cand[j] = -1
 
 
@@ -322,7 +359,7 @@ cdef void _leaf(Search *s, double own) noexcept nogil:
     cdef int r, k = s.q.k
     cdef double without, seconds, tax = 1.0 + s.q.communication_weight, cap
     memcpy(s.tour, s.member, k * sizeof(int))
-    without = objective(s.q, s.tour) - tax * ring_cost(s.q, s.tour)
+    without = set_cost(s.q, s.tour)
     s.work += k * k
     if not without + tax * _ring_floor(s, s.tour) < s.limit:
         return
@@ -343,17 +380,19 @@ cdef double _ring_floor(Search *s, const int *order) noexcept nogil:
     """Seconds of allreduce that no ring of these members is below: each has two hops."""
     cdef int r, j, k = s.q.k, hops = 1 if k == 2 else 2, lats, bytes
     cdef double hop_lat[2]
-    cdef double hop_spb[2]
+    cdef double hop_byte[2]
     cdef double latency = 0.0, per_byte = 0.0
     if k == 1:
-        return 0.0
+        return ring_cost(s.q, order)
     for r in range(k):
         lats = bytes = 0
         for j in range(k):
             if j != r:
                 lats = _insert(hop_lat, lats, hops, s.q.lat[<size_t> order[r] * s.q.m + order[j]])
-                bytes = _insert(hop_spb, bytes, hops, s.q.spb[<size_t> order[r] * s.q.m + order[j]])
-        latency, per_byte = max(latency, hop_lat[hops - 1]), max(per_byte, hop_spb[hops - 1])
+                bytes = _insert(hop_byte, bytes, hops, hop_spb(s.q, order[r], order[j]))
+        latency, per_byte = max(latency, hop_lat[hops - 1]), max(per_byte, hop_byte[hops - 1])
+        if s.q.inner:
+            latency, per_byte = max(latency, s.q.lat[<size_t> order[r] * s.q.m + order[r]]), max(per_byte, s.q.inside[order[r]])
     s.work += k * k
     return s.q.ring_latency_factor * latency + s.q.ring_byte_factor * per_byte
 
@@ -367,6 +406,7 @@ cdef void _best_ring(Search *s, double without) noexcept nogil:
             s.open = min(s.open, floor)
         return
     memcpy(s.ws.spare, s.tour, k * sizeof(int))
+    s.shared = repeats(s.q, s.tour)
     _extend_ring(s, 1, 0.0, 0.0, without, floor)
 
 
@@ -385,8 +425,11 @@ cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, d
         s.open = min(s.open, floor)
         return
     if placed == k:
-        lat, spb = max(latency, s.q.lat[row + ring[0]]), max(per_byte, s.q.spb[row + ring[0]])
-        value = without + tax * (s.q.ring_latency_factor * lat + s.q.ring_byte_factor * spb)
+        lat, spb = max(latency, s.q.lat[row + ring[0]]), max(per_byte, hop_spb(s.q, ring[placed - 1], ring[0]))
+        value = without + tax * _inner_ring(s.q, ring, lat, spb)
+        if s.shared and not s.relaxed and value < s.limit:  # so far as if each hop had its cards for itself
+            s.work += k
+            value = without + tax * ring_cost(s.q, ring)
         if value < s.limit:
             if s.relaxed:
                 s.open = min(s.open, value)
@@ -395,13 +438,33 @@ cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, d
         return
     for j in range(placed, k):
         c = ring[j]
-        lat, spb = max(latency, s.q.lat[row + c]), max(per_byte, s.q.spb[row + c])
+        if s.shared and _tried(ring, placed, j):
+            continue
+        lat, spb = max(latency, s.q.lat[row + c]), max(per_byte, hop_spb(s.q, ring[placed - 1], c))
         if without + tax * (s.q.ring_latency_factor * lat + s.q.ring_byte_factor * spb) < s.limit:
             ring[j], ring[placed] = ring[placed], c
             _extend_ring(s, placed + 1, lat, spb, without, floor)
             ring[placed], ring[j] = ring[j], c
         if not floor < s.limit:
             return
+
+
+cdef double _inner_ring(const Instance *q, const int *ring, double lat, double spb) noexcept nogil:
+    """Seconds of a ring with these slowest hops between workers; those inside a worker counted."""
+    cdef int r
+    if q.inner:
+        for r in range(q.k):
+            lat, spb = max(lat, q.lat[<size_t> ring[r] * q.m + ring[r]]), max(spb, q.inside[ring[r]])
+    return q.ring_latency_factor * lat + q.ring_byte_factor * spb
+
+
+cdef bint _tried(const int *ring, int placed, int at) noexcept nogil:
+    """Whether a worker of the same node came before at this place."""
+    cdef int j
+    for j in range(placed, at):
+        if ring[j] == ring[at]:
+            return True
+    return False
 
 
 def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, double upper, long long most, object expired):
@@ -421,7 +484,7 @@ def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, doubl
             raise ValueError("a pinned rank is on no candidate")
     cdef double total = 0.0, squares = 0.0
     cdef double *numbers = <double *> calloc(<size_t> m * (2 * k + 2 + 3 * (k + 1)) + 2 * k * (k + 1) + 16 * k + 16, sizeof(double))
-    cdef int *ints = <int *> calloc(<size_t> m * (k + 3) + 8 * k + 8, sizeof(int))
+    cdef int *ints = <int *> calloc(<size_t> m * (k + 4) + 8 * k + 8, sizeof(int))
     s.ws = workspace_new(m, k)
     if numbers == NULL or ints == NULL or s.ws == NULL:
         release(numbers)
@@ -438,10 +501,11 @@ def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, doubl
     s.stat = s.small + 8 * k
     s.MP, s.ML = s.stat + 4 * k, s.stat + 4 * k + k * (k + 1)
     s.cand = ints
-    s.twin, s.left = ints + m * (k + 1), ints + m * (k + 2)
-    s.member, s.tour, s.best = ints + m * (k + 3), ints + m * (k + 3) + k, ints + m * (k + 3) + 2 * k
+    s.twin, s.left, s.here = ints + m * (k + 1), ints + m * (k + 2), ints + m * (k + 3)
+    s.member, s.tour, s.best = ints + m * (k + 4), ints + m * (k + 4) + k, ints + m * (k + 4) + 2 * k
     for c in range(m):
         s.left[c] = min(k, q.slots[c])
+        s.L[c] = q.lat[<size_t> c * m + c] if q.inner else 0.0
     for i in range(len(pinned)):
         s.left[pinned[i]] += 1
     s.expired = <void *> expired

@@ -10,8 +10,8 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
-from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_cost, ring_within
-from hyperscale.plan._walks cimport below, free_ranks, ring_seconds, unit
+from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, gather, hop_spb, node_bytes, objective, ring_cost, ring_within
+from hyperscale.plan._walks cimport below, free_ranks, halo_scale, ring_seconds, unit
 
 cdef int MOST_WORK = 1000
 cdef int TRIAL_WORK = 24
@@ -42,14 +42,18 @@ cdef struct Pairs:
     int listed
     int *tried            # (k,)
     int *found            # (k,)
+    int *spare            # (k,)
     int at[2]             # ranks that are taken away
     bint adjacent         # they are neighbours in the ring
+    bint shared           # a node may take several workers
     int rings             # that may still be sought in this trial
     bint in_place         # none: the ring stays as it is
     double *cost          # (k,) seconds of each rank, without the ring
     double *weigh         # (k,) weight of each of the rest
     double *slow          # (k,) weight / speed
-    double *pay           # (k,) seconds per byte of each of the rest to the others of it, weighted
+    double *count         # (k,) workers of the rest on the node of each
+    double *count1        # (k,) the same with the first of the pair
+    double *pay           # (k,) seconds per byte of each of the rest to the others of it on other nodes, weighted
     double *far           # (k,) its largest latency to them
     double *least         # (k,) the least that one candidate adds to `pay`
     double *pay1          # (k,) the same with the first of the pair
@@ -62,6 +66,8 @@ cdef struct Pairs:
     double *own           # (m, OWN) by row
     double weight         # of the rest
     double squares
+    double floor_lat      # the slowest hop inside a worker that stays
+    double floor_spb
     double hop_lat        # the slowest hop of the ring that stays
     double hop_spb
     double ring_lat       # no ring is better
@@ -78,28 +84,33 @@ cdef enum:
     OWN_SPB = 4      # two: the least seconds per byte
     OWN_HOP_LAT = 6  # two: the slowest hop at each rank that is taken away
     OWN_HOP_SPB = 8  # two
-    OWN = 10
+    OWN_COUNT = 10   # workers of the rest on its node
+    OWN = 11
 
 
 cdef void _rank_costs(Pairs *s) noexcept nogil:
     """Arithmetic and boundary seconds of every rank into s.cost."""
     cdef const Instance *q = s.q
-    cdef int r, j, k = q.k
-    cdef double total = 0.0, squares = 0.0, weighted, latency
+    cdef int r, j, b, k = q.k
+    cdef double total = 0.0, squares = 0.0, weighted, latency, scale
     cdef const double *lat
     cdef const double *spb
     for r in range(k):
         total += q.weight[s.order[r]]
         squares += q.weight[s.order[r]] * q.weight[s.order[r]]
+        q.times[s.order[r]] += 1
+    scale = halo_scale(q, total, squares)
     for r in range(k):
-        lat, spb = q.lat + <size_t> s.order[r] * q.m, q.spb + <size_t> s.order[r] * q.m
+        b = s.order[r]
+        lat, spb = q.lat + <size_t> b * q.m, q.spb + <size_t> b * q.m
         weighted = latency = 0.0
         for j in range(k):
             if j != r:
                 weighted += q.weight[s.order[j]] * spb[s.order[j]]
                 latency = max(latency, lat[s.order[j]])
-        s.cost[r] = q.rounds * latency + q.weight[s.order[r]] * (
-            q.halo_bytes / max(total * total - squares, 1e-12 * total * total) * weighted + q.epoch_flops / total / q.speed[s.order[r]])
+        s.cost[r] = q.rounds * latency + scale * node_bytes(q, b, q.times[b], weighted) + q.epoch_flops / total * q.weight[b] / q.speed[b]
+    for r in range(k):
+        q.times[s.order[r]] = 0
 
 
 cdef int _one(Pairs *s) noexcept nogil:
@@ -178,7 +189,7 @@ cdef void _take_away(Pairs *s) noexcept nogil:
             continue
         if before != s.at[0] and before != s.at[1]:
             s.hop_lat = max(s.hop_lat, q.lat[<size_t> c * q.m + s.order[before]])
-            s.hop_spb = max(s.hop_spb, q.spb[<size_t> c * q.m + s.order[before]])
+            s.hop_spb = max(s.hop_spb, hop_spb(q, c, s.order[before]))
         before = r
         at = n
         n += 1
@@ -192,13 +203,22 @@ cdef void _take_away(Pairs *s) noexcept nogil:
         if s.fixed == NULL or not s.fixed[r]:
             s.ws.used[c] += 1
     s.place[s.at[0]] = s.place[s.at[1]] = -1
+    s.floor_lat = s.floor_spb = 0.0
     for i in range(n):
         s.place[s.tried[i]] = i
         c = s.rest[i] = s.order[s.tried[i]]
+        q.times[c] += 1
         s.weigh[i] = q.weight[c]
         s.slow[i] = q.weight[c] / q.speed[c]
-        s.pay[i] = s.far[i] = 0.0
+        s.pay[i], s.far[i] = 0.0, (q.lat[<size_t> c * q.m + c] if q.inner else 0.0)
+        if q.inner:
+            s.floor_lat, s.floor_spb = max(s.floor_lat, s.far[i]), max(s.floor_spb, q.inside[c])
         s.near[4 * i] = s.near[4 * i + 1] = s.near[4 * i + 2] = s.near[4 * i + 3] = s.least[i] = INFINITY
+    for i in range(n):
+        s.count[i] = q.times[s.rest[i]]
+    for i in range(n):
+        q.times[s.rest[i]] = 0
+    s.hop_lat, s.hop_spb = max(s.hop_lat, s.floor_lat), max(s.hop_spb, s.floor_spb)
     for i in range(n):
         lat, spb = q.lat + <size_t> s.rest[i] * q.m, q.spb + <size_t> s.rest[i] * q.m
         for j in range(i):
@@ -209,8 +229,8 @@ cdef void _take_away(Pairs *s) noexcept nogil:
             s.far[j] = max(s.far[j], lat[c])
             _two_least(s.near + 4 * i, lat[c])
             _two_least(s.near + 4 * j, lat[c])
-            _two_least(s.near + 4 * i + 2, spb[c])
-            _two_least(s.near + 4 * j + 2, spb[c])
+            _two_least(s.near + 4 * i + 2, hop_spb(q, s.rest[i], c))
+            _two_least(s.near + 4 * j + 2, hop_spb(q, s.rest[i], c))
 
 
 cdef double _heaviest(const Pairs *s, const int *candidates, int count) noexcept nogil:
@@ -227,7 +247,7 @@ cdef void _list(Pairs *s) noexcept nogil:
     """Candidates that could stand beside the rest with the best of partners, the lowest bound first."""
     cdef const Instance *q = s.q
     cdef int i, j, b, c, at, n = q.k - 2
-    cdef double w, total, scale, rate, heavy = _heaviest(s, s.ws.usable, s.ws.u), halo, slowest, worst, pay, far
+    cdef double w, total, scale, rate, heavy = _heaviest(s, s.ws.usable, s.ws.u), halo, slowest, worst, pay, far, count
     cdef const double *from_lat
     cdef const double *from_spb
     cdef double *lat
@@ -241,25 +261,28 @@ cdef void _list(Pairs *s) noexcept nogil:
         lat, spb = s.lat + <size_t> s.listed * n, s.spb + <size_t> s.listed * n
         total = s.weight + w + heavy
         rate = q.epoch_flops / total
-        scale = q.halo_bytes / max(total * total - s.squares - w * w - heavy * heavy, 1e-12 * total * total)
-        slowest = worst = pay = far = 0.0
+        scale = halo_scale(q, total, s.squares + w * w + heavy * heavy)
+        slowest = worst = pay = count = 0.0
+        far = from_lat[c] if q.inner else 0.0
         for j in range(n):
             b = s.rest[j]
             lat[j], spb[j] = from_lat[b], from_spb[b]
             pay += s.weigh[j] * spb[j]
             far = max(far, lat[j])
-            halo = q.rounds * max(s.far[j], lat[j]) + scale * s.weigh[j] * (s.pay[j] + w * spb[j])
+            count += b == c
+            halo = q.rounds * max(s.far[j], lat[j]) + scale * node_bytes(q, b, s.count[j] + (b == c), s.pay[j] + w * spb[j])
             worst = max(worst, halo)
             slowest = max(slowest, halo + rate * s.slow[j])
             if q.overhead_seconds + slowest + q.communication_weight * worst >= s.limit:
                 break
         else:
-            halo = q.rounds * far + scale * w * pay
+            halo = q.rounds * far + scale * node_bytes(q, c, count + 1.0, pay)
             worst = max(worst, halo)
             slowest = q.overhead_seconds + max(slowest, halo + rate * w / q.speed[c]) + q.communication_weight * worst
             if slowest >= s.limit:
                 continue
             s.own[OWN * s.listed + OWN_PAY], s.own[OWN * s.listed + OWN_FAR] = pay, far
+            s.own[OWN * s.listed + OWN_COUNT] = count
             at = s.listed
             s.listed += 1
             while at > 0 and s.bound[at - 1] > slowest:
@@ -286,19 +309,22 @@ cdef void _hops(Pairs *s) noexcept nogil:
         own[OWN_LAT] = own[OWN_LAT + 1] = own[OWN_SPB] = own[OWN_SPB + 1] = INFINITY
         for j in range(n):
             lat, spb = s.lat[<size_t> y * n + j], s.spb[<size_t> y * n + j]
+            s.least[j] = min(s.least[j], w * spb)
+            if s.rest[j] == s.list[x]:
+                spb = q.inside[s.list[x]]
             if not s.in_place:
                 _two_least(own + OWN_LAT, lat)
                 _two_least(own + OWN_SPB, spb)
             s.far1[j] = min(s.far1[j], lat)
             s.pay1[j] = min(s.pay1[j], spb)
-            s.least[j] = min(s.least[j], w * spb)
         for i in range(2):
-            own[OWN_HOP_LAT + i] = own[OWN_HOP_SPB + i] = 0.0
+            own[OWN_HOP_LAT + i] = q.lat[<size_t> s.list[x] * q.m + s.list[x]] if q.inner else 0.0
+            own[OWN_HOP_SPB + i] = q.inside[s.list[x]] if q.inner else 0.0
             for r in range(2):
                 beside = s.place[(s.at[i] + (1 if r else q.k - 1)) % q.k]
                 if beside >= 0:
                     own[OWN_HOP_LAT + i] = max(own[OWN_HOP_LAT + i], s.lat[<size_t> y * n + beside])
-                    own[OWN_HOP_SPB + i] = max(own[OWN_HOP_SPB + i], s.spb[<size_t> y * n + beside])
+                    own[OWN_HOP_SPB + i] = max(own[OWN_HOP_SPB + i], hop_spb(q, s.list[x], s.rest[beside]))
     s.ring_lat = s.ring_spb = 0.0
     for j in range(n if q.k > 3 else 0):
         s.ring_lat = max(s.ring_lat, min(s.near[4 * j + 1], s.far1[j]))
@@ -324,10 +350,11 @@ cdef void _sharpen(Pairs *s) noexcept nogil:
         ring = q.overhead_seconds + ring_seconds(s.q, max(s.ring_lat, s.own[OWN * y + OWN_LAT]), max(s.ring_spb, s.own[OWN * y + OWN_SPB]))
         total = s.weight + w + heavy
         rate = q.epoch_flops / total
-        scale = q.halo_bytes / max(total * total - s.squares - w * w - heavy * heavy, 1e-12 * total * total)
+        scale = halo_scale(q, total, s.squares + w * w + heavy * heavy)
         slowest = worst = 0.0
         for j in range(n):
-            halo = q.rounds * max(s.far[j], lat[j]) + scale * s.weigh[j] * (s.pay[j] + w * spb[j] + s.least[j])
+            halo = q.rounds * max(s.far[j], lat[j]) + scale * node_bytes(
+                q, s.rest[j], s.count[j] + (s.rest[j] == c), s.pay[j] + w * spb[j] + s.least[j])
             worst = max(worst, halo)
             slowest = max(slowest, halo + rate * s.slow[j])
             if ring + slowest + q.communication_weight * worst >= s.limit:
@@ -361,12 +388,12 @@ cdef bint _both(Pairs *s) noexcept nogil:
         c = s.list[x]
         w, lat, spb = q.weight[c], s.lat + <size_t> s.row[x] * n, s.spb + <size_t> s.row[x] * n
         for j in range(n):
-            s.pay1[j], s.far1[j] = s.pay[j] + w * spb[j], max(s.far[j], lat[j])
+            s.pay1[j], s.far1[j], s.count1[j] = s.pay[j] + w * spb[j], max(s.far[j], lat[j]), s.count[j] + (s.rest[j] == c)
         if not s.in_place:
             memcpy(s.near1, s.near, 4 * n * sizeof(double))
             for j in range(n):
                 _two_least(s.near1 + 4 * j, lat[j])
-                _two_least(s.near1 + 4 * j + 2, spb[j])
+                _two_least(s.near1 + 4 * j + 2, q.inside[c] if s.rest[j] == c else spb[j])
         y = x if s.ws.used[c] + 1 < s.ws.room[c] else x + 1
         while y < s.listed and s.bound[y] < s.limit and s.work <= until:
             s.work += 1
@@ -380,43 +407,60 @@ cdef bint _second(Pairs *s, int x, int y) noexcept nogil:
     cdef const Instance *q = s.q
     cdef int j, c = s.list[x], d = s.list[y], n = q.k - 2
     cdef double v = q.weight[c], w = q.weight[d], total = s.weight + v + w, tax = q.communication_weight, base = q.overhead_seconds
-    cdef double rate = q.epoch_flops / total, scale, halo, slowest, worst, hop_lat = s.ring_lat, hop_spb = s.ring_spb
-    cdef double between_lat = q.lat[<size_t> c * q.m + d], between_spb = q.spb[<size_t> c * q.m + d]
+    cdef double rate = q.epoch_flops / total, scale, halo, slowest, worst, hop_lat = s.ring_lat, hop_byte = s.ring_spb
+    cdef double between_lat = q.lat[<size_t> c * q.m + d], between_spb = q.spb[<size_t> c * q.m + d], between_hop = hop_spb(q, c, d)
+    cdef bint same = c == d
     cdef const double *lat = s.lat + <size_t> s.row[y] * n
     cdef const double *spb = s.spb + <size_t> s.row[y] * n
     cdef const double *first = s.own + OWN * s.row[x]
     cdef const double *second = s.own + OWN * s.row[y]
     if q.k > 3 and not s.in_place:
         hop_lat = max(hop_lat, max(_second_of(first + OWN_LAT, between_lat), _second_of(second + OWN_LAT, between_lat)))
-        hop_spb = max(hop_spb, max(_second_of(first + OWN_SPB, between_spb), _second_of(second + OWN_SPB, between_spb)))
+        hop_byte = max(hop_byte, max(_second_of(first + OWN_SPB, between_hop), _second_of(second + OWN_SPB, between_hop)))
     if s.rings == 0:  # the ring stays as it is
         hop_lat = max(max(hop_lat, s.hop_lat), _either_way(first + OWN_HOP_LAT, second + OWN_HOP_LAT))
-        hop_spb = max(max(hop_spb, s.hop_spb), _either_way(first + OWN_HOP_SPB, second + OWN_HOP_SPB))
+        hop_byte = max(max(hop_byte, s.hop_spb), _either_way(first + OWN_HOP_SPB, second + OWN_HOP_SPB))
         if s.adjacent:
-            hop_lat, hop_spb = max(hop_lat, between_lat), max(hop_spb, between_spb)
-    base += ring_seconds(s.q, hop_lat, hop_spb)
-    scale = q.halo_bytes / max(total * total - s.squares - v * v - w * w, 1e-12 * total * total)
-    worst = q.rounds * max(second[OWN_FAR], between_lat) + scale * w * (second[OWN_PAY] + v * between_spb)
+            hop_lat, hop_byte = max(hop_lat, between_lat), max(hop_byte, between_hop)
+    base += ring_seconds(s.q, hop_lat, hop_byte)
+    scale = halo_scale(q, total, s.squares + v * v + w * w)
+    worst = q.rounds * max(second[OWN_FAR], between_lat)
+    worst += scale * node_bytes(q, d, second[OWN_COUNT] + 1.0 + same, second[OWN_PAY] + v * between_spb)
     slowest = worst + rate * w / q.speed[d]
-    halo = q.rounds * max(first[OWN_FAR], between_lat) + scale * v * (first[OWN_PAY] + w * between_spb)
+    halo = q.rounds * max(first[OWN_FAR], between_lat)
+    halo += scale * node_bytes(q, c, first[OWN_COUNT] + 1.0 + same, first[OWN_PAY] + w * between_spb)
     worst, slowest = max(worst, halo), max(slowest, halo + rate * v / q.speed[c])
     if base + slowest + tax * worst >= s.limit:
         return False
     for j in range(n):
-        halo = q.rounds * max(s.far1[j], lat[j]) + scale * s.weigh[j] * (s.pay1[j] + w * spb[j])
+        halo = q.rounds * max(s.far1[j], lat[j]) + scale * node_bytes(
+            q, s.rest[j], s.count1[j] + (s.rest[j] == d), s.pay1[j] + w * spb[j])
         worst, slowest = max(worst, halo), max(slowest, halo + rate * s.slow[j])
         if base + slowest + tax * worst >= s.limit:
             return False
     for j in range(n if q.k > 3 and s.rings else 0):
         hop_lat = max(hop_lat, _second_of(s.near1 + 4 * j, lat[j]))
-        hop_spb = max(hop_spb, _second_of(s.near1 + 4 * j + 2, spb[j]))
-    return _seat(s, x, y, s.limit - q.overhead_seconds - slowest - tax * worst, hop_lat, hop_spb)
+        hop_byte = max(hop_byte, _second_of(s.near1 + 4 * j + 2, q.inside[d] if s.rest[j] == d else spb[j]))
+    return _seat(s, x, y, s.limit - q.overhead_seconds - slowest - tax * worst, hop_lat, hop_byte)
 
 
-cdef bint _seat(Pairs *s, int x, int y, double room, double hop_lat, double hop_spb) noexcept nogil:
+cdef double _shared_ring(Pairs *s) noexcept nogil:
+    """Seconds of the objective that the ring of s.spare takes with the cards shared, its nodes gathered where that may be and is faster."""
+    cdef double ring = ring_cost(s.q, s.spare), gathered
+    if s.fixed == NULL and not s.in_place:
+        memcpy(s.ws.trial, s.spare, s.q.k * sizeof(int))
+        if gather(s.q, s.ws.trial, s.ws.tour):
+            gathered = ring_cost(s.q, s.ws.trial)
+            if gathered < ring:
+                ring = gathered
+                memcpy(s.spare, s.ws.trial, s.q.k * sizeof(int))
+    return (1.0 + s.q.communication_weight) * ring
+
+
+cdef bint _seat(Pairs *s, int x, int y, double room, double hop_lat, double hop_byte) noexcept nogil:
     """True where a ring is found that leaves the objective below the limit; `room` seconds of it are left for the ring.
 
-    hop_lat, hop_spb: no ring has a better slowest hop
+    hop_lat, hop_byte: no ring has a better slowest hop
     """
     cdef const Instance *q = s.q
     cdef int i, k = q.k, c = s.list[x], d = s.list[y], first = s.order[s.at[0]], second = s.order[s.at[1]]
@@ -426,19 +470,25 @@ cdef bint _seat(Pairs *s, int x, int y, double room, double hop_lat, double hop_
     if (c == first and d == second) or (c == second and d == first):
         return False
     s.work += k // PAIR_RATIO
-    if ring_seconds(s.q, hop_lat, hop_spb) >= room:
+    if ring_seconds(s.q, hop_lat, hop_byte) >= room:
         return False
     for i in range(2):
         own, other = s.own + OWN * s.row[y if i else x], s.own + OWN * s.row[x if i else y]
         hop_lat = max(s.hop_lat, max(own[OWN_HOP_LAT], other[OWN_HOP_LAT + 1]))
-        hop_spb = max(s.hop_spb, max(own[OWN_HOP_SPB], other[OWN_HOP_SPB + 1]))
+        hop_byte = max(s.hop_spb, max(own[OWN_HOP_SPB], other[OWN_HOP_SPB + 1]))
         if s.adjacent:
-            hop_lat, hop_spb = max(hop_lat, q.lat[<size_t> c * q.m + d]), max(hop_spb, q.spb[<size_t> c * q.m + d])
-        ring = ring_seconds(s.q, hop_lat, hop_spb)
+            hop_lat, hop_byte = max(hop_lat, q.lat[<size_t> c * q.m + d]), max(hop_byte, hop_spb(q, c, d))
+        ring = ring_seconds(s.q, hop_lat, hop_byte)
+        if s.shared:  # so far as if each hop had its cards for itself
+            memcpy(s.spare, s.order, k * sizeof(int))
+            s.spare[s.at[0]], s.spare[s.at[1]] = (d, c) if i else (c, d)
+            ring = _shared_ring(s)
         if ring < least:
             least = ring
             memcpy(s.tried, s.order, k * sizeof(int))
             s.tried[s.at[0]], s.tried[s.at[1]] = (d, c) if i else (c, d)
+            if s.shared:
+                memcpy(s.tried, s.spare, k * sizeof(int))
     if least >= room:
         if s.rings == 0:
             return False
@@ -517,9 +567,9 @@ def exchange(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
     Raises MemoryError, and ValueError where a size or a candidate is wrong.
     """
     cdef Pairs s
-    cdef int r, places = 0, free = free_ranks(kernel, order, fixed, best_order), k = kernel.q.k, m = kernel.q.m
-    cdef int *whole = <int *> calloc(5 * <size_t> k + 2 * m + 8, sizeof(int))
-    cdef double *seconds = <double *> calloc(16 * <size_t> k + (1 + OWN + 2 * <size_t> max(k, 2)) * m + 8, sizeof(double))
+    cdef int r, c, places = 0, free = free_ranks(kernel, order, fixed, best_order), k = kernel.q.k, m = kernel.q.m
+    cdef int *whole = <int *> calloc(6 * <size_t> k + 2 * m + 8, sizeof(int))
+    cdef double *seconds = <double *> calloc(18 * <size_t> k + (1 + OWN + 2 * <size_t> max(k, 2)) * m + 8, sizeof(double))
     if whole == NULL or seconds == NULL:
         release(whole)
         release(seconds)
@@ -527,15 +577,23 @@ def exchange(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
     s.q, s.ws, s.random, s.order, s.free, s.work = &kernel.q, kernel.ws, random, &order[0], free, 0
     s.fixed = &fixed[0] if free < k else NULL
     s.places, s.rest, s.place, s.tried, s.found = whole, whole + k, whole + 2 * k, whole + 3 * k, whole + 4 * k
-    s.list, s.row = whole + 5 * k, whole + 5 * k + m
+    s.spare, s.list, s.row = whole + 5 * k, whole + 6 * k, whole + 6 * k + m
     s.cost, s.weigh, s.slow, s.pay, s.far = seconds, seconds + k, seconds + 2 * k, seconds + 3 * k, seconds + 4 * k
     s.least, s.pay1, s.far1, s.near, s.near1 = seconds + 5 * k, seconds + 6 * k, seconds + 7 * k, seconds + 8 * k, seconds + 12 * k
-    s.bound, s.own = seconds + 16 * k, seconds + 16 * k + m
+    s.count, s.count1 = seconds + 16 * k, seconds + 17 * k
+    s.bound, s.own = seconds + 18 * k, seconds + 18 * k + m
     s.lat, s.spb = s.own + OWN * <size_t> m, s.own + OWN * <size_t> m + <size_t> k * m
+    s.shared = False
+    for r in range(m):
+        s.shared = s.shared or kernel.ws.room[r] > 1
     for r in range(k):
         if not fixed[r]:
             s.places[places] = r
             places += 1
+        elif kernel.ws.room[order[r]] > 0:
+            s.shared = True
+        for c in range(r):
+            s.shared = s.shared or order[c] == order[r]
     if free >= 2 and s.ws.u > 0:
         with nogil:
             best = _walk(&s, work, heat, best, &best_order[0])

@@ -10,18 +10,22 @@ cdef struct Instance:
     int m                        # candidates
     int k                        # workers
     bint equal                   # all parts are equal: weight is 1 everywhere
+    bint inner                   # a worker has several ranks, which talk inside its node
+    double part                  # of a worker's share that one of its ranks holds: 1 / GPUs of a worker
     const double *speed          # (m,) operations a second of a worker
     const double *weight         # (m,) what a worker's share is in proportion to: its speed, or 1 where all parts are equal
-    const double *lat            # (m, m) seconds; BLOCKED_SECONDS where two nodes cannot talk; diagonal: two workers on one node
-    const double *spb            # (m, m) seconds per byte
+    const double *lat            # (m, m) seconds; BLOCKED_SECONDS where two nodes cannot talk; diagonal: between two GPUs of a node
+    const double *spb            # (m, m) seconds per byte between two nodes, which all ranks there share; 0 on the diagonal
+    const double *inside         # (m,) seconds per byte between two GPUs of a node
     const int *slots             # (m,) workers that a candidate can take; NULL: one each
     double rounds                # exchanges of boundary data an epoch; LEAST_ROUNDS instead of 0 where any pair is blocked
-    double halo_bytes            # boundary data of an epoch, all workers together
+    double halo_bytes            # boundary data of an epoch, all ranks together
     double ring_latency_factor   # seconds of the slowest hop's latency -> seconds of allreduce an epoch
     double ring_byte_factor      # seconds per byte of the slowest hop -> seconds of allreduce an epoch
     double epoch_flops
     double overhead_seconds      # of an epoch
     double communication_weight  # lambda
+    int *times                   # (m,) zero between two calls: how often a node occurs
 
 
 cdef struct Workspace:
@@ -33,11 +37,14 @@ cdef struct Workspace:
     int *room                    # (m,) workers that each may take in this search
     int *used                    # (m,) workers that it has
     int *rank                    # (m,) seeds, best first
+    int *here                    # (m,) members of a placement on each
     double *psum                 # (m,)
     double *lmax                 # (m,)
     double *hlat                 # (m,)
     double *hspb                 # (m,)
     double *score                # (m,)
+    double floor_lat             # of the inside of the members' nodes, where a worker has several ranks
+    double floor_spb
     double *P                    # (k,) seconds per byte to the others, weighted
     double *L                    # (k,) largest latency to the others
     double *L2                   # (k,) the next largest
@@ -46,6 +53,7 @@ cdef struct Workspace:
     double *hb                   # (k,) seconds per byte of it
     int *tour                    # (k,)
     int *spare                   # (k,)
+    int *trial                   # (k,)
     int *found                   # (k,)
 
 
@@ -53,9 +61,24 @@ cdef Workspace *workspace_new(int m, int k) noexcept nogil
 cdef void workspace_free(Workspace *ws) noexcept nogil
 cdef void workspace_room(Workspace *ws, const Instance *q, const unsigned char *free) noexcept nogil
 
+cdef inline double hop_spb(const Instance *q, int a, int b) noexcept nogil:
+    """Seconds per byte of a hop of the ring that has its nodes' cards for itself."""
+    return q.inside[a] if a == b else q.spb[<size_t> a * q.m + b]
+
+
+cdef inline double node_bytes(const Instance *q, int c, double count, double pay) noexcept nogil:
+    """Seconds of a rank's boundary data over the bytes of two weights of 1, with `count` workers on its node c.
+
+    pay: weighted seconds per byte from c to the workers elsewhere. What the node's ranks send there shares its card.
+    """
+    return q.weight[c] * (count * pay + q.inside[c] * q.part * q.weight[c] * (count - q.part))
+
+
 cdef double set_cost(const Instance *q, const int *order) noexcept nogil
 cdef double ring_cost(const Instance *q, const int *order) noexcept nogil
 cdef double objective(const Instance *q, const int *order) noexcept nogil
+cdef bint repeats(const Instance *q, const int *order) noexcept nogil
+cdef bint gather(const Instance *q, int *order, int *spare) noexcept nogil
 
 cdef void seed_scores(const Instance *q, Workspace *ws) noexcept nogil
 cdef double greedy_score(const Instance *q, const Workspace *ws, int c, int now, double speed_sum, double speed_min, double halo_worst,
@@ -66,9 +89,7 @@ cdef double ring_repair(const Instance *q, int *order, const unsigned char *fixe
 cdef double ring_below(const Instance *q, int *order, double room, int places, long long *work) noexcept nogil
 cdef double ring_within(const Instance *q, int *order, const unsigned char *fixed, double room, int places, long long *work,
                         Workspace *ws) noexcept nogil
-cdef double exchanged_ring(const Instance *q, const int *order, const int *slow_lat, const int *slow_spb, const int *places, int n,
-                           const Workspace *ws) noexcept nogil
-cdef double replace_all(const Instance *q, const int *order, int position, double limit, double *values, int *choice,
+cdef double replace_all(const Instance *q, const int *order, int position, double limit, double *values, bint gathers, int *choice,
                         Workspace *ws) noexcept nogil
 cdef double local_search(const Instance *q, int *order, const unsigned char *fixed, int sweeps, Workspace *ws) noexcept nogil
 cdef double place(const Instance *q, const unsigned char *free, int seeds, int sweeps, int *out_order, Workspace *ws) noexcept nogil
@@ -78,3 +99,6 @@ cdef class Kernel:
     cdef Instance q
     cdef Workspace *ws
     cdef object _kept
+    cdef int _check(self, const int[:, ::1] orders, Py_ssize_t rows, int members) except -1
+    cdef int _fits(self, Py_ssize_t length, Py_ssize_t wanted) except -1
+    cdef const unsigned char *_staying(self, const unsigned char[::1] fixed) except? NULL

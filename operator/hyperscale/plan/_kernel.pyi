@@ -12,8 +12,10 @@ class Kernel:
         weight: Doubles,
         latency: Doubles,
         per_byte: Doubles,
+        inside: Doubles,
         slots: Ints,
         workers: int,
+        gpus: int,
         equal: bool,
         rounds: float,
         halo_bytes: float,
@@ -31,5 +33,4 @@ class Kernel:
     def rings(self, orders: Ints, fixed: Bytes) -> None: ...
     def close(self, orders: Ints, seconds: Doubles, places: int, most: int) -> None: ...
     def replacements(self, order: Ints, position: int, seconds: Doubles) -> None: ...
-    def exchanges(self, order: Ints, places: Ints, seconds: Doubles) -> None: ...
     def place(self, seeds: int, sweeps: int, order: Ints) -> float: ...

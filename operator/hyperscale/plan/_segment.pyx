@@ -11,11 +11,12 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
-from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, objective, ring_cost, ring_within
+from hyperscale.plan._kernel cimport Instance, Kernel, Workspace, gather, hop_spb, node_bytes, objective, repeats, ring_cost, ring_within
 from hyperscale.plan._walks cimport below, free_ranks, halo_scale, ring_seconds, unit
 
 cdef enum:
     LONGEST = 5      # workers of a segment
+    OWN = 3
 cdef int MOST_WORK = 1200
 cdef int NODE_WORK = 2
 cdef int TRIAL_WORK = 16
@@ -34,6 +35,8 @@ cdef struct Segment:
     uint64_t random
     int *order            # (k,) where the walk stands
     int *found            # (k,)
+    int *tried            # (k,)
+    int *spare            # (k,)
     int *member           # (k,) the rest, then the path as far as it goes
     int *list             # (m,) candidates that can stand beside the rest, lowest bound first
     int *row              # (m,)
@@ -46,10 +49,11 @@ cdef struct Segment:
     int after             # the one that it leads to
     double *weigh         # (k,) weight of each member
     double *slow          # (k,) weight / speed
-    double *pay           # (LONGEST + 1, k) by length of the path: seconds per byte of each member to the others, weighted
-    double *far           # (LONGEST + 1, k) its largest latency to them
+    double *pay           # (LONGEST + 1, k) by length of the path: seconds per byte of each member to others on other nodes, weighted
+    double *far           # (LONGEST + 1, k) its largest latency to all others
+    double *count         # (LONGEST + 1, k) members on its node
     double *bound         # (m,) by position in `list`
-    double *own           # (m, 2) by row: pay and far to the rest
+    double *own           # (m, OWN) by row: pay and far to the rest, and how many of it are on the node
     unsigned char *reach  # (LONGEST, m) by place and position in `list`: the rest of the path may lead to its end
     double heavy          # the largest weight
     double hop_lat        # the slowest hop of the ring that stays
@@ -111,19 +115,26 @@ cdef void _take_away(Segment *s) noexcept nogil:
     for i in range(s.n):
         r = (s.start + s.length + i) % k
         c = s.member[i] = s.order[r]
+        q.times[c] += 1
         s.weigh[i], s.slow[i] = q.weight[c], q.weight[c] / q.speed[c]
-        s.pay[i] = s.far[i] = 0.0
+        s.pay[i], s.far[i] = 0.0, (q.lat[<size_t> c * q.m + c] if q.inner else 0.0)
+        if q.inner:
+            s.hop_lat, s.hop_spb = max(s.hop_lat, s.far[i]), max(s.hop_spb, q.inside[c])
         if s.fixed == NULL or not s.fixed[r]:
             s.ws.used[c] += 1
         lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
         if i:
-            s.hop_lat, s.hop_spb = max(s.hop_lat, lat[s.member[i - 1]]), max(s.hop_spb, spb[s.member[i - 1]])
+            s.hop_lat, s.hop_spb = max(s.hop_lat, lat[s.member[i - 1]]), max(s.hop_spb, hop_spb(q, c, s.member[i - 1]))
         for j in range(i):
             r = s.member[j]
             s.pay[i] += s.weigh[j] * spb[r]
             s.pay[j] += s.weigh[i] * spb[r]
             s.far[i] = max(s.far[i], lat[r])
             s.far[j] = max(s.far[j], lat[r])
+    for i in range(s.n):
+        s.count[i] = q.times[s.member[i]]
+    for i in range(s.n):
+        q.times[s.member[i]] = 0
 
 
 cdef void _find_dearest(Segment *s, double weight, double squares) noexcept nogil:
@@ -132,7 +143,7 @@ cdef void _find_dearest(Segment *s, double weight, double squares) noexcept nogi
     cdef double cost, most = -1.0, scale = halo_scale(s.q, weight, squares), rate = s.q.epoch_flops / weight
     s.dearest = 0
     for j in range(s.n):
-        cost = s.q.rounds * s.far[j] + scale * s.weigh[j] * s.pay[j] + rate * s.slow[j]
+        cost = s.q.rounds * s.far[j] + scale * node_bytes(s.q, s.member[j], s.count[j], s.pay[j]) + rate * s.slow[j]
         if cost > most:
             most, s.dearest = cost, j
 
@@ -141,7 +152,7 @@ cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
     """Candidates that could stand beside the rest with the best of partners, the lowest bound first."""
     cdef const Instance *q = s.q
     cdef int i, j, b, c, at, more = s.length - 1
-    cdef double w, total, scale, rate, halo, slowest, worst, pay, far, base = q.overhead_seconds + ring_seconds(s.q, s.hop_lat, s.hop_spb)
+    cdef double w, total, scale, rate, halo, slowest, worst, pay, far, count, base = q.overhead_seconds + ring_seconds(s.q, s.hop_lat, s.hop_spb)
     cdef const double *lat
     cdef const double *spb
     s.heavy = 0.0
@@ -158,26 +169,29 @@ cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
         total = weight + w + more * s.heavy
         rate, scale = q.epoch_flops / total, halo_scale(s.q, total, squares + w * w + more * s.heavy * s.heavy)
         j = s.dearest
-        halo = q.rounds * max(s.far[j], lat[s.member[j]]) + scale * s.weigh[j] * (s.pay[j] + w * spb[s.member[j]])
+        b = s.member[j]
+        halo = q.rounds * max(s.far[j], lat[b]) + scale * node_bytes(q, b, s.count[j] + (b == c), s.pay[j] + w * spb[b])
         if base + (halo + rate * s.slow[j]) + q.communication_weight * halo >= s.limit:
             continue
-        slowest = worst = pay = far = 0.0
+        slowest = worst = pay = count = 0.0
+        far = lat[c] if q.inner else 0.0
         for j in range(s.n):
             b = s.member[j]
             pay += s.weigh[j] * spb[b]
             far = max(far, lat[b])
-            halo = q.rounds * max(s.far[j], lat[b]) + scale * s.weigh[j] * (s.pay[j] + w * spb[b])
+            count += b == c
+            halo = q.rounds * max(s.far[j], lat[b]) + scale * node_bytes(q, b, s.count[j] + (b == c), s.pay[j] + w * spb[b])
             worst = max(worst, halo)
             slowest = max(slowest, halo + rate * s.slow[j])
             if base + slowest + q.communication_weight * worst >= s.limit:
                 break
         else:
-            halo = q.rounds * far + scale * w * pay
+            halo = q.rounds * far + scale * node_bytes(q, c, count + 1.0, pay)
             worst = max(worst, halo)
             slowest = base + max(slowest, halo + rate * w / q.speed[c]) + q.communication_weight * worst
             if slowest >= s.limit:
                 continue
-            s.own[2 * s.listed], s.own[2 * s.listed + 1] = pay, far
+            s.own[OWN * s.listed], s.own[OWN * s.listed + 1], s.own[OWN * s.listed + 2] = pay, far, count
             at = s.listed
             s.listed += 1
             while at > 0 and s.bound[at - 1] > slowest:
@@ -189,7 +203,7 @@ cdef void _list(Segment *s, double weight, double squares) noexcept nogil:
 cdef inline double _over(const Segment *s, int a, int b) noexcept nogil:
     """Seconds that a hop between two candidates adds to the ring that stays."""
     cdef size_t at = <size_t> a * s.q.m + b
-    return ring_seconds(s.q, max(0.0, s.q.lat[at] - s.hop_lat), max(0.0, s.q.spb[at] - s.hop_spb))
+    return ring_seconds(s.q, max(0.0, s.q.lat[at] - s.hop_lat), max(0.0, hop_spb(s.q, a, b) - s.hop_spb))
 
 
 cdef bint _reach(Segment *s) noexcept nogil:
@@ -215,6 +229,14 @@ cdef bint _reach(Segment *s) noexcept nogil:
     return some
 
 
+cdef int _places(const Segment *s) noexcept nogil:
+    """Workers that the listed candidates can take."""
+    cdef int x, places = 0
+    for x in range(s.listed):
+        places += s.ws.room[s.list[x]] - s.ws.used[s.list[x]]
+    return places
+
+
 cdef bint _room(const Segment *s, int c, int place) noexcept nogil:
     cdef int i, left = s.ws.room[c] - s.ws.used[c]
     for i in range(place):
@@ -223,19 +245,18 @@ cdef bint _room(const Segment *s, int c, int place) noexcept nogil:
 
 
 cdef bint _same(const Segment *s) noexcept nogil:
-    """The path holds the workers that were taken away."""
-    cdef int i, j, c, k = s.q.k
+    """The path has as many workers on every node as were taken away there."""
+    cdef int i, j, c, more, k = s.q.k
     for i in range(s.length):
-        c = s.member[s.n + i]
+        c, more = s.member[s.n + i], 0
         for j in range(s.length):
-            if s.order[(s.start + j) % k] == c:
-                break
-        else:
+            more += (s.member[s.n + j] == c) - (s.order[(s.start + j) % k] == c)
+        if more != 0:
             return False
     return True
 
 
-cdef bint _path(Segment *s, int place, double weight, double squares, double hop_lat, double hop_spb) noexcept nogil:
+cdef bint _path(Segment *s, int place, double weight, double squares, double hop_lat, double hop_byte) noexcept nogil:
     """True where paths from `place` on are found below the limit; the best is in s.found, and the limit is what it costs."""
     cdef const Instance *q = s.q
     cdef int x, c, i, last = s.member[s.n + place - 1] if place else s.before, k = q.k
@@ -247,9 +268,11 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double hop
         c = s.list[x]
         if not s.reach[place * q.m + x] or not _room(s, c, place):
             continue
-        lat, spb = max(hop_lat, q.lat[<size_t> last * q.m + c]), max(hop_spb, q.spb[<size_t> last * q.m + c])
+        lat, spb = max(hop_lat, q.lat[<size_t> last * q.m + c]), max(hop_byte, hop_spb(q, last, c))
         if place == s.length - 1:
-            lat, spb = max(lat, q.lat[<size_t> s.after * q.m + c]), max(spb, q.spb[<size_t> s.after * q.m + c])
+            lat, spb = max(lat, q.lat[<size_t> s.after * q.m + c]), max(spb, hop_spb(q, s.after, c))
+        if q.inner:
+            lat, spb = max(lat, q.lat[<size_t> c * q.m + c]), max(spb, q.inside[c])
         if s.bound[x] + ring_seconds(s.q, lat - s.hop_lat, spb - s.hop_spb) >= s.limit:
             continue
         s.work += NODE_WORK
@@ -260,10 +283,17 @@ cdef bint _path(Segment *s, int place, double weight, double squares, double hop
         if place < s.length - 1:
             found = _path(s, place + 1, weight + w, squares + w * w, lat, spb) or found
         elif not _same(s):
-            s.limit, found = most * BETTER, True
-            memcpy(s.found, s.order, k * sizeof(int))
+            memcpy(s.tried, s.order, k * sizeof(int))
             for i in range(s.length):
-                s.found[(s.start + i) % k] = s.member[s.n + i]
+                s.tried[(s.start + i) % k] = s.member[s.n + i]
+            if repeats(q, s.tried):  # so far as if each hop had its cards for itself
+                if s.fixed == NULL:
+                    gather(q, s.tried, s.spare)
+                most += (1.0 + q.communication_weight) * ring_cost(q, s.tried) - ring_seconds(s.q, lat, spb)
+                if most >= s.limit:
+                    continue
+            s.limit, found = most * BETTER, True
+            memcpy(s.found, s.tried, k * sizeof(int))
     return found
 
 
@@ -275,11 +305,14 @@ cdef double _beside(Segment *s, int x, int place, double weight, double squares,
     cdef const double *spb = q.spb + <size_t> c * q.m
     cdef double *pay = s.pay + place * q.k
     cdef double *far = s.far + place * q.k
+    cdef double *count = s.count + place * q.k
     cdef double w = q.weight[c], total = weight + more * s.heavy, scale = halo_scale(s.q, total, squares + more * s.heavy * s.heavy)
-    cdef double rate = q.epoch_flops / total, own = s.own[2 * s.row[x]], most = s.own[2 * s.row[x] + 1], halo, slowest = 0.0, worst = 0.0
+    cdef double rate = q.epoch_flops / total, own = s.own[OWN * s.row[x]], most = s.own[OWN * s.row[x] + 1], halo, slowest = 0.0, worst = 0.0
+    cdef double mates = s.own[OWN * s.row[x] + 2] + 1.0
     cdef double base = q.overhead_seconds + ring, tax = q.communication_weight
     j = s.dearest
-    halo = q.rounds * max(far[j], lat[s.member[j]]) + scale * s.weigh[j] * (pay[j] + w * spb[s.member[j]])
+    b = s.member[j]
+    halo = q.rounds * max(far[j], lat[b]) + scale * node_bytes(q, b, count[j] + (b == c), pay[j] + w * spb[b])
     if base + (halo + rate * s.slow[j]) + tax * halo >= s.limit:
         return s.limit
     for j in range(n):
@@ -287,14 +320,15 @@ cdef double _beside(Segment *s, int x, int place, double weight, double squares,
         if j >= s.n:
             own += s.weigh[j] * spb[b]
             most = max(most, lat[b])
-        pay[q.k + j], far[q.k + j] = pay[j] + w * spb[b], max(far[j], lat[b])
-        halo = q.rounds * far[q.k + j] + scale * s.weigh[j] * pay[q.k + j]
+            mates += b == c
+        pay[q.k + j], far[q.k + j], count[q.k + j] = pay[j] + w * spb[b], max(far[j], lat[b]), count[j] + (b == c)
+        halo = q.rounds * far[q.k + j] + scale * node_bytes(q, b, count[q.k + j], pay[q.k + j])
         worst = max(worst, halo)
         slowest = max(slowest, halo + rate * s.slow[j])
         if base + slowest + tax * worst >= s.limit:
             return s.limit
-    s.member[n], s.weigh[n], s.slow[n], pay[q.k + n], far[q.k + n] = c, w, w / q.speed[c], own, most
-    halo = q.rounds * most + scale * w * own
+    s.member[n], s.weigh[n], s.slow[n], pay[q.k + n], far[q.k + n], count[q.k + n] = c, w, w / q.speed[c], own, most, mates
+    halo = q.rounds * most + scale * node_bytes(q, c, mates, own)
     return base + max(slowest, halo + rate * s.slow[n]) + tax * max(worst, halo)
 
 
@@ -316,7 +350,7 @@ cdef double _walk(Segment *s, long long work, double heat, double best, int *bes
         _list(s, weight, squares)
         s.work += <long long> s.listed * s.q.k // LIST_RATIO
         s.until = s.work + MOST_WORK
-        if s.listed < s.length or not _reach(s) or not _path(s, 0, weight, squares, s.hop_lat, s.hop_spb):
+        if _places(s) < s.length or not _reach(s) or not _path(s, 0, weight, squares, s.hop_lat, s.hop_spb):
             continue
         memcpy(s.order, s.found, s.q.k * sizeof(int))
         ring_within(s.q, s.order, s.fixed, ring_cost(s.q, s.order), LAST_PLACES, &s.work, s.ws)
@@ -336,8 +370,8 @@ def segments(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
     """
     cdef Segment s
     cdef int free = free_ranks(kernel, order, fixed, best_order), k = kernel.q.k, m = kernel.q.m
-    cdef int *whole = <int *> calloc(2 * <size_t> k + 2 * m + 8, sizeof(int))
-    cdef double *seconds = <double *> calloc((4 + 2 * LONGEST) * <size_t> k + 3 * m + 8, sizeof(double))
+    cdef int *whole = <int *> calloc(4 * <size_t> k + 2 * m + 8, sizeof(int))
+    cdef double *seconds = <double *> calloc((5 + 3 * LONGEST) * <size_t> k + (1 + OWN) * <size_t> m + 8, sizeof(double))
     cdef unsigned char *reach = <unsigned char *> calloc(LONGEST * <size_t> m + 8, 1)
     if whole == NULL or seconds == NULL or reach == NULL:
         release(whole)
@@ -346,10 +380,12 @@ def segments(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, uint
         raise MemoryError()
     s.q, s.ws, s.random, s.order, s.work, s.reach = &kernel.q, kernel.ws, random, &order[0], 0, reach
     s.fixed = &fixed[0] if free < k else NULL
-    s.found, s.member, s.list, s.row = whole, whole + k, whole + 2 * k, whole + 2 * k + m
+    s.found, s.member, s.tried, s.spare = whole, whole + k, whole + 2 * k, whole + 3 * k
+    s.list, s.row = whole + 4 * k, whole + 4 * k + m
     s.weigh, s.slow, s.pay = seconds, seconds + k, seconds + 2 * k
     s.far = s.pay + (LONGEST + 1) * k
-    s.bound, s.own = s.far + (LONGEST + 1) * k, s.far + (LONGEST + 1) * k + m
+    s.count = s.far + (LONGEST + 1) * k
+    s.bound, s.own = s.count + (LONGEST + 1) * k, s.count + (LONGEST + 1) * k + m
     if k >= 4 and free > 0 and s.ws.u > 0:
         with nogil:
             best = _walk(&s, work, heat, best, &best_order[0])

@@ -31,7 +31,7 @@ cdef inline double ring_seconds(const Instance *q, double lat, double spb) noexc
 
 cdef inline double halo_scale(const Instance *q, double total, double squares) noexcept nogil:
     """Boundary bytes of a pair by the product of its weights, of which these are the sum and the sum of squares."""
-    return q.halo_bytes / max(total * total - squares, 1e-12 * total * total)
+    return q.halo_bytes / max(total * total - squares * q.part, 1e-12 * total * total)
 
 
 cdef inline int free_ranks(Kernel kernel, int[::1] order, const unsigned char[::1] fixed, int[::1] best_order) except -1:

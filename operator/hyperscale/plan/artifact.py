@@ -30,7 +30,7 @@ def plan_id(request: PlanRequest, snapshot_digest: str, planner: str, workers: S
         "snapshot": snapshot_digest,
         "planner": planner,
         "seed": request.seed,
-        "placement": [[worker.rank, worker.node, worker.gpus, worker.share] for worker in workers],
+        "placement": [[worker.index, worker.node, worker.gpus, worker.share] for worker in workers],
     }
     return hashlib.sha256(_ENCODER.encode(identity)).hexdigest()[:16]
 

@@ -23,12 +23,12 @@ def lower_bound(costs: Costs, slots: IntArray, workers: int, link: tuple[float, 
     speeds = costs.flops_per_second[chosen]
     compute = flops / (workers * speeds[-1]) if costs.balance is Balance.EQUAL else flops / speeds.sum()
     overhead = volume.steps * costs.workload.step_overhead_seconds
-    if workers == 1:
+    if costs.ranks(workers) == 1:
         return float(compute + overhead)
     latency, per_byte = link
     wait = volume.rounds * latency
     # The mean rank sends its part of the boundary data; where memory shifts shares, the slowest rank may send less.
-    traffic = volume.halo_bytes * per_byte / workers
+    traffic = volume.halo_bytes * per_byte / costs.ranks(workers)
     ring = volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte
     slowest = compute + wait + (0.0 if memory_may_limit(costs, usable, workers) else traffic)
     return float(slowest + ring + overhead + costs.communication_weight * (wait + traffic + ring))
@@ -44,9 +44,9 @@ def memory_may_limit(costs: Costs, usable: IntArray, workers: int) -> bool:
 
 
 def best_link(costs: Costs, slots: IntArray) -> tuple[float, float]:
-    """Lowest latency and seconds per byte of any pair that two workers may form; `slots` (m,) with pinned ranks."""
+    """Lowest latency and seconds per byte of any pair that two ranks may form; `slots` (m,) with pinned workers."""
     usable = slots > 0
     open_pairs = ~costs.blocked & usable[:, None] & usable[None, :]
-    np.fill_diagonal(open_pairs, slots > 1)
+    np.fill_diagonal(open_pairs, slots * costs.gpus_per_worker > 1)
     latency = costs.latency_seconds.min(where=open_pairs, initial=np.inf)
     return float(latency), float(costs.seconds_per_byte.min(where=open_pairs, initial=np.inf))

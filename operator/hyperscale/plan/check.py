@@ -44,11 +44,11 @@ def violations(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> t
 
 
 def misfits(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> tuple[Rejection, ...]:
-    """Planned nodes that do not take their ranks any more, sorted by name, each with the first reason; ranks pinned in `request` stay."""
+    """Planned nodes that do not take their workers any more, sorted by name, each with the first reason; pinned workers stay."""
     nodes = {node.name: node for node in snapshot.nodes}
     found: list[Rejection] = []
-    for name, ranks in sorted(_ranks_by_node(plan).items()):
-        for reason, sentence in _unfit(name, nodes.get(name), ranks, request):
+    for name, workers in sorted(_workers_by_node(plan).items()):
+        for reason, sentence in _unfit(name, nodes.get(name), workers, request):
             found.append(Rejection(node=name, reason=reason, message=sentence))
             break
     return tuple(found)
@@ -57,14 +57,21 @@ def misfits(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> tupl
 def _ranks(plan: Plan, request: PlanRequest) -> Iterator[str]:
     if not plan.workers:
         yield "the plan has no workers"
-    elif [worker.rank for worker in plan.workers] != list(range(len(plan.workers))):
-        yield f"ranks must be 0 to {len(plan.workers) - 1}, each once and in order"
+    elif [worker.index for worker in plan.workers] != list(range(len(plan.workers))):
+        yield f"workers must be 0 to {len(plan.workers) - 1}, each once and in order"
+    elif [rank for worker in plan.workers for rank in worker.ranks] != list(range(plan.ranks)):
+        yield f"ranks must be 0 to {plan.ranks - 1}, each once and in the order of the workers"
+    held: dict[str, int] = {}
+    for worker in plan.workers:
+        held[worker.node] = held.get(worker.node, 0) + len(worker.ranks)
+    if held != plan.ranks_by_node:
+        yield f"ranks by node are {plan.ranks_by_node}, but the workers have {held}"
 
 
 def _apart(plan: Plan, request: PlanRequest) -> Iterator[str]:
-    for name, ranks in sorted(_ranks_by_node(plan).items()):
-        if request.apart and len(ranks) > 1:
-            yield f"{len(ranks)} workers are planned for {name}, but their pods keep apart"
+    for name, workers in sorted(_workers_by_node(plan).items()):
+        if request.apart and len(workers) > 1:
+            yield f"{len(workers)} workers are planned for {name}, but their pods keep apart"
 
 
 def _worker_count(plan: Plan, request: PlanRequest) -> Iterator[str]:
@@ -77,35 +84,35 @@ def _worker_count(plan: Plan, request: PlanRequest) -> Iterator[str]:
 
 
 def _partition_count(plan: Plan, request: PlanRequest) -> Iterator[str]:
-    asked, workers = request.job.partitioning.count, len(plan.workers)
+    asked, ranks = request.job.partitioning.count, len(plan.workers) * request.job.workers.gpus_per_worker
     if asked == "Auto":
-        if plan.partitions != workers:
-            yield f"{plan.partitions} partitions planned for {workers} workers; Auto means one each"
+        if plan.partitions != ranks:
+            yield f"{plan.partitions} partitions planned for {ranks} ranks; Auto means one each"
         return
     if plan.partitions != asked:
         yield f"{plan.partitions} partitions planned, but the job asks for {asked}"
-    if workers and asked % workers:
-        yield f"{asked} partitions cannot be dealt out evenly to {workers} workers"
+    if ranks and asked % ranks:
+        yield f"{asked} partitions cannot be dealt out evenly to {ranks} ranks"
 
 
 def _gpus(plan: Plan, request: PlanRequest) -> Iterator[str]:
     wanted = request.job.workers.gpus_per_worker
     for worker in plan.workers:
         if worker.gpus != wanted:
-            yield f"rank {worker.rank} has {worker.gpus} GPUs, but the job gives each worker {wanted}"
+            yield f"worker {worker.index} has {worker.gpus} GPUs, but the job gives each worker {wanted}"
 
 
 def _pins(plan: Plan, request: PlanRequest) -> Iterator[str]:
-    planned = {worker.rank: worker.node for worker in plan.workers}
-    for rank, node in sorted(request.pinned.items()):
-        if planned.get(rank) != node:
-            yield f"rank {rank} must stay on {node}, but the plan has it on {planned.get(rank, 'no node')}"
+    planned = {worker.index: worker.node for worker in plan.workers}
+    for index, node in sorted(request.pinned.items()):
+        if planned.get(index) != node:
+            yield f"worker {index} must stay on {node}, but the plan has it on {planned.get(index, 'no node')}"
 
 
 def _shares(plan: Plan, request: PlanRequest) -> Iterator[str]:
     for worker in plan.workers:
         if not math.isfinite(worker.share) or not 0 < worker.share <= 1 + SHARE_TOLERANCE:
-            yield f"rank {worker.rank} has share {worker.share}, which is not above 0 and at most 1"
+            yield f"worker {worker.index} has share {worker.share}, which is not above 0 and at most 1"
             return
     total = math.fsum(worker.share for worker in plan.workers)
     if plan.workers and abs(total - 1) > SHARE_TOLERANCE:
@@ -146,8 +153,8 @@ def _explanation(plan: Plan, request: PlanRequest) -> Iterator[str]:
 
 
 def _nodes(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
-    for name, ranks in sorted(_ranks_by_node(plan).items()):
-        for _, sentence in _unfit(name, nodes.get(name), ranks, request):
+    for name, workers in sorted(_workers_by_node(plan).items()):
+        for _, sentence in _unfit(name, nodes.get(name), workers, request):
             yield sentence
 
 
@@ -155,7 +162,7 @@ def _products(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snaps
     for worker in plan.workers:
         node = nodes.get(worker.node)
         if node is not None and worker.product != node.gpu_product:
-            yield f"rank {worker.rank} is planned for GPU {worker.product}, but {node.name} has {node.gpu_product}"
+            yield f"worker {worker.index} is planned for GPU {worker.product}, but {node.name} has {node.gpu_product}"
 
 
 def _topology(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
@@ -170,7 +177,7 @@ def _topology(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snaps
 
 
 def _ring(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
-    """Every rank must reach the next one, where the snapshot knows all links that there are."""
+    """Every worker must reach the next one, where the snapshot knows all links that there are."""
     if snapshot.absent_links is not AbsentLink.UNREACHABLE or len(plan.workers) < 2:
         return
     hops = [(worker.node, plan.workers[(index + 1) % len(plan.workers)].node) for index, worker in enumerate(plan.workers)]
@@ -186,19 +193,19 @@ def _domain(node: Node, key: str, snapshot: ClusterSnapshot) -> str:
     return node.labels.get(key, node.name if key == names.HOSTNAME_LABEL else "")
 
 
-def _ranks_by_node(plan: Plan) -> dict[str, list[WorkerPlacement]]:
+def _workers_by_node(plan: Plan) -> dict[str, list[WorkerPlacement]]:
     by_node: dict[str, list[WorkerPlacement]] = {}
     for worker in plan.workers:
         by_node.setdefault(worker.node, []).append(worker)
     return by_node
 
 
-def _unfit(name: str, node: Node | None, ranks: list[WorkerPlacement], request: PlanRequest) -> Iterator[Finding]:
-    """Why the node does not take its ranks, most fundamental reason first; ranks that run there already need nothing new."""
+def _unfit(name: str, node: Node | None, workers: list[WorkerPlacement], request: PlanRequest) -> Iterator[Finding]:
+    """Why the node does not take its workers, most fundamental reason first; those that run there already need nothing new."""
     if node is None:
         yield "NotReady", f"{name} is not in the cluster"
         return
-    arriving = [worker for worker in ranks if request.pinned.get(worker.rank) != name]
+    arriving = [worker for worker in workers if request.pinned.get(worker.index) != name]
     if not arriving:
         return
     for reason, broken in NODE_RULES:
@@ -206,14 +213,14 @@ def _unfit(name: str, node: Node | None, ranks: list[WorkerPlacement], request: 
             yield reason, f"{name} {sentence}"
     for reason, sentence in unmet_rules(node, request):
         yield reason, f"{name} {sentence}"
-    yield from _lacks_room(node, arriving, ranks, request)
+    yield from _lacks_room(node, arriving, workers, request)
 
 
-def _lacks_room(node: Node, arriving: list[WorkerPlacement], ranks: list[WorkerPlacement], request: PlanRequest) -> Iterator[Finding]:
+def _lacks_room(node: Node, arriving: list[WorkerPlacement], planned: list[WorkerPlacement], request: PlanRequest) -> Iterator[Finding]:
     free = min(request.free_gpus.get(node.name, node.allocatable_gpus - node.requested_gpus), node.allocatable_gpus)
     needed = sum(worker.gpus for worker in arriving)
     if needed > max(0, free):
-        staying = len(ranks) - len(arriving)
+        staying = len(planned) - len(arriving)
         beside = f" beside {staying} that stay" if staying else ""
         yield "NoFreeGpus", f"{node.name} has {max(0, free)} free GPUs for {needed} of the plan{beside}"
     for reason, sentence in lacking(node, len(arriving), request):

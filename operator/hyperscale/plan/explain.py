@@ -57,7 +57,7 @@ CUT_SHORT: Final = "The search ended at its deadline: with more time, or on a fa
 
 def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Sequence[Candidate]) -> tuple[str, ...]:
     """Sentences for the winner; `others` are the candidates that lost."""
-    sentences = [_why_this_count(problem, chosen, others), _slowest_rank(problem, chosen, figures)]
+    sentences = [_why_this_count(problem, chosen, others), _slowest_worker(problem, chosen, figures)]
     if chosen.workers > 1:
         sentences.append(_network(problem, chosen, figures))
     sentences += [sentence for sentence in (_runner_up(chosen, others), _topology(problem, chosen)) if sentence]
@@ -112,13 +112,13 @@ def _why_this_count(problem: Problem, chosen: Candidate, others: Sequence[Candid
     return f"{head}; {', '.join(parts)}."
 
 
-def _slowest_rank(problem: Problem, chosen: Candidate, figures: Breakdown) -> str:
-    member = chosen.order[figures.slowest_rank]
+def _slowest_worker(problem: Problem, chosen: Candidate, figures: Breakdown) -> str:
+    member = chosen.order[figures.slowest_worker]
     node = problem.graph.nodes[problem.nodes[member]]
     known = bool(problem.utilization_known[member])
     use = f"{problem.utilization[member]:.0%} in use" if known else "use unknown"
     return (
-        f"Slowest rank is {figures.slowest_rank} on {node.name} ({node.gpu_product or 'unlabelled GPU'}, {use}): "
+        f"Slowest worker is {figures.slowest_worker} on {node.name} ({node.gpu_product or 'unlabelled GPU'}, {use}): "
         f"compute {figures.compute_seconds:.4g} s, boundary data {figures.halo_seconds:.4g} s an epoch."
     )
 

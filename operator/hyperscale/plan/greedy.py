@@ -20,20 +20,34 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
     volume = volumes(costs, workers)
     compute = costs.workload.epoch_flops / (workers * costs.flops_per_second)
     if workers == 1:
-        return np.where(slots > 0, compute, np.inf)
+        inside = halo_factor(costs, volume, workers) * alone(costs) + volume.rounds * costs.inside_latency_seconds
+        ring = volume.ring_latency_factor * costs.inside_latency_seconds + volume.ring_byte_factor * costs.inside_seconds_per_byte
+        return np.where(slots > 0, compute + inside + ring, np.inf)
     partners = workers - 1
     wait = (max(volume.rounds, LEAST_ROUNDS) + volume.ring_latency_factor) / partners
-    pair = (
-        volume.halo_bytes / (workers * partners) + volume.ring_byte_factor / partners
-    ) * costs.seconds_per_byte + wait * costs.reach_seconds
+    pair = (halo_factor(costs, volume, workers) + volume.ring_byte_factor / partners) * costs.seconds_per_byte + wait * costs.reach_seconds
     # The partners' own speed counts as well: a near but slow node is no good partner.
     joint = pair + np.maximum(compute[None, :], compute[:, None]) / partners
-    np.fill_diagonal(joint, np.where(slots > 1, np.diag(joint), np.inf))
-    joint[:, slots <= 0] = np.inf
-    nearest = np.sort(joint, axis=1)[:, :partners]
-    known = np.isfinite(nearest)
-    mean = np.where(known, nearest, 0.0).sum(axis=1) / np.maximum(1, known.sum(axis=1))
+    room = np.clip(slots[None, :] - np.eye(len(slots), dtype=np.int64), 0, partners)
+    ordered = np.argsort(joint, axis=1, kind="stable")
+    # As many of each candidate's slots as are still wanted, the cheapest candidates first.
+    taken = np.cumsum(np.take_along_axis(room, ordered, axis=1), axis=1)
+    used = np.diff(np.minimum(taken, partners), axis=1, prepend=0)
+    found = used.sum(axis=1)
+    mean = (used * np.take_along_axis(joint, ordered, axis=1)).sum(axis=1) / np.maximum(1, found)
     return np.where(slots > 0, mean * partners, np.inf)
+
+
+def halo_factor(costs: Costs, volume: Volumes, workers: int) -> float:
+    """Boundary bytes between two workers with equal shares."""
+    pairs = workers * (workers - 1.0 / costs.gpus_per_worker)
+    return volume.halo_bytes / pairs if pairs > 0.0 else 0.0
+
+
+def alone(costs: Costs) -> FloatArray:
+    """(m,) seconds per byte of `halo_factor` inside a node with one worker."""
+    parts = 1.0 / costs.gpus_per_worker
+    return costs.inside_seconds_per_byte * (parts * (1.0 - parts))
 
 
 def greedy(
@@ -77,10 +91,14 @@ class _State:
         self.rows = np.arange(count)
         self.left: IntArray = np.repeat(slots[None, :], count, axis=0)
         self.stuck: BoolArray = np.zeros(count, dtype=np.bool_)
-        self.halo_bytes_pair = self.volume.halo_bytes / max(1, workers * (workers - 1))
+        self.halo_bytes_pair = halo_factor(costs, self.volume, workers)
+        self.inner = costs.gpus_per_worker > 1
         shape = (count, len(slots))
         self.per_byte_sum: FloatArray = np.zeros(shape)
+        self.members: FloatArray = np.zeros(shape)
         self.latency_max: FloatArray = np.zeros(shape)
+        if self.inner:
+            self.latency_max += costs.inside_latency_seconds
         self.hop_latency: FloatArray = np.full(shape, np.inf)
         self.hop_per_byte: FloatArray = np.full(shape, np.inf)
         self.blocked: BoolArray = np.zeros(shape, dtype=np.bool_)
@@ -119,13 +137,22 @@ class _State:
             speed = np.minimum(self.speed_min[:, None], costs.flops_per_second[None, :]) * self.workers
         else:
             speed = (self.speed_sum[:, None] + costs.flops_per_second[None, :]) * (self.workers / now)
-        scale = (self.workers - 1) / (now - 1)
-        own = self.halo_bytes_pair * scale * self.per_byte_sum + volume.rounds * self.latency_max
-        halo = np.maximum(own, self.halo_worst[:, None])
-        ring = volume.ring_latency_factor * np.maximum(self.ring_latency[:, None], self.hop_latency)
-        ring += volume.ring_byte_factor * np.maximum(self.ring_per_byte[:, None], self.hop_per_byte)
+        halo = np.maximum(self._own_halo((self.workers - 1) / (now - 1)), self.halo_worst[:, None])
+        hop_latency, hop_per_byte = self.hop_latency, self.hop_per_byte
+        if self.inner:
+            hop_latency = np.maximum(hop_latency, costs.inside_latency_seconds)
+            hop_per_byte = np.maximum(hop_per_byte, costs.inside_seconds_per_byte)
+        ring = volume.ring_latency_factor * np.maximum(self.ring_latency[:, None], hop_latency)
+        ring += volume.ring_byte_factor * np.maximum(self.ring_per_byte[:, None], hop_per_byte)
         objective: FloatArray = costs.workload.epoch_flops / speed + (1.0 + costs.communication_weight) * (halo + ring)
         return objective
+
+    def _own_halo(self, scale: float) -> FloatArray:
+        """(B, m) boundary seconds of each candidate beside the members, whose links count `scale` times; its node shares a card."""
+        costs, together, parts = self.costs, self.members + 1.0, 1.0 / self.costs.gpus_per_worker
+        traffic = scale * together * self.per_byte_sum + costs.inside_seconds_per_byte * (parts * (together - parts))
+        seconds: FloatArray = self.halo_bytes_pair * traffic + self.volume.rounds * self.latency_max
+        return seconds
 
     def _absorb(self, added: IntArray, takes_slot: bool) -> None:
         """Account for one more member of every row."""
@@ -135,9 +162,9 @@ class _State:
         self.speed_sum += costs.flops_per_second[added]
         self.speed_min = np.minimum(self.speed_min, costs.flops_per_second[added])
         latency, per_byte = costs.latency_seconds[added], costs.seconds_per_byte[added]
-        own = self.halo_bytes_pair * self.per_byte_sum[self.rows, added] + self.volume.rounds * self.latency_max[self.rows, added]
-        self.halo_worst = np.maximum(self.halo_worst, own)
-        self.per_byte_sum += per_byte
+        self.halo_worst = np.maximum(self.halo_worst, self._own_halo(1.0)[self.rows, added])
+        self.members[self.rows, added] += 1.0
+        self.per_byte_sum += costs.apart_seconds_per_byte[added]
         np.maximum(self.latency_max, latency, out=self.latency_max)
         np.minimum(self.hop_latency, latency, out=self.hop_latency)
         np.minimum(self.hop_per_byte, per_byte, out=self.hop_per_byte)
@@ -146,6 +173,6 @@ class _State:
 
 def pair_seconds(costs: Costs, workers: int, volume: Volumes) -> FloatArray:
     """(m, m) share of the communication that one pair causes when all pairs are like it; +inf where blocked."""
-    halo = volume.halo_bytes / max(1, workers * max(1, workers - 1)) * costs.seconds_per_byte
+    halo = halo_factor(costs, volume, workers) * costs.seconds_per_byte
     ring = (volume.rounds + volume.ring_latency_factor) * costs.latency_seconds + volume.ring_byte_factor * costs.seconds_per_byte
     return np.where(costs.blocked, np.inf, halo + ring / max(1, workers - 1))

@@ -44,9 +44,11 @@ def kernel_for(costs: Costs, slots: IntArray, workers: int) -> Kernel | None:
         np.ascontiguousarray(costs.flops_per_second, dtype=np.float64),
         np.ascontiguousarray(costs.weight, dtype=np.float64),
         costs.reach_seconds,
-        np.ascontiguousarray(costs.seconds_per_byte, dtype=np.float64),
+        costs.apart_seconds_per_byte,
+        costs.inside_seconds_per_byte,
         slots.astype(np.int32),
         workers,
+        costs.gpus_per_worker,
         costs.balance is Balance.EQUAL,
         volume.rounds,
         volume.halo_bytes,
@@ -143,16 +145,6 @@ def replacements(costs: Costs, order: IntArray, position: int) -> FloatArray:
         return kernel_numpy.replacements(costs, order, position)
     seconds = np.empty(len(costs.weight))
     kernel.replacements(order.astype(np.int32), position, seconds)
-    return _finite(seconds)
-
-
-def exchanges(costs: Costs, order: IntArray, places: IntArray) -> FloatArray:
-    """(B,) objective of `order` (k,) after the nodes at each row of `places` (B, 2 or 3 different ranks) moved on in a circle."""
-    kernel = kernel_for(costs, np.ones(len(costs.weight), dtype=np.int64), len(order))
-    if kernel is None:
-        return kernel_numpy.exchanges(costs, order, places)
-    seconds = np.empty(len(places))
-    kernel.exchanges(order.astype(np.int32), _rows(places), seconds)
     return _finite(seconds)
 
 

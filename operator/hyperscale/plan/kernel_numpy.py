@@ -56,13 +56,6 @@ def replacements(costs: Costs, order: IntArray, position: int) -> FloatArray:
     return replacement_estimates(costs, order, position)
 
 
-def exchanges(costs: Costs, order: IntArray, places: IntArray) -> FloatArray:
-    """(B,) objective after the nodes at each row of `places` (B, n) moved on in a circle."""
-    orders = np.repeat(order[None, :], len(places), axis=0)
-    np.put_along_axis(orders, places, order[np.roll(places, -1, axis=1)], axis=1)
-    return objectives(costs, orders)
-
-
 def place(costs: Costs, slots: IntArray, workers: int, seeds: int, sweeps: int) -> tuple[IntArray, float] | None:
     """Greedy from the best seeds and local search; None where no placement was found."""
     chosen = seed_ranking(costs, slots, workers)[:seeds]

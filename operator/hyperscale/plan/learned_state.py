@@ -8,8 +8,8 @@ import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.model.job import Balance
-from hyperscale.plan.greedy import pair_seconds
-from hyperscale.plan.objective import Costs, shares, volumes
+from hyperscale.plan.greedy import halo_factor, pair_seconds
+from hyperscale.plan.objective import Costs, halo_seconds, shares, volumes
 
 LARGEST: Final = 1e30
 """Stands for +inf where sums of pairs are sorted."""
@@ -46,7 +46,8 @@ class Surroundings:
         np.fill_diagonal(joint, np.where(slots > 1, np.diag(joint), np.inf))
         self.joint: FloatArray = joint
         """(m, m) seconds that a pair adds: its links and its slower member; the diagonal is two workers on one node."""
-        self.halo_bytes_pair = self.volume.halo_bytes / max(1, workers * (workers - 1))
+        self.halo_bytes_pair = halo_factor(costs, self.volume, workers)
+        self.inner = costs.gpus_per_worker > 1
 
     def sets(self, chosen: IntArray, each: IntArray, rest: IntArray) -> FloatArray:
         """(c,) objective of `chosen` (s,) with one of `each` (c,) and those of its row of `rest` (c, r); +inf where it cannot work.
@@ -59,20 +60,16 @@ class Surroundings:
         share, fits = shares(costs, sets)
         rows, columns = sets[:, :, None], sets[:, None, :]
         own = np.arange(workers)
+        halo, apart = halo_seconds(costs, sets, share, volume)
         latency, per_byte = costs.latency_seconds[rows, columns], costs.seconds_per_byte[rows, columns]
-        if costs.any_blocked:
-            fits &= ~costs.blocked[rows, columns].any(axis=(1, 2))
         latency[:, own, own] = per_byte[:, own, own] = 0.0
-        pairs = 1.0 - (share * share).sum(axis=1, keepdims=True)
-        traffic = volume.halo_bytes * share * (per_byte @ share[:, :, None])[:, :, 0] / np.maximum(pairs, 1e-12)
-        halo = volume.rounds * latency.max(axis=2) + traffic
         # Zero stands on the diagonal, so the second best link is the third smallest number.
         place = min(2, workers - 1)
         ring = volume.ring_latency_factor * np.partition(latency, place, axis=2)[:, :, place].max(axis=1)
         ring += volume.ring_byte_factor * np.partition(per_byte, place, axis=2)[:, :, place].max(axis=1)
         arithmetic = share * costs.workload.epoch_flops / costs.flops_per_second[sets]
         seconds = (arithmetic + halo).max(axis=1) + ring + costs.communication_weight * (halo.max(axis=1) + ring)
-        return np.where(fits, seconds, np.inf)
+        return np.where(fits & ~apart, seconds, np.inf)
 
 
 class State:
@@ -88,6 +85,8 @@ class State:
         self.members: IntArray = np.zeros(shape, dtype=np.int64)
         self.per_byte_sum: FloatArray = np.zeros(shape)
         self.latency_max: FloatArray = np.zeros(shape)
+        if around.inner:
+            self.latency_max += around.costs.inside_latency_seconds
         self.hop_latency: FloatArray = np.full(shape, np.inf)
         self.hop_per_byte: FloatArray = np.full(shape, np.inf)
         self.joint_sum: FloatArray = np.zeros(shape)
@@ -118,15 +117,25 @@ class State:
             speed = np.minimum(self.speed_min[:, None], costs.flops_per_second[None, :]) * around.workers
         else:
             speed = (self.speed_sum[:, None] + costs.flops_per_second[None, :]) * (around.workers / now)
-        traffic = around.halo_bytes_pair * ((around.workers - 1) / self.size) * self.per_byte_sum
+        traffic = self._traffic((around.workers - 1) / self.size)
         wait = volume.rounds * self.latency_max
         halo = np.maximum(traffic + wait, self.halo_worst[:, None])
-        hop = volume.ring_latency_factor * self.hop_latency + volume.ring_byte_factor * self.hop_per_byte
-        ring = volume.ring_latency_factor * np.maximum(self.ring_latency[:, None], self.hop_latency)
-        ring += volume.ring_byte_factor * np.maximum(self.ring_per_byte[:, None], self.hop_per_byte)
+        hop_latency, hop_per_byte = self.hop_latency, self.hop_per_byte
+        if around.inner:
+            hop_latency = np.maximum(hop_latency, costs.inside_latency_seconds)
+            hop_per_byte = np.maximum(hop_per_byte, costs.inside_seconds_per_byte)
+        hop = volume.ring_latency_factor * hop_latency + volume.ring_byte_factor * hop_per_byte
+        ring = volume.ring_latency_factor * np.maximum(self.ring_latency[:, None], hop_latency)
+        ring += volume.ring_byte_factor * np.maximum(self.ring_per_byte[:, None], hop_per_byte)
         compute = costs.workload.epoch_flops / speed
         objective = compute + (1.0 + costs.communication_weight) * (halo + ring)
         return Added(compute, halo, ring, traffic, wait, hop, np.where(self.open(), objective, np.inf))
+
+    def _traffic(self, scale: float) -> FloatArray:
+        """(B, m) seconds of each candidate's boundary bytes, links to the members counted `scale` times; its node shares a card."""
+        costs, together, parts = self.around.costs, self.members + 1.0, 1.0 / self.around.costs.gpus_per_worker
+        seconds: FloatArray = scale * together * self.per_byte_sum + costs.inside_seconds_per_byte * (parts * (together - parts))
+        return self.around.halo_bytes_pair * seconds
 
     def ahead(self) -> tuple[FloatArray, IntArray]:
         """What each candidate would still bring: (B, m) pair seconds of the workers after it, and those workers, (B, m, rest) candidates.
@@ -161,15 +170,15 @@ class State:
         if self.size:
             self.ring_latency = np.maximum(self.ring_latency, self.hop_latency[rows, added])
             self.ring_per_byte = np.maximum(self.ring_per_byte, self.hop_per_byte[rows, added])
-            own = around.halo_bytes_pair * self.per_byte_sum[rows, added] + volume.rounds * self.latency_max[rows, added]
-            self.halo_worst = np.maximum(self.halo_worst, own)
+        own = self._traffic(1.0)[rows, added] + volume.rounds * self.latency_max[rows, added]
+        self.halo_worst = np.maximum(self.halo_worst, own)
         self.chosen = np.concatenate((self.chosen, added[:, None]), axis=1)
         self.members[rows, added] += 1
         speed = costs.flops_per_second[added]
         self.speed_sum = self.speed_sum + speed
         self.speed_min = np.minimum(self.speed_min, speed)
         latency, per_byte = costs.latency_seconds[added], costs.seconds_per_byte[added]
-        self.per_byte_sum += per_byte
+        self.per_byte_sum += costs.apart_seconds_per_byte[added]
         self.joint_sum += around.joint[added]
         np.maximum(self.latency_max, latency, out=self.latency_max)
         np.minimum(self.hop_latency, latency, out=self.hop_latency)

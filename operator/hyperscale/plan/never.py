@@ -120,7 +120,7 @@ def _together(problem: Problem, sizes: tuple[_Size, ...]) -> str:
 def _part_too_large(problem: Problem) -> str:
     """The training graph over the most workers is larger than the largest GPU."""
     workers = problem.request.workers_fixed or problem.job.workers.max
-    needed = problem.workload.gpu_bytes(1.0 / workers, workers, problem.demand.gpus)
+    needed = problem.workload.gpu_bytes(1.0 / workers, workers * problem.demand.gpus, problem.demand.gpus)
     known = [gpu_memory_bytes(node) for node in problem.graph.nodes]
     largest = max(math.inf if memory is None else float(memory) for memory in known)
     if needed <= largest * USABLE_MEMORY_RATIO:

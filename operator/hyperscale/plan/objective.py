@@ -6,117 +6,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.model.job import Balance
-from hyperscale.model.workload import WorkloadProfile
+from hyperscale.plan.costs import UNREACHABLE_SECONDS as UNREACHABLE_SECONDS
+from hyperscale.plan.costs import Costs as Costs
+from hyperscale.plan.costs import Volumes as Volumes
+from hyperscale.plan.costs import volumes as volumes
+from hyperscale.plan.shares import largest_shares as largest_shares
+from hyperscale.plan.shares import shares as shares
 
 BATCH_ELEMENTS: Final = 2_000_000
 """Largest (B, k, k) intermediate, in numbers: 16 MB stays in a cache-friendly range."""
-
-SHARE_ROUNDS: Final = 16
-"""Rounds in which vertices that do not fit move to workers with room; each fills at least one worker."""
-
-UNREACHABLE_SECONDS: Final = 1e100
-"""Latency of a pair that cannot talk where a search must not meet infinities."""
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What m candidate nodes cost for one job, whatever the worker count. Pairs are as slow as their slower direction."""
-
-    flops_per_second: FloatArray
-    """(m,) of one worker: all its GPUs, what others use taken away."""
-    memory_bytes: FloatArray
-    """(m,) usable memory of one GPU; +inf where unknown."""
-    latency_seconds: FloatArray
-    """(m, m) finite everywhere; the diagonal is two workers on one node."""
-    seconds_per_byte: FloatArray
-    """(m, m) inverse bandwidth, finite everywhere."""
-    blocked: BoolArray
-    """(m, m) True where two nodes cannot talk."""
-    workload: WorkloadProfile
-    gpus_per_worker: int
-    balance: Balance
-    partition_count: int | None
-    """None: one partition a worker."""
-    communication_weight: float
-
-    @cached_property
-    def any_blocked(self) -> bool:
-        """True where some two nodes cannot talk."""
-        return bool(self.blocked.any())
-
-    @cached_property
-    def reach_seconds(self) -> FloatArray:
-        """(m, m) latency, UNREACHABLE_SECONDS between nodes that cannot talk."""
-        return np.ascontiguousarray(np.where(self.blocked, UNREACHABLE_SECONDS, self.latency_seconds))
-
-    @cached_property
-    def weight(self) -> FloatArray:
-        """(m,) what a worker's share is in proportion to, memory aside."""
-        return np.ones(len(self.flops_per_second)) if self.balance is Balance.EQUAL else self.flops_per_second
-
-    @cached_property
-    def weighted_seconds_per_byte(self) -> FloatArray:
-        """(m, m) times the weight of the column."""
-        weighted: FloatArray = self.seconds_per_byte * self.weight
-        return weighted
-
-    @cached_property
-    def _waits(self) -> dict[int, FloatArray]:
-        return {}
-
-    def waits(self, rounds: int) -> FloatArray:
-        """(m, m) latency of `rounds` exchanges."""
-        if rounds not in self._waits:
-            self._waits.clear()
-            self._waits[rounds] = rounds * self.latency_seconds
-        return self._waits[rounds]
-
-    @cached_property
-    def volumes_by_workers(self) -> dict[int, Volumes]:
-        """Those asked for so far; see `volumes`."""
-        return {}
-
-    def partitions(self, workers: int) -> int:
-        """Partitions of the training graph for so many workers."""
-        return workers if self.partition_count is None else self.partition_count
-
-    def subset(self, members: IntArray) -> Costs:
-        """The costs of some candidates only; `members` (p,) become 0..p-1."""
-        pairs = np.ix_(members, members)
-        return Costs(
-            self.flops_per_second[members],
-            self.memory_bytes[members],
-            self.latency_seconds[pairs],
-            self.seconds_per_byte[pairs],
-            self.blocked[pairs],
-            self.workload,
-            self.gpus_per_worker,
-            self.balance,
-            self.partition_count,
-            self.communication_weight,
-        )
-
-
-@dataclass(frozen=True)
-class Volumes:
-    """Figures of one epoch that depend on the worker count alone."""
-
-    steps: int
-    rounds: int
-    """Exchanges of boundary data."""
-    halo_bytes: float
-    """Of all workers together."""
-    ring_latency_factor: float
-    """Seconds of latency of the slowest hop -> seconds of allreduce."""
-    ring_byte_factor: float
-    """Seconds per byte of the slowest hop -> seconds of allreduce."""
 
 
 @dataclass(frozen=True)
@@ -131,69 +34,10 @@ class Breakdown:
     """Boundary data of the slowest rank."""
     ring_seconds: float
     objective: float
-    slowest_rank: int
+    slowest_worker: int
+    """Its place in the ring."""
     reason: str = ""
     """Why the objective is +inf: NodesCannotReachEachOther or MemoryTooSmall; empty when it is finite."""
-
-
-def volumes(costs: Costs, workers: int) -> Volumes:
-    """Steps, rounds and bytes of an epoch with `workers` workers."""
-    known = costs.volumes_by_workers.get(workers)
-    if known is None:
-        known = costs.volumes_by_workers[workers] = _volumes(costs, workers)
-    return known
-
-
-def _volumes(costs: Costs, workers: int) -> Volumes:
-    workload, gpus = costs.workload, costs.gpus_per_worker
-    steps = workload.steps(workers, gpus)
-    if workers == 1:
-        return Volumes(steps, 0, 0.0, 0.0, 0.0)
-    return Volumes(
-        steps=steps,
-        rounds=steps * workload.exchanges_per_step,
-        halo_bytes=workload.halo_bytes(costs.partitions(workers), workers, gpus),
-        ring_latency_factor=steps * 2.0 * (workers - 1),
-        ring_byte_factor=steps * 2.0 * (workers - 1) / workers * workload.gradient_bytes,
-    )
-
-
-def largest_shares(costs: Costs, workers: int) -> FloatArray:
-    """(m,) part of the vertices that fits one worker on each candidate; may exceed 1, negative where not even the model fits."""
-    workload = costs.workload
-    room = costs.memory_bytes - workload.parameter_bytes - workload.step_bytes
-    held = workload.gpu_bytes(1.0, costs.partitions(workers), costs.gpus_per_worker) - workload.parameter_bytes - workload.step_bytes
-    if held <= 0.0:
-        return np.where(room >= 0.0, np.inf, -1.0)
-    shares: FloatArray = room / held
-    return shares
-
-
-def shares(costs: Costs, orders: IntArray) -> tuple[FloatArray, BoolArray]:
-    """Part of the vertices of each rank, (B, k), rows summing to 1, and whether they fit the GPUs' memory, (B,).
-
-    By speed (Capacity) or equal. Under Capacity a worker takes no more than its memory holds; the others take the rest.
-    """
-    limit = largest_shares(costs, orders.shape[1])[orders]
-    weight = np.ones(orders.shape) if costs.balance is Balance.EQUAL else costs.flops_per_second[orders]
-    share = weight / weight.sum(axis=1, keepdims=True)
-    if not np.any(share > limit):
-        return share, np.ones(len(orders), dtype=np.bool_)
-    if costs.balance is Balance.EQUAL:
-        return share, np.all(share <= limit, axis=1)
-    full = np.zeros(orders.shape, dtype=np.bool_)
-    for _ in range(SHARE_ROUNDS):
-        over = share > limit
-        if not over.any():
-            break
-        full |= over
-        fixed = np.where(full, np.maximum(limit, 0.0), 0.0)
-        open_weight = np.where(full, 0.0, weight)
-        total = open_weight.sum(axis=1, keepdims=True)
-        rest = 1.0 - fixed.sum(axis=1, keepdims=True)
-        share = np.where(full, fixed, np.divide(open_weight * rest, total, out=np.zeros_like(weight), where=total > 0))
-    fits = np.all((share <= limit + 1e-12) & (share > 1e-6), axis=1) & (np.abs(share.sum(axis=1) - 1.0) < 1e-9)
-    return share, fits
 
 
 def objectives(costs: Costs, orders: IntArray) -> FloatArray:
@@ -214,13 +58,39 @@ def set_objectives(costs: Costs, sets: IntArray) -> FloatArray:
 
 def ring_costs(costs: Costs, orders: IntArray, volume: Volumes) -> FloatArray:
     """(B,) allreduce seconds of an epoch over each row of `orders` (B, k)."""
-    if orders.shape[1] == 1:
-        return np.zeros(len(orders))
-    following = np.roll(orders, -1, axis=1)
-    latency = costs.latency_seconds[orders, following].max(axis=1)
-    per_byte = costs.seconds_per_byte[orders, following].max(axis=1)
+    latency, per_byte = slowest_hops(costs, orders)
     seconds: FloatArray = volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte
     return seconds
+
+
+def slowest_hops(costs: Costs, orders: IntArray) -> tuple[FloatArray, FloatArray]:
+    """(B,) latency and seconds per byte of the slowest hop between two ranks of each ring in `orders` (B, k)."""
+    following = np.roll(orders, -1, axis=1)
+    latency = costs.latency_seconds[orders, following].max(axis=1)
+    per_byte = (costs.seconds_per_byte[orders, following] * crossings(costs, orders, following)).max(axis=1)
+    if costs.gpus_per_worker > 1:  # the ring passes all GPUs of a worker before it goes on
+        latency = np.maximum(latency, costs.inside_latency_seconds[orders].max(axis=1))
+        per_byte = np.maximum(per_byte, costs.inside_seconds_per_byte[orders].max(axis=1))
+    return latency, per_byte
+
+
+def crossings(costs: Costs, orders: IntArray, following: IntArray) -> FloatArray:
+    """(B, k) how many hops share the card of the busier end of each hop; 1 for a hop inside a node.
+
+    orders, following: (B, k) where each hop of a ring starts and ends. A ring that enters a node several times shares its card.
+    """
+    rows, workers = orders.shape
+    ordered = np.sort(orders, axis=1)
+    again = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+    counts = np.ones((rows, workers))
+    nodes = len(costs.flops_per_second)
+    for chosen in np.array_split(again, max(1, len(again) * nodes // BATCH_ELEMENTS)):
+        source, target = orders[chosen], following[chosen]
+        offset = np.arange(len(chosen))[:, None] * nodes
+        leaves = source != target
+        times = np.bincount((source + offset).ravel(), weights=leaves.ravel(), minlength=len(chosen) * nodes)
+        counts[chosen] = np.where(leaves, np.maximum(times[source + offset], times[target + offset]), 1.0)
+    return counts
 
 
 def _set_objectives(costs: Costs, sets: IntArray) -> FloatArray:
@@ -229,17 +99,31 @@ def _set_objectives(costs: Costs, sets: IntArray) -> FloatArray:
     share, fits = shares(costs, sets)
     rank_seconds = share * costs.workload.epoch_flops / costs.flops_per_second[sets]
     overhead = volume.steps * costs.workload.step_overhead_seconds
-    if workers == 1:
+    if costs.ranks(workers) == 1:
         return np.where(fits, rank_seconds[:, 0] + overhead, np.inf)
+    halo, apart = halo_seconds(costs, sets, share, volume)
+    return np.where(fits & ~apart, (rank_seconds + halo).max(axis=1) + overhead + costs.communication_weight * halo.max(axis=1), np.inf)
+
+
+def halo_seconds(costs: Costs, sets: IntArray, share: FloatArray, volume: Volumes) -> tuple[FloatArray, BoolArray]:
+    """(B, k) boundary data of a rank of each worker, and (B,) whether some two workers cannot talk.
+
+    sets: (B, k) candidates; share: (B, k) or (k,) part of the vertices of each worker, which its ranks divide evenly.
+    """
+    gpus, share = costs.gpus_per_worker, np.broadcast_to(share, sets.shape)
     rows, columns = sets[:, :, None], sets[:, None, :]
-    own = np.eye(workers, dtype=np.bool_)
-    latency = np.where(own, 0.0, costs.latency_seconds[rows, columns])
-    per_byte = np.where(own, 0.0, costs.seconds_per_byte[rows, columns])
-    fits &= ~np.any(costs.blocked[rows, columns] & ~own, axis=(1, 2))
-    pairs = 1.0 - (share * share).sum(axis=1, keepdims=True)
-    traffic = volume.halo_bytes * share * (per_byte @ share[:, :, None])[:, :, 0] / np.maximum(pairs, 1e-12)
-    halo = volume.rounds * latency.max(axis=2) + traffic
-    return np.where(fits, (rank_seconds + halo).max(axis=1) + overhead + costs.communication_weight * halo.max(axis=1), np.inf)
+    itself = np.eye(sets.shape[1], dtype=np.bool_)
+    latency = costs.latency_seconds[rows, columns]
+    if gpus == 1:
+        latency = np.where(itself, 0.0, latency)
+    rank = share / gpus
+    pairs = np.maximum(1.0 - (share * rank).sum(axis=1, keepdims=True), 1e-12)
+    of_node = ((rows == columns) * share[:, None, :]).sum(axis=2)
+    apart = (costs.apart_seconds_per_byte[rows, columns] @ share[:, :, None])[:, :, 0]
+    inside = costs.inside_seconds_per_byte[sets]
+    traffic = volume.halo_bytes / pairs * (of_node * apart + inside * rank * (of_node - rank))
+    halo: FloatArray = volume.rounds * latency.max(axis=2) + traffic
+    return halo, np.any(costs.blocked[rows, columns] & ~itself, axis=(1, 2))
 
 
 def predict(costs: Costs, order: IntArray) -> Breakdown:
@@ -247,9 +131,9 @@ def predict(costs: Costs, order: IntArray) -> Breakdown:
     workers = len(order)
     volume = volumes(costs, workers)
     share, fits = shares(costs, order[None, :])
-    compute = [float(share[0, rank] * costs.workload.epoch_flops / costs.flops_per_second[node]) for rank, node in enumerate(order)]
-    halo = [_halo_seconds(costs, order, share[0], rank, volume) for rank in range(workers)]
-    slowest = max(range(workers), key=lambda rank: (compute[rank] + halo[rank], -rank))
+    compute = [float(share[0, worker] * costs.workload.epoch_flops / costs.flops_per_second[node]) for worker, node in enumerate(order)]
+    halo = [_halo_seconds(costs, order, share[0], worker, volume) for worker in range(workers)]
+    slowest = max(range(workers), key=lambda worker: (compute[worker] + halo[worker], -worker))
     ring = _ring_seconds(costs, order, volume)
     epoch = compute[slowest] + halo[slowest] + ring + volume.steps * costs.workload.step_overhead_seconds
     communication = max(halo) + ring
@@ -259,23 +143,41 @@ def predict(costs: Costs, order: IntArray) -> Breakdown:
 
 
 def _ring_seconds(costs: Costs, order: IntArray, volume: Volumes) -> float:
-    """All allreduces of an epoch over `order` (k,): the slowest hop sets the pace (Patarasuk & Yuan 2009); 0 for k = 1."""
-    if len(order) == 1:
-        return 0.0
-    hops = [(order[rank - 1], node) for rank, node in enumerate(order)]
-    latency = max(float(costs.latency_seconds[hop]) for hop in hops)
-    per_byte = max(float(costs.seconds_per_byte[hop]) for hop in hops)
+    """All allreduces of an epoch over `order` (k,): the slowest hop sets the pace (Patarasuk & Yuan 2009); 0 for one rank.
+
+    Hops lead to the next GPU of a worker and then to the next worker. A node that the ring leaves c times gives each of these hops 1 / c
+    of its card.
+    """
+    hops = [(int(order[at - 1]), int(node)) for at, node in enumerate(order)]
+    leaves = [source for source, target in hops if source != target]
+    inner = [(int(node), int(node)) for node in order] if costs.gpus_per_worker > 1 else []
+    latency = max(float(costs.latency_seconds[hop]) for hop in (*hops, *inner))
+    per_byte = max(
+        float(costs.seconds_per_byte[source, target]) * (max(leaves.count(source), leaves.count(target)) if source != target else 1)
+        for source, target in (*hops, *inner)
+    )
     return volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte
 
 
-def _halo_seconds(costs: Costs, order: IntArray, share: FloatArray, rank: int, volume: Volumes) -> float:
-    """Boundary data of one rank: all its bytes through its own link, and the farthest partner's latency every round."""
-    others = np.delete(np.arange(len(order)), rank)
-    if not len(others):
+def _halo_seconds(costs: Costs, order: IntArray, share: FloatArray, worker: int, volume: Volumes) -> float:
+    """Boundary data of one rank of a worker: its bytes to ranks of its own node by the node's inside; to others by the node's card.
+
+    All ranks of the node send through the card, so that each waits for the bytes of all; and the farthest partner's latency every round.
+    """
+    gpus, node = costs.gpus_per_worker, int(order[worker])
+    if costs.ranks(len(order)) == 1:
         return 0.0
-    scale = volume.halo_bytes * float(share[rank]) / max(1e-12, 1.0 - float((share * share).sum()))
-    seconds = scale * float((share[others] * costs.seconds_per_byte[order[rank], order[others]]).sum())
-    return seconds + volume.rounds * float(costs.latency_seconds[order[rank], order[others]].max())
+    rank = float(share[worker]) / gpus
+    bytes_a_share = volume.halo_bytes / max(1e-12, 1.0 - sum(float(part) ** 2 / gpus for part in share))
+    of_node = sum(float(part) for part, other in zip(share, order, strict=True) if other == node)
+    by_card = sum(
+        of_node * float(part) * float(costs.seconds_per_byte[node, other])
+        for part, other in zip(share, order, strict=True)
+        if other != node
+    )
+    by_inside = rank * (of_node - rank) * float(costs.seconds_per_byte[node, node])
+    partners = [int(other) for at, other in enumerate(order) if at != worker or gpus > 1]
+    return bytes_a_share * (by_card + by_inside) + volume.rounds * max(float(costs.latency_seconds[node, other]) for other in partners)
 
 
 def _reason(costs: Costs, order: IntArray, fits: bool) -> str:

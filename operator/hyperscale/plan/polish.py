@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.model.job import Balance
 from hyperscale.plan.bounds import memory_may_limit
-from hyperscale.plan.objective import Costs, Volumes, objectives, volumes
+from hyperscale.plan.objective import Costs, Volumes, objectives, ring_costs, volumes
 from hyperscale.plan.ring import ring_order, ring_orders
 
 SWEEPS: Final = 6
@@ -135,24 +134,20 @@ def replacements(costs: Costs, orders: IntArray, position: int) -> FloatArray:
     """(B, m) the same for every row of `orders` (B, k)."""
     workers = orders.shape[1]
     volume = volumes(costs, workers)
-    equal = costs.balance is Balance.EQUAL
-    weight = costs.weight
+    weight, gpus = costs.weight, costs.gpus_per_worker
     others = np.delete(orders, position, axis=1)
     theirs = weight[others]
     total = theirs.sum(axis=1)[:, None] + weight
     rate = costs.workload.epoch_flops / total
     overhead = volume.steps * costs.workload.step_overhead_seconds
-    if workers == 1:
+    if costs.ranks(workers) == 1:
         alone: FloatArray = rate * (weight / costs.flops_per_second) + overhead
         return alone
-    squares = total**2 - (theirs**2).sum(axis=1)[:, None] - weight**2
-    scale = volume.halo_bytes / np.maximum(squares, 1e-300)
-    stay, come = _halo_with_each(costs, others, weight, scale, volume)
-    halo = np.maximum(stay.max(axis=1), come)
-    slowest = rate + halo
-    if equal:
-        idle = 1.0 / costs.flops_per_second
-        slowest = np.maximum((stay + rate[:, None, :] * idle[others][:, :, None]).max(axis=1), come + rate * idle)
+    pairs = total**2 - ((theirs**2).sum(axis=1)[:, None] + weight**2) / gpus
+    stay, come = _halo_with_each(costs, others, volume.halo_bytes / np.maximum(pairs, 1e-300), volume)
+    halo = np.maximum(stay.max(axis=1, initial=0.0), come)
+    idle = weight / costs.flops_per_second
+    slowest = np.maximum((stay + rate[:, None, :] * idle[others][:, :, None]).max(axis=1, initial=0.0), come + rate * idle)
     ring = ring_with_each(costs, orders, position, volume)
     seconds: FloatArray = slowest + ring + overhead + costs.communication_weight * (halo + ring)
     if costs.any_blocked:
@@ -162,37 +157,64 @@ def replacements(costs: Costs, orders: IntArray, position: int) -> FloatArray:
     return seconds
 
 
-def _halo_with_each(
-    costs: Costs, others: IntArray, weight: FloatArray, scale: FloatArray, volume: Volumes
-) -> tuple[FloatArray, FloatArray]:
-    """Halo seconds with each candidate as the last rank: of the others (B, k - 1, m), and of the candidate (B, m)."""
-    theirs = weight[others]
-    pairs = (others[:, :, None], others[:, None, :])
-    own = np.arange(others.shape[1])
-    inner, latency = costs.seconds_per_byte[pairs], costs.latency_seconds[pairs]
-    inner[:, own, own] = 0.0
-    latency[:, own, own] = 0.0
-    stay, waits = costs.weighted_seconds_per_byte[others], costs.waits(volume.rounds)[others]
-    come = np.einsum("br,brm->bm", theirs, stay) * scale + waits.max(axis=1)
-    stay += (inner * theirs[:, None, :]).sum(axis=2)[:, :, None]
-    stay *= theirs[:, :, None]
+def _halo_with_each(costs: Costs, others: IntArray, scale: FloatArray, volume: Volumes) -> tuple[FloatArray, FloatArray]:
+    """Halo seconds with each candidate as the last worker: of the others (B, k - 1, m), and of the candidate (B, m)."""
+    weight, gpus = costs.weight, costs.gpus_per_worker
+    theirs, members = weight[others], np.arange(len(weight))
+    pairs, same = (others[:, :, None], others[:, None, :]), others[:, :, None] == members
+    alike = others[:, :, None] == others[:, None, :]
+    apart, latency = costs.apart_seconds_per_byte[pairs], costs.latency_seconds[pairs]
+    waits = costs.waits(volume.rounds)[others]
+    own_wait = volume.rounds * costs.inside_latency_seconds if gpus > 1 else np.zeros(len(weight))
+    if gpus == 1:
+        itself = np.arange(others.shape[1])
+        latency[:, itself, itself] = 0.0
+    with_them = np.einsum("br,brm->bm", theirs, same.astype(np.float64)) + weight
+    come = with_them * np.einsum("br,brm->bm", theirs, costs.apart_seconds_per_byte[others])
+    come += costs.inside_seconds_per_byte * (weight / gpus) * (with_them - weight / gpus)
+    come = come * scale + np.maximum(waits.max(axis=1, initial=0.0), own_wait)
+    of_node = (alike * theirs[:, None, :]).sum(axis=2)[:, :, None] + same * weight
+    stay = costs.weighted_seconds_per_byte[others] + (apart * theirs[:, None, :]).sum(axis=2)[:, :, None]
+    stay *= of_node
+    rank = (theirs / gpus)[:, :, None]
+    stay += costs.inside_seconds_per_byte[others][:, :, None] * rank * (of_node - rank)
     stay *= scale[:, None, :]
-    np.maximum(waits, volume.rounds * latency.max(axis=2)[:, :, None], out=waits)
-    stay += waits
+    stay += np.maximum(waits, volume.rounds * latency.max(axis=2, initial=0.0)[:, :, None])
     return stay, come
 
 
 def ring_with_each(costs: Costs, orders: IntArray, position: int, volume: Volumes) -> FloatArray:
     """(B, m) allreduce seconds with each candidate at `position` of the ring."""
-    workers = orders.shape[1]
+    rows, workers = orders.shape
+    nodes = len(costs.weight)
+    if workers == 1:
+        inside = volume.ring_latency_factor * costs.inside_latency_seconds + volume.ring_byte_factor * costs.inside_seconds_per_byte
+        return np.broadcast_to(inside, (rows, nodes))
     before, after = orders[:, position - 1], orders[:, (position + 1) % workers]
-    # Neighbours along the ring that do not touch the position.
+    # Neighbours along the ring that do not touch the position, and how often they leave each node, the hop to the position counted.
     turn = (position + np.arange(1, workers)) % workers
     source, target = orders[:, turn[:-1]], orders[:, turn[1:]]
+    times = np.zeros((rows, nodes))
+    every = np.arange(rows)
+    np.add.at(times, (every[:, None], source), source != target)
+    times[every, before] += 1
+    share = np.where(source != target, np.maximum(times[every[:, None], source], times[every[:, None], target]), 1.0)
     latency, per_byte = costs.latency_seconds, costs.seconds_per_byte
     worst_latency = latency[source, target].max(axis=1, initial=0.0)[:, None]
-    worst_per_byte = per_byte[source, target].max(axis=1, initial=0.0)[:, None]
+    worst_per_byte = (per_byte[source, target] * share).max(axis=1, initial=0.0)[:, None]
+    ends = np.maximum(times[every, before], 1.0)[:, None], np.maximum(times[every, after], 1.0)[:, None]
     latency_each = np.maximum(worst_latency, np.maximum(latency[before], latency[after]))
-    per_byte_each = np.maximum(worst_per_byte, np.maximum(per_byte[before], per_byte[after]))
+    per_byte_each = np.maximum(worst_per_byte, np.maximum(per_byte[before] * ends[0], per_byte[after] * ends[1]))
+    if costs.gpus_per_worker > 1:
+        inner = np.delete(orders, position, axis=1)
+        worst = costs.inside_latency_seconds[inner].max(axis=1, initial=0.0), costs.inside_seconds_per_byte[inner].max(axis=1, initial=0.0)
+        latency_each = np.maximum(latency_each, np.maximum(worst[0][:, None], costs.inside_latency_seconds))
+        per_byte_each = np.maximum(per_byte_each, np.maximum(worst[1][:, None], costs.inside_seconds_per_byte))
     seconds: FloatArray = volume.ring_latency_factor * latency_each + volume.ring_byte_factor * per_byte_each
+    # A candidate that is in the ring already shares its own card: these few are reckoned whole.
+    members = np.delete(orders, position, axis=1)
+    row = np.repeat(every, workers - 1)
+    joined = orders[row]
+    joined[:, position] = members.ravel()
+    seconds[row, members.ravel()] = ring_costs(costs, joined, volume)
     return seconds

@@ -10,7 +10,17 @@ from msgspec.structs import replace
 
 from hyperscale.model.graph import ClusterGraph, IntArray
 from hyperscale.model.job import PlannerChoice
-from hyperscale.model.plan import AllreduceCost, Correction, Infeasible, Plan, Prediction, WorkerPlacement, bounded, bounded_refusal
+from hyperscale.model.plan import (
+    AllreduceCost,
+    Correction,
+    Infeasible,
+    Plan,
+    Prediction,
+    WorkerPlacement,
+    bounded,
+    bounded_refusal,
+    gpus_by_node,
+)
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
@@ -19,7 +29,7 @@ from hyperscale.plan.artifact import plan_id, rounded, rounded_shares
 from hyperscale.plan.check import violations
 from hyperscale.plan.held import held_breakdown
 from hyperscale.plan.heuristic import Candidate, Heuristic
-from hyperscale.plan.objective import Breakdown, predict, shares
+from hyperscale.plan.objective import Breakdown, predict, shares, slowest_hops
 from hyperscale.plan.problem import Problem, pose
 from hyperscale.plan.regions import domains_of
 from hyperscale.plan.replan import Repair
@@ -152,23 +162,24 @@ def describe(
     """
     order = np.array(candidate.order, dtype=np.int64)
     members, positions = np.unique(order, return_inverse=True)
-    costs = problem.costs(members)
+    costs, gpus = problem.costs(members), problem.demand.gpus
     if held_shares is None:
         figures, share = predict(costs, positions), shares(costs, positions[None, :])[0][0]
     else:
         share = np.array(held_shares)
         figures = held_breakdown(costs, positions, share)
     workers = tuple(
-        WorkerPlacement(rank, problem.names[member], problem.demand.gpus, part, problem.graph.nodes[problem.nodes[member]].gpu_product)
-        for rank, (member, part) in enumerate(zip(candidate.order, rounded_shares(share.tolist()), strict=True))
+        WorkerPlacement(index, index * gpus, problem.names[member], gpus, part, problem.graph.nodes[problem.nodes[member]].gpu_product)
+        for index, (member, part) in enumerate(zip(candidate.order, rounded_shares(share.tolist()), strict=True))
     )
     predicted = _prediction(problem, order, figures)
     return Plan(
         planner=planner,
         seed=problem.request.seed,
         plan_id=plan_id(problem.request, problem.graph.digest, planner, workers),
-        partitions=costs.partitions(len(order)),
+        partitions=problem.partitions(len(order)),
         workers=workers,
+        ranks_by_node=gpus_by_node(workers),
         predicted=predicted,
         objective=rounded(predicted.epoch_seconds + costs.communication_weight * predicted.communication_seconds),
         rejected=explain.rejections(problem, candidate),
@@ -202,17 +213,19 @@ def _factor(known: Correction | None) -> float:
 
 
 def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:
-    """Of one allreduce over the ring: its slowest hop sets the pace (Patarasuk & Yuan 2009)."""
-    workers = len(order)
-    if workers == 1:
+    """Of one allreduce over the ring of all ranks: its slowest hop sets the pace (Patarasuk & Yuan 2009)."""
+    following = np.roll(order, -1)
+    members, positions = np.unique(order, return_inverse=True)
+    costs = problem.costs(members)
+    ranks = costs.ranks(len(order))
+    if ranks == 1:
         return AllreduceCost(0.0, 0.0, measured=True)
-    following = np.roll(np.arange(workers), -1)
-    hops = (np.arange(workers), following)
-    costs = problem.costs(order)
-    known = problem.graph.link_costs(problem.nodes[order]).measured[hops] | (order == order[following])
+    latency, per_byte = slowest_hops(costs, positions[None, :])
+    pairs = np.arange(len(order)), np.roll(np.arange(len(order)), -1)
+    known = problem.graph.link_costs(problem.nodes[order]).measured[pairs] | (order == following)
     return AllreduceCost(
-        latency_seconds=rounded(2.0 * (workers - 1) * float(costs.latency_seconds[hops].max())),
-        seconds_per_byte=rounded(2.0 * (workers - 1) / workers * float(costs.seconds_per_byte[hops].max())),
+        latency_seconds=rounded(2.0 * (ranks - 1) * float(latency[0])),
+        seconds_per_byte=rounded(2.0 * (ranks - 1) / ranks * float(per_byte[0])),
         measured=bool(known.all()),
     )
 

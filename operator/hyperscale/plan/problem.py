@@ -50,7 +50,7 @@ class Problem:
     utilization_known: BoolArray
     """(m,)"""
     pinned: tuple[tuple[int, int], ...]
-    """(rank, candidate), by rank."""
+    """(worker, candidate), by worker."""
 
     @property
     def job(self) -> JobSpec:
@@ -101,7 +101,6 @@ class Problem:
         latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
         bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
         weight = self.job.placement.communication_weight
-        count = self.job.partitioning.count
         return Costs(
             flops_per_second=self.flops_per_second[members],
             memory_bytes=self.memory_bytes[members],
@@ -111,18 +110,24 @@ class Problem:
             workload=self.workload,
             gpus_per_worker=self.demand.gpus,
             balance=self.job.partitioning.balance,
-            partition_count=count if isinstance(count, int) else None,
             communication_weight=self.policy.communication_weight if weight is None else weight,
         )
 
+    def partitions(self, workers: int) -> int:
+        """Parts of the training graph for so many workers."""
+        count = self.job.partitioning.count
+        return count if isinstance(count, int) else workers * self.demand.gpus
+
     def counts(self) -> tuple[int, ...]:
-        """Worker counts that the job and the free slots allow, rising."""
+        """Worker counts that the job and the free slots allow, rising; their ranks divide a stated number of partitions."""
         workers, fixed = self.job.workers, self.request.workers_fixed
         low, high = (workers.min, workers.max) if fixed is None else (fixed, fixed)
         low = max(low, 1 + max((rank for rank, _ in self.pinned), default=0))
         partitions = self.job.partitioning.count
         return tuple(
-            count for count in range(low, min(high, self.capacity) + 1) if not isinstance(partitions, int) or partitions % count == 0
+            count
+            for count in range(low, min(high, self.capacity) + 1)
+            if not isinstance(partitions, int) or partitions % (count * self.demand.gpus) == 0
         )
 
 

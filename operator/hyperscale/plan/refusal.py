@@ -116,7 +116,8 @@ def _no_count(problem: Problem, lowest: int) -> tuple[str, str]:
         return "InsufficientGpus", f"{_needs(problem, problem.pinned[-1][0] + 1)}; {problem.capacity * problem.demand.gpus} found."
     return (
         "PartitionCountMismatch",
-        f"{count} partitions cannot be dealt out evenly to {lowest} to {highest} workers. Try spec.partitioning.count: Auto.",
+        f"{count} partitions cannot be dealt out evenly to the ranks of {lowest} to {highest} workers of {problem.demand.gpus}. "
+        "Try spec.partitioning.count: Auto, or a multiple of workers times gpusPerWorker.",
     )
 
 
@@ -148,7 +149,7 @@ def _cannot_work(problem: Problem, solvable: Solvable, expired: Callable[[], boo
     """Enough slots and still nothing: memory for the training graph, or links."""
     counts = problem.counts()
     if solvable(replace(problem, workload=replace(problem.workload, full_graph_bytes=0.0, copy_bytes=0.0))):
-        needed = problem.workload.gpu_bytes(1.0 / counts[-1], counts[-1], problem.demand.gpus)
+        needed = problem.workload.gpu_bytes(1.0 / counts[-1], counts[-1] * problem.demand.gpus, problem.demand.gpus)
         return (
             "MemoryTooSmall",
             f"each of {counts[-1]} workers' GPUs would hold {needed / GIB:.3g} GiB of the training graph, more than the free GPUs have. "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hyperscale.model.cluster import Node
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.products import longest
 
 
 class Speed(NamedTuple):
@@ -79,8 +79,6 @@ CAPABILITY_TERAFLOPS: Final[tuple[tuple[float, float], ...]] = (
 
 CAPABILITY_LABELS: Final = ("nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor")
 
-_VENDOR: Final = re.compile(r"^nvidia[- ]", re.IGNORECASE)
-
 
 def gpu_speeds(nodes: Sequence[Node], policy: PolicySpec) -> tuple[Speed, ...]:
     """`gpu_speed` of every node; alike nodes are looked up once."""
@@ -99,26 +97,15 @@ def gpu_speed(node: Node, policy: PolicySpec) -> Speed:
 
     Without a match: by the labels nvidia.com/gpu.compute.major and .minor, else as slow as the slowest card of the table.
     """
-    product = _bare(node.gpu_product or "")
-    named = [model for model in policy.gpus if product and _matches(product, _bare(model.product))]
-    if named:
-        model = max(named, key=lambda entry: (len(_bare(entry.product)), entry.teraflops))
-        return Speed(model.teraflops * 1e12, False, model.price_per_hour)
-    known = [name for name in TERAFLOPS if product and _matches(product, name.lower())]
-    if known:
-        return Speed(TERAFLOPS[max(known, key=lambda name: (len(name), name))] * 1e12, False, None)
-    return Speed(_by_capability(node.labels) * 1e12, True, None)
-
-
-def _bare(product: str) -> str:
-    """Lower case, blanks as dashes, without the vendor's name."""
-    return _VENDOR.sub("", product.strip().replace(" ", "-")).lower()
-
-
-def _matches(product: str, prefix: str) -> bool:
-    """True where `prefix` ends at a word of `product`: A10 is not a prefix of A100 or of A10G's neighbour A1000."""
-    rest = product.removeprefix(prefix)
-    return product.startswith(prefix) and (not rest or not rest[0].isdigit())
+    named = longest(node.gpu_product, [model.product for model in policy.gpus])
+    model = next((model for model in policy.gpus if model.product == named), None)
+    price = model.price_per_hour if model is not None else None
+    if model is not None and model.teraflops is not None:
+        return Speed(model.teraflops * 1e12, False, price)
+    known = longest(node.gpu_product, TERAFLOPS)
+    if known is not None:
+        return Speed(TERAFLOPS[known] * 1e12, False, price)
+    return Speed(_by_capability(node.labels) * 1e12, True, price)
 
 
 def _by_capability(labels: dict[str, str]) -> float:

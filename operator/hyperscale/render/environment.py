@@ -8,7 +8,7 @@ Name, then meaning:
 - HYPERSCALE_WORKERS                worker pods; rank r of MPI runs in worker r // HYPERSCALE_GPUS_PER_WORKER
 - HYPERSCALE_GPUS_PER_WORKER        MPI processes in each worker
 - HYPERSCALE_PARTITIONS             parts of the training graph
-- HYPERSCALE_SHARES                 comma list, part of the training vertices per worker, in order of workers; sums to 1
+- HYPERSCALE_SHARES                 comma list, part of the training vertices of each worker, whose ranks divide it evenly; sums to 1
 - HYPERSCALE_PARTITIONING_METHOD, HYPERSCALE_PARTITIONING_BALANCE
 - HYPERSCALE_PARTITION_DIR          root of the store of partitions; absent where the workers partition in memory
 - HYPERSCALE_METRICS_PORT           where each worker serves its progress to Prometheus
@@ -85,10 +85,10 @@ def _model(model: ModelSpec) -> str:
 
 
 def partitions(job: JobSpec, plan: Plan | None) -> int:
-    """Parts of the training graph; without a plan one a worker, or as many as the job says."""
+    """Parts of the training graph; without a plan one a rank, or as many as the job says."""
     if plan is not None:
         return plan.partitions
-    return job.workers.max if job.partitioning.count == "Auto" else job.partitioning.count
+    return job.workers.max * job.workers.gpus_per_worker if job.partitioning.count == "Auto" else job.partitioning.count
 
 
 def shares(workers: int, plan: Plan | None) -> tuple[float, ...]:

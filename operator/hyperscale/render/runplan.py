@@ -33,9 +33,15 @@ def run_plan(metadata: JobMetadata, plan: Plan) -> RunPlan:
         seed=plan.seed,
         partitions=plan.partitions,
         workers=plan.workers,
+        shares=rank_shares(plan),
         predicted=plan.predicted,
         allreduce=plan.allreduce,
     )
+
+
+def rank_shares(plan: Plan) -> tuple[float, ...]:
+    """Part of the training vertices of each MPI rank, as workers reckon it: those of a worker hold equal parts."""
+    return tuple(worker.share / worker.gpus for worker in plan.workers for _ in worker.ranks)
 
 
 def config_map(metadata: JobMetadata, plan: Plan, labels: dict[str, str]) -> Json:

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from hyperscale.model.job import AllreduceSchedule, Architecture, Balance, Compression, Direction, ModelSpec, PartitioningMethod
+from hyperscale.model.plan import indexed
 from hyperscale.model.runplan import RUN_PLAN_FILE, RunPlan
 from hyperscale.worker.errors import ContractError as ContractError
 from hyperscale.worker.hyperparameters import PUBLISHED, PUBLISHED_FOR_GRAPHS, Hyperparameters, resolve
@@ -144,8 +145,11 @@ def read_plan(path: Path) -> RunPlan | None:
     if len(document) > _MAX_PLAN_BYTES:
         raise ContractError(f"HYPERSCALE_PLAN_FILE: {path} is larger than {_MAX_PLAN_BYTES} bytes; is it the plan?")
     try:
-        plan = msgspec.json.decode(document, type=RunPlan)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = msgspec.json.decode(document)
+        if isinstance(found, dict):
+            found["workers"] = indexed(found.get("workers"))
+        plan = msgspec.convert(found, RunPlan)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ContractError(f"HYPERSCALE_PLAN_FILE: {path}: {error}; see docs/runplan.schema.json") from error
     if plan.version != RUN_PLAN_VERSION:
         raise ContractError(f"HYPERSCALE_PLAN_FILE: {path}: version {plan.version}, this image reads {RUN_PLAN_VERSION}; use a newer image")

@@ -33,6 +33,7 @@ DOCUMENTED_KEYS = {
     "id",
     "partitions",
     "workers",
+    "ranksByNode",
     "predicted",
     "objective",
     "rejected",
@@ -59,7 +60,7 @@ def test_the_table_names_every_rank_its_node_and_the_reasons(files: Files) -> No
     assert (ran.code, ran.err) == (0, "")
     plan = json.loads(files.plan("-o", "json").out)
     rows = [line.split() for line in ran.out.split("RANK", 1)[1].splitlines()[1 : 1 + len(plan["workers"])]]
-    assert [(row[0], row[1]) for row in rows] == [(str(worker["rank"]), worker["node"]) for worker in plan["workers"]]
+    assert [(row[0], row[2]) for row in rows] == [(str(worker["index"]), worker["node"]) for worker in plan["workers"]]
     for reason in plan["reasons"]:
         assert reason in ran.out
     assert plan["id"] in ran.out
@@ -70,7 +71,7 @@ def test_json_holds_the_documented_keys_and_is_a_plan(files: Files) -> None:
     out = files.plan("-o", "json").out
     document = json.loads(out)
     assert document.keys() == DOCUMENTED_KEYS - {"fallbacks"}, "a full plan has taken no step down"
-    assert {"rank", "node", "gpus", "share"} <= document["workers"][0].keys()
+    assert {"index", "rank", "node", "gpus", "share"} <= document["workers"][0].keys()
     assert {"epochSeconds", "communicationSeconds"} <= document["predicted"].keys()
     assert abs(sum(worker["share"] for worker in document["workers"]) - 1.0) < 1e-9
     assert isinstance(msgspec.json.decode(out, type=Plan), Plan)

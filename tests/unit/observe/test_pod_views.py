@@ -77,7 +77,7 @@ def test_a_gated_worker_of_an_mpijob_shows_its_rank_and_gates() -> None:
     pod["spec"]["schedulingGates"] = [{"name": "hyperscale.dev/placement"}, {"name": "kueue.x-k8s.io/topology"}]
     pod["spec"]["nodeSelector"] = {"zone": "a"}
     view = pod_view(pod)
-    assert (view.job_name, view.role, view.rank, view.gpus) == ("job", "worker", 3, 2)
+    assert (view.job_name, view.role, view.index, view.gpus) == ("job", "worker", 3, 2)
     assert view.gates == ("hyperscale.dev/placement", "kueue.x-k8s.io/topology")
     assert (view.owner_uid, view.owner_name, view.owner_kind) == ("u1", "job", "MPIJob")
     assert "app" not in view.labels
@@ -88,12 +88,12 @@ def test_a_gated_worker_of_an_mpijob_shows_its_rank_and_gates() -> None:
 @pytest.mark.parametrize(("index", "rank"), [("0", 0), ("12", 12), ("", None), ("x", None), ("-1", None), ("²", None), ("9" * 12, None)])
 def test_a_rank_that_is_no_number_is_none(index: str, rank: int | None) -> None:
     labels = {"training.kubeflow.org/job-role": "worker", "training.kubeflow.org/replica-index": index}
-    assert pod_view(raw_pod("p", labels=labels)).rank == rank
+    assert pod_view(raw_pod("p", labels=labels)).index == rank
 
 
 def test_a_launcher_that_works_too_has_no_rank_of_a_worker() -> None:
     labels = {"training.kubeflow.org/job-role": "launcher", "training.kubeflow.org/replica-index": "0"}
-    assert (pod_view(raw_pod("p", labels=labels)).role, pod_view(raw_pod("p", labels=labels)).rank) == ("launcher", None)
+    assert (pod_view(raw_pod("p", labels=labels)).role, pod_view(raw_pod("p", labels=labels)).index) == ("launcher", None)
 
 
 def test_the_message_of_an_unschedulable_pod_is_kept_and_that_of_a_gated_one_is_not() -> None:
@@ -106,7 +106,7 @@ def test_the_message_of_an_unschedulable_pod_is_kept_and_that_of_a_gated_one_is_
 
 def test_an_empty_object_is_a_pod_without_anything() -> None:
     view = pod_view({})
-    assert (view.name, view.node, view.phase, view.gpus, view.rank) == ("", "", "Pending", 0, None)
+    assert (view.name, view.node, view.phase, view.gpus, view.index) == ("", "", "Pending", 0, None)
 
 
 def test_terminating_pods_hold_their_gpus_and_finished_ones_do_not() -> None:

@@ -44,7 +44,7 @@ async def test_a_slow_node_is_told_after_the_hold_down_and_not_again() -> None:
     assert view.proposal is not None
     assert view.plan is None
     assert (view.proposal.moves, view.proposal.workers, view.proposal.obstacle) == (1, 2, ADVISES)
-    assert view.proposal.ranks[0].source in ("node-b", "node-a")
+    assert view.proposal.moved[0].source in ("node-b", "node-a")
     assert view.proposal.saved_seconds > view.proposal.price_seconds
     cluster.see_job(JobStatus(plan=PLAN, move=view.proposal))
     woken = len(cluster.woken)

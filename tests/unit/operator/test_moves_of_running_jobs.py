@@ -10,7 +10,7 @@ import pytest
 from hyperscale.decide import decide
 from hyperscale.model.decision import BeginMove, MoveView, Reason, ReleaseWorkers, Seen, SetSuspend, Wait
 from hyperscale.model.job import JobSpec
-from hyperscale.model.status import Condition, Phase, StatusMove, StatusMovedRank
+from hyperscale.model.status import Condition, Phase, StatusMove, StatusMovedWorker
 from hyperscale.movable import MOVING_CONDITION, PROPOSED_CONDITION, held_gpus, is_moving, material, obstacle, proposed
 from hyperscale.status import derive
 from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker
@@ -19,7 +19,7 @@ OLD = plan("node-a", "node-b")
 NEW = plan("node-a", "node-c", plan_id="fedcba9876543210")
 RUNS = {"Running": (True, "MPIJobRunning", "")}
 JOB = job_spec(checkpoint={"volumeClaimName": "state"})
-MOVE = StatusMove(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (StatusMovedRank(1, "node-b", "node-c"),))
+MOVE = StatusMove(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (StatusMovedWorker(1, "node-b", "node-c"),))
 MOVING = condition(MOVING_CONDITION)
 
 

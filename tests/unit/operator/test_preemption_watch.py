@@ -127,12 +127,12 @@ class Scene(Stage):
             labels = {
                 names.MPI_JOB_NAME_LABEL: "long",
                 names.MPI_JOB_ROLE_LABEL: "worker",
-                names.MPI_REPLICA_INDEX_LABEL: str(worker.rank),
+                names.MPI_REPLICA_INDEX_LABEL: str(worker.index),
             }
             metadata = {
                 "namespace": "team",
-                "name": f"long-worker-{worker.rank}",
-                "uid": f"pod-{worker.rank}",
+                "name": f"long-worker-{worker.index}",
+                "uid": f"pod-{worker.index}",
                 "resourceVersion": str(self.version),
                 "labels": labels,
                 "ownerReferences": [{"kind": "MPIJob", "name": "long", "uid": "mpi-long", "controller": True}],

@@ -36,7 +36,7 @@ def test_every_field_of_the_plan_is_described_in_the_document() -> None:
 def test_json_has_the_keys_that_tools_rely_on() -> None:
     plan = json.loads(to_json(planned(SEEN)))
     assert {"planner", "seed", "id", "partitions", "workers", "predicted", "objective", "rejected"} <= plan.keys()
-    assert plan["workers"][0].keys() == {"rank", "node", "gpus", "product", "share"}
+    assert plan["workers"][0].keys() == {"index", "rank", "node", "gpus", "product", "share"}
     assert {"epochSeconds", "communicationSeconds"} <= plan["predicted"].keys()
 
 

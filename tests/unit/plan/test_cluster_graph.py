@@ -87,7 +87,7 @@ def test_two_nodes_of_one_name_are_refused() -> None:
 )
 def test_a_narrower_tier_is_never_the_worse_one(levels: tuple[str, ...]) -> None:
     tiers = constants(levels)
-    assert len(tiers.latency_seconds) == len(levels) + 2
+    assert len(tiers.latency_seconds) == len(levels) + 1
     assert (np.diff(tiers.latency_seconds) <= 0).all()
     assert (np.diff(tiers.bandwidth_bytes_per_second) >= 0).all()
 

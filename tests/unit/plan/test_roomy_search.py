@@ -27,7 +27,7 @@ def test_the_last_search_is_with_the_limits_and_the_first_skips_who_cannot_hold_
         costs, slots, workers, _ = case((3, 12, balance, 0.0))
         workload = replace(costs.workload, full_graph_bytes=1e12)
         share = 0.5 / workers
-        held = workload.gpu_bytes(1.0, costs.partitions(workers), costs.gpus_per_worker)
+        held = workload.gpu_bytes(1.0, costs.ranks(workers), costs.gpus_per_worker)
         memory = np.full(len(slots), np.inf)
         memory[0] = workload.parameter_bytes + workload.step_bytes + share * (held - workload.parameter_bytes - workload.step_bytes)
         tight = replace(costs, workload=workload, memory_bytes=memory)

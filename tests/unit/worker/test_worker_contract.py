@@ -34,7 +34,7 @@ def test_each_rank_of_a_pod_serves_its_metrics_on_its_own_port() -> None:
 
 def test_the_plan_file_is_read_and_checked(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
-    placement = WorkerPlacement(rank=0, node="a", gpus=1, product=None, share=1.0)
+    placement = WorkerPlacement(index=0, first_rank=0, node="a", gpus=1, product=None, share=1.0)
     plan = RunPlan(1, "default/training", "abc", 7, 1, (placement,), allreduce=AllreduceCost(1e-4, 1e-9, measured=True))
     file.write_bytes(msgspec.json.encode(plan))
     assert a_run(HYPERSCALE_PLAN_FILE=str(file)).plan == plan

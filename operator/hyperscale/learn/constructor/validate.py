@@ -62,14 +62,18 @@ def scores_of(drawn: Instance, network: Network) -> Score | None:
     view = View(around)
     usable = np.flatnonzero(drawn.topology.slots > 0)
     every, stuck = grown(around, usable[:, None])
-    seconds = np.where(stuck, np.inf, finished(around, every))
     fastest = int(np.argmax(drawn.costs.flops_per_second[usable]))
     nearest = int(np.argmin(view.seed_seconds[usable]))
     order = network.construct(view, np.zeros(0, dtype=np.int64))
-    if order is None or not np.isfinite(seconds.min()) or view.seed_seconds.min() >= LARGEST:
+    if order is None or view.seed_seconds.min() >= LARGEST:
+        return None
+    # Together: how many rings are repaired at once decides how closely each is looked at.
+    *grown_seconds, learned = finished(around, np.concatenate((every, order[None, :]))).tolist()
+    seconds = np.where(stuck, np.inf, grown_seconds)
+    if not np.isfinite(seconds.min()):
         return None
     return {
-        "learned": float(finished(around, order[None, :])[0]),
+        "learned": learned,
         "fastest": float(seconds[fastest]),
         "nearest": float(seconds[nearest]),
         "every": float(seconds.min()),

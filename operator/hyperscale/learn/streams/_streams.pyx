@@ -142,7 +142,8 @@ cdef class Stream:
     cdef double *speed
     cdef double *ones
     cdef double *latency
-    cdef double *per_byte
+    cdef double *per_byte             # (n, n) 0 on the diagonal: a job has one worker on a node
+    cdef double *inside
     cdef double *figures
     cdef char *equal
     cdef int *domain
@@ -162,6 +163,7 @@ cdef class Stream:
     cdef int free_count
     cdef int *pending
     cdef int *granted                # (J,) scratch
+    cdef int *counted                # (n,) scratch of the planner's kernel
     cdef int pendings
     cdef int *running
     cdef int runnings
@@ -213,7 +215,7 @@ cdef class Stream:
                 or workers.shape[0] != self.jobs or workers.shape[1] != OPTIONS or figures.shape[0] != self.jobs
                 or figures.shape[1] != OPTIONS or figures.shape[2] != 6 or np.max(domain, initial=0) >= DOMAINS - 1):
             raise ValueError("tables of nodes and jobs do not fit")
-        self.speed = <double *> calloc(2 * self.n, sizeof(double))
+        self.speed = <double *> calloc(3 * self.n, sizeof(double))
         self.latency = <double *> calloc(2 * self.n * self.n, sizeof(double))
         self.figures = <double *> calloc(self.jobs * OPTIONS * 6, sizeof(double))
         self.equal = <char *> calloc(self.jobs, 1)
@@ -222,21 +224,24 @@ cdef class Stream:
         self.pending = <int *> calloc(self.jobs, sizeof(int))
         self.granted = <int *> calloc(self.jobs, sizeof(int))
         self.running = <int *> calloc(NODES, sizeof(int))
+        self.counted = <int *> calloc(self.n, sizeof(int))
         self.ws = workspace_new(self.n, ORDER)
         self.cache_size = 1 << 16
         self.cache = <Placed *> calloc(self.cache_size, sizeof(Placed))
         self.net = <float *> calloc(BASE + GRAPH, sizeof(float))
         self.near = <float *> calloc(self.n * self.n, sizeof(float))
         if (self.speed == NULL or self.latency == NULL or self.figures == NULL or self.equal == NULL or self.domain == NULL or self.job == NULL
-                or self.pending == NULL or self.granted == NULL or self.running == NULL or self.ws == NULL or self.cache == NULL or self.net == NULL or self.near == NULL):
+                or self.pending == NULL or self.granted == NULL or self.running == NULL or self.counted == NULL or self.ws == NULL
+                or self.cache == NULL or self.net == NULL or self.near == NULL):
             raise MemoryError()
-        self.ones, self.per_byte = self.speed + self.n, self.latency + self.n * self.n
+        self.ones, self.inside, self.per_byte = self.speed + self.n, self.speed + 2 * self.n, self.latency + self.n * self.n
         self.placement_lambda, self.contention = placement_lambda, contention
         for i in range(self.n):
             self.speed[i], self.ones[i], self.domain[i] = speed[i], 1.0, domain[i]
             self.total_speed += speed[i]
             for j in range(self.n):
                 self.latency[i * self.n + j], self.per_byte[i * self.n + j] = latency[i, j], per_byte[i, j]
+            self.inside[i], self.per_byte[i * self.n + i] = per_byte[i, i], 0.0
         for j in range(self.jobs):
             self.equal[j] = equal[j]
             self.job[j].weight, self.job[j].noise = weights[j], noise[j]
@@ -264,6 +269,7 @@ cdef class Stream:
         release(self.pending)
         release(self.granted)
         release(self.running)
+        release(self.counted)
         workspace_free(self.ws)
         release(self.cache)
         release(self.net)
@@ -339,9 +345,9 @@ cdef class Stream:
         cdef double *figure = self.figures + (j * OPTIONS + o) * 6
         for i in range(self.n):
             usable[i] = (free >> i) & 1
-        q.m, q.k, q.equal = self.n, self.job[j].workers[o], self.equal[j]
+        q.m, q.k, q.equal, q.inner, q.part, q.times = self.n, self.job[j].workers[o], self.equal[j], False, 1.0, self.counted
         q.speed, q.weight = self.speed, (self.ones if self.equal[j] else self.speed)
-        q.lat, q.spb, q.slots = self.latency, self.per_byte, NULL
+        q.lat, q.spb, q.inside, q.slots = self.latency, self.per_byte, self.inside, NULL
         q.rounds, q.halo_bytes = max(figure[0], LEAST_ROUNDS), figure[1]
         q.ring_latency_factor, q.ring_byte_factor = figure[2], figure[3]
         q.epoch_flops, q.overhead_seconds, q.communication_weight = figure[4], figure[5], self.placement_lambda

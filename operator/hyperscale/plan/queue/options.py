@@ -191,7 +191,11 @@ def patient(options: tuple[Option, ...], best_seconds: float, waited_seconds: fl
 def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> list[int]:
     """At most `limit` (two or more) worker counts that the job allows, from its fewest to `largest`, in even ratios."""
     partitions = request.job.partitioning.count
-    allowed = [count for count in range(request.job.workers.min, largest + 1) if not isinstance(partitions, int) or partitions % count == 0]
+    allowed = [
+        count
+        for count in range(request.job.workers.min, largest + 1)
+        if not isinstance(partitions, int) or partitions % (count * request.job.workers.gpus_per_worker) == 0
+    ]
     if len(allowed) <= limit:
         return allowed
     ratio = (allowed[-1] / allowed[0]) ** (1 / (limit - 1))

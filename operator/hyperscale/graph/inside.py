@@ -1,0 +1,112 @@
+"""The inside of every node: how fast two of its GPUs exchange. Pure.
+
+First what PlannerPolicy says of the product, then the NVLinks that the node agents count, then a table by product. Figures are one way and
+between any two GPUs of the node: kubelets hand GPUs out without a look at NVLink, so that the narrowest way counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.model.cluster import NVLINK, GpuPaths, Node
+from hyperscale.model.graph import Inside
+from hyperscale.model.policy import GpuModel, PolicySpec
+from hyperscale.model.products import longest
+
+SUSTAINED: Final = 0.8
+"""Of a nominal rate what a ring of NCCL moves: 235 of 300 GB/s on A100, 360 of 450 on H100 (bus bandwidth of nccl-tests)."""
+NVLINK_SECONDS: Final = 5e-6
+PCIE_SECONDS: Final = 8e-6
+"""One hop of NCCL, its kernel's share counted."""
+PCIE3: Final = 15.75e9
+PCIE4: Final = 31.5e9
+PCIE5: Final = 63e9
+"""Bytes a second, one way, of 16 lanes."""
+
+
+class Board(NamedTuple):
+    """Nominal bytes a second, one way, of one GPU."""
+
+    pcie: float
+    links: int = 0
+    """NVLinks; 0 where the product has none, or bridges between some of a node's GPUs only."""
+    link: float = 25e9
+    """Of one NVLink."""
+
+
+UNKNOWN: Final = Board(PCIE3)
+"""A product in no table: 16 lanes of PCIe 3.0."""
+
+BOARDS: Final[dict[str, Board]] = {
+    "A10": Board(PCIE4),
+    "A100": Board(PCIE4),
+    "A100-SXM4": Board(PCIE4, 12),
+    "A2": Board(PCIE4 / 2),
+    "A30": Board(PCIE4),
+    "A40": Board(PCIE4),
+    "A800": Board(PCIE4),
+    "A800-SXM4": Board(PCIE4, 8),
+    "B100": Board(PCIE5, 18, 50e9),
+    "B200": Board(PCIE5, 18, 50e9),
+    "B300": Board(PCIE5, 18, 50e9),
+    "GB200": Board(PCIE5, 18, 50e9),
+    "GB300": Board(PCIE5, 18, 50e9),
+    "GeForce-RTX-5090": Board(PCIE5),
+    "H100": Board(PCIE5, 18),
+    "H100-NVL": Board(PCIE5),
+    "H100-PCIE": Board(PCIE5),
+    "H20": Board(PCIE5, 18),
+    "H200": Board(PCIE5, 18),
+    "H200-NVL": Board(PCIE5),
+    "H800": Board(PCIE5, 8),
+    "H800-PCIE": Board(PCIE5),
+    "L4": Board(PCIE4 / 2),
+    "L40": Board(PCIE4),
+    "L40S": Board(PCIE4),
+    "P100-SXM2": Board(PCIE3, 4, 20e9),
+    "RTX-6000-Ada": Board(PCIE4),
+    "RTX-A5000": Board(PCIE4),
+    "RTX-A6000": Board(PCIE4),
+    "Tesla-P100-SXM2": Board(PCIE3, 4, 20e9),
+    "Tesla-V100-SXM2": Board(PCIE3, 6),
+    "Tesla-V100-SXM3": Board(PCIE3, 6),
+    "V100-SXM2": Board(PCIE3, 6),
+    "V100-SXM3": Board(PCIE3, 6),
+}
+"""From NVIDIA's data sheets. T4, older cards and what is not listed count as UNKNOWN, GeForce cards without peer access too."""
+
+
+def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
+    """The inside of each of `nodes` (n,)."""
+    found = [_inside(node.gpu_product, node.gpu_paths, policy.gpus) for node in nodes]
+    return Inside(
+        latency_seconds=np.array([latency for latency, _ in found], dtype=np.float64),
+        bandwidth_bytes_per_second=np.array([bandwidth for _, bandwidth in found], dtype=np.float64),
+    )
+
+
+def _inside(product: str | None, paths: GpuPaths | None, models: Sequence[GpuModel]) -> tuple[float, float]:
+    """Latency and bandwidth."""
+    latency, bandwidth = observed(product, paths)
+    stated = longest(product, [model.product for model in models])
+    for model in models:
+        if stated is not None and model.product == stated:
+            latency = latency if model.inside_latency_seconds is None else model.inside_latency_seconds
+            bandwidth = bandwidth if model.inside_bytes_per_second is None else model.inside_bytes_per_second
+    return latency, bandwidth
+
+
+def observed(product: str | None, paths: GpuPaths | None = None) -> tuple[float, float]:
+    """Latency and bandwidth inside a node of that product, by its NVLinks where they are told, else by the table."""
+    name = longest(product, BOARDS)
+    board = BOARDS[name] if name is not None else UNKNOWN
+    lowered = (product or "").lower()
+    links = 0 if "pcie" in lowered else board.links
+    if paths is not None:
+        links = paths.nvlinks if paths.kind == NVLINK else 0
+    if links:
+        return NVLINK_SECONDS, SUSTAINED * links * board.link
+    return PCIE_SECONDS, SUSTAINED * board.pcie

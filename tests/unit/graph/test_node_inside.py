@@ -1,0 +1,66 @@
+"""The inside of a node: by policy, by the NVLinks that agents count, by a table of products."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hyperscale.graph.cluster import build
+from hyperscale.graph.inside import BOARDS, SUSTAINED
+from hyperscale.model.cluster import GpuPaths, Node
+from hyperscale.model.policy import GpuModel, PolicySpec
+from hyperscale.plan.speeds import TERAFLOPS
+from tests.builders.clusters import gpu_node, snapshot
+
+
+def inside(node: Node, policy: PolicySpec | None = None) -> tuple[float, float]:
+    """Latency and bandwidth of the node to itself."""
+    costs = build(snapshot(node, gpu_node("other")), policy or PolicySpec()).link_costs(np.arange(2))
+    place = sorted([node.name, "other"]).index(node.name)
+    return float(costs.latency_seconds[place, place]), float(costs.bandwidth_bytes_per_second[place, place])
+
+
+@pytest.mark.parametrize(
+    ("product", "gigabytes"),
+    [
+        ("NVIDIA-H100-80GB-HBM3", 360),
+        ("NVIDIA-H100-PCIe", 50.4),
+        ("NVIDIA-H100-NVL", 50.4),
+        ("NVIDIA-H200", 360),
+        ("NVIDIA-A100-SXM4-80GB", 240),
+        ("NVIDIA-A100-80GB-PCIe", 25.2),
+        ("NVIDIA-B200", 720),
+        ("Tesla-V100-SXM2-32GB", 120),
+        ("NVIDIA-L4", 12.6),
+        ("NVIDIA-L40S", 25.2),
+        ("NVIDIA-A10", 25.2),
+        ("Tesla-T4", 12.6),
+        ("NVIDIA-X1", 12.6),
+        (None, 12.6),
+    ],
+)
+def test_a_table_by_product_tells_the_inside_of_a_node(product: str | None, gigabytes: float) -> None:
+    latency, bandwidth = inside(gpu_node("n", product=product))
+    assert bandwidth == pytest.approx(gigabytes * 1e9)
+    assert latency == (5e-6 if gigabytes > 100 else 8e-6)
+
+
+def test_nvlinks_that_an_agent_counts_go_before_the_table() -> None:
+    product = "NVIDIA-H100-80GB-HBM3"
+    assert inside(gpu_node("n", product=product, gpu_paths=GpuPaths("NVLink", 9)))[1] == pytest.approx(SUSTAINED * 9 * 25e9)
+    assert inside(gpu_node("n", product=product, gpu_paths=GpuPaths("System")))[1] == pytest.approx(SUSTAINED * 63e9)
+    assert inside(gpu_node("n", product="NVIDIA-B200", gpu_paths=GpuPaths("NVLink", 18)))[1] == pytest.approx(SUSTAINED * 18 * 50e9)
+    assert inside(gpu_node("n", product="NVIDIA-A40", gpu_paths=GpuPaths("NVLink", 4)))[1] == pytest.approx(SUSTAINED * 4 * 25e9)
+
+
+def test_the_policy_goes_before_both_and_each_figure_by_itself() -> None:
+    node = gpu_node("n", product="NVIDIA-H100-80GB-HBM3", gpu_paths=GpuPaths("System"))
+    stated = PolicySpec(gpus=(GpuModel("H100", inside_bytes_per_second=1e11), GpuModel("A100", inside_bytes_per_second=1.0)))
+    assert inside(node, stated) == (8e-6, 1e11)
+    assert inside(node, PolicySpec(gpus=(GpuModel("NVIDIA-H100", inside_latency_seconds=2e-6),))) == (2e-6, SUSTAINED * 63e9)
+
+
+def test_every_product_with_a_known_inside_has_a_known_speed() -> None:
+    assert {name.replace("-SXM2", "").replace("-SXM3", "").replace("-SXM4", "") for name in BOARDS} - TERAFLOPS.keys() <= {
+        "A800", "B300", "GB300", "H100-NVL", "H20", "H200-NVL", "H800-PCIE",
+    }  # fmt: skip
