@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Final
@@ -75,7 +74,7 @@ def _in_bounds(values: Iterable[object], signed: bool = False) -> bool:
         if isinstance(value, bool | str) or value is None:
             continue
         if isinstance(value, int | float):
-            if not math.isfinite(value) or abs(value) > MAX_FIGURE or (value < 0 and not signed):
+            if not abs(value) <= MAX_FIGURE or (value < 0 and not signed):  # NaN is no figure either; integers may be beyond any float
                 return False
         elif isinstance(value, tuple):
             if not _in_bounds(value, signed):
