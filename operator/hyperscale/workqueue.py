@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
 
@@ -11,6 +12,9 @@ _LOG = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LONGEST_RETRY_SECONDS: Final = 60.0
+EVENT_RETRY_SECONDS: Final = 1.0
+"""After a failure an event brings the next attempt forward, but not before so long: a thousand pods tell a thousand events."""
+LATER_EVERY: Final = 8
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -30,41 +34,43 @@ class WorkQueue(Generic[Key]):
         self._work = work
         self._concurrency = concurrency
         self._on_error = on_error
-        self._ready: asyncio.Queue[Key] = asyncio.Queue()
-        self._queued: set[Key] = set()
+        self._now: OrderedDict[Key, None] = OrderedDict()
+        self._later: OrderedDict[Key, None] = OrderedDict()
+        self._turn = 0
+        self._some = asyncio.Event()
         self._running: set[Key] = set()
         self._again: set[Key] = set()
         self._failures: dict[Key, int] = {}
+        self._held: dict[Key, float] = {}
+        """Loop time before which a key that failed is not tried again, whatever happens."""
         self._timers: dict[Key, asyncio.TimerHandle] = {}
 
     def add(self, key: Key) -> None:
-        """Work on `key` as soon as a worker is free."""
-        if (timer := self._timers.pop(key, None)) is not None:
-            timer.cancel()
-        if key in self._running:
-            self._again.add(key)
-        elif key not in self._queued:
-            self._queued.add(key)
-            self._ready.put_nowait(key)
+        """Work on `key` as soon as a worker is free; on one that failed, once its shortest delay is over."""
+        self._put(key, self._now)
+
+    def add_later(self, key: Key) -> None:
+        """The same, after keys that were added otherwise; one of LATER_EVERY turns is theirs even while others keep coming."""
+        self._put(key, self._later)
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Work on `key` in so many seconds; an earlier appointment stays."""
-        loop = asyncio.get_running_loop()
-        known = self._timers.get(key)
-        if known is not None and known.when() <= loop.time() + seconds:
-            return
-        if known is not None:
-            known.cancel()
-        self._timers[key] = loop.call_later(seconds, self.add, key)
+        self._appoint(key, asyncio.get_running_loop().time() + seconds)
 
     def forget(self, key: Key) -> None:
         """The key's object is gone: drop its timer and its failures."""
         self._failures.pop(key, None)
+        self._held.pop(key, None)
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
 
     def __len__(self) -> int:
-        return len(self._queued)
+        return len(self._now) + len(self._later)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is worked on, and nothing waits but for its time."""
+        return not (self._now or self._later or self._running)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -72,14 +78,50 @@ class WorkQueue(Generic[Key]):
             for _ in range(self._concurrency):
                 group.create_task(self._worker())
 
+    def _put(self, key: Key, lane: OrderedDict[Key, None]) -> None:
+        if (held := self._held.get(key)) is not None and asyncio.get_running_loop().time() < held:
+            self._appoint(key, held)
+            return
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
+        if key in self._running:
+            self._again.add(key)
+        elif lane is self._now:
+            self._later.pop(key, None)
+            self._now[key] = None
+        elif key not in self._now:
+            self._later[key] = None
+        self._some.set()
+
+    def _appoint(self, key: Key, when: float) -> None:
+        when = max(when, self._held.get(key, when))
+        known = self._timers.get(key)
+        if known is not None and known.when() <= when:
+            return
+        if known is not None:
+            known.cancel()
+        self._timers[key] = asyncio.get_running_loop().call_at(when, self._due, key)
+
+    def _due(self, key: Key) -> None:
+        self._held.pop(key, None)
+        self.add(key)
+
+    async def _next(self) -> Key:
+        while not (self._now or self._later):
+            self._some.clear()
+            await self._some.wait()
+        self._turn = (self._turn + 1) % LATER_EVERY
+        lane = self._later if not self._now or (self._turn == 0 and self._later) else self._now
+        return lane.popitem(last=False)[0]
+
     async def _worker(self) -> None:
         while True:
-            key = await self._ready.get()
-            self._queued.discard(key)
+            key = await self._next()
             self._running.add(key)
             try:
                 await self._work(key)
                 self._failures.pop(key, None)
+                self._held.pop(key, None)
             except RetryLaterError as retry:
                 self._retry(key, retry, retry.after_seconds)
             except Exception as error:  # one job's fault must not stop the others; it is counted, logged whole, and tried again
@@ -90,11 +132,17 @@ class WorkQueue(Generic[Key]):
                 if key in self._again:
                     self._again.discard(key)
                     self.add(key)
+            await asyncio.sleep(0)  # a pass that waits for nothing must not keep others from their turn
 
     def _retry(self, key: Key, error: Exception, after_seconds: float | None) -> None:
+        """Try again after the delay that the server asked for, else after one that grows with every failure."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = after_seconds if after_seconds is not None else min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2**failures)
+        delay = after_seconds if after_seconds is not None else min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 16))
         self._on_error(error)
         _LOG.warning("a pass is tried again in %.1f s: %s", delay, error, extra={"key": str(key)})
-        self.add_after(key, delay)
+        now = asyncio.get_running_loop().time()
+        self._held[key] = now + (delay if after_seconds is not None else min(delay, EVENT_RETRY_SECONDS))
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
+        self._appoint(key, now + delay)

@@ -100,3 +100,71 @@ async def test_the_earlier_of_two_appointments_stays() -> None:
     queue.add_after("a", 3600.0)
     await drained(queue, lambda: bool(worked))
     assert worked == ["a"]
+
+
+async def test_events_do_not_bring_an_attempt_forward_that_the_server_asked_to_delay() -> None:
+    attempts = 0
+
+    async def work(key: str) -> None:
+        nonlocal attempts
+        if key == "a":
+            attempts += 1
+            raise RetryLaterError("429", 30.0)
+
+    queue = queue_of(work, [])
+    queue.add("a")
+    await drained(queue, lambda: attempts == 1)
+    for _ in range(50):
+        queue.add("a")
+        queue.add_later("a")
+        queue.add_after("a", 0.0)
+        await drained(queue, lambda: queue.idle)
+    assert attempts == 1
+
+
+async def test_a_key_that_is_gone_and_comes_back_is_not_held_up() -> None:
+    attempts = 0
+
+    async def work(key: str) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise RetryLaterError("429", 30.0)
+
+    queue = queue_of(work, [])
+    queue.add("a")
+    await drained(queue, lambda: attempts == 1)
+    queue.forget("a")
+    queue.add("a")
+    await drained(queue, lambda: attempts == 2)
+
+
+async def test_what_can_wait_comes_after_what_cannot() -> None:
+    worked: list[str] = []
+
+    async def work(key: str) -> None:
+        worked.append(key)
+
+    queue = WorkQueue(work, 1, lambda error: None)
+    for key in ("waits", "both"):
+        queue.add_later(key)
+    for key in ("now", "both"):
+        queue.add(key)
+    await drained(queue, lambda: queue.idle)
+    assert worked == ["now", "both", "waits"]
+
+
+async def test_what_can_wait_has_its_turn_while_others_keep_coming() -> None:
+    worked: list[str] = []
+    queue: WorkQueue[str]
+
+    async def work(key: str) -> None:
+        worked.append(key)
+        if key != "waits" and "waits" not in worked:
+            queue.add(f"{len(worked)}")
+
+    queue = WorkQueue(work, 1, lambda error: None)
+    queue.add_later("waits")
+    queue.add("first")
+    await drained(queue, lambda: "waits" in worked)
+    assert len(worked) <= 10
