@@ -178,6 +178,9 @@ class Feed:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
         self._world.recount()
+        await asyncio.sleep(0)
+        self._world.absorb()
+        await asyncio.sleep(0)
 
     async def optional(self, choices: tuple[str, ...]) -> list[Json] | None:
         """Objects of a kind that need not exist, from the first version that is served; None where that cannot be told now."""

@@ -47,12 +47,9 @@ class NodeIndex:
         self._unread = ()
 
     def _add_node(self, node: Mapping[str, Any]) -> None:
-        metadata = node["metadata"]
-        name = str(metadata["name"])
-        addresses = [str(entry.get("address", "")) for entry in (node.get("status") or {}).get("addresses") or ()]
-        aliases = {name.partition(".")[0], str((metadata.get("labels") or {}).get(HOSTNAME_LABEL, "")), *addresses}
-        for alias in sorted(aliases):
-            if alias and alias not in self.names:
+        name = str(node["metadata"]["name"])
+        for alias in aliases_of(node):
+            if alias not in self.names:
                 _claim(self._aliases, alias, name)
 
     def node(self, text: str) -> str | None:
@@ -101,6 +98,14 @@ class NodeIndex:
             )
             and all(later._pods.get(place, "") == node for place, node in list(self._asked_pods.items()))
         )
+
+
+def aliases_of(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names besides its own by which a raw v1 Node may be called, sorted."""
+    metadata = node["metadata"]
+    addresses = [str(entry.get("address", "")) for entry in (node.get("status") or {}).get("addresses") or ()]
+    found = {str(metadata["name"]).partition(".")[0], str((metadata.get("labels") or {}).get(HOSTNAME_LABEL, "")), *addresses}
+    return tuple(sorted(alias for alias in found if alias))
 
 
 def _claim(table: dict[str, str], alias: str, name: str) -> None:

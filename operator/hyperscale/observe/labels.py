@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from hyperscale.observe.fabric import HYPERNODE_LABEL
@@ -73,8 +74,22 @@ def detect_levels(label_sets: Iterable[Mapping[str, str]], declared: tuple[str, 
 
     Of several names for the same level (old and new) the one that most nodes carry is taken, the newer on a tie.
     """
-    carried = Counter(key for labels in label_sets for key, value in labels.items() if value)
-    counts = {key: count for key, count in carried.items() if key in _KNOWN or key in declared or _TIER.match(key) or _HYPERNODE.match(key)}
+    known = set(declared)
+    return levels_of(Counter(key for labels in label_sets for key in level_keys(labels, known)), declared)
+
+
+def level_keys(labels: Mapping[str, str], declared: Collection[str] = ()) -> tuple[str, ...]:
+    """Keys of a node's labels that are topology levels, or declared to be."""
+    return tuple(key for key, value in labels.items() if value and (_is_level(key) or key in declared))
+
+
+@lru_cache(maxsize=4096)
+def _is_level(key: str) -> bool:
+    return key in _KNOWN or bool(_TIER.match(key)) or bool(_HYPERNODE.match(key))
+
+
+def levels_of(counts: Mapping[str, int], declared: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """As `detect_levels`, from the number of nodes that carry each of `level_keys`."""
     levels = [_most_used(_REGION, counts), _most_used(_ZONE, counts), *(key for key in _FABRICS if key in counts)]
     levels += [key for key in declared if key in counts and key not in _KNOWN and not _TIER.match(key)]
     zones = len([key for key in levels if key in (*_REGION, *_ZONE)])

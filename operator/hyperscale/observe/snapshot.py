@@ -58,8 +58,8 @@ def build_snapshot(
     levels = memory.levels(policy.topology_levels)
     stale = now - reading.taken_at > policy.limits.max_age_seconds
     figures = memory.figures(reading, policy.limits, stale) or judged(reading, index, policy.limits, now)
-    given_back = releases or {}
-    views = tuple(memory.view(node, levels, figures, given_back.get(node["metadata"]["name"], ()), _view) for node in memory.gpu_nodes)
+    given_back = releases if releases is not None else {}
+    views = memory.views(levels, figures, given_back, _view)
     snapshot = ClusterSnapshot(taken_at=now, nodes=views, links=figures.links, levels=levels, metrics=figures.state)
     return _overridden(snapshot, memory.gpu_nodes, policy.overrides) if policy.overrides != NO_OVERRIDES else snapshot
 
