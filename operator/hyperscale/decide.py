@@ -33,11 +33,10 @@ from hyperscale.model.decision import (
 )
 from hyperscale.model.job import Approval, JobSpec, PlacementMode, PlannerChoice
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import Phase
 from hyperscale.movable import obstacle, resizable, resizes, strays
 from hyperscale.runwords import told as told_of_run
 from hyperscale.scheduling import delay_left, is_back, seconds_left, words
-from hyperscale.stoppable import PREEMPTED_CONDITION, told
+from hyperscale.stoppable import PREEMPTED_CONDITION, run_is_over, told
 from hyperscale.suspension import awaits_report, resumed_by_other, suspended_by_other
 
 PARTITION_POLL_SECONDS: Final = 5.0
@@ -95,7 +94,7 @@ def finished(seen: Seen) -> Decision | None:
             if seen.mpijob.is_true(condition):
                 return Stop(reason, told_of_run(seen, condition)[1])
         return None
-    if seen.status.phase in (Phase.SUCCEEDED, Phase.FAILED) and seen.status.mpi_job_ref is not None:
+    if run_is_over(seen.status):
         return Stop(Reason(seen.status.phase.value), "the MPIJob is gone; this run has ended")
     return None
 

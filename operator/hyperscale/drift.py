@@ -225,14 +225,14 @@ class DriftWatch:
         for key in [key for key in self._due if key not in running]:
             self._due.pop(key)
             self._judged.pop(key, None)
-        self._progress = {key: known for key, known in self._progress.items() if key in self._world.mpijobs}
+        self._progress = {key: known for key, known in self._progress.items() if key in self._world.live}
         for key, check_seconds in running.items():
             self._due.setdefault(key, now + check_seconds)
         return sorted((key for key in running if self._due[key] <= now), key=lambda key: (self._due[key], key))
 
     def _running(self) -> Iterator[tuple[Key, float]]:
         """Jobs that run undisturbed under a policy that wants to know, and how often."""
-        for key, view in self._world.mpijobs.items():
+        for key, view in self._world.live.items():
             record = self._world.jobs.get(key)
             if record is None or not self._steady(record, view):
                 continue

@@ -13,11 +13,10 @@ from hyperscale.model.job import Approval, JobSpec, PlannerChoice
 from hyperscale.model.plan import Calibration
 from hyperscale.model.planning import NodeRule, PlanRequest
 from hyperscale.model.policy import PolicySpec, QueueOrder
-from hyperscale.model.status import Phase
 from hyperscale.movable import resizable
 from hyperscale.plan.queue.alike import kind_of
 from hyperscale.question import question_about
-from hyperscale.stoppable import epochs_left, is_preempted, queued_since
+from hyperscale.stoppable import epochs_left, is_preempted, queued_since, run_is_over
 from hyperscale.world import JobRecord, Key
 
 Edition = tuple[str, int, str]
@@ -105,8 +104,8 @@ def with_workers(request: PlanRequest, workers: int) -> PlanRequest:
 
 def edition_of(record: JobRecord) -> Edition:
     """Differs where the spec does, or where the job was stopped for others again."""
-    metadata, stop = record.resource["metadata"], record.status.last_stop
-    return metadata["uid"], metadata.get("generation") or 0, stop.time if stop is not None and is_preempted(record.status) else ""
+    stop = record.status.last_stop
+    return record.uid, record.generation, stop.time if stop is not None and is_preempted(record.status) else ""
 
 
 def joins(job: JobSpec, labels: dict[str, str]) -> bool:
@@ -122,5 +121,5 @@ def joins(job: JobSpec, labels: dict[str, str]) -> bool:
 
 def waits(record: JobRecord) -> bool:
     """Neither planned nor ended nor going away; a plan from before a stop for others is only a memory."""
-    ended = record.status.phase in (Phase.SUCCEEDED, Phase.FAILED) and record.status.mpi_job_ref is not None
+    ended = run_is_over(record.status)
     return (record.plan is None or is_preempted(record.status)) and not ended and not record.resource["metadata"].get("deletionTimestamp")

@@ -26,7 +26,7 @@ from hyperscale.observe.mpijob import mpijob_view, unreadable_view
 from hyperscale.observe.narrow import narrow_job, narrow_node
 from hyperscale.observe.partitionjob import partition_view
 from hyperscale.plausible import is_status, readable_time
-from hyperscale.records import JobRecord, Key
+from hyperscale.records import JobRecord, Key, job_record
 from hyperscale.spec import MAX_SPEC_BYTES, SpecError, parse_job, parse_policy
 
 _LOG = logging.getLogger(__name__)
@@ -277,8 +277,8 @@ def _job(resource: Json) -> JobRecord:
     try:
         workers = msgspec.convert(narrowed["spec"]["workers"], WorkersSpec)
     except (msgspec.ValidationError, KeyError, TypeError):  # `parse_job` tells the job what is wrong
-        return JobRecord(narrowed, status, fault)
-    return JobRecord(narrowed, status, fault, workers.max, workers.gpus_per_worker)
+        return job_record(narrowed, status, fault)
+    return job_record(narrowed, status, fault, workers.max, workers.gpus_per_worker)
 
 
 def _usable_topology(resource: Json) -> tuple[str, ...]:
@@ -301,7 +301,7 @@ def judged_status(wire: object) -> tuple[JobStatus, str]:
 def _unreadable_job(resource: Json, fault: Fault) -> JobRecord:
     """A job whose spec cannot be kept; its status counts where it can be decoded."""
     decoded = objects.fault_of(resource) is None
-    return JobRecord(_marked(resource, fault), *judged_status((resource.get("status") or {}) if decoded else {}))
+    return job_record(_marked(resource, fault), *judged_status((resource.get("status") or {}) if decoded else {}))
 
 
 def _marked(resource: Json, fault: Fault) -> Json:

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -115,16 +116,17 @@ class Operator:
     def job_changed(self, resource: Json, deleted: bool) -> None:
         """A GNNTrainingJob was added, changed or deleted."""
         key = key_of(resource)
-        new = key not in self.world.jobs
+        before = self.world.jobs.get(key)
         if self.world.see_job(resource, deleted):
-            if new and not deleted and not resource.get("status"):
+            if before is None and not deleted and not resource.get("status"):
                 self.reconciler.welcome(key)
             self.reconciler.queue.add(key)
 
     def policy_changed(self, resource: Json, deleted: bool) -> None:
-        """A policy moves every job that has not started."""
+        """A policy moves every job that has not ended."""
         if self.world.see_policy(resource, deleted):
-            self._ask_waiting_jobs()
+            for key in sorted(self.world.unfinished, key=self.reconciler.waiting.age):
+                self.reconciler.queue.add_later(key)
 
     def mpijob_changed(self, resource: Json, deleted: bool) -> None:
         """An MPIJob moved; its job has the same name."""
@@ -141,7 +143,8 @@ class Operator:
         view = after or before
         if view is not None and view.job_name:
             self.reconciler.queue.add(Key(view.namespace, view.job_name))
-        if before is not None and before.gpus and before.holds_resources and (after is None or not after.holds_resources):
+        held = before is not None and before.holds_resources and (before.gpus > 0 or before.unreadable)
+        if held and (after is None or not after.holds_resources):
             self._ask_waiting_jobs()
 
     def node_changed(self, resource: Json, deleted: bool) -> None:
@@ -177,12 +180,14 @@ class Operator:
             return self._page[1]
 
     async def resync(self) -> None:
-        """List everything and make it the truth: mends whatever the watches lost."""
+        """List everything and make it the truth: mends whatever the watches lost.
+
+        Every unfinished job is passed over, and finished ones of which something has changed; at first all of them.
+        """
         await self.feed.list_all()
         await self._read_fabric()
         self._resynced_at = time.monotonic()
-        for key in sorted(self.world.jobs, key=self._age):
-            self.reconciler.queue.add(key)
+        self._pass_over(self.world.unfinished | self.world.changed())
 
     async def _first_listing(self) -> None:
         """Until the API server answers: a CRD that was just installed, or a server that just started, says 404, 429 or 503 for a while.
@@ -203,8 +208,13 @@ class Operator:
             await self.world.see_fabric(self.world.intake.fabric(hypernodes, topologies))
 
     def _pass_over_changed(self) -> None:
-        for key in sorted(self.world.jobs, key=self._age):
-            self.reconciler.queue.add(key)
+        """Jobs of which a listing may have told something that no event did."""
+        self._pass_over(self.world.changed())
+
+    def _pass_over(self, keys: set[Key]) -> None:
+        """Oldest first; what is left to do about jobs that have ended can wait."""
+        for key in sorted(keys, key=self.reconciler.waiting.age):
+            (self.reconciler.queue.add if key in self.world.unfinished else self.reconciler.queue.add_later)(key)
 
     async def _resync_forever(self) -> None:
         while True:
@@ -256,28 +266,22 @@ class Operator:
             self.telemetry.loop_lag_seconds.set(max(0.0, self._beat_at - asked - HEARTBEAT_SECONDS))
             self.telemetry.queue_length.set(len(self.reconciler.queue))
             self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.world.reading.taken_at))
-            phases: dict[str, int] = {}
-            for record in self.world.jobs.values():
-                phases[str(record.status.phase)] = phases.get(str(record.status.phase), 0) + 1
+            phases = Counter(record.status.phase for record in self.world.jobs.values())
             for kind, count in self.world.intake.counts().items():
                 self.telemetry.unreadable.labels(kind=kind).set(count)
             self.telemetry.jobs.clear()
             for phase, count in phases.items():
-                self.telemetry.jobs.labels(phase=phase).set(count)
+                self.telemetry.jobs.labels(phase=str(phase)).set(count)
 
     def _ask_waiting_jobs(self) -> None:
-        """Soon pass over every job that has not all its ranks placed, oldest first."""
+        """Soon pass over the jobs that room may help, oldest first, after what happens to others."""
         if self._asking is None:
             self._asking = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._ask_now)
 
     def _ask_now(self) -> None:
         self._asking = None
-        for key in sorted(self.world.waiting_jobs(), key=self._age):
-            self.reconciler.queue.add(key)
-
-    def _age(self, key: Key) -> tuple[str, Key]:
-        record = self.world.jobs.get(key)
-        return (record.resource["metadata"].get("creationTimestamp") or "" if record else "", key)
+        for key in self.reconciler.waiting.to_ask():
+            self.reconciler.queue.add_later(key)
 
 
 def _preview(settings: Settings) -> TopologyPreview | None:

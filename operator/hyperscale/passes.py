@@ -132,5 +132,4 @@ def is_warning(seen: Seen, decision: Decision) -> bool:
 
 def edition(record: JobRecord) -> tuple[str, int]:
     """Differs where the spec does."""
-    metadata = record.resource["metadata"]
-    return metadata["uid"], metadata.get("generation") or 0
+    return record.uid, record.generation

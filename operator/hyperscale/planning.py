@@ -30,8 +30,10 @@ from hyperscale.preemption import PreemptionWatch, StopPlanner
 from hyperscale.question import missing_volumes, question_about, worker_asks
 from hyperscale.recorder import Recorder
 from hyperscale.scheduling import refused_nodes
+from hyperscale.stoppable import run_is_over
 from hyperscale.telemetry import Telemetry
-from hyperscale.turn import Answer, TurnPlanner, TurnTaker
+from hyperscale.turn import Answer, TurnPlanner, TurnTaker, is_pending
+from hyperscale.waiting import Waiting
 from hyperscale.world import Key, World
 
 OPERATOR: Final = "Operator"
@@ -84,6 +86,7 @@ class Planning:
         self._planner = planner
         self._telemetry = telemetry
         self._clock = clock
+        self.waiting = Waiting(world, lambda key: self.reader.volumes(key).rules, clock)
         self.stops = PreemptionWatch(world, planner, telemetry, self.taker, self.drift, self.reader, clock)
         self._lock = asyncio.Lock()
         self.drift.busy = self.stops.busy = self._lock.locked
@@ -98,6 +101,8 @@ class Planning:
             snapshot = self._world.snapshot(policy, self._clock())
             self._count(missing, snapshot)
             return Answer(missing, snapshot)
+        if is_pending(seen) and (standing := self.waiting.refusal(key, policy)) is not None:
+            return standing._replace(snapshot=self._world.snapshot(policy, self._clock()))
         async with self._lock:
             answer = await self.taker.take(key, seen, policy)
             if answer is None:
@@ -106,6 +111,7 @@ class Planning:
                 self._count(answer.found, answer.snapshot)
                 if isinstance(answer.found, Plan) and seen.preempted:
                     answer = answer._replace(found=steady(answer.found, seen.plan))
+        self.waiting.learn(key, policy, answer)
         if not isinstance(answer.found, Plan):
             return answer
         elapsed = max(0.0, self._clock() - answer.snapshot.taken_at)
@@ -170,7 +176,12 @@ class Planning:
 
     def misfits(self, key: Key, seen: Seen, policy: PolicySpec) -> tuple[Rejection, ...]:
         """Planned nodes of workers not yet bound that could not take them now."""
-        if seen.plan is None or seen.job is None or (seen.mpijob is not None and (seen.mpijob.suspended or not seen.mpijob.gated)):
+        if (
+            seen.plan is None
+            or seen.job is None
+            or (seen.mpijob is None and run_is_over(seen.status))
+            or (seen.mpijob is not None and (seen.mpijob.suspended or not seen.mpijob.gated))
+        ):
             return ()
         bound = {pod.index: pod.node for pod in seen.workers if pod.bound and pod.index is not None}
         if len(bound) >= len(seen.plan.workers) or (seen.mpijob is not None and not seen.workers):

@@ -247,7 +247,7 @@ class PreemptionWatch:
         return groups
 
     def _undisturbed(self) -> Iterator[tuple[Key, JobRecord, MpiJobView]]:
-        for key, view in sorted(self._world.mpijobs.items()):
+        for key, view in sorted(self._world.live.items()):
             record = self._world.jobs.get(key)
             if record is not None and undisturbed(record.status, view):
                 yield key, record, view
@@ -258,12 +258,12 @@ class PreemptionWatch:
             if key not in watched and record.status.stop is not None and (key not in self._judged or self._judged[key].shown is not None):
                 self._judged[key] = Judged()
                 self.wake(key)
-        running = self._world.mpijobs.keys() & self._world.jobs.keys()
+        running = self._world.live.keys() & self._world.jobs.keys()
         self._judged = {key: judged for key, judged in self._judged.items() if key in running and (key in watched or not judged.due)}
 
     def _under_way(self) -> bool:
         """Whether a stop is due, or its pods still end: what comes of it is not known yet."""
-        return any(judged.due for judged in self._judged.values()) or any(self._ends(key) for key in self._world.mpijobs)
+        return any(judged.due for judged in self._judged.values()) or any(self._ends(key) for key in self._world.live)
 
     def _ends(self, key: Key) -> bool:
         record = self._world.jobs.get(key)

@@ -64,6 +64,4 @@ class ProgressWatch:
             self.wake(key)
 
     def _running(self) -> set[Key]:
-        return {
-            key for key, view in self._world.mpijobs.items() if key in self._world.jobs and view.is_true("Running") and not view.suspended
-        }
+        return {key for key, view in self._world.live.items() if key in self._world.jobs and view.is_true("Running") and not view.suspended}

@@ -60,6 +60,7 @@ class Reconciler:
         self.world = world
         self.reader = planning.reader
         self.queue: WorkQueue[Key] = WorkQueue(self.pass_over, concurrency, self._count_error)
+        self.waiting = planning.waiting
         self._planning = planning
         planning.taker.wake = planning.drift.wake = planning.stops.wake = self.queue.add
         self._actions = actions
@@ -83,6 +84,7 @@ class Reconciler:
             self._drift.forget(key)
             self._telemetry.forget(*key)
             self._planning.taker.pending.drop(key)
+            self.waiting.forget(key)
             self._passed(key)
             return
         with self._telemetry.reconcile_seconds.time():

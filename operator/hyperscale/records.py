@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus
 
@@ -20,24 +22,58 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class JobRecord(NamedTuple):
+class JobRecord(msgspec.Struct, frozen=True, gc=False):
     """A GNNTrainingJob as last seen."""
 
-    resource: Json
-    """Metadata and spec; see `objects.UNREADABLE` for one that cannot be used."""
+    stored: Json | bytes
+    """Metadata and spec; JSON where nobody asks for them any more."""
     status: JobStatus
     status_fault: str = ""
     """Why the status as stored cannot be the operator's own; `status` is empty then."""
     max_workers: int = 0
     """spec.workers.max; 0 where the spec cannot be read."""
     gpus_per_worker: int = 0
+    uid: str = ""
+    created: str = ""
+    """metadata.creationTimestamp, RFC 3339."""
+    generation: int = 0
+    undecoded: bool = False
+    """Of the job only what identifies it is known, see `objects.UNREADABLE`."""
 
     @property
-    def uid(self) -> str:
-        """Of the job."""
-        return str(self.resource["metadata"].get("uid") or "")
+    def resource(self) -> Json:
+        """Metadata and spec."""
+        if isinstance(self.stored, bytes):
+            found: Json = msgspec.json.decode(self.stored)
+            return found
+        return self.stored
 
     @property
     def plan(self) -> Plan | None:
         """The plan in `status`."""
         return self.status.plan
+
+    @property
+    def reported(self) -> bool:
+        """Whether the status is about the spec as it is."""
+        return self.status.observed_generation == self.generation
+
+    def at_rest(self) -> JobRecord:
+        """The same in a fifth of the memory: thousands of finished jobs stay."""
+        return msgspec.structs.replace(self, stored=msgspec.json.encode(self.stored)) if isinstance(self.stored, dict) else self
+
+
+def job_record(resource: Json, status: JobStatus, status_fault: str = "", max_workers: int = 0, gpus_per_worker: int = 0) -> JobRecord:
+    """The record of a narrowed resource."""
+    metadata = resource["metadata"]
+    return JobRecord(
+        stored=resource,
+        status=status,
+        status_fault=status_fault,
+        max_workers=max_workers,
+        gpus_per_worker=gpus_per_worker,
+        uid=metadata.get("uid") or "",
+        created=metadata.get("creationTimestamp") or "",
+        generation=metadata.get("generation") or 0,
+        undecoded="spec" not in resource,
+    )

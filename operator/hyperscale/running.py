@@ -56,7 +56,7 @@ class Running:
 
     def _shares(self) -> Iterator[RunningShare]:
         now = self._clock()
-        for key, view in self._world.mpijobs.items():
+        for key, view in self._world.live.items():
             known = self._known.get(key)
             if known is None or known.view is not view:
                 known = self._known[key] = self._run(key, view)
@@ -68,8 +68,8 @@ class Running:
                 elapsed = max(0.0, now - known.started)
                 total = known.share.remaining_seconds
                 yield replace(known.share, remaining_seconds=max(total - elapsed, LATE_RATIO * total)) if elapsed else known.share
-        if len(self._known) > 2 * len(self._world.mpijobs) + MAX_RUNNING:
-            self._known = {key: known for key, known in self._known.items() if key in self._world.mpijobs}
+        if len(self._known) > 2 * len(self._world.live) + MAX_RUNNING:
+            self._known = {key: known for key, known in self._known.items() if key in self._world.live}
         for key, plan in self._world.assumed():
             yield _share(key, plan, self._seconds(key, plan))
 
@@ -87,7 +87,7 @@ class Running:
 
     def _sum(self) -> dict[str, Claim]:
         claims: dict[str, Claim] = {}
-        for key, view in self._world.mpijobs.items():
+        for key, view in self._world.live.items():
             if not is_running(view):
                 continue
             for pod in self._world.pods_of(key, view.uid):

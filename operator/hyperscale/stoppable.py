@@ -14,7 +14,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import QueueOrder, QueuePolicy
 from hyperscale.model.preemption import StopAdvice, StoppableJob
-from hyperscale.model.status import MAX_BENEFICIARIES, Condition, JobStatus, LastStop, StatusStop
+from hyperscale.model.status import MAX_BENEFICIARIES, Condition, JobStatus, LastStop, Phase, StatusStop
 from hyperscale.movable import is_moving, obstacle
 from hyperscale.suspension import resumed_by_other
 
@@ -23,6 +23,11 @@ PROPOSED_CONDITION = "PreemptionProposed"
 MATERIAL_FACTOR = 2.0
 DIGITS = 4
 """Of figures in status: less is noise."""
+
+
+def run_is_over(status: JobStatus) -> bool:
+    """Whether the status says that a run has ended: neither a restart of the operator nor the MPIJob's TTL starts it again."""
+    return status.phase in (Phase.SUCCEEDED, Phase.FAILED) and status.mpi_job_ref is not None
 
 
 def is_preempted(status: JobStatus, view: MpiJobView | None = None) -> bool:

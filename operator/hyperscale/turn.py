@@ -72,7 +72,7 @@ class TurnTaker:
 
     def alone(self, key: Key, seen: Seen, policy: PolicySpec, plan: Plan) -> Plan:
         """A plan that was made without a decision: the job counts among the arrivals, and the plan says so where a decision failed."""
-        entry = self.pending.entry(key, policy) if _is_pending(seen) else None
+        entry = self.pending.entry(key, policy) if is_pending(seen) else None
         if entry is None:
             return plan
         self.pending.alone(entry, plan)
@@ -80,7 +80,7 @@ class TurnTaker:
 
     async def take(self, key: Key, seen: Seen, policy: PolicySpec) -> Answer | None:
         """What the queue says of a job; None where there is nothing to order, where others decide, or where nobody could say."""
-        entry = self.pending.entry(key, policy) if _is_pending(seen) else None
+        entry = self.pending.entry(key, policy) if is_pending(seen) else None
         if entry is None:
             return None
         if (told := self.pending.granted(entry)) is not None:
@@ -161,7 +161,7 @@ class TurnTaker:
         return Answer(replace(refusal, message=turn.message), told.snapshot, replace(turn, reason="", message=""))
 
 
-def _is_pending(seen: Seen) -> bool:
+def is_pending(seen: Seen) -> bool:
     """Neither planned nor created yet, or stopped for others since."""
     return seen.preempted or (seen.mpijob is None and seen.plan is None)
 

@@ -24,9 +24,9 @@ from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, WORKER, PodView
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus
+from hyperscale.model.status import JobStatus, Phase
 from hyperscale.movable import held_gpus, holds_plan, is_moving
-from hyperscale.objects import fault_of, version_of
+from hyperscale.objects import version_of
 from hyperscale.observe.fabric import Claims, Fabric
 from hyperscale.observe.measured import read_measured
 from hyperscale.observe.memory import Memory
@@ -34,7 +34,7 @@ from hyperscale.observe.released import Releases
 from hyperscale.observe.snapshot import Figures, build_snapshot, warm
 from hyperscale.podindex import PodIndex, matters
 from hyperscale.records import JobRecord, Key
-from hyperscale.stoppable import is_preempted, waits_again
+from hyperscale.stoppable import is_preempted, run_is_over, waits_again
 from hyperscale.versions import EVERYWHERE, Versions
 
 __all__ = ["JobRecord", "Key", "Listing", "World"]
@@ -74,12 +74,20 @@ class World:
         """What running jobs last said of themselves."""
         self.policies: dict[str, Json] = {}
         self.reading = MetricsReading(taken_at=0.0)
+        self.unfinished: set[Key] = set()
+        """Jobs whose run has not ended, as far as their status and MPIJob tell."""
+        self.waiting: set[Key] = set()
+        """Those of them whose ranks are not all bound, unless they failed: more room may help them, a lost node concerns them."""
+        self.live: dict[Key, MpiJobView] = {}
+        """MPIJobs of known jobs that have not ended."""
         self.unstarted: set[Key] = set()
-        """Jobs without an MPIJob, and those whose MPIJob was stopped for others and has no pods left."""
+        """Unfinished jobs without an MPIJob, and those whose MPIJob was stopped for others and has no pods left."""
         self.releasing: set[Key] = set()
         """Jobs that were stopped for others and whose pods still hold their GPUs."""
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
+        self.ground = 0
+        """Grows whenever nodes come, go, or differ by more than cordons, taints and conditions, and with the topology that others tell."""
         self._assumed: dict[Key, Plan] = {}
         self._ledger: Ledger[Key] = Ledger()
         self._reserved: Reservations[Key] = Reservations()
@@ -96,9 +104,11 @@ class World:
         self._pods = PodIndex()
         self._touched: set[Key] = set()
         """Jobs to recount."""
+        self._changed: set[Key] = set()
         self._fabric = Fabric()
         self.memory = Memory()
         """Of the snapshot before."""
+        self.memory.moved = {}
         self._snapshot: tuple[tuple[float, PolicySpec], ClusterSnapshot] | None = None
 
     def see_job(self, resource: Json, deleted: bool = False) -> bool:
@@ -168,6 +178,10 @@ class World:
         listing.listed.add(key_of(resource))
         self._take(listing.kind, resource, deleted=False)
 
+    def absorb(self) -> None:
+        """Make of what was taken in so far what the next snapshot needs of it, so that less is left to do at once."""
+        self.memory.take_in(self._nodes.values(), self._pods.values())
+
     def settle(self, listing: Listing) -> None:
         """All items are taken in: what the listing lacks is gone, unless it is newer."""
         for key in self._versions[listing.kind].end(listing.scope, listing.version, listing.listed):
@@ -189,6 +203,7 @@ class World:
 
         self.memory.claims = await in_daemon_thread(found)
         self._fabric, self._snapshot = fabric, None
+        self.ground += 1
 
     def mpijob_named(self, key: Key) -> MpiJobView | None:
         """The MPIJob of that name, whoever made it."""
@@ -269,14 +284,10 @@ class World:
         view = self.mpijobs.get(key)
         return (record.plan if record else None) or (view.plan if view else None)
 
-    def waiting_jobs(self) -> Iterable[Key]:
-        """Jobs whose ranks are not all bound: more room may help them, a lost node concerns them."""
-        for key in self.jobs:
-            view = self.mpijobs.get(key)
-            if view is None or not (view.is_true("Succeeded") or view.is_true("Failed")):
-                bound = sum(1 for pod in self._pods.of_job(key, view.uid) if pod.bound and pod.role == WORKER) if view else 0
-                if view is None or bound < view.workers:
-                    yield key
+    def changed(self) -> set[Key]:
+        """Jobs of which something has changed since this was last asked."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def unreachable_nodes(self, taints: frozenset[str]) -> tuple[str, ...]:
         """Nodes with one of these taints."""
@@ -295,6 +306,7 @@ class World:
 
     def recount(self) -> None:
         """Bring up to date what follows from jobs that changed."""
+        self._changed |= self._touched
         while self._touched:
             self._recount(self._touched.pop())
 
@@ -306,7 +318,7 @@ class World:
         if plan is None and view is not None and holds_plan(view, moving):
             plan = self.plan_in_force(key)
             plan = _within(plan, record, view) if plan is not None and record is not None else None
-        pods = tuple(self._pods.of_job(key, view.uid)) if plan is not None and view is not None else ()
+        pods = tuple(self._pods.of_job(key, view.uid)) if view is not None else ()
         amounts = self._amounts.get(key) or (view.worker_amounts if view is not None else {})
         held = held_gpus(plan, pods, moving) if plan is not None else {}
         each = plan.workers[0].gpus if plan is not None and plan.workers else 1
@@ -318,21 +330,32 @@ class World:
             self.progress.pop(key, None)
             self.intake.forget(PARTITION_JOB, key)
         stopped = record is not None and view is not None and is_preempted(record.status, view)
-        waits = stopped and view is not None and waits_again(view, self._pods.of_job(key, view.uid))
-        (self.releasing.add if stopped and not waits else self.releasing.discard)(key)
-        unstarted = record is not None and (view is None or waits)
+        waits = stopped and view is not None and waits_again(view, pods)
+        unfinished = record is not None and not _has_ended(record, view)
+        if record is not None and not unfinished:
+            self.jobs[key] = record.at_rest()
+        unstarted = unfinished and (view is None or waits)
         if unstarted != (key in self.unstarted):
             self.version += 1
-            (self.unstarted.add if unstarted else self.unstarted.discard)(key)
+        refused = record is not None and record.reported and record.status.phase is Phase.FAILED
+        bound = sum(1 for pod in pods if pod.bound and pod.role == WORKER)
+        for index, belongs in (
+            (self.releasing, stopped and not waits),
+            (self.unstarted, unstarted),
+            (self.unfinished, unfinished),
+            (self.waiting, unfinished and not refused and (view is None or bound < view.workers)),
+        ):
+            (index.add if belongs else index.discard)(key)
 
     def _own(self, key: Key) -> MpiJobView | None:
         """The MPIJob of that name where it is the job's: an MPIJob of others holds nothing, whatever is written on it."""
         record, view = self.jobs.get(key), self._named.get(key)
         own = view if view is not None and record is not None and self._is_own(key, view, record) else None
-        if own is not None:
-            self.mpijobs[key] = own
-        else:
-            self.mpijobs.pop(key, None)
+        for store, kept in ((self.mpijobs, own is not None), (self.live, own is not None and own.ending is None)):
+            if kept and own is not None:
+                store[key] = own
+            else:
+                store.pop(key, None)
         if view is not None and not view.fault and not view.plan_fault:
             if own is None and view.plan is not None and view.owner_uid not in self._ended:
                 self.intake.refuse(MPIJOB, key, view.uid, "it carries a plan and belongs to no GNNTrainingJob; the plan counts for nothing")
@@ -385,15 +408,14 @@ class World:
     def wrote_status(self, key: Key, status: JobStatus) -> None:
         """The operator wrote this status; it is known even where the answer cannot be decoded."""
         record = self.jobs.get(key)
-        if record is not None and fault_of(record.resource) is not None:
-            self._put_job(key, record._replace(status=status, status_fault=""))
+        if record is not None and record.undecoded:
+            self._put_job(key, replace(record, status=status, status_fault=""))
             self.recount()
 
     def _put_job(self, key: Key, record: JobRecord | None) -> None:
         before = self.jobs.get(key)
-        undecoded = record is not None and record.status == JobStatus() and fault_of(record.resource) is not None
-        if record is not None and before is not None and undecoded and before.uid == record.uid:
-            record = record._replace(status=before.status)
+        if record is not None and before is not None and record.undecoded and record.status == JobStatus() and before.uid == record.uid:
+            record = replace(record, status=before.status)
         if before is not None and (record is None or record.uid != before.uid):
             self._ended[before.uid] = None
             while len(self._ended) > MAX_ENDED:
@@ -419,6 +441,7 @@ class World:
         before = self._nodes.get(name)
         if before == after:
             return  # the same object stays: views are found by it
+        self.ground += _lasting(before) != _lasting(after)
         if after is not None:
             self._nodes[name] = after
         else:
@@ -431,6 +454,8 @@ class World:
         if before == after:
             return
         self._pods.put(key, after)
+        if self.memory.moved is not None:
+            self.memory.moved[key] = after
         if _claim(before) != _claim(after):
             self._snapshot = None
             if before is not None and before.holds_resources and before.gpus and (after is None or not after.holds_resources):
@@ -438,6 +463,11 @@ class World:
         for view in (before, after):
             if view is not None and view.job_name:
                 self._touched.add(Key(view.namespace, view.job_name))
+
+
+def _has_ended(record: JobRecord, view: MpiJobView | None) -> bool:
+    """Whether the run has ended and the status says so of the spec as it is."""
+    return run_is_over(record.status) and record.reported and (view is None or view.ending is not None)
 
 
 def _within(plan: Plan, record: JobRecord, view: MpiJobView) -> Plan:
@@ -450,6 +480,14 @@ def _within(plan: Plan, record: JobRecord, view: MpiJobView) -> Plan:
     if (recorded and not most) or (len(plan.workers) <= most and all(worker.gpus <= gpus for worker in plan.workers)):
         return plan
     return replace(plan, workers=tuple(replace(worker, gpus=min(worker.gpus, gpus)) for worker in plan.workers[:most]))
+
+
+def _lasting(node: Json | None) -> tuple[object, ...] | None:
+    """What a node is, whatever its state; None where there is none."""
+    if node is None:
+        return None
+    status = node.get("status") or {}
+    return node["metadata"].get("labels"), status.get("allocatable")
 
 
 def _claim(pod: PodView | None) -> tuple[object, ...] | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hyperscale.decide import decide
 from hyperscale.entry import read_entry
@@ -224,7 +225,7 @@ def test_the_queue_decides_on_the_count_of_a_stopped_job_where_it_may_change(res
     key = stage.add("cora", workers={"min": 1, "max": 3})
     record = stage.world.jobs[key]
     stop = LastStop("2026-01-01T00:10:00Z", ("team/short",), 4.0)
-    record = record._replace(status=status(Phase.QUEUED, condition("Preempted"), last_stop=stop))
+    record = replace(record, status=status(Phase.QUEUED, condition("Preempted"), last_stop=stop))
     job, _ = stage.planning.reader.read(record.resource, {})
     entry = read_entry(key, record, job, POLICY, (), mpijob(workers=2, suspended=True, resizable=resizable))
     assert entry is not None

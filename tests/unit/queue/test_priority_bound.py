@@ -9,7 +9,7 @@ from hyperscale.entry import read_entry
 from hyperscale.model.job import JobSpec
 from hyperscale.model.policy import PolicySpec, QueuePolicy
 from hyperscale.model.status import JobStatus
-from hyperscale.world import JobRecord, Key
+from hyperscale.records import Key, job_record
 from tests.corpus.jobs import job as job_resource
 
 
@@ -17,6 +17,6 @@ from tests.corpus.jobs import job as job_resource
 def test_a_priority_counts_no_more_than_the_policy_allows(written: int, counts: float) -> None:
     resource = job_resource({"metadata.uid": "1", "spec.runPolicy": {"priority": written}})
     job = msgspec.convert(resource["spec"], JobSpec)
-    entry = read_entry(Key("default", "job"), JobRecord(resource, JobStatus()), job, PolicySpec(queue=QueuePolicy(max_priority=5)))
+    entry = read_entry(Key("default", "job"), job_record(resource, JobStatus()), job, PolicySpec(queue=QueuePolicy(max_priority=5)))
     assert entry is not None
     assert entry.weight == counts
