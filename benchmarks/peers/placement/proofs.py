@@ -48,10 +48,10 @@ def can_model(instance: Instance) -> bool:
 def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[float, float]:
     """Best objective and proven bound of OR-Tools CP-SAT on one core, given a known placement as a hint of scale only.
 
-    One Boolean a slot and one a directed hop; the hops form one circuit through the chosen slots (AddCircuit), which leaves no node
-    twice. With equal shares a worker's time is linear in the chosen partners for each number of workers on its node, its farthest
-    partner's wait and the epoch are maxima over implications, and so are both ring maxima; Capacity's shares divide by the chosen
-    speeds' sum and squares, which is not linear, so it is not modelled.
+    One Boolean a slot and one a directed hop; the hops form one circuit through the chosen slots (AddCircuit). A node that the circuit
+    leaves c times makes its hops c times as slow. With equal shares a worker's time is linear in the chosen partners for each number of
+    workers on its node, its farthest partner's wait and the epoch are maxima over implications, and so are both ring maxima;
+    Capacity's shares divide by the chosen speeds' sum and squares, which is not linear, so it is not modelled.
     """
     from ortools.sat.python import cp_model
 
@@ -75,7 +75,8 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
     ring_wait, ring_bytes = model.new_int_var(0, horizon, "ring latency"), model.new_int_var(0, horizon, "ring bytes")
     hop_wait = _whole(volume.ring_latency_factor * latency / unit)
     hop_bytes = _whole(volume.ring_byte_factor * per_byte / unit)
-    exits: dict[int, list[Any]] = {}
+    exits: dict[int, list[tuple[Any, int, int]]] = {}
+    """Hops out of each node: the Boolean, the node at the other end, its cost."""
     arcs: list[Any] = [(at, at, chosen[at].negated()) for at in range(len(slots))]
     for row in range(len(slots)):
         far = model.new_int_var(0, horizon, f"far{row}")
@@ -92,7 +93,7 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
             hop = model.new_bool_var(f"hop{row}-{other}")
             arcs.append((row, other, hop))
             if not node[row, other]:
-                exits.setdefault(int(slots[row]), []).append(hop)
+                exits.setdefault(int(slots[row]), []).append((hop, int(slots[other]), int(hop_bytes[row, other])))
             model.add(ring_wait >= int(hop_wait[row, other])).only_enforce_if(hop)
             model.add(ring_bytes >= int(hop_bytes[row, other])).only_enforce_if(hop)
         mates = [other for other in range(len(slots)) if node[row, other]]
@@ -104,8 +105,12 @@ def by_cp_sat(instance: Instance, known: IntArray, seconds: float) -> tuple[floa
             halo = far + count * apart + round(float(inside[row]) * (count - part))
             model.add(worst_halo >= halo).only_enforce_if([chosen[row], exact])
             model.add(epoch >= round(float(compute[row]) / unit) + halo).only_enforce_if([chosen[row], exact])
-    for hops in exits.values():
-        model.add(sum(hops) <= 1)
+    for source, hops in exits.items():
+        for times in range(2, min(len(hops), int(np.sum(slots == source))) + 1):
+            often = model.new_bool_var(f"leaves{source}-{times}")
+            model.add(sum(hop for hop, _, _ in hops) <= times - 1).only_enforce_if(often.negated())
+            for hop, _, cost in (*hops, *(entry for other in exits.values() for entry in other if entry[1] == source)):
+                model.add(ring_bytes >= times * cost).only_enforce_if([hop, often])
     model.add_circuit(arcs)
     weight = round(1000 * costs.communication_weight)
     model.minimize(1000 * epoch + weight * worst_halo + (1000 + weight) * (ring_wait + ring_bytes))

@@ -81,7 +81,10 @@ BOARDS: Final[dict[str, Board]] = {
 
 def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
     """The inside of each of `nodes` (n,)."""
-    found = [_inside(node.gpu_product, node.gpu_paths, policy.gpus) for node in nodes]
+    known: dict[tuple[str | None, GpuPaths | None], tuple[float, float]] = {}
+    for kind in {(node.gpu_product, node.gpu_paths) for node in nodes}:
+        known[kind] = _inside(*kind, policy.gpus)
+    found = [known[node.gpu_product, node.gpu_paths] for node in nodes]
     return Inside(
         latency_seconds=np.array([latency for latency, _ in found], dtype=np.float64),
         bandwidth_bytes_per_second=np.array([bandwidth for _, bandwidth in found], dtype=np.float64),

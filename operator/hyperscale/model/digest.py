@@ -15,8 +15,8 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 def snapshot_digest(snapshot: ClusterSnapshot) -> str:
     """64 hex digits of the sha256 of the canonical JSON of `snapshot`, without what only tells its time.
 
-    Left out: `taken_at`, age and source of every sample, and the wording of the metrics state. Values, qualities, faults and
-    confidence count.
+    Left out: `taken_at`, age and source of every sample, the wording of the metrics state, and what no plan reads: temperature, power and
+    used memory of GPUs, and use of network cards. Of all else values, qualities, faults and confidence count.
     """
     timeless = replace(
         snapshot,
@@ -47,10 +47,7 @@ def _timeless_gpu(gpu: Gpu) -> Gpu:
     return Gpu(
         uuid=gpu.uuid,
         utilization_ratio=_timeless(gpu.utilization_ratio),
-        memory_used_bytes=_timeless(gpu.memory_used_bytes),
         memory_total_bytes=_timeless(gpu.memory_total_bytes),
-        temperature_celsius=_timeless(gpu.temperature_celsius),
-        power_watts=_timeless(gpu.power_watts),
         last_xid=_timeless(gpu.last_xid),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,23 @@ MAX_TAKEN_AT: Final = 253_402_300_799.0
 MAX_LATENCY_SECONDS: Final = 3600.0
 MAX_BYTES_PER_SECOND: Final = 1e15
 """Both as in PlannerPolicy.spec.overrides."""
+MAX_GPUS: Final = 4096
+"""Of a node; of one in a cluster the operator reads no more either."""
+MAX_BYTES: Final = 2**53
+MAX_CORES: Final = 1e6
+MAX_SAMPLES: Final[Mapping[str, float]] = {
+    "utilization_ratio": 1.0,
+    "memory_used_bytes": MAX_BYTES,
+    "memory_total_bytes": MAX_BYTES,
+    "temperature_celsius": 1000.0,
+    "power_watts": 1e5,
+    "last_xid": 1e5,
+    "network_use_ratio": 1.0,
+    "network_bytes_per_second": MAX_BYTES_PER_SECOND,
+    "latency_seconds": MAX_LATENCY_SECONDS,
+    "bandwidth_bytes_per_second": MAX_BYTES_PER_SECOND,
+}
+"""Largest value of each sample."""
 NPZ_MAGIC: Final = b"PK\x03\x04"
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _DECODER = msgspec.json.Decoder(ClusterSnapshot)
@@ -129,16 +146,18 @@ def _node_problems(node: Node, names: set[str], levels: int) -> Iterator[str]:
     counts = (node.allocatable_gpus, node.requested_gpus, node.requested_memory_bytes, node.gpu_memory_bytes or 0)
     if min(counts) < 0 or node.requested_cpu_cores < 0:
         yield "allocatableGpus, requestedGpus, gpuMemoryBytes and requests: must not be negative"
-    if any(amount < 0 for amount in (*node.allocatable.values(), *node.requested.values())):
-        yield "allocatable and requested: must not be negative"
+    yield from _too_much(node)
+    if not all(0 <= amount <= MAX_BYTES for amount in (*node.allocatable.values(), *node.requested.values())):
+        yield f"allocatable and requested: write amounts from 0 to {MAX_BYTES}"
+    for name in ("network_bytes_per_second", "network_use_ratio"):
+        yield from _sample_problems(name, getattr(node, name))
     for place, gpu in enumerate(node.gpus):
         yield from (f"gpus[{place}].{problem}" for problem in _gpu_problems(gpu))
 
 
 def _gpu_problems(gpu: Gpu) -> Iterator[str]:
-    names = gpu.__struct_encode_fields__[1:]
-    for name, field in zip(names, gpu.__struct_fields__[1:], strict=True):
-        yield from _sample_problems(name, getattr(gpu, field))
+    for name in gpu.__struct_fields__[1:]:
+        yield from _sample_problems(name, getattr(gpu, name))
 
 
 def _link_problems(link: Link, names: set[str], pairs: set[tuple[str, str]]) -> Iterator[str]:
@@ -149,19 +168,38 @@ def _link_problems(link: Link, names: set[str], pairs: set[tuple[str, str]]) -> 
         yield "destination: must differ from source"
     if (link.source, link.destination) in pairs:
         yield f"source: the pair {link.source!r}, {link.destination!r} occurs twice"
-    for field, sample, most in (
-        ("latencySeconds", link.latency_seconds, MAX_LATENCY_SECONDS),
-        ("bandwidthBytesPerSecond", link.bandwidth_bytes_per_second, MAX_BYTES_PER_SECOND),
+    for name in ("latency_seconds", "bandwidth_bytes_per_second"):
+        yield from _sample_problems(name, getattr(link, name))
+
+
+def _too_much(node: Node) -> Iterator[str]:
+    """Figures of a node that no machine has: sums of them would leave 64 bits."""
+    for name, value, most in (
+        ("allocatableGpus", node.allocatable_gpus, MAX_GPUS),
+        ("requestedGpus", node.requested_gpus, MAX_GPUS),
+        ("gpuMemoryBytes", node.gpu_memory_bytes or 0, MAX_BYTES),
+        ("allocatableMemoryBytes", node.allocatable_memory_bytes or 0, MAX_BYTES),
+        ("requestedMemoryBytes", node.requested_memory_bytes, MAX_BYTES),
+        ("allocatableCpuCores", node.allocatable_cpu_cores or 0.0, MAX_CORES),
+        ("requestedCpuCores", node.requested_cpu_cores, MAX_CORES),
     ):
-        yield from _sample_problems(field, sample)
-        if sample.value is not None and sample.value > most:
-            yield f"{field}.value: {sample.value:g} is more than any link has; write at most {most:g}"
+        if not value <= most:
+            yield f"{name}: {value:g} is more than any node has; write at most {most:g}"
 
 
-def _sample_problems(field: str, sample: Sample) -> Iterator[str]:
+def _sample_problems(name: str, sample: Sample) -> Iterator[str]:
+    field, most = _camel(name), MAX_SAMPLES[name]
     if (sample.value is None) != (sample.quality is Quality.UNKNOWN):
         yield f"{field}: value must be null exactly when quality is unknown"
     elif sample.value is not None and not (math.isfinite(sample.value) and sample.value >= 0):
         yield f"{field}.value: must be a finite number, 0 or more"
+    elif sample.value is not None and sample.value > most:
+        yield f"{field}.value: {sample.value:g} is not possible; write at most {most:g}"
     if sample.age_seconds is not None and not (math.isfinite(sample.age_seconds) and sample.age_seconds >= 0):
         yield f"{field}.ageSeconds: must be a finite number, 0 or more"
+
+
+def _camel(name: str) -> str:
+    """The field's name in the file."""
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)

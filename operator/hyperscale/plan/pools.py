@@ -14,6 +14,8 @@ POOL_NODES: Final = 224
 """Largest pool for moderate worker counts: a close search of it takes some tens of milliseconds."""
 REPRESENTATIVES: Final = 384
 """Nodes whose surroundings are scored."""
+MOST_PAIRS: Final = 2_000_000
+"""Links that scoring may read, all representatives together: 384 of 5,000 nodes; of larger clusters fewer are scored."""
 PER_DOMAIN: Final = 2
 """Representatives of one narrowest domain: a single one may be the one with a bad link."""
 NEIGHBOURHOODS: Final = 4
@@ -102,6 +104,7 @@ def _representatives(problem: Problem, region: IntArray) -> IntArray:
     for level in range(domains.shape[1]):
         group = np.where(domains[:, level] >= 0, domains[:, level] + level * (len(problem.graph.nodes) + 1), group)
     fastest = np.lexsort((np.arange(len(region)), -problem.flops_per_second[region]))
+    most = max(1, min(REPRESENTATIVES, MOST_PAIRS // len(region)))
     taken: dict[int, int] = {}
     chosen: list[int] = []
     for position in fastest:
@@ -110,7 +113,7 @@ def _representatives(problem: Problem, region: IntArray) -> IntArray:
             continue
         taken[domain] = taken.get(domain, 0) + 1
         chosen.append(int(position))
-        if len(chosen) == REPRESENTATIVES:
+        if len(chosen) == most:
             break
     return np.array(chosen, dtype=np.int64)
 

@@ -45,12 +45,17 @@ class Proposals:
 
 
 def propose(problem: Problem, planners: Sequence[Planner], expired: Expired) -> Proposals:
-    """Ask every planner. Raises what the last of them raised where none proposes anything and some failed."""
+    """Ask every planner, once time is up only until one has proposed something.
+
+    Raises what the last of them raised where none proposes anything and some failed.
+    """
     found: list[tuple[Candidate, str]] = []
     bounds: list[float] = []
     steps: list[str] = []
     trouble: Exception | None = None
     for planner in planners:
+        if found and expired():
+            break
         try:
             proposed = planner.candidates(problem, expired)
             own = [(candidate, planner.name) for candidate in proposed]

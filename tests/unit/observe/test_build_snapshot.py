@@ -105,11 +105,22 @@ def test_the_order_of_the_input_does_not_matter() -> None:
 
 def test_the_digest_sees_values_and_not_the_clock() -> None:
     def digest(value: float, age: float, now: float) -> str:
-        return snapshot_digest(build_snapshot([raw_node("a")], [], reading(power=(series(value, age, node="a", UUID="G"),)), POLICY, now))
+        return snapshot_digest(
+            build_snapshot([raw_node("a")], [], reading(gpu_utilization=(series(value, age, node="a", UUID="G"),)), POLICY, now)
+        )
 
-    assert digest(300, 5, NOW) == digest(300, 7, NOW + 1)
-    assert digest(300, 5, NOW) != digest(301, 5, NOW)
-    assert digest(300, 5, NOW) != digest(300, 500, NOW)
+    assert digest(30, 5, NOW) == digest(30, 7, NOW + 1)
+    assert digest(30, 5, NOW) != digest(31, 5, NOW)
+    assert digest(30, 5, NOW) != digest(30, 500, NOW)
+
+
+@pytest.mark.parametrize("figure", ["power", "temperature", "memory_used"])
+def test_figures_that_no_plan_reads_leave_the_digest_as_it_is(figure: str) -> None:
+    def digest(value: float) -> str:
+        given = {figure: (series(value, 5, node="a", UUID="G"),), "gpu_utilization": (series(30, 5, node="a", UUID="G"),)}
+        return snapshot_digest(build_snapshot([raw_node("a")], [], reading(**given), POLICY, NOW))
+
+    assert digest(60) == digest(61)
 
 
 def test_one_reading_serves_many_snapshots_while_nodes_and_pods_change() -> None:

@@ -68,7 +68,7 @@ def changed(path: str, value: Any) -> bytes:
         pytest.param(changed("takenAt", 1e300), "takenAt: write Unix seconds from 0 to 253402300799", id="after the last date"),
         pytest.param(changed("takenAt", -1), "takenAt: write Unix seconds from 0", id="before the first second"),
         pytest.param(
-            changed("links.0.latencySeconds.value", 1e300), "links[0].latencySeconds.value: 1e+300 is more than", id="an endless link"
+            changed("links.0.latencySeconds.value", 1e300), "links[0].latencySeconds.value: 1e+300 is not possible", id="an endless link"
         ),
         pytest.param(
             changed("links.0.bandwidthBytesPerSecond", {"value": 1e16, "ageSeconds": 1, "quality": "measured"}),
@@ -82,6 +82,24 @@ def changed(path: str, value: Any) -> bytes:
         pytest.param(changed("nodes.0.name", 7), "nodes[0].name: Expected `str`, got `int`", id="a name that is a number"),
         pytest.param(changed("nodes.0.domains", []), "nodes[0].domains: has 0 entries, levels has 1", id="domains beside levels"),
         pytest.param(changed("nodes.0.allocatableGpus", -1), "must not be negative", id="negative GPUs"),
+        pytest.param(changed("nodes.0.allocatableGpus", 2**63), "nodes[0].allocatableGpus: 9.22337e+18 is", id="GPUs past 64 bits"),
+        pytest.param(changed("nodes.0.requestedGpus", 2**63), "nodes[0].requestedGpus: 9.22337e+18 is", id="GPUs held likewise"),
+        pytest.param(changed("nodes.0.gpuMemoryBytes", 2**63), "nodes[0].gpuMemoryBytes: 9.22337e+18 is", id="memory likewise"),
+        pytest.param(changed("nodes.0.allocatable", {"pods": 1e300}), "nodes[0].allocatable and requested: write", id="endless pods"),
+        pytest.param(changed("nodes.0.allocatableCpuCores", 1e300), "nodes[0].allocatableCpuCores: 1e+300 is", id="endless cores"),
+        *(
+            pytest.param(
+                changed("nodes.0.gpus.0.utilizationRatio", {"value": value, "ageSeconds": 1, "quality": "measured"}),
+                f"nodes[0].gpus[0].utilizationRatio.value: {value:g} is not possible; write at most 1",
+                id=f"a GPU {value:g} times in use",
+            )
+            for value in (5.0, 1e300)
+        ),
+        pytest.param(
+            changed("nodes.0.networkUseRatio", {"value": 3.0, "ageSeconds": 1, "quality": "measured"}),
+            "nodes[0].networkUseRatio.value: 3 is not possible",
+            id="a card three times in use",
+        ),
         pytest.param(
             changed("nodes.0.gpus.0.powerWatts.value", -1), "nodes[0].gpus[0].powerWatts.value: must be a finite", id="negative watts"
         ),

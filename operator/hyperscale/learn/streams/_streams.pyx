@@ -110,6 +110,15 @@ cdef inline uint64_t _random(uint64_t *state) noexcept nogil:
     return mixed ^ (mixed >> 31)
 
 
+cdef bint _grown(void **held, size_t size) noexcept nogil:
+    """realloc that keeps what was held where there is no memory; False then."""
+    cdef void *grown = realloc(held[0], size)
+    if grown == NULL:
+        return False
+    held[0] = grown
+    return True
+
+
 cdef inline int _bits(uint64_t mask) noexcept nogil:
     cdef int count = 0
     while mask:
@@ -179,6 +188,7 @@ cdef class Stream:
     cdef int rule_job, rule_option
     # record
     cdef bint record
+    cdef bint out_of_memory          # of the record: a run without the GIL cannot raise
     cdef float *rows
     cdef size_t row_count, row_room
     cdef int32_t *counts
@@ -999,21 +1009,32 @@ cdef class Stream:
         option[0] = self.candidate[chosen].option
         return self.candidate[chosen].job
 
+    cdef bint _row_space(self) noexcept nogil:
+        """Make room for one more decision of the record; False without memory, and what there is stays as it is."""
+        cdef size_t room
+        if self.row_count + self.candidates > self.row_room:
+            room = 2 * self.row_room + 4096
+            if not _grown(<void **> &self.rows, room * F * sizeof(float)):
+                return False
+            if self.embeds and not _grown(<void **> &self.masks, room * sizeof(uint64_t)):
+                return False
+            self.row_room = room
+        if self.decision_count + 1 > self.decision_room:
+            room = 2 * self.decision_room + 512
+            if not (_grown(<void **> &self.counts, room * sizeof(int32_t)) and _grown(<void **> &self.actions, room * sizeof(int32_t))
+                    and _grown(<void **> &self.times, room * sizeof(double))):
+                return False
+            if self.embeds and not (_grown(<void **> &self.node_rows, room * self.n * NF * sizeof(float))
+                                    and _grown(<void **> &self.queue_rows, room * QJ * (QF + 1) * sizeof(float))):
+                return False
+            self.decision_room = room
+        return True
+
     cdef void _note_decision(self, int action) noexcept nogil:
         cdef int c, i
-        if self.row_count + self.candidates > self.row_room:
-            self.row_room = 2 * self.row_room + 4096
-            self.rows = <float *> realloc(self.rows, self.row_room * F * sizeof(float))
-            if self.embeds:
-                self.masks = <uint64_t *> realloc(self.masks, self.row_room * sizeof(uint64_t))
-        if self.decision_count + 1 > self.decision_room:
-            self.decision_room = 2 * self.decision_room + 512
-            self.counts = <int32_t *> realloc(self.counts, self.decision_room * sizeof(int32_t))
-            self.actions = <int32_t *> realloc(self.actions, self.decision_room * sizeof(int32_t))
-            self.times = <double *> realloc(self.times, self.decision_room * sizeof(double))
-            if self.embeds:
-                self.node_rows = <float *> realloc(self.node_rows, self.decision_room * self.n * NF * sizeof(float))
-                self.queue_rows = <float *> realloc(self.queue_rows, self.decision_room * QJ * (QF + 1) * sizeof(float))
+        if not self._row_space():
+            self.out_of_memory = True
+            return
         for c in range(self.candidates):
             for i in range(F):
                 self.rows[(self.row_count + c) * F + i] = <float> self.features[c][i]
@@ -1029,11 +1050,14 @@ cdef class Stream:
 
     cdef void _note_event(self, double at) noexcept nogil:
         """The cost so far at time `at`."""
+        cdef size_t room
         if self.event_count + 1 > self.event_room:
-            self.event_room = 2 * self.event_room + 1024
-            self.event_time = <double *> realloc(self.event_time, self.event_room * sizeof(double))
-            self.event_cost = <double *> realloc(self.event_cost, self.event_room * sizeof(double))
-            self.event_state = <double *> realloc(self.event_state, 3 * self.event_room * sizeof(double))
+            room = 2 * self.event_room + 1024
+            if not (_grown(<void **> &self.event_time, room * sizeof(double)) and _grown(<void **> &self.event_cost, room * sizeof(double))
+                    and _grown(<void **> &self.event_state, 3 * room * sizeof(double))):
+                self.out_of_memory = True
+                return
+            self.event_room = room
         self.event_time[self.event_count], self.event_cost[self.event_count] = at, self.cost
         self.event_count += 1
 
@@ -1041,7 +1065,10 @@ cdef class Stream:
         """What the future of the last event's moment depends on most."""
         cdef int i
         cdef Job *job
-        cdef double *state = self.event_state + 3 * (self.event_count - 1)
+        cdef double *state
+        if self.event_count == 0:
+            return
+        state = self.event_state + 3 * (self.event_count - 1)
         state[0] = state[1] = state[2] = 0.0
         for i in range(self.pendings):
             job = &self.job[self.pending[i]]
@@ -1103,6 +1130,8 @@ cdef class Stream:
                         break
                     self._launch(j, option)
             self.record = False
+        if self.out_of_memory:
+            raise MemoryError("the record of a run does not fit into memory")
         if self.pendings:
             raise RuntimeError("jobs were left in the queue")
         return self.outcome()
