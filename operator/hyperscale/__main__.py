@@ -16,7 +16,7 @@ from pathlib import Path
 import kopf
 from kopf._core.engines.peering import Identity
 
-from hyperscale.apply.client import ApiClient, ConfigException
+from hyperscale.apply.client import ApiClient, ConfigException, Pace
 from hyperscale.apply.lease import Lease
 from hyperscale.handlers import read_from, register
 from hyperscale.jsonlog import configure_logging
@@ -29,6 +29,7 @@ _LOG = logging.getLogger("hyperscale")
 
 EXIT_LEASE_LOST = 3
 EXIT_BAD_SETTINGS = 2
+BURST_SECONDS = 10.0
 
 
 async def operate(settings: Settings) -> int:
@@ -37,14 +38,16 @@ async def operate(settings: Settings) -> int:
     _leave_on_signals(stop)
     watches = 3 + 2 * max(1, len(settings.watch_namespaces))
     client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_passes * 2 + watches)
-    operator = Operator(client, settings)
+    identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+    lease = Lease(client, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
+    pace = Pace(settings.api_requests_per_second, BURST_SECONDS, time.monotonic)
+    operator = Operator(client.bounded(pace, lease.seconds_left), settings)
+    operator.reconciler.doubt = lease.confirm
     server = Server(operator.telemetry, operator.liveness, operator.readiness, operator.page)
     await server.start(settings.health_port, settings.metrics_port, settings.topology_port)
     previews = PreviewServer(operator.previews, operator.readiness, Path(settings.preview_key_file))
     if settings.preview_port:
         await previews.start(settings.preview_port)
-    identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-    lease = Lease(client, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
     try:
         return await _hold_and_work(operator, lease, identity, stop)
     finally:

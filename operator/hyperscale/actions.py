@@ -166,20 +166,22 @@ class Actions:
             return next((str(item["metadata"]["name"]) for item in found.get("items") or ()), "")
         return None
 
-    async def write_status(self, key: Key, metadata: JobMetadata, status: JobStatus) -> None:
-        """Server-side apply of the whole status; the uid keeps it from a later job of the same name.
+    async def write_status(self, key: Key, metadata: JobMetadata, status: JobStatus, version: str) -> None:
+        """Server-side apply of the whole status to the job as it was seen, by uid and resource version; raises ConflictError for another.
 
         A status that the operator cannot have written is taken away first: applying leaves fields that others own as they are.
         """
         self.probe("before-status")
         record = self._world.jobs.get(key)
         if record is not None and record.status_fault:
-            identity = {"uid": metadata.uid, "resourceVersion": record.resource["metadata"]["resourceVersion"]}
-            await self._client.merge(f"{paths.job(*key)}/status", {"metadata": identity, "status": None}, names.FIELD_MANAGER)
+            cleared = {"metadata": {"uid": metadata.uid, "resourceVersion": version}, "status": None}
+            answer = await self._client.merge(f"{paths.job(*key)}/status", cleared, names.FIELD_MANAGER)
+            version = answer["metadata"]["resourceVersion"]
+        identity = {"name": key.name, "namespace": key.namespace, "uid": metadata.uid}
         body = {
             "apiVersion": names.API_VERSION,
             "kind": names.JOB_KIND,
-            "metadata": {"name": key.name, "namespace": key.namespace, "uid": metadata.uid},
+            "metadata": identity | ({"resourceVersion": version} if version else {}),
             "status": to_wire(status),
         }
         self._world.see_job(await self._client.apply(f"{paths.job(*key)}/status", body, names.FIELD_MANAGER))

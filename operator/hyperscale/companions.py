@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from hyperscale import names
 from hyperscale.apply import paths
-from hyperscale.apply.client import ApiClient, ApiError, ConflictError, NotFoundError
+from hyperscale.apply.client import ApiClient, ApiError, ConflictError
 from hyperscale.model.datasets import graph_bytes
 from hyperscale.model.decision import Reason, Seen
 from hyperscale.model.job import JobSpec
@@ -50,8 +50,8 @@ class Companions:
         self._world = world
         self._defaults = defaults
         self._probe = probe
-        self._files: dict[str, str] = {}
-        """Uid of the plan file by uid of its job."""
+        self._files: dict[str, Json] = {}
+        """Uid and resource version of the plan file by uid of its job."""
 
     async def write_plan_file(self, metadata: JobMetadata, plan: Plan) -> None:
         """Make the plan file say `plan`, before the plan is written down anywhere else: a plan in force has its file.
@@ -64,25 +64,26 @@ class Companions:
         known = self._files.get(metadata.uid)
         if known is None:
             found = await self._create(paths.config_maps(metadata.namespace), paths.config_map(metadata.namespace, name), body, metadata)
-            self._remember(metadata.uid, found["metadata"]["uid"])
+            self._remember(metadata.uid, found)
             if found.get("data") != body["data"]:
-                await self._update(metadata, body, found["metadata"]["uid"])
+                await self._update(metadata, body)
         else:
-            await self._update(metadata, body, known)
+            await self._update(metadata, body)
         self._probe("plan-file")
 
-    async def _update(self, metadata: JobMetadata, body: Json, uid: str) -> None:
+    async def _update(self, metadata: JobMetadata, body: Json) -> None:
         path = paths.config_map(metadata.namespace, body["metadata"]["name"])
+        as_read = {**body, "metadata": {**body["metadata"], **self._files[metadata.uid]}}
         try:
-            await self._client.apply(path, {**body, "metadata": {**body["metadata"], "uid": uid}}, names.FIELD_MANAGER)
-        except (ConflictError, NotFoundError):  # it was deleted, and perhaps made anew: look next time
+            self._remember(metadata.uid, await self._client.apply(path, as_read, names.FIELD_MANAGER))
+        except ApiError:  # it was deleted, and perhaps made again, or another wrote it: look next time
             self._files.pop(metadata.uid, None)
             raise
 
-    def _remember(self, job_uid: str, uid: str) -> None:
+    def _remember(self, job_uid: str, found: Json) -> None:
         while len(self._files) >= _KNOWN:
             del self._files[next(iter(self._files))]
-        self._files[job_uid] = uid
+        self._files[job_uid] = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
 
     async def ensure_partitions(self, key: Key, seen: Seen, job: JobSpec) -> None:
         """Create the partition Job, or read how far it is; one for other partitions is deleted, the next pass creates its successor."""

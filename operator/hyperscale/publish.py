@@ -89,6 +89,8 @@ class TopologyWriter:
         self._preview = preview
         self._seen: ClusterSnapshot | None = None
         self._written: TopologyStatus | None = None
+        self._version = ""
+        """resourceVersion of the object as it was read or written last."""
         self._path = paths.topology(names.TOPOLOGY_NAME)
 
     async def run(self) -> None:
@@ -103,6 +105,7 @@ class TopologyWriter:
                 _LOG.warning("the ClusterTopology was not written: %s", error)
                 self._telemetry.topology_writes.labels(outcome="failed").inc()
                 await asyncio.sleep(max(RETRY_SECONDS, self._seconds))
+                self._written = await self._found()
 
     async def _look(self, allowance: Allowance) -> None:
         """Write the snapshot of now if it is new, has news, and may be written."""
@@ -121,13 +124,20 @@ class TopologyWriter:
     async def _write(self, news: News) -> None:
         body: Json = {"apiVersion": names.API_VERSION, "kind": names.TOPOLOGY_KIND, "metadata": {"name": names.TOPOLOGY_NAME}}
         if self._written is None:
-            await self._client.apply(self._path, body, names.FIELD_MANAGER)
-        await self._client.apply(f"{self._path}/status", {**body, "status": news.wire}, names.FIELD_MANAGER)
+            await self._apply(self._path, body)
+        await self._apply(f"{self._path}/status", {**body, "status": news.wire})
+
+    async def _apply(self, path: str, body: Json) -> None:
+        """To the object as it was read or written last; raises ConflictError for another."""
+        as_read = {"resourceVersion": self._version} if self._version else {}
+        answer = await self._client.apply(path, {**body, "metadata": {**body["metadata"], **as_read}}, names.FIELD_MANAGER)
+        self._version = answer["metadata"]["resourceVersion"]
 
     async def _found(self) -> TopologyStatus | None:
         """What the object says already; None where there is none, or one that another version wrote."""
         try:
             found = await self._client.find(self._path)
+            self._version = str(found["metadata"]["resourceVersion"]) if found else ""
             return msgspec.convert(found["status"], TopologyStatus) if found and found.get("status") else None
         except (ApiError, msgspec.ValidationError) as error:
             _LOG.warning("the ClusterTopology cannot be read, it will be written anew: %s", error)

@@ -7,7 +7,7 @@ the plan by the MPIJob's annotation or the status, so the next pass goes on wher
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -61,6 +61,8 @@ class Reconciler:
         self.reader = planning.reader
         self.queue: WorkQueue[Key] = WorkQueue(self.pass_over, concurrency, self._count_error)
         self.waiting = planning.waiting
+        self.doubt: Callable[[], Awaitable[None]] = _no_doubt
+        """Called where a write met another's: asks whether this is still the one operator, and does not return where it is not."""
         self._planning = planning
         planning.taker.wake = planning.drift.wake = planning.stops.wake = self.queue.add
         self._actions = actions
@@ -93,7 +95,10 @@ class Reconciler:
                     key, self.reader.policy_of(record.resource, self.world.policies), self._clock()
                 )
                 await self._pass(run, record)
-            except (ConflictError, NotFoundError) as error:
+            except ConflictError as error:
+                await self.doubt()
+                raise RetryLaterError(str(error)) from error
+            except NotFoundError as error:
                 raise RetryLaterError(str(error)) from error
             except TransientError as error:
                 raise RetryLaterError(str(error), error.retry_after_seconds) from error
@@ -123,7 +128,7 @@ class Reconciler:
             self._unreported[run.key] = run
             self.queue.add_after(run.key, LATEST_REPORT_SECONDS)
             return
-        await self._report(run, seen, decision)
+        await self._report(run, seen, decision, record.version)
         if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
             self.queue.add_after(run.key, decision.retry_after_seconds)
 
@@ -197,8 +202,8 @@ class Reconciler:
         )
         return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
 
-    async def _report(self, run: Pass, seen: Seen, decision: Decision) -> None:
-        """The pass's one status write, if anything differs, and its one event, after the write."""
+    async def _report(self, run: Pass, seen: Seen, decision: Decision, version: str) -> None:
+        """The pass's one status write, if anything differs, and its one event, after the write; `version` is the job's as it was seen."""
         if seen.deleting:
             return
         self._drift.count(run.key, seen)
@@ -212,7 +217,7 @@ class Reconciler:
             if due > 0:
                 self.queue.add_after(run.key, due)
                 return
-        await self._actions.write_status(run.key, seen.metadata, status)
+        await self._actions.write_status(run.key, seen.metadata, status, version)
         self._written_at[run.key] = self._clock()
         if status.phase != before.phase:
             self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
@@ -223,3 +228,7 @@ class Reconciler:
 
     def _count_error(self, error: BaseException) -> None:
         self._telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()
+
+
+async def _no_doubt() -> None:
+    """There is no Lease."""

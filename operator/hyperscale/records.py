@@ -34,6 +34,8 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     """spec.workers.max; 0 where the spec cannot be read."""
     gpus_per_worker: int = 0
     uid: str = ""
+    version: str = ""
+    """metadata.resourceVersion."""
     created: str = ""
     """metadata.creationTimestamp, RFC 3339."""
     generation: int = 0
@@ -73,6 +75,7 @@ def job_record(resource: Json, status: JobStatus, status_fault: str = "", max_wo
         max_workers=max_workers,
         gpus_per_worker=gpus_per_worker,
         uid=metadata.get("uid") or "",
+        version=str(metadata.get("resourceVersion") or ""),
         created=metadata.get("creationTimestamp") or "",
         generation=metadata.get("generation") or 0,
         undecoded="spec" not in resource,

@@ -76,7 +76,10 @@ class Settings(msgspec.Struct, frozen=True):
     """client-go's default for leader election."""
 
     lease_renew_seconds: float = 5.0
-    """Three chances to renew before the Lease runs out."""
+    """Between two renewals; a holder that has not renewed for two thirds of the duration leaves, before others may take the Lease."""
+
+    api_requests_per_second: float = 200.0
+    """To the API server in the long run, watches and the Lease aside; ten seconds' worth may come at once. 0 sets no limit."""
 
     request_timeout_seconds: float = 10.0
     """One API request; a frozen load balancer must not stop the operator."""
@@ -103,6 +106,9 @@ class Settings(msgspec.Struct, frozen=True):
 
 PLANNER_SHARE = 0.6
 """Part of the container's memory that the planner may write. With 5,000 nodes the planner held at most 830 MiB, the operator 425 MiB."""
+
+RENEW_DEADLINE_SHARE = 2 / 3
+"""Of the Lease's duration, in which its holder must have renewed it (client-go: 10 s of 15 s)."""
 
 MIN_OPERATOR_BYTES = 200 * 2**20
 """Least memory for the operator itself: it takes half of this with a few nodes."""
@@ -135,6 +141,12 @@ def from_environment(environment: Mapping[str, str]) -> Settings:
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`")
         raise SettingsError(f"{PREFIX}{field.upper()}: {str(error).partition(' - ')[0]}") from error
+    most_renew = RENEW_DEADLINE_SHARE * settings.lease_duration_seconds
+    if not 0 < settings.lease_renew_seconds < most_renew:
+        raise SettingsError(
+            f"{PREFIX}LEASE_RENEW_SECONDS: {settings.lease_renew_seconds:g} s is not above 0 and below {most_renew:g} s, two thirds of "
+            f"{PREFIX}LEASE_DURATION_SECONDS; write at most a third of the duration"
+        )
     access = from_variables(environment)
     if (fault := access.fault()) is not None:
         raise SettingsError(f"{PREFIX}PROMETHEUS_{fault[0].upper()}: {fault[1]}")

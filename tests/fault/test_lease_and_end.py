@@ -21,7 +21,7 @@ EXIT_LEASE_LOST = 3
 
 def start(stage: Stage, identity: str) -> OperatorProcess:
     """An operator with a short Lease."""
-    return stage.operator(identity=identity, lease_duration_seconds=3, lease_renew_seconds=1, request_timeout_seconds=2)
+    return stage.operator(identity=identity, lease_duration_seconds=6, lease_renew_seconds=1)
 
 
 def test_a_standby_takes_over_when_the_holder_is_killed_and_keeps_its_plan(stage: Stage, proxy: FaultProxy, job: Job) -> None:

@@ -267,8 +267,8 @@ app.kubernetes.io/component: operator
 {{- include "hyperscale.checkPrometheus" . -}}
 {{- include "hyperscale.checkPorts" . -}}
 {{- include "hyperscale.checkPod" . -}}
-{{- if ge (float64 .Values.settings.leaseRenewSeconds) (float64 .Values.settings.leaseDurationSeconds) -}}
-{{- fail (printf "settings.leaseRenewSeconds: %v is not below settings.leaseDurationSeconds: %v; write at most a third of it" .Values.settings.leaseRenewSeconds .Values.settings.leaseDurationSeconds) -}}
+{{- if ge (mulf 3 (float64 .Values.settings.leaseRenewSeconds)) (mulf 2 (float64 .Values.settings.leaseDurationSeconds)) -}}
+{{- fail (printf "settings.leaseRenewSeconds: %v is not below two thirds of settings.leaseDurationSeconds: %v; write at most a third of it" .Values.settings.leaseRenewSeconds .Values.settings.leaseDurationSeconds) -}}
 {{- end -}}
 {{- end -}}
 

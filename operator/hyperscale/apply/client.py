@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -79,12 +80,38 @@ class TooLargeError(ApiError):
     """The answer is longer than MAX_BODY_BYTES."""
 
 
+class Pace:
+    """So many requests a second in the long run, so many seconds' worth of them at once."""
+
+    def __init__(self, per_second: float, burst_seconds: float, clock: Callable[[], float]) -> None:
+        """per_second: 0 sets no limit; clock: seconds."""
+        self._gap_seconds = 1.0 / per_second if per_second > 0 else 0.0
+        self._burst_seconds = burst_seconds
+        self._clock = clock
+        self._next = -math.inf
+
+    def delay_seconds(self) -> float:
+        """Take a turn; how long to wait for it."""
+        now = self._clock()
+        self._next = max(self._next, now - self._burst_seconds) + self._gap_seconds
+        return max(0.0, self._next - now)
+
+
 class ApiClient:
     """Requests to one API server."""
 
-    def __init__(self, api: kubernetes_client.ApiClient, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        api: kubernetes_client.ApiClient,
+        timeout_seconds: float,
+        pace: Pace | None = None,
+        seconds_left: Callable[[], float] | None = None,
+    ) -> None:
+        """seconds_left: how long this process may still write; a write is given no longer than that."""
         self._api = api
         self._timeout_seconds = timeout_seconds
+        self._pace = pace
+        self._seconds_left = seconds_left
 
     @classmethod
     async def connect(cls, timeout_seconds: float, concurrency: int) -> ApiClient:
@@ -96,6 +123,10 @@ class ApiClient:
         except kubernetes_config.ConfigException:
             await kubernetes_config.load_kube_config(client_configuration=configuration)
         return cls(kubernetes_client.ApiClient(configuration), timeout_seconds)
+
+    def bounded(self, pace: Pace, seconds_left: Callable[[], float]) -> ApiClient:
+        """The same connections, at this pace, writing only while there are seconds left."""
+        return ApiClient(self._api, self._timeout_seconds, pace, seconds_left)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -181,7 +212,10 @@ class ApiClient:
         return await self._request("PUT", path, None, body, "application/json")
 
     async def apply(self, path: str, body: Json, field_manager: str) -> Json:
-        """Server-side apply; a `metadata.uid` in `body` keeps it from touching another object of the same name."""
+        """Server-side apply; a `metadata.uid` in `body` keeps it from touching another object of the same name.
+
+        Raises ConflictError where `body` has a `metadata.resourceVersion` that the object has no more.
+        """
         query = {"fieldManager": field_manager, "force": "true"}
         return await self._request("PATCH", path, query, body, "application/apply-patch+yaml")
 
@@ -226,12 +260,19 @@ class ApiClient:
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, content_type: str = "application/json"
     ) -> bytes:
         """The body of a successful answer; raises NotFoundError, ConflictError, GoneError, TransientError, ApiError."""
+        if self._pace is not None and (delay := self._pace.delay_seconds()) > 0:
+            await asyncio.sleep(delay)
+        limit = self._timeout_seconds
+        if method != "GET" and self._seconds_left is not None:
+            limit = min(limit, self._seconds_left())
+            if limit <= 0:
+                raise TransientError(0, f"{method} {path}: not sent, another operator may hold the Lease", "LeaseExpired")
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                answer = await self._answer(method, path, query, body, content_type, limits=self._timeout_seconds)
+            async with asyncio.timeout(limit):
+                answer = await self._answer(method, path, query, body, content_type, limits=limit)
                 content = await _bounded_body(answer.response)
         except TimeoutError as error:
-            raise TransientError(0, f"{method} {path}: no answer within {self._timeout_seconds:g} s", "Timeout") from error
+            raise TransientError(0, f"{method} {path}: no answer within {limit:.3g} s", "Timeout") from error
         except (aiohttp.ClientError, OSError) as error:
             raise TransientError(0, f"{method} {path}: {error}", "Unreachable") from error
         _check(answer.status, content, answer.response.headers)

@@ -1,22 +1,30 @@
 """One active operator: a coordination.k8s.io Lease, taken before anything is watched and renewed while the process lives.
 
 Expiry is judged by this process's own monotonic clock since it last saw the record change, never by comparing wall clocks of two machines
-(as client-go does). A process that loses the Lease must exit: `Lease.hold` returns then.
+(as client-go does). A holder gives up before others may take the Lease: one attempt to renew takes less than the renew deadline, counted
+from before the last renewal was sent, and that deadline is less than the duration. A process that loses the Lease must exit: `Lease.hold`
+returns then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from hyperscale import names
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, ConflictError
+from hyperscale.settings import RENEW_DEADLINE_SHARE
 
 _LOG = logging.getLogger(__name__)
+
+ATTEMPT_SHARE: Final = 1 / 3
+"""Of the duration, that one attempt may take."""
 
 
 class Lease:
@@ -33,6 +41,14 @@ class Lease:
         self._clock = clock
         self._record: dict[str, Any] = {}
         self._seen_at = 0.0
+        self._renewed_at = -math.inf
+        """When the last successful renewal was sent."""
+        self._lock = asyncio.Lock()
+        self._taken = asyncio.Event()
+
+    def seconds_left(self) -> float:
+        """How long this process may still write; 0 or less where another may hold the Lease."""
+        return self._renewed_at + RENEW_DEADLINE_SHARE * self._duration_seconds - self._clock()
 
     async def acquire(self) -> None:
         """Return when this process holds the Lease. A record of the same identity is this process's own from before a restart."""
@@ -45,17 +61,24 @@ class Lease:
         _LOG.info("holding the Lease", extra={"identity": self._identity})
 
     async def hold(self) -> None:
-        """Renew until the Lease is lost: taken by another, or not renewed within its duration."""
-        renewed_at = self._clock()
-        while self._clock() - renewed_at < self._duration_seconds:
-            await asyncio.sleep(self._renew_seconds)
-            asked_at = self._clock()
-            if await self._try():
-                renewed_at = asked_at
-            elif self._holder() not in ("", self._identity):
+        """Renew until the Lease is lost: taken by another, or not renewed before the deadline."""
+        while (left := self.seconds_left()) > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._taken.wait(), min(self._renew_seconds, left))
+            if self._taken.is_set() or (self.seconds_left() > 0 and not await self._renew()):
                 _LOG.error("the Lease was taken", extra={"holder": self._holder()})
                 return
         _LOG.error("the Lease could not be renewed in time")
+
+    async def confirm(self) -> None:
+        """Ask whether the Lease is still this process's, after a write that met another's; does not return where it is not."""
+        if not await self._renew():
+            self._taken.set()
+            await asyncio.Event().wait()
+
+    async def _renew(self) -> bool:
+        """Renew once; False where another holds the Lease."""
+        return await self._try() or self._holder() in ("", self._identity)
 
     async def release(self) -> None:
         """Give the Lease up so that a successor need not wait; best effort."""
@@ -69,21 +92,30 @@ class Lease:
     async def _try(self) -> bool:
         """Take or renew once; False when another holds it or the API did not answer."""
         try:
-            found = await self._client.find(self._path())
-            if found is None:
-                self._remember(await self._client.create(paths.leases(self._namespace), self._renewed({})))
-                return True
+            limit, left = ATTEMPT_SHARE * self._duration_seconds, self.seconds_left()
+            async with asyncio.timeout(min(limit, left) if left > 0 else limit), self._lock:
+                return await self._take()
+        except ConflictError:
+            return False
+        except (ApiError, TimeoutError) as error:
+            _LOG.warning("the Lease could not be read or renewed: %s", error or "no answer in time")
+            return False
+
+    async def _take(self) -> bool:
+        """Raises ApiError."""
+        found = await self._client.find(self._path())
+        if found is not None:
             if _version(found) != _version(self._record):
                 self._remember(found)
             expired = self._clock() - self._seen_at >= self._duration_seconds
             if self._holder() not in ("", self._identity) and not expired:
                 return False
+        sent_at = self._clock()
+        if found is None:
+            self._remember(await self._client.create(paths.leases(self._namespace), self._renewed({})))
+        else:
             self._remember(await self._client.replace(self._path(), self._renewed(found)))
-        except ConflictError:
-            return False
-        except ApiError as error:
-            _LOG.warning("the Lease could not be read or renewed: %s", error)
-            return False
+        self._renewed_at = sent_at
         return True
 
     def _renewed(self, record: dict[str, Any]) -> dict[str, Any]:

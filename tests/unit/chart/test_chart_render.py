@@ -30,6 +30,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a number as text": ({"settings": {"resyncSeconds": "60"}}, "/settings/resyncSeconds"),
     "a resync below its bound": ({"settings": {"resyncSeconds": 1}}, "/settings/resyncSeconds"),
     "no concurrency": ({"settings": {"concurrentPasses": 0}}, "/settings/concurrentPasses"),
+    "a lease that is renewed after its deadline": ({"settings": {"leaseRenewSeconds": 10}}, "settings.leaseRenewSeconds"),
     "a lease that runs out before it is renewed": ({"settings": {"leaseRenewSeconds": 20}}, "settings.leaseRenewSeconds"),
     "a short digest": ({"image": {"digest": "sha256:abc"}}, "/image/digest"),
     "an unknown pull policy": ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
