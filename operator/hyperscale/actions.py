@@ -12,7 +12,7 @@ import msgspec
 from hyperscale import names
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, ConflictError, NotFoundError
-from hyperscale.companions import UNACCEPTABLE, Companions, RefusedError
+from hyperscale.companions import HTTP_FORBIDDEN, UNACCEPTABLE, Companions, RefusedError
 from hyperscale.instants import timestamp
 from hyperscale.model.decision import DeletePods, MpiJobView, OpenLauncher, ReleaseWorkers, Seen, SetSuspend
 from hyperscale.model.job import JobSpec
@@ -33,7 +33,6 @@ _CHECKED_TEMPLATES: Final = 1024
 """Templates remembered as accepted by the API server."""
 
 
-HTTP_FORBIDDEN: Final = 403
 LOOK_HOLDS_SECONDS: Final = 0.25
 """How long after its beginning a pass may create without asking the API server again; watches deliver within milliseconds."""
 
@@ -54,6 +53,11 @@ class Actions:
         self._companions = Companions(client, world, defaults, probe)
         self._told_of_workloads = False
 
+    @property
+    def server_ahead_seconds(self) -> float:
+        """By how much the API server's clock is ahead of this machine's."""
+        return self._client.server_time.ahead_seconds
+
     async def create_mpijob(self, key: Key, seen: Seen, job: JobSpec, began: float) -> None:
         """Create the MPIJob, after its plan file, unless the job moved meanwhile; raises RefusedError where the API server refuses.
 
@@ -70,7 +74,7 @@ class Actions:
             created = await self._client.create(paths.mpijobs(key.namespace), manifest, {"fieldManager": names.FIELD_MANAGER})
         except ApiError as error:
             if error.status in UNACCEPTABLE:
-                raise RefusedError(f"the MPIJob was refused: {error.message}") from error
+                raise RefusedError.of("the MPIJob was refused", error) from error
             raise
         self._world.see_mpijob(created, made=True)
         self.probe("created")
@@ -231,7 +235,7 @@ class Actions:
                 await self._client.create(paths.pods(key.namespace), pod, {"dryRun": "All"})
             except ApiError as error:
                 if error.status in UNACCEPTABLE:
-                    raise RefusedError(f"spec.{role}.template: {error.message}") from error
+                    raise RefusedError.of(f"spec.{role}.template", error) from error
                 raise
         while len(self._accepted) >= _CHECKED_TEMPLATES:
             del self._accepted[next(iter(self._accepted))]

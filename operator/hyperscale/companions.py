@@ -13,7 +13,7 @@ from hyperscale import names
 from hyperscale.apply import paths
 from hyperscale.apply.client import ApiClient, ApiError, ConflictError
 from hyperscale.model.datasets import graph_bytes
-from hyperscale.model.decision import Reason, Seen
+from hyperscale.model.decision import Decision, Reason, Seen, Stop, Wait
 from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
@@ -24,7 +24,8 @@ from hyperscale.world import Key, World
 
 Json = dict[str, Any]
 
-UNACCEPTABLE: Final = frozenset({400, 403, 422})
+HTTP_FORBIDDEN: Final = 403
+UNACCEPTABLE: Final = frozenset({400, HTTP_FORBIDDEN, 422})
 """Codes with which the API server says that this object will not do: malformed, against admission policy, invalid."""
 
 PROGRAM_BYTES: Final = 256 * 2**20
@@ -34,12 +35,30 @@ _KNOWN: Final = 4096
 """Plan files whose uid is remembered; of others it is read again."""
 
 
+AGAIN_SECONDS: Final = 30.0
+"""Until what a quota or a missing right refused is tried again."""
+_CURABLE: Final = {"exceeded quota": Reason.QUOTA_EXCEEDED, "cannot create resource": Reason.RIGHTS_MISSING}
+"""What the API server's 403 says where the object itself is sound (apiserver's quota evaluator and RBAC authorizer)."""
+
+
 class RefusedError(Exception):
     """The API server will not have what the job amounts to; the message names the field or the object."""
 
     def __init__(self, message: str, reason: Reason = Reason.INVALID_POD_TEMPLATE) -> None:
         super().__init__(message)
         self.reason = reason
+
+    @classmethod
+    def of(cls, what: str, error: ApiError) -> RefusedError:
+        """For the answer to a creation; `what` begins the message."""
+        found = (reason for text, reason in _CURABLE.items() if error.status == HTTP_FORBIDDEN and text in error.message)
+        return cls(f"{what}: {error.message}", next(found, Reason.INVALID_POD_TEMPLATE))
+
+    def decision(self) -> Decision:
+        """What the pass ends with: what may pass by itself is tried again."""
+        if self.reason in _CURABLE.values():
+            return Wait(self.reason, str(self), retry_after_seconds=AGAIN_SECONDS)
+        return Stop(self.reason, str(self))
 
 
 class Companions:
@@ -119,7 +138,7 @@ class Companions:
             return await self._client.create(collection, body, query)
         except ApiError as error:
             if error.status in UNACCEPTABLE:
-                raise RefusedError(f"the {body['kind']} {body['metadata']['name']} was refused: {error.message}") from error
+                raise RefusedError.of(f"the {body['kind']} {body['metadata']['name']} was refused", error) from error
             raise
 
 

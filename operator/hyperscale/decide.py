@@ -310,10 +310,11 @@ def stuck_on_lost_node(seen: Seen) -> Decision | None:
     limit_seconds = recovery.force_delete_after_seconds
     if limit_seconds is None:
         return None
+    server_now = seen.now + seen.server_ahead_seconds
     stuck = [
         pod.uid
         for pod in seen.pods
-        if pod.terminating and pod.node in seen.unreachable_nodes and seen.now - unix_seconds(pod.deletion) >= limit_seconds
+        if pod.terminating and pod.node in seen.unreachable_nodes and server_now - unix_seconds(pod.deletion) >= limit_seconds
     ]
     return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(stuck)), force=True) if stuck else None
 

@@ -38,6 +38,8 @@ KUEUE_JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 """On a Workload: uid of the MPIJob that it stands for."""
 
 JOB_NAME_LABEL: Final = "hyperscale.dev/job-name"
+JOB_UID_LABEL: Final = "hyperscale.dev/job-uid"
+"""Tells pods of a job from those of an earlier one of the same name, which the garbage collector has not reached yet."""
 PLAN_ID_LABEL: Final = "hyperscale.dev/plan-id"
 PLAN_ANNOTATION: Final = "hyperscale.dev/plan"
 RESIZABLE_ANNOTATION: Final = "hyperscale.dev/resizable"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hyperscale.model.pods import PARTITION, PodView
+from hyperscale.names import JOB_UID_LABEL
 from hyperscale.records import Key
 
 
@@ -33,9 +34,9 @@ class PodIndex:
         """All of them."""
         return self._pods.values()
 
-    def of_job(self, job: Key, mpijob_uid: str) -> Iterator[PodView]:
-        """Pods of one MPIJob in any order; pods of an earlier MPIJob of that name are left out."""
-        return (pod for key in self._of_job.get(job, ()) if _belongs(pod := self._pods[key], mpijob_uid))
+    def of_job(self, job: Key, mpijob_uid: str, job_uid: str = "") -> Iterator[PodView]:
+        """Pods of one MPIJob in any order, without those of an earlier MPIJob of that name, or of an earlier job than `job_uid`."""
+        return (pod for key in self._of_job.get(job, ()) if _belongs(pod := self._pods[key], mpijob_uid, job_uid))
 
     def partitioning(self, job: Key) -> Iterator[PodView]:
         """Pods that write a job's partitions, in any order."""
@@ -56,6 +57,7 @@ def matters(pod: PodView) -> bool:
     return bool(pod.job_name) or (not pod.finished and (pod.gpus > 0 or pod.bound))
 
 
-def _belongs(pod: PodView, mpijob_uid: str) -> bool:
-    """Workers are controlled by the MPIJob; the launcher by its Job, whose uid differs: there the label decides."""
-    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role != PARTITION)
+def _belongs(pod: PodView, mpijob_uid: str, job_uid: str) -> bool:
+    """Workers are controlled by the MPIJob; the launcher by its Job, whose uid differs: there the labels decide."""
+    of_another = job_uid and pod.labels.get(JOB_UID_LABEL, job_uid) != job_uid
+    return pod.owner_uid == mpijob_uid or (pod.owner_kind == "Job" and pod.role != PARTITION and not of_another)

@@ -137,7 +137,7 @@ class TopologyWriter:
         """What the object says already; None where there is none, or one that another version wrote."""
         try:
             found = await self._client.find(self._path)
-            self._version = str(found["metadata"]["resourceVersion"]) if found else ""
+            self._version = str(found["metadata"].get("resourceVersion") or "") if found else ""
             return msgspec.convert(found["status"], TopologyStatus) if found and found.get("status") else None
         except (ApiError, msgspec.ValidationError) as error:
             _LOG.warning("the ClusterTopology cannot be read, it will be written anew: %s", error)

@@ -18,7 +18,7 @@ from hyperscale.apply.client import ApiError, ConflictError, NotFoundError, Tran
 from hyperscale.companions import RefusedError
 from hyperscale.decide import decide
 from hyperscale.jobreader import metadata_of
-from hyperscale.model.decision import Decision, Seen, Stop, Wait
+from hyperscale.model.decision import Decision, Seen, Wait
 from hyperscale.movable import is_moving
 from hyperscale.passes import DriftCount, Pass, edition, is_progress, news
 from hyperscale.planning import Planning
@@ -117,7 +117,7 @@ class Reconciler:
                 if not await self._steps.take(run, seen, decision):
                     break
             except RefusedError as error:
-                decision = Stop(error.reason, str(error))
+                decision = error.decision()
                 break
             if run.key not in self.world.jobs:
                 return  # deleted meanwhile
@@ -174,6 +174,7 @@ class Reconciler:
             fault=fault,
             status=run.so_far(record.status),
             now=self._clock(),
+            server_ahead_seconds=self._actions.server_ahead_seconds,
             deleting=bool(record.resource["metadata"].get("deletionTimestamp")),
             mpijob=mpijob,
             pods=pods,

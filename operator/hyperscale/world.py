@@ -211,7 +211,9 @@ class World:
 
     def pods_of(self, key: Key, uid: str) -> tuple[PodView, ...]:
         """Pods of one MPIJob, launcher first, then by rank; pods of an earlier MPIJob of that name are left out."""
-        return tuple(sorted(self._pods.of_job(key, uid), key=lambda pod: (pod.role, pod.index or 0, pod.name)))
+        record = self.jobs.get(key)
+        found = self._pods.of_job(key, uid, record.uid if record is not None else "")
+        return tuple(sorted(found, key=lambda pod: (pod.role, pod.index or 0, pod.name)))
 
     def measured(self, key: Key, pods: Iterable[PodView]) -> Measured | None:
         """What a run says of itself: the result that its last launcher left behind, else its progress of now."""
@@ -318,7 +320,7 @@ class World:
         if plan is None and view is not None and holds_plan(view, moving):
             plan = self.plan_in_force(key)
             plan = _within(plan, record, view) if plan is not None and record is not None else None
-        pods = tuple(self._pods.of_job(key, view.uid)) if view is not None else ()
+        pods = tuple(self._pods.of_job(key, view.uid, record.uid if record is not None else "")) if view is not None else ()
         amounts = self._amounts.get(key) or (view.worker_amounts if view is not None else {})
         held = held_gpus(plan, pods, moving) if plan is not None else {}
         each = plan.workers[0].gpus if plan is not None and plan.workers else 1

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from e2e.jobs import Job
+from tests.fault.conftest import Stage
 from tests.fault.process import OperatorProcess
 from tests.fault.watching import wait_created
 
@@ -84,3 +85,21 @@ def test_fields_that_the_api_server_prunes_do_no_harm(operator: OperatorProcess,
     job.create(wrokers={"max": 9}, model={"architecture": "GCN", "colour": "red"})
     wait_created(job)
     assert "wrokers" not in job.resource()["spec"]
+
+
+def test_a_quota_without_room_is_told_as_such_and_the_job_starts_when_it_has(
+    operator: OperatorProcess, stage: Stage, job: Job, space: str
+) -> None:
+    quota = f"/api/v1/namespaces/{space}/resourcequotas/few"
+    hard = {"count/mpijobs.kubeflow.org": "0"}
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": hard}}
+    stage.api.create(quota.rpartition("/")[0], body)
+    stage.api.patch(f"{quota}/status", {"status": {"hard": hard, "used": hard}})  # no controller counts here
+    job.create()
+    job.wait_reason("QuotaExceeded")
+    assert "exceeded quota: few" in job.events()[-1]["message"]
+    assert not job.condition("Stalled")
+    assert job.status()["phase"] != "Failed"
+    stage.api.delete(quota)
+    job.patch(metadata={"annotations": {"example.com/look": "again"}})
+    wait_created(job)

@@ -10,7 +10,9 @@ import asyncio
 import json
 import math
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -97,6 +99,24 @@ class Pace:
         return max(0.0, self._next - now)
 
 
+class ServerTime:
+    """How the API server's clock compares with this machine's, by the Date of its answers."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """clock: Unix seconds of this machine."""
+        self._clock = clock
+        self.ahead_seconds = 0.0
+        """As of the last answer, to about a second: Date has no fractions. 0 before the first."""
+
+    def note(self, date: str | None) -> None:
+        """The Date (RFC 9110) of an answer that has just come; what is none tells nothing."""
+        try:
+            told = parsedate_to_datetime(date or "").timestamp()
+        except (ValueError, OverflowError):
+            return
+        self.ahead_seconds = told + 0.5 - self._clock()
+
+
 class ApiClient:
     """Requests to one API server."""
 
@@ -106,8 +126,10 @@ class ApiClient:
         timeout_seconds: float,
         pace: Pace | None = None,
         seconds_left: Callable[[], float] | None = None,
+        server_time: ServerTime | None = None,
     ) -> None:
         """seconds_left: how long this process may still write; a write is given no longer than that."""
+        self.server_time = server_time or ServerTime(time.time)
         self._api = api
         self._timeout_seconds = timeout_seconds
         self._pace = pace
@@ -126,7 +148,7 @@ class ApiClient:
 
     def bounded(self, pace: Pace, seconds_left: Callable[[], float]) -> ApiClient:
         """The same connections, at this pace, writing only while there are seconds left."""
-        return ApiClient(self._api, self._timeout_seconds, pace, seconds_left)
+        return ApiClient(self._api, self._timeout_seconds, pace, seconds_left, self.server_time)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -275,6 +297,7 @@ class ApiClient:
             raise TransientError(0, f"{method} {path}: no answer within {limit:.3g} s", "Timeout") from error
         except (aiohttp.ClientError, OSError) as error:
             raise TransientError(0, f"{method} {path}: {error}", "Unreachable") from error
+        self.server_time.note(answer.response.headers.get("Date"))
         _check(answer.status, content, answer.response.headers)
         return content
 

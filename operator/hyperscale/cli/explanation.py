@@ -77,6 +77,16 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.INVALID_POD_TEMPLATE: Meaning(
         "The API server refuses the pods that the templates amount to.", "", "Correct spec.worker.template or spec.launcher.template."
     ),
+    Reason.QUOTA_EXCEEDED: Meaning(
+        "A ResourceQuota of the namespace refuses an object that this job needs.",
+        "room in the quota",
+        "Raise the ResourceQuota that the message names, or end other objects of namespace {namespace}; it is tried again by itself.",
+    ),
+    Reason.RIGHTS_MISSING: Meaning(
+        "The operator has no right to create an object that this job needs.",
+        "the right",
+        "Grant the operator's service account what the message names (docs/rbac.md); it is tried again by itself.",
+    ),
     Reason.NAME_CONFLICT: Meaning(
         "An object of a name that this job needs belongs to someone else and is left alone.",
         "the name",

@@ -20,6 +20,8 @@ class Reason(enum.StrEnum):
 
     INVALID_SPEC = "InvalidSpec"
     INVALID_POD_TEMPLATE = "InvalidPodTemplate"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    RIGHTS_MISSING = "RightsMissing"
     NAME_CONFLICT = "NameConflict"
     UNREADABLE_MPIJOB = "UnreadableMPIJob"
     DELETED = "Deleted"
@@ -176,6 +178,8 @@ class Seen(msgspec.Struct, frozen=True):
     """As last written."""
     now: float
     """Unix seconds."""
+    server_ahead_seconds: float = 0.0
+    """By how much the API server's clock, which stamps deletions, is ahead of `now`."""
     deleting: bool = False
     fault: SpecFault | None = None
     mpijob: MpiJobView | None = None

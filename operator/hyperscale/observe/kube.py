@@ -12,6 +12,7 @@ from hyperscale.model.pods import LAUNCHER, PARTITION, WORKER, PodView
 from hyperscale.names import (
     GPU_RESOURCE,
     JOB_NAME_LABEL,
+    JOB_UID_LABEL,
     KUEUE_QUEUE_LABEL,
     MPI_JOB_NAME_LABEL,
     MPI_JOB_ROLE_LABEL,
@@ -27,6 +28,7 @@ from hyperscale.quantity import parse_bytes, parse_number
 
 KEPT_LABELS: Final = (
     JOB_NAME_LABEL,
+    JOB_UID_LABEL,
     KUEUE_QUEUE_LABEL,
     MPI_JOB_NAME_LABEL,
     MPI_JOB_ROLE_LABEL,

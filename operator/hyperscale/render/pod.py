@@ -46,6 +46,7 @@ def common_labels(metadata: JobMetadata, plan: Plan | None, component: str) -> d
         "app.kubernetes.io/part-of": "hyperscale",
         "app.kubernetes.io/managed-by": "hyperscale",
         names.JOB_NAME_LABEL: metadata.name,
+        names.JOB_UID_LABEL: metadata.uid,
     }
     if plan is not None:
         labels[names.PLAN_ID_LABEL] = plan.plan_id

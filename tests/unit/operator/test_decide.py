@@ -250,6 +250,18 @@ def test_force_deletion_needs_the_opt_in_the_taint_and_the_time(opted_in: bool, 
     assert (isinstance(decision, DeletePods) and decision.force) is (opted_in and tainted and overdue)
 
 
+@pytest.mark.parametrize(("ahead_seconds", "overdue"), [(0.0, True), (-3600.0, False), (3600.0, True)])
+def test_the_time_of_a_forced_deletion_is_the_api_servers(ahead_seconds: float, overdue: bool) -> None:
+    stuck = worker(1, node="node-b", terminating=True, deletion="1970-01-12T13:44:00Z")
+    look = placed(
+        job=job_spec(recovery={"forceDeleteAfterSeconds": 60}),
+        pods=(worker(0, node="node-a"), stuck),
+        unreachable_nodes=("node-b",),
+        server_ahead_seconds=ahead_seconds,
+    )
+    assert isinstance(decide(look), DeletePods) is overdue
+
+
 def test_the_launcher_waits_until_every_worker_is_ready() -> None:
     decision = decide(placed(pods=(launcher(gated=True), worker(0, node="node-a", ready=True), worker(1, node="node-b"))))
     assert isinstance(decision, Wait)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.apply.client import Pace
+from hyperscale.apply.client import Pace, ServerTime
 from hyperscale.settings import SettingsError, from_environment
 
 
@@ -32,5 +32,18 @@ def test_an_unused_pace_delays_nobody_and_no_pace_never_does() -> None:
 
 @pytest.mark.parametrize("renew", ["10", "0", "-1", "nan"])
 def test_a_renewal_that_cannot_come_before_the_deadline_is_refused(renew: str) -> None:
-    with pytest.raises(SettingsError, match="HYPERSCALE_LEASE_RENEW_SECONDS: .* below 10 s"):
+    with pytest.raises(SettingsError, match=r"HYPERSCALE_LEASE_RENEW_SECONDS: .* below 10 s"):
         from_environment({"HYPERSCALE_LEASE_RENEW_SECONDS": renew})
+
+
+def test_the_api_servers_clock_is_told_by_the_date_of_its_answers() -> None:
+    time = ServerTime(lambda: 1_800_000_000.0)
+    assert time.ahead_seconds == 0.0
+    for date, ahead in (
+        ("Fri, 15 Jan 2027 09:00:00 GMT", 3600.5),
+        (None, 3600.5),
+        ("garbage", 3600.5),
+        ("Fri, 15 Jan 2027 07:00:00 GMT", -3599.5),
+    ):
+        time.note(date)
+        assert time.ahead_seconds == ahead

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hyperscale import publish
 from hyperscale.agent.probe_schedule import MAX_DESTINATIONS, Schedule
-from hyperscale.apply.client import TransientError
+from hyperscale.apply.client import ConflictError, TransientError
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.topology import ALL_PAIRS_NODES, topology_status
@@ -34,18 +34,25 @@ class Api:
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
-        self.writes = 0
+        self.writes = self.versions = self.conflicts = 0
         self.fails = False
 
     async def find(self, path: str) -> Any:
-        return self.objects.get(path)
+        found = self.objects.get(path)
+        return found and found | {"metadata": found["metadata"] | {"resourceVersion": str(self.versions)}}
 
     async def apply(self, path: str, body: Any, field_manager: str) -> Any:
         if self.fails:
             raise TransientError(503, "no")
+        target, version = path.removesuffix("/status"), str(self.versions)
+        if body["metadata"].get("resourceVersion", version) != version:
+            self.conflicts += 1
+            raise ConflictError(409, "it was changed")
         self.writes += path.endswith("/status")
-        target = path.removesuffix("/status")
-        self.objects[target] = {**self.objects.get(target, {}), **msgspec.json.decode(msgspec.json.encode(body))}
+        self.versions += 1
+        written = msgspec.json.decode(msgspec.json.encode(body))
+        written["metadata"]["resourceVersion"] = str(self.versions)
+        self.objects[target] = {**self.objects.get(target, {}), **written}
         return self.objects[target]
 
 
@@ -118,9 +125,25 @@ async def test_a_restart_does_not_write_what_is_there_already() -> None:
 
 async def test_an_object_of_another_version_is_written_anew() -> None:
     api, world = Api(), World()
-    api.objects[OBJECT] = {"status": {"nodeCount": "many"}}
+    api.objects[OBJECT] = {"metadata": {"resourceVersion": "0"}, "status": {"nodeCount": "many"}}
     async with running(api, world):
         await looked(api, 1)
+
+
+async def test_what_another_wrote_is_read_before_it_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "RETRY_SECONDS", 0.001)
+    api, world = Api(), World()
+    writer = TopologyWriter(api, world, PolicySpec, Telemetry(), lambda: world.clock, 0.001)  # type: ignore[arg-type] # stand-ins
+    task = asyncio.create_task(writer.run())
+    await looked(api, 1)
+    api.versions += 1
+    world.clock, world.now = 61.0, cluster(1e-9)
+    async with asyncio.timeout(10):
+        while api.objects[OBJECT]["status"]["links"][0]["latencySeconds"] != 1e-9:
+            world.clock += 1.0
+            await asyncio.sleep(0.002)
+    assert api.conflicts == 1
+    task.cancel()
 
 
 async def test_news_that_never_end_are_written_at_the_rate_and_the_last_of_them_is_not_lost() -> None:

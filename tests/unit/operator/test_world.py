@@ -183,3 +183,30 @@ def test_the_plan_in_status_counts_before_the_one_on_the_mpijob() -> None:
     status = to_wire(msgspec.structs.replace(JobStatus(), plan=replanned))
     seen.see_job({**job(version=3), "status": status})
     assert seen.plan_in_force(CORA) == replanned
+
+
+def test_the_result_of_an_earlier_job_of_the_same_name_is_not_this_jobs() -> None:
+    seen = world()
+    seen.see_mpijob(mpijob())
+    for uid, epoch in (("uid-of-the-one-before", 9), (UID, 3), ("", 4)):
+        labels = {names.MPI_JOB_NAME_LABEL: "cora", names.MPI_JOB_ROLE_LABEL: "launcher"} | ({names.JOB_UID_LABEL: uid} if uid else {})
+        ended = {"terminated": {"message": f'{{"epoch": {epoch}, "epochs": 9}}'}}
+        launcher = {
+            "metadata": {
+                "namespace": "team",
+                "name": f"cora-launcher-{epoch}",
+                "uid": f"launcher-{epoch}",
+                "resourceVersion": "2",
+                "labels": labels,
+                "creationTimestamp": f"2026-01-01T00:00:0{epoch}Z",
+                "ownerReferences": [{"kind": "Job", "name": "cora-launcher", "uid": f"job-{epoch}", "controller": True}],
+            },
+            "spec": {"containers": [{"name": "l"}]},
+            "status": {"phase": "Succeeded", "containerStatuses": [{"state": ended}]},
+        }
+        seen.see_pod(launcher)
+    pods = seen.pods_of(CORA, MPIJOB_UID)
+    assert [pod.name for pod in pods] == ["cora-launcher-3", "cora-launcher-4"]
+    measured = seen.measured(CORA, pods)
+    assert measured is not None
+    assert measured.epoch == 4
