@@ -18,13 +18,13 @@ from hyperscale.daemonthread import in_daemon_thread
 from hyperscale.intake import JOB, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, Intake, key_of
 from hyperscale.ledger import Ledger, Reservations
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MpiJobView, PartitionView
+from hyperscale.model.decision import MpiJobView, PartitionView, Reason
 from hyperscale.model.measured import Measured
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, WORKER, PodView
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.status import JobStatus, Phase
+from hyperscale.model.status import JobStatus
 from hyperscale.movable import held_gpus, holds_plan, is_moving
 from hyperscale.objects import version_of
 from hyperscale.observe.fabric import Claims, Fabric
@@ -42,6 +42,10 @@ __all__ = ["JobRecord", "Key", "Listing", "World"]
 _LOG = logging.getLogger(__name__)
 
 Json = dict[str, Any]
+NO_MATTER_OF_ROOM: Final = frozenset(
+    map(str, (Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.NAME_CONFLICT, Reason.SUSPENDED, Reason.QUOTA_EXCEEDED))
+)
+"""Last steps of jobs that GPUs which come free do not help."""
 MAX_ENDED: Final = 4096
 """Deleted jobs whose MPIJobs the garbage collector may not have reached yet."""
 
@@ -77,7 +81,7 @@ class World:
         self.unfinished: set[Key] = set()
         """Jobs whose run has not ended, as far as their status and MPIJob tell."""
         self.waiting: set[Key] = set()
-        """Those of them whose ranks are not all bound, unless they failed: more room may help them, a lost node concerns them."""
+        """Those of them whose workers are not all bound: more room may help them, a lost node concerns them."""
         self.live: dict[Key, MpiJobView] = {}
         """MPIJobs of known jobs that have not ended."""
         self.unstarted: set[Key] = set()
@@ -339,7 +343,7 @@ class World:
         unstarted = unfinished and (view is None or waits)
         if unstarted != (key in self.unstarted):
             self.version += 1
-        refused = record is not None and record.reported and record.status.phase is Phase.FAILED
+        refused = record is not None and record.reported and record.status.reason in NO_MATTER_OF_ROOM
         bound = sum(1 for pod in pods if pod.bound and pod.role == WORKER)
         for index, belongs in (
             (self.releasing, stopped and not waits),

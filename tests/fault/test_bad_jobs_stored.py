@@ -97,7 +97,7 @@ def test_a_quota_without_room_is_told_as_such_and_the_job_starts_when_it_has(
     stage.api.patch(f"{quota}/status", {"status": {"hard": hard, "used": hard}})  # no controller counts here
     job.create()
     job.wait_reason("QuotaExceeded")
-    assert "exceeded quota: few" in job.events()[-1]["message"]
+    assert "exceeded quota: few" in job.condition("Reconciling")["message"]
     assert not job.condition("Stalled")
     assert job.status()["phase"] != "Failed"
     stage.api.delete(quota)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hyperscale.model.decision import Reason
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.status import JobStatus, ObjectReference, Phase, to_wire
@@ -104,26 +105,26 @@ async def test_a_node_that_is_cordoned_does_not_end_it() -> None:
     assert key not in stage.planning.waiting.to_ask()
 
 
-def test_jobs_that_ended_or_failed_are_not_asked_when_gpus_come_free() -> None:
+def test_jobs_that_ended_or_cannot_be_used_are_not_asked_when_gpus_come_free() -> None:
     stage = Stage()
     waiting = stage.add("waiting")
     over = JobStatus(phase=Phase.SUCCEEDED, observed_generation=1, mpi_job_ref=ObjectReference("over", "mpi-over"))
-    failed = JobStatus(phase=Phase.FAILED, observed_generation=1)
-    for name, status in (("over", over), ("failed", failed)):
+    bad = JobStatus(reason=str(Reason.INVALID_SPEC), observed_generation=1)
+    for name, status in (("over", over), ("bad", bad)):
         stage.add(name)
         record = stage.world.jobs[Key("team", name)].resource
         record["metadata"]["resourceVersion"] = "2"
         stage.world.see_job({**record, "status": to_wire(status)})
     assert stage.planning.waiting.to_ask() == [waiting]
-    assert stage.world.unfinished == {waiting, Key("team", "failed")}
+    assert stage.world.unfinished == {waiting, Key("team", "bad")}
 
 
-def test_a_failed_job_whose_spec_was_corrected_waits_again() -> None:
+def test_a_bad_job_whose_spec_was_corrected_waits_again() -> None:
     stage = Stage()
     key = stage.add("job")
     record = stage.world.jobs[key].resource
-    failed = to_wire(JobStatus(phase=Phase.FAILED, observed_generation=1))
+    bad = to_wire(JobStatus(reason=str(Reason.INVALID_SPEC), observed_generation=1))
     for version, generation, waits in ((2, 1, False), (3, 2, True)):
         metadata = record["metadata"] | {"resourceVersion": str(version), "generation": generation}
-        stage.world.see_job({**record, "metadata": metadata, "status": failed})
+        stage.world.see_job({**record, "metadata": metadata, "status": bad})
         assert (key in stage.world.waiting) == waits
