@@ -39,7 +39,7 @@ lock: ## Compile all lock files again: dev.lock is the resolution of everything,
 	@# uv prefers the versions that it finds in the file it writes, and drops what is not needed.
 	@for group in operator planner agent worker; do \
 	  cp requirements/dev.lock requirements/$$group.lock; $(LOCK) --extra $$group pyproject.toml -o requirements/$$group.lock; done
-	@for name in agent/agent worker/horovod worker/build; do cat requirements/dev.lock >> images/$$name.lock; \
+	@for name in agent/agent worker/horovod worker/build worker/cuda; do cat requirements/dev.lock >> images/$$name.lock; \
 	  $(LOCK) --no-annotate --no-deps images/$$name.in -o images/$$name.lock; done
 	@cat requirements/dev.lock >> images/operator/build.lock
 	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
@@ -78,8 +78,10 @@ cluster-up: setup ## Start the local cluster and print the KUBECONFIG it wrote
 cluster-down: setup ## Stop the local cluster and leave nothing
 	@$(BIN)/python -m e2e.cluster down
 
-images: setup ## Build the complete images for the processor and try them (root, 30 GB for a while, half an hour)
-	@$(BIN)/python -m e2e.images
+images: setup ## Build the complete images and try them (root, 30 GB for a while, half an hour; GPU=1: the worker's with CUDA and NCCL)
+	@# What needs neither root nor a GPU comes first: Horovod's CUDA and NCCL half compiled, linked and loaded.
+	@$(if $(GPU),$(BIN)/python -m e2e.gpuwheel)
+	@$(BIN)/python -m e2e.images $(if $(GPU),--gpu)
 
 demo: horovod ## Local cluster, operator, one job: the plan, its reasons, the pods
 	@$(BIN)/python -m e2e.demo

@@ -1,7 +1,7 @@
 """`python -m e2e.horovod`: Horovod with Open MPI in this environment, compiled once for each torch and kept.
 
 A machine without Open MPI gets Debian's when this runs as root; otherwise it says what to install. images/worker/Dockerfile builds the same
-versions from the same locks.
+versions from the same locks. e2e/gpuwheel.py builds the variant for GPUs with what is here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +38,25 @@ OPTIONS: Final = {
     "HOROVOD_WITHOUT_MXNET": "1",
     "HOROVOD_CPU_OPERATIONS": "MPI",
 }
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to build Horovod; the name begins the folder of its wheel, and a change in any of the files builds it again."""
+
+    name: str
+    options: Mapping[str, str]
+    files: tuple[str, ...]
+    gpu: bool = False
+
+
+CPU: Final = Variant("horovod", OPTIONS, ("horovod.lock", "build.lock", "c++20"))
+GPU: Final = Variant(
+    "horovod-gpu", {**OPTIONS, "HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_NCCL_LINK": "SHARED"}, (*CPU.files, "cuda.lock", "cuda.sh"), True
+)
+"""NCCL is shared with PyTorch: a second copy in the process would hold memory of its own on every GPU."""
+TOOLKIT: Final = ("HOROVOD_CUDA_HOME", "HOROVOD_NCCL_HOME", "CUDA_HOME")
+"""All name the folder that cuda.sh made; the last one is for PyTorch's build tools, which Horovod asks for libraries."""
 _BUILD_SECONDS: Final = 1800.0
 _LOCK_SECONDS: Final = 300
 """A fresh machine updates itself first."""
@@ -45,14 +66,14 @@ class BuildError(Exception):
     """Horovod cannot be had; the message says why and what to do."""
 
 
-def wheel_directory() -> Path:
+def wheel_directory(variant: Variant = CPU) -> Path:
     """Where the wheel for this Python, torch, lock and compiler wrapper is kept."""
     digest = hashlib.sha256()
-    for part in (sys.version, importlib.metadata.version("torch"), *(f"{name}={value}" for name, value in OPTIONS.items())):
+    for part in (sys.version, importlib.metadata.version("torch"), *(f"{name}={value}" for name, value in variant.options.items())):
         digest.update(part.encode() + b"\0")
-    for name in ("horovod.lock", "build.lock", "c++20"):
+    for name in variant.files:
         digest.update((WORKER / name).read_bytes())
-    return cache_directory() / f"horovod-{digest.hexdigest()[:16]}"
+    return cache_directory() / f"{variant.name}-{digest.hexdigest()[:16]}"
 
 
 def absent() -> list[str]:
@@ -78,15 +99,15 @@ def ensure_mpi() -> None:
         raise BuildError(f"apt-get did not bring {' '.join(left)}: install them, then run this again")
 
 
-def ensure_wheel() -> Path:
+def ensure_wheel(variant: Variant = CPU) -> Path:
     """The wheel, built where this pin was not built before. Safe to interrupt and to run twice."""
-    target = wheel_directory()
+    target = wheel_directory(variant)
     if target.is_dir():
         return next(target.glob("*.whl"))
     target.parent.mkdir(parents=True, exist_ok=True)
     print("building horovod (once for this version, some minutes)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".horovod-") as scratch:
-        built = _build(Path(scratch))
+        built = _build(Path(scratch), variant)
         try:
             built.rename(target)
         except OSError:  # another process finished the same build first: its result is as good as ours
@@ -95,13 +116,13 @@ def ensure_wheel() -> Path:
     return next(target.glob("*.whl"))
 
 
-def _build(scratch: Path) -> Path:
+def _build(scratch: Path, variant: Variant) -> Path:
     tools, wheels = scratch / "tools", scratch / "wheels"
-    uv = str(Path(sys.executable).parent / "uv")
-    _run([uv, "pip", "install", "--quiet", "--target", str(tools), "--require-hashes", "-r", str(WORKER / "build.lock")], dict(os.environ))
+    _install(tools, "build.lock")
     environment = {
         **os.environ,
-        **OPTIONS,
+        **variant.options,
+        **(dict.fromkeys(TOOLKIT, str(toolkit(scratch / "cuda"))) if variant.gpu else {}),
         "CXX": str(WORKER / "c++20"),
         "PATH": f"{tools / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": str(tools),
@@ -127,6 +148,21 @@ def _build(scratch: Path) -> Path:
     return wheels
 
 
+def toolkit(folder: Path) -> Path:
+    """CUDA's compiler from the package index with PyTorch's own headers and libraries; raises BuildError."""
+    _install(folder, "cuda.lock")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return Path(_run(["sh", str(WORKER / "cuda.sh"), str(folder)], {**os.environ, "PATH": path}).strip())
+
+
+def _install(folder: Path, lock: str) -> None:
+    uv = str(Path(sys.executable).parent / "uv")
+    _run(
+        [uv, "pip", "install", "--quiet", "--no-deps", "--target", str(folder), "--require-hashes", "-r", str(WORKER / lock)],
+        dict(os.environ),
+    )
+
+
 def ensure() -> None:
     """Horovod importable by this interpreter, on MPI."""
     ensure_mpi()
@@ -148,13 +184,14 @@ def _installed(pinned: str) -> bool:
     return True
 
 
-def _run(command: list[str], environment: dict[str, str]) -> None:
+def _run(command: list[str], environment: dict[str, str]) -> str:
     try:
         finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
         raise BuildError(f"{' '.join(command[:4])} did not end in {_BUILD_SECONDS:.0f} s") from error
     if finished.returncode != 0:
         raise BuildError(f"{' '.join(command[:4])} failed:\n{(finished.stderr or finished.stdout)[-3000:]}")
+    return finished.stdout
 
 
 if __name__ == "__main__":

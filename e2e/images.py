@@ -1,4 +1,4 @@
-"""`python -m e2e.images [IMAGE ...]`: the complete images, built for the processor from their Dockerfiles, and every one tried.
+"""`python -m e2e.images [--gpu] [IMAGE ...]`: the complete images, built from their Dockerfiles, and every one tried on the processor.
 
 In place of a registry's Python image stands a Debian made here with Debian's own Python and pip: its packages lie below /usr/local too,
 and that is all the Dockerfiles rely on. The tries run in containers without capabilities and without a network, as each image's own user.
@@ -76,6 +76,10 @@ for _ in range(50):
     except OSError:
         time.sleep(0.2)
 """
+_KNOWS_GPUS: Final = """
+import horovod.torch as hvd
+print(f"nccl_built {int(hvd.nccl_built())}, cuda_built {bool(hvd.cuda_built())}")
+"""
 _CORA: Final = (
     "HYPERSCALE_DATASET_PATH=Cora",
     'HYPERSCALE_MODEL={"architecture": "GCN", "hiddenSize": 16, "epochs": 50}',
@@ -126,19 +130,25 @@ TRIES: Final = {
         Try("two ranks train", _ranks(), "hyperscale-result: ", _CORA),
     ),
 }
+GPU_OPTIONS: Final = ("--build-arg", "HOROVOD_GPU_OPERATIONS=NCCL")
+GPU_TRIES: Final = {
+    "worker": (Try("Horovod knows NCCL and CUDA", ("python3", "-c", _KNOWS_GPUS), "cuda_built True"), *TRIES["worker"]),
+}
+"""Images with a variant for GPUs. No container gets a GPU: ranks train on the processor."""
 
 
-def check(names: Sequence[str], scratch: Path) -> None:
+def check(names: Sequence[str], scratch: Path, *, gpu: bool = False) -> None:
     """Build these images and run their tries, a line for each; raises ImageError."""
+    options, tries = (GPU_OPTIONS, GPU_TRIES) if gpu else ((), TRIES)
     buildah = Buildah(scratch, "overlay", _SECONDS)
     try:
         buildah.base(PACKAGES, UNMARKED)
         for name in names:
             started = time.monotonic()
-            buildah.build(ROOT / "images" / name / "Dockerfile", ROOT)
+            buildah.build(ROOT / "images" / name / "Dockerfile", ROOT, *options)
             seconds = time.monotonic() - started
             print(f"{name}: built in {seconds:.0f} s, {buildah.run('images', '--format', '{{.Size}}', BUILT).strip()}", flush=True)
-            for one in TRIES[name]:
+            for one in tries[name]:
                 started = time.monotonic()
                 line = _tried(buildah, one)
                 print(f"{name}: {one.title}: {time.monotonic() - started:.1f} s: {line}", flush=True)
@@ -163,18 +173,20 @@ def _tried(buildah: Buildah, one: Try) -> str:
 
 def main(given: Sequence[str] | None = None) -> int:
     """Check the images that the arguments name."""
-    parser = argparse.ArgumentParser(prog="python -m e2e.images", description="Build the complete images for the processor and try them.")
+    parser = argparse.ArgumentParser(prog="python -m e2e.images", description="Build the complete images and try them on the processor.")
     parser.add_argument("names", nargs="*", metavar="IMAGE", help=f"of {', '.join(NAMES)}; all without any")
+    parser.add_argument("--gpu", action="store_true", help=f"build the variant for GPUs, with CUDA and NCCL (of {', '.join(GPU_TRIES)})")
     parser.add_argument("--scratch", type=Path, help="where to build, with tens of gigabytes free (default: as for any temporary file)")
     arguments = parser.parse_args(given)
-    names = arguments.names or NAMES
-    if unknown := sorted(set(names) - set(NAMES)):
-        parser.error(f"no image is called {', '.join(unknown)}: write {', '.join(NAMES)}")
+    choice = tuple(GPU_TRIES) if arguments.gpu else NAMES
+    names = arguments.names or choice
+    if unknown := sorted(set(names) - set(choice)):
+        parser.error(f"no image {'for GPUs ' * arguments.gpu}is called {', '.join(unknown)}: write {', '.join(choice)}")
     cluster.interrupted_cleanly()
     try:
         ground.ensure()
         with tempfile.TemporaryDirectory(dir=arguments.scratch, prefix="hyperscale-images-") as scratch:
-            check(names, Path(scratch))
+            check(names, Path(scratch), gpu=arguments.gpu)
     except (ImageError, ground.GroundError) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1

@@ -26,6 +26,7 @@ def direct_dependencies() -> list[str]:
         project["project"]["dependencies"],
         *project["project"]["optional-dependencies"].values(),
         project["build-system"]["requires"],
+        *(re.findall(r"^[a-z].*", given.read_text(), re.MULTILINE) for given in ROOT.glob("images/*/*.in")),
     ]
     return sorted({re.split(r"[<>=!~\[ ]", requirement)[0] for group in groups for requirement in group})
 
