@@ -66,8 +66,8 @@ def _measured_links(snapshot: ClusterSnapshot, index: dict[str, int]) -> Measure
     rows = sorted(
         (
             index[link.source] * len(index) + index[link.destination],
-            _usable(link.latency_seconds, least=0.0),
-            _usable(link.bandwidth_bytes_per_second, least=1e-9),
+            _usable(link.latency_seconds),
+            _usable(link.bandwidth_bytes_per_second),
         )
         for link in snapshot.links
         if link.source in index and link.destination in index and link.source != link.destination
@@ -89,8 +89,8 @@ def _tiers_of(keys: IntArray, domains: IntArray) -> IntArray:
     return tier
 
 
-def _usable(sample: Sample, least: float) -> float:
+def _usable(sample: Sample) -> float:
     """The sample's value, NaN where it may not be used."""
-    if sample.value is None or sample.quality is Quality.UNKNOWN or not math.isfinite(sample.value) or sample.value < least:
+    if sample.value is None or sample.quality is Quality.UNKNOWN or not math.isfinite(sample.value) or sample.value < 0.0:
         return math.nan
     return sample.value

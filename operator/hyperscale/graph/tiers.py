@@ -60,11 +60,12 @@ def constants(levels: tuple[str, ...]) -> Tiers:
 def calibrated(tiers: Tiers, tier_of_link: IntArray, latency: FloatArray, bandwidth: FloatArray) -> Tiers:
     """`tiers` with the median of the measured links where a tier has at least MIN_SAMPLES of them.
 
-    tier_of_link, latency, bandwidth: (m,); NaN where a link has no usable figure.
+    tier_of_link, latency, bandwidth: (m,); NaN where a link has no usable figure. Dead links, with a bandwidth of 0, say nothing of others.
     """
     latency_seconds, bandwidth_bytes = tiers.latency_seconds.copy(), tiers.bandwidth_bytes_per_second.copy()
+    alive: BoolArray = bandwidth != 0.0
     for tier in range(len(tiers.names)):
-        here: BoolArray = tier_of_link == tier
+        here: BoolArray = alive & (tier_of_link == tier)
         for figures, target in ((latency, latency_seconds), (bandwidth, bandwidth_bytes)):
             usable = figures[here & np.isfinite(figures)]
             if len(usable) >= MIN_SAMPLES:

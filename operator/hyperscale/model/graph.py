@@ -60,7 +60,7 @@ class Tiers:
 
 @dataclass(frozen=True)
 class MeasuredLinks:
-    """Directed links of the snapshot in coordinate form, sorted by key; a figure nobody could use is NaN."""
+    """Directed links of the snapshot in coordinate form, sorted by key; what nobody could use is NaN, the bandwidth of a dead link 0."""
 
     key: IntArray
     """(m,) source × n + destination."""
@@ -161,7 +161,7 @@ class ClusterGraph:
         A figure comes from the pair's own sample, else from the sample of the opposite direction, else from what the measured links
         say about the others, else from the narrowest topology level that both share; an estimated bandwidth is no more than both nodes'
         network cards carry. A pair without a link is unreachable where the
-        snapshot says that it lists every link.
+        snapshot says that it lists every link, or where either direction was measured and is dead.
         """
         rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
         tier = self.common_tier(rows, columns)
@@ -179,7 +179,31 @@ class ClusterGraph:
             absent = ~(there[2] | same)
             latency[absent] = np.inf
             bandwidth[absent] = 0.0
+        dead = (there[1] == 0.0) | (back[1].T == 0.0)
+        if dead.any():
+            latency[dead] = np.inf
+            bandwidth[dead] = 0.0
         return LinkCosts(latency, bandwidth, measured)
+
+    @cached_property
+    def cut_off(self) -> dict[int, tuple[int, ...]]:
+        """Nodes whose every measured link is dead, to several others, by position: those others.
+
+        With one other nobody knows which of the two it is. Nobody measures all links of a large cluster: those of such a node that were
+        not measured are no better.
+        """
+        count = max(1, len(self.nodes))
+        ends = self.links.key // count, self.links.key % count
+        dead = self.links.bandwidth_bytes_per_second == 0.0
+        if not dead.any():
+            return {}
+        alive = ~dead & (np.isfinite(self.links.latency_seconds) | np.isfinite(self.links.bandwidth_bytes_per_second))
+        reached = {int(end) for side in ends for end in side[alive]}
+        silent: dict[int, set[int]] = {}
+        for one, other in zip(ends[0][dead].tolist(), ends[1][dead].tolist(), strict=True):
+            silent.setdefault(one, set()).add(other)
+            silent.setdefault(other, set()).add(one)
+        return {node: tuple(sorted(others)) for node, others in sorted(silent.items()) if len(others) > 1 and node not in reached}
 
     @cached_property
     def card_bytes_per_second(self) -> FloatArray:

@@ -18,6 +18,7 @@ FIGURES: tuple[str, ...] = (
     "xid",
     "link_latency",
     "link_bandwidth",
+    "link_loss",
     "agent_state",
     "gpu_paths",
     "network_speed",
@@ -29,7 +30,7 @@ FIGURES: tuple[str, ...] = (
 )
 """Names of figures: the fields of `PolicySpec.queries`, in reading order."""
 
-OPTIONAL: frozenset[str] = frozenset(FIGURES[FIGURES.index("agent_state") :])
+OPTIONAL: frozenset[str] = frozenset(FIGURES[FIGURES.index("link_loss") :])
 """Figures that many clusters rightly have no series for."""
 
 NOT_CONFIGURED = MetricsState(available=False, reason="MetricsNotConfigured", message="no Prometheus URL is set: planning from labels only")

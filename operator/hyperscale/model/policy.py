@@ -45,6 +45,10 @@ class MetricQueries(Spec, frozen=True):
         "hyperscale_link_bandwidth_bytes_per_second"
     )
 
+    link_loss: Annotated[
+        str,
+        Meta(max_length=1024, description="Part of the probes that got no answer, 0..1; 1 is a dead link; labels source and destination."),
+    ] = "hyperscale_link_probe_loss_ratio"
     agent_state: Annotated[str, Meta(max_length=1024, description="Any series of the node agents: tells theirs from other exporters'.")] = (
         "hyperscale_agent_state"
     )

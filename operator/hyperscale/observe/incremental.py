@@ -65,7 +65,7 @@ class Judge:
         gpu_notes = self._judge_gpus(reading, index, limits)
         link_notes = self._judge_links(reading, index, limits)
         cards = networks(reading, index, limits, reading.taken_at, last.networks if last is not None else None)
-        found = bounded(self._sorted_links, {name: card.bytes_per_second for name, card in cards.items()})
+        found = bounded(links.believed(self._sorted_links), {name: card.bytes_per_second for name, card in cards.items()})
         gpus = dict(self._gpus)
         state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
         holders, paths = self._holders(reading, index), paths_by_node(reading, index, limits, reading.taken_at)

@@ -4,32 +4,74 @@ from __future__ import annotations
 
 from typing import Final
 
-from hyperscale.model.cluster import Link, Origin
+from msgspec.structs import replace
+
+from hyperscale.model.cluster import Link, Origin, Sample
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.policy import QualityLimits
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.provenance import Agents
-from hyperscale.observe.quality import Point, judge, rules
+from hyperscale.observe.quality import Point, judge, rules, unknown
 from hyperscale.observe.tally import Tally
 
-LINK_FIGURES: Final = ("link_latency", "link_bandwidth")
+LINK_FIGURES: Final = ("link_latency", "link_bandwidth", "link_loss")
+SILENT: Final = "no probe is answered"
+"""Fault of the latency of a link that loses everything."""
+BLOCKED: Final = "no probe of any node is answered: is the agents' port blocked?"
+LARGEST_LOSS: Final = 0.999
+"""A link that loses no less is dead."""
 Pair = tuple[str, str]
 
 
 def links(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float) -> tuple[tuple[Link, ...], tuple[str, ...]]:
-    """Links sorted by (source, destination), and notes on series that describe none; the two directions may differ."""
+    """Links sorted by (source, destination), and notes on series that describe none; the two directions may differ.
+
+    A link that loses a part of what is sent is as much slower, for that has to be sent again; one that loses all carries 0 bytes a second.
+    """
     tally = Tally()
     agents = Agents(reading)
     by_figure = {figure: _points(figure, reading, index, agents, tally) for figure in LINK_FIGURES}
     figure_rules = rules(limits)
     found = []
-    for source, destination in sorted(by_figure["link_latency"].keys() | by_figure["link_bandwidth"].keys()):
-        latency, bandwidth = (
+    for source, destination in sorted(set().union(*by_figure.values())):
+        latency, bandwidth, loss = (
             judge(by_figure[figure].get((source, destination), ()), figure_rules[figure], now, limits.max_age_seconds)
             for figure in LINK_FIGURES
         )
-        found.append(Link(source=source, destination=destination, latency_seconds=latency, bandwidth_bytes_per_second=bandwidth))
+        found.append(_lossy(Link(source, destination, latency, bandwidth), loss))
     return tuple(found), tally.notes()
+
+
+def _lossy(link: Link, loss: Sample) -> Link:
+    """The link with what it loses taken into its figures."""
+    if not loss.value:
+        return link
+    if loss.value >= LARGEST_LOSS:
+        return Link(
+            link.source,
+            link.destination,
+            unknown(SILENT, loss.age_seconds, loss.source),
+            replace(loss, value=0.0),
+        )
+    kept = 1.0 - loss.value
+    latency, bandwidth = link.latency_seconds, link.bandwidth_bytes_per_second
+    if latency.value is not None:
+        latency = replace(latency, value=latency.value / kept)
+    if bandwidth.value is not None:
+        bandwidth = replace(bandwidth, value=bandwidth.value * kept)
+    return Link(link.source, link.destination, latency, bandwidth)
+
+
+def believed(links: tuple[Link, ...]) -> tuple[Link, ...]:
+    """The same, but where no link at all answers: then it is the probes that are stopped, and nothing is known of any link."""
+    if not links or any(link.latency_seconds.value is not None or link.bandwidth_bytes_per_second.value != 0.0 for link in links):
+        return links
+    return tuple(
+        replace(link, bandwidth_bytes_per_second=unknown(BLOCKED, link.bandwidth_bytes_per_second.age_seconds))
+        if link.latency_seconds.fault == SILENT
+        else link
+        for link in links
+    )
 
 
 def _points(figure: str, reading: MetricsReading, index: NodeIndex, agents: Agents, tally: Tally) -> dict[Pair, list[Point]]:

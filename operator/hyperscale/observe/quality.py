@@ -61,7 +61,9 @@ def rules(limits: QualityLimits) -> dict[str, Rule]:
         "power": Rule(scale=1.0, maximum=10_000.0),  # DCGM's blank value is 1.4e14
         "xid": Rule(scale=1.0, maximum=100_000.0, whole=True),
         "link_latency": Rule(scale=1.0, maximum=limits.max_latency_seconds),
-        "link_bandwidth": Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second, positive=True),
+        # 0 is a figure: a link that was measured and is dead.
+        "link_bandwidth": Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second),
+        "link_loss": Rule(scale=1.0, maximum=1.0),
         "agent_state": Rule(scale=1.0, maximum=1.0),
         "gpu_paths": Rule(scale=1.0, maximum=64.0, positive=True, whole=True),
         **dict.fromkeys(SPEEDS, Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second, positive=True)),

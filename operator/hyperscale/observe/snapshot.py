@@ -146,7 +146,7 @@ def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now
     gpus, gpu_notes = dcgm.gpus_by_node(reading, index, limits, moment)
     found, link_notes = links.links(reading, index, limits, moment)
     cards = networks(reading, index, limits, moment)
-    found = bounded(found, {name: card.bytes_per_second for name, card in cards.items()})
+    found = bounded(links.believed(found), {name: card.bytes_per_second for name, card in cards.items()})
     holders = dcgm.holders_by_node(reading, index)
     state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
     figures = Figures(reading, limits, index, gpus, found, state, moment, holders, cards, paths_by_node(reading, index, limits, moment))

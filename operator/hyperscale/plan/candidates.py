@@ -130,7 +130,7 @@ _LASTING: Final[Memo[Lasting]] = Memo(KEPT_DEMANDS)
 def vet(graph: ClusterGraph, demand: Demand) -> Vetting:
     """Slots of every suitable node, and the first failed check of every other one."""
     figures = figures_of(graph)
-    lasting = _without_held(graph, demand, _LASTING.get((graph.digest, demand[:-CHANGING]), lambda: _lasting(graph.nodes, demand)))
+    lasting = _without_held(graph, demand, _LASTING.get((graph.digest, demand[:-CHANGING]), lambda: _lasting(graph, demand)))
     free = free_gpus(graph, demand)
     barred = np.zeros(len(free), dtype=np.bool_)
     barred[[graph.index[name] for name in demand.barred if name in graph.index]] = True
@@ -161,11 +161,19 @@ def free_gpus(graph: ClusterGraph, demand: Demand) -> IntArray:
     return np.clip(free, 0, np.maximum(figures.allocatable_gpus, 0))
 
 
-def _lasting(nodes: Sequence[Node], demand: Demand) -> Lasting:
-    early = tuple(_first_failure(node, demand, EARLY_CHECKS) for node in nodes)
+def _lasting(graph: ClusterGraph, demand: Demand) -> Lasting:
+    nodes = graph.nodes
+    early = [_first_failure(node, demand, EARLY_CHECKS) for node in nodes]
+    for position, others in graph.cut_off.items():
+        early[position] = early[position] or _cut_off(graph, position, others)
     late = tuple(_first_failure(node, demand, LATE_CHECKS) for node in nodes)
     refused = np.array([first is not None or then is not None for first, then in zip(early, late, strict=True)], dtype=np.bool_)
-    return Lasting(early, late, refused, np.array([_room(node, demand) for node in nodes], dtype=np.int64))
+    return Lasting(tuple(early), late, refused, np.array([_room(node, demand) for node in nodes], dtype=np.int64))
+
+
+def _cut_off(graph: ClusterGraph, position: int, others: Sequence[int]) -> Rejection:
+    shown = ", ".join(graph.nodes[other].name for other in others[:3]) + (" and others" if len(others) > 3 else "")
+    return Rejection(graph.nodes[position].name, "Unreachable", f"all {len(others)} measured links are dead ({shown}): check its network")
 
 
 def _without_held(graph: ClusterGraph, demand: Demand, lasting: Lasting) -> Lasting:

@@ -187,6 +187,15 @@ def _ring(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot:
         yield f"{source} cannot reach {destination}, its neighbour in the ring"
 
 
+def _dead_links(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
+    """No two planned nodes may have a link that was measured and carries nothing; pinned workers are where they are."""
+    arriving = {worker.node for worker in plan.workers if request.pinned.get(worker.index) != worker.node}
+    for link in snapshot.links:
+        both = link.source in nodes and link.destination in nodes
+        if both and link.bandwidth_bytes_per_second.value == 0.0 and {link.source, link.destination} & arriving:
+            yield f"the link from {link.source} to {link.destination} is dead, and both are planned"
+
+
 def _domain(node: Node, key: str, snapshot: ClusterSnapshot) -> str:
     if key in snapshot.levels and len(node.domains) == len(snapshot.levels):
         return node.domains[snapshot.levels.index(key)]
@@ -297,4 +306,4 @@ NODE_RULES: Final[tuple[tuple[str, Callable[[Node, PlanRequest], str | None]], .
 )
 """In this order, so that the first finding is the one to tell: what rules the node out altogether, then what the job is picky about."""
 PLAN_RULES: Final = (_ranks, _apart, _worker_count, _partition_count, _gpus, _pins, _shares, _figures, _explanation)
-CLUSTER_RULES: Final = (_nodes, _products, _topology, _ring)
+CLUSTER_RULES: Final = (_nodes, _products, _topology, _ring, _dead_links)

@@ -189,11 +189,20 @@ def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, out
     if np.isnan(seconds):
         return Rejection(name, "GpuMemory", "its GPUs do not hold their part of the training graph")
     if not np.isfinite(seconds):
-        return Rejection(name, "Unreachable", "cannot reach the planned nodes")
+        return Rejection(name, "Unreachable", _unreachable(problem, chosen, name))
     # Below the plan's own only where a preferred domain was worth that much, or time was up.
     return Rejection(
         name, "SlowerPlan", f"instead of the planned node it replaces best: {_percent(max(seconds, chosen.objective), chosen.objective)}"
     )
+
+
+def _unreachable(problem: Problem, chosen: Candidate, name: str) -> str:
+    """Which planned nodes cannot be reached, and whether that was measured."""
+    planned = sorted(set(chosen.names))
+    positions = np.array([problem.graph.index[other] for other in planned], dtype=np.int64)
+    links = problem.graph.link_costs_between(np.array([problem.graph.index[name]], dtype=np.int64), positions)
+    lost = [other for other, bandwidth in zip(planned, links.bandwidth_bytes_per_second[0], strict=True) if bandwidth <= 0.0]
+    return f"its links to {_listed(lost)} are dead or missing" if lost else "cannot reach the planned nodes"
 
 
 def _outside(problem: Problem, chosen: Candidate, members: IntArray) -> list[bool]:
