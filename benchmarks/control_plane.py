@@ -3,6 +3,7 @@
 Peers in the same run, on the same API server: a kopf operator with one handler that creates one fixed MPIJob
 (benchmarks/peers/bare_kopf.py), once the very MPIJob that HyperScale makes of the job, once the smallest that the API server takes:
 an MPIJob with hardened pods costs the API server itself three times as much as that. The goals are judged against both.
+Steps of the event loop and memory with many objects are timed apart (control_plane_many.py).
 All jobs are alike, so that after the first the planner answers from its memory of solved problems; even rounds begin with HyperScale.
 Nodes are static objects; neither mpi-operator nor scheduler run, so that nothing but the operators is measured.
 One file, though longer than others, so that the whole measurement can be read at once.
@@ -30,7 +31,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks import common, control_plane_many  # noqa: E402 - a script's own folder, not the repository, is on the path
 from e2e.cluster import audit, cluster, components  # noqa: E402
 from e2e.cluster.api import Api, ApiError  # noqa: E402
 from e2e.cluster.binaries import ensure_all  # noqa: E402
@@ -84,16 +85,28 @@ class Bench:
 
 def main() -> int:
     """Run, print the table, write JSON."""
-    arguments = common.parser(__doc__ or "").parse_args()
+    parser = common.parser(__doc__ or "")
+    parser.add_argument("--only", choices=("latency", "many"), help="one half: latency beside the peers, or many objects")
+    arguments = parser.parse_args()
+    rows: list[common.Row] = []
+    if arguments.only != "latency":
+        rows += control_plane_many.measure(control_plane_many.QUICK if arguments.quick else control_plane_many.FULL)
+    if arguments.only != "many":
+        rows += _beside_peers(arguments.quick)
+    common.report(rows, arguments.json)
+    return 0
+
+
+def _beside_peers(quick: bool) -> list[common.Row]:
+    """Latency, writes and memory of the operators in turn."""
     rows: list[common.Row] = []
     with tempfile.TemporaryDirectory(prefix="hyperscale-bench-") as scratch, _bench(Path(scratch)) as bench:
         rows += _memory(bench, 0)
-        for jobs, repeats in (QUICK_ROUNDS if arguments.quick else ROUNDS).items():
+        for jobs, repeats in (QUICK_ROUNDS if quick else ROUNDS).items():
             print(f"{jobs} jobs, {repeats} rounds", file=sys.stderr, flush=True)
             rows += _latency(bench, jobs, repeats)
-        rows += _idle(bench, seconds=10.0 if arguments.quick else 60.0)
-    common.report(rows, arguments.json)
-    return 0
+        rows += _idle(bench, seconds=10.0 if quick else 60.0)
+    return rows
 
 
 def _latency(bench: Bench, jobs: int, repeats: int) -> list[common.Row]:
