@@ -205,6 +205,14 @@ class History:
             raise self._fault(error) from error
         return len(new)
 
+    def prune(self, before: float) -> int:
+        """Delete runs that finished before this time (Unix seconds); their number. Raises HistoryError."""
+        try:
+            with self._engine.begin() as connection:
+                return connection.execute(sql.delete(RUNS).where(RUNS.c.finished_at < before)).rowcount
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+
     def runs(self, limit: int, architecture: str | None = None) -> tuple[FinishedRun, ...]:
         """The newest runs, newest first. Raises HistoryError."""
         wanted = sql.select(RUNS).order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(limit)

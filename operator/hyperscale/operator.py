@@ -72,7 +72,14 @@ class Operator:
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
         claims = Claims(client, time.time)
         planning = self._planning = Planning(
-            self.world, self._planner, self.telemetry, time.time, settings.history_url, settings.history_min_runs, claims
+            self.world,
+            self._planner,
+            self.telemetry,
+            time.time,
+            settings.history_url,
+            settings.history_min_runs,
+            claims,
+            settings.history_days,
         )
         self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
         self.previews = Previews(self.world, planning.taker, planning.reader, bool(settings.weights_folder), time.time)

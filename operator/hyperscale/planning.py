@@ -74,6 +74,7 @@ class Planning:
         history_url: str = "",
         history_min_runs: int = 5,
         claims: ClaimReader | None = None,
+        history_days: float = 0.0,
     ) -> None:
         """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone."""
         self.reader = JobReader()
@@ -90,7 +91,7 @@ class Planning:
         self.stops = PreemptionWatch(world, planner, telemetry, self.taker, self.drift, self.reader, clock)
         self._lock = asyncio.Lock()
         self.drift.busy = self.stops.busy = self._lock.locked
-        self.recorder = Recorder(self.reader, telemetry, history_url, history_min_runs, clock)
+        self.recorder = Recorder(self.reader, telemetry, history_url, history_min_runs, clock, history_days)
 
     async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen.

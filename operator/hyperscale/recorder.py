@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,9 @@ RETRY_SECONDS: Final = 30.0
 BATCH: Final = 500
 MOST_WAITING: Final = 20_000
 """Runs kept while the database is away; beyond that the oldest are given up, and found again after a restart."""
+PRUNE_SECONDS: Final = 3600.0
+"""Between two deletions of runs that are too old."""
+DAY_SECONDS: Final = 86_400.0
 SETTLE_SECONDS: Final = 1.0
 """Runs that end together are written together."""
 
@@ -43,7 +47,12 @@ SETTLE_SECONDS: Final = 1.0
 class Recorder:
     """Notes runs as they end; `run` writes them and keeps the reader's corrections fresh."""
 
-    def __init__(self, reader: JobReader, telemetry: Telemetry, url: str, min_runs: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, reader: JobReader, telemetry: Telemetry, url: str, min_runs: int, clock: Callable[[], float], days: float = 0.0
+    ) -> None:
+        """days: how long a run is kept; 0 for ever."""
+        self._keep_seconds = days * DAY_SECONDS if days > 0 else math.inf
+        self._pruned_at = -math.inf
         self._reader = reader
         self._telemetry = telemetry
         self._url = url
@@ -67,6 +76,8 @@ class Recorder:
             del self._noted[next(iter(self._noted))]
         self._noted[uid] = status.measured
         run = finished_run(seen.metadata, seen.job, seen.plan, status, self._clock())
+        if run.finished_at < self._clock() - self._keep_seconds:
+            return
         stand_in = status.measured is not None and status.measured.generated
         if run.ratio is not None and run.finished_at >= self._began and not stand_in:
             self._telemetry.prediction_ratio.labels(architecture=run.architecture).observe(run.ratio / run.correction)
@@ -84,6 +95,7 @@ class Recorder:
             try:
                 if history is None:
                     history = await in_daemon_thread(partial(_open, self._url))
+                    await self._prune(history)
                     await self._learn(history)
                 await self._something.wait()
                 await asyncio.sleep(SETTLE_SECONDS)
@@ -106,8 +118,16 @@ class Recorder:
                 self._something.set()
                 raise
             self._waiting = {uid: run for uid, run in self._waiting.items() if batch.get(uid) is not run}
-            if new:
+            if new + await self._prune(history):
                 await self._learn(history)
+
+    async def _prune(self, history: History) -> int:
+        """Delete runs that are too old, now and then; their number."""
+        now = self._clock()
+        if now - self._pruned_at < PRUNE_SECONDS or self._keep_seconds == math.inf:
+            return 0
+        self._pruned_at = now
+        return await in_daemon_thread(partial(history.prune, now - self._keep_seconds))
 
     async def _learn(self, history: History) -> None:
         self._reader.calibrations = await in_daemon_thread(partial(history.calibrations, self._min_runs))

@@ -69,6 +69,9 @@ class Settings(msgspec.Struct, frozen=True):
     history_min_runs: int = 5
     """Finished runs of an architecture on a mix of GPU products before predictions are corrected by them: fewer say little of the next."""
 
+    history_days: float = 730.0
+    """How long a finished run is kept; 0 keeps runs for ever."""
+
     resync_seconds: float = 60.0
     """Every job is passed over this often even when no event came: events can be lost (nolar/kopf#585)."""
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hyperscale import names
 from hyperscale.decide import decide
 from hyperscale.history import History
+from hyperscale.instants import unix_seconds
 from hyperscale.jobreader import JobReader
 from hyperscale.model.decision import CreateMpiJob, EnsurePartitions, MakePlan, PartitionView, Reason, ReleaseWorkers, Seen, Stop, Wait
 from hyperscale.model.measured import Measured
@@ -328,3 +329,26 @@ def test_shares_that_moved_with_a_measurement_stay_and_so_do_the_partitions() ->
     assert steady(with_shares(0.6, 0.4), TWO) == with_shares(0.6, 0.4)
     assert steady(with_shares(0.51, 0.49), None) == with_shares(0.51, 0.49)
     assert steady(plan("a", "b", "c"), TWO) == plan("a", "b", "c")
+
+
+def test_runs_that_are_too_old_are_deleted_and_not_recorded_again(tmp_path: Path) -> None:
+    url, day, reader = f"sqlite:///{tmp_path}/history.sqlite", 86_400.0, JobReader()
+    finished = unix_seconds("2026-01-01T00:00:00Z")
+    now = finished + day
+
+    async def play(runs: int, *numbers: int) -> None:
+        recorder = Recorder(reader, Telemetry(), url, 1, lambda: now, days=30.0)
+        for number in numbers:
+            recorder.note(*ended(number, SAID))
+        running = asyncio.create_task(recorder.run())
+        async with asyncio.timeout(20):
+            while len(History(url).runs(10)) != runs:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.02)
+        running.cancel()
+
+    asyncio.run(play(2, 0, 1))
+    now = finished + 31 * day
+    asyncio.run(play(0))
+    old = Recorder(reader, Telemetry(), url, 1, lambda: now, days=30.0)
+    old.note(*ended(0, SAID))
+    assert old._waiting == {}
