@@ -90,7 +90,7 @@ def _measured(api: Api, running: cluster.Cluster, scratch: Path, size: Size) -> 
     began = time.monotonic()
     log, steps, (health,) = scratch / "operator.log", scratch / "steps.txt", free_ports(1)
     with _operator(running, log, steps, health, size.resync_seconds) as process:
-        wait_until(lambda: _is_ready(process, health), PATIENCE_SECONDS, f"the operator is not ready:\n{_tail(log)}")
+        wait_until(lambda: _is_ready(process, log, health), PATIENCE_SECONDS, f"the operator is not ready:\n{_tail(log)}")
         ready = time.monotonic()
         time.sleep(LISTINGS * size.resync_seconds)
         ending = time.monotonic()
@@ -98,6 +98,8 @@ def _measured(api: Api, running: cluster.Cluster, scratch: Path, size: Size) -> 
             api.delete(f"{PODS}/other-{number}", gracePeriodSeconds="0")
             time.sleep(0.5)  # longer than the operator gathers such news
         ended = time.monotonic()
+        if not _is_ready(process, log, health):
+            raise RuntimeError(f"the operator is no longer ready:\n{_tail(log)}")
         memory = {name: _memory_mib(process.pid, name) for name in ("VmRSS", "VmHWM")}
         planner = sum(_memory_mib(child, "VmHWM") for child in _children(process.pid))
         known = [Step(*map(float, line.split())) for line in steps.read_text().splitlines()]
@@ -148,9 +150,9 @@ def _operator(running: cluster.Cluster, log: Path, steps: Path, health: int, res
         process.wait(30)
 
 
-def _is_ready(process: subprocess.Popen[bytes], health: int) -> bool:
+def _is_ready(process: subprocess.Popen[bytes], log: Path, health: int) -> bool:
     if process.poll() is not None:
-        raise RuntimeError(f"the operator ended with {process.returncode}")
+        raise RuntimeError(f"the operator ended with {process.returncode}:\n{_tail(log)}")
     with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{health}/readyz", timeout=10) as answer:
         return bool(answer.status == 200)
     return False

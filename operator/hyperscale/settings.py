@@ -78,7 +78,7 @@ class Settings(msgspec.Struct, frozen=True):
     lease_duration_seconds: float = 15.0
     """client-go's default for leader election."""
 
-    lease_renew_seconds: float = 5.0
+    lease_renew_seconds: float = 3.0
     """Between two renewals; a holder that has not renewed for two thirds of the duration leaves, before others may take the Lease."""
 
     api_requests_per_second: float = 200.0

@@ -23,8 +23,10 @@ from hyperscale.settings import RENEW_DEADLINE_SHARE
 
 _LOG = logging.getLogger(__name__)
 
-ATTEMPT_SHARE: Final = 1 / 3
-"""Of the duration, that one attempt may take."""
+ATTEMPT_SHARE: Final = 1 / 5
+"""Of the duration, that one attempt may take: within the deadline there must be time for another."""
+RETRY_SECONDS: Final = 1.0
+"""After an attempt that failed."""
 
 
 class Lease:
@@ -63,8 +65,9 @@ class Lease:
     async def hold(self) -> None:
         """Renew until the Lease is lost: taken by another, or not renewed before the deadline."""
         while (left := self.seconds_left()) > 0:
+            late = self._clock() - self._renewed_at >= self._renew_seconds
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._taken.wait(), min(self._renew_seconds, left))
+                await asyncio.wait_for(self._taken.wait(), min(RETRY_SECONDS if late else self._renew_seconds, self._renew_seconds, left))
             if self._taken.is_set() or (self.seconds_left() > 0 and not await self._renew()):
                 _LOG.error("the Lease was taken", extra={"holder": self._holder()})
                 return
