@@ -219,9 +219,11 @@ class Operator:
         self._pass_over(self.world.changed())
 
     def _pass_over(self, keys: set[Key]) -> None:
-        """Oldest first; what is left to do about jobs that have ended can wait."""
-        for key in sorted(keys, key=self.reconciler.waiting.age):
-            (self.reconciler.queue.add if key in self.world.unfinished else self.reconciler.queue.add_later)(key)
+        """Oldest first; what is left to do about jobs that have ended can wait, and has no order."""
+        for key in sorted(keys & self.world.unfinished, key=self.reconciler.waiting.age):
+            self.reconciler.queue.add(key)
+        for key in keys - self.world.unfinished:
+            self.reconciler.queue.add_later(key)
 
     async def _resync_forever(self) -> None:
         while True:
