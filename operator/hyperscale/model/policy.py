@@ -239,6 +239,12 @@ class PolicySpec(Spec, frozen=True):
     """`PlannerPolicy.spec`: how plans are made and judged in this cluster."""
 
     communication_weight: Annotated[float, Meta(ge=0, le=1000, description="λ: weight of communication seconds in the objective.")] = 0.1
+    tolerance_percent: Annotated[
+        int,
+        Meta(
+            ge=0, le=50, description="Plans that differ by no more are equal: the cheaper wins, then the one that leaves fewer GPUs idle."
+        ),
+    ] = 1
     planners: Annotated[tuple[PlannerChoice, ...], Meta(min_length=1, max_length=4, description="Planners that jobs may ask for.")] = (
         PlannerChoice.AUTO,
         PlannerChoice.LEARNED,

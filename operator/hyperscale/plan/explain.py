@@ -64,12 +64,19 @@ def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Seq
     return tuple(sentences)
 
 
-def distance(gap: float | None) -> str:
-    """How far from the best possible a plan can be, by the cost model; empty where nobody knows."""
+def preferred(within: float) -> str:
+    """Why a plan is chosen though another has a slightly lower objective."""
+    return f"Plans within {within * 100.0:.3g} % are equal: the cheapest of them wins, then the one that leaves the fewest GPUs idle."
+
+
+def distance(gap: float | None, within: float = 0.0) -> str:
+    """How far from the best possible a plan can be, by the cost model; empty where nobody knows. within: what counts as equal."""
     if gap is None:
         return ""
     if gap == 0.0:
         return "Proven optimal: no placement with an allowed number of workers has a lower objective."
+    if gap <= within:
+        return f"Proven optimal within {within * 100.0:.3g} %: no placement with an allowed number of workers is better by more."
     shown = f"{gap * 100.0:.1f} %" if gap >= LEAST_SHOWN_GAP else "0.1 %"
     return f"At most {shown} above the best possible objective." if gap <= LARGEST_GAP else ""
 

@@ -34,10 +34,12 @@ from hyperscale.plan.problem import Problem, pose
 from hyperscale.plan.regions import domains_of
 from hyperscale.plan.replan import Repair
 from hyperscale.plan.scores import Planner, Proposals, gap, propose, scores
+from hyperscale.plan.ties import settled, tolerance
 
 LEARNED_UNAVAILABLE: Final = "LearnedUnavailable"
 PREFERENCE_TOLERANCE: Final = 0.01
 """A preferred topology domain may cost so much of the objective: less than any prediction is worth."""
+ROUNDING: Final = 1.0 + 1e-9
 SAME: Final = 1e-8
 """Objectives of two planners nearer than this are one figure, summed in two orders."""
 MAX_CHECKED: Final = 8
@@ -69,7 +71,7 @@ def make_plan(
     refused: tuple[str, ...] = ()
     for candidate, name in found[:MAX_CHECKED]:
         plan = describe(problem, candidate, name, [other for other, _ in found if other is not candidate], steps)
-        plan = _judged(plan, found, proposed.lower_bound)
+        plan = _judged(plan, found, proposed.lower_bound, tolerance(problem))
         refused = violations(plan, request, graph.snapshot)
         if not refused:
             return bounded(replace(plan, reasons=(*plan.reasons, explain.CUT_SHORT)) if expired() else plan)
@@ -103,18 +105,20 @@ def _allowed(choice: PlannerChoice, policy: PolicySpec, planners: Sequence[Plann
     return [*asked, *heuristic] if choice is PlannerChoice.LEARNED else [*heuristic, *asked], steps
 
 
-def _judged(plan: Plan, found: Sequence[tuple[Candidate, str]], lower_bound: float | None) -> Plan:
-    """The plan beside what else was proposed, and beside what none can beat."""
+def _judged(plan: Plan, found: Sequence[tuple[Candidate, str]], lower_bound: float | None, within: float) -> Plan:
+    """The plan beside what else was proposed, and beside what none can beat. within: plans nearer than this part count as equal."""
     factor = _factor(plan.predicted.calibration)
     plain = plan.objective / factor  # candidates and bounds are the cost model's own
     above = gap(plain, lower_bound)
-    sentence = explain.distance(above)
+    least = min(candidate.objective for candidate, _ in found)
+    chosen = explain.preferred(within) if least * ROUNDING < plain <= least * (1.0 + within) * ROUNDING else ""
+    sentences = tuple(text for text in (chosen, explain.distance(above, within)) if text)
     ranked = scores(found, plan.planner, plain)
     return replace(
         plan,
         scores=tuple(replace(score, objective=rounded(score.objective * factor)) for score in ranked) if factor != 1.0 else ranked,
         optimality_gap=above,
-        reasons=(*plan.reasons, sentence) if sentence else plan.reasons,
+        reasons=(*plan.reasons, *sentences),
     )
 
 
@@ -134,8 +138,9 @@ def _by_preference(problem: Problem, found: Sequence[tuple[Candidate, str]]) -> 
     """Best first; under a preferred topology level, placements inside one domain come first where they cost next to nothing."""
     ranked = _ranked(found)
     key = problem.job.placement.topology.preferred
+    least = ranked[0][0].objective if ranked else 0.0
     if key is None or not ranked:
-        return ranked
+        return settled(problem, ranked, least)
     domains = domains_of(problem, key)
     limit = ranked[0][0].objective * (1.0 + PREFERENCE_TOLERANCE)
 
@@ -143,7 +148,9 @@ def _by_preference(problem: Problem, found: Sequence[tuple[Candidate, str]]) -> 
         inside = {domains[member] for member in entry[0].order}
         return entry[0].objective > limit or len(inside) > 1 or "" in inside
 
-    return sorted(ranked, key=outside)
+    ranked.sort(key=outside)
+    alike = [entry for entry in ranked if outside(entry) == outside(ranked[0])]
+    return [*settled(problem, alike, least), *ranked[len(alike) :]]
 
 
 def describe(

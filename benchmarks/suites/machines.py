@@ -1,0 +1,229 @@
+"""Eight nodes of eight H100: where ranks go that share NVSwitch and one card a node, against every placement by a model of its own.
+
+Sixteen ranks whose workers have fewer than 8 GPUs are spread: 8 of 16 parts on one node send 8 × 8 pairs through its card, 2 of 16 only
+2 × 14. What two full nodes would cost instead is printed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from benchmarks.common import Row, goal
+from benchmarks.suites import Options
+from hyperscale.graph.cluster import build
+from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample
+from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.model.job import JobSpec
+from hyperscale.model.plan import Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.policy import PolicySpec
+from hyperscale.model.workload import WorkloadProfile
+from hyperscale.plan.portfolio import make_plan
+from hyperscale.workload.profile import profile
+
+BENCHMARK: Final = "machines"
+OURS: Final = "hyperscale"
+EVERY: Final = "every placement"
+NODES: Final = 8
+GPUS: Final = 8
+CARDS: Final = {"400 Gb/s": 50e9, "25 GbE": 3.125e9}
+"""Bytes a second, one way, of a node's card."""
+NVSWITCH: Final = 0.8 * 18 * 25e9
+NVSWITCH_SECONDS: Final = 5e-6
+SLOWEST: Final = 0.8
+"""Seeds draw every pair's bandwidth from this part of the card's to all of it."""
+AGREES: Final = 1e-6
+POLICY: Final = PolicySpec()
+WITHIN: Final = 1.0 + POLICY.tolerance_percent / 100.0
+SEEDS: Final = 5
+QUICK_SEEDS: Final = 2
+CHUNK: Final = 50_000
+"""Placements judged at a time."""
+SAGE: Final[dict[str, Any]] = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
+JOBS: Final[dict[str, tuple[dict[str, int], dict[str, Any]]]] = {
+    "products, GraphSAGE": ({"vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}, SAGE),
+    "arxiv, GraphSAGE": ({"vertices": 169_343, "edges": 2_332_486, "featureSize": 128, "classes": 40}, SAGE),
+    "Reddit, GCN": (
+        {"vertices": 232_965, "edges": 114_615_892, "featureSize": 602, "classes": 41},
+        {"architecture": "GCN", "layers": 2, "hiddenSize": 16},
+    ),
+    "arxiv, sampled": (
+        {"vertices": 169_343, "edges": 2_332_486, "featureSize": 128, "classes": 40},
+        {**SAGE, "fanouts": [15, 10, 5], "batchSize": 1024},
+    ),
+}
+SHAPES: Final = ((2, 1), (4, 1), (8, 1), (1, 8), (16, 1), (4, 4), (2, 8))
+"""Workers, GPUs of each."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One job on one cluster."""
+
+    name: str
+    card: str
+    seed: int
+    workers: int
+    gpus: int
+    job: JobSpec
+    seen: ClusterSnapshot
+    latency: FloatArray
+    """(n, n) seconds one way; the diagonal is the inside of a node."""
+    per_byte: FloatArray
+    """(n, n) seconds a byte; likewise."""
+
+    @property
+    def ranks(self) -> int:
+        """One a GPU."""
+        return self.workers * self.gpus
+
+
+def run(options: Options) -> list[Row]:
+    """Rows by shape and card, and the goals."""
+    rows: list[Row] = []
+    spread: list[bool] = []
+    other: list[bool] = []
+    worst: dict[str, float] = dict.fromkeys(CARDS, 0.0)
+    furthest = 0.0
+    for case in _cases(range(QUICK_SEEDS if options.quick else SEEDS)):
+        started = time.perf_counter()
+        plan = _planned(case)
+        seconds = time.perf_counter() - started
+        held = tuple(plan.ranks_by_node.get(f"dgx-{at}", 0) for at in range(NODES))
+        ours = float(objective(case, np.array([held]))[0])
+        every = placements(case.workers, case.gpus)
+        best = min(float(objective(case, every[at : at + CHUNK]).min()) for at in range(0, len(every), CHUNK))
+        furthest = max(furthest, abs(ours / plan.objective - 1.0))
+        label = f"{case.ranks} ranks, {case.workers} × {case.gpus}, {case.card}"
+        rows.append(Row(BENCHMARK, label, OURS, "nodes", float(sum(count > 0 for count in held)), "nodes", case.seed))
+        rows.append(Row(BENCHMARK, label, OURS, "objective over the best of every placement", ours / best, "ratio", case.seed))
+        rows.append(Row(BENCHMARK, label, OURS, "plan with check and reasons", seconds * 1e3, "ms", case.seed))
+        if case.ranks <= GPUS:
+            spread.append(sum(count > 0 for count in held) > 1)
+        elif case.gpus == GPUS:
+            other.append(sorted(held)[-2:] != [GPUS, GPUS])
+        else:
+            packed = float(objective(case, np.array([[GPUS, GPUS] + [0] * (NODES - 2)]))[0])
+            rows.append(Row(BENCHMARK, label, OURS, "two full nodes over the plan", packed / ours, "ratio", case.seed))
+        worst[case.card] = max(worst[case.card], ours / best)
+        options.dump_assignment(f"machines {case.name} {label} {case.seed}", OURS, {case.name: [one.node for one in plan.workers]})
+    return [
+        *rows,
+        goal(BENCHMARK, f"2, 4, 8 ranks beyond one node, of {len(spread)}", OURS, float(sum(spread)), 0.0, "plans"),
+        goal(BENCHMARK, f"2 workers of 8 GPUs not on two full nodes, of {len(other)}", OURS, float(sum(other)), 0.0, "plans"),
+        *(goal(BENCHMARK, f"{card}: over the best of every placement, worst case", OURS, worst[card], WITHIN, "ratio") for card in CARDS),
+        goal(BENCHMARK, "the model against the plan's own objective, largest difference", EVERY, furthest, AGREES, "ratio"),
+    ]
+
+
+def objective(case: Case, held: IntArray) -> FloatArray:
+    """(B,) seconds of the objective with so many ranks on each node, `held` (B, n), by plain counting; shares no code with the planner.
+
+    All ranks have equal parts. What a node's ranks send to other nodes goes through its card one after the other; what they send each
+    other goes through NVSwitch. Rings enter every node once.
+    """
+    work, ranks, nodes = profile(case.job), case.ranks, np.arange(NODES)
+    steps = work.steps(case.workers, case.gpus)
+    part = 1.0 / ranks
+    pair = work.halo_bytes(ranks, case.workers, case.gpus) / (1.0 - part) * part * part
+    apart = np.where(np.eye(NODES, dtype=bool), 0.0, case.per_byte)
+    card = held * (held @ apart.T)
+    inside = (held - 1) * case.per_byte[nodes, nodes]
+    there = held > 0
+    partner = there[:, None, :] & (~np.eye(NODES, dtype=bool) | (held > 1)[:, :, None])
+    farthest = np.where(partner, case.latency, 0.0).max(axis=2)
+    halo = np.where(there, pair * (card + inside) + steps * work.exchanges_per_step * farthest, 0.0).max(axis=1)
+    rings = _rings(case, steps * 2.0 * (ranks - 1), steps * 2.0 * (ranks - 1) / ranks * work.gradient_bytes)
+    ring = rings[(there << np.arange(NODES)).sum(axis=1)]
+    compute = part * work.epoch_flops / (_speed(case, work) / case.gpus)
+    seconds: FloatArray = compute + halo + ring + steps * work.step_overhead_seconds + POLICY.communication_weight * (halo + ring)
+    return seconds
+
+
+def _rings(case: Case, waits: float, moves: float) -> FloatArray:
+    """(2 ** n,) seconds of the best ring through each set of nodes, a bit a node; every ring is tried. waits, moves: of its slowest hop."""
+    best = np.full(1 << NODES, waits * NVSWITCH_SECONDS + moves / NVSWITCH)
+    for count in range(2, NODES + 1):
+        turns = np.array([(0, *rest) for rest in itertools.permutations(range(1, count)) if rest[0] <= rest[-1]])
+        for members in itertools.combinations(range(NODES), count):
+            rings = np.array(members)[turns]
+            hops = rings, np.roll(rings, -1, axis=1)
+            best[sum(1 << node for node in members)] = (
+                waits * case.latency[hops].max(axis=1) + moves * case.per_byte[hops].max(axis=1)
+            ).min()
+    return best
+
+
+@cache
+def placements(workers: int, gpus: int) -> IntArray:
+    """(P, n) every number of ranks by node: 217,001 for 16 workers of one GPU."""
+    most = min(workers, GPUS // gpus)
+    held = np.zeros((1, 0), dtype=np.int64)
+    for left in range(NODES - 1, -1, -1):
+        counts = np.arange(most + 1)
+        held = np.concatenate((np.repeat(held, most + 1, axis=0), np.tile(counts, len(held))[:, None]), axis=1)
+        rest = workers - held.sum(axis=1)
+        held = held[(rest >= 0) & (rest <= left * most)]
+    return held * gpus
+
+
+def _speed(case: Case, work: WorkloadProfile) -> float:
+    """Operations a second of one worker, as the planner's table has them: an input, not a part of either model."""
+    from hyperscale.plan.problem import pose
+
+    return float(pose(PlanRequest(job_key="a/b", job=case.job), build(case.seen, POLICY), work, POLICY).flops_per_second[0])
+
+
+def _cases(seeds: range) -> Iterator[Case]:
+    for seed, card, (workers, gpus), (name, (data, model)) in itertools.product(seeds, CARDS, SHAPES, JOBS.items()):
+        latency, per_byte = _figures(CARDS[card], seed)
+        yield Case(name, card, seed, workers, gpus, _job(data, model, workers, gpus), _snapshot(latency, per_byte), latency, per_byte)
+
+
+def _figures(card: float, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Latency and seconds per byte of every pair, alike in both directions; seed 0 has all links alike."""
+    rng = np.random.default_rng([seed, 8])
+    drawn = np.triu(rng.uniform(SLOWEST, 1.0, (NODES, NODES)), 1) if seed else np.triu(np.ones((NODES, NODES)), 1)
+    far = np.triu(rng.uniform(8e-6, 2e-5, (NODES, NODES)), 1) if seed else np.triu(np.full((NODES, NODES), 1e-5), 1)
+    bandwidth, latency = (drawn + drawn.T) * card, far + far.T
+    np.fill_diagonal(bandwidth, NVSWITCH)
+    np.fill_diagonal(latency, NVSWITCH_SECONDS)
+    return latency, 1.0 / bandwidth
+
+
+def _snapshot(latency: FloatArray, per_byte: FloatArray) -> ClusterSnapshot:
+    def sample(value: float) -> Sample:
+        return Sample(value=value, age_seconds=1.0, quality=Quality.MEASURED)
+
+    names = [f"dgx-{at}" for at in range(NODES)]
+    links = tuple(
+        Link(names[a], names[b], sample(float(latency[a, b])), sample(float(1.0 / per_byte[a, b])))
+        for a, b in itertools.permutations(range(NODES), 2)
+    )
+    gpus = {name: tuple(Gpu(uuid=f"GPU-{name}-{at}", utilization_ratio=sample(0.0)) for at in range(GPUS)) for name in names}
+    nodes = tuple(Node(name, "NVIDIA-H100-80GB-HBM3", 80 * 2**30, GPUS, 0, gpus=gpus[name]) for name in names)
+    return ClusterSnapshot(taken_at=1.0, nodes=nodes, links=links, metrics=MetricsState(available=True))
+
+
+def _job(data: dict[str, int], model: dict[str, Any], workers: int, gpus: int) -> JobSpec:
+    spec = {
+        "model": model,
+        "dataset": {"source": {"pvc": {"claimName": "graph"}}, **data},
+        "workers": {"min": workers, "max": workers, "gpusPerWorker": gpus},
+    }
+    return msgspec.convert(spec, JobSpec)
+
+
+def _planned(case: Case) -> Plan:
+    answer = make_plan(PlanRequest(job_key="a/b", job=case.job), build(case.seen, POLICY), profile(case.job), POLICY)
+    if not isinstance(answer, Plan):
+        raise TypeError(f"{case.name}: {answer.message}")
+    return answer
