@@ -1,21 +1,25 @@
 """Finished runs, what was predicted for them beside what was measured, in SQLite or PostgreSQL; and what that teaches predictions.
 
 Blocking: call it in a thread. A run is its job's uid: recorded twice it is there once, as last told.
+Longer than other modules: one table, with what is written to it and what is read from it.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import sqlalchemy as sql
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
+from hyperscale.instants import CLOCK_SKEW_SECONDS
+from hyperscale.model.measured import LONGEST_SECONDS, SHORTEST_SECONDS
 from hyperscale.model.plan import Calibration
 from hyperscale.model.steptime import Step, Workload, one_kind, placed
 
@@ -24,12 +28,12 @@ MOST_RUNS: Final = 200
 """Of one architecture and mix of products, the newest, that a correction is made from: older ones ran on older software."""
 MOST_WORKLOADS: Final = 32
 """Whose steps are read, those that ran last: a curve takes the time of some fits."""
-SHORTEST_SECONDS: Final = 1e-9
-LONGEST_SECONDS: Final = 1e8
-"""A nanosecond or three years for an epoch are no measurement."""
 SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
 SUCCEEDED: Final = "Succeeded"
+_UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
+"""What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
+_LOG = logging.getLogger(__name__)
 
 
 class HistoryError(OSError):
@@ -78,8 +82,9 @@ class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def ratio(self) -> float | None:
-        """Measured / uncorrected prediction; None where either is missing."""
-        return self.measured_seconds / self.predicted_seconds if self.measured_seconds and self.predicted_seconds > 0 else None
+        """Measured / uncorrected prediction; None where either is missing or can be no time of an epoch."""
+        seconds = (self.measured_seconds or 0.0, self.predicted_seconds)
+        return seconds[0] / seconds[1] if all(SHORTEST_SECONDS <= each <= LONGEST_SECONDS for each in seconds) else None
 
 
 _KINDS: Final[dict[type, Any]] = {str: sql.Text, int: sql.BigInteger, float: sql.Double}
@@ -103,8 +108,8 @@ sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
 _TEACHES: Final = (
     RUNS.c.phase == SUCCEEDED,
     RUNS.c.replans == 0,
-    RUNS.c.measured_seconds > 0,
-    RUNS.c.predicted_seconds > 0,
+    RUNS.c.measured_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
+    RUNS.c.predicted_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
     # A stand-in has the size of the graph that was predicted for, not its cut. The text is msgspec's, without spaces.
     RUNS.c.measured.not_like('%"generated":true%'),
     # What is predicted is the way between GPUs; copies through host memory say nothing of it.
@@ -187,9 +192,22 @@ class History:
         """Close all connections."""
         self._engine.dispose()
 
-    def record(self, runs: Iterable[FinishedRun]) -> int:
-        """Keep these runs, in one transaction; how many of them were not there just so. Raises HistoryError."""
+    def record(self, runs: Sequence[FinishedRun]) -> int:
+        """Keep these runs, in one transaction; how many of them were not there just so. Raises HistoryError.
+
+        A run that the database refuses for what it holds is given up and named in the log; the others are kept.
+        """
         rows = {run.uid: msgspec.structs.asdict(run) for run in runs}
+        try:
+            return self._keep(rows)
+        except _UNKEEPABLE as error:
+            if len(rows) > 1:
+                return sum(self.record([run]) for run in {run.uid: run for run in runs}.values())
+            for row in rows.values():
+                _LOG.warning("history: the run of %s/%s cannot be kept: %s", row["namespace"], row["name"], self._fault(error))
+            return 0
+
+    def _keep(self, rows: Mapping[str, dict[str, Any]]) -> int:
         if not rows:
             return 0
         try:
@@ -201,9 +219,23 @@ class History:
                 if new:
                     connection.execute(sql.delete(RUNS).where(RUNS.c.uid.in_([row["uid"] for row in new])))
                     connection.execute(sql.insert(RUNS), new)
+        except _UNKEEPABLE:
+            raise
         except SQLAlchemyError as error:
             raise self._fault(error) from error
         return len(new)
+
+    def redate(self, now: float) -> int:
+        """Make runs that finished later than `now` (Unix seconds), clock skew aside, runs of now; their number. Raises HistoryError.
+
+        Else they would be the newest for ever.
+        """
+        late = sql.update(RUNS).where(RUNS.c.finished_at > now + CLOCK_SKEW_SECONDS).values(finished_at=now)
+        try:
+            with self._engine.begin() as connection:
+                return connection.execute(late).rowcount
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
 
     def prune(self, before: float) -> int:
         """Delete runs that finished before this time (Unix seconds); their number. Raises HistoryError."""
@@ -276,7 +308,7 @@ class History:
         steps = []
         for uid, measured, predicted in rows:
             gpus = self._placements[uid]
-            if gpus and all(SHORTEST_SECONDS < seconds < LONGEST_SECONDS for seconds in (measured, predicted)):
+            if gpus:
                 step, count = placed(gpus, workload.vertices, workload.batch_size)
                 steps.append(MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count))
         return tuple(steps)

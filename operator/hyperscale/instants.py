@@ -7,6 +7,8 @@ from typing import Final
 
 _UNITS: Final = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min"), (172800.0, 1 / 3600, "h"))
 """Durations below so many seconds, what they are multiplied with, and their unit; longer ones are in days."""
+CLOCK_SKEW_SECONDS: Final = 120.0
+"""How far ahead of the operator's clock a machine's may be: a later time is no time of anything that has happened."""
 PREDICTED_DIGITS: Final = 2
 """Significant digits of predicted times: the range of a prediction is wider than the third."""
 
@@ -19,6 +21,11 @@ def timestamp(unix_seconds: float) -> str:
 def unix_seconds(timestamp: str) -> float:
     """Unix seconds of an RFC 3339 time; +inf for an empty one, so that nothing counts as overdue."""
     return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp() if timestamp else float("inf")
+
+
+def is_future(timestamp: str, now: float) -> bool:
+    """Whether a time lies ahead of `now` (Unix seconds) by more than clocks differ; an empty one does not. Raises ValueError."""
+    return bool(timestamp) and unix_seconds(timestamp) > now + CLOCK_SKEW_SECONDS
 
 
 def duration_text(seconds: float, digits: int = 3) -> str:

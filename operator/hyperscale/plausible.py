@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Final
@@ -16,6 +17,8 @@ from hyperscale.model.status import JobStatus
 MAX_FIGURE: Final = 1e15
 """Seconds, bytes a second, epochs: no figure of a plan or status comes near."""
 MAX_PARTITIONS: Final = 1_000_000
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Characters of no text of the operator's: terminals obey them, and PostgreSQL refuses a NUL."""
 _SIGNED: Final = frozenset({"agent_score", "objective", "optimality_gap", "regret", "rule_score", "saved_seconds"})
 
 
@@ -31,9 +34,11 @@ def is_plan(plan: Plan) -> bool:
             and 0 < worker.gpus <= MAX_GPUS_PER_WORKER
             and 0.0 <= worker.share <= 1.0
             and worker.node
+            and not _CONTROL.search(f"{worker.node}{worker.product}")
             for index, (worker, first_rank) in enumerate(zip(workers, first_ranks, strict=False))
         )
         and plan.ranks_by_node == plan.gpus_by_node()
+        and (plan.predicted.calibration is None or plan.predicted.calibration.factor > 0.0)
         and _in_bounds((msgspec.structs.replace(plan, workers=()),))
     )
 
@@ -69,18 +74,17 @@ def _is_time(text: str) -> bool:
 
 
 def _in_bounds(values: Iterable[object], signed: bool = False) -> bool:
-    """Every number below these values; a few fields may be negative."""
-    for value in values:
-        if isinstance(value, bool | str) or value is None:
-            continue
-        if isinstance(value, int | float):
-            if not abs(value) <= MAX_FIGURE or (value < 0 and not signed):  # NaN is no figure either; integers may be beyond any float
-                return False
-        elif isinstance(value, tuple):
-            if not _in_bounds(value, signed):
-                return False
-        elif isinstance(value, msgspec.Struct):
-            names = value.__struct_fields__
-            if not all(_in_bounds((getattr(value, name),), name in _SIGNED) for name in names):
-                return False
+    """Every number below these values, a few fields of which may be negative, and no control character in any text."""
+    return all(_is_sound(value, signed) for value in values)
+
+
+def _is_sound(value: object, signed: bool) -> bool:
+    if isinstance(value, str):
+        return not _CONTROL.search(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return abs(value) <= MAX_FIGURE and (signed or value >= 0)  # NaN is no figure either; integers may be beyond any float
+    if isinstance(value, tuple):
+        return _in_bounds(value, signed)
+    if isinstance(value, msgspec.Struct):
+        return all(_in_bounds((getattr(value, name),), name in _SIGNED) for name in value.__struct_fields__)
     return True

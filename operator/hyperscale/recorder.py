@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hyperscale.daemonthread import in_daemon_thread
-from hyperscale.instants import unix_seconds
+from hyperscale.instants import is_future, unix_seconds
 from hyperscale.jobreader import JobReader
 from hyperscale.model.datasets import dataset_size
 from hyperscale.model.decision import Seen
@@ -95,17 +95,19 @@ class Recorder:
             try:
                 if history is None:
                     history = await in_daemon_thread(partial(_open, self._url))
+                    await in_daemon_thread(partial(history.redate, self._clock()))
                     await self._prune(history)
                     await self._learn(history)
                 await self._something.wait()
                 await asyncio.sleep(SETTLE_SECONDS)
                 await self._write(history)
                 self._fault = ""
-            except OSError as error:  # HistoryError is one
+            except Exception as error:  # whatever a database holds, it ends no operator
                 self._telemetry.history_failures.inc()
-                if str(error) != self._fault:
-                    _LOG.warning("history: %s", error)
-                self._fault = str(error)
+                fault = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"  # HistoryError is an OSError
+                if fault != self._fault:
+                    _LOG.warning("history: %s", fault, exc_info=None if isinstance(error, OSError) else error)
+                self._fault = fault
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _write(self, history: History) -> None:
@@ -114,7 +116,7 @@ class Recorder:
             batch = dict(list(self._waiting.items())[:BATCH])
             try:
                 new = await in_daemon_thread(partial(history.record, tuple(batch.values())))
-            except OSError:
+            except Exception:
                 self._something.set()
                 raise
             self._waiting = {uid: run for uid, run in self._waiting.items() if batch.get(uid) is not run}
@@ -167,12 +169,13 @@ def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobSta
     from hyperscale.history import FinishedRun
 
     told = status.measured
+    ended = status.completion_time or ""
     size, correction = dataset_size(job), plan.predicted.calibration.factor if plan.predicted.calibration is not None else 1.0
     return FinishedRun(
         uid=metadata.uid,
         namespace=metadata.namespace,
         name=metadata.name,
-        finished_at=unix_seconds(status.completion_time) if status.completion_time else now,
+        finished_at=unix_seconds(ended) if ended and not is_future(ended, now) else now,
         phase=status.phase.value,
         architecture=job.model.architecture.value,
         layers=job.model.layers,

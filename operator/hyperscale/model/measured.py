@@ -14,6 +14,11 @@ MOST_PHASES: Final = 12
 MOST_PAIRS: Final = 16
 """The result has to fit a termination message, 4096 bytes, whatever the number of ranks."""
 MOST_RANKS: Final = 10**6
+SHORTEST_SECONDS: Final = 1e-9
+LONGEST_SECONDS: Final = 1e8
+"""A nanosecond or three years for an epoch are no measurement."""
+MOST_BYTES: Final = 1e18
+"""In an epoch; also of samples in a second."""
 
 
 class PhaseSeconds(msgspec.Struct, frozen=True, rename="camel"):

@@ -7,14 +7,23 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.model.measured import Measured
+from hyperscale.model.measured import LONGEST_SECONDS, MOST_BYTES, Measured
 
 MAX_BYTES: Final = 4096
 """Of a termination message; the kubelet keeps no more."""
 DIGITS: Final = 6
 """Significant digits kept: less than any run repeats itself to."""
 MOST_EPOCHS: Final = 10**9
-_RATIOS: Final = frozenset({"accuracy", "validation_accuracy"})
+_MOST: Final = {
+    "accuracy": 1.0,
+    "validation_accuracy": 1.0,
+    "epoch_seconds": LONGEST_SECONDS,
+    "compute_seconds": LONGEST_SECONDS,
+    "communication_seconds": LONGEST_SECONDS,
+    "samples_per_second": MOST_BYTES,
+    "peer_bytes": MOST_BYTES,
+}
+"""The largest value of each figure that has one."""
 
 
 def read_measured(text: str) -> Measured | None:
@@ -38,10 +47,12 @@ def checked(measured: Measured) -> Measured | None:
         value = getattr(measured, field.name)
         if not isinstance(value, float):
             continue
-        if not math.isfinite(value) or (value < 0.0 and field.name != "loss") or (field.name in _RATIOS and value > 1.0):
+        if not math.isfinite(value) or (value < 0.0 and field.name != "loss") or value > _MOST.get(field.name, math.inf):
             return None
         figures[field.name] = _rounded(value)
-    if not all(map(math.isfinite, (*(one.seconds for one in measured.phases), *(one.bytes for one in measured.busiest_pairs)))):
+    if not (
+        all(one.seconds <= LONGEST_SECONDS for one in measured.phases) and all(one.bytes <= MOST_BYTES for one in measured.busiest_pairs)
+    ):
         return None
     return msgspec.structs.replace(
         measured,
