@@ -104,7 +104,7 @@ class GpuPaths(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """NVLinks of the pair with the fewest; 0 where `kind` is another."""
 
 
-class Node(msgspec.Struct, frozen=True, rename="camel"):
+class Node(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """One Kubernetes node that has, or had, GPUs."""
 
     name: str

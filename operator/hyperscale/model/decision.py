@@ -62,7 +62,7 @@ class Reason(enum.StrEnum):
     FAILED = "Failed"
 
 
-class MpiJobView(msgspec.Struct, frozen=True):
+class MpiJobView(msgspec.Struct, frozen=True, gc=False):
     """An MPIJob as far as the operator cares."""
 
     name: str
@@ -116,7 +116,7 @@ class MpiJobView(msgspec.Struct, frozen=True):
         return self.conditions.get(condition, (False, "", ""))[0]
 
 
-class PartitionView(msgspec.Struct, frozen=True):
+class PartitionView(msgspec.Struct, frozen=True, gc=False):
     """The Job that writes a job's partitions, as last read."""
 
     uid: str

@@ -42,7 +42,7 @@ RelativePath = Annotated[str, Meta(min_length=1, max_length=1024, pattern=RELATI
 PositiveCount = Annotated[int, Meta(ge=1, le=10**12)]
 
 
-class Spec(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class Spec(Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True):
     """Base of everything a user writes: camelCase on the wire, unknown fields refused."""
 
 

@@ -21,14 +21,14 @@ MOST_BYTES: Final = 1e18
 """In an epoch; also of samples in a second."""
 
 
-class PhaseSeconds(msgspec.Struct, frozen=True, rename="camel"):
+class PhaseSeconds(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """A phase of an epoch, as `hyperscale_training_phase_seconds` names it."""
 
     phase: Annotated[str, Meta(min_length=1, max_length=24)]
     seconds: Annotated[float, Meta(ge=0.0)]
 
 
-class PairBytes(msgspec.Struct, frozen=True, rename="camel"):
+class PairBytes(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """What one rank sends another in an epoch."""
 
     sender: Annotated[int, Meta(ge=0, le=MOST_RANKS)]
@@ -36,7 +36,7 @@ class PairBytes(msgspec.Struct, frozen=True, rename="camel"):
     bytes: Annotated[float, Meta(ge=0.0)]
 
 
-class Measured(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Measured(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Progress of one run; `GNNTrainingJob.status.measured`."""
 
     epoch: int

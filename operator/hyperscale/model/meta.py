@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class JobMetadata(msgspec.Struct, frozen=True, rename="camel"):
+class JobMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The part of a GNNTrainingJob's metadata that its MPIJob depends on."""
 
     namespace: str

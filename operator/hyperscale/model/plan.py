@@ -36,7 +36,7 @@ NodeName = Annotated[str, Meta(max_length=253)]
 PlannerName = Annotated[str, Meta(max_length=32)]
 
 
-class WorkerPlacement(Struct, frozen=True, rename="camel", omit_defaults=True):
+class WorkerPlacement(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """One worker of the ring."""
 
     index: int
@@ -56,7 +56,7 @@ class WorkerPlacement(Struct, frozen=True, rename="camel", omit_defaults=True):
         return range(self.first_rank, self.first_rank + self.gpus)
 
 
-class Calibration(Struct, frozen=True, rename="camel"):
+class Calibration(Struct, frozen=True, gc=False, rename="camel"):
     """What finished runs of one architecture on one mix of GPU products teach later predictions."""
 
     products: str
@@ -70,7 +70,7 @@ class Calibration(Struct, frozen=True, rename="camel"):
     """Of the very workload that is asked about, where its own runs taught one that foretells better than the factor."""
 
 
-class Correction(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Correction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """What a prediction was multiplied with, from finished runs."""
 
     products: Annotated[str, Meta(max_length=MAX_PRODUCTS_LENGTH)]
@@ -84,7 +84,7 @@ class Correction(Struct, frozen=True, rename="camel", omit_defaults=True):
     """True: the step time curve of the workload's own runs; False: one factor for the architecture."""
 
 
-class Prediction(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Prediction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """What the cost model expects of one epoch."""
 
     epoch_seconds: float
@@ -99,7 +99,7 @@ class Prediction(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the figures were multiplied with; absent where too few runs have ended, or history is off."""
 
 
-class PlanFigures(Struct, frozen=True, rename="camel", omit_defaults=True):
+class PlanFigures(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """The figures that a plan was made from."""
 
     source: Annotated[str, Meta(max_length=32)]
@@ -111,7 +111,7 @@ class PlanFigures(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What the operator knows and this plan was made without: it is approximate."""
 
 
-class AllreduceCost(Struct, frozen=True, rename="camel"):
+class AllreduceCost(Struct, frozen=True, gc=False, rename="camel"):
     """Seconds of one allreduce over the plan's ring: latencySeconds + secondsPerByte × bytes (MG-WFBP, INFOCOM 2019)."""
 
     latency_seconds: float
@@ -120,7 +120,7 @@ class AllreduceCost(Struct, frozen=True, rename="camel"):
     """False: some hop of the ring was estimated from labels, because nobody measured it."""
 
 
-class Rejection(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Rejection(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A node that the plan does not use, and the first reason that ruled it out."""
 
     node: NodeName
@@ -134,7 +134,7 @@ NEVER_FITS = "NeverFits"
 """Reason of a refusal that the nodes of now would give also if they were empty and ready."""
 
 
-class Infeasible(Struct, frozen=True, rename="camel"):
+class Infeasible(Struct, frozen=True, gc=False, rename="camel"):
     """No plan exists on this snapshot; the one dominant reason and what to change."""
 
     reason: str
@@ -150,7 +150,7 @@ class Infeasible(Struct, frozen=True, rename="camel"):
         return self.reason == NEVER_FITS
 
 
-class PlannerScore(Struct, frozen=True, rename="camel"):
+class PlannerScore(Struct, frozen=True, gc=False, rename="camel"):
     """How one planner did on this request; the best one's placement is the plan."""
 
     planner: PlannerName
@@ -162,7 +162,7 @@ class PlannerScore(Struct, frozen=True, rename="camel"):
     """Placements that it proposed."""
 
 
-class Plan(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Plan(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A feasible, checked plan. Same job, snapshot and seed give the same bytes."""
 
     planner: PlannerName

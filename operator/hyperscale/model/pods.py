@@ -10,7 +10,7 @@ PARTITION = "partition"
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
-class PodView(msgspec.Struct, frozen=True, rename="camel"):
+class PodView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Projection of one v1 Pod; everything absent in the API object is empty, 0 or None here."""
 
     namespace: str

@@ -44,11 +44,11 @@ class Phase(enum.StrEnum):
     FAILED = "Failed"
 
 
-class Out(Struct, frozen=True, rename="camel"):
+class Out(Struct, frozen=True, gc=False, rename="camel"):
     """Base of what is written to status; unknown fields of newer versions are passed over when read back."""
 
 
-class Condition(Struct, frozen=True, rename="camel"):
+class Condition(Struct, frozen=True, gc=False, rename="camel"):
     """metav1.Condition."""
 
     type: Annotated[str, Meta(max_length=64)]
