@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -98,7 +99,9 @@ def run(options: Options) -> list[Row]:
         plan = _planned(case)
         seconds = time.perf_counter() - started
         held = tuple(plan.ranks_by_node.get(f"dgx-{at}", 0) for at in range(NODES))
-        ours = float(objective(case, np.array([held]))[0])
+        ours = float(objective(case, np.array([held]))[0]) + _ring_beyond(
+            case, [int(one.node.removeprefix("dgx-")) for one in plan.workers]
+        )
         every = placements(case.workers, case.gpus)
         best = min(float(objective(case, every[at : at + CHUNK]).min()) for at in range(0, len(every), CHUNK))
         furthest = max(furthest, abs(ours / plan.objective - 1.0))
@@ -128,7 +131,7 @@ def objective(case: Case, held: IntArray) -> FloatArray:
     """(B,) seconds of the objective with so many ranks on each node, `held` (B, n), by plain counting; shares no code with the planner.
 
     All ranks have equal parts. What a node's ranks send to other nodes goes through its card one after the other; what they send each
-    other goes through NVSwitch. Rings enter every node once.
+    other goes through NVSwitch. Rings enter every node once; see `_ring_beyond`.
     """
     work, ranks, nodes = profile(case.job), case.ranks, np.arange(NODES)
     steps = work.steps(case.workers, case.gpus)
@@ -141,7 +144,7 @@ def objective(case: Case, held: IntArray) -> FloatArray:
     partner = there[:, None, :] & (~np.eye(NODES, dtype=bool) | (held > 1)[:, :, None])
     farthest = np.where(partner, case.latency, 0.0).max(axis=2)
     halo = np.where(there, pair * (card + inside) + steps * work.exchanges_per_step * farthest, 0.0).max(axis=1)
-    rings = _rings(case, steps * 2.0 * (ranks - 1), steps * 2.0 * (ranks - 1) / ranks * work.gradient_bytes)
+    rings = _rings(case, *_hop_factors(case))
     ring = rings[(there << np.arange(NODES)).sum(axis=1)]
     compute = part * work.epoch_flops / (_speed(case, work) / case.gpus)
     seconds: FloatArray = compute + halo + ring + steps * work.step_overhead_seconds + POLICY.communication_weight * (halo + ring)
@@ -160,6 +163,27 @@ def _rings(case: Case, waits: float, moves: float) -> FloatArray:
                 waits * case.latency[hops].max(axis=1) + moves * case.per_byte[hops].max(axis=1)
             ).min()
     return best
+
+
+def _hop_factors(case: Case) -> tuple[float, float]:
+    """Seconds of an epoch's allreduces for one second of the slowest hop, and for one second a byte."""
+    work = profile(case.job)
+    steps = work.steps(case.workers, case.gpus)
+    return steps * 2.0 * (case.ranks - 1), steps * 2.0 * (case.ranks - 1) / case.ranks * work.gradient_bytes
+
+
+def _ring_beyond(case: Case, order: list[int]) -> float:
+    """Seconds of the objective that a ring over the workers' nodes costs beyond the best one that enters every node once.
+
+    Hops of a node that is left c times share its card. Below 0 where latency decides and a ring that enters a node twice is the better one.
+    """
+    hops = [(order[at - 1], order[at]) for at in range(len(order))]
+    left = Counter(source for source, target in hops if source != target)
+    latency = [case.latency[hop] for hop in hops]
+    per_byte = [case.per_byte[a, b] * (max(left[a], left[b]) if a != b else 1) for a, b in hops]
+    waits, moves = _hop_factors(case)
+    best = _rings(case, waits, moves)[sum(1 << node for node in set(order))]
+    return float((1.0 + POLICY.communication_weight) * (waits * max(latency) + moves * max(per_byte) - best))
 
 
 @cache
