@@ -14,7 +14,7 @@ from hyperscale.model.digest import snapshot_digest
 from hyperscale.model.metrics import FIGURES, MetricsReading, Series, Verdict
 from hyperscale.model.policy import PolicySpec, QualityLimits
 from hyperscale.observe.demand import pod_demand
-from hyperscale.observe.files import MAX_BYTES_PER_SECOND, MAX_LATENCY_SECONDS, MAX_TAKEN_AT, encode_snapshot
+from hyperscale.observe.files import MAX_SAMPLES, MAX_TAKEN_AT, encode_snapshot
 from hyperscale.observe.identity import NODE_LABELS
 from hyperscale.observe.kube import pod_view
 from hyperscale.observe.labels import detect_levels, domains
@@ -114,10 +114,12 @@ def good(values: st.SearchStrategy[float]) -> st.SearchStrategy[Sample]:
     )
 
 
-good_samples = good(amounts)
-latencies = good(st.floats(0, MAX_LATENCY_SECONDS, allow_subnormal=False))
-bandwidths = good(st.floats(0, MAX_BYTES_PER_SECOND, allow_subnormal=False))
-gpus = st.builds(Gpu, names, good_samples, good_samples, good_samples, good_samples, good_samples, good_samples)
+def possible(field: str) -> st.SearchStrategy[Sample]:
+    return good(st.floats(0, MAX_SAMPLES[field], allow_subnormal=False))
+
+
+latencies, bandwidths = possible("latency_seconds"), possible("bandwidth_bytes_per_second")
+gpus = st.builds(Gpu, names, *(possible(field) for field in Gpu.__struct_fields__[1:]))
 
 
 @st.composite

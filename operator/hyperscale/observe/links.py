@@ -18,6 +18,8 @@ LINK_FIGURES: Final = ("link_latency", "link_bandwidth", "link_loss")
 SILENT: Final = "no probe is answered"
 """Fault of the latency of a link that loses everything."""
 BLOCKED: Final = "no probe of any node is answered: is the agents' port blocked?"
+MAX_LATENCY_SECONDS: Final = 3600.0
+"""As in snapshot files."""
 LARGEST_LOSS: Final = 0.999
 """A link that loses no less is dead."""
 Pair = tuple[str, str]
@@ -56,7 +58,7 @@ def _lossy(link: Link, loss: Sample) -> Link:
     kept = 1.0 - loss.value
     latency, bandwidth = link.latency_seconds, link.bandwidth_bytes_per_second
     if latency.value is not None:
-        latency = replace(latency, value=latency.value / kept)
+        latency = replace(latency, value=min(latency.value / kept, MAX_LATENCY_SECONDS))
     if bandwidth.value is not None:
         bandwidth = replace(bandwidth, value=bandwidth.value * kept)
     return Link(link.source, link.destination, latency, bandwidth)
