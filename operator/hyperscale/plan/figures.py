@@ -28,20 +28,47 @@ class Figures:
     """(n,)"""
     memory_bytes: FloatArray
     """(n,) memory of one GPU; +inf where unknown."""
-    sampled: IntArray
-    """(n,) GPUs with a usable sample of their use."""
+    unsampled: IntArray
+    """(n,) allocatable GPUs without a usable sample of their use."""
     use: FloatArray
-    """(n, g + 1) summed use of the least busy 0, 1, .. g sampled GPUs."""
+    """(n, g) use of the sampled GPUs, rising; +inf beyond them."""
 
-    def utilization(self, positions: IntArray, free: IntArray) -> tuple[FloatArray, BoolArray]:
-        """Mean use, in whole percents, of the `free` (p,) least busy GPUs of the nodes at `positions` (p,), and whether it is known.
+    def utilization(self, positions: IntArray, taken: IntArray) -> tuple[FloatArray, BoolArray]:
+        """Use, in whole percents, of the busiest of the `taken` (p,) least busy GPUs of the nodes at `positions` (p,); whether it is known.
 
-        A new worker gets those, the busy ones belong to pods that hold them. 0 where none is free (only our own pinned rank is there).
+        New workers get those, the busy ones belong to pods that hold them. Ranks divide a worker's share evenly, so that the slowest GPU
+        sets its pace. A GPU without a sample counts as the median node of those that are known, as 0 where nothing is known.
+        0 where none is taken (only our own pinned rank is there).
         """
-        taken = np.minimum(free, self.sampled[positions])
-        mean: FloatArray = np.clip(self.use[positions, taken] / np.maximum(taken, 1), 0.0, 1.0)
-        percents: FloatArray = np.round(mean, PERCENT_DIGITS)
-        return percents, self.sampled[positions] > 0
+        use, missing = self.use[positions], self.unsampled[positions]
+        typical = _median(use, missing, taken)
+        idler = (use <= typical).sum(axis=1)
+        place = np.where(taken <= idler, taken, np.maximum(idler, taken - missing)) - 1
+        busiest = _at(use, place)
+        busiest = np.where((taken > idler) & (taken <= idler + missing), typical, busiest)
+        percents: FloatArray = np.round(np.where(taken > 0, np.clip(busiest, 0.0, 1.0), 0.0), PERCENT_DIGITS)
+        return percents, missing == 0
+
+
+def _median(use: FloatArray, missing: IntArray, taken: IntArray) -> float:
+    """Use of the busiest GPU taken of the median node: of those with every GPU sampled, else of those with any; 0 where there is none.
+
+    use: (p, g) rising, +inf beyond the samples; missing: (p,) GPUs without one; taken: (p,) GPUs that workers would get
+    """
+    sampled = np.isfinite(use).sum(axis=1)
+    told = (taken > 0) & (sampled > 0)
+    if (told & (missing == 0)).any():
+        told &= missing == 0
+    figures = _at(use[told], np.minimum(taken, sampled)[told] - 1)
+    return float(np.median(np.clip(figures, 0.0, 1.0))) if len(figures) else 0.0
+
+
+def _at(use: FloatArray, place: IntArray) -> FloatArray:
+    """(p,) figure at `place` (p,) of each row; a place outside the row counts as the nearest in it."""
+    if not use.size:
+        return np.zeros(len(use))
+    figures: FloatArray = use[np.arange(len(use)), np.clip(place, 0, use.shape[1] - 1)]
+    return figures
 
 
 _FIGURES: Final[Memo[Figures]] = Memo(KEPT_SNAPSHOTS)
@@ -62,16 +89,18 @@ def gpu_memory_bytes(node: Node) -> int | None:
 
 def _figures(nodes: tuple[Node, ...]) -> Figures:
     samples = [_samples(node) for node in nodes]
-    use = np.zeros((len(nodes), 1 + max((len(figures) for figures in samples), default=0)))
+    use = np.full((len(nodes), max((len(figures) for figures in samples), default=0)), np.inf)
     for row, figures in enumerate(samples):
-        use[row, 1 : len(figures) + 1] = np.cumsum(figures)
+        use[row, : len(figures)] = figures
     memory = [gpu_memory_bytes(node) for node in nodes]
     return Figures(
         names=tuple(node.name for node in nodes),
         free_gpus=np.array([node.free_gpus for node in nodes], dtype=np.int64),
         allocatable_gpus=np.array([node.allocatable_gpus for node in nodes], dtype=np.int64),
         memory_bytes=np.array([np.inf if figure is None else float(figure) for figure in memory]),
-        sampled=np.array([len(figures) for figures in samples], dtype=np.int64),
+        unsampled=np.array(
+            [max(0, node.allocatable_gpus - len(figures)) for node, figures in zip(nodes, samples, strict=True)], dtype=np.int64
+        ),
         use=use,
     )
 

@@ -15,7 +15,7 @@ from hyperscale.model.job import JobSpec
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
-from hyperscale.plan.candidates import Demand, Vetting, demand_of, free_gpus, vet
+from hyperscale.plan.candidates import Demand, Vetting, demand_of, vet
 from hyperscale.plan.figures import figures_of
 from hyperscale.plan.objective import Costs
 from hyperscale.plan.speeds import Speed, gpu_speeds
@@ -46,9 +46,9 @@ class Problem:
     speeds: tuple[Speed, ...]
     """(m,) of one GPU, before utilisation."""
     utilization: FloatArray
-    """(m,) 0..1 of the free GPUs in whole percents; the median of the known where nobody measured it, 0 where nobody measured any."""
+    """(m,) 0..1 of the busiest GPU that workers in the slots would get, see `Figures.utilization`."""
     utilization_known: BoolArray
-    """(m,)"""
+    """(m,) True where every GPU of the node has a sample."""
     pinned: tuple[tuple[int, int], ...]
     """(worker, candidate), by worker."""
 
@@ -142,9 +142,9 @@ def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, p
     nodes = np.array([graph.index[name] for name in chosen], dtype=np.int64)
     place = {name: position for position, name in enumerate(chosen)}
     speeds = gpu_speeds([graph.nodes[position] for position in nodes], policy)
-    use, known = figures_of(graph).utilization(nodes, free_gpus(graph, demand)[nodes])
-    typical = float(np.median(use[known])) if known.any() else 0.0
     most = request.workers_fixed or request.job.workers.max
+    slots = np.array([min(most, vetting.slots.get(name, 0)) for name in chosen], dtype=np.int64)
+    use, known = figures_of(graph).utilization(nodes, slots * demand.gpus)
     return Problem(
         request=request,
         graph=graph,
@@ -153,9 +153,9 @@ def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, p
         demand=demand,
         vetting=vetting,
         nodes=nodes,
-        slots=np.array([min(most, vetting.slots.get(name, 0)) for name in chosen], dtype=np.int64),
+        slots=slots,
         speeds=speeds,
-        utilization=np.where(known, use, typical),
+        utilization=use,
         utilization_known=known,
         pinned=tuple((rank, place[name]) for rank, name in sorted(request.pinned.items())),
     )

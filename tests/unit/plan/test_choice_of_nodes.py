@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from hyperscale.model.cluster import AbsentLink, Gpu
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperscale.graph.cluster import build
+from hyperscale.model.cluster import AbsentLink, Gpu, Node
+from hyperscale.model.policy import PolicySpec
+from hyperscale.plan.figures import figures_of
 from tests.builders.clusters import (
     PRODUCTS,
     both_ways,
@@ -100,6 +110,51 @@ def test_gpus_held_by_other_pods_do_not_make_the_free_ones_look_busy() -> None:
     )
     plan = planned(snapshot(half, gpu_node("n1", free=2, load=0.3)), training(**PAIR))
     assert nodes_of(plan) == {"n0"}
+
+
+def loaded(name: str, *loads: float, free: int = 0, **fields: Any) -> Node:
+    """A node with a GPU of each load, and as many free ones."""
+    gpus = tuple(Gpu(uuid=f"GPU-{name}-{index}", utilization_ratio=measured(load)) for index, load in enumerate(loads))
+    return gpu_node(name, free=free or len(loads), gpus=gpus, **fields)
+
+
+def test_a_worker_is_as_fast_as_the_slowest_of_its_gpus() -> None:
+    job = training(workers={"min": 1, "max": 1, "gpusPerWorker": 4})
+    plan = planned(snapshot(loaded("hot", 0.0, 0.0, 0.0, 0.9), loaded("even", 0.3, 0.3, 0.3, 0.3)), job)
+    assert nodes_of(plan) == {"even"}
+    assert "30% in use" in plan.reasons[1]
+
+
+def test_a_worker_gets_the_least_busy_gpus_of_its_node() -> None:
+    job = training(workers={"min": 1, "max": 1, "gpusPerWorker": 4})
+    plan = planned(snapshot(loaded("half", 0.0, 0.0, 0.0, 0.0, 0.8, 0.8, 0.8, 0.8), loaded("even", *[0.3] * 8)), job)
+    assert nodes_of(plan) == {"half"}
+    assert "0% in use" in plan.reasons[1]
+
+
+def test_a_gpu_without_a_sample_counts_as_the_median_of_the_known() -> None:
+    job = training(workers={"min": 1, "max": 1, "gpusPerWorker": 8})
+    some = loaded("some", 0.0, free=8)
+    assert nodes_of(planned(snapshot(some, gpu_node("whole", free=8, load=0.05), gpu_node("busy", free=8, load=0.4)), job)) == {"whole"}
+    alone = planned(snapshot(some, gpu_node("small", free=4, load=0.3)), job)
+    assert "UtilizationUnknown" in alone.fallbacks
+
+
+@given(
+    loads=st.lists(st.integers(0, 100), max_size=8),
+    missing=st.integers(0, 4),
+    known=st.integers(0, 100),
+    data=st.data(),
+)
+def test_unsampled_gpus_take_their_place_among_the_sampled_ones(loads: list[int], missing: int, known: int, data: st.DataObject) -> None:
+    taken = data.draw(st.integers(1, max(1, len(loads) + missing)))
+    size = max(1, len(loads) + missing)
+    seen = snapshot(loaded("a", *(load / 100 for load in loads), free=size), gpu_node("z", free=8, load=known / 100))
+    use, sure = figures_of(build(seen, PolicySpec())).utilization(np.array([0, 1]), np.array([taken, 1]))
+    whole = len(loads) == size
+    typical = float(np.median([sorted(loads)[taken - 1], known])) if whole else known
+    expected = sorted([*loads, *[typical] * (size - len(loads))])[taken - 1]
+    assert (use[0], bool(sure[0])) == (pytest.approx(expected / 100, abs=0.0051), whole)
 
 
 def test_unknown_utilization_is_named_and_not_taken_for_idle() -> None:

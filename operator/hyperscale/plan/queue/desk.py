@@ -111,8 +111,7 @@ class Desk:
 
     def state(self, request: PlanRequest) -> bytes:
         """All that plans on what is free by `request` depend on, beside the job."""
-        slots, use = self._state(request, self.graph)
-        return slots.tobytes() + use.tobytes()
+        return self._slots(request, self.graph).tobytes()
 
     def suitable(self, request: PlanRequest) -> frozenset[str]:
         """Nodes that could ever host a worker: all that are not ruled out for anything but what runs there now."""
@@ -122,11 +121,11 @@ class Desk:
         return frozenset(fitting.slots) | late
 
     def _answer(self, request: PlanRequest, graph: ClusterGraph) -> Plan | Infeasible:
-        slots, use = self._state(request, graph)
+        slots = self._slots(request, graph)
         least = request.workers_fixed or request.job.workers.min
         if int(slots.sum()) < least:
             return Infeasible(reason="InsufficientGpus", message="")  # worded only where somebody reads it; see `refusal`
-        key = (graph.digest, kind_of(request), slots.tobytes(), use.tobytes())
+        key = (graph.digest, kind_of(request), slots.tobytes())
         found = self._kept.get(
             key, lambda: self._place(request, graph, self.expired), lambda made: isinstance(made, Plan) and not self.expired()
         )
@@ -138,11 +137,8 @@ class Desk:
         """As `now`, with the planner's own words where it does not fit."""
         return self._place(request, self.graph, self.expired)
 
-    def _state(self, request: PlanRequest, graph: ClusterGraph) -> tuple[IntArray, FloatArray]:
-        """All that a plan depends on of what is free.
-
-        (n,) workers by free GPUs and by what planned ranks hold, no more than the job may have; (n,) use of the GPUs they would get.
-        """
+    def _slots(self, request: PlanRequest, graph: ClusterGraph) -> IntArray:
+        """What a plan depends on of what is free: (n,) workers by free GPUs and what planned ranks hold, at most what the job may have."""
         figures = figures_of(graph)
         free = figures.free_gpus.copy()
         for name, left in request.free_gpus.items():
@@ -153,8 +149,7 @@ class Desk:
         slots: IntArray = np.minimum(free // workers.gpus_per_worker, workers.max)
         for position, room in held_room(graph, demand_of(request)).items() if request.held else ():
             slots[position] = min(int(slots[position]), room)
-        use, _ = figures.utilization(np.arange(len(free)), free)
-        return slots, np.where(slots > 0, use, 0.0)
+        return slots
 
 
 def _at_once() -> bool:
