@@ -126,7 +126,7 @@ class Rejection(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tru
     node: NodeName
     reason: Annotated[str, Meta(max_length=64)]
     """CamelCase: NotReady, Cordoned, Tainted, NodeSelector, NodeAffinity, Volume, GpuProduct, GpuMemory, NoFreeGpus, Cpu, Memory, Resource,
-    GpuFault, SchedulerRefused, Unreachable, Constraint, SlowerPlan."""
+    GpuFault, MigGpu, SharedGpu, SchedulerRefused, Unreachable, Constraint, SlowerPlan."""
     message: Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)] = ""
 
 

@@ -1,11 +1,19 @@
-"""Names of GPU products, as GPU Feature Discovery labels them, against prefixes that stand for a whole line. Pure."""
+"""GPU products as node labels tell them: names against prefixes that stand for a line, and whether a node offers whole cards. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
+COUNT_LABEL: Final = "nvidia.com/gpu.count"
+REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
+MAX_COUNT_DIGITS: Final = 4
+_SHARING_LABELS: Final = ("nvidia.com/gpu.sharing-strategy", "cloud.google.com/gke-gpu-sharing-strategy")
+_SLICE_LABEL: Final = "cloud.google.com/gke-gpu-partition-size"
+_SLICE: Final = re.compile(r"-MIG-([a-z0-9.+]+)", re.IGNORECASE)
+_SHARED: Final = re.compile(r"-SHARED$", re.IGNORECASE)
 _VENDOR: Final = re.compile(r"^nvidia[- ]", re.IGNORECASE)
 
 
@@ -25,3 +33,30 @@ def longest(product: str | None, prefixes: Iterable[str]) -> str | None:
     name = bare(product or "")
     fitting = [prefix for prefix in prefixes if name and matches(name, bare(prefix))]
     return max(fitting, key=lambda prefix: (len(bare(prefix)), prefix), default=None)
+
+
+def count_of(labels: Mapping[str, str], label: str) -> int:
+    """The whole number in a label; 0 where it is absent or none."""
+    told = labels.get(label, "").strip()
+    return int(told) if told.isascii() and told.isdecimal() and len(told) <= MAX_COUNT_DIGITS else 0
+
+
+def sliced(labels: Mapping[str, str], offered: int = 0) -> tuple[str, str] | None:
+    """Reason and words where what a node calls a GPU is part of one: a MIG slice, a turn on a shared card; None where it is whole.
+
+    offered: GPUs that the device plugin offers. The labels are those of GPU Feature Discovery and of GKE.
+    """
+    product = labels.get(PRODUCT_LABEL, "").strip()
+    found = _SLICE.search(product)
+    profile = found.group(1) if found is not None else labels.get(_SLICE_LABEL, "").strip()
+    if profile:
+        return "MigGpu", f"offers MIG slices ({profile}), not whole GPUs"
+    replicas, cards = count_of(labels, REPLICAS_LABEL), count_of(labels, COUNT_LABEL)
+    if replicas > 1:
+        return "SharedGpu", f"offers each GPU {replicas} times ({REPLICAS_LABEL})"
+    if 0 < cards < offered:
+        return "SharedGpu", f"offers {offered} GPUs and has {cards} ({COUNT_LABEL})"
+    for label in _SHARING_LABELS:
+        if (way := labels.get(label, "").strip()) not in ("", "none"):
+            return "SharedGpu", f"shares its GPUs among pods ({label}: {way})"
+    return ("SharedGpu", f"shares its GPUs among pods ({PRODUCT_LABEL}: {product})") if _SHARED.search(product) else None

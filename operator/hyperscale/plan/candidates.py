@@ -14,6 +14,7 @@ from hyperscale.model.cluster import Node, Quality, Taint
 from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
 from hyperscale.model.plan import Rejection
 from hyperscale.model.planning import NodeRule, PlanRequest, Toleration
+from hyperscale.model.products import PRODUCT_LABEL, sliced
 from hyperscale.plan.affinity import meets, shown
 from hyperscale.plan.amounts import amounts_of
 from hyperscale.plan.figures import figures_of, gpu_memory_bytes
@@ -258,8 +259,13 @@ def _rules(node: Node, demand: Demand) -> Failure | None:
     return None
 
 
+def _whole_gpus(node: Node, demand: Demand) -> Failure | None:
+    """Speed, memory and the way to the next GPU are those of a whole card."""
+    return sliced(node.labels, node.allocatable_gpus)
+
+
 def _product(node: Node, demand: Demand) -> Failure | None:
-    if not demand.products or node.gpu_product in demand.products or node.labels.get("nvidia.com/gpu.product") in demand.products:
+    if not demand.products or node.gpu_product in demand.products or node.labels.get(PRODUCT_LABEL) in demand.products:
         return None
     return "GpuProduct", f"has {node.gpu_product or 'unlabelled GPUs'}, not among workers.gpuProducts"
 
@@ -317,6 +323,7 @@ EARLY_CHECKS: Final[tuple[Check, ...]] = (
     _taints,
     _labels,
     _rules,
+    _whole_gpus,
     _product,
     _memory_of_gpu,
     _has_required_level,

@@ -277,6 +277,16 @@ def _unlabelled(node: Node, request: PlanRequest) -> str | None:
     return None
 
 
+def _part_of_a_gpu(node: Node, request: PlanRequest) -> str | None:
+    """By the labels of GPU Feature Discovery."""
+    product, replicas = node.labels.get("nvidia.com/gpu.product", ""), node.labels.get("nvidia.com/gpu.replicas", "1")
+    if "-MIG-" in product.upper():
+        return f"offers slices of GPUs ({product})"
+    if product.upper().endswith("-SHARED") or (replicas.strip("0123456789") == "" and replicas.lstrip("0") not in ("", "1")):
+        return "offers GPUs that several pods share"
+    return None
+
+
 def _wrong_product(node: Node, request: PlanRequest) -> str | None:
     allowed = request.job.workers.gpu_products
     if allowed and node.gpu_product not in allowed and node.labels.get("nvidia.com/gpu.product") not in allowed:
@@ -301,6 +311,7 @@ NODE_RULES: Final[tuple[tuple[str, Callable[[Node, PlanRequest], str | None]], .
     ("Constraint", _excluded),
     ("SchedulerRefused", _refused),
     ("NodeSelector", _unlabelled),
+    ("SharedGpu", _part_of_a_gpu),
     ("GpuProduct", _wrong_product),
     ("GpuMemory", _too_little_gpu_memory),
 )

@@ -19,6 +19,8 @@ from hyperscale.plan.regions import domains_of
 REASON_ORDER: Final = (
     "SchedulerRefused",
     "GpuFault",
+    "MigGpu",
+    "SharedGpu",
     "GpuMemory",
     "GpuProduct",
     "Constraint",

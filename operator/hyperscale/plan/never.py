@@ -13,14 +13,12 @@ from typing import Final, NamedTuple
 
 from hyperscale import names
 from hyperscale.model.cluster import ClusterSnapshot, Node
+from hyperscale.model.products import COUNT_LABEL, PRODUCT_LABEL, count_of
 from hyperscale.plan.affinity import meets, shown
 from hyperscale.plan.candidates import GIB, UNLIMITED, Demand, amount_text
 from hyperscale.plan.figures import gpu_memory_bytes
 from hyperscale.plan.problem import USABLE_MEMORY_RATIO, Problem
 
-GPU_COUNT_LABEL: Final = "nvidia.com/gpu.count"
-"""GPU Feature Discovery counts the GPUs of a node also while its device plugin offers none."""
-MAX_COUNT_DIGITS: Final = 4
 SHOWN: Final = 3
 OR_ADD: Final = "or add nodes."
 
@@ -191,10 +189,8 @@ def _slots(node: Node, sizes: tuple[_Size, ...]) -> int:
 
 
 def total_gpus(node: Node) -> float:
-    """GPUs of the node, also those that its device plugin does not offer now."""
-    told = node.labels.get(GPU_COUNT_LABEL, "")
-    counted = int(told) if told.isascii() and told.isdecimal() and len(told) <= MAX_COUNT_DIGITS else 0
-    return float(max(node.allocatable_gpus, counted))
+    """GPUs of the node, also those that its device plugin does not offer now: GPU Feature Discovery counts them all."""
+    return float(max(node.allocatable_gpus, count_of(node.labels, COUNT_LABEL)))
 
 
 def domain_of(node: Node, key: str, snapshot: ClusterSnapshot) -> str:
@@ -210,7 +206,7 @@ def _level(node: Node, key: str) -> str:
 
 
 def _has_product(node: Node, demand: Demand) -> bool:
-    return not demand.products or node.gpu_product in demand.products or node.labels.get("nvidia.com/gpu.product") in demand.products
+    return not demand.products or node.gpu_product in demand.products or node.labels.get(PRODUCT_LABEL) in demand.products
 
 
 def _gpu_memory(node: Node) -> float:

@@ -96,6 +96,8 @@ def _advice(problem: Problem, dominant: str, found: int) -> str:
     fields = {
         "GpuMemory": "Try a smaller spec.workers.gpuMemory or spec.model.batchSize.",
         "GpuProduct": "Try other values in spec.workers.gpuProducts.",
+        "MigGpu": "Switch MIG off there, or add nodes with whole GPUs.",
+        "SharedGpu": "Switch the sharing of GPUs off there, or add nodes with whole GPUs.",
         "NodeSelector": "Check spec.placement.nodeSelector against the nodes' labels.",
         "Constraint": "Check spec.placement.topology.required against the nodes' labels.",
         "Tainted": "Add a toleration to spec.worker.template.",

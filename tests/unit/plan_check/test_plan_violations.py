@@ -115,6 +115,9 @@ UNFIT: list[tuple[str, ClusterSnapshot, PlanRequest, str]] = [
         "node-b does not have the label pool=gnn",
     ),
     ("NodeSelector", with_b(labels={}), request(required_labels={"rack": "r1"}), "node-b does not have the label rack=r1"),
+    ("SharedGpu", with_b(labels={"nvidia.com/gpu.product": "T4-SHARED"}), request(), "node-b offers GPUs that several pods share"),
+    ("SharedGpu", with_b(labels={"nvidia.com/gpu.replicas": "4"}), request(), "node-b offers GPUs that several pods share"),
+    ("SharedGpu", with_b(labels={"nvidia.com/gpu.product": "A100-MIG-1g.5gb"}), request(), "node-b offers slices of GPUs"),
     (
         "GpuProduct",
         with_b(gpu_product="T4"),
