@@ -46,7 +46,7 @@ class Figures:
         place = np.where(taken <= idler, taken, np.maximum(idler, taken - missing)) - 1
         busiest = _at(use, place)
         busiest = np.where((taken > idler) & (taken <= idler + missing), typical, busiest)
-        percents: FloatArray = np.round(np.where(taken > 0, np.clip(busiest, 0.0, 1.0), 0.0), PERCENT_DIGITS)
+        percents: FloatArray = np.where(taken > 0, np.round(np.clip(busiest, 0.0, 1.0), PERCENT_DIGITS), 0.0)
         return percents, missing == 0
 
 
