@@ -30,6 +30,7 @@ _LOG = logging.getLogger("hyperscale")
 EXIT_LEASE_LOST = 3
 EXIT_BAD_SETTINGS = 2
 BURST_SECONDS = 10.0
+LEASE_CONNECTIONS = 2
 
 
 async def operate(settings: Settings) -> int:
@@ -39,7 +40,9 @@ async def operate(settings: Settings) -> int:
     watches = 3 + 2 * max(1, len(settings.watch_namespaces))
     client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_passes * 2 + watches)
     identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-    lease = Lease(client, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
+    # A pool of its own: however many requests wait for an answer, the Lease is renewed.
+    leasing = await ApiClient.connect(settings.request_timeout_seconds, LEASE_CONNECTIONS)
+    lease = Lease(leasing, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
     pace = Pace(settings.api_requests_per_second, BURST_SECONDS, time.monotonic)
     operator = Operator(client.bounded(pace, lease.seconds_left), settings)
     operator.reconciler.doubt = lease.confirm
@@ -55,6 +58,7 @@ async def operate(settings: Settings) -> int:
         await previews.stop()
         await server.stop()
         await client.close()
+        await leasing.close()
 
 
 async def _hold_and_work(operator: Operator, lease: Lease, identity: str, stop: asyncio.Event) -> int:

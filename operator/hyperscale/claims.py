@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from hyperscale.apply import paths
-from hyperscale.apply.client import ApiClient, ApiError
+from hyperscale.apply.client import ApiClient, ApiError, TransientError
 from hyperscale.model.planning import NO_VOLUMES, NodeRule, Volumes
 from hyperscale.observe.volumes import class_name, class_rules, volume_name, volume_rules
 
@@ -61,23 +61,28 @@ class Claims:
         rules: list[NodeRule] = []
         missing: list[str] = []
         for claim in claims:
-            found = await self._find("persistentvolumeclaims", paths.claim(namespace, claim))
+            found = await self._find("PersistentVolumeClaim", claim, paths.claim(namespace, claim))
             if found is None:
                 missing.append(claim)
             elif volume := volume_name(found):
-                rules += volume_rules(await self._find("persistentvolumes", paths.volume(volume)) or {}, claim)
+                rules += volume_rules(await self._find("PersistentVolume", volume, paths.volume(volume)) or {}, claim)
             elif storage_class := class_name(found):
-                rules += class_rules(await self._find("storageclasses", paths.storage_class(storage_class)) or {}, claim)
+                rules += class_rules(await self._find("StorageClass", storage_class, paths.storage_class(storage_class)) or {}, claim)
         return Volumes(tuple(rules), tuple(missing))
 
-    async def _find(self, resource: str, path: str) -> Mapping[str, Any] | None:
+    async def _find(self, kind: str, name: str, path: str) -> Mapping[str, Any] | None:
         """The object; None where there is none, empty where the operator must not read it."""
         try:
-            return await self._client.find(path)
+            found = await self._client.find(path)
         except ApiError as error:
             if error.status != FORBIDDEN:
                 raise
+            resource = path.split("/")[-2]
             if resource not in self._forbidden:
                 self._forbidden.add(resource)
                 _LOG.warning("%s cannot be read, plans do not know where volumes can be reached: %s", resource, error)
             return {}
+        # The stand-in for an object that cannot be decoded has no kind.
+        if found is not None and (found.get("kind", kind) != kind or (found.get("metadata") or {}).get("name") != name):
+            raise TransientError(200, f"the answer to {path} is no {kind} of that name", "BadAnswer")
+        return found

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale import names
-from hyperscale.model.job import JobSpec
+from hyperscale import names, wording
+from hyperscale.model.job import OBJECT_NAME_HELP, JobSpec, is_object_name
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Calibration, Infeasible
 from hyperscale.model.planning import NodeRule, PlanRequest, Toleration, node_rule
@@ -20,7 +20,7 @@ from hyperscale.model.policy import PolicySpec
 from hyperscale.observe.demand import pod_demand
 from hyperscale.plan.affinity import holds
 from hyperscale.render.pod import worker_template
-from hyperscale.render.template import RenderError, worker_node_labels, worker_tolerations
+from hyperscale.render.template import RESERVED_VOLUMES, RenderError, worker_node_labels, worker_tolerations
 
 _ANY_JOB: Final = JobMetadata(namespace="any", name="any", uid="")
 _ANY_IMAGE: Final = RenderDefaults(worker_image="any")
@@ -53,12 +53,10 @@ def worker_asks(job: JobSpec, name: str = "any") -> WorkerAsks:
         amounts = pod_demand(spec)
     except (ValueError, TypeError, AttributeError) as error:
         raise RenderError(f"{TEMPLATE}.containers", f"the resources cannot be read: {error}") from error
-    volumes = (_mapping(_mapping(volume).get("persistentVolumeClaim")) for volume in spec.get("volumes") or ())
-    claims = {str(claim["claimName"]) for claim in volumes if claim.get("claimName")}
     resources = {name: amount for name, amount in sorted(amounts.items()) if amount > 0 and name != names.GPU_RESOURCE}
     labels = {**pod["metadata"]["labels"], names.MPI_JOB_NAME_LABEL: name, names.MPI_JOB_ROLE_LABEL: WORKER}
     apart = any(_keeps_apart(term, labels) for term in _anti_affinity(spec))
-    return WorkerAsks(worker_node_labels(job), worker_tolerations(job), _affinity(spec), resources, tuple(sorted(claims)), apart)
+    return WorkerAsks(worker_node_labels(job), worker_tolerations(job), _affinity(spec), resources, _claims(spec), apart)
 
 
 def missing_volumes(namespace: str, missing: tuple[str, ...]) -> Infeasible:
@@ -97,6 +95,24 @@ def question_about(
         resources=asks.resources,
         calibration=calibration,
     )
+
+
+def _claims(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the claims among a pod's volumes, sorted; raises RenderError for what is no name.
+
+    The operator reads claims with its own rights, so a path in place of a name would reach what the user must not read.
+    What the renderer mounts comes from typed fields of the job's spec, whose names are checked there.
+    """
+    found = set()
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        claim = _mapping(_mapping(volume).get("persistentVolumeClaim"))
+        name, own = claim.get("claimName"), _mapping(volume).get("name") in RESERVED_VOLUMES
+        if "claimName" in claim and not own and not (isinstance(name, str) and is_object_name(name)):
+            path = f"{TEMPLATE}.volumes[{index}].persistentVolumeClaim.claimName"
+            raise RenderError(path, f"{wording.shown(name)} is no name of a PersistentVolumeClaim; {OBJECT_NAME_HELP}")
+        if isinstance(name, str):
+            found.add(name)
+    return tuple(sorted(found))
 
 
 def _affinity(spec: Mapping[str, Any]) -> tuple[NodeRule, ...]:

@@ -39,6 +39,8 @@ class Asked:
     query: str
     at: float
     """time.monotonic() of the test's process."""
+    port: int = 0
+    """Where the operator's connection begins: requests with the same one came on the same connection."""
 
     @property
     def is_watch(self) -> bool:
@@ -212,7 +214,8 @@ class FaultProxy:
         return len(streams)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        asked = Asked(request.method, request.path, request.query_string, time.monotonic())
+        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+        asked = Asked(request.method, request.path, request.query_string, time.monotonic(), peer[1] if peer else 0)
         self.asked.append(asked)
         for chosen, answer in tuple(self._answers):
             if chosen(asked):

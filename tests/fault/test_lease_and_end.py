@@ -12,11 +12,15 @@ from e2e.jobs import PATIENCE_SECONDS, Job
 from tests.fault.conftest import Stage
 from tests.fault.process import LEASE, OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub
-from tests.fault.proxy import Answer, FaultProxy
+from tests.fault.proxy import Answer, Asked, FaultProxy
 from tests.fault.stopping import planning
 from tests.fault.watching import creates, wait_created
 
 EXIT_LEASE_LOST = 3
+
+
+def is_renewal(asked: Asked) -> bool:
+    return "/leases" in asked.path
 
 
 def start(stage: Stage, identity: str) -> OperatorProcess:
@@ -68,6 +72,18 @@ def test_a_holder_that_cannot_renew_leaves_before_another_may_begin(stage: Stage
         with meanwhile:
             assert first.wait_ended() == EXIT_LEASE_LOST
         assert "the Lease could not be renewed in time" in first.log
+
+
+def test_the_lease_is_renewed_on_connections_that_carry_nothing_else(stage: Stage, proxy: FaultProxy, job: Job) -> None:
+    """Requests that take all other connections would end the process: it could not renew in time."""
+    since = len(proxy.asked)
+    with running(start(stage, "first"), stage.api) as first:
+        first.wait_ready()
+        job.create()
+        wait_created(job)
+        wait_until(lambda: len(proxy.asked_since(since, is_renewal)) > 2, PATIENCE_SECONDS, "the Lease is not renewed")
+    asked = proxy.asked_since(since)
+    assert not {each.port for each in asked if is_renewal(each)} & {each.port for each in asked if not is_renewal(each)}
 
 
 def test_sigterm_ends_the_operator_in_time_and_frees_the_lease(stage: Stage, proxy: FaultProxy, job: Job) -> None:

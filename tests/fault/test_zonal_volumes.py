@@ -101,3 +101,28 @@ def test_without_the_right_to_read_claims_jobs_are_planned_and_that_is_said_once
         other.create(**STATE)
         other.wait_reason("Starting")
     assert operator.log.count("persistentvolumeclaims cannot be read") == 1
+
+
+def test_a_claim_name_that_is_a_path_is_refused_and_never_asked_for(operator: OperatorProcess, proxy: FaultProxy, job: Job) -> None:
+    """Joined to a URL, such names read other namespaces, or open watches, with the operator's rights."""
+    since = len(proxy.asked)
+    odd = {
+        "watches": "../../../pods?watch=true&x=1",
+        "reads": f"../../{job.namespace}/configmaps/kube-root-ca.crt",
+        "nodes": "../../../../nodes/eu-h100-0",
+    }
+    for name, claim_name in odd.items():
+        other = Job(job.api, job.namespace, name)
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}]
+        other.create(worker={"template": {"spec": {"containers": [{"name": "worker"}], "volumes": volumes}}})
+        other.wait_reason("InvalidSpec")
+        message = other.condition("Planned")["message"]
+        assert "spec.worker.template.spec.volumes[0].persistentVolumeClaim.claimName" in message
+        assert "is no name of a PersistentVolumeClaim; write 1 to 253 characters" in message
+    job.create()
+    job.wait_reason("Starting")
+    strange = proxy.asked_since(
+        since,
+        lambda asked: ".." in asked.path or "x=1" in asked.query or "kube-root-ca" in asked.path or asked.path.startswith("/api/v1/nodes/"),
+    )
+    assert strange == []

@@ -325,15 +325,21 @@ class ApiClient:
 
 
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body, at most MAX_BODY_BYTES; raises TooLargeError beyond."""
+    """The whole body, at most MAX_BODY_BYTES; raises TooLargeError beyond.
+
+    Whatever ends the reading early, cancellation included, closes the connection: the pool would count it as taken for ever.
+    """
     chunks: list[bytes] = []
     size = 0
-    async for chunk in response.content.iter_chunked(2**16):
-        size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            response.close()
-            raise TooLargeError(response.status, f"response larger than {MAX_BODY_BYTES} bytes")
-        chunks.append(chunk)
+    try:
+        async for chunk in response.content.iter_chunked(2**16):
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                raise TooLargeError(response.status, f"response larger than {MAX_BODY_BYTES} bytes")
+            chunks.append(chunk)
+    except BaseException:
+        response.close()
+        raise
     return b"".join(chunks)
 
 

@@ -1,6 +1,12 @@
-"""URL paths of the API objects that the operator reads and writes."""
+"""URL paths of the API objects that the operator reads and writes.
+
+Every name is percent-encoded as one segment. Each function raises ValueError for what is no name of an object or namespace:
+"", "." and "..", which would change the path before it (apimachinery's IsValidPathSegmentName).
+"""
 
 from __future__ import annotations
+
+from urllib.parse import quote
 
 from hyperscale import names
 
@@ -12,7 +18,7 @@ def jobs(namespace: str = "") -> str:
 
 def job(namespace: str, name: str) -> str:
     """One GNNTrainingJob."""
-    return f"{jobs(namespace)}/{name}"
+    return f"{jobs(namespace)}/{_segment(name)}"
 
 
 def policies() -> str:
@@ -22,7 +28,7 @@ def policies() -> str:
 
 def topology(name: str) -> str:
     """One ClusterTopology."""
-    return f"/apis/{names.GROUP}/{names.VERSION}/{names.TOPOLOGY_PLURAL}/{name}"
+    return f"/apis/{names.GROUP}/{names.VERSION}/{names.TOPOLOGY_PLURAL}/{_segment(name)}"
 
 
 def hypernodes() -> tuple[str, ...]:
@@ -37,7 +43,7 @@ def kueue_topologies() -> tuple[str, ...]:
 
 def kueue_workloads(namespace: str) -> tuple[str, ...]:
     """Kueue's Workloads of a namespace, by version: 0.15 serves both."""
-    return tuple(f"/apis/kueue.x-k8s.io/{version}/namespaces/{namespace}/workloads" for version in ("v1beta1", "v1beta2"))
+    return tuple(f"/apis/kueue.x-k8s.io/{version}/namespaces/{_segment(namespace)}/workloads" for version in ("v1beta1", "v1beta2"))
 
 
 def mpijobs(namespace: str = "") -> str:
@@ -47,52 +53,52 @@ def mpijobs(namespace: str = "") -> str:
 
 def mpijob(namespace: str, name: str) -> str:
     """One MPIJob."""
-    return f"{mpijobs(namespace)}/{name}"
+    return f"{mpijobs(namespace)}/{_segment(name)}"
 
 
 def pods(namespace: str = "") -> str:
     """Pods of a namespace, or of all."""
-    return f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+    return f"/api/v1/namespaces/{_segment(namespace)}/pods" if namespace else "/api/v1/pods"
 
 
 def pod(namespace: str, name: str) -> str:
     """One pod."""
-    return f"{pods(namespace)}/{name}"
+    return f"{pods(namespace)}/{_segment(name)}"
 
 
 def claim(namespace: str, name: str) -> str:
     """One PersistentVolumeClaim."""
-    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
+    return f"/api/v1/namespaces/{_segment(namespace)}/persistentvolumeclaims/{_segment(name)}"
 
 
 def volume(name: str) -> str:
     """One PersistentVolume."""
-    return f"/api/v1/persistentvolumes/{name}"
+    return f"/api/v1/persistentvolumes/{_segment(name)}"
 
 
 def storage_class(name: str) -> str:
     """One StorageClass."""
-    return f"/apis/storage.k8s.io/v1/storageclasses/{name}"
+    return f"/apis/storage.k8s.io/v1/storageclasses/{_segment(name)}"
 
 
 def config_maps(namespace: str) -> str:
     """ConfigMaps of a namespace."""
-    return f"/api/v1/namespaces/{namespace}/configmaps"
+    return f"/api/v1/namespaces/{_segment(namespace)}/configmaps"
 
 
 def config_map(namespace: str, name: str) -> str:
     """One ConfigMap."""
-    return f"{config_maps(namespace)}/{name}"
+    return f"{config_maps(namespace)}/{_segment(name)}"
 
 
 def batch_jobs(namespace: str) -> str:
     """Jobs (batch/v1) of a namespace."""
-    return f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    return f"/apis/batch/v1/namespaces/{_segment(namespace)}/jobs"
 
 
 def batch_job(namespace: str, name: str) -> str:
     """One Job (batch/v1)."""
-    return f"{batch_jobs(namespace)}/{name}"
+    return f"{batch_jobs(namespace)}/{_segment(name)}"
 
 
 def nodes() -> str:
@@ -102,14 +108,20 @@ def nodes() -> str:
 
 def events(namespace: str) -> str:
     """Events of a namespace."""
-    return f"/api/v1/namespaces/{namespace}/events"
+    return f"/api/v1/namespaces/{_segment(namespace)}/events"
 
 
 def leases(namespace: str) -> str:
     """Leases of a namespace."""
-    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    return f"/apis/coordination.k8s.io/v1/namespaces/{_segment(namespace)}/leases"
 
 
 def _collection(group: str, version: str, plural: str, namespace: str) -> str:
-    scope = f"namespaces/{namespace}/" if namespace else ""
+    scope = f"namespaces/{_segment(namespace)}/" if namespace else ""
     return f"/apis/{group}/{version}/{scope}{plural}"
+
+
+def _segment(name: str) -> str:
+    if name in ("", ".", ".."):
+        raise ValueError(f"{name!r} is no name of an API object")
+    return quote(name, safe="")

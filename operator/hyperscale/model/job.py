@@ -8,6 +8,7 @@ document that users write.
 from __future__ import annotations
 
 import enum
+import re
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
@@ -40,6 +41,14 @@ LabelValue = Annotated[str, Meta(max_length=63, pattern=LABEL_VALUE)]
 Quantity = Annotated[str, Meta(min_length=1, max_length=32, pattern=QUANTITY)]
 RelativePath = Annotated[str, Meta(min_length=1, max_length=1024, pattern=RELATIVE_PATH)]
 PositiveCount = Annotated[int, Meta(ge=1, le=10**12)]
+
+_OBJECT_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+OBJECT_NAME_HELP = "write 1 to 253 characters of a-z, 0-9, - and ., first and last in every part between dots a letter or digit"
+
+
+def is_object_name(text: str) -> bool:
+    """Whether an object may have this name: a DNS-1123 subdomain (apimachinery's IsDNS1123Subdomain)."""
+    return _OBJECT_NAME.fullmatch(text) is not None
 
 
 class Spec(Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True):

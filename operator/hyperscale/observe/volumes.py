@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from hyperscale.model.job import is_object_name
 from hyperscale.model.planning import NodeExpression, NodeRule, NodeTerm, node_rule
 
 REASON: Final = "Volume"
@@ -23,13 +24,13 @@ ZONE_SEPARATOR: Final = "__"
 
 
 def volume_name(claim: Mapping[str, Any]) -> str:
-    """The volume that a claim is, or is to be, bound to; "" while it has none."""
-    return str(_mapping(claim.get("spec")).get("volumeName") or "")
+    """The volume that a claim is, or is to be, bound to; "" while it has none, or asks for what is no name."""
+    return _name(_mapping(claim.get("spec")).get("volumeName"))
 
 
 def class_name(claim: Mapping[str, Any]) -> str:
     """The storage class that will make the claim's volume; "" where none will."""
-    return str(_mapping(claim.get("spec")).get("storageClassName") or "")
+    return _name(_mapping(claim.get("spec")).get("storageClassName"))
 
 
 def volume_rules(volume: Mapping[str, Any], claim: str) -> tuple[NodeRule, ...]:
@@ -50,6 +51,11 @@ def class_rules(storage_class: Mapping[str, Any], claim: str) -> tuple[NodeRule,
         for topology in (allowed if isinstance(allowed, list) else ())
     )
     return (NodeRule(terms, reason=REASON, source=_source(claim)),) if terms else ()
+
+
+def _name(value: object) -> str:
+    """A name of an object, "" for anything else: whoever may create claims writes both fields."""
+    return value if isinstance(value, str) and is_object_name(value) else ""
 
 
 def _in(entry: object) -> NodeExpression:

@@ -15,6 +15,7 @@ from hyperscale.model.planning import PlanRequest, node_rule
 from hyperscale.plan.check import violations
 from hyperscale.plan.portfolio import make_plan
 from hyperscale.question import question_about, worker_asks
+from hyperscale.render.template import RenderError
 from hyperscale.workload.profile import profile
 from tests.builders.clusters import GIB, POLICY, gpu_node, snapshot, training
 from tests.builders.placement import plan
@@ -232,6 +233,39 @@ def test_every_claim_that_the_pods_mount_is_known() -> None:
         worker={"template": {"spec": {"volumes": [own, {"name": "tmp", "emptyDir": {}}]}}},
     )
     assert worker_asks(job).claims == ("graph", "parts", "scratch", "state")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../../pods?watch=true&x=1",
+        "../../others/configmaps/x",
+        "..",
+        ".",
+        "",
+        "a/b",
+        "a%2fb",
+        "A",
+        "a..b",
+        "-a",
+        "a\n",
+        "a" * 254,
+        7,
+        None,
+        ["a"],
+    ],
+)
+def test_a_claim_is_mounted_by_its_name_and_nothing_else(name: object) -> None:
+    """The operator reads claims with its own rights: what is no name must never become part of a URL."""
+    volumes = [{"name": "tmp", "emptyDir": {}}, {"name": "own", "persistentVolumeClaim": {"claimName": name}}]
+    with pytest.raises(RenderError, match="no name of a PersistentVolumeClaim; write 1 to 253 characters") as refused:
+        worker_asks(with_template(volumes=volumes))
+    assert refused.value.path == "spec.worker.template.spec.volumes[1].persistentVolumeClaim.claimName"
+
+
+@pytest.mark.parametrize("name", ["a", "0", "state.of-job.v1", "a" * 253])
+def test_every_name_that_a_claim_can_have_may_be_mounted(name: str) -> None:
+    assert name in worker_asks(with_template(volumes=[{"name": "own", "persistentVolumeClaim": {"claimName": name}}])).claims
 
 
 SMALL = {"vertices": 1000, "edges": 10_000, "featureSize": 16, "classes": 4}
