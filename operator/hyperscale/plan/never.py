@@ -11,13 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from hyperscale import names
 from hyperscale.model.cluster import ClusterSnapshot, Node
+from hyperscale.model.graph import FloatArray
+from hyperscale.model.job import Balance
 from hyperscale.model.products import COUNT_LABEL, PRODUCT_LABEL, count_of
 from hyperscale.plan.affinity import meets, shown
 from hyperscale.plan.candidates import GIB, UNLIMITED, Demand, amount_text
 from hyperscale.plan.figures import gpu_memory_bytes
 from hyperscale.plan.problem import USABLE_MEMORY_RATIO, Problem
+from hyperscale.plan.shares import LEAST_SHARE, largest_parts
 
 SHOWN: Final = 3
 OR_ADD: Final = "or add nodes."
@@ -49,7 +54,7 @@ def never(problem: Problem) -> str | None:
         or next((text for size in sizes if (text := _too_large(size, nodes))), None)
         or _jointly(demand, sizes, nodes)
         or _together(problem, sizes)
-        or _part_too_large(problem)
+        or _part_too_large(problem, sizes)
         or None
     )
 
@@ -115,19 +120,36 @@ def _together(problem: Problem, sizes: tuple[_Size, ...]) -> str:
     return f"{head}. {change}, {OR_ADD}"
 
 
-def _part_too_large(problem: Problem) -> str:
-    """The training graph over the most workers is larger than the largest GPU."""
-    workers = problem.request.workers_fixed or problem.job.workers.max
-    needed = problem.workload.gpu_bytes(1.0 / workers, workers * problem.demand.gpus, problem.demand.gpus)
-    known = [gpu_memory_bytes(node) for node in problem.graph.nodes]
-    largest = max(math.inf if memory is None else float(memory) for memory in known)
-    if needed <= largest * USABLE_MEMORY_RATIO:
-        return ""
+def _part_too_large(problem: Problem, sizes: tuple[_Size, ...]) -> str:
+    """No number of workers with room has GPUs that hold the training graph; unequal GPUs take unequal parts under balance Capacity."""
+    fixed, gpus = problem.request.workers_fixed, problem.demand.gpus
+    lowest, most = (fixed, fixed) if fixed else (problem.job.workers.min, problem.job.workers.max)
+    workers, largest = 0, 0.0
+    for memory in _memory_of_slots(problem, sizes, most):
+        workers, largest = max(workers, len(memory)), max(largest, float(memory[0]))
+        for count in range(lowest, len(memory) + 1):
+            limit = largest_parts(problem.workload, memory[:count] * USABLE_MEMORY_RATIO, count * gpus, gpus)
+            equal = problem.job.partitioning.balance is Balance.EQUAL
+            if float(limit[-1]) >= 1.0 / count if equal else limit[-1] > LEAST_SHARE and float(limit.sum()) >= 1.0 - LEAST_SHARE:
+                return ""
+    needed = problem.workload.gpu_bytes(1.0 / workers, workers * gpus, gpus)
     return (
-        f"each GPU of {workers} workers would hold {needed / GIB:.3g} GiB of the training graph, "
-        f"and the largest GPU has {largest / GIB:.3g} GiB. "
+        f"each GPU of {workers} workers would hold {needed / GIB:.3g} GiB of the training graph, and the largest GPU of a node that can "
+        f"host a worker has {largest / GIB:.3g} GiB, of which {USABLE_MEMORY_RATIO:.0%} count. "
         f"Try a larger spec.workers.max, or spec.model.batchSize to train on samples, {OR_ADD}"
     )
+
+
+def _memory_of_slots(problem: Problem, sizes: tuple[_Size, ...], most: int) -> list[FloatArray]:
+    """For each domain with room, memory in bytes of a GPU of every worker it could host, at most `most` of them, falling."""
+    key = problem.demand.required_key
+    found: dict[str, list[float]] = {}
+    for node in problem.graph.nodes:
+        if _failed(node, problem.demand, sizes) is None:
+            slots = 1 if problem.demand.apart else min(_slots(node, sizes), most)
+            domain = domain_of(node, key, problem.graph.snapshot) if key is not None else ""
+            found.setdefault(domain, []).extend([_gpu_memory(node)] * slots)
+    return [np.sort(np.array(memory))[::-1][:most] for memory in found.values()]
 
 
 def _sizes(problem: Problem) -> tuple[_Size, ...]:

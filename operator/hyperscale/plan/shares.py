@@ -8,17 +8,26 @@ import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.model.job import Balance
+from hyperscale.model.workload import WorkloadProfile
 from hyperscale.plan.costs import Costs
 
 SHARE_ROUNDS: Final = 16
 """Rounds in which vertices that do not fit move to workers with room; each fills at least one worker."""
 
 
+LEAST_SHARE: Final = 1e-6
+"""A worker with less of the vertices is one too many."""
+
+
 def largest_shares(costs: Costs, workers: int) -> FloatArray:
     """(m,) part of the vertices that fits one worker on each candidate; may exceed 1, negative where not even the model fits."""
-    workload = costs.workload
-    room = costs.memory_bytes - workload.parameter_bytes - workload.step_bytes
-    held = workload.gpu_bytes(1.0, costs.ranks(workers), costs.gpus_per_worker) - workload.parameter_bytes - workload.step_bytes
+    return largest_parts(costs.workload, costs.memory_bytes, costs.ranks(workers), costs.gpus_per_worker)
+
+
+def largest_parts(workload: WorkloadProfile, memory_bytes: FloatArray, ranks: int, gpus: int) -> FloatArray:
+    """The same for workers of `gpus` GPUs that have `memory_bytes` (m,) each to use, among `ranks` ranks."""
+    room = memory_bytes - workload.parameter_bytes - workload.step_bytes
+    held = workload.gpu_bytes(1.0, ranks, gpus) - workload.parameter_bytes - workload.step_bytes
     if held <= 0.0:
         return np.where(room >= 0.0, np.inf, -1.0)
     shares: FloatArray = room / held
@@ -48,5 +57,5 @@ def shares(costs: Costs, orders: IntArray) -> tuple[FloatArray, BoolArray]:
         total = open_weight.sum(axis=1, keepdims=True)
         rest = 1.0 - fixed.sum(axis=1, keepdims=True)
         share = np.where(full, fixed, np.divide(open_weight * rest, total, out=np.zeros_like(weight), where=total > 0))
-    fits = np.all((share <= limit + 1e-12) & (share > 1e-6), axis=1) & (np.abs(share.sum(axis=1) - 1.0) < 1e-9)
+    fits = np.all((share <= limit + 1e-12) & (share > LEAST_SHARE), axis=1) & (np.abs(share.sum(axis=1) - 1.0) < 1e-9)
     return share, fits

@@ -163,6 +163,18 @@ NEVER: list[tuple[str, ClusterSnapshot, dict[str, Any], tuple[str, ...]]] = [
         {**need(2), "dataset": LARGE_GRAPH},
         ("GiB of the training graph", "spec.workers.max", "spec.model.batchSize"),
     ),
+    (
+        "a graph that only GPUs of another product could hold",
+        snapshot(gpu_node("small", product="H", gpu_memory_bytes=4 * GIB), gpu_node("large", product="A", gpu_memory_bytes=4096 * GIB)),
+        {**need(1, gpuProducts=["H"]), "dataset": LARGE_GRAPH},
+        ("host a worker has 4 GiB", "spec.workers.max"),
+    ),
+    (
+        "a graph that more workers could hold than there is room for",
+        flat(2, gpu_memory_bytes=80 * GIB),
+        {"workers": {"min": 1, "max": 32}, "dataset": LARGE_GRAPH},
+        ("each GPU of 2 workers", "add nodes"),
+    ),
 ]
 
 
