@@ -7,6 +7,7 @@ closes its node, an MPIJob keeps its name, a job is told what is wrong with it, 
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
@@ -15,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hyperscale import objects
+from hyperscale.instants import is_future, unix_seconds
 from hyperscale.model.decision import MpiJobView, PartitionView
 from hyperscale.model.job import WorkersSpec
 from hyperscale.model.pods import PodView
@@ -25,7 +27,7 @@ from hyperscale.observe.measured import checked
 from hyperscale.observe.mpijob import mpijob_view, unreadable_view
 from hyperscale.observe.narrow import narrow_job, narrow_node
 from hyperscale.observe.partitionjob import partition_view
-from hyperscale.plausible import is_status, readable_time
+from hyperscale.plausible import is_status, readable_time, settled
 from hyperscale.records import JobRecord, Key, job_record
 from hyperscale.spec import MAX_SPEC_BYTES, SpecError, parse_job, parse_policy
 
@@ -80,9 +82,10 @@ def _log(refused: Refused) -> None:
 class Intake:
     """Reads objects of every kind; never raises for what one of them holds."""
 
-    def __init__(self, tell: Callable[[Refused], None] = _log) -> None:
-        """tell: called once for each fault of an object."""
+    def __init__(self, tell: Callable[[Refused], None] = _log, clock: Callable[[], float] = lambda: math.inf) -> None:
+        """tell: called once for each fault of an object; clock: Unix seconds; without one no time lies in the future."""
         self._tell = tell
+        self._clock = clock
         self.refused: dict[tuple[str, Key], Refused] = {}
         """Objects that cannot be read as they are now."""
         self._told: dict[tuple[str, Key, str], set[str]] = {}
@@ -105,11 +108,16 @@ class Intake:
         view = self._guarded(MPIJOB, resource, _mpijob, lambda fault: unreadable_view(resource, str(fault)))
         if view.plan_fault:
             self.refuse(MPIJOB, key_of(resource), view.uid, view.plan_fault)
+        now = self._clock()
+        if is_future(view.start_time, now) or is_future(view.completion_time, now):
+            started, completed = ("" if is_future(text, now) else text for text in (view.start_time, view.completion_time))
+            return replace(view, start_time=started, completion_time=completed)
         return view
 
     def job(self, resource: Json) -> JobRecord:
         """A job; what is wrong with one that cannot be read stands under `objects.UNREADABLE`, where `parse_job` finds it."""
-        record = self._guarded(JOB, resource, _job, lambda fault: _unreadable_job(resource, fault))
+        now = self._clock()
+        record = self._guarded(JOB, resource, lambda found: _job(found, now), lambda fault: _unreadable_job(resource, fault, now))
         if record.status_fault:
             self.refuse(JOB, key_of(resource), record.uid, f"status: {record.status_fault}; it is replaced")
         return record
@@ -268,12 +276,12 @@ def _usable_hypernode(resource: Json) -> HyperNode:
     return found
 
 
-def _job(resource: Json) -> JobRecord:
+def _job(resource: Json, now: float) -> JobRecord:
     """The job; a spec that is too large to keep is parsed at once, which says where."""
     narrowed = _identified(narrow_job(resource))
     if len(msgspec.json.encode(narrowed.get("spec"))) > MAX_SPEC_BYTES:
         parse_job(resource)
-    status, fault = judged_status(resource.get("status") or {})
+    status, fault = judged_status(resource.get("status") or {}, now, narrowed["metadata"].get("creationTimestamp") or "")
     try:
         workers = msgspec.convert(narrowed["spec"]["workers"], WorkersSpec)
     except (msgspec.ValidationError, KeyError, TypeError):  # `parse_job` tells the job what is wrong
@@ -288,20 +296,23 @@ def _usable_topology(resource: Json) -> tuple[str, ...]:
     return levels
 
 
-def judged_status(wire: object) -> tuple[JobStatus, str]:
-    """The status, or an empty one with the reason where this operator cannot have written it."""
+def judged_status(wire: object, now: float, created: str) -> tuple[JobStatus, str]:
+    """The status of a job that was `created` then, without what this operator cannot have written `now`, and why, where there is such."""
     status = read_status(wire) if isinstance(wire, Mapping) else JobStatus()
     if wire and status == JobStatus():
         return status, "it is none of this operator's"
     if not is_status(status):
         return JobStatus(), "times, figures or a plan that the operator cannot have written"
-    return (replace(status, measured=checked(status.measured)) if status.measured is not None else status), ""
+    status = replace(status, measured=checked(status.measured)) if status.measured is not None else status
+    found = settled(status, now, unix_seconds(created) if created else -math.inf)
+    return found, "" if found is status else "times in the future, or a wait longer than the job is old"
 
 
-def _unreadable_job(resource: Json, fault: Fault) -> JobRecord:
+def _unreadable_job(resource: Json, fault: Fault, now: float) -> JobRecord:
     """A job whose spec cannot be kept; its status counts where it can be decoded."""
     decoded = objects.fault_of(resource) is None
-    return job_record(_marked(resource, fault), *judged_status((resource.get("status") or {}) if decoded else {}))
+    created = readable_time(_text(resource, "creationTimestamp"))
+    return job_record(_marked(resource, fault), *judged_status((resource.get("status") or {}) if decoded else {}, now, created))
 
 
 def _marked(resource: Json, fault: Fault) -> Json:

@@ -208,10 +208,11 @@ class Reconciler:
         if seen.deleting:
             return
         self._drift.count(run.key, seen)
-        before = self.world.jobs[run.key].status if run.key in self.world.jobs else seen.status
+        record = self.world.jobs.get(run.key)
+        before = record.status if record is not None else seen.status
         status = derive(seen, decision)
         self._planning.recorder.note(seen, status)
-        if status == before:
+        if status == before and not (record is not None and record.status_fault):
             return
         if is_progress(before, status) and run.plan is None:
             due = self._written_at.get(run.key, 0.0) + PROGRESS_INTERVAL_SECONDS - self._clock()

@@ -29,7 +29,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     """Metadata and spec; JSON where nobody asks for them any more."""
     status: JobStatus
     status_fault: str = ""
-    """Why the status as stored cannot be the operator's own; `status` is empty then."""
+    """Why the status as stored cannot be the operator's own; `status` is without what cannot be."""
     max_workers: int = 0
     """spec.workers.max; 0 where the spec cannot be read."""
     gpus_per_worker: int = 0

@@ -68,9 +68,11 @@ def hindrance(job: JobSpec, view: MpiJobView, status: JobStatus, policy: QueuePo
 
 
 def waited_for_others(status: JobStatus, started: float) -> float:
-    """Seconds that a job has waited because of its stops, until its ranks started (Unix seconds)."""
+    """Seconds that a job has waited because of its stops, until its ranks started (Unix seconds; inf where nobody says when)."""
     last = status.last_stop
-    return last.waited_seconds + max(0.0, started - unix_seconds(last.time)) if last is not None else 0.0
+    if last is None:
+        return 0.0
+    return last.waited_seconds + (max(0.0, started - unix_seconds(last.time)) if math.isfinite(started) else 0.0)
 
 
 def epochs_kept(status: JobStatus) -> float:

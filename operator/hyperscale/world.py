@@ -67,7 +67,7 @@ class World:
     def __init__(self, clock: Callable[[], float] = time.time, intake: Intake | None = None) -> None:
         """clock: Unix seconds."""
         self._clock = clock
-        self.intake = intake or Intake()
+        self.intake = intake or Intake(clock=clock)
         self._releases = Releases()
         self.jobs: dict[Key, JobRecord] = {}
         self.mpijobs: dict[Key, MpiJobView] = {}

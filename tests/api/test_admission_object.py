@@ -187,7 +187,7 @@ def test_kubectl_shows_the_columns_and_knows_the_short_name_and_the_category(
     api.patch(f"{path}/status", {"status": status})
     stored = api.get(path)["status"]
     assert stored["measured"] == status["measured"], "nothing that a run says of itself is pruned"
-    assert judged_status(stored)[1] == "", "the operator takes this status for its own"
+    assert judged_status(stored, time.time(), "")[1] == "", "the operator takes this status for its own"
     narrow = kubectl(binaries, plane, "get", "gnntj", "shown").stdout.splitlines()
     assert narrow[0].split() == ["NAME", "PHASE", "PARTITIONS", "WORKERS", "READY", "EPOCH", "ACCURACY", "PLANNER", "AGE"]
     assert narrow[1].split()[:8] == ["shown", "Running", "4", "4", "3/4", "7", "0.8125", "Heuristic"]

@@ -70,7 +70,7 @@ class Stage:
 
     def __init__(self, nodes: int = 4, gpus: int = 2) -> None:
         self.now = CREATED + 1.0
-        self.world = World()
+        self.world = World(lambda: self.now)
         self.world.replace("Node", [gpu_node(f"node-{number}", gpus) for number in range(nodes)])
         self.planner = InThisProcess()
         self.planning = Planning(self.world, self.planner, Telemetry(), lambda: self.now)

@@ -58,7 +58,7 @@ class Cluster:
 
     def __init__(self, mode: str = "Advise", **spec: Any) -> None:
         self.now = 1_800_000_000.0
-        self.world = World()
+        self.world = World(lambda: self.now)
         self.planner = InProcess()
         self.woken: list[Key] = []
         self.version = 1

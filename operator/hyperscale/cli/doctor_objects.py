@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from hyperscale.apply import paths
@@ -24,7 +25,7 @@ LISTED: Final = (
 def unusable(cluster: DoctorCluster) -> tuple[Unusable, ...]:
     """In the order of kinds, then names; raises RequestError."""
     told: list[Refused] = []
-    world = World(intake=Intake(told.append))
+    world = World(intake=Intake(told.append, time.time))
     for kind, what, path in LISTED:
         listing = world.listing(kind, EVERYWHERE, 0)
         for resource in cluster.items(what, path, {"fieldSelector": BOUND_AND_LIVE} if kind == POD else None):

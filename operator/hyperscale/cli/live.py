@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -215,7 +216,7 @@ def _intake() -> Intake:
     def tell(refused: Refused) -> None:
         sys.stderr.write(one_line(f"note: {refused.kind} {refused.key} cannot be used as it is: {refused.message}") + "\n")
 
-    return Intake(tell)
+    return Intake(tell, time.time)
 
 
 def json_object(raw: bytes) -> Json | None:
