@@ -49,7 +49,7 @@ def planned_elsewhere(calm: Cluster, space: str, avoided: set[str]) -> Job:
 
 def test_load_on_the_planned_nodes_moves_the_next_identical_job_elsewhere(calm: Cluster, space: str) -> None:
     first = planned(calm, space, "first")
-    assert first.condition("Degraded")["status"] == "False"
+    assert first.condition("Degraded")["reason"] in ("MetricsAvailable", "InsideAssumed")
     loaded = set(first.nodes())
     for node in loaded:
         calm.set_load(node, 97)

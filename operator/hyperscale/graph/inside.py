@@ -14,7 +14,7 @@ import numpy as np
 from hyperscale.model.cluster import NVLINK, GpuPaths, Node
 from hyperscale.model.graph import Inside
 from hyperscale.model.policy import GpuModel, PolicySpec
-from hyperscale.model.products import longest
+from hyperscale.model.products import longest, stated
 
 SUSTAINED: Final = 0.8
 """Of a nominal rate what a ring of NCCL moves: 235 of 300 GB/s on A100, 360 of 450 on H100 (bus bandwidth of nccl-tests)."""
@@ -81,25 +81,25 @@ BOARDS: Final[dict[str, Board]] = {
 
 def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
     """The inside of each of `nodes` (n,)."""
-    known: dict[tuple[str | None, GpuPaths | None], tuple[float, float]] = {}
+    known: dict[tuple[str | None, GpuPaths | None], tuple[float, float, bool]] = {}
     for kind in {(node.gpu_product, node.gpu_paths) for node in nodes}:
         known[kind] = _inside(*kind, policy.gpus)
     found = [known[node.gpu_product, node.gpu_paths] for node in nodes]
     return Inside(
-        latency_seconds=np.array([latency for latency, _ in found], dtype=np.float64),
-        bandwidth_bytes_per_second=np.array([bandwidth for _, bandwidth in found], dtype=np.float64),
+        latency_seconds=np.array([latency for latency, _, _ in found], dtype=np.float64),
+        bandwidth_bytes_per_second=np.array([bandwidth for _, bandwidth, _ in found], dtype=np.float64),
+        told=np.array([told for _, _, told in found], dtype=np.bool_),
     )
 
 
-def _inside(product: str | None, paths: GpuPaths | None, models: Sequence[GpuModel]) -> tuple[float, float]:
-    """Latency and bandwidth."""
+def _inside(product: str | None, paths: GpuPaths | None, models: Sequence[GpuModel]) -> tuple[float, float, bool]:
+    """Latency, bandwidth, and whether an agent or the policy tells the bandwidth; each figure by the longest entry that states it."""
     latency, bandwidth = observed(product, paths)
-    stated = longest(product, [model.product for model in models])
-    for model in models:
-        if stated is not None and model.product == stated:
-            latency = latency if model.inside_latency_seconds is None else model.inside_latency_seconds
-            bandwidth = bandwidth if model.inside_bytes_per_second is None else model.inside_bytes_per_second
-    return latency, bandwidth
+    waits = stated(product, {model.product: model.inside_latency_seconds for model in models})
+    rate = stated(product, {model.product: model.inside_bytes_per_second for model in models})
+    # An agent tells the way, the rate of one way is the product's.
+    told = rate is not None or (paths is not None and longest(product, BOARDS) is not None)
+    return latency if waits is None else waits, bandwidth if rate is None else rate, told
 
 
 def observed(product: str | None, paths: GpuPaths | None = None) -> tuple[float, float]:

@@ -34,7 +34,7 @@ class LinkCosts:
     """(k, k) sustained one way; 0 where two nodes cannot talk."""
 
     measured: BoolArray
-    """(k, k) True where both figures come from the pair's own samples."""
+    """(k, k) True where both figures come from the pair's own samples; where a node meets itself, see `Inside.told`."""
 
     @property
     def reachable(self) -> BoolArray:
@@ -98,6 +98,8 @@ class Inside:
     """(n,)"""
     bandwidth_bytes_per_second: FloatArray
     """(n,) sustained."""
+    told: BoolArray
+    """(n,) True where an agent or the policy tells the bandwidth, False where it is assumed for the product."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ class ClusterGraph:
         tier = self.common_tier(rows, columns)
         same = rows[:, None] == columns[None, :]
         there, back = self._samples(rows, columns), self._samples(columns, rows)
-        measured: BoolArray = np.isfinite(there[0]) & np.isfinite(there[1]) & ~same
+        measured: BoolArray = np.where(same, self.inside.told[rows][:, None], np.isfinite(there[0]) & np.isfinite(there[1]))
         guess = self.tiers.latency_seconds[tier], self.tiers.bandwidth_bytes_per_second[tier]
         if self.estimates is not None:
             guess = self.estimates.latency.estimated(rows, columns, guess[0]), self.estimates.bandwidth.estimated(rows, columns, guess[1])

@@ -35,6 +35,13 @@ def longest(product: str | None, prefixes: Iterable[str]) -> str | None:
     return max(fitting, key=lambda prefix: (len(bare(prefix)), prefix), default=None)
 
 
+def stated(product: str | None, figures: Mapping[str, float | None]) -> float | None:
+    """The figure of the longest prefix that states one for `product`; None where none does."""
+    known = {prefix: figure for prefix, figure in figures.items() if figure is not None}
+    named = longest(product, known)
+    return known[named] if named is not None else None
+
+
 def count_of(labels: Mapping[str, str], label: str) -> int:
     """The whole number in a label; 0 where it is absent or none."""
     told = labels.get(label, "").strip()

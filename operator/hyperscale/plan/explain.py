@@ -11,7 +11,7 @@ from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.model.plan import MAX_REJECTED, Rejection
 from hyperscale.plan.bounds import memory_may_limit
 from hyperscale.plan.heuristic import Candidate
-from hyperscale.plan.objective import Breakdown, Costs, objectives
+from hyperscale.plan.objective import Breakdown, Costs, crossings, hops_seconds, objectives
 from hyperscale.plan.polish import replacement_estimates
 from hyperscale.plan.problem import Problem
 from hyperscale.plan.regions import domains_of
@@ -60,7 +60,7 @@ CUT_SHORT: Final = "The search ended at its deadline: with more time, or on a fa
 def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Sequence[Candidate]) -> tuple[str, ...]:
     """Sentences for the winner; `others` are the candidates that lost."""
     sentences = [_why_this_count(problem, chosen, others), _slowest_worker(problem, chosen, figures)]
-    if chosen.workers > 1:
+    if chosen.workers * problem.demand.gpus > 1:
         sentences.append(_network(problem, chosen, figures))
     sentences += [sentence for sentence in (_runner_up(chosen, others), _topology(problem, chosen)) if sentence]
     return tuple(sentences)
@@ -76,11 +76,12 @@ def distance(gap: float | None, within: float = 0.0) -> str:
     if gap is None:
         return ""
     if gap == 0.0:
-        return "Proven optimal: no placement with an allowed number of workers has a lower objective."
+        return "Proven optimal by the cost model: no placement with an allowed number of workers has a lower objective."
     if gap <= within:
-        return f"Proven optimal within {within * 100.0:.3g} %: no placement with an allowed number of workers is better by more."
+        shown = f"{within * 100.0:.3g} % by the cost model"
+        return f"Proven optimal within {shown}: no placement with an allowed number of workers is better by more."
     shown = f"{gap * 100.0:.1f} %" if gap >= LEAST_SHOWN_GAP else "0.1 %"
-    return f"At most {shown} above the best possible objective." if gap <= LARGEST_GAP else ""
+    return f"By the cost model at most {shown} above the best possible objective." if gap <= LARGEST_GAP else ""
 
 
 def rejections(problem: Problem, chosen: Candidate) -> tuple[Rejection, ...]:
@@ -133,23 +134,27 @@ def _slowest_worker(problem: Problem, chosen: Candidate, figures: Breakdown) -> 
 
 
 def _network(problem: Problem, chosen: Candidate, figures: Breakdown) -> str:
+    """The hop of the ring that takes longest by latency and bytes together, those between GPUs of a node counted."""
     order = np.array(chosen.order, dtype=np.int64)
-    members = problem.nodes[order]
-    links = problem.graph.link_costs(members)
-    ranks = np.arange(len(order))
-    following = np.roll(ranks, -1)
-    slowest = int(np.argmax(1.0 / np.maximum(links.bandwidth_bytes_per_second[ranks, following], 1e-9)))
-    after = int(following[slowest])
-    source, destination = problem.names[order[slowest]], problem.names[order[after]]
-    origin = "measured" if links.measured[slowest, after] else "estimated from labels"
-    if source == destination:
-        return f"All ring hops stay inside {source}; allreduce takes {figures.ring_seconds:.4g} s an epoch."
-    milliseconds = links.latency_seconds[slowest, after] * 1e3
-    gigabytes = links.bandwidth_bytes_per_second[slowest, after] / 1e9
-    return (
-        f"Slowest ring hop is {source} to {destination}: {milliseconds:.3g} ms, {gigabytes:.3g} GB/s ({origin}); "
-        f"allreduce takes {figures.ring_seconds:.4g} s an epoch."
-    )
+    following = np.roll(order, -1)
+    members, positions = np.unique(order, return_inverse=True)
+    costs = problem.costs(members)
+    apart, inside = hops_seconds(costs, positions)
+    seconds, ends = np.concatenate((apart, inside)), np.concatenate((following, order))
+    slowest = int(np.argmax(seconds))
+    source, target = int(order[slowest % len(order)]), int(ends[slowest])
+    hop = int(np.searchsorted(members, source)), int(np.searchsorted(members, target))
+    told = problem.graph.link_costs(problem.nodes[[source, target]]).measured
+    speed = f"{costs.latency_seconds[hop] * 1e3:.3g} ms, {1e-9 / costs.seconds_per_byte[hop]:.3g} GB/s"
+    takes = f"allreduce takes {figures.ring_seconds:.4g} s an epoch."
+    if source == target:
+        origin = "told by agent or policy" if told[0, 0] else "assumed for the product"
+        head = "All ring hops stay" if len(members) == 1 else "Slowest ring hop is"
+        return f"{head} inside {problem.names[source]}: {speed} ({origin}); {takes}"
+    origin = "measured" if told[0, 1] or told[1, 0] else "estimated from labels"
+    times = int(crossings(costs, positions[None, :], np.roll(positions, -1)[None, :])[0, slowest])
+    shared = f", {times} hops share its card" if times > 1 else ""
+    return f"Slowest ring hop is {problem.names[source]} to {problem.names[target]}: {speed} ({origin}{shared}); {takes}"
 
 
 def _runner_up(chosen: Candidate, others: Sequence[Candidate]) -> str:

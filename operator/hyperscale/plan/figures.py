@@ -28,8 +28,6 @@ class Figures:
     """(n,)"""
     memory_bytes: FloatArray
     """(n,) memory of one GPU; +inf where unknown."""
-    unsampled: IntArray
-    """(n,) allocatable GPUs without a usable sample of their use."""
     use: FloatArray
     """(n, g) use of the sampled GPUs, rising; +inf beyond them."""
 
@@ -37,30 +35,17 @@ class Figures:
         """Use, in whole percents, of the busiest of the `taken` (p,) least busy GPUs of the nodes at `positions` (p,); whether it is known.
 
         New workers get those, the busy ones belong to pods that hold them. Ranks divide a worker's share evenly, so that the slowest GPU
-        sets its pace. A GPU without a sample counts as the median node of those that are known, as 0 where nothing is known.
+        sets its pace. One without a sample is as busy as those of the median node that is known, or idle where nothing is known.
         0 where none is taken (only our own pinned rank is there).
         """
-        use, missing = self.use[positions], self.unsampled[positions]
-        typical = _median(use, missing, taken)
-        idler = (use <= typical).sum(axis=1)
-        place = np.where(taken <= idler, taken, np.maximum(idler, taken - missing)) - 1
-        busiest = _at(use, place)
-        busiest = np.where((taken > idler) & (taken <= idler + missing), typical, busiest)
-        percents: FloatArray = np.where(taken > 0, np.round(np.clip(busiest, 0.0, 1.0), PERCENT_DIGITS), 0.0)
-        return percents, missing == 0
-
-
-def _median(use: FloatArray, missing: IntArray, taken: IntArray) -> float:
-    """Use of the busiest GPU taken of the median node: of those with every GPU sampled, else of those with any; 0 where there is none.
-
-    use: (p, g) rising, +inf beyond the samples; missing: (p,) GPUs without one; taken: (p,) GPUs that workers would get
-    """
-    sampled = np.isfinite(use).sum(axis=1)
-    told = (taken > 0) & (sampled > 0)
-    if (told & (missing == 0)).any():
-        told &= missing == 0
-    figures = _at(use[told], np.minimum(taken, sampled)[told] - 1)
-    return float(np.median(np.clip(figures, 0.0, 1.0))) if len(figures) else 0.0
+        use = self.use[positions]
+        sampled = np.isfinite(use).sum(axis=1)
+        busiest = np.where(np.minimum(taken, sampled) > 0, np.clip(_at(use, np.minimum(taken, sampled) - 1), 0.0, 1.0), 0.0)
+        known = (sampled > 0) & (taken <= sampled)
+        told = (taken > 0) & (known if (known & (taken > 0)).any() else sampled > 0)
+        typical = float(np.median(busiest[told])) if told.any() else 0.0
+        percents: FloatArray = np.round(np.where(taken > sampled, np.maximum(busiest, typical), busiest), PERCENT_DIGITS)
+        return percents, known
 
 
 def _at(use: FloatArray, place: IntArray) -> FloatArray:
@@ -98,9 +83,6 @@ def _figures(nodes: tuple[Node, ...]) -> Figures:
         free_gpus=np.array([node.free_gpus for node in nodes], dtype=np.int64),
         allocatable_gpus=np.array([node.allocatable_gpus for node in nodes], dtype=np.int64),
         memory_bytes=np.array([np.inf if figure is None else float(figure) for figure in memory]),
-        unsampled=np.array(
-            [max(0, node.allocatable_gpus - len(figures)) for node, figures in zip(nodes, samples, strict=True)], dtype=np.int64
-        ),
         use=use,
     )
 

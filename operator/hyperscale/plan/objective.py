@@ -74,6 +74,19 @@ def slowest_hops(costs: Costs, orders: IntArray) -> tuple[FloatArray, FloatArray
     return latency, per_byte
 
 
+def hops_seconds(costs: Costs, order: IntArray) -> tuple[FloatArray, FloatArray]:
+    """(k,) seconds of an epoch's allreduce at the pace of each hop alone: from each worker of `order` (k,) to the next, and inside each.
+
+    The latter is 0 where workers have one GPU.
+    """
+    volume, following = volumes(costs, len(order)), np.roll(order, -1)
+    shared = crossings(costs, order[None, :], following[None, :])[0]
+    waits, byte_seconds = volume.ring_latency_factor * costs.latency_seconds, volume.ring_byte_factor * costs.seconds_per_byte
+    apart: FloatArray = waits[order, following] + shared * byte_seconds[order, following]
+    inside: FloatArray = waits[order, order] + byte_seconds[order, order]
+    return apart, inside if costs.gpus_per_worker > 1 else np.zeros(len(order))
+
+
 def crossings(costs: Costs, orders: IntArray, following: IntArray) -> FloatArray:
     """(B, k) how many hops share the card of the busier end of each hop; 1 for a hop inside a node.
 

@@ -221,7 +221,6 @@ def _factor(known: Correction | None) -> float:
 
 def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:
     """Of one allreduce over the ring of all ranks: its slowest hop sets the pace (Patarasuk & Yuan 2009)."""
-    following = np.roll(order, -1)
     members, positions = np.unique(order, return_inverse=True)
     costs = problem.costs(members)
     ranks = costs.ranks(len(order))
@@ -229,11 +228,12 @@ def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:
         return AllreduceCost(0.0, 0.0, measured=True)
     latency, per_byte = slowest_hops(costs, positions[None, :])
     pairs = np.arange(len(order)), np.roll(np.arange(len(order)), -1)
-    known = problem.graph.link_costs(problem.nodes[order]).measured[pairs] | (order == following)
+    measured = problem.graph.link_costs(problem.nodes[order]).measured
+    known = [measured[pairs], *([measured.diagonal()] if costs.gpus_per_worker > 1 else [])]
     return AllreduceCost(
         latency_seconds=rounded(2.0 * (ranks - 1) * float(latency[0])),
         seconds_per_byte=rounded(2.0 * (ranks - 1) / ranks * float(per_byte[0])),
-        measured=bool(known.all()),
+        measured=bool(np.concatenate(known).all()),
     )
 
 

@@ -48,7 +48,7 @@ class Problem:
     utilization: FloatArray
     """(m,) 0..1 of the busiest GPU that workers in the slots would get, see `Figures.utilization`."""
     utilization_known: BoolArray
-    """(m,) True where every GPU of the node has a sample."""
+    """(m,) True where samples tell it."""
     pinned: tuple[tuple[int, int], ...]
     """(worker, candidate), by worker."""
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from hyperscale.model.cluster import Node
 from hyperscale.model.policy import PolicySpec
-from hyperscale.model.products import longest
+from hyperscale.model.products import longest, stated
 
 
 class Speed(NamedTuple):
@@ -93,15 +93,14 @@ def gpu_speeds(nodes: Sequence[Node], policy: PolicySpec) -> tuple[Speed, ...]:
 
 
 def gpu_speed(node: Node, policy: PolicySpec) -> Speed:
-    """Speed and price of one GPU of `node`, by the longest matching prefix of its product.
+    """Speed and price of one GPU of `node`, each by the longest prefix of its product that the policy states it for.
 
     Without a match: by the labels nvidia.com/gpu.compute.major and .minor, else as slow as the slowest card of the table.
     """
-    named = longest(node.gpu_product, [model.product for model in policy.gpus])
-    model = next((model for model in policy.gpus if model.product == named), None)
-    price = model.price_per_hour if model is not None else None
-    if model is not None and model.teraflops is not None:
-        return Speed(model.teraflops * 1e12, False, price)
+    price = stated(node.gpu_product, {model.product: model.price_per_hour for model in policy.gpus})
+    teraflops = stated(node.gpu_product, {model.product: model.teraflops for model in policy.gpus})
+    if teraflops is not None:
+        return Speed(teraflops * 1e12, False, price)
     known = longest(node.gpu_product, TERAFLOPS)
     if known is not None:
         return Speed(TERAFLOPS[known] * 1e12, False, price)

@@ -25,6 +25,7 @@ LINKS_ESTIMATED: Final = "LinksEstimatedFromLabels"
 UTILIZATION_UNKNOWN: Final = "UtilizationUnknown"
 SPEED_ASSUMED: Final = "GpuSpeedAssumed"
 TOPOLOGY_UNKNOWN: Final = "TopologyUnknown"
+INSIDE_ASSUMED: Final = "InsideAssumed"
 
 COMPUTE_RANGE: Final = (0.75, 1.35)
 """Of compute time with every figure known: the cost model's own error on published epoch times (docs/planner.md)."""
@@ -37,7 +38,7 @@ SPEED_RANGE: Final = (0.33, 2.0)
 MEASURED_LINK_RANGE: Final = (0.8, 1.5)
 """Of communication time over measured links: others use them as well."""
 ESTIMATED_LINK_RANGE: Final = (0.3, 3.0)
-"""Of communication time over links estimated from labels: networks of one tier differ by so much."""
+"""Of communication time over links estimated from labels: networks of one tier differ by so much. Insides of nodes too."""
 
 
 CALIBRATED_SPREADS: Final = 2.0
@@ -123,6 +124,10 @@ def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:
         steps.append(UTILIZATION_UNKNOWN)
     assumed = {_kind(problem.graph.nodes[problem.nodes[member]]) for member in members if problem.speeds[member].assumed}
     steps += [f"{SPEED_ASSUMED}:{product}" for product in sorted(assumed)]
+    steps += [
+        f"{INSIDE_ASSUMED}:{product}"
+        for product in sorted({_kind(problem.graph.nodes[place]) for place in _assumed_insides(problem, order)})
+    ]
     return tuple(steps)
 
 
@@ -138,7 +143,7 @@ def prediction_range(problem: Problem, order: IntArray, figures: Breakdown) -> t
     if any(problem.speeds[member].assumed for member in order):
         low, high = low * SPEED_RANGE[0], high * SPEED_RANGE[1]
     link_low, link_high = ESTIMATED_LINK_RANGE
-    if _links_measured(problem, np.unique(order)):
+    if _links_measured(problem, np.unique(order)) and not _assumed_insides(problem, order):
         link_low, link_high = _doubted(MEASURED_LINK_RANGE, ESTIMATED_LINK_RANGE, link_confidence(problem.graph, places))
     network = figures.communication_seconds
     rest = max(0.0, figures.epoch_seconds - network)
@@ -152,7 +157,7 @@ def _doubted(sure: tuple[float, float], unsure: tuple[float, float], confidence:
 
 
 def _kind(node: Node) -> str:
-    """Product, else compute capability, of a GPU whose speed is in no table."""
+    """Product, else compute capability, of a GPU that a figure is assumed for."""
     major = node.labels.get("nvidia.com/gpu.compute.major")
     capability = f"compute-{major}.{node.labels.get('nvidia.com/gpu.compute.minor', '0')}" if major else "unlabelled"
     return node.gpu_product or capability
@@ -162,3 +167,10 @@ def _links_measured(problem: Problem, members: IntArray) -> bool:
     """True where every pair of different planned nodes has samples of both figures."""
     measured = problem.graph.link_costs(problem.nodes[members]).measured
     return bool((measured | np.eye(len(members), dtype=np.bool_)).all())
+
+
+def _assumed_insides(problem: Problem, order: IntArray) -> list[int]:
+    """Positions of the nodes where ranks exchange by an inside that neither an agent nor the policy tells."""
+    members, workers = np.unique(order, return_counts=True)
+    inner = problem.nodes[members[workers * problem.demand.gpus > 1]]
+    return [int(place) for place in inner[~problem.graph.inside.told[inner]]]

@@ -60,6 +60,12 @@ def test_the_policy_goes_before_both_and_each_figure_by_itself() -> None:
     assert inside(node, PolicySpec(gpus=(GpuModel("NVIDIA-H100", inside_latency_seconds=2e-6),))) == (2e-6, SUSTAINED * 63e9)
 
 
+def test_an_entry_that_states_a_price_only_leaves_the_inside_to_the_wider_one() -> None:
+    wide = GpuModel("NVIDIA-H100", inside_bytes_per_second=1e10, inside_latency_seconds=1e-5)
+    narrow = GpuModel("NVIDIA-H100-80GB-HBM3", price_per_hour=3.0)
+    assert inside(gpu_node("n", product="NVIDIA-H100-80GB-HBM3"), PolicySpec(gpus=(wide, narrow))) == (1e-5, 1e10)
+
+
 def test_every_product_with_a_known_inside_has_a_known_speed() -> None:
     assert {name.replace("-SXM2", "").replace("-SXM3", "").replace("-SXM4", "") for name in BOARDS} - TERAFLOPS.keys() <= {
         "A800", "B300", "GB300", "H100-NVL", "H20", "H200-NVL", "H800-PCIE",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from hyperscale.graph.cluster import build
-from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.cluster import ClusterSnapshot, GpuPaths
 from hyperscale.model.moves import MoveAdvice, MoveQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
+from hyperscale.model.policy import GpuModel, PolicySpec
 from hyperscale.model.turns import Claim
 from hyperscale.plan.moves import judge
 from hyperscale.workload.profile import profile
@@ -66,3 +69,42 @@ def test_a_gain_that_noise_may_have_made_moves_no_job() -> None:
     assert advice(cluster(slow)).moved == (1,)
     assert advice(cluster(slow, link_confidence=0.9)).moved == (1,)
     assert advice(cluster(slow, link_confidence=0.1)).moved == ()
+
+
+WHOLE = training(workers={"min": 1, "max": 1, "gpusPerWorker": 8})
+TOLD = PolicySpec(gpus=(GpuModel("NVIDIA-A100", inside_bytes_per_second=2.4e11),))
+WAITS = PolicySpec(gpus=(GpuModel("NVIDIA-A100", inside_latency_seconds=5e-6),))
+
+
+@pytest.mark.parametrize(
+    ("fields", "policy", "told"),
+    [
+        ({}, POLICY, False),
+        ({}, WAITS, False),
+        ({}, TOLD, True),
+        ({"gpu_paths": GpuPaths("NVLink", 12)}, POLICY, True),
+        ({"gpu_paths": GpuPaths("System")}, POLICY, True),
+        ({"gpu_paths": GpuPaths("System"), "product": "NVIDIA-X1"}, POLICY, False),
+    ],
+)
+def test_the_inside_of_a_node_by_its_product_alone_is_a_guess(fields: dict[str, Any], policy: PolicySpec, told: bool) -> None:
+    plan = planned(snapshot(gpu_node("n", free=8, **fields)), WHOLE, policy)
+    assert plan.allreduce is not None
+    assert plan.allreduce.measured is told
+    name = fields.get("product", "NVIDIA-A100-SXM4-80GB")
+    assert (f"InsideAssumed:{name}" in plan.fallbacks) is not told
+
+
+def test_an_assumed_inside_widens_the_forecast_as_an_estimated_link_does() -> None:
+    seen = snapshot(gpu_node("n", free=8))
+    assumed, told = planned(seen, WHOLE).predicted, planned(seen, WHOLE, TOLD).predicted
+    assert (assumed.epoch_seconds, assumed.communication_seconds) == (told.epoch_seconds, told.communication_seconds)
+    network = assumed.communication_seconds
+    assert (told.low_seconds or 0.0) - (assumed.low_seconds or 0.0) == pytest.approx(network * (0.8 - 0.3), rel=1e-6)
+    assert (assumed.high_seconds or 0.0) - (told.high_seconds or 0.0) == pytest.approx(network * (3.0 - 1.5), rel=1e-6)
+
+
+def test_a_node_with_one_rank_has_no_inside_to_assume() -> None:
+    assert planned(cluster(), JOB).fallbacks == ()
+    shared = snapshot(gpu_node("n", free=2))
+    assert planned(shared, training(workers={"min": 2, "max": 2})).fallbacks == ("InsideAssumed:NVIDIA-A100-SXM4-80GB",)

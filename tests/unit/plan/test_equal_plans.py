@@ -42,11 +42,11 @@ def test_a_better_fit_may_cost_no_more_than_the_tolerance(load: float, chosen: s
     least = planned(seen, job, EXACT).objective
     assert plan.objective <= least * 1.02 * (1 + 1e-9)
     if chosen == "b-last":
-        assert plan.reasons[-1].startswith("Proven optimal within 2 %: ")
+        assert plan.reasons[-1].startswith("Proven optimal within 2 % by the cost model: ")
         assert plan.reasons[-2].startswith("Plans within 2 % are equal: ")
         assert plan.optimality_gap == pytest.approx(plan.objective / least - 1.0, rel=1e-3)
     else:
-        assert plan.reasons[-1].startswith("Proven optimal: ")
+        assert plan.reasons[-1].startswith("Proven optimal by the cost model: ")
 
 
 def test_among_counts_that_differ_less_than_the_tolerance_the_cheaper_wins() -> None:

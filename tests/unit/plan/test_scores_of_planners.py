@@ -96,7 +96,7 @@ def test_where_all_planners_fail_the_error_is_told() -> None:
 def test_a_proven_bound_becomes_the_gap_and_a_sentence() -> None:
     plan = planned_by(Proving())
     assert plan.optimality_gap == pytest.approx(0.1, rel=1e-6)
-    assert "At most 10.0 % above the best possible objective." in plan.reasons
+    assert "By the cost model at most 10.0 % above the best possible objective." in plan.reasons
     assert planned_by(Proving(ratio=1.0)).optimality_gap == 0.0
 
 
@@ -108,9 +108,9 @@ def test_a_gap_is_never_negative_and_unknown_without_a_bound() -> None:
 
 
 def test_the_sentence_says_proven_or_how_far_or_nothing() -> None:
-    assert distance(0.0).startswith("Proven optimal")
-    assert distance(0.0123) == "At most 1.2 % above the best possible objective."
-    assert distance(1e-6) == "At most 0.1 % above the best possible objective."
+    assert distance(0.0).startswith("Proven optimal by the cost model: ")
+    assert distance(0.0123) == "By the cost model at most 1.2 % above the best possible objective."
+    assert distance(1e-6) == "By the cost model at most 0.1 % above the best possible objective."
     assert distance(None) == distance(7.0) == ""
 
 

@@ -34,6 +34,11 @@ def test_the_policy_overrides_the_table_by_its_own_longest_prefix() -> None:
     assert gpu_speed(gpu_node("n", product="NVIDIA-A100-SXM4-40GB"), policy) == (9e12, False, None)
 
 
+def test_an_entry_that_states_a_price_only_leaves_the_speed_to_the_wider_one() -> None:
+    policy = PolicySpec(gpus=(GpuModel("NVIDIA-A100", 9.0, 1.0), GpuModel("NVIDIA-A100-SXM4-80GB", price_per_hour=2.0)))
+    assert gpu_speed(gpu_node("n", product="NVIDIA-A100-SXM4-80GB"), policy) == (9e12, False, 2.0)
+
+
 def test_an_unknown_product_counts_by_compute_capability_and_is_named() -> None:
     labels = {"nvidia.com/gpu.compute.major": "8", "nvidia.com/gpu.compute.minor": "6", "kubernetes.io/hostname": "n"}
     assert gpu_speed(gpu_node("n", product="NVIDIA-X1", labels=labels), POLICY) == (7e12, True, None)
