@@ -40,11 +40,13 @@ class Figures:
         """
         use = self.use[positions]
         sampled = np.isfinite(use).sum(axis=1)
-        busiest = np.where(np.minimum(taken, sampled) > 0, np.clip(_at(use, np.minimum(taken, sampled) - 1), 0.0, 1.0), 0.0)
+        told = np.minimum(taken, sampled)
+        busiest: FloatArray = np.where(told > 0, np.clip(_at(use, told - 1), 0.0, 1.0), 0.0)
         known = (sampled > 0) & (taken <= sampled)
-        told = (taken > 0) & (known if (known & (taken > 0)).any() else sampled > 0)
-        typical = float(np.median(busiest[told])) if told.any() else 0.0
-        percents: FloatArray = np.round(np.where(taken > sampled, np.maximum(busiest, typical), busiest), PERCENT_DIGITS)
+        counted = (taken > 0) & (known if (known & (taken > 0)).any() else sampled > 0)
+        typical = float(np.median(busiest[counted])) if counted.any() else 0.0
+        figures: FloatArray = np.where(taken > sampled, np.maximum(busiest, typical), busiest)
+        percents: FloatArray = figures.round(PERCENT_DIGITS)
         return percents, known
 
 
