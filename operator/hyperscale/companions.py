@@ -113,7 +113,7 @@ class Companions:
             self._probe("before-partition")
             found = await self._create(paths.batch_jobs(key.namespace), path, body, seen.metadata)
             self._probe("partition-created")
-        _check_owner(found, seen.metadata)
+        self._check_owner(found, seen.metadata)
         metadata = found["metadata"]
         if (metadata.get("labels") or {}).get(names.PARTITION_KEY_LABEL) != seen.partition_key and not metadata.get("deletionTimestamp"):
             await self._client.delete(path, metadata["uid"], propagation="Background")
@@ -131,8 +131,8 @@ class Companions:
             return await self._client.create(collection, body, query)
         except ConflictError:
             found = await self._client.get(path)
-            if not _is_left_over(found, metadata):
-                _check_owner(found, metadata)
+            if not self._is_left_over(found, metadata):
+                self._check_owner(found, metadata)
                 return found
             await self._client.delete(path, found["metadata"]["uid"], propagation="Background")
             return await self._client.create(collection, body, query)
@@ -141,23 +141,39 @@ class Companions:
                 raise RefusedError.of(f"the {body['kind']} {body['metadata']['name']} was refused", error) from error
             raise
 
+    def _is_left_over(self, found: Json, metadata: JobMetadata) -> bool:
+        """The operator made it for a job of this name that is gone.
+
+        Whoever may write such an object may give it all these marks, and asks for its deletion by that. The garbage collector would
+        delete it as well.
+        """
+        owner = _owner(found)
+        live = owner.get("uid") in {metadata.uid, *(record.uid for record in self._world.jobs.values())}
+        return not live and _is_marked(found, owner, metadata.name)
+
+    def _check_owner(self, found: Json, metadata: JobMetadata) -> None:
+        """Raise where the object is not the job's: RefusedError, or ConflictError where an earlier job of this name left it."""
+        if _owner(found).get("uid") == metadata.uid:
+            return
+        kind, name = found.get("kind") or "object", found["metadata"]["name"]
+        if self._is_left_over(found, metadata):
+            raise ConflictError(409, f"the {kind} {name} of an earlier job of this name is still there")
+        message = f'a {kind} "{name}" of another owner exists in namespace {metadata.namespace}; delete it or rename this job'
+        raise RefusedError(message, Reason.NAME_CONFLICT)
+
 
 def _owner(found: Json) -> Json:
     return next((entry for entry in found["metadata"].get("ownerReferences") or () if entry.get("controller")), {})
 
 
-def _is_left_over(found: Json, metadata: JobMetadata) -> bool:
-    """It was made for a job of this name that is gone."""
-    owner = _owner(found)
-    return owner.get("uid") != metadata.uid and (owner.get("kind"), owner.get("name")) == (names.JOB_KIND, metadata.name)
-
-
-def _check_owner(found: Json, metadata: JobMetadata) -> None:
-    """Raise where the object is not the job's: RefusedError, or ConflictError where an earlier job of this name left it."""
-    if _owner(found).get("uid") == metadata.uid:
-        return
-    kind, name = found.get("kind") or "object", found["metadata"]["name"]
-    if _is_left_over(found, metadata):
-        raise ConflictError(409, f"the {kind} {name} of an earlier job of this name is still there")
-    message = f'a {kind} "{name}" of another owner exists in namespace {metadata.namespace}; delete it or rename this job'
-    raise RefusedError(message, Reason.NAME_CONFLICT)
+def _is_marked(found: Json, owner: Json, name: str) -> bool:
+    """Whether the operator made it for a job of this name and of the uid in the owner reference: everything that it makes says so."""
+    metadata = found["metadata"]
+    labels = metadata.get("labels") or {}
+    group = str(owner.get("apiVersion") or "").partition("/")[0]
+    return (
+        (group, owner.get("kind"), owner.get("name")) == (names.GROUP, names.JOB_KIND, name)
+        and (labels.get(names.MANAGED_BY_LABEL), labels.get(names.JOB_NAME_LABEL)) == (names.FIELD_MANAGER, name)
+        and labels.get(names.JOB_UID_LABEL) == owner.get("uid")
+        and any(entry.get("manager") == names.FIELD_MANAGER for entry in metadata.get("managedFields") or ())
+    )

@@ -37,6 +37,8 @@ KUEUE_WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
 KUEUE_JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 """On a Workload: uid of the MPIJob that it stands for."""
 
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+"""With the value FIELD_MANAGER on everything that the operator makes for a job."""
 JOB_NAME_LABEL: Final = "hyperscale.dev/job-name"
 JOB_UID_LABEL: Final = "hyperscale.dev/job-uid"
 """Tells pods of a job from those of an earlier one of the same name, which the garbage collector has not reached yet."""

@@ -44,7 +44,7 @@ def common_labels(metadata: JobMetadata, plan: Plan | None, component: str) -> d
         "app.kubernetes.io/instance": metadata.name,
         "app.kubernetes.io/component": component,
         "app.kubernetes.io/part-of": "hyperscale",
-        "app.kubernetes.io/managed-by": "hyperscale",
+        names.MANAGED_BY_LABEL: names.FIELD_MANAGER,
         names.JOB_NAME_LABEL: metadata.name,
         names.JOB_UID_LABEL: metadata.uid,
     }
