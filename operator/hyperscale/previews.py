@@ -20,6 +20,7 @@ from aiohttp import web
 
 from hyperscale import __version__
 from hyperscale.daemonthread import in_daemon_thread
+from hyperscale.door import Door
 from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import SpecFault
@@ -130,27 +131,26 @@ class PreviewServer:
     def __init__(self, previews: Previews, ready: Callable[[], str], key_file: Path) -> None:
         """ready: what is missing, "" for nothing; key_file: read at every request, so that a new key counts at once."""
         self._previews, self._ready, self._key_file = previews, ready, key_file
-        self._runner: web.AppRunner | None = None
+        application = web.Application(client_max_size=1024)
+        application.router.add_get(PATH, self._respond)
+        self._door = Door(application)
 
     async def start(self, port: int) -> None:
         """Listen on all addresses; raises OSError where the port is taken."""
-        application = web.Application(client_max_size=1024)
-        application.router.add_get(PATH, self._respond)
-        self._runner = web.AppRunner(application, access_log=None)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, None, port).start()
+        await self._door.start(port)
 
     async def stop(self) -> None:
         """Stop listening."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._door.stop()
 
     async def _respond(self, request: web.Request) -> web.Response:
         key = self._key()
         if key is None:
             return _refused(503, f"this operator has no key in {self._key_file}; create the Secret of docs/install.md")
-        if not hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(), key):
+        # aiohttp decodes headers so: bytes that are no UTF-8 come back as they were.
+        if not hmac.compare_digest(request.headers.get(KEY_HEADER, "").encode(errors="surrogateescape"), key):
             return _refused(403, f"the header {KEY_HEADER} does not carry this operator's key")
+        self._door.proven(request)
         if fault := self._ready():
             return _refused(503, fault)
         try:
@@ -192,4 +192,6 @@ def _packed(state: PreviewState) -> bytes:
 
 
 def _refused(status: int, message: str) -> web.Response:
-    return web.Response(status=status, text=f"{message}\n", headers={"Cache-Control": "no-store"})
+    response = web.Response(status=status, text=f"{message}\n", headers={"Cache-Control": "no-store"})
+    response.force_close()
+    return response

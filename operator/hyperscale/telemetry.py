@@ -10,6 +10,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from hyperscale import __version__, topologypage
+from hyperscale.door import Door
 from hyperscale.model.plan import Plan
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -151,6 +152,7 @@ class Server:
         self._telemetry = telemetry
         self._live = live
         self._ready = ready
+        self._doors: list[Door] = []
         self._runners: list[web.AppRunner] = []
 
     async def start(self, health_port: int, metrics_port: int, topology_port: int = 0) -> None:
@@ -162,6 +164,8 @@ class Server:
 
     async def stop(self) -> None:
         """Stop listening."""
+        for door in self._doors:
+            await door.stop()
         for runner in self._runners:
             await runner.cleanup()
 
@@ -170,13 +174,14 @@ class Server:
         for path, respond in routes.items():
 
             async def handler(request: web.Request, respond: Callable[[web.Request], web.Response] = respond) -> web.Response:
-                return respond(request)
+                response = respond(request)
+                response.force_close()  # one request a connection: the door gives each a short time
+                return response
 
             application.router.add_get(path, handler)
-        runner = web.AppRunner(application, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, None, port).start()
-        self._runners.append(runner)
+        door = Door(application)
+        self._doors.append(door)
+        await door.start(port)
 
     async def _listen_for_people(self, port: int, page: Callable[[], Awaitable[bytes]]) -> None:
         """The page, to browsers that came by the loopback: a name that somebody pointed there is refused."""

@@ -15,7 +15,7 @@ MAX_FURTHER: Final = 32
 """Resource names kept of one pod or node: real nodes have about ten."""
 MAX_RESOURCES: Final = 128
 """Resource names of one pod, and of one of its containers. A pod with more is none of this world, and cannot be read."""
-MAX_CONTAINERS: Final = 256
+MAX_CONTAINERS: Final = 128
 """Containers of one pod, and init containers."""
 _NATIVE: Final = frozenset({"ephemeral-storage", "pods"})
 Amounts = dict[str, float]

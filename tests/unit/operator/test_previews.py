@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 
 from e2e.cluster.ports import free_ports
-from hyperscale import previews
+from hyperscale import door, previews
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.preview import KEY_HEADER, PATH, PreviewState, from_lines
 from hyperscale.previews import PreviewServer
@@ -186,3 +189,39 @@ async def test_the_body_travels_compressed(tmp_path: Path) -> None:
         async with raw, raw.get(url, headers={KEY_HEADER: KEY}) as got:
             assert got.headers["Content-Encoding"] == "gzip"
             assert gzip.decompress(await got.read()).startswith(b'{"version":1')
+
+
+async def test_a_key_that_is_no_text_is_refused_and_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with listening(Stage(), tmp_path) as url:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        writer.write(f"GET {PATH} HTTP/1.1\r\nHost: a\r\n{KEY_HEADER}: ".encode() + b"\xff\xfe\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 403 ")
+        await reader.read()  # to the end of the connection
+        writer.close()
+    assert caplog.records == []
+
+
+async def test_strangers_that_say_nothing_are_few_and_cut_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "STRANGER_SECONDS", 0.2)
+    async with listening(Stage(), tmp_path) as url:
+        streams = [await asyncio.open_connection("127.0.0.1", urlsplit(url).port) for _ in range(2 * door.MAX_STRANGERS)]
+        async with asyncio.timeout(20):
+            ended = await asyncio.gather(*(reader.read() for reader, _ in streams), return_exceptions=True)
+        assert all(each == b"" or isinstance(each, ConnectionError) for each in ended)
+        for _, writer in streams:
+            writer.close()
+        assert (await answer(url))[0] == 200, "whoever has the key is served again"
+
+
+async def test_one_address_cannot_take_all_connections_of_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "STRANGER_SECONDS", 600.0)
+    async with listening(Stage(), tmp_path) as url:
+        port = urlsplit(url).port
+        streams = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0)) for _ in range(door.MAX_STRANGERS_OF_HOST)]
+        further, mine = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(10):
+                assert await further.read() == b""
+        assert (await answer(url))[0] == 200
+        for writer in (mine, *(writer for _, writer in streams)):
+            writer.close()
