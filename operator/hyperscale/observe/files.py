@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, Node, Quality, Sample
+from hyperscale.model.cluster import NVLINK, PATH_KINDS, ClusterSnapshot, Gpu, GpuPaths, Link, Node, Quality, Sample
 from hyperscale.observe import hulk, matrix
 from hyperscale.observe.bounded import SnapshotError, read_bounded, read_text
 
@@ -23,6 +23,8 @@ MAX_BYTES_PER_SECOND: Final = 1e15
 """Both as in PlannerPolicy.spec.overrides."""
 MAX_GPUS: Final = 4096
 """Of a node; of one in a cluster the operator reads no more either."""
+MAX_NVLINKS: Final = 64
+"""Of one GPU; the driver's interface counts 18."""
 MAX_BYTES: Final = 2**53
 MAX_CORES: Final = 1e6
 MAX_SAMPLES: Final[Mapping[str, float]] = {
@@ -149,10 +151,20 @@ def _node_problems(node: Node, names: set[str], levels: int) -> Iterator[str]:
     yield from _too_much(node)
     if not all(0 <= amount <= MAX_BYTES for amount in (*node.allocatable.values(), *node.requested.values())):
         yield f"allocatable and requested: write amounts from 0 to {MAX_BYTES}"
+    if node.gpu_paths is not None:
+        yield from (f"gpuPaths.{problem}" for problem in _paths_problems(node.gpu_paths))
     for name in ("network_bytes_per_second", "network_use_ratio"):
         yield from _sample_problems(name, getattr(node, name))
     for place, gpu in enumerate(node.gpus):
         yield from (f"gpus[{place}].{problem}" for problem in _gpu_problems(gpu))
+
+
+def _paths_problems(paths: GpuPaths) -> Iterator[str]:
+    least, most = (1, MAX_NVLINKS) if paths.kind == NVLINK else (0, 0)
+    if paths.kind not in PATH_KINDS:
+        yield f"kind: {paths.kind[:32]!r} is none of {', '.join(PATH_KINDS)}"
+    elif not least <= paths.nvlinks <= most:
+        yield f"nvlinks: {paths.nvlinks} is not possible with kind {paths.kind}; write {f'{least} to {most}' if most else '0'}"
 
 
 def _gpu_problems(gpu: Gpu) -> Iterator[str]:

@@ -95,6 +95,21 @@ def changed(path: str, value: Any) -> bytes:
             )
             for value in (5.0, 1e300)
         ),
+        *(
+            pytest.param(changed("nodes.0.gpuPaths", {"kind": kind, "nvlinks": links}), message, id=f"{links} NVLinks by {kind}")
+            for kind, links, message in (
+                ("NVLink", -3, "nodes[0].gpuPaths.nvlinks: -3 is not possible with kind NVLink; write 1 to 64"),
+                ("NVLink", 0, "nodes[0].gpuPaths.nvlinks: 0 is not possible"),
+                ("NVLink", 2**63 - 1, "nodes[0].gpuPaths.nvlinks: 9223372036854775807 is not possible"),
+                ("System", 4, "nodes[0].gpuPaths.nvlinks: 4 is not possible with kind System; write 0"),
+                ("Foo", 18, "nodes[0].gpuPaths.kind: 'Foo' is none of NVLink, PcieSwitch"),
+            )
+        ),
+        pytest.param(
+            changed("nodes.0.networkBytesPerSecond", {"value": -5.0, "ageSeconds": 1, "quality": "measured"}),
+            "nodes[0].networkBytesPerSecond.value: must be a finite number, 0 or more",
+            id="a card of negative speed",
+        ),
         pytest.param(
             changed("nodes.0.networkUseRatio", {"value": 3.0, "ageSeconds": 1, "quality": "measured"}),
             "nodes[0].networkUseRatio.value: 3 is not possible",
