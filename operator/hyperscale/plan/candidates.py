@@ -14,7 +14,7 @@ from hyperscale.model.cluster import Node, Quality, Taint
 from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
 from hyperscale.model.plan import Rejection
 from hyperscale.model.planning import NodeRule, PlanRequest, Toleration
-from hyperscale.model.products import PRODUCT_LABEL, sliced
+from hyperscale.model.products import COUNT_LABEL, PRODUCT_LABEL, count_of, sliced
 from hyperscale.plan.affinity import meets, shown
 from hyperscale.plan.amounts import amounts_of
 from hyperscale.plan.figures import figures_of, gpu_memory_bytes
@@ -142,14 +142,24 @@ def vet(graph: ClusterGraph, demand: Demand) -> Vetting:
         if (failure := demand.barred.get(figures.names[position])) is not None:
             found = Rejection(figures.names[position], *failure)
         elif free[position] < demand.gpus and lasting.early[position] is None:
-            message = f"{free[position]} of {figures.allocatable_gpus[position]} GPUs free, a worker needs {demand.gpus}"
-            found = Rejection(figures.names[position], "NoFreeGpus", message)
+            found = Rejection(figures.names[position], "NoFreeGpus", _too_few_free(graph.nodes[position], int(free[position]), demand))
         else:
             found = lasting.early[position] or lasting.late[position] or Rejection(figures.names[position], "Constraint")
         rejected.append(found)
     positions = np.flatnonzero(suitable)
     fitting = dict(zip((figures.names[position] for position in positions), slots[positions].tolist(), strict=True))
     return Vetting(fitting, tuple(rejected))
+
+
+def _too_few_free(node: Node, free: int, demand: Demand) -> str:
+    hidden = hidden_gpus(node)
+    offers = f"; the device plugin offers {node.allocatable_gpus} of {node.allocatable_gpus + hidden}" if hidden else ""
+    return f"{free} of {node.allocatable_gpus} GPUs free, a worker needs {demand.gpus}{offers}"
+
+
+def hidden_gpus(node: Node) -> int:
+    """GPUs that GPU Feature Discovery counts and the device plugin does not offer."""
+    return max(0, count_of(node.labels, COUNT_LABEL) - node.allocatable_gpus)
 
 
 def free_gpus(graph: ClusterGraph, demand: Demand) -> IntArray:

@@ -17,9 +17,9 @@ from hyperscale import names
 from hyperscale.model.cluster import ClusterSnapshot, Node
 from hyperscale.model.graph import FloatArray
 from hyperscale.model.job import Balance
-from hyperscale.model.products import COUNT_LABEL, PRODUCT_LABEL, count_of
+from hyperscale.model.products import PRODUCT_LABEL
 from hyperscale.plan.affinity import meets, shown
-from hyperscale.plan.candidates import GIB, UNLIMITED, Demand, amount_text
+from hyperscale.plan.candidates import GIB, UNLIMITED, Demand, amount_text, hidden_gpus
 from hyperscale.plan.figures import gpu_memory_bytes
 from hyperscale.plan.problem import USABLE_MEMORY_RATIO, Problem
 from hyperscale.plan.shares import LEAST_SHARE, largest_parts
@@ -212,7 +212,7 @@ def _slots(node: Node, sizes: tuple[_Size, ...]) -> int:
 
 def total_gpus(node: Node) -> float:
     """GPUs of the node, also those that its device plugin does not offer now: GPU Feature Discovery counts them all."""
-    return float(max(node.allocatable_gpus, count_of(node.labels, COUNT_LABEL)))
+    return float(node.allocatable_gpus + hidden_gpus(node))
 
 
 def domain_of(node: Node, key: str, snapshot: ClusterSnapshot) -> str:

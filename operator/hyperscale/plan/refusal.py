@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
+from hyperscale.model.cluster import Node
 from hyperscale.model.plan import NEVER_FITS, Infeasible, Rejection
-from hyperscale.plan.candidates import GIB
+from hyperscale.plan.candidates import GIB, hidden_gpus
 from hyperscale.plan.explain import bounded
 from hyperscale.plan.never import never
 from hyperscale.plan.problem import Problem
@@ -73,6 +74,8 @@ def _too_few(problem: Problem, lowest: int) -> tuple[str, str]:
         gpus, nodes = busy
         where = f"free among the {gpus} of the {nodes} matching nodes, the others are in use"
         return "InsufficientGpus", f"{head}, {where}. {_try_fewer(problem, found)}"
+    if (hidden := _hidden(problem)) is not None:
+        return "InsufficientGpus", f"{head}. {hidden}"
     if not weight:
         return "InsufficientGpus", f"{head} on {len(problem.graph.nodes)} GPU nodes. {_try_fewer(problem, found)}"
     dominant = max(sorted(weight), key=lambda reason: weight[reason])
@@ -82,12 +85,27 @@ def _too_few(problem: Problem, lowest: int) -> tuple[str, str]:
     return KIND.get(dominant, "NoMatchingNodes"), f"{head}; {clause}. {_advice(problem, dominant, found)}"
 
 
+def _matching(problem: Problem) -> list[Node]:
+    """Nodes that only GPUs in use, or not offered, keep from hosting workers, and those that host some."""
+    full = {rejection.node for rejection in problem.vetting.rejected if rejection.reason == "NoFreeGpus"}
+    return [problem.graph.nodes[problem.graph.index[name]] for name in sorted({*full, *problem.names})]
+
+
 def _busy(problem: Problem, lowest: int) -> tuple[int, int] | None:
     """GPUs and number of the nodes that match, where these would do if nothing else held them; else None."""
-    full = {rejection.node for rejection in problem.vetting.rejected if rejection.reason == "NoFreeGpus"}
-    matching = [problem.graph.nodes[problem.graph.index[name]] for name in sorted({*full, *problem.names})]
+    matching = _matching(problem)
     room = sum(node.allocatable_gpus // problem.demand.gpus for node in matching)
     return (sum(node.allocatable_gpus for node in matching), len(matching)) if room >= lowest else None
+
+
+def _hidden(problem: Problem) -> str | None:
+    """What to do about GPUs that are there and not offered; None where there are none."""
+    short = [node for node in _matching(problem) if hidden_gpus(node)]
+    if not short:
+        return None
+    offered, gpus = sum(node.allocatable_gpus for node in short), sum(node.allocatable_gpus + hidden_gpus(node) for node in short)
+    where = short[0].name if len(short) == 1 else f"{len(short)} nodes, e.g. {short[0].name}"
+    return f"The device plugin offers {offered} of {gpus} GPUs of {where}: `hyperscale doctor` says what is wrong there."
 
 
 def _advice(problem: Problem, dominant: str, found: int) -> str:

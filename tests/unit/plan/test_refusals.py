@@ -208,6 +208,18 @@ def test_what_may_pass_is_not_never(now: dict[str, Any]) -> None:
     assert not refusal.never, refusal
 
 
+@pytest.mark.parametrize("offered", [0, 7])
+def test_waiting_is_no_advice_for_gpus_that_the_device_plugin_does_not_offer(offered: int) -> None:
+    hidden = gpu_node("n0", free=offered, labels={"nvidia.com/gpu.count": "8"})
+    refusal = refused(snapshot(hidden), training(**need(1, gpusPerWorker=8)))
+    assert refusal.reason == "InsufficientGpus"
+    assert f"The device plugin offers {offered} of 8 GPUs of n0: `hyperscale doctor`" in refusal.message
+    assert "Wait" not in refusal.message
+    assert refusal.rejected[0].message.endswith(f"a worker needs 8; the device plugin offers {offered} of 8")
+    held = gpu_node("n1", free=8, allocatable_gpus=8, requested_gpus=8)
+    assert "Wait until GPUs are free" in refused(snapshot(hidden, held), training(**need(1, gpusPerWorker=8))).message
+
+
 def test_gpus_that_a_broken_device_plugin_hides_are_still_the_nodes() -> None:
     hidden = gpu_node("n0", free=0, labels={"nvidia.com/gpu.count": "8"})
     assert not refused(snapshot(hidden), training(**need(1, gpusPerWorker=8))).never
