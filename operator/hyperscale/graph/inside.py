@@ -27,12 +27,16 @@ PCIE5: Final = 63e9
 """Bytes a second, one way, of 16 lanes."""
 
 
+GA102: Final = 14.0625e9
+"""Bytes a second, one way, of one of the four NVLinks of this chip (NVIDIA's GA102 whitepaper), which its boards have for bridges."""
+
+
 class Board(NamedTuple):
     """Nominal bytes a second, one way, of one GPU."""
 
     pcie: float
     links: int = 0
-    """NVLinks; 0 where the product has none, or bridges between some of a node's GPUs only."""
+    """NVLinks between any two GPUs of a node; 0 where the product has none, or they join some of a node's GPUs only."""
     link: float = 25e9
     """Of one NVLink."""
 
@@ -43,10 +47,12 @@ UNKNOWN: Final = Board(PCIE3)
 BOARDS: Final[dict[str, Board]] = {
     "A10": Board(PCIE4),
     "A100": Board(PCIE4),
+    "A100-SXM": Board(PCIE4, 4),  # a board of four without NVSwitch: four of its twelve links lead to each of the others
     "A100-SXM4": Board(PCIE4, 12),
+    "A16": Board(PCIE4 / 4),
     "A2": Board(PCIE4 / 2),
     "A30": Board(PCIE4),
-    "A40": Board(PCIE4),
+    "A40": Board(PCIE4, link=GA102),
     "A800": Board(PCIE4),
     "A800-SXM4": Board(PCIE4, 8),
     "B100": Board(PCIE5, 18, 50e9),
@@ -54,6 +60,11 @@ BOARDS: Final[dict[str, Board]] = {
     "B300": Board(PCIE5, 18, 50e9),
     "GB200": Board(PCIE5, 18, 50e9),
     "GB300": Board(PCIE5, 18, 50e9),
+    "GH200": Board(PCIE5),
+    "GeForce-RTX-2080": Board(PCIE3),
+    "GeForce-RTX-3080": Board(PCIE3),
+    "GeForce-RTX-3090": Board(PCIE3, link=GA102),
+    "GeForce-RTX-4090": Board(PCIE3),
     "GeForce-RTX-5090": Board(PCIE5),
     "H100": Board(PCIE5, 18),
     "H100-NVL": Board(PCIE5),
@@ -62,21 +73,38 @@ BOARDS: Final[dict[str, Board]] = {
     "H200": Board(PCIE5, 18),
     "H200-NVL": Board(PCIE5),
     "H800": Board(PCIE5, 8),
+    "H800-NVL": Board(PCIE5),
     "H800-PCIE": Board(PCIE5),
+    "L20": Board(PCIE4),
     "L4": Board(PCIE4 / 2),
     "L40": Board(PCIE4),
     "L40S": Board(PCIE4),
-    "P100-SXM2": Board(PCIE3, 4, 20e9),
+    "P100": Board(PCIE3, link=20e9),
+    "P4": Board(PCIE3),
+    "P40": Board(PCIE3),
+    "Quadro-RTX-6000": Board(PCIE3),
+    "Quadro-RTX-8000": Board(PCIE3),
     "RTX-6000-Ada": Board(PCIE4),
-    "RTX-A5000": Board(PCIE4),
-    "RTX-A6000": Board(PCIE4),
-    "Tesla-P100-SXM2": Board(PCIE3, 4, 20e9),
-    "Tesla-V100-SXM2": Board(PCIE3, 6),
+    "RTX-A5000": Board(PCIE4, link=GA102),
+    "RTX-A6000": Board(PCIE4, link=GA102),
+    "RTX-PRO-6000": Board(PCIE5),
+    "T4": Board(PCIE3),
+    "Tesla-K80": Board(PCIE3),
+    "Tesla-M60": Board(PCIE3),
+    "Tesla-P100": Board(PCIE3, link=20e9),
+    "Tesla-P4": Board(PCIE3),
+    "Tesla-P40": Board(PCIE3),
+    "Tesla-T4": Board(PCIE3),
+    "Tesla-V100": Board(PCIE3),
     "Tesla-V100-SXM3": Board(PCIE3, 6),
-    "V100-SXM2": Board(PCIE3, 6),
+    "V100": Board(PCIE3),
     "V100-SXM3": Board(PCIE3, 6),
 }
-"""From NVIDIA's data sheets. T4, older cards and what is not listed count as UNKNOWN, GeForce cards without peer access too."""
+"""From NVIDIA's data sheets; a speed for each is in `hyperscale.plan.speeds`.
+
+P100 and V100 SXM2 stand on boards whose NVLinks are a mesh: of eight GPUs each is joined to four. GeForce cards before the 5090, which
+have no peer access, count as UNKNOWN does.
+"""
 
 
 def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:

@@ -9,6 +9,7 @@ from hyperscale.graph.cluster import build
 from hyperscale.graph.inside import BOARDS, SUSTAINED
 from hyperscale.model.cluster import GpuPaths, Node
 from hyperscale.model.policy import GpuModel, PolicySpec
+from hyperscale.model.products import longest
 from hyperscale.plan.speeds import TERAFLOPS
 from tests.builders.clusters import gpu_node, snapshot
 
@@ -30,7 +31,13 @@ def inside(node: Node, policy: PolicySpec | None = None) -> tuple[float, float]:
         ("NVIDIA-A100-SXM4-80GB", 240),
         ("NVIDIA-A100-80GB-PCIe", 25.2),
         ("NVIDIA-B200", 720),
-        ("Tesla-V100-SXM2-32GB", 120),
+        ("Tesla-V100-SXM2-32GB", 12.6),
+        ("Tesla-P100-SXM2-16GB", 12.6),
+        ("Tesla-V100-SXM3-32GB", 120),
+        ("NVIDIA-A100-SXM-64GB", 80),
+        ("NVIDIA-H800-NVL", 50.4),
+        ("NVIDIA-A16", 6.3),
+        ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 50.4),
         ("NVIDIA-L4", 12.6),
         ("NVIDIA-L40S", 25.2),
         ("NVIDIA-A10", 25.2),
@@ -42,7 +49,7 @@ def inside(node: Node, policy: PolicySpec | None = None) -> tuple[float, float]:
 def test_a_table_by_product_tells_the_inside_of_a_node(product: str | None, gigabytes: float) -> None:
     latency, bandwidth = inside(gpu_node("n", product=product))
     assert bandwidth == pytest.approx(gigabytes * 1e9)
-    assert latency == (5e-6 if gigabytes > 100 else 8e-6)
+    assert latency == (5e-6 if gigabytes > 60 else 8e-6)
 
 
 def test_nvlinks_that_an_agent_counts_go_before_the_table() -> None:
@@ -50,7 +57,6 @@ def test_nvlinks_that_an_agent_counts_go_before_the_table() -> None:
     assert inside(gpu_node("n", product=product, gpu_paths=GpuPaths("NVLink", 9)))[1] == pytest.approx(SUSTAINED * 9 * 25e9)
     assert inside(gpu_node("n", product=product, gpu_paths=GpuPaths("System")))[1] == pytest.approx(SUSTAINED * 63e9)
     assert inside(gpu_node("n", product="NVIDIA-B200", gpu_paths=GpuPaths("NVLink", 18)))[1] == pytest.approx(SUSTAINED * 18 * 50e9)
-    assert inside(gpu_node("n", product="NVIDIA-A40", gpu_paths=GpuPaths("NVLink", 4)))[1] == pytest.approx(SUSTAINED * 4 * 25e9)
 
 
 def test_the_policy_goes_before_both_and_each_figure_by_itself() -> None:
@@ -66,7 +72,22 @@ def test_an_entry_that_states_a_price_only_leaves_the_inside_to_the_wider_one() 
     assert inside(gpu_node("n", product="NVIDIA-H100-80GB-HBM3"), PolicySpec(gpus=(wide, narrow))) == (1e-5, 1e10)
 
 
-def test_every_product_with_a_known_inside_has_a_known_speed() -> None:
-    assert {name.replace("-SXM2", "").replace("-SXM3", "").replace("-SXM4", "") for name in BOARDS} - TERAFLOPS.keys() <= {
-        "A800", "B300", "GB300", "H100-NVL", "H20", "H200-NVL", "H800-PCIE",
-    }  # fmt: skip
+def test_a_product_is_in_both_tables_or_in_none() -> None:
+    assert [product for product in BOARDS if longest(product, TERAFLOPS) is None] == []
+    assert [product for product in TERAFLOPS if longest(product, BOARDS) is None] == []
+
+
+@pytest.mark.parametrize(
+    ("product", "links", "gigabytes"),
+    [
+        ("NVIDIA-A40", 4, 56.25),
+        ("NVIDIA-RTX-A6000", 4, 56.25),
+        ("NVIDIA-GeForce-RTX-3090", 4, 56.25),
+        ("NVIDIA-A30", 4, 100),
+        ("Tesla-P100-SXM2-16GB", 1, 20),
+        ("Tesla-V100-SXM2-16GB", 1, 25),
+    ],
+)
+def test_links_of_bridges_have_the_rate_of_their_chip(product: str, links: int, gigabytes: float) -> None:
+    found = inside(gpu_node("n", product=product, gpu_paths=GpuPaths("NVLink", links)))[1]
+    assert found == pytest.approx(SUSTAINED * gigabytes * 1e9)

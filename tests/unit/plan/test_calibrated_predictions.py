@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hyperscale.model.cluster import GpuPaths
 from hyperscale.model.plan import Calibration, Correction, Plan
 from hyperscale.plan.trust import mix
 from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, link, planned, snapshot, training
@@ -80,7 +81,7 @@ def test_a_ring_with_an_estimated_hop_is_not_measured() -> None:
 
 
 def test_workers_of_one_node_need_no_link() -> None:
-    cost = planned(snapshot(gpu_node("a", free=2)), training(workers={"min": 2, "max": 2})).allreduce
+    cost = planned(snapshot(gpu_node("a", free=2, gpu_paths=GpuPaths("NVLink", 12))), training(workers={"min": 2, "max": 2})).allreduce
     assert cost is not None
     assert cost.measured
 

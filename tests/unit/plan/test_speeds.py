@@ -21,6 +21,15 @@ POLICY = PolicySpec()
         ("NVIDIA L40S", 10.0),
         ("NVIDIA-L4", 3.5),
         ("NVIDIA-GeForce-RTX-3090", 8.0),
+        ("NVIDIA-A800-SXM4-80GB", 13.0),
+        ("NVIDIA-H20", 22.0),
+        ("NVIDIA-B300-SXM6-AC", 50.0),
+        ("NVIDIA-GB300", 50.0),
+        ("NVIDIA-L20", 8.0),
+        ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", 18.0),
+        ("NVIDIA-A16", 2.0),
+        ("NVIDIA-H800-NVL", 26.0),
+        ("NVIDIA-A100-SXM-64GB", 13.0),
     ],
 )
 def test_the_longest_product_prefix_decides_the_speed(product: str, teraflops: float) -> None:
