@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from hyperscale import names, objects
 from hyperscale.apply import paths
-from hyperscale.apply.client import ApiClient, ApiError, GoneError, NotFoundError, TransientError
+from hyperscale.apply.client import LARGE_BYTES, ApiClient, ApiError, GoneError, NotFoundError, TransientError, read_object
 from hyperscale.intake import JOB, MPIJOB, NODE, POD, POLICY
 from hyperscale.objects import ListPage
 from hyperscale.records import Key
@@ -127,7 +127,7 @@ class Feed:
         async for change, raw in self._client.watch(path, self._versions[kind, scope], WATCH_SECONDS):
             if change == "BOOKMARK":
                 self._told(kind, scope, objects.bookmark(raw))
-            elif (resource := _read(raw, path)) is not None:
+            elif (resource := await _read(raw, path)) is not None:
                 self._told(kind, scope, objects.version_of(resource["metadata"].get("resourceVersion")))
                 yield Event(change, resource)
 
@@ -170,7 +170,9 @@ class Feed:
         for raw in page.items:
             head = objects.head(raw)
             if head is None or not self._world.has_listed(listing, Key(head.namespace, head.name), head.version):
-                resource = _read(raw, listing.kind)
+                if len(raw) > LARGE_BYTES:
+                    self._world.recount()
+                resource = await _read(raw, listing.kind)
                 if resource is not None:
                     self._world.take_listed(listing, resource)
             if time.perf_counter() - began > SLICE_SECONDS:
@@ -186,7 +188,9 @@ class Feed:
         """Objects of a kind that need not exist, from the first version that is served; None where that cannot be told now."""
         for path in choices:
             try:
-                return [found async for page in self._client.pages(path) for raw in page.items if (found := _read(raw, path)) is not None]
+                return [
+                    found async for page in self._client.pages(path) for raw in page.items if (found := await _read(raw, path)) is not None
+                ]
             except NotFoundError:
                 continue
             except ApiError as error:
@@ -195,9 +199,10 @@ class Feed:
         return []
 
 
-def _read(raw: bytes, path: str) -> Json | None:
+async def _read(raw: bytes, path: str) -> Json | None:
+    """Other tasks run meanwhile where `raw` is longer than LARGE_BYTES."""
     try:
-        return objects.read(raw)
+        return await read_object(raw)
     except ValueError as error:
         _LOG.warning("an object of %s cannot be read: %s", path, error)
         return None

@@ -29,7 +29,7 @@ from hyperscale.observe.narrow import narrow_job, narrow_node
 from hyperscale.observe.partitionjob import partition_view
 from hyperscale.plausible import is_status, readable_time, settled
 from hyperscale.records import JobRecord, Key, job_record
-from hyperscale.spec import MAX_SPEC_BYTES, SpecError, parse_job, parse_policy
+from hyperscale.spec import MAX_SPEC_BYTES, TOO_LARGE, SpecError, parse_policy
 
 _LOG = logging.getLogger(__name__)
 
@@ -277,10 +277,10 @@ def _usable_hypernode(resource: Json) -> HyperNode:
 
 
 def _job(resource: Json, now: float) -> JobRecord:
-    """The job; a spec that is too large to keep is parsed at once, which says where."""
+    """The job; raises SpecError for a spec that is too large to keep, without a look at what is in it."""
     narrowed = _identified(narrow_job(resource))
     if len(msgspec.json.encode(narrowed.get("spec"))) > MAX_SPEC_BYTES:
-        parse_job(resource)
+        raise SpecError("spec", TOO_LARGE)
     status, fault = judged_status(resource.get("status") or {}, now, narrowed["metadata"].get("creationTimestamp") or "")
     try:
         workers = msgspec.convert(narrowed["spec"]["workers"], WorkersSpec)

@@ -21,7 +21,9 @@ UNREADABLE: Final = "hyperscale.dev/unreadable"
 
 Json = dict[str, Any]
 
-_STRING: Final = re.compile(rb'"(?>[^"\\]+|\\.)*+"', re.DOTALL)
+MAX_IDENTITY_BYTES: Final = 65_536
+"""JSON of one field of what identifies an object that cannot be decoded; a longer one is left out."""
+
 _TOKEN: Final = re.compile(rb'"(?>[^"\\]+|\\.)*+"|[\[\]{},:]', re.DOTALL)
 _IDENTITY: Final = (
     "name",
@@ -75,8 +77,12 @@ class _Running(msgspec.Struct):
     phase: str = ""
 
 
+_Identity: Final = msgspec.defstruct("_Identity", [(name, msgspec.Raw, msgspec.Raw()) for name in _IDENTITY])
+"""Metadata of which nothing is decoded yet: labels and owners may be almost all of an object."""
+
+
 class _Stub(msgspec.Struct):
-    metadata: dict[str, Any]
+    metadata: _Identity  # type: ignore[valid-type] # made of the names above
     spec: _Bound = msgspec.field(default_factory=_Bound)
     status: _Running = msgspec.field(default_factory=_Running)
 
@@ -147,7 +153,7 @@ def read(raw: bytes) -> Json:
     """One object, or a stand-in under UNREADABLE; raises ValueError where not even its name can be found."""
     if len(raw) > MAX_OBJECT_BYTES:
         return stand_in(raw, f"more than {MAX_OBJECT_BYTES:,} bytes of JSON")
-    if _values(raw) > MAX_VALUES and _values(_STRING.sub(b"", raw)) > MAX_VALUES:
+    if _has_too_many_values(raw):
         return stand_in(raw, f"more than {MAX_VALUES:,} values")
     try:
         found = msgspec.json.decode(raw)
@@ -172,9 +178,10 @@ def stand_in(raw: bytes, message: str, path: str = "") -> Json:
         known = _STUBS.decode(raw)
     except (RecursionError, ValueError):
         return {**_by_brackets(raw), **fault}
-    if not known.metadata.get("name"):
+    given = {name: bytes(getattr(known.metadata, name)) for name in _IDENTITY}
+    metadata = {name: _decoded(text) for name, text in given.items() if 0 < len(text) <= MAX_IDENTITY_BYTES}
+    if not metadata.get("name"):
         raise ValueError("an object without a name")
-    metadata = {key: value for key, value in known.metadata.items() if key in _IDENTITY}
     bound = {"spec": {"nodeName": known.spec.nodeName}, "status": {"phase": known.status.phase}} if known.spec.nodeName else {}
     return {"metadata": metadata, **bound, **fault}
 
@@ -186,7 +193,7 @@ def _by_brackets(raw: bytes) -> Json:
         if key == "kind":
             kind = _decoded(text)
         elif key == "metadata":
-            made[key] = {name: _decoded(value) for name, value in _entries(text) if name in _IDENTITY}
+            made[key] = {name: _decoded(value) for name, value in _entries(text) if name in _IDENTITY and len(value) <= MAX_IDENTITY_BYTES}
             if kind not in (None, "Pod"):
                 break  # the API server sorts the fields of custom resources: what is large comes after
         elif key in ("spec", "status"):
@@ -205,6 +212,19 @@ def fault_of(resource: Mapping[str, Any]) -> tuple[str, str] | None:
 def version_of(text: object) -> int:
     """A resource version as a number; 0 where it is none. Those of one resource are ordered (kubernetes/enhancements#5504)."""
     return int(text) if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20 else 0
+
+
+def _has_too_many_values(raw: bytes) -> bool:
+    """Whether more than MAX_VALUES lists, objects and separators stand outside the texts of a JSON object.
+
+    In a few passes over the bytes that make a bounded number of pieces: no call here holds the interpreter for longer than a decoder does.
+    """
+    if _values(raw) <= MAX_VALUES:
+        return False
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")  # no quotation mark but those around texts
+    if plain.count(b'"') > 4 * MAX_VALUES:
+        return True  # every text is a value or a key, so that more than 2 * MAX_VALUES texts are in more than MAX_VALUES of them
+    return _values(b"".join(plain.split(b'"')[::2])) > MAX_VALUES
 
 
 def _values(text: bytes) -> int:

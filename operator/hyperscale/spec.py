@@ -20,6 +20,7 @@ from hyperscale.rules import JOB_RULES, MAX_NAME_LENGTH, NAME_HELP, NAME_PATTERN
 
 MAX_SPEC_BYTES: Final = 65_535
 """JSON of one spec. kubectl repeats it in an annotation, and all annotations together may have 262,144 bytes."""
+TOO_LARGE: Final = f"larger than {MAX_SPEC_BYTES} bytes of JSON; move what is long out of the templates, e.g. to a ConfigMap"
 MAX_DEPTH: Final = 64
 """Levels of nesting; a pod template needs about 12."""
 MAX_VALUES: Final = 65_536
@@ -112,7 +113,7 @@ def _parse(resource: Mapping[str, Any], wanted: type[_Spec]) -> _Spec:
     if not isinstance(plain, dict):
         raise SpecError("spec", f"{wording.shown(plain)} is not allowed; write {typeinfo.words_for(shape)}")
     if len(msgspec.json.encode(plain)) > MAX_SPEC_BYTES:
-        raise SpecError("spec", f"larger than {MAX_SPEC_BYTES} bytes of JSON; move what is long out of the templates, e.g. to a ConfigMap")
+        raise SpecError("spec", TOO_LARGE)
     fault = wording.unknown_field(plain, shape)
     if fault is None:
         try:

@@ -29,6 +29,9 @@ from hyperscale.objects import ListPage
 MAX_BODY_BYTES: Final = 16 * 2**20
 """Largest response read: an endless body must not end the process, and cutting a list of this size into its items takes 20 ms."""
 
+LARGE_BYTES: Final = 65_536
+"""JSON of one object that is decoded at once; the worst of this size takes some 20 ms."""
+
 PAGE_SIZE: Final = 500
 """Objects a list request asks for at once (client-go's default chunk)."""
 
@@ -274,7 +277,7 @@ class ApiClient:
     ) -> Json:
         answer = await self._send(method, path, query, body, content_type)
         try:
-            return objects.read(answer) if answer else {}
+            return await read_object(answer) if answer else {}
         except ValueError:  # a v1.Status, for one, has no name
             return _plain(answer)
 
@@ -322,6 +325,11 @@ class ApiClient:
             return await self._api.rest_client.request(method, url, headers, body, _request_timeout=limits)
         except kubernetes_client.ApiException as error:
             raise _error(error.status or 0, error.body or error.reason or "", dict(error.headers or {})) from error
+
+
+async def read_object(raw: bytes) -> Json:
+    """As `objects.read`; what is large is decoded in a thread, or one object would hold up the event loop. Raises ValueError."""
+    return objects.read(raw) if len(raw) <= LARGE_BYTES else await in_daemon_thread(partial(objects.read, raw))
 
 
 async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:

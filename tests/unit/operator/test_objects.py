@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -10,6 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperscale import objects
+from hyperscale.apply.client import LARGE_BYTES
+from hyperscale.feed import Feed
+from hyperscale.intake import JOB, Intake
+from hyperscale.objects import ListPage
+from hyperscale.spec import TOO_LARGE
+from hyperscale.world import World
 
 DEEP = 9_000
 
@@ -83,6 +90,49 @@ def test_what_cannot_be_kept_is_known_by_its_name_alone(spec: bytes, said: str) 
 
 def test_commas_in_texts_are_no_values() -> None:
     assert objects.fault_of(objects.read(job("text", b'{"a":"%s"}' % (b"," * (objects.MAX_VALUES + 1))))) is None
+
+
+@given(st.lists(st.text(alphabet='a,[{"\\\\') | st.integers(0, 9), max_size=12))
+def test_values_are_counted_outside_texts_only(entries: list[str | int]) -> None:
+    """An object of exactly the limit can be decoded, one of a value more cannot, whatever is in its texts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objects, "MAX_VALUES", 20)
+        for more, fault in ((0, False), (1, True)):
+            spec = [*entries, *[7] * (20 - 3 - len(entries) + more)]  # three objects and lists, a comma before `spec`, all but one in it
+            raw = json.dumps({"metadata": {"name": "n"}, "spec": spec}).encode()
+            assert (objects.fault_of(objects.read(raw)) is not None) == fault
+
+
+@pytest.mark.parametrize("spec", [nested(DEEP), b"[%s1]" % (b"1," * objects.MAX_VALUES)], ids=["deep", "many values"])
+def test_of_what_identifies_such_an_object_nothing_large_is_kept(spec: bytes) -> None:
+    labels = ",".join(f'"l{number}":"x"' for number in range(20_000)).encode()
+    found = objects.read(b'{"kind":"Pod","metadata":{"name":"odd","labels":{%s},"uid":"u"},"spec":{"a":%s}}' % (labels, spec))
+    assert found["metadata"] == {"name": "odd", "uid": "u"}
+
+
+async def test_a_large_object_is_decoded_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    at: list[threading.Thread] = []
+    read = objects.read
+
+    def noted(raw: bytes) -> dict[str, Any]:
+        at.append(threading.current_thread())
+        return read(raw)
+
+    monkeypatch.setattr(objects, "read", noted)
+    small, large = job("small"), job("large", b'{"a":"%s"}' % (b"x" * LARGE_BYTES))
+    page_of_both = ListPage(7, "", [small, large])
+    world = World()
+    feed = Feed(None, world, ())  # type: ignore[arg-type] # no request is made
+    await feed._take(world.listing(JOB, "", 7), page_of_both)
+    assert [thread is threading.main_thread() for thread in at] == [True, False]
+    assert sorted(key.name for key in world.jobs) == ["large", "small"]
+
+
+def test_a_spec_that_is_too_large_is_refused_without_a_look_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = json.dumps({"worker": {"template": {f"k{number}": 1 for number in range(90_000)}}}).encode()
+    intake = Intake()
+    intake.job(objects.read(job("large", spec)))
+    assert [refused.message for refused in intake.refused.values()] == [f"spec: {TOO_LARGE}"]
 
 
 @pytest.mark.parametrize(
