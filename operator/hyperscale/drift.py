@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -24,9 +24,10 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
 from hyperscale.model.policy import PolicySpec, ReplanMode
 from hyperscale.model.status import StatusMove
-from hyperscale.model.turns import Claim, claim_of
+from hyperscale.model.turns import claims_of
 from hyperscale.movable import material, obstacle, shown_move
 from hyperscale.running import LATE_RATIO
+from hyperscale.slices import Slices
 from hyperscale.stoppable import epochs_kept, undisturbed
 from hyperscale.telemetry import Telemetry
 from hyperscale.world import JobRecord, Key, World
@@ -132,8 +133,10 @@ class DriftWatch:
         policy = self._policy(due[0])
         snapshot = self._world.snapshot(policy, now)
         jobs: dict[str, tuple[Key, RunningJob]] = {}
+        slices = Slices()
         for key in due:
-            if len(jobs) == MAX_MOVE_JOBS or self._policy(key) != policy:
+            await slices.pause_if_due()
+            if len(jobs) == MAX_MOVE_JOBS or key not in self._world.jobs or self._policy(key) != policy:
                 continue
             job = self.running_job(key, policy, snapshot) if snapshot.metrics.available else None
             if job is None:
@@ -248,11 +251,3 @@ class DriftWatch:
 
     def _policy(self, key: Key) -> PolicySpec:
         return self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)
-
-
-def claims_of(pods: Iterable[PodView]) -> dict[str, Claim]:
-    """What pods take, by node."""
-    claims: dict[str, Claim] = {}
-    for pod in pods:
-        claims[pod.node] = claims.get(pod.node, Claim()).plus(claim_of(pod))
-    return {name: claims[name] for name in sorted(claims)}

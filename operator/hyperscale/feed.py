@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from hyperscale import names, objects
@@ -19,6 +19,7 @@ from hyperscale.apply.client import LARGE_BYTES, ApiClient, ApiError, GoneError,
 from hyperscale.intake import JOB, MPIJOB, NODE, POD, POLICY
 from hyperscale.objects import ListPage
 from hyperscale.records import Key
+from hyperscale.slices import Slices
 from hyperscale.versions import EVERYWHERE
 from hyperscale.world import Listing, World
 
@@ -26,8 +27,6 @@ _LOG = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-SLICE_SECONDS: Final = 0.005
-"""Work between two turns of the event loop."""
 WATCH_SECONDS: Final = 300
 FIRST_RETRY_SECONDS: Final = 0.1
 RETRY_SECONDS: Final = 1.0
@@ -84,7 +83,7 @@ class Feed:
         self._listed = {kind.name: asyncio.Event() for kind in KINDS}
         self._versions: dict[tuple[str, str], int] = {}
         """The last that was told, by kind and scope: where the next watch begins."""
-        self.after_listing: Callable[[], None] = lambda: None
+        self.after_listing: Callable[[], Awaitable[None]] = _nothing
         """Called after a listing that a watch needed: jobs may have changed without an event."""
 
     async def list_all(self) -> None:
@@ -141,7 +140,7 @@ class Feed:
             try:
                 async with self._locks[kind]:
                     await self._list_scope(kind, scope)
-                return self.after_listing()
+                return await self.after_listing()
             except ApiError as error:
                 _LOG.warning("%s cannot be listed now: %s", self._kinds[kind].path(scope), error)
                 await asyncio.sleep(pause)
@@ -161,12 +160,13 @@ class Feed:
             if listing is not None:
                 self._world.settle(listing)
                 self._told(kind, scope, listing.version)
+            await asyncio.sleep(0)
             return
         raise TransientError(410, f"the API server broke off the listing of {path} {MAX_BEGINNINGS} times", "Expired")
 
     async def _take(self, listing: Listing, page: ListPage) -> None:
         """Take in a page, a few milliseconds at a time; jobs are recounted before anyone else looks."""
-        began = time.perf_counter()
+        slices = Slices()
         for raw in page.items:
             head = objects.head(raw)
             if head is None or not self._world.has_listed(listing, Key(head.namespace, head.name), head.version):
@@ -175,14 +175,13 @@ class Feed:
                 resource = await _read(raw, listing.kind)
                 if resource is not None:
                     self._world.take_listed(listing, resource)
-            if time.perf_counter() - began > SLICE_SECONDS:
+            if slices.due:
                 self._world.recount()
-                await asyncio.sleep(0)
-                began = time.perf_counter()
+                await slices.pause()
         self._world.recount()
-        await asyncio.sleep(0)
+        await slices.pause()
         self._world.absorb()
-        await asyncio.sleep(0)
+        await slices.pause()
 
     async def optional(self, choices: tuple[str, ...]) -> list[Json] | None:
         """Objects of a kind that need not exist, from the first version that is served; None where that cannot be told now."""
@@ -197,6 +196,10 @@ class Feed:
                 _LOG.warning("%s cannot be listed: %s", path, error)
                 return None
         return []
+
+
+async def _nothing() -> None:
+    """Nobody asked to hear of listings."""
 
 
 async def _read(raw: bytes, path: str) -> Json | None:

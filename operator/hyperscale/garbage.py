@@ -1,35 +1,77 @@
-"""How the interpreter looks for garbage while the first listing of a large cluster is taken in.
+"""How the interpreter looks for garbage in reference cycles without stopping the event loop for long.
 
-Its full collections go through every object there is, modules and thousands of nodes, in one piece of two tenths of a second, and they
-come the more often the faster objects are made. Collections of young objects are short, and find nearly all of it. Types of which there
-are many, such as specs, statuses and pods, are part of no cycle, and are kept out of all collections (`gc=False`).
+A full collection goes through all objects in one piece: with 5,000 nodes that takes a tenth of a second, and as long again whenever the
+number of young objects has grown by a quarter of the old ones. Here it comes often, and what it leaves alive is frozen: the next one goes
+through objects made since then only. What becomes garbage after it was frozen is found by a thorough collection, which comes when far
+more is frozen than the thorough one before had left. Types of which there are many, such as specs, statuses and pods, are part of no
+cycle, and are kept out of all collections (`gc=False`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import logging
+import time
 from collections.abc import Iterator
 from typing import Final
 
-NEVER: Final = 2**30
-YOUNG: Final = 1
-"""Generations 0 and 1: what has outlived at most one collection."""
+_LOG = logging.getLogger(__name__)
+
+THRESHOLDS: Final = (700, 10, 3)
+"""Net allocations before the youngest objects are looked through, and collections of each generation before one of the next (`gc`): a
+full collection meets about 30,000 objects."""
+FULL: Final = 2
+"""The oldest generation."""
+GROWTH_RATIO: Final = 0.25
+"""As CPython's own rule for full collections: the work stays proportional to the number of objects made."""
+GROWTH_OBJECTS: Final = 100_000
+"""Further growth that is no reason to look: 100,000 objects are some 20 MB."""
+
+
+class Keeper:
+    """Counts what is frozen."""
+
+    def __init__(self) -> None:
+        self._left = gc.get_freeze_count()
+        """Frozen objects after the last thorough collection."""
+
+    def keep(self) -> None:
+        """Freeze everything: what is there now stays."""
+        gc.collect()
+        gc.freeze()
+        self._left = gc.get_freeze_count()
+
+    def overgrown(self) -> bool:
+        """Whether so much was frozen since the last thorough collection that there may be garbage among it."""
+        return gc.get_freeze_count() > (1 + GROWTH_RATIO) * self._left + GROWTH_OBJECTS
+
+    def clean(self) -> int:
+        """Look through everything, frozen objects too; the number of objects that were garbage. Takes a microsecond an object."""
+        began = time.perf_counter()
+        gc.unfreeze()
+        found = gc.collect()
+        gc.freeze()
+        self._left = gc.get_freeze_count()
+        _LOG.info("looked for garbage among %d objects in %.0f ms: %d", self._left + found, (time.perf_counter() - began) * 1e3, found)
+        return found
 
 
 @contextlib.contextmanager
-def only_young() -> Iterator[None]:
-    """No full collection within; what is there before, such as modules, is never looked through again."""
-    first, second, third = gc.get_threshold()
+def short_collections() -> Iterator[Keeper]:
+    """Within, what a full collection leaves alive is frozen, and so is what there was before, such as modules."""
+    before = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(first, second, NEVER)
+    gc.callbacks.append(_after)
+    gc.set_threshold(*THRESHOLDS)
     try:
-        yield
+        yield Keeper()
     finally:
-        gc.set_threshold(first, second, third)
+        gc.set_threshold(*before)
+        gc.callbacks.remove(_after)
+        gc.unfreeze()
 
 
-def keep() -> None:
-    """What is there now stays, and is not looked through again."""
-    gc.collect(YOUNG)
-    gc.freeze()
+def _after(phase: str, info: dict[str, int]) -> None:
+    if phase == "stop" and info["generation"] == FULL:
+        gc.freeze()

@@ -37,6 +37,7 @@ from hyperscale.progress import ProgressWatch
 from hyperscale.publish import TopologyWriter
 from hyperscale.reconcile import Reconciler
 from hyperscale.settings import Settings, planner_limit_bytes
+from hyperscale.slices import Slices
 from hyperscale.telemetry import Telemetry
 from hyperscale.world import Key, World
 
@@ -50,6 +51,7 @@ SETTLE_SECONDS: Final = 0.2
 PAGE_SECONDS: Final = 5.0
 PAGE_REFRESH_SECONDS: Final = 15
 HEARTBEAT_SECONDS: Final = 1.0
+TIDY_SECONDS: Final = 300.0
 STALLED_AFTER_SECONDS: Final = 180.0
 """Without a heartbeat of the event loop or a successful resync for so long the process is no longer live."""
 
@@ -96,11 +98,14 @@ class Operator:
 
     async def run(self) -> None:
         """Everything beside kopf's watches; until cancelled."""
+        with garbage.short_collections() as keeper:
+            await self._run(keeper)
+
+    async def _run(self, keeper: garbage.Keeper) -> None:
         try:
-            with garbage.only_young():
-                await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
-                await self._judge(self.world.reading, self._policy())  # the nodes are known only now
-                garbage.keep()
+            await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
+            await self._judge(self.world.reading, self._policy())  # the nodes are known only now
+            keeper.keep()
             self._beat_at = time.monotonic()
             self.synced = True
             async with asyncio.TaskGroup() as group:
@@ -110,6 +115,7 @@ class Operator:
                 group.create_task(self._planning.drift.run())
                 group.create_task(self._planning.stops.run())
                 group.create_task(self._heartbeat())
+                group.create_task(_tidy(keeper))
                 group.create_task(self._planning.recorder.run())
                 group.create_task(self._topology.run())
                 if self.settings.prometheus_url:
@@ -194,7 +200,7 @@ class Operator:
         await self.feed.list_all()
         await self._read_fabric()
         self._resynced_at = time.monotonic()
-        self._pass_over(self.world.unfinished | self.world.changed())
+        await self._pass_over(self.world.unfinished | self.world.changed())
 
     async def _first_listing(self) -> None:
         """Until the API server answers: a CRD that was just installed, or a server that just started, says 404, 429 or 503 for a while.
@@ -214,16 +220,19 @@ class Operator:
         if hypernodes is not None and topologies is not None:
             await self.world.see_fabric(self.world.intake.fabric(hypernodes, topologies))
 
-    def _pass_over_changed(self) -> None:
+    async def _pass_over_changed(self) -> None:
         """Jobs of which a listing may have told something that no event did."""
-        self._pass_over(self.world.changed())
+        await self._pass_over(self.world.changed())
 
-    def _pass_over(self, keys: set[Key]) -> None:
+    async def _pass_over(self, keys: set[Key]) -> None:
         """Oldest first; what is left to do about jobs that have ended can wait, and has no order."""
-        for key in sorted(keys & self.world.unfinished, key=self.reconciler.waiting.age):
+        slices, unfinished = Slices(), keys & self.world.unfinished
+        for key in sorted(unfinished, key=self.reconciler.waiting.age):
             self.reconciler.queue.add(key)
-        for key in keys - self.world.unfinished:
+            await slices.pause_if_due()
+        for key in keys - unfinished:
             self.reconciler.queue.add_later(key)
+            await slices.pause_if_due()
 
     async def _resync_forever(self) -> None:
         while True:
@@ -291,6 +300,14 @@ class Operator:
         self._asking = None
         for key in self.reconciler.waiting.to_ask():
             self.reconciler.queue.add_later(key)
+
+
+async def _tidy(keeper: garbage.Keeper) -> None:
+    """Now and then, where much was frozen, look for garbage among it."""
+    while True:
+        await asyncio.sleep(TIDY_SECONDS)
+        if keeper.overgrown():
+            keeper.clean()
 
 
 def _preview(settings: Settings) -> TopologyPreview | None:

@@ -23,6 +23,7 @@ from hyperscale.model.turns import MAX_TURN_JOBS, MAX_TURN_KINDS, Arrivals, Hold
 from hyperscale.plan.amounts import amounts_of
 from hyperscale.plan.queue.arrivals import counted
 from hyperscale.plan.queue.types import Option, PendingJob
+from hyperscale.slices import Slices
 from hyperscale.world import Key, World
 
 VALID_SECONDS: Final = 20.0
@@ -101,6 +102,16 @@ class Pending:
                 return None
             self._entries[key] = known
         return known if waits(record) else None
+
+    async def read_all(self, policy: PolicySpec) -> None:
+        """Read the pending jobs of a policy that have not been read, so that `others` finds them read."""
+        slices = Slices()
+        for key in tuple(self._world.unstarted):
+            if (record := self._world.jobs.get(key)) is not None and self._reader.policy_of(
+                record.resource, self._world.policies
+            ) == policy:
+                self.entry(key, policy)
+            await slices.pause_if_due()
 
     def others(self, key: Key | None, policy: PolicySpec) -> list[Entry]:
         """Further pending jobs of the same policy that hold no plan yet, and that are not known to fit nowhere; with None all."""

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from hyperscale import names
-from hyperscale.drift import DriftWatch, MovePlanner, claims_of
+from hyperscale.drift import DriftWatch, MovePlanner
 from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Seen
@@ -21,6 +21,7 @@ from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.planning import PlanRequest, Toleration, Volumes, toleration
 from hyperscale.model.pods import WORKER, PodView
 from hyperscale.model.policy import PolicySpec
+from hyperscale.model.turns import claims_of
 from hyperscale.plan.age import with_figures
 from hyperscale.plan.amounts import amounts_of
 from hyperscale.plan.check import misfits, violations
@@ -156,7 +157,7 @@ class Planning:
         """A plan with fewer workers than the MPIJob has, on the cluster without its pods; None where even that does not fit."""
         if seen.mpijob is None:
             return None
-        claims = claims_of(pod for pod in seen.pods if pod.role == WORKER and pod.holds_resources)
+        claims = claims_of(pod for pod in seen.pods if pod.role == WORKER)
         counts = msgspec.structs.replace(request.job.workers, max=seen.mpijob.workers - 1)
         fewer = msgspec.structs.replace(request, workers_fixed=None, job=msgspec.structs.replace(request.job, workers=counts))
         answer = await self._planner.plan(vacated(fewer, claims), emptied_snapshot(snapshot, claims), policy)

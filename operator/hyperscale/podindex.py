@@ -15,6 +15,8 @@ class PodIndex:
     def __init__(self) -> None:
         self._pods: dict[Key, PodView] = {}
         self._of_job: dict[Key, set[Key]] = {}
+        self._ranked: dict[Key, tuple[tuple[str, str], tuple[PodView, ...]]] = {}
+        """What `ranked` said last of each job, until one of its pods changes."""
 
     def get(self, key: Key) -> PodView | None:
         """The pod, where it is kept."""
@@ -28,11 +30,23 @@ class PodIndex:
         if view is not None and matters(view):
             self._pods[key] = view
             if view.job_name:
-                self._of_job.setdefault(Key(view.namespace, view.job_name), set()).add(key)
+                job = Key(view.namespace, view.job_name)
+                self._of_job.setdefault(job, set()).add(key)
+                self._ranked.pop(job, None)
 
     def values(self) -> Iterable[PodView]:
         """All of them."""
         return self._pods.values()
+
+    def ranked(self, job: Key, mpijob_uid: str, job_uid: str = "") -> tuple[PodView, ...]:
+        """Pods as of `of_job`, launcher first, then by rank; the same tuple until one of the job's pods changes."""
+        known = self._ranked.get(job)
+        if known is None or known[0] != (mpijob_uid, job_uid):
+            pods = sorted(self.of_job(job, mpijob_uid, job_uid), key=lambda pod: (pod.role, pod.index or 0, pod.name))
+            known = (mpijob_uid, job_uid), tuple(pods)
+            if pods:
+                self._ranked[job] = known
+        return known[1]
 
     def of_job(self, job: Key, mpijob_uid: str, job_uid: str = "") -> Iterator[PodView]:
         """Pods of one MPIJob in any order, without those of an earlier MPIJob of that name, or of an earlier job than `job_uid`."""
@@ -46,6 +60,7 @@ class PodIndex:
         return len(self._pods)
 
     def _leave(self, job: Key, key: Key) -> None:
+        self._ranked.pop(job, None)
         pods = self._of_job[job]
         pods.discard(key)
         if not pods:

@@ -21,6 +21,7 @@ from hyperscale.model.policy import PolicySpec, PreemptionMode
 from hyperscale.model.preemption import MAX_STOPPABLE, StopAdvice, StoppableJob, StopQuestion, Stops
 from hyperscale.model.status import LastStop, StatusStop
 from hyperscale.model.turns import MAX_RUNNING
+from hyperscale.slices import Slices
 from hyperscale.stoppable import begun, epochs_safe, hindrance, is_preempted, material, shown_stop, undisturbed, usable_gpus
 from hyperscale.telemetry import Telemetry
 from hyperscale.turn import TurnTaker
@@ -137,12 +138,14 @@ class PreemptionWatch:
 
     async def _ask(self, group: _Group, now: float) -> bool:
         """Put the question; False where there is none to put."""
-        policy, waiting = group.policy, self._taker.pending.others(None, group.policy)
+        policy = group.policy
+        await self._taker.get_ready(policy)
+        waiting = self._taker.pending.others(None, policy)
         if any(not entry.asked and now - entry.created < UNDECIDED_SECONDS for entry in waiting):
             return False
         waiting = [entry for entry in waiting if entry.asked]
         snapshot = self._world.snapshot(policy, now)
-        running = self._stoppable(group, snapshot) if waiting and snapshot.metrics.available else {}
+        running = await self._stoppable(group, snapshot) if waiting and snapshot.metrics.available else {}
         if not running:
             self._learn(group.keys, {}, {}, policy)
             return False
@@ -175,13 +178,15 @@ class PreemptionWatch:
             held=self._world.held(),
         )
 
-    def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, StoppableJob]:
+    async def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, StoppableJob]:
         """Jobs that may be stopped, those with the most work left for their weight."""
         policy, now = group.policy, self._clock()
         left = {share.key: share.remaining_seconds for share in self._taker.running.every()}
         found: dict[Key, StoppableJob] = {}
         weights = {key: self._weight(key, policy) for key in group.keys if self._may_stop(key, policy)}
+        slices = Slices()
         for key in sorted(weights, key=lambda key: (-left.get(str(key), 0.0) / weights[key], key)):
+            await slices.pause_if_due()
             job = self._drift.running_job(key, policy, snapshot)
             if job is not None:
                 request = with_workers(job.request, len(job.plan.workers))
@@ -192,7 +197,9 @@ class PreemptionWatch:
         return found
 
     def _may_stop(self, key: Key, policy: PolicySpec) -> bool:
-        record, view = self._world.jobs[key], self._world.mpijobs[key]
+        record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
+        if record is None or view is None:
+            return False
         job = self._reader.read(record.resource, self._world.policies)[0]
         return job is not None and not hindrance(job, view, record.status, policy.queue)
 

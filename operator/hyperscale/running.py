@@ -13,7 +13,10 @@ from hyperscale.jobreader import JobReader
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MpiJobView
 from hyperscale.model.plan import Plan
-from hyperscale.model.turns import MAX_RUNNING, Claim, RunningShare, claim_of
+from hyperscale.model.pods import PodView
+from hyperscale.model.turns import MAX_RUNNING, Claim, RunningShare, claims_of
+from hyperscale.plan.queue.emptied import added
+from hyperscale.slices import Slices
 from hyperscale.world import Key, World
 
 LATE_RATIO: Final = 0.05
@@ -39,6 +42,8 @@ class Running:
         self._clock = clock
         self._known: dict[Key, _Run] = {}
         self._claims: tuple[ClusterSnapshot, dict[str, Claim]] | None = None
+        self._claimed: dict[Key, tuple[tuple[PodView, ...], dict[str, Claim]]] = {}
+        """By job, its pods and what they take."""
 
     def shares(self) -> tuple[RunningShare, ...]:
         """Jobs that hold GPUs, the soonest to end first; at most MAX_RUNNING."""
@@ -48,10 +53,18 @@ class Running:
         """All jobs that hold GPUs, the soonest to end first."""
         return sorted(self._shares(), key=lambda share: (share.remaining_seconds, share.key))
 
+    async def tally(self) -> None:
+        """Count what each job's pods take, so that `claims` has less left to do at once."""
+        slices = Slices()
+        for key in tuple(self._world.live):
+            self._claims_of(key)
+            await slices.pause_if_due()
+
     def claims(self, snapshot: ClusterSnapshot) -> dict[str, Claim]:
         """What their bound pods take of each node of `snapshot`."""
         if self._claims is None or self._claims[0] is not snapshot:
-            self._claims = (snapshot, self._sum())
+            self._claimed = {key: known for key, known in self._claimed.items() if key in self._world.live}
+            self._claims = (snapshot, added(self._claims_of(key) for key in self._world.live))
         return self._claims[1]
 
     def _shares(self) -> Iterator[RunningShare]:
@@ -85,15 +98,15 @@ class Running:
         job = self._reader.read(record.resource, self._world.policies)[0] if record is not None else None
         return plan.predicted.epoch_seconds * (job.model.epochs if job is not None else 1)
 
-    def _sum(self) -> dict[str, Claim]:
-        claims: dict[str, Claim] = {}
-        for key, view in self._world.live.items():
-            if not is_running(view):
-                continue
-            for pod in self._world.pods_of(key, view.uid):
-                if pod.holds_resources:
-                    claims[pod.node] = claims.get(pod.node, Claim()).plus(claim_of(pod))
-        return claims
+    def _claims_of(self, key: Key) -> dict[str, Claim]:
+        """What the pods of one MPIJob take of each node; nothing where it does not run."""
+        view = self._world.live.get(key)
+        if view is None or not is_running(view):
+            return {}
+        pods, known = self._world.pods_of(key, view.uid), self._claimed.get(key)
+        if known is None or known[0] is not pods:
+            known = self._claimed[key] = pods, claims_of(pods)
+        return known[1]
 
 
 def is_running(view: MpiJobView) -> bool:

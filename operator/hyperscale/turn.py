@@ -85,11 +85,20 @@ class TurnTaker:
             return None
         if (told := self.pending.granted(entry)) is not None:
             return self._answer(entry, told, seen.status)
+        if self.pending.held(entry, self._world.snapshot(policy, self._clock())) is None:
+            await self.get_ready(policy)
+            if (entry := self.pending.entry(key, policy)) is None:
+                return None
         snapshot = self._world.snapshot(policy, self._clock())
         if (releasing := self.pending.kept_back(key)) is not None:
             return Answer(None, snapshot, self._kept_back(entry, releasing))
         told = self.pending.held(entry, snapshot) or await self._ask(entry, snapshot)
         return self._answer(entry, told, seen.status) if told is not None else None
+
+    async def get_ready(self, policy: PolicySpec) -> None:
+        """Read jobs and count pods beforehand, so that the next question has less to do at once."""
+        await self.pending.read_all(policy)
+        await self.running.tally()
 
     async def _ask(self, entry: Entry, snapshot: ClusterSnapshot) -> Told | None:
         """Put the question, unless it is plain that the job must wait; None where there is nothing to order, or nobody could say."""

@@ -214,10 +214,12 @@ class World:
         return self._named.get(key)
 
     def pods_of(self, key: Key, uid: str) -> tuple[PodView, ...]:
-        """Pods of one MPIJob, launcher first, then by rank; pods of an earlier MPIJob of that name are left out."""
+        """Pods of one MPIJob, launcher first, then by rank; pods of an earlier MPIJob of that name are left out.
+
+        The same tuple until one of them changes.
+        """
         record = self.jobs.get(key)
-        found = self._pods.of_job(key, uid, record.uid if record is not None else "")
-        return tuple(sorted(found, key=lambda pod: (pod.role, pod.index or 0, pod.name)))
+        return self._pods.ranked(key, uid, record.uid if record is not None else "")
 
     def measured(self, key: Key, pods: Iterable[PodView]) -> Measured | None:
         """What a run says of itself: the result that its last launcher left behind, else its progress of now."""

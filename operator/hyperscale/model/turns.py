@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -80,9 +81,36 @@ class Claim(msgspec.Struct, frozen=True, rename="camel"):
         return Claim(max(0, self.gpus - other.gpus), cpu, memory, further)
 
 
-def claim_of(pod: PodView) -> Claim:
-    """What one bound pod takes of its node."""
-    return Claim(pod.gpus, pod.cpu_cores, pod.memory_bytes, {PODS: 1.0, **pod.further})
+class _Sum:
+    """A Claim that grows: jobs have thousands of pods."""
+
+    __slots__ = ("cpu_cores", "further", "gpus", "memory_bytes")
+
+    def __init__(self) -> None:
+        self.gpus = self.memory_bytes = 0
+        self.cpu_cores = 0.0
+        self.further: dict[str, float] = {PODS: 0.0}
+
+    def add(self, gpus: int, cpu_cores: float, memory_bytes: int, further: Mapping[str, float]) -> None:
+        self.gpus += gpus
+        self.cpu_cores += cpu_cores
+        self.memory_bytes += memory_bytes
+        for name, amount in further.items():
+            self.further[name] = self.further.get(name, 0.0) + amount
+
+    def claim(self) -> Claim:
+        return Claim(self.gpus, self.cpu_cores, self.memory_bytes, {name: self.further[name] for name in sorted(self.further)})
+
+
+def claims_of(pods: Iterable[PodView]) -> dict[str, Claim]:
+    """What pods take by node, sorted; pods that hold nothing are left out."""
+    sums: dict[str, _Sum] = {}
+    for pod in pods:
+        if pod.holds_resources:
+            held = sums.get(pod.node) or sums.setdefault(pod.node, _Sum())
+            held.add(pod.gpus, pod.cpu_cores, pod.memory_bytes, pod.further)
+            held.further[PODS] += 1.0
+    return {node: sums[node].claim() for node in sorted(sums)}
 
 
 class TurnQuestion(msgspec.Struct, frozen=True, rename="camel"):

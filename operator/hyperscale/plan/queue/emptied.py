@@ -36,7 +36,8 @@ def added(claims: Iterable[Mapping[str, Claim]]) -> dict[str, Claim]:
     total: dict[str, Claim] = {}
     for each in claims:
         for name, claim in each.items():
-            total[name] = total.get(name, Claim()).plus(claim)
+            before = total.get(name)
+            total[name] = claim if before is None else before.plus(claim)
     return dict(sorted(total.items()))
 
 
