@@ -66,9 +66,10 @@ def name_is_taken(seen: Seen) -> Decision | None:
     """An MPIJob of that name that is not ours is never touched."""
     if seen.mpijob is None or seen.mpijob.owner_uid == seen.metadata.uid:
         return None
+    whose = "of another owner" if seen.mpijob.owner_uid else "that this operator did not make"
     return Stop(
         Reason.NAME_CONFLICT,
-        f'an MPIJob "{seen.metadata.name}" of another owner exists in namespace {seen.metadata.namespace}; delete it or rename this job',
+        f'an MPIJob "{seen.metadata.name}" {whose} exists in namespace {seen.metadata.namespace}; delete it or rename this job',
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from hyperscale import names
 from hyperscale.model.datasets import graph_bytes
 from hyperscale.model.decision import SpecFault
-from hyperscale.model.job import JobSpec, PartitioningMethod
+from hyperscale.model.job import Approval, JobSpec, PartitioningMethod, PlannerChoice
 from hyperscale.model.meta import JobMetadata, RenderDefaults
-from hyperscale.model.plan import Calibration
+from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NO_VOLUMES, Volumes
 from hyperscale.model.policy import PolicySpec
 from hyperscale.model.steptime import Workload, workload_of
@@ -56,6 +57,16 @@ class JobReader:
             allowed = ", ".join(policy.planners) or "none"
             return None, SpecFault("spec.planner", f"{job.planner} is not allowed by the PlannerPolicy; write one of: {allowed}")
         return job, None
+
+    def may_start(self, resource: Json, policies: Mapping[str, Json], plan: Plan | None) -> bool:
+        """Whether the operator can have made an MPIJob with this plan for the job: only a job that may start gets one."""
+        job = self.read(resource, policies)[0]
+        if job is None or job.plan_only:
+            return False
+        if job.approval is not Approval.MANUAL:
+            return True
+        approved = (resource["metadata"].get("annotations") or {}).get(names.APPROVED_PLAN_ANNOTATION)
+        return job.planner is PlannerChoice.NONE or (plan is not None and approved == plan.plan_id)
 
     def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
         """What finished runs taught: those of the job's very workload where they taught a curve, else those of its architecture."""

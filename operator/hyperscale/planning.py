@@ -79,6 +79,7 @@ class Planning:
     ) -> None:
         """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone."""
         self.reader = JobReader()
+        world.may_start = self.reader.may_start
         self._claims = claims
         if claims is not None:
             self.reader.volumes = claims.known

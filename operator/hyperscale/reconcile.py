@@ -166,6 +166,8 @@ class Reconciler:
         """Everything `decide` may know, from the world as it is now."""
         job, fault = self.reader.read(record.resource, self.world.policies)
         mpijob = self.world.mpijob_named(run.key)
+        if mpijob is not None and self.world.is_forged(run.key):
+            mpijob = replace(mpijob, owner_uid="")  # whatever it says: it is not the job's
         pods = self.world.pods_of(run.key, mpijob.uid) if mpijob else ()
         recorded = self.world.plan_in_force(run.key)
         seen = Seen(

@@ -19,6 +19,7 @@ from hyperscale.intake import JOB, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, Int
 from hyperscale.ledger import Ledger, Reservations
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MpiJobView, PartitionView, Reason
+from hyperscale.model.job import PlannerChoice
 from hyperscale.model.measured import Measured
 from hyperscale.model.metrics import MetricsReading
 from hyperscale.model.plan import Plan
@@ -90,6 +91,8 @@ class World:
         """Jobs that were stopped for others and whose pods still hold their GPUs."""
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
+        self.may_start: Callable[[Json, Mapping[str, Json], Plan | None], bool] = lambda resource, policies, plan: True
+        """Whether a job may have an MPIJob with that plan; whoever reads specs fills it."""
         self.ground = 0
         """Grows whenever nodes come, go, or differ by more than cordons, taints and conditions, and with the topology that others tell."""
         self._assumed: dict[Key, Plan] = {}
@@ -323,9 +326,9 @@ class World:
         record, view = self.jobs.get(key), self._own(key)
         plan = self._assumed.get(key)
         moving = plan is not None or (record is not None and is_moving(record.status))
-        if plan is None and view is not None and holds_plan(view, moving):
+        if plan is None and view is not None and record is not None and holds_plan(view, moving) and _wants_gpus(record):
             plan = self.plan_in_force(key)
-            plan = _within(plan, record, view) if plan is not None and record is not None else None
+            plan = _within(plan, record, view) if plan is not None else None
         pods = tuple(self._pods.of_job(key, view.uid, record.uid if record is not None else "")) if view is not None else ()
         amounts = self._amounts.get(key) or (view.worker_amounts if view is not None else {})
         held = held_gpus(plan, pods, moving) if plan is not None else {}
@@ -374,14 +377,29 @@ class World:
     def _is_own(self, key: Key, view: MpiJobView, record: JobRecord) -> bool:
         """Whether an MPIJob with a job's name is the one that the job's status names, or before that one that names the job as controller.
 
-        Whoever may create MPIJobs may name any owner. What a forged one can hold is bounded by the job's spec (`_within`), and the job's
-        next pass plans again what does not fit.
+        Whoever may create MPIJobs may name any owner. A job that may not start has none before its status names one. What a forged one of
+        another job can hold is bounded by the job's spec (`_within`), and the job's next pass plans again what does not fit.
         """
         reference = record.status.mpi_job_ref
         if reference is not None and reference.uid == self._made.get(key):
             del self._made[key]
         named = reference is None or view.uid in (reference.uid, self._made.get(key))
-        return named and bool(view.uid) and view.owner_uid == record.uid
+        return named and bool(view.uid) and view.owner_uid == record.uid and not self.is_forged(key)
+
+    def is_forged(self, key: Key) -> bool:
+        """Whether the MPIJob of that name names the job as its controller, and the operator cannot have made it.
+
+        One that the status names, or whose job cannot be decoded, is given the benefit of the doubt.
+        """
+        record, view = self.jobs.get(key), self._named.get(key)
+        if record is None or view is None or view.owner_uid != record.uid or view.uid == self._made.get(key):
+            return False
+        if record.status.mpi_job_ref is not None or record.undecoded:
+            return False
+        try:
+            return not self.may_start(record.resource, self.policies, view.plan)
+        except Exception:  # a stranger wrote the spec: a job that raises here cannot be started either
+            return True
 
     def _see(self, kind: str, resource: Json, deleted: bool) -> bool:
         taken = self._take(kind, resource, deleted)
@@ -408,10 +426,8 @@ class World:
             self._put_mpijob(key, self.intake.mpijob(resource) if resource is not None else None)
         elif kind == JOB:
             self._put_job(key, self.intake.job(resource) if resource is not None else None)
-        elif resource is not None:
-            self.policies[key.name] = self.intake.policy(resource)
         else:
-            self.policies.pop(key.name, None)
+            self._put_policy(key.name, self.intake.policy(resource) if resource is not None else None)
 
     def wrote_status(self, key: Key, status: JobStatus) -> None:
         """The operator wrote this status; it is known even where the answer cannot be decoded."""
@@ -434,6 +450,14 @@ class World:
         else:
             self.jobs.pop(key, None)
         self._touched.add(key)
+
+    def _put_policy(self, name: str, policy: Json | None) -> None:
+        """Which jobs may start follows from it."""
+        if policy is not None:
+            self.policies[name] = policy
+        else:
+            self.policies.pop(name, None)
+        self._touched |= {key for key in self._named if (record := self.jobs.get(key)) is not None and record.status.mpi_job_ref is None}
 
     def _put_mpijob(self, key: Key, view: MpiJobView | None) -> None:
         before = self._named.get(key)
@@ -476,6 +500,14 @@ class World:
 def _has_ended(record: JobRecord, view: MpiJobView | None) -> bool:
     """Whether the run has ended and the status says so of the spec as it is."""
     return run_is_over(record.status) and record.reported and (view is None or view.ending is not None)
+
+
+def _wants_gpus(record: JobRecord) -> bool:
+    """Whether the job's spec lets its ranks be placed by a plan at all, whatever another resumed or wrote on its MPIJob."""
+    spec = record.resource.get("spec")
+    policy = spec.get("runPolicy") if isinstance(spec, Mapping) else None
+    suspended = isinstance(policy, Mapping) and policy.get("suspend") is True
+    return not suspended and not (isinstance(spec, Mapping) and spec.get("planner") == PlannerChoice.NONE)
 
 
 def _within(plan: Plan, record: JobRecord, view: MpiJobView) -> Plan:
