@@ -321,7 +321,7 @@ def stuck_on_lost_node(seen: Seen) -> Decision | None:
 
 
 def rank_left_out(seen: Seen) -> Decision | None:
-    """Release all ranks where the scheduler has not placed one in time: the others would hold GPUs for nothing."""
+    """Release all ranks where one has no pod, or the scheduler has not placed it, in time: the others would hold GPUs for nothing."""
     if seen.mpijob is None or not seen.mpijob.gated or seconds_left(seen) != 0.0:
         return None
     return ReleaseGang(Reason.SCHEDULING_TIMEOUT, words(seen))

@@ -1,4 +1,4 @@
-"""Ranks that kube-scheduler leaves out: since when, how often, on which nodes, in whose words. Pure.
+"""Ranks that kube-scheduler leaves out, or whose pods never come: since when, how often, on which nodes, in whose words. Pure.
 
 What is remembered lives in `status.scheduling`, so that a restarted operator goes on where the last one stopped.
 """
@@ -37,6 +37,15 @@ def left_out(seen: Seen) -> tuple[PodView, ...]:
     )
 
 
+def missing(seen: Seen) -> tuple[int, ...]:
+    """Indices of workers whose pods do not exist though the MPIJob is to run: their plan holds GPUs that nobody uses."""
+    job = seen.mpijob
+    if job is None or not job.gated or job.suspended or job.ending is not None:
+        return ()
+    there = {pod.index for pod in seen.workers}
+    return tuple(index for index in range(job.workers) if index not in there)
+
+
 def is_released(status: JobStatus, mpijob: MpiJobView | None) -> bool:
     """Whether a release was written down from which the job has not gone on; another who resumes the MPIJob ends it."""
     if mpijob is None or resumed_by_other(mpijob):
@@ -45,15 +54,15 @@ def is_released(status: JobStatus, mpijob: MpiJobView | None) -> bool:
 
 
 def is_back(seen: Seen) -> bool:
-    """Whether a released job of an external queue has none but gated workers again: its pods were deleted, not its MPIJob suspended."""
-    ended = all(names.PLACEMENT_GATE in pod.gates for pod in seen.workers)
+    """Whether a released job of an external queue has all its workers again, gated: its pods were deleted, not its MPIJob suspended."""
+    ended = all(names.PLACEMENT_GATE in pod.gates for pod in seen.workers) and not missing(seen)
     return seen.released and seen.mpijob is not None and bool(seen.mpijob.holder) and ended
 
 
 def seconds_left(seen: Seen) -> float | None:
-    """Until all ranks are released; None where none is left out, or where that is not written down yet."""
+    """Until all ranks are released; None where none is left out or missing, or where that is not written down yet."""
     known = seen.status.scheduling
-    if known is None or not known.waiting_since or not left_out(seen):
+    if known is None or not known.waiting_since or not (left_out(seen) or missing(seen)):
         return None
     return max(0.0, unix_seconds(known.waiting_since) + seen.scheduling_timeout_seconds - seen.now)
 
@@ -74,8 +83,10 @@ def refused_nodes(status: JobStatus, now: float) -> dict[str, str]:
 
 
 def words(seen: Seen) -> str:
-    """Which pods are left out, and what the scheduler says of the first."""
+    """Which pods are left out, and what the scheduler says of the first; else which do not exist, and where to look."""
     pods = left_out(seen)
+    if not pods and seen.mpijob is not None and (indices := missing(seen)):
+        return _missing_words(seen, seen.mpijob, indices)
     shown = ", ".join(pod.name for pod in pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
     return f"{shown} on no node {seen.scheduling_timeout_seconds} s after the gates opened: {_said(pods)}"
 
@@ -94,15 +105,27 @@ def begun(seen: Seen) -> StatusScheduling:
 
 
 def observed(seen: Seen) -> StatusScheduling | None:
-    """What is remembered after a pass: since when a pod is left out, and nothing of earlier releases once the job runs."""
+    """What is remembered after a pass: since when a pod is left out or missing, and nothing of earlier releases once the job runs."""
     known = seen.status.scheduling or NOTHING
     job = seen.mpijob
     placing = job is not None and job.gated and not job.suspended and not seen.released
-    since = (known.waiting_since or timestamp(seen.now)) if placing and left_out(seen) else ""
+    since = (known.waiting_since or timestamp(seen.now)) if placing and (left_out(seen) or missing(seen)) else ""
     runs = (job is not None and job.is_true("Running")) or (seen.job is not None and seen.job.run_policy.suspend)
     kept = replace(known, waiting_since=since, refused=_lasting(known, seen.now))
     kept = replace(kept, releases=0, released_at="", message="") if runs else kept
     return None if kept == NOTHING else kept
+
+
+def _missing_words(seen: Seen, job: MpiJobView, indices: tuple[int, ...]) -> str:
+    name, namespace = seen.metadata.name, seen.metadata.namespace
+    shown = ", ".join(f"{name}-worker-{index}" for index in indices[:3]) + (f" and {len(indices) - 3} more" if len(indices) > 3 else "")
+    cause = (
+        f"mpi-operator cannot create them, its events say why (a quota, an admission webhook): kubectl get events -n {namespace}"
+        if job.conditions
+        else "mpi-operator has not taken up the MPIJob: check that it runs and that spec.runPolicy.managedBy names no other controller"
+    )
+    after = f"{seen.scheduling_timeout_seconds} s after they were due"
+    return f"{len(indices)} of {job.workers} worker pods ({shown}) do not exist {after}; {cause}"
 
 
 def _lasting(known: StatusScheduling, now: float) -> tuple[StatusRefusedNode, ...]:

@@ -35,6 +35,7 @@ from hyperscale.observe.released import Releases
 from hyperscale.observe.snapshot import Figures, build_snapshot, warm
 from hyperscale.podindex import PodIndex, matters
 from hyperscale.records import JobRecord, Key
+from hyperscale.scheduling import is_released
 from hyperscale.stoppable import is_preempted, run_is_over, waits_again
 from hyperscale.versions import EVERYWHERE, Versions
 
@@ -326,7 +327,7 @@ class World:
         record, view = self.jobs.get(key), self._own(key)
         plan = self._assumed.get(key)
         moving = plan is not None or (record is not None and is_moving(record.status))
-        if plan is None and view is not None and record is not None and holds_plan(view, moving) and _wants_gpus(record):
+        if plan is None and view is not None and record is not None and holds_plan(view, moving) and _wants_gpus(record, view):
             plan = self.plan_in_force(key)
             plan = _within(plan, record, view) if plan is not None else None
         pods = tuple(self._pods.of_job(key, view.uid, record.uid if record is not None else "")) if view is not None else ()
@@ -502,8 +503,13 @@ def _has_ended(record: JobRecord, view: MpiJobView | None) -> bool:
     return run_is_over(record.status) and record.reported and (view is None or view.ending is not None)
 
 
-def _wants_gpus(record: JobRecord) -> bool:
-    """Whether the job's spec lets its ranks be placed by a plan at all, whatever another resumed or wrote on its MPIJob."""
+def _wants_gpus(record: JobRecord, view: MpiJobView) -> bool:
+    """Whether the job's spec lets its ranks be placed by a plan at all, whatever another resumed or wrote on its MPIJob.
+
+    Ranks that were released wait for another plan. A queue's MPIJob is not suspended for that.
+    """
+    if view.holder and is_released(record.status, view):
+        return False
     spec = record.resource.get("spec")
     policy = spec.get("runPolicy") if isinstance(spec, Mapping) else None
     suspended = isinstance(policy, Mapping) and policy.get("suspend") is True

@@ -210,3 +210,14 @@ def test_the_result_of_an_earlier_job_of_the_same_name_is_not_this_jobs() -> Non
     measured = seen.measured(CORA, pods)
     assert measured is not None
     assert measured.epoch == 4
+
+
+def test_ranks_of_a_queue_that_were_released_hold_nothing_though_their_mpijob_is_not_suspended() -> None:
+    seen = world()
+    queued = mpijob()
+    queued["metadata"]["labels"] = {names.KUEUE_QUEUE_LABEL: "gold"}
+    seen.see_mpijob(queued)
+    assert free(seen, OTHER) == {"node-a": 1, "node-b": 1}
+    released = {"type": "Placed", "status": "False", "reason": "SchedulingTimeout", "message": "", "lastTransitionTime": ""}
+    seen.see_job(job(version=2, conditions=[released], mpiJobRef={"name": "cora", "uid": MPIJOB_UID}))
+    assert free(seen, OTHER) == {"node-a": 2, "node-b": 2}
