@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import time
 from typing import Any
 
 import pytest
@@ -63,13 +62,11 @@ def test_a_field_name_cannot_forge_the_message() -> None:
     assert refused(job({"spec.workers": {"max": 4, "x\ny": 1}})).path == "spec.workers"
 
 
-def test_an_alias_bomb_is_refused_at_once() -> None:
-    bomb: list[Any] = ["lol"]
+def test_an_alias_bomb_is_refused_without_a_walk_through_it() -> None:
+    bomb: list[Any] = ["lol"]  # 9^12 leaves: a walk would not end
     for _ in range(12):
         bomb = [bomb] * 9
-    began = time.perf_counter()
     assert "more than" in refused(job({"spec.worker.template": {"spec": bomb}})).message
-    assert time.perf_counter() - began < 5.0
 
 
 def test_a_loop_is_refused() -> None:
