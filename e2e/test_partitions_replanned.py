@@ -10,7 +10,7 @@ import pytest
 from e2e.cluster.api import Object
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess
-from e2e.jobs import Job, namespace
+from e2e.jobs import COMPUTING, Job, namespace
 
 PATIENCE_SECONDS = 120.0
 """Longer than elsewhere: two partition Jobs and a replacement come one after the other."""
@@ -83,7 +83,7 @@ def plan_file(job: Job) -> Object:
 def test_other_shares_are_partitioned_anew_before_the_replaced_rank_starts(calm: Cluster, space: str, claim: str, cordoned: str) -> None:
     api = calm.api()
     job = Job(api, space, "parted")
-    job.create(workers={"min": 2, "max": 2, "gpusPerWorker": 8}, partitioning={"method": "METIS", "volumeClaimName": claim})
+    job.create(**COMPUTING, workers={"min": 2, "max": 2, "gpusPerWorker": 8}, partitioning={"method": "METIS", "volumeClaimName": claim})
     job.wait(lambda: job.status().get("phase") == "Partitioning", "partitions are not wanted", PATIENCE_SECONDS)
     first = finish(job)
     job.wait(lambda: job.status().get("phase") == "Running", "it does not run", PATIENCE_SECONDS)

@@ -28,6 +28,10 @@ IDLE_PERCENT: Final = 2
 WORKERS: Final = {"min": 2, "max": 6, "gpusPerWorker": 2}
 MODEL: Final = {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256}
 DATASET: Final = {"source": {"s3": {"bucket": "graphs"}}, "vertices": 2_449_029, "edges": 123_718_280, "featureSize": 100, "classes": 47}
+SLOW_GPUS: Final = [
+    {"product": product, "teraflops": 0.1} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L40S", "Tesla-V100")
+]
+"""So slow that an epoch pays more workers than one node holds."""
 WAITING: Final = frozenset({"WaitingForTurn", "WaitingForBetterNodes", "InsufficientGpus"})
 
 
@@ -65,6 +69,12 @@ def wait_idle(cluster: Cluster) -> None:
     """Prometheus has seen that nothing runs: for a scrape or two GPUs look busy with pods that are gone, and decisions differ by that."""
     busy = f"DCGM_FI_DEV_GPU_UTIL > {IDLE_PERCENT}"
     wait_until(lambda: not query(cluster.prometheus_url, busy), PATIENCE_SECONDS, "GPUs are still busy")
+
+
+def set_policy(cluster: Cluster, **spec: object) -> None:
+    """The default PlannerPolicy, until the test ends."""
+    policy = {"apiVersion": "hyperscale.dev/v1alpha1", "kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": spec}
+    cluster.api().apply(POLICY, policy)
 
 
 def ten_jobs(cluster: Cluster, space: str) -> list[Job]:
@@ -116,6 +126,7 @@ def assert_no_gpu_is_given_twice(cluster: Cluster, jobs: list[Job]) -> None:
 
 
 def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Cluster, space: str) -> None:
+    set_policy(installed, gpus=SLOW_GPUS)
     alone = Job(installed.api(), space, "alone")
     alone.create(model={**MODEL, "epochs": 100}, dataset=DATASET, workers=WORKERS, planOnly=True)
     with operating(installed):
@@ -157,15 +168,7 @@ def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Clust
 
 
 def test_the_agents_choice_is_scored_beside_the_rules_and_used_only_where_it_is_no_worse(installed: Cluster, space: str) -> None:
-    installed.api().apply(
-        POLICY,
-        {
-            "apiVersion": "hyperscale.dev/v1alpha1",
-            "kind": "PlannerPolicy",
-            "metadata": {"name": "default"},
-            "spec": {"queue": {"order": "Learned"}},
-        },
-    )
+    set_policy(installed, queue={"order": "Learned"})
     jobs = ten_jobs(installed, space)
     with operating(installed) as process:
         running = wait_decided(jobs)

@@ -11,7 +11,7 @@ from e2e.cluster.api import Api
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.operator import OperatorProcess
-from e2e.jobs import Job, namespace
+from e2e.jobs import COMPUTING, Job, namespace
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -50,7 +50,7 @@ def test_a_rank_that_the_scheduler_refuses_releases_the_others_and_all_run_elsew
     api = calm.api()
     occupy(api, space, "eu-h100-1")
     job = Job(api, space, "cora")
-    job.create(workers=WHOLE_NODES, worker=away_from_noise(), recovery={"schedulingTimeoutSeconds": TIMEOUT_SECONDS})
+    job.create(workers=WHOLE_NODES, worker=away_from_noise(), recovery={"schedulingTimeoutSeconds": TIMEOUT_SECONDS}, **COMPUTING)
     job.wait(lambda: "eu-h100-1" in job.nodes(), "it is not planned where the scheduler refuses")
     job.wait(lambda: sorted(job.pod_nodes()) == ["", "eu-h100-0"], "one rank is not refused")
     first = {pod["metadata"]["uid"] for pod in job.pods()}

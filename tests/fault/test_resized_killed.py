@@ -21,7 +21,7 @@ IDENTITY: Final = "hyperscale-0"
 """As in a pod that restarts its container: the Lease is its own."""
 SPARE: Final = "eu-a100-1"
 """One of four nodes with as many GPUs as a worker has."""
-SLOW_GPUS: Final[list[Object]] = [{"product": product, "teraflops": 0.1} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")]
+SLOW_GPUS: Final[list[Object]] = [{"product": product, "teraflops": 0.01} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")]
 """So slow that every further worker pays."""
 SPEC: Final[Object] = {
     "model": {"architecture": "GraphSAGE", "layers": 3, "hiddenSize": 256},

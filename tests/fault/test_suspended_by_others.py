@@ -39,7 +39,7 @@ def test_a_person_who_suspends_the_mpijob_is_obeyed_and_so_is_the_one_who_resume
     set_suspend(job, False)
     create_workers(job)
     wait_open(job)
-    assert job.condition("Suspended")["status"] == "False"
+    job.wait(lambda: job.condition("Suspended")["status"] == "False", "it still counts as suspended")
     assert writes_to_mpijob(proxy, job, since) == 0
 
 
