@@ -126,7 +126,7 @@ def assert_no_gpu_is_given_twice(cluster: Cluster, jobs: list[Job]) -> None:
 
 
 def test_ten_pending_jobs_are_ordered_sized_and_placed_together(installed: Cluster, space: str) -> None:
-    set_policy(installed, gpus=SLOW_GPUS)
+    set_policy(installed, gpus=SLOW_GPUS, queue={"patience": 4})
     alone = Job(installed.api(), space, "alone")
     alone.create(model={**MODEL, "epochs": 100}, dataset=DATASET, workers=WORKERS, planOnly=True)
     with operating(installed):
