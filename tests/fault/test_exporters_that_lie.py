@@ -19,7 +19,9 @@ from tests.fault.process import OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub
 from tests.fault.watching import wait_created
 
-NODES = tuple(machine.name for machine in load(DEFAULT_FILE).nodes)
+TOPOLOGY = load(DEFAULT_FILE)
+GPUS = {machine.name: TOPOLOGY.gpus_of(machine) for machine in TOPOLOGY.nodes}
+NODES = tuple(GPUS)
 ONE_READING = 2 * len(FIGURES)
 FREEZE_READINGS = 4
 WORKERS = 9
@@ -33,7 +35,7 @@ Exporter = Callable[[str, float], Vector]
 
 
 def gpus(value: str, nodes: tuple[str, ...] = NODES, **labels: str) -> Vector:
-    return [({"Hostname": node, "UUID": f"GPU-{node}-{index}", **labels}, value) for node in nodes for index in range(2)]
+    return [({"Hostname": node, "UUID": f"GPU-{node}-{index}", **labels}, value) for node in nodes for index in range(GPUS[node])]
 
 
 def links(latency: str, bandwidth: str) -> dict[str, Vector]:
