@@ -35,7 +35,7 @@ Exporter = Callable[[str, float], Vector]
 
 
 def gpus(value: str, nodes: tuple[str, ...] = NODES, **labels: str) -> Vector:
-    return [({"Hostname": node, "UUID": f"GPU-{node}-{index}", **labels}, value) for node in nodes for index in range(GPUS[node])]
+    return [({"Hostname": node, "UUID": f"GPU-{node}-{index}", **labels}, value) for node in nodes for index in range(GPUS.get(node, 1))]
 
 
 def links(latency: str, bandwidth: str) -> dict[str, Vector]:
