@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 
 import kopf
@@ -18,6 +19,7 @@ from kopf._core.engines.peering import Identity
 
 from hyperscale.apply.client import ApiClient, ConfigException, Pace
 from hyperscale.apply.lease import Lease
+from hyperscale.apply.leasethread import LeaseThread
 from hyperscale.handlers import read_from, register
 from hyperscale.jsonlog import configure_logging
 from hyperscale.operator import Operator
@@ -31,6 +33,7 @@ EXIT_LEASE_LOST = 3
 EXIT_BAD_SETTINGS = 2
 BURST_SECONDS = 10.0
 LEASE_CONNECTIONS = 2
+"""Where one hangs, the other renews."""
 
 
 async def operate(settings: Settings) -> int:
@@ -40,9 +43,9 @@ async def operate(settings: Settings) -> int:
     watches = 3 + 2 * max(1, len(settings.watch_namespaces))
     client = await ApiClient.connect(settings.request_timeout_seconds, settings.concurrent_passes * 2 + watches)
     identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-    # A pool of its own: however many requests wait for an answer, the Lease is renewed.
-    leasing = await ApiClient.connect(settings.request_timeout_seconds, LEASE_CONNECTIONS)
-    lease = Lease(leasing, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
+    connect = partial(ApiClient.connect, settings.request_timeout_seconds, LEASE_CONNECTIONS)
+    lease = LeaseThread(connect, partial(_lease, settings, identity), _leave_at_once)
+    await lease.start()
     pace = Pace(settings.api_requests_per_second, BURST_SECONDS, time.monotonic)
     operator = Operator(client.bounded(pace, lease.seconds_left), settings)
     operator.reconciler.doubt = lease.confirm
@@ -54,20 +57,30 @@ async def operate(settings: Settings) -> int:
     try:
         return await _hold_and_work(operator, lease, identity, stop)
     finally:
-        await lease.release()
+        await lease.close()
         await previews.stop()
         await server.stop()
         await client.close()
-        await leasing.close()
 
 
-async def _hold_and_work(operator: Operator, lease: Lease, identity: str, stop: asyncio.Event) -> int:
+def _lease(settings: Settings, identity: str, client: ApiClient) -> Lease:
+    return Lease(client, settings.namespace, identity, settings.lease_duration_seconds, settings.lease_renew_seconds, time.monotonic)
+
+
+def _leave_at_once() -> None:
+    """Without waiting for an event loop that may be busy."""
+    _LOG.error("the Lease is lost: leaving at once, so that no two operators act")
+    os._exit(EXIT_LEASE_LOST)
+
+
+async def _hold_and_work(operator: Operator, lease: LeaseThread, identity: str, stop: asyncio.Event) -> int:
     stopping = asyncio.create_task(stop.wait())
     acquiring = asyncio.create_task(lease.acquire())
     await asyncio.wait({stopping, acquiring}, return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
         acquiring.cancel()
         return 0
+    lease.hold()
     registry = kopf.OperatorRegistry()
     register(registry, operator)
     read_from(operator.feed)
@@ -84,17 +97,13 @@ async def _hold_and_work(operator: Operator, lease: Lease, identity: str, stop: 
     )
     signals = asyncio.create_task(_take_signals_back(started, stop))
     working = asyncio.create_task(operator.run())
-    holding = asyncio.create_task(lease.hold())
-    await asyncio.wait({stopping, watching, working, holding}, return_when=asyncio.FIRST_COMPLETED)
-    lost = holding.done() and not stop.is_set()
-    if lost:
-        _LOG.error("the Lease is lost: leaving at once, so that no two operators act")
-        os._exit(EXIT_LEASE_LOST)
+    await asyncio.wait({stopping, watching, working}, return_when=asyncio.FIRST_COMPLETED)
     stop.set()
-    for task in (signals, working, holding):
+    lease.let_go()
+    for task in (signals, working):
         task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.wait({watching, working, holding}, timeout=8)
+        await asyncio.wait({watching, working}, timeout=8)
     for task in (watching, working):
         if task.done() and not task.cancelled() and task.exception() is not None:
             _LOG.error("the operator failed", exc_info=task.exception())

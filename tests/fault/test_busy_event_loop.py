@@ -1,0 +1,87 @@
+"""The Lease does not wait for the operator's event loop: renewed while that does not turn, and lost in time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from kubernetes.aio import client as official
+from kubernetes.aio import config
+
+from e2e.cluster.control_plane import wait_until
+from e2e.jobs import PATIENCE_SECONDS
+from hyperscale.apply.client import ApiClient
+from hyperscale.apply.lease import Lease
+from hyperscale.apply.leasethread import LeaseThread
+from tests.fault.conftest import Stage
+from tests.fault.process import LEASE
+from tests.fault.proxy import FaultProxy
+
+NAMESPACE = LEASE.split("/")[-3]
+LEASE_SECONDS = 6.0
+RENEWALS = 12
+
+
+@pytest.fixture
+def leasing(stage: Stage, proxy: FaultProxy) -> Callable[[threading.Event], LeaseThread]:
+    """A thread for the Lease; the event is set when it is lost."""
+
+    async def connect() -> ApiClient:
+        configuration = official.Configuration()
+        await config.load_kube_config(str(stage.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
+        return ApiClient(official.ApiClient(configuration), LEASE_SECONDS)
+
+    return lambda lost: LeaseThread(connect, made, lost.set)
+
+
+def made(client: ApiClient) -> Lease:
+    return Lease(client, NAMESPACE, "busy", LEASE_SECONDS, 1.0, time.monotonic)
+
+
+def renewals(stage: Stage, known: set[str]) -> bool:
+    """Whether the Lease was renewed RENEWALS times, which takes longer than its duration."""
+    known.add(str(stage.api.get(LEASE)["spec"]["renewTime"]))
+    return len(known) > RENEWALS
+
+
+def test_the_lease_is_renewed_for_longer_than_its_duration_while_the_event_loop_does_not_turn(
+    stage: Stage, leasing: Callable[[threading.Event], LeaseThread]
+) -> None:
+    lost = threading.Event()
+
+    async def busy() -> None:
+        thread = leasing(lost)
+        await thread.start()
+        await thread.acquire()
+        thread.hold()
+        wait_until(partial(renewals, stage, set()), PATIENCE_SECONDS, "the Lease is not renewed")  # this event loop stands still
+        assert thread.seconds_left() > 0
+        await thread.confirm()
+        await thread.close()
+
+    asyncio.run(busy())
+    assert not lost.is_set()
+    assert stage.lease_holder() == ""
+
+
+def test_a_lease_that_another_takes_is_lost_while_the_event_loop_does_not_turn(
+    stage: Stage, leasing: Callable[[threading.Event], LeaseThread]
+) -> None:
+    lost = threading.Event()
+
+    async def busy() -> None:
+        thread = leasing(lost)
+        await thread.start()
+        await thread.acquire()
+        thread.hold()
+        stage.api.patch(LEASE, {"spec": {"holderIdentity": "thief"}})
+        assert lost.wait(PATIENCE_SECONDS)
+        await thread.close()
+
+    asyncio.run(busy())
+    assert stage.lease_holder() == "thief"
+    stage.api.patch(LEASE, {"spec": {"holderIdentity": ""}})
