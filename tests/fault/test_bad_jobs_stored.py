@@ -28,8 +28,11 @@ def nested(levels: int) -> object:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "1.4 MB of annotation": ({"worker": {"template": {"metadata": {"annotations": {"note": "x" * NEARLY_ETCDS_LIMIT}}}}}, "spec"),
-    "70,000 values": (template(containers=[{"name": "worker", "args": [""] * 70_000}]), "spec.worker.template.spec.containers"),
+    "1.4 MB of annotation": (
+        {"worker": {"template": {"metadata": {"annotations": {"note": "x" * NEARLY_ETCDS_LIMIT}}}}},
+        "spec: larger than 65535 bytes",
+    ),
+    "70,000 values": (template(containers=[{"name": "worker", "args": [""] * 70_000}]), "spec: larger than 65535 bytes"),
     "100 levels": (template(containers=[{"name": "worker", "args": nested(100)}]), "spec.worker.template.spec.containers"),
     "a number beyond 64 bits": (template(priority=2**63), "spec.worker.template.spec.priority"),
     "text for containers": (template(containers="worker"), "spec.worker.template.spec.containers"),
