@@ -65,7 +65,7 @@ def say(line: str) -> None:
 def main() -> int:
     """Measure what there is time for, print, and fail where a goal is missed."""
     arguments = parser(__doc__ or "")
-    arguments.add_argument("--minutes", type=float, default=MINUTES, help=f"begin no further case after so many minutes ({MINUTES})")
+    arguments.add_argument("--minutes", type=float, default=MINUTES, help=f"begin no further case after this number of minutes ({MINUTES})")
     arguments.add_argument("--cpu", action="store_true", help="on the processor although there is a GPU")
     asked = arguments.parse_args()
     cuda = torch.cuda.is_available() and not asked.cpu

@@ -53,7 +53,7 @@ def measured(case: Case, device: torch.device) -> dict[str, float]:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        Path("/proc/self/clear_refs").write_text("5")  # the kernel's own peak begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # the kernel's own peak starts again
     trainer = trainer_of(case, part, device)
     trainer.epoch(1)
     if cuda:

@@ -185,7 +185,7 @@ def estimates(sizes: tuple[int, ...], seeds: int) -> Iterator[Row]:
                         errors.setdefault((method, figure), []).append(error)
             case = f"{nodes} nodes, labels of {labels}"
             for (method, figure), found in errors.items():
-                yield Row(NAME, case, method, f"{figure}: mean error of links that nobody measured", float(np.mean(found)), "ratio")
+                yield Row(NAME, case, method, f"{figure}: mean error of unmeasured links", float(np.mean(found)), "ratio")
             for figure in ("latency", "bandwidth"):
                 ratio = float(np.mean(errors[OURS, figure]) / np.mean(errors[FORMER, figure]))
                 name = f"{case}: error of {figure}, ours over {FORMER}"

@@ -128,7 +128,7 @@ def run(options: Options) -> list[Row]:
 
 
 def objective(case: Case, held: IntArray) -> FloatArray:
-    """(B,) seconds of the objective with so many ranks on each node, `held` (B, n), by plain counting; shares no code with the planner.
+    """(B,) seconds of the objective with that number of ranks on each node, `held` (B, n), by plain counting, without code of the planner.
 
     All ranks have equal parts. What a node's ranks send to other nodes goes through its card one after the other; what they send each
     other goes through NVSwitch. Rings enter every node once; see `_ring_beyond`.

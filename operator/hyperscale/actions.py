@@ -102,7 +102,7 @@ class Actions:
             raise ConflictError(409, "the job was changed during the pass")
 
     async def release(self, seen: Seen, step: ReleaseWorkers, job: JobSpec) -> None:
-        """Open the gates of all workers; each patch tests its gate, so that nobody's newer decision is overwritten."""
+        """Open the gates of all workers; each patch tests its gate, so that no newer decision of others is overwritten."""
         for count, pod in enumerate(pod for pod in seen.workers if pod.uid in step.nodes):
             hostname = self._world.hostname(step.nodes[pod.uid])
             await self._patch_pod(pod, release_patch(pod, hostname, job.placement.mode))

@@ -144,7 +144,7 @@ class Companions:
     def _is_left_over(self, found: Json, metadata: JobMetadata) -> bool:
         """The operator made it for a job of this name that is gone.
 
-        Whoever may write such an object may give it all these marks, and asks for its deletion by that. The garbage collector would
+        A user who may write such an object may give it all these marks, and asks for its deletion by that. The garbage collector would
         delete it as well.
         """
         owner = _owner(found)

@@ -125,7 +125,7 @@ def suspended_by_another(seen: Seen) -> Decision | None:
     patch = '{"spec":{"runPolicy":{"suspend":false}}}'
     return Wait(
         Reason.SUSPENDED_EXTERNALLY,
-        f"the MPIJob was suspended{who}, not by this operator; it goes on when the MPIJob is resumed: "
+        f"the MPIJob was suspended{who}, not by this operator; it continues when the MPIJob is resumed: "
         f"kubectl patch mpijob {where} --type merge -p '{patch}'",
         retry_after_seconds=None if seen.workload is None else REPLAN_AFTER_SECONDS,
     )

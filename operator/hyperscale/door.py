@@ -14,7 +14,7 @@ from aiohttp import web
 MAX_STRANGERS: Final = 64
 """Connections that have not proven themselves."""
 MAX_STRANGERS_OF_HOST: Final = 16
-"""So many of them from one address: a single one must not lock all others out."""
+"""At most this number of them from one address: a single one must not lock all others out."""
 STRANGER_SECONDS: Final = 5.0
 """Then such a connection is cut."""
 

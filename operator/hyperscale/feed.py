@@ -1,7 +1,7 @@
 """What the API server says of every kind, on its way into the world: full listings, and watches that begin where a listing ended.
 
 An object is decoded and read by itself, and the event loop goes round after every few milliseconds of that. A listing that the API server
-breaks off (410) begins again. A watch that ends goes on from the last version that it told; where the API server no longer knows that
+breaks off (410) begins again. A watch that ends continues from the last version that it told; where the API server no longer knows that
 version a new listing comes first, which also tells what was deleted meanwhile.
 """
 
@@ -199,7 +199,7 @@ class Feed:
 
 
 async def _nothing() -> None:
-    """Nobody asked to hear of listings."""
+    """Listings interest no caller."""
 
 
 async def _read(raw: bytes, path: str) -> Json | None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 _UNITS: Final = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min"), (172800.0, 1 / 3600, "h"))
-"""Durations below so many seconds, what they are multiplied with, and their unit; longer ones are in days."""
+"""Durations below this number of seconds, what they are multiplied with, and their unit; longer ones are in days."""
 CLOCK_SKEW_SECONDS: Final = 120.0
 """How far ahead of the operator's clock a machine's may be: a later time is no time of anything that has happened."""
 PREDICTED_DIGITS: Final = 2
@@ -29,7 +29,7 @@ def is_future(timestamp: str, now: float) -> bool:
 
 
 def duration_text(seconds: float, digits: int = 3) -> str:
-    """Seconds with so many significant digits and the unit that reads best, e.g. `7.2 ms`."""
+    """Seconds with this number of significant digits and the unit that reads best, e.g. `7.2 ms`."""
     rounded = float(f"{seconds:.{digits}g}")
     factor, unit = next(((factor, unit) for limit, factor, unit in _UNITS if rounded < limit), (1 / 86400, "d"))
     return f"{float(f'{rounded * factor:.{digits}g}'):g} {unit}"

@@ -46,7 +46,7 @@ KINDS: Final = (JOB, POLICY, MPIJOB, POD, NODE, PARTITION_JOB, HYPERNODE, TOPOLO
 MAX_TOLD: Final = 65_536
 """Objects remembered as named in the log, the oldest forgotten first: one that changes back and forth is named once."""
 MAX_FAULTS: Final = 4
-"""Different faults of one object that are logged: whoever may change it could fill the log otherwise."""
+"""Different faults of one object that are logged: its author could fill the log otherwise."""
 
 MAX_MESSAGE: Final = 256
 """Characters of a fault."""

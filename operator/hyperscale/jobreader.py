@@ -41,7 +41,7 @@ class JobReader:
         self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
         """By architecture, what finished runs taught about predictions; whoever keeps history fills it."""
         self.volumes: Callable[[tuple[str, str]], Volumes] = lambda key: NO_VOLUMES
-        """What is known of the claims of a job, by namespace and name; whoever reads claims fills it."""
+        """What is known of the claims of a job, by namespace and name; the reader of claims fills it."""
         self.taught: Mapping[Workload, Calibration] = {}
         """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
 

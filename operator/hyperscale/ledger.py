@@ -62,7 +62,7 @@ class Reservations(Generic[Key]):
         """The same as others read it."""
 
     def set(self, job: Key, workers: Mapping[str, int], amounts: Mapping[str, float]) -> None:
-        """What a job holds from now on: so many workers on each node, of which each takes these amounts."""
+        """What a job holds from now on: the number of workers on each node, of which each takes these amounts."""
         each = {name: whole for name, amount in amounts.items() if (whole := round(amount * THOUSANDTHS)) > 0}
         before, after = self._of_job.get(job, NOTHING), _Share(workers, each)
         same = before.each == after.each

@@ -15,7 +15,7 @@ import msgspec
 MAX_OBJECT_BYTES: Final = 4 << 20
 """JSON of one object: etcd holds 1.5 MiB, escapes make a text of its own up to six times as long, and no object of use comes near."""
 MAX_VALUES: Final = 100_000
-"""Lists, objects and separators in one object. Decoding so many takes 20 ms; a job of 1,000 workers has 15,000."""
+"""Lists, objects and separators in one object. Decoding that number takes 20 ms; a job of 1,000 workers has 15,000."""
 UNREADABLE: Final = "hyperscale.dev/unreadable"
 """Key of an object that stands for one that cannot be decoded: {path, message}. Of the rest only what identifies it is there."""
 

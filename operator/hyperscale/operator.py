@@ -195,7 +195,7 @@ class Operator:
     async def resync(self) -> None:
         """List everything and make it the truth: mends whatever the watches lost.
 
-        Every unfinished job is passed over, and finished ones of which something has changed; at first all of them.
+        Every unfinished job gets a pass, and finished ones of which something has changed; at first all of them.
         """
         await self.feed.list_all()
         await self._read_fabric()
@@ -311,7 +311,7 @@ async def _tidy(keeper: garbage.Keeper) -> None:
 
 
 def _preview(settings: Settings) -> TopologyPreview | None:
-    """Where previews are served; None where nobody could find them."""
+    """Where previews are served; None where they could not be found."""
     if not (settings.preview_port and settings.preview_service and settings.preview_secret):
         return None
     return TopologyPreview(settings.namespace, settings.preview_service, settings.preview_secret)

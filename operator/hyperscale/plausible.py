@@ -1,4 +1,4 @@
-"""Whether recorded plans and statuses can be this operator's own: whoever may write an MPIJob or a status may write anything. Pure."""
+"""Whether recorded plans and statuses can be this operator's own: users who may write one of them may write anything. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def is_status(status: JobStatus) -> bool:
 def settled(status: JobStatus, now: float, created: float) -> JobStatus:
     """The status without times after `now`, which become `now`, and without waits longer than the job is old (both Unix seconds).
 
-    Whoever may write a status would else hold other jobs back for as long as the time lies ahead. Itself where all is in order.
+    A user who may write a status could else hold other jobs back for as long as the time lies ahead. Itself where all is in order.
     """
     stop, move, known = status.last_stop, status.last_move, status.scheduling
 

@@ -26,7 +26,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     """A GNNTrainingJob as last seen."""
 
     stored: Json | bytes
-    """Metadata and spec; JSON where nobody asks for them any more."""
+    """Metadata and spec; JSON where they are not needed any more."""
     status: JobStatus
     status_fault: str = ""
     """Why the status as stored cannot be the operator's own; `status` is without what cannot be."""

@@ -1,6 +1,6 @@
 """Ranks that kube-scheduler leaves out, or whose pods never come: since when, how often, on which nodes, in whose words. Pure.
 
-What is remembered lives in `status.scheduling`, so that a restarted operator goes on where the last one stopped.
+What is remembered lives in `status.scheduling`, so that a restarted operator continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def left_out(seen: Seen) -> tuple[PodView, ...]:
 
 
 def missing(seen: Seen) -> tuple[int, ...]:
-    """Indices of workers whose pods do not exist though the MPIJob is to run: their plan holds GPUs that nobody uses."""
+    """Indices of workers whose pods do not exist though the MPIJob is to run: their plan holds unused GPUs."""
     job = seen.mpijob
     if job is None or not job.gated or job.suspended or job.ending is not None:
         return ()

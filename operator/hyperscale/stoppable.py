@@ -68,7 +68,7 @@ def hindrance(job: JobSpec, view: MpiJobView, status: JobStatus, policy: QueuePo
 
 
 def waited_for_others(status: JobStatus, started: float) -> float:
-    """Seconds that a job has waited because of its stops, until its ranks started (Unix seconds; inf where nobody says when)."""
+    """Seconds that a job has waited because of its stops, until its ranks started (Unix seconds; inf where it is not stated)."""
     last = status.last_stop
     if last is None:
         return 0.0

@@ -93,7 +93,7 @@ class World:
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
         self.may_start: Callable[[Json, Mapping[str, Json], Plan | None], bool] = lambda resource, policies, plan: True
-        """Whether a job may have an MPIJob with that plan; whoever reads specs fills it."""
+        """Whether a job may have an MPIJob with that plan; the reader of specs fills it."""
         self.ground = 0
         """Grows whenever nodes come, go, or differ by more than cordons, taints and conditions, and with the topology that others tell."""
         self._assumed: dict[Key, Plan] = {}
@@ -214,7 +214,7 @@ class World:
         self.ground += 1
 
     def mpijob_named(self, key: Key) -> MpiJobView | None:
-        """The MPIJob of that name, whoever made it."""
+        """The MPIJob of that name, of any origin."""
         return self._named.get(key)
 
     def pods_of(self, key: Key, uid: str) -> tuple[PodView, ...]:
@@ -378,7 +378,7 @@ class World:
     def _is_own(self, key: Key, view: MpiJobView, record: JobRecord) -> bool:
         """Whether an MPIJob with a job's name is the one that the job's status names, or before that one that names the job as controller.
 
-        Whoever may create MPIJobs may name any owner. A job that may not start has none before its status names one. What a forged one of
+        Creators of MPIJobs may name any owner. A job that may not start has none before its status names one. What a forged one of
         another job can hold is bounded by the job's spec (`_within`), and the job's next pass plans again what does not fit.
         """
         reference = record.status.mpi_job_ref

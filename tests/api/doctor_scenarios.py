@@ -290,7 +290,7 @@ SCENARIOS = (
         also=frozenset({"KueueQueueMissing"}),
     ),
     Broken(
-        "a job that nobody can decode",
+        "a job that cannot be decoded",
         breaking.store_nested_job,
         breaking.remove_nested_job,
         "ObjectsUnusable",

@@ -23,7 +23,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "defaults": (),
     "with Prometheus": ("--set", "prometheus.url=http://prometheus.monitoring:9090"),
     "a token of one's own": ("--set", "agent.token.existingSecret=mine", "--set", "agent.token.key=link.token"),
-    "a token nobody made": ("--set", "agent.token.generate=false"),
+    "a token that is not made": ("--set", "agent.token.generate=false"),
     "agents everywhere": ("--set", "agent.nodeSelector=null"),
     "no agents": ("--set", "agent.enabled=false"),
     "two namespaces": ("--set", "watchNamespaces={notes,default}"),

@@ -28,7 +28,7 @@ class Suspending:
 
     def __init__(self) -> None:
         self.admits = False
-        """True: whoever resumes an MPIJob may."""
+        """True: anyone who resumes an MPIJob may."""
         self.asked = 0
 
 

@@ -125,7 +125,7 @@ def _planned(**changes: Any) -> Object:
 
 
 def _claiming(gpus: int, *nodes: str) -> str:
-    """A plan annotation with so many GPUs on each node."""
+    """A plan annotation with this number of GPUs on each node."""
     workers = [{"rank": rank, "node": node, "gpus": gpus, "share": 1 / len(nodes)} for rank, node in enumerate(nodes)]
     return json.dumps(_planned(workers=workers, partitions=len(nodes)))
 

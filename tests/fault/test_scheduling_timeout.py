@@ -129,5 +129,5 @@ def test_in_a_queue_the_pods_are_deleted_and_the_mpijob_is_not_written(
     job.wait(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in job.pods()) or not job.pods(), "its pods stay")
     delete_workers(job)
     create_workers(job)
-    job.wait(lambda: node not in job.nodes() and not any(gates(pod) for pod in job.pods()), "its ranks are not placed anew")
+    job.wait(lambda: node not in job.nodes() and not any(gates(pod) for pod in job.pods()), "its ranks are not placed again")
     assert not proxy.asked_since(since, lambda asked: asked.method == "PATCH" and asked.path == job.mpijob_path)

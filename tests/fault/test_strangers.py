@@ -89,7 +89,7 @@ def naming(process: OperatorProcess, space: str) -> Counter[str]:
 
 
 def check(process: OperatorProcess, stage: Stage, space: str) -> None:
-    """Every case is named once, another job starts, and the victim's GPUs are nobody's to take."""
+    """Every case is named once, another job starts, and the victim's GPUs stay taken."""
 
     def all_named() -> bool:
         assert not process.ended, process.log

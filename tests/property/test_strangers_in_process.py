@@ -38,7 +38,7 @@ GOOD, ODD = Key("team", "good"), Key("team", "odd")
 
 
 class Nested(str):
-    """So many lists in each other, written as such."""
+    """This number of lists in each other, written as such."""
 
     __slots__ = ()
 

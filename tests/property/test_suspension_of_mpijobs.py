@@ -71,7 +71,7 @@ def test_suspend_of_a_queues_mpijob_is_never_written(look: dict[str, Any], inten
 
 @given(LOOKS, st.booleans())
 def test_another_who_resumes_is_never_overruled(look: dict[str, Any], resizable: bool) -> None:
-    """Preempted and released are what the status says of an MPIJob that nobody else has resumed."""
+    """Preempted and released are what the status says of an MPIJob that no other has resumed."""
     mine = look | {"preempted": False, "released": False, "stop_recorded": False, "release_recorded": False}
     decision = decide(seen(**mine, mpijob=mpijob(suspend_intent=True, resizable=resizable)))
     assert not (isinstance(decision, SetSuspend) and decision.suspend)

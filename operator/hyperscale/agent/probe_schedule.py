@@ -1,6 +1,6 @@
 """Who is measured by whom, and how often: a fixed number of destinations a node, the same for everyone who knows the same names. Pure.
 
-Whoever joins or leaves changes the destinations of a few nodes only: choices go by hashes of names, not by places in a list.
+A node that joins or leaves changes the destinations of a few others only: choices go by hashes of names, not by places in a list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_DESTINATIONS: Final = 22
 """Of a node. Two series each, with those of the agent itself, are 60 (probe_metrics.py)."""
 MIN_DESTINATIONS: Final = 12
 MAX_PAIRS: Final = 64_000
-"""Of a cluster, as long as MIN_DESTINATIONS allow: an answer of so many series is 25 MiB, and the operator reads 32."""
+"""Of a cluster, as long as MIN_DESTINATIONS allow: an answer with this number of series is 25 MiB, and the operator reads 32."""
 NEAR_SHARE: Final = 0.3
 """Of the destinations: the next ones in the ring of the node's own group. 6 of 22 measure all pairs of a group of 13, one way at least."""
 LARGE: Final = 24

@@ -86,7 +86,7 @@ class TooLargeError(ApiError):
 
 
 class Pace:
-    """So many requests a second in the long run, so many seconds' worth of them at once."""
+    """The rate limit in requests a second, and how many seconds' worth of them may be sent at once."""
 
     def __init__(self, per_second: float, burst_seconds: float, clock: Callable[[], float]) -> None:
         """per_second: 0 sets no limit; clock: seconds."""
@@ -199,7 +199,7 @@ class ApiClient:
             raise TransientError(200, f"an answer that is no list: {error}", "BadAnswer") from error
 
     async def watch(self, path: str, version: int, seconds: int) -> AsyncIterator[tuple[str, bytes]]:
-        """Type and JSON of each event after a version, for so many seconds at most; ends early where the stream does or falls silent.
+        """Type and JSON of each event after a version, for at most that many seconds; ends early where the stream does or falls silent.
 
         Raises GoneError, TransientError and ApiError where the API server refuses, also within the stream.
         """

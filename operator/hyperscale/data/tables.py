@@ -40,7 +40,7 @@ def found(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: P
         notes: tuple[str, ...] = ()
         smallest = min((int(ids.min()) for ids in (sources, destinations) if len(ids)), default=0)
         if smallest == 1 and (stated.vertices is None or stated.vertices <= largest):
-            # A vertex 0 that no edge names would be one that nobody meant.
+            # A vertex 0 that no edge names would be an invented one.
             sources, destinations, largest = sources - 1, destinations - 1, largest - 1
             notes = ("ids begin at 1: vertex i of the file is vertex i - 1 here",)
         vertices = max(largest + 1, stated.vertices or 0)

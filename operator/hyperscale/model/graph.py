@@ -60,7 +60,7 @@ class Tiers:
 
 @dataclass(frozen=True)
 class MeasuredLinks:
-    """Directed links of the snapshot in coordinate form, sorted by key; what nobody could use is NaN, the bandwidth of a dead link 0."""
+    """Directed links of the snapshot in coordinate form, sorted by key; what cannot be used is NaN, the bandwidth of a dead link 0."""
 
     key: IntArray
     """(m,) source × n + destination."""
@@ -191,7 +191,7 @@ class ClusterGraph:
     def cut_off(self) -> dict[int, tuple[int, ...]]:
         """Nodes whose every measured link is dead, to several others, by position: those others.
 
-        With one other nobody knows which of the two it is. Nobody measures all links of a large cluster: those of such a node that were
+        With one other it is unknown which of the two it is. Not all links of a large cluster are measured: those of such a node that were
         not measured are no better.
         """
         count = max(1, len(self.nodes))

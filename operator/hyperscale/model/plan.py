@@ -117,7 +117,7 @@ class AllreduceCost(Struct, frozen=True, gc=False, rename="camel"):
     latency_seconds: float
     seconds_per_byte: float
     measured: bool = False
-    """False: some hop of the ring was estimated from labels or, inside a node, from the product, because nobody measured it."""
+    """False: some hop of the ring was estimated from labels or, inside a node, from the product, because it was not measured."""
 
 
 class Rejection(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -27,7 +27,7 @@ NOISE_RATIO: Final = 1.2
 """A link's figure is written anew when it is so many times the one written, or that part of it."""
 CONFIDENCE_NOISE: Final = 0.15
 ALL_PAIRS_NODES: Final = 45
-"""Up to so many nodes agents draw nobody and measure the same pairs all the time: there a pair that comes or goes is news."""
+"""Up to this number of nodes agents draw no partners and measure the same pairs all the time: there a pair that comes or goes is news."""
 
 _Item = TypeVar("_Item", bound=msgspec.Struct)
 

@@ -54,7 +54,7 @@ def class_rules(storage_class: Mapping[str, Any], claim: str) -> tuple[NodeRule,
 
 
 def _name(value: object) -> str:
-    """A name of an object, "" for anything else: whoever may create claims writes both fields."""
+    """A name of an object, "" for anything else: users who may create claims write both fields."""
     return value if isinstance(value, str) and is_object_name(value) else ""
 
 

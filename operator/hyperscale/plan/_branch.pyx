@@ -173,7 +173,7 @@ cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexce
 
 
 cdef double _rest_beside(const Search *s, int c, double count, double pay, int rest) noexcept nogil:
-    """What a rest of so many adds at least, by its weight, to the node of candidate c, which then has `count` members and pays `pay`."""
+    """What a rest of that number adds at least, by its weight, to the node of candidate c, which then has `count` members and pays `pay`."""
     cdef int same
     cdef double each = pay / s.q.weight[c] + s.q.inside[c] * s.q.part, least, value
     cdef const double *near = s.near_spb + <size_t> c * s.q.k

@@ -33,7 +33,7 @@ def unmet_rules(node: Node, request: PlanRequest) -> Iterator[Finding]:
 
 
 def lacking(node: Node, workers: int, request: PlanRequest) -> Iterator[Finding]:
-    """Resources that do not suffice for so many more workers."""
+    """Resources that do not suffice for that number of further workers."""
     held = request.held.get(node.name, {})
     for name, each in sorted(_of_a_worker(request).items()):
         needed = each * workers

@@ -93,7 +93,7 @@ class Costs:
         return {}
 
     def ranks(self, workers: int) -> int:
-        """MPI processes of so many workers, one for each GPU."""
+        """MPI processes of that number of workers, one for each GPU."""
         return workers * self.gpus_per_worker
 
     def subset(self, members: IntArray) -> Costs:

@@ -72,7 +72,7 @@ def preferred(within: float) -> str:
 
 
 def distance(gap: float | None, within: float = 0.0) -> str:
-    """How far from the best possible a plan can be, by the cost model; empty where nobody knows. within: what counts as equal."""
+    """How far from the best possible a plan can be, by the cost model; empty where it is unknown. within: what counts as equal."""
     if gap is None:
         return ""
     if gap == 0.0:

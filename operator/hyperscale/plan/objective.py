@@ -68,7 +68,7 @@ def slowest_hops(costs: Costs, orders: IntArray) -> tuple[FloatArray, FloatArray
     following = np.roll(orders, -1, axis=1)
     latency = costs.latency_seconds[orders, following].max(axis=1)
     per_byte = (costs.seconds_per_byte[orders, following] * crossings(costs, orders, following)).max(axis=1)
-    if costs.gpus_per_worker > 1:  # the ring passes all GPUs of a worker before it goes on
+    if costs.gpus_per_worker > 1:  # the ring passes all GPUs of a worker before the next worker
         latency = np.maximum(latency, costs.inside_latency_seconds[orders].max(axis=1))
         per_byte = np.maximum(per_byte, costs.inside_seconds_per_byte[orders].max(axis=1))
     return latency, per_byte

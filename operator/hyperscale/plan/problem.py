@@ -114,7 +114,7 @@ class Problem:
         )
 
     def partitions(self, workers: int) -> int:
-        """Parts of the training graph for so many workers."""
+        """Parts of the training graph for that number of workers."""
         count = self.job.partitioning.count
         return count if isinstance(count, int) else workers * self.demand.gpus
 

@@ -38,7 +38,7 @@ def step_seconds(run: Run) -> float | None:
 
 
 def _train_vertices(run: Run) -> int | None:
-    """As the planner counted them; None where nobody stated the graph's size."""
+    """As the planner counted them; None where the graph's size was not stated."""
     dataset = run.dataset
     known = BUILTIN_SIZES.get(dataset.path) if dataset.source == BUILTIN else None
     vertices = dataset.vertices or (known.vertices if known is not None else None)

@@ -126,7 +126,7 @@ async def test_a_loss_is_the_part_of_the_last_visits_that_did_not_come_back(roun
 
 
 async def test_a_peer_whose_agent_is_away_has_no_figures_and_no_loss(rounds: Rounds) -> None:
-    """Its machine answers: the link is fine, and nobody is there to measure it with."""
+    """Its machine answers: the link is fine, and no agent is there to measure it with."""
     rounds.replace((Peer("node-0", "127.0.0.1", 1), Peer("node-1", "127.0.0.1", 1)))
     rounds._choose()
     for _ in range(MISSES + 1):

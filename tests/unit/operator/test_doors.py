@@ -1,4 +1,4 @@
-"""The ports for probes and metrics: whoever holds connections to them without asking anything is cut, and others are served."""
+"""The ports for probes and metrics: a client that holds connections to them without a request is cut, and others are served."""
 
 from __future__ import annotations
 

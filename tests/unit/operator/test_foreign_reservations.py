@@ -21,7 +21,7 @@ BOTH_FREE = {"node-a": 2, "node-b": 2}
 
 
 def claiming(gpus: int, *nodes: str) -> str:
-    """The annotation of a plan with so many GPUs on each node."""
+    """The annotation of a plan with this number of GPUs on each node."""
     made = plan(*nodes)
     return plan_annotation(msgspec.structs.replace(made, workers=tuple(msgspec.structs.replace(one, gpus=gpus) for one in made.workers)))
 

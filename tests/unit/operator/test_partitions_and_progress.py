@@ -229,7 +229,7 @@ def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Pat
             recorder.note(look, status)
             recorder.note(look, status)
         async with asyncio.timeout(20):
-            while not reader.calibrations:  # noqa: ASYNC110 - it tells nobody
+            while not reader.calibrations:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.02)
         running.cancel()
 
@@ -275,7 +275,7 @@ def test_a_database_that_is_away_keeps_runs_waiting(tmp_path: Path) -> None:
     async def play() -> None:
         running = asyncio.create_task(recorder.run())
         async with asyncio.timeout(20):
-            while not failures():  # noqa: ASYNC110 - it tells nobody
+            while not failures():  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.02)
         running.cancel()
 
@@ -342,7 +342,7 @@ def test_runs_that_are_too_old_are_deleted_and_not_recorded_again(tmp_path: Path
             recorder.note(*ended(number, SAID))
         running = asyncio.create_task(recorder.run())
         async with asyncio.timeout(20):
-            while len(History(url).runs(10)) != runs:  # noqa: ASYNC110 - it tells nobody
+            while len(History(url).runs(10)) != runs:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.02)
         running.cancel()
 

@@ -1,4 +1,4 @@
-"""What can be a figure of a status: whoever may write one may write any number."""
+"""What can be a figure of a status: its writer may write any number."""
 
 from __future__ import annotations
 

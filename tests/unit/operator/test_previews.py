@@ -210,7 +210,7 @@ async def test_strangers_that_say_nothing_are_few_and_cut_soon(tmp_path: Path, m
         assert all(each == b"" or isinstance(each, ConnectionError) for each in ended)
         for _, writer in streams:
             writer.close()
-        assert (await answer(url))[0] == 200, "whoever has the key is served again"
+        assert (await answer(url))[0] == 200, "a client with the key is served again"
 
 
 async def test_one_address_cannot_take_all_connections_of_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

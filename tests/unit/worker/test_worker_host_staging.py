@@ -25,7 +25,7 @@ from tests.builders.training import a_run, environment
 
 GPU_SEEN = "import torch\ntorch.cuda.is_available = lambda: True\n"
 TRAIN = (sys.executable, "-W", "ignore", "-m", "hyperscale.worker.train")
-NOBODY = Path("/nowhere/nvidiactl")
+NO_DRIVER = Path("/nowhere/nvidiactl")
 
 
 @ranks.needs_horovod
@@ -54,7 +54,7 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("on_gpu")
 def test_a_job_that_accepts_copies_runs_and_every_figure_of_it_says_so() -> None:
     run = a_run(size=2, HYPERSCALE_HOST_STAGING="true")
-    assert gpus.host_staging(run, NOBODY)
+    assert gpus.host_staging(run, NO_DRIVER)
     reporter = Reporter(replace(run, metrics_port=0))
     reporter.stages()
     text = prometheus_client.generate_latest(reporter.registry).decode()
@@ -64,12 +64,12 @@ def test_a_job_that_accepts_copies_runs_and_every_figure_of_it_says_so() -> None
 @ranks.needs_horovod
 @pytest.mark.usefixtures("on_gpu")
 def test_one_rank_alone_needs_no_horovod() -> None:
-    assert not gpus.host_staging(a_run(size=1), NOBODY)
+    assert not gpus.host_staging(a_run(size=1), NO_DRIVER)
 
 
 @ranks.needs_horovod
 def test_ranks_without_a_gpu_train_on_the_processor_as_on_the_local_cluster() -> None:
-    assert not gpus.host_staging(a_run(size=2), NOBODY)
+    assert not gpus.host_staging(a_run(size=2), NO_DRIVER)
 
 
 def test_a_driver_that_pytorch_cannot_use_is_named_and_nothing_trains_on_the_processor(tmp_path: Path) -> None:

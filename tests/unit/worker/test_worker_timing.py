@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 class Stream:
-    """A device that does nothing until somebody waits for it; each event is a millisecond after the one before."""
+    """A device that does nothing until it is waited for; each event is a millisecond after the one before."""
 
     def __init__(self) -> None:
         self.waited = 0
