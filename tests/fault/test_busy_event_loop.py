@@ -85,3 +85,18 @@ def test_a_lease_that_another_takes_is_lost_while_the_event_loop_does_not_turn(
     asyncio.run(busy())
     assert stage.lease_holder() == "thief"
     stage.api.patch(LEASE, {"spec": {"holderIdentity": ""}})
+
+
+def test_a_renewal_is_one_request(stage: Stage, proxy: FaultProxy, leasing: Callable[[threading.Event], LeaseThread]) -> None:
+    """On a slow API server each further one may be the one that comes too late."""
+
+    async def renewed() -> None:
+        thread = leasing(threading.Event())
+        await thread.start()
+        await thread.acquire()
+        since = len(proxy.asked)
+        await thread.confirm()
+        assert [asked.method for asked in proxy.asked[since:] if "/leases" in asked.path] == ["PUT"]
+        await thread.close()
+
+    asyncio.run(renewed())
