@@ -5,14 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hyperscale.model.measured import MOST_PAIRS, Measured
+from hyperscale.model.measured import MOST_BYTES, MOST_PAIRS, Measured
 from hyperscale.observe.measured import MAX_BYTES, read_measured
 from hyperscale.worker import report
 from hyperscale.worker.checkpoint import Progress
 from hyperscale.worker.comm import Comm, run_threads
 from hyperscale.worker.trainer import EpochStats
 
-HUGE = 2**62
+HUGE = int(MOST_BYTES) // 17
+"""Bytes that each of 17 ranks sends to each: together no more than a run can tell."""
 
 
 def result(epochs: list[list[EpochStats]]) -> Measured:
