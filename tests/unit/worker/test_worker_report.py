@@ -12,8 +12,8 @@ from hyperscale.worker.checkpoint import Progress
 from hyperscale.worker.comm import Comm, run_threads
 from hyperscale.worker.trainer import EpochStats
 
-HUGE = int(MOST_BYTES) // 17
-"""Bytes that each of 17 ranks sends to each: together no more than a run can tell."""
+HUGE = int(MOST_BYTES) // 17**2
+"""Bytes that each of 17 ranks sends to each: together as many as a run can tell."""
 
 
 def result(epochs: list[list[EpochStats]]) -> Measured:
