@@ -126,7 +126,7 @@ class Lease:
         return True
 
     async def _write_again(self) -> None:
-        """Renew by one request, as client-go does: the version it carries shows that nobody else wrote in between."""
+        """Renew by one request, as client-go does: the version it carries shows that no other wrote in between."""
         sent_at = self._clock()
         self._remember(await self._client.replace(self._path(), self._renewed(self._record)))
         self._renewed_at = sent_at
