@@ -48,7 +48,10 @@ def operate(stage: Stage, policy: Callable[..., None]) -> Iterator[Callable[...,
         for process in processes:
             process.destroy()
         processes.append(stage.operator(identity=IDENTITY, crash_at=crash_at))
-        processes[-1].wait_ready()
+        if crash_at:
+            processes[-1].wait_ready_or_ended()
+        else:
+            processes[-1].wait_ready()
         return processes[-1]
 
     yield start
