@@ -95,16 +95,8 @@ def test_the_next_job_is_predicted_with_what_the_first_taught(real_cluster: Clus
 def test_what_partitioning_refuses_is_told_in_its_own_words(real_cluster: Cluster, operator: OperatorProcess, space: str) -> None:
     stated = {"vertices": 99, "edges": 200, "featureSize": 3, "classes": 2}
     job = create(real_cluster, space, "refused", **stated)
-    messages: list[str] = []
-
-    def refused() -> bool:
-        # Each pass plans the job again; where the planner is late, its status says that in between.
-        stalled = job.condition("Stalled")
-        messages.extend([stalled["message"]] if stalled.get("reason") == "PartitioningFailed" else [])
-        return bool(messages)
-
-    job.wait(refused, "it is not refused", _FAILED_SECONDS)
-    message = messages[0]
+    job.wait(lambda: job.condition("Stalled").get("reason") == "PartitioningFailed", "it is not refused", _FAILED_SECONDS)
+    message = job.condition("Stalled")["message"]
     print(message)
     assert "vertices" in message.lower()
     assert len(partition_pods(job)) == 1, "what cannot succeed is not tried again"

@@ -258,8 +258,13 @@ def plan_only(seen: Seen) -> Decision | None:
 
 
 def plan_no_longer_fits(seen: Seen) -> Decision | None:
-    """A planned node went away, filled up or was cordoned before anything was created."""
-    if seen.mpijob is not None or not seen.misfits:
+    """A planned node went away, filled up or was cordoned before anything was created.
+
+    Where the parts of the plan could not be written another node does not help: the job waits for a new spec or a new partition Job.
+    """
+    view = seen.partition
+    refused = view is not None and view.failed and view.key == seen.partition_key
+    if seen.mpijob is not None or not seen.misfits or refused:
         return None
     return _ask(seen, MakePlan(Reason.PLAN_STALE, _told(seen)))
 

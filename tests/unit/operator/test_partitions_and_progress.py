@@ -91,6 +91,15 @@ def test_a_plan_that_went_stale_while_partitions_were_written_is_made_anew() -> 
     assert isinstance(decide(planned(VIEW, misfits=(GONE,))), MakePlan)
 
 
+def test_a_job_whose_parts_cannot_be_written_is_not_planned_again_while_others_take_its_nodes() -> None:
+    """Its plan holds nothing any more; the reason of the failure must stay readable however full the cluster becomes."""
+    failed = planned(replace(VIEW, failed=True, message="why"), misfits=(GONE,))
+    assert isinstance(decide(failed), EnsurePartitions), "whether the failed Job is still there is read once a pass"
+    assert decide(replace(failed, partition_looked=True)).reason == Reason.PARTITIONING_FAILED
+    other_parts = planned(replace(VIEW, failed=True, key="other"), misfits=(GONE,))
+    assert isinstance(decide(other_parts), MakePlan)
+
+
 def replaced(view: PartitionView) -> Seen:
     """Rank 1 was lost, its new pod waits, the plan for it is recorded."""
     pods = (launcher(gated=True), worker(0, node="node-a", ready=True), worker(1, gated=True))
