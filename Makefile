@@ -58,7 +58,7 @@ type: setup ## mypy, strict
 	@$(BIN)/mypy
 
 unit: horovod ## Tests that need no server
-	@$(BIN)/pytest tests/unit tests/property
+	@$(BIN)/pytest tests/unit tests/property tests/behaviour
 
 api: setup ## Tests against a real kube-apiserver
 	@$(BIN)/pytest tests/api tests/fault

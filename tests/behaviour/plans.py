@@ -1,0 +1,84 @@
+"""Plans as the planner process makes them, with a clock that does not move: what is found is by work done, not by time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+import msgspec
+
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.policy import PolicySpec
+from hyperscale.plan.frames import Answer, Ask, NotPlanned, Planned, Trouble, World
+from hyperscale.plan.worker import Planner
+from hyperscale.question import question_about
+from hyperscale.spec import parse_job, parse_policy
+from tests.behaviour.clusters import Json
+from tests.behaviour.plan_cases import PlanCase
+
+KIND: Final = "plans"
+API_VERSION: Final = "hyperscale.dev/v1alpha1"
+
+
+def output(case: PlanCase) -> Json:
+    """What is recorded of a case: a digest of the input, and the answer without ids and texts for people."""
+    policy = policy_of(case)
+    return {"input": digest(case), "answer": answer_record(answered(snapshot_of(case), request_of(case, policy), policy))}
+
+
+def digest(case: PlanCase) -> str:
+    """Of the whole input, so that a changed case is not taken for a changed plan."""
+    whole = [case.snapshot, case.spec, case.policy, case.asked]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def snapshot_of(case: PlanCase) -> ClusterSnapshot:
+    return msgspec.convert(case.snapshot, ClusterSnapshot)
+
+
+def policy_of(case: PlanCase) -> PolicySpec:
+    return parse_policy({"apiVersion": API_VERSION, "kind": "PlannerPolicy", "metadata": {"name": "default"}, "spec": case.policy})
+
+
+def request_of(case: PlanCase, policy: PolicySpec) -> PlanRequest:
+    """The question as the operator asks it, and what the case adds."""
+    metadata = {"name": "gnn", "namespace": "team-a"}
+    job = parse_job({"apiVersion": API_VERSION, "kind": "GNNTrainingJob", "metadata": metadata, "spec": case.spec})
+    request = question_about("team-a/gnn", job, policy)
+    return msgspec.convert(msgspec.to_builtins(request) | case.asked, PlanRequest, str_keys=True)
+
+
+def answered(snapshot: ClusterSnapshot, request: PlanRequest, policy: PolicySpec) -> Answer:
+    """The answer of a planner that has not been asked anything before."""
+    planner = Planner(lambda: 0.0)
+    planner.learn(World("case", snapshot, policy))
+    return planner.answer(Ask(1, "case", request))
+
+
+def answer_record(answer: Answer) -> Json:
+    """The answer; ids, digests, reasons and messages left out."""
+    if isinstance(answer, Planned):
+        wire: dict[str, Any] = msgspec.to_builtins(answer.plan)
+        for name in ("id", "snapshot", "reasons"):
+            wire.pop(name, None)
+        wire["fallbacks"] = [step.partition(":")[0] for step in wire.get("fallbacks", [])]
+        wire["rejected"] = _rejected(wire.get("rejected", []))
+        wire["scores"] = [score | {"regret": _distance(score["regret"])} for score in wire.get("scores", [])]
+        wire["optimalityGap"] = _distance(wire.get("optimalityGap"))
+        return {"plan": wire}
+    if isinstance(answer, NotPlanned):
+        wire = msgspec.to_builtins(answer.infeasible)
+        return {"refusal": {"reason": wire["reason"], "rejected": _rejected(wire["rejected"])}}
+    assert isinstance(answer, Trouble), answer
+    return {"error": answer.message.partition(":")[0]}
+
+
+def _rejected(entries: list[Json]) -> list[list[str]]:
+    return [[entry["node"], entry["reason"]] for entry in entries]
+
+
+def _distance(ratio: float | None) -> float | None:
+    """A small difference of two figures of nine digits: what lies beyond the sixth is the order of a sum."""
+    return None if ratio is None else round(ratio, 6)
