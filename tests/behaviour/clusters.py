@@ -127,7 +127,7 @@ def mixed(seed: int, count: int, *, missing: float = 0.0, absent: str = "estimat
 
 
 def labelled(seed: int, count: int, *, most_gpus: int = 1, **fields: Any) -> Json:
-    """A drawn cluster of which nobody measured a link."""
+    """A drawn cluster without any measured link."""
     return cluster(drawn(seed, count, most_gpus=most_gpus), **fields)
 
 

@@ -105,7 +105,7 @@ def _uneven() -> Json:
 
 
 def _dead() -> Json:
-    """Two halves without a link between them, inside which each pair was measured, and one node that nobody reaches."""
+    """Two halves without a link between them, inside which each pair was measured, and one node that no other reaches."""
     nodes = [node(f"{side}{index}", zone=ZONES[0], load=0.1 * index) for side in "ab" for index in range(4)]
     links = mesh(nodes, lambda one, other: (1e-4, 2e9) if one["name"][0] == other["name"][0] else None)
     return cluster([*nodes, node("z-alone")], links, absent="unreachable")

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from tests.behaviour import plans, stored
+from tests.behaviour import decisions, plans, stored
+from tests.behaviour.looks import LOOKS
 from tests.behaviour.plan_cases import PLAN_CASES
 
 CASES: Final[dict[str, dict[str, Callable[[], Any]]]] = {
+    decisions.KIND: {name: partial(decisions.output, look) for name, look in LOOKS.items()},
     plans.KIND: {name: partial(plans.output, case) for name, case in PLAN_CASES.items()},
 }
 """By kind and name what computes the output."""
