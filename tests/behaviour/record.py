@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from tests.behaviour import decisions, plans, stored
+from tests.behaviour import decisions, manifests, plans, stored
 from tests.behaviour.looks import LOOKS
 from tests.behaviour.plan_cases import PLAN_CASES
+from tests.behaviour.templates import MANIFEST_CASES
 
 CASES: Final[dict[str, dict[str, Callable[[], Any]]]] = {
     decisions.KIND: {name: partial(decisions.output, look) for name, look in LOOKS.items()},
+    manifests.KIND: {name: partial(manifests.output, case) for name, case in MANIFEST_CASES.items()} | manifests.OTHERS,
     plans.KIND: {name: partial(plans.output, case) for name, case in PLAN_CASES.items()},
 }
 """By kind and name what computes the output."""
