@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -63,10 +64,10 @@ def answer_record(answer: Answer) -> Json:
         wire: dict[str, Any] = msgspec.to_builtins(answer.plan)
         for name in ("id", "snapshot", "reasons"):
             wire.pop(name, None)
-        wire["fallbacks"] = [step.partition(":")[0] for step in wire.get("fallbacks", [])]
+        wire["fallbacks"] = codes(wire.get("fallbacks", ()))
         wire["rejected"] = _rejected(wire.get("rejected", []))
-        wire["scores"] = [score | {"regret": _distance(score["regret"])} for score in wire.get("scores", [])]
-        wire["optimalityGap"] = _distance(wire.get("optimalityGap"))
+        wire["scores"] = [score | {"regret": distance(score["regret"])} for score in wire.get("scores", [])]
+        wire["optimalityGap"] = distance(wire.get("optimalityGap"))
         return {"plan": wire}
     if isinstance(answer, NotPlanned):
         wire = msgspec.to_builtins(answer.infeasible)
@@ -79,6 +80,11 @@ def _rejected(entries: list[Json]) -> list[list[str]]:
     return [[entry["node"], entry["reason"]] for entry in entries]
 
 
-def _distance(ratio: float | None) -> float | None:
+def codes(steps: Iterable[str]) -> list[str]:
+    """Steps down without their details."""
+    return [step.partition(":")[0] for step in steps]
+
+
+def distance(ratio: float | None) -> float | None:
     """A small difference of two figures of nine digits: what lies beyond the sixth is the order of a sum."""
     return None if ratio is None else round(ratio, 6)

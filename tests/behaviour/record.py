@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from tests.behaviour import decisions, manifests, plans, stored
+from tests.behaviour import decisions, manifests, plans, queues, stored
 from tests.behaviour.looks import LOOKS
 from tests.behaviour.plan_cases import PLAN_CASES
 from tests.behaviour.templates import MANIFEST_CASES
@@ -17,6 +17,7 @@ CASES: Final[dict[str, dict[str, Callable[[], Any]]]] = {
     decisions.KIND: {name: partial(decisions.output, look) for name, look in LOOKS.items()},
     manifests.KIND: {name: partial(manifests.output, case) for name, case in MANIFEST_CASES.items()} | manifests.OTHERS,
     plans.KIND: {name: partial(plans.output, case) for name, case in PLAN_CASES.items()},
+    queues.KIND: {question: partial(queues.output, question) for question in queues.QUESTIONS},
 }
 """By kind and name what computes the output."""
 
