@@ -158,6 +158,12 @@ def _devices() -> Json:
     return cluster(nodes, mesh(nodes, lambda one, other: (5e-5, 1e10)))
 
 
+def _zones(load: float) -> Json:
+    """Two nodes of one zone, one of them busy, and an idle one of another zone; all links are alike."""
+    nodes = [node("a1"), node("a2", load=load), node("b1", zone=ZONES[1])]
+    return cluster(nodes, mesh(nodes, lambda one, other: (1e-4, 1e9)))
+
+
 def _inside() -> Json:
     """Nodes whose GPUs reach each other in different ways."""
     kinds = (("NVLink", 12), ("NVLink", 2), ("PcieSwitch", 0), ("System", 0))
@@ -259,6 +265,8 @@ PLAN_CASES: Final[dict[str, PlanCase]] = {
         job(2, 4, workers={"gpuProducts": [A100, H100]}, placement={"topology": {"required": ZONE}}),
     ),
     "preferred-rack": PlanCase(racks(2, 3, 4, gpus=2), job(2, 4, placement={"topology": {"preferred": RACK}, "communicationWeight": 1.0})),
+    "preferred-zone-costs-little": PlanCase(_zones(0.1), job(2, 2, placement={"topology": {"preferred": ZONE}}), {"tolerancePercent": 0}),
+    "preferred-zone-costs-too-much": PlanCase(_zones(0.8), job(2, 2, placement={"topology": {"preferred": ZONE}}), {"tolerancePercent": 0}),
     # Policies.
     "tolerance-takes-the-fuller-node": PlanCase(_partly_free(), job(1, 1), {"tolerancePercent": 10}),
     "no-tolerance": PlanCase(_partly_free(), job(1, 6), {"tolerancePercent": 0, "communicationWeight": 2.0, "seed": 7}),
