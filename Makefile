@@ -46,7 +46,7 @@ lock: ## Compile all lock files again: dev.lock is the resolution of everything,
 	  | $(LOCK) --no-annotate --no-deps - -o images/operator/build.lock
 
 crds: setup ## Write crds/ and the chart's copies from the Python types
-	@$(BIN)/python -m hyperscale.crd
+	@$(BIN)/python -m hyperscale.spec.crd
 
 fmt: setup ## Format and sort imports
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --quiet .
@@ -93,7 +93,7 @@ bench: setup ## All benchmarks, quick; names at the end those that missed a goal
 gpu: ## The layers for GPUs on this machine's GPU, else on the processor (Python, torch and numpy are enough; ARGS="--quick --json FILE")
 	@# Where Cython and a C compiler are, the passes for processors are compiled too and become a second reference.
 	@python=$(if $(wildcard $(BIN)/python),$(BIN)/python,python3); export PYTHONPATH=operator; \
-	$$python -c "import Cython, setuptools" 2>/dev/null && ! $$python -W ignore -c "from hyperscale.modelgraph import _sparse" 2>/dev/null \
+	$$python -c "import Cython, setuptools" 2>/dev/null && ! $$python -W ignore -c "from hyperscale.training.modelgraph import _sparse" 2>/dev/null \
 	  && { timeout 120 $$python setup.py -q build_ext --inplace -j 8 >/dev/null 2>&1 || echo "not compiled: going on without" >&2; }; \
 	$$python -W ignore -m benchmarks.gpu $(ARGS)
 

@@ -12,22 +12,22 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 MODULES = (
-    "hyperscale.data._kernels",
-    "hyperscale.plan._kernel",
-    "hyperscale.plan._branch",
-    "hyperscale.plan._anneal",
-    "hyperscale.plan._beam",
-    "hyperscale.plan._exchange",
-    "hyperscale.plan._segment",
-    "hyperscale.plan.queue._roll",
-    "hyperscale.plan.tasks._assign",
+    "hyperscale.training.data._kernels",
+    "hyperscale.planner.search.kernels._kernel",
+    "hyperscale.planner.search.kernels._branch",
+    "hyperscale.planner.search.kernels._anneal",
+    "hyperscale.planner.search.kernels._beam",
+    "hyperscale.planner.search.kernels._exchange",
+    "hyperscale.planner.search.kernels._segment",
+    "hyperscale.planner.queue._roll",
+    "hyperscale.planner.assign._assign",
     "hyperscale.learn.streams._streams",
-    "hyperscale.partition._halos",
-    "hyperscale.partition._independent",
-    "hyperscale.partition._refine",
-    "hyperscale.modelgraph._sparse",
-    "hyperscale.observe._follow",
-    "hyperscale.worker._molecules",
+    "hyperscale.training.partition._halos",
+    "hyperscale.training.partition._independent",
+    "hyperscale.training.partition._refine",
+    "hyperscale.training.modelgraph._sparse",
+    "hyperscale.observe.series._follow",
+    "hyperscale.training.molecules._molecules",
 )
 
 # No -ffast-math and no fused multiply-add: a plan must have the same bytes on every machine.

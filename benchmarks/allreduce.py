@@ -12,7 +12,7 @@ Run: python benchmarks/allreduce.py [--quick] [--only SECTION] [--episodes N] [-
 
 A ratio is a rule's time until the last message ends over the schedule's, from the begin of the backward pass. Horovod's cycle may begin at
 any time: its figures are means over several phases. `as emitted` is the schedule in Horovod's own cycles with the settings that
-hyperscale.allreduce.horovod gives; `schedule` is the optimum that no engine can beat.
+hyperscale.training.allreduce.horovod gives; `schedule` is the optimum that no engine can beat.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
-from hyperscale.allreduce import horovod, layers, simulate, variants  # noqa: E402
-from hyperscale.allreduce.schedule import Schedule, finish, schedule  # noqa: E402
 from hyperscale.learn.agents.allreduce_instances import NETWORKS, Instance, draw  # noqa: E402
+from hyperscale.training.allreduce import horovod, parameter_table, simulate, variants  # noqa: E402
+from hyperscale.training.allreduce.schedule import Schedule, finish, schedule  # noqa: E402
 
 BENCHMARK: Final = "allreduce"
 DATA: Final = ROOT.parent / "shared" / "data" / "allreduce"
@@ -124,12 +124,12 @@ def model_rows(quick: bool) -> list[common.Row]:
     rows: list[common.Row] = []
     goals: list[Instance] = []
     for model in MODELS:
-        table = layers.parse((DATA / f"layers_{model}.csv").read_text())
+        table = parameter_table.parse((DATA / f"layers_{model}.csv").read_text())
         made = []
         for alpha, beta in NETWORKS[:2] if quick else NETWORKS:
             for backward in BACKWARD_SECONDS:
-                for spread in layers.Spread:
-                    ready = layers.ready_times(table, backward, spread)
+                for spread in parameter_table.Spread:
+                    ready = parameter_table.ready_times(table, backward, spread)
                     order = table.backward_order
                     made.append(Instance(tuple(ready[at] for at in order), tuple(table.sizes_bytes[at] for at in order), alpha, beta))
         rows += compared(f"{model}, {len(made)} cases", made)
@@ -177,8 +177,8 @@ def variant_rows(quick: bool) -> list[common.Row]:
     plain = variants.flat(32, BETWEEN)
     rows = []
     for model in MODELS:
-        table = layers.parse((DATA / f"layers_{model}.csv").read_text())
-        ready = layers.ready_times(table, VARIANT_BACKWARD_SECONDS)
+        table = parameter_table.parse((DATA / f"layers_{model}.csv").read_text())
+        ready = parameter_table.ready_times(table, VARIANT_BACKWARD_SECONDS)
         for name, levels in (
             ("NVLink inside", variants.hierarchical(4, 8, INSIDE, BETWEEN)),
             ("no faster inside", variants.hierarchical(4, 8, BETWEEN, BETWEEN)),

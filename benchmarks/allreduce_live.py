@@ -3,8 +3,8 @@
 Run by benchmarks/allreduce.py. Each step is predicted before it is taken: latency and seconds per byte are fitted from messages that were
 timed before it, of sizes from a 256th of the model's gradients to all of them, medians of five rounds; ready times are those of the steps
 before. Where a straight line is off by more than a tenth, more messages are timed before the first step. Two jobs take turns: one with the
-settings of hyperscale.allreduce.horovod, one with Horovod's defaults. A job's iterations go round robin through its rules, so that whatever
-else the machine does hits all alike.
+settings of hyperscale.training.allreduce.horovod, one with Horovod's defaults. A job's iterations go round robin through its rules, so that
+whatever else the machine does hits all alike.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
-from hyperscale.allreduce import adapt, horovod, layers, simulate  # noqa: E402
-from hyperscale.allreduce.fit import Fit  # noqa: E402
-from hyperscale.allreduce.schedule import finish, schedule  # noqa: E402
 from hyperscale.model.runplan import AllreduceCost  # noqa: E402
+from hyperscale.training.allreduce import adapt, horovod, parameter_table, simulate  # noqa: E402
+from hyperscale.training.allreduce.latency_fit import Fit  # noqa: E402
+from hyperscale.training.allreduce.schedule import finish, schedule  # noqa: E402
 
 if TYPE_CHECKING:
     from benchmarks.allreduce_rank import Rank, Rules  # imports torch, which only the two processes need
@@ -176,8 +176,8 @@ def _gradients(name: str, divisor: float, backward: float) -> tuple[list[float],
     if name == "graphsage":
         sizes = [4.0 * count for count in SAGE_NUMBERS]
         return sizes, [backward * (at + 1) / len(sizes) for at in range(len(sizes))]
-    table = layers.parse((DATA / f"layers_{name}.csv").read_text())
-    planned = layers.ready_times(table, backward)
+    table = parameter_table.parse((DATA / f"layers_{name}.csv").read_text())
+    planned = parameter_table.ready_times(table, backward)
     whole = [max(1.0, round(table.sizes_bytes[at] / 4 / divisor)) * 4 for at in table.backward_order]
     return whole, [planned[at] for at in table.backward_order]
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import torch
 
-from hyperscale.allreduce.fit import Fit, Sample, fit, probes
-from hyperscale.allreduce.schedule import Groups
-from hyperscale.worker.comm import HorovodComm
+from hyperscale.training.allreduce.latency_fit import Fit, Sample, fit, probes
+from hyperscale.training.allreduce.schedule import Groups
+from hyperscale.training.runtime.comm import HorovodComm
 
 Rules = dict[str, Groups | None]
 Predict = Callable[[list[float], Fit], dict[str, float]]

@@ -28,12 +28,12 @@ from e2e.cluster.api import Api, ApiError
 from e2e.cluster.binaries import ensure_all
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.ports import free_ports
-from hyperscale import names
-from hyperscale.model.job import JobSpec
+from hyperscale.control.render.mpijob import render
+from hyperscale.model import constants
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan, Prediction, WorkerPlacement, gpus_by_node
 from hyperscale.model.status import JobStatus, ObjectReference, Phase, to_wire
-from hyperscale.render.mpijob import render
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 OURS: Final = "hyperscale"
@@ -198,9 +198,9 @@ def _object(version: str, kind: str, name: str, **more: object) -> dict[str, Any
 
 
 def _create_node(api: Api, name: str) -> None:
-    resources = {"cpu": "128", "memory": "2048Gi", "pods": "250", names.GPU_RESOURCE: str(GPUS)}
+    resources = {"cpu": "128", "memory": "2048Gi", "pods": "250", constants.GPU_RESOURCE: str(GPUS)}
     labels = {
-        names.HOSTNAME_LABEL: name,
+        constants.HOSTNAME_LABEL: name,
         "topology.kubernetes.io/zone": f"zone-{name[-1]}",
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
         "nvidia.com/gpu.memory": "81559",
@@ -217,7 +217,7 @@ def _spec(workers: dict[str, int]) -> dict[str, Any]:
 def _create_job(
     api: Api, name: str, workers: dict[str, int], status: Callable[[dict[str, Any]], JobStatus] | None = None
 ) -> dict[str, Any]:
-    made = api.create(JOBS, _object(names.API_VERSION, names.JOB_KIND, name) | {"spec": _spec(workers)})
+    made = api.create(JOBS, _object(constants.API_VERSION, constants.JOB_KIND, name) | {"spec": _spec(workers)})
     if status is not None:
         api.patch(f"{JOBS}/{name}/status", {"status": to_wire(status(made))})
     return made
@@ -270,11 +270,11 @@ def _create_running(api: Api, number: int, count: int, nodes: list[str]) -> None
 
     def create(index: int) -> None:
         labels = {
-            names.MPI_JOB_NAME_LABEL: name,
-            names.MPI_JOB_ROLE_LABEL: "worker",
-            names.MPI_REPLICA_INDEX_LABEL: str(index),
-            names.JOB_NAME_LABEL: name,
-            names.JOB_UID_LABEL: metadata.uid,
+            constants.MPI_JOB_NAME_LABEL: name,
+            constants.MPI_JOB_ROLE_LABEL: "worker",
+            constants.MPI_REPLICA_INDEX_LABEL: str(index),
+            constants.JOB_NAME_LABEL: name,
+            constants.JOB_UID_LABEL: metadata.uid,
         }
         api.create(PODS, _pod(f"{name}-worker-{index}", places[index], labels, [owner]))
 
@@ -282,7 +282,7 @@ def _create_running(api: Api, number: int, count: int, nodes: list[str]) -> None
 
 
 def _pod(name: str, node: str, labels: dict[str, str], owners: list[dict[str, Any]]) -> dict[str, Any]:
-    container = {"name": "main", "image": "busybox", "resources": {"limits": {names.GPU_RESOURCE: "1", "cpu": "2", "memory": "8Gi"}}}
+    container = {"name": "main", "image": "busybox", "resources": {"limits": {constants.GPU_RESOURCE: "1", "cpu": "2", "memory": "8Gi"}}}
     spec = {"nodeName": node, "automountServiceAccountToken": False, "containers": [container]}
     return _object("v1", "Pod", name, labels=labels, ownerReferences=owners) | {"spec": spec}
 

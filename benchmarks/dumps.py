@@ -6,9 +6,9 @@ import msgspec
 
 from benchmarks.families import Instance
 from benchmarks.suites import Options
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import IntArray
-from hyperscale.model.job import JobSpec
 from hyperscale.model.workload import WorkloadProfile
 
 

@@ -17,19 +17,19 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from hyperscale.graph.cluster import build
 from hyperscale.learn.topologies import GIB, GPUS_PER_WORKER, PRODUCTS, Topology, generate
 from hyperscale.learn.workloads import Scale, scale_of, workload_at
+from hyperscale.model.api.job import Balance, JobSpec
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample
 from hyperscale.model.graph import BoolArray, ClusterGraph, IntArray
-from hyperscale.model.job import Balance, JobSpec
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
-from hyperscale.observe.snapshot import read_snapshot
-from hyperscale.plan.objective import Costs, objectives
-from hyperscale.plan.problem import Problem, pose
-from hyperscale.plan.ring import ring_order
+from hyperscale.observe.snapshot.build_snapshot import read_snapshot
+from hyperscale.planner.cost.objective import Costs, objectives
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.problem.placement_problem import Problem, pose
+from hyperscale.planner.search.ring import ring_order
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "data"
 HULK: Final = DATA / "hulk"

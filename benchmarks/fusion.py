@@ -11,9 +11,9 @@ Goals:
             pass it judges (benchmarks/fusion_exact.py); rows `other side` count them
   worker    an epoch of the training worker with fused layers, against the same worker without (benchmarks/fusion_worker.py)
 `constant aggregate` is measured apart and not part of the goal: it skips work that full-graph training repeats, it does not fuse.
-A process keeps what it frees only where malloc is told so, as the training worker does (hyperscale.worker.memory); else every tensor above
-32 MiB is paged in anew, which a fused pass writes fewer of. `--keep-memory` tells it so for both sides: what is left is the gain without
-that.
+A process keeps what it frees only where malloc is told so, as the training worker does (hyperscale.training.runtime.allocator); else every
+tensor above 32 MiB is paged in anew, which a fused pass writes fewer of. `--keep-memory` tells it so for both sides: what is left is the
+gain without that.
 Rows `loss` count cases in which a fused form was slower.
 """
 
@@ -44,9 +44,19 @@ from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from benchmarks import common, fusion_exact, fusion_worker  # noqa: E402 - a script's own folder, not the repository, is on the path
-from hyperscale.modelgraph.fuse import fuse  # noqa: E402
-from hyperscale.modelgraph.rules import ATTENTION, DROPOUT, EPILOGUE, EVERY, HOIST, KERNEL, LINEAR, ORDER, GraphStatistics  # noqa: E402
-from hyperscale.worker import memory  # noqa: E402
+from hyperscale.training.modelgraph.fuse import fuse  # noqa: E402
+from hyperscale.training.modelgraph.fusion_rules import (  # noqa: E402
+    ATTENTION,
+    DROPOUT,
+    EPILOGUE,
+    EVERY,
+    HOIST,
+    KERNEL,
+    LINEAR,
+    ORDER,
+    GraphStatistics,
+)
+from hyperscale.training.runtime import allocator  # noqa: E402
 
 BENCHMARK: Final = "fusion"
 DGL: Final = "DGL"
@@ -102,7 +112,7 @@ def main() -> int:
     parser.add_argument("--worker", action="store_true", help="the worker's epochs with --quick too")
     parser.add_argument("--keep-memory", action="store_true", help="neither side gives freed memory back, as in the training worker")
     arguments = parser.parse_args()
-    if arguments.keep_memory and not memory.keep({}):
+    if arguments.keep_memory and not allocator.keep({}):
         parser.error("--keep-memory: this C library has no mallopt; leave the option out")
     repeats = 3 if arguments.quick else TURNS
     rows: list[common.Row] = []

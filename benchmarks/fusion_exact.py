@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hyperscale.modelgraph import kernels
+from hyperscale.training.modelgraph import kernels
 
 
 class Sided(nn.Module):

@@ -32,11 +32,12 @@ with warnings.catch_warnings():
 from benchmarks import common  # noqa: E402
 from benchmarks.peers import dglpasses  # noqa: E402
 from hyperscale.model.adjacency import TrainingGraph  # noqa: E402
-from hyperscale.modelgraph import sparse  # noqa: E402
-from hyperscale.partition import local_part  # noqa: E402
-from hyperscale.worker import contract, load, memory  # noqa: E402
-from hyperscale.worker.comm import solo  # noqa: E402
-from hyperscale.worker.full import FullTrainer  # noqa: E402
+from hyperscale.training.engine.full import FullTrainer  # noqa: E402
+from hyperscale.training.modelgraph import fused_operations  # noqa: E402
+from hyperscale.training.partition import local_part  # noqa: E402
+from hyperscale.training.runtime import allocator, contract  # noqa: E402
+from hyperscale.training.runtime.comm import solo  # noqa: E402
+from hyperscale.training.worker import load_part  # noqa: E402
 
 VERTICES: Final = 60_000
 CLOSE: Final = 2e-5
@@ -55,10 +56,10 @@ LARGE: Final[dict[str, dict[str, Any]]] = {
 
 def rows(benchmark: str, *, large: bool = True) -> list[common.Row]:
     """All models on Cora and on a graph of communities with 1 M edges, a quarter of that where not `large`."""
-    memory.keep(os.environ)
+    allocator.keep(os.environ)
     torch.set_num_threads(1)
     made: list[common.Row] = []
-    graph = load.graph(_run("GCN", {}))
+    graph = load_part.graph(_run("GCN", {}))
     for kind, size in CITATION.items():
         made += _compared(benchmark, f"worker, {kind}, Cora", graph, (kind, size), 40)
     graph = communities(VERTICES if large else VERTICES // 4)
@@ -89,7 +90,7 @@ def _run(kind: str, size: dict[str, Any], **hyper: object) -> contract.Run:
 def _trainer(graph: TrainingGraph, what: tuple[str, dict[str, Any]], *, fused: bool) -> FullTrainer:
     """With the hyper-parameters of the papers, dropout too."""
     whole = local_part(graph, np.zeros(len(graph.labels), np.int32), 0, 1)
-    return FullTrainer(_run(*what), solo(), whole, torch.device("cpu"), sparse if fused else dglpasses)
+    return FullTrainer(_run(*what), solo(), whole, torch.device("cpu"), fused_operations if fused else dglpasses)
 
 
 def _compared(benchmark: str, case: str, graph: TrainingGraph, what: tuple[str, dict[str, Any]], epochs: int) -> list[common.Row]:

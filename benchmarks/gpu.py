@@ -42,10 +42,10 @@ from benchmarks import gpu_memory, gpu_pyg, gpu_reference  # noqa: E402 - a scri
 from benchmarks.common import Row, goal, median, parser, report  # noqa: E402
 from benchmarks.gpu_cases import ARCHITECTURES, Case, graph_of, run_of, sampled_of, trainer_of  # noqa: E402
 from hyperscale.model.adjacency import LocalPart  # noqa: E402
-from hyperscale.modelgraph import csr, kernels, sparse  # noqa: E402
-from hyperscale.partition import local_part  # noqa: E402
-from hyperscale.worker.comm import Comm, run_threads  # noqa: E402
-from hyperscale.worker.full import FullTrainer  # noqa: E402
+from hyperscale.training.engine.full import FullTrainer  # noqa: E402
+from hyperscale.training.modelgraph import csr, fused_operations, kernels  # noqa: E402
+from hyperscale.training.partition import local_part  # noqa: E402
+from hyperscale.training.runtime.comm import Comm, run_threads  # noqa: E402
 
 BENCHMARK: Final = "gpu"
 OURS: Final = "sparse products"
@@ -146,7 +146,7 @@ def layer_rows(case: Case, device: torch.device) -> list[Row]:
         del trainer, exact
     if kernels.COMPILED or device.type == "cuda":
         dropped = case if device.type == "cuda" else dataclasses.replace(case, dropout=0.5)
-        ways = (device, csr), (CPU, sparse if kernels.COMPILED else csr)
+        ways = (device, csr), (CPU, fused_operations if kernels.COMPILED else csr)
         ours, theirs = (outcome(trainer_of(dropped, part, where, passes)) for where, passes in ways)
         what = ("compiled passes" if kernels.COMPILED else "the processor") + ("" if dropped is case else ", with dropout")
         rows.append(goal(BENCHMARK, f"layers: {case.name}", f"{OURS} / {what}", apart(ours, theirs), CLOSE, "relative"))
@@ -171,7 +171,7 @@ def apart(given: list[torch.Tensor], wanted: list[torch.Tensor]) -> float:
 def training_rows(case: Case, device: torch.device) -> list[Row]:
     """Losses of three epochs: the whole graph, batches of neighbours, two ranks; against the processor's whole graph and batches."""
     part = graph_of(case)
-    fast = sparse if kernels.COMPILED else csr
+    fast = fused_operations if kernels.COMPILED else csr
     whole = losses(trainer_of(case, part, CPU, fast))
     pairs = {"full graph": (losses(trainer_of(case, part, device)), whole), "two ranks": (two_ranks(case, part, device), whole)}
     batch = max(64, case.vertices // 8), (10, 5)

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 
 from hyperscale.model.adjacency import Array, LocalPart
-from hyperscale.model.choices import Architecture, Compression
-from hyperscale.modelgraph import csr
-from hyperscale.worker.comm import Comm, solo
-from hyperscale.worker.full import FullTrainer
-from hyperscale.worker.ops import Passes
-from hyperscale.worker.sampling import SampledTrainer
-from hyperscale.workload import memory
+from hyperscale.model.api.choices import Architecture, Compression
+from hyperscale.planner.workload import training_memory
+from hyperscale.training.engine.full import FullTrainer
+from hyperscale.training.engine.ops import Passes
+from hyperscale.training.modelgraph import csr
+from hyperscale.training.runtime.comm import Comm, solo
+from hyperscale.training.sampling.sampled_trainer import SampledTrainer
 
 if TYPE_CHECKING:
-    from hyperscale.worker.contract import Run
+    from hyperscale.training.runtime.contract import Run
 
 CLASSES: Final = 16
 LAYERS: Final = 2
@@ -50,11 +50,13 @@ class Case:
         """Whether it is GAT."""
         return self.architecture == Architecture.GAT
 
-    def network(self) -> memory.Network:
+    def network(self) -> training_memory.Network:
         """As the memory model has it."""
         widths = (self.features, *([self.hidden] * (LAYERS - 1)), CLASSES)
         dropped = self.dropout > 0.0
-        return memory.Network(Architecture(self.architecture), widths, self.heads if self.attends else 1, dropped, self.attends and dropped)
+        return training_memory.Network(
+            Architecture(self.architecture), widths, self.heads if self.attends else 1, dropped, self.attends and dropped
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,5 +154,5 @@ def sampled_of(
 
 def predicted_bytes(case: Case, *, cuda: bool) -> float:
     """The planner's peak of the case on one GPU; without what CUDA's libraries keep where there is none."""
-    need = memory.full_graph(case.network(), case.vertices, case.edges)
-    return need.bytes(case.vertices, case.edges) + memory.blocks(case.network()) + (memory.LIBRARIES if cuda else 0)
+    need = training_memory.full_graph(case.network(), case.vertices, case.edges)
+    return need.bytes(case.vertices, case.edges) + training_memory.blocks(case.network()) + (training_memory.LIBRARIES if cuda else 0)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.gpu_cases import Case, graph_of, predicted_bytes, trainer_of
-from hyperscale.worker import memory
+from hyperscale.training.runtime import allocator
 
 GIVES_BACK: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_ARENA_MAX": "1"}
 """glibc hands every block from 1 MiB on back to the kernel when it is freed; a variable of its own keeps the worker from changing that."""
@@ -69,6 +69,6 @@ def _resident(name: str) -> float:
 
 
 if __name__ == "__main__":
-    memory.keep(os.environ)
+    allocator.keep(os.environ)
     where = torch.device("cuda", 0) if sys.argv[2] == "cuda" else torch.device("cpu")
     sys.stdout.write(json.dumps(measured(Case(**json.loads(sys.argv[1])), where)) + "\n")

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from benchmarks.gpu_cases import CLASSES, LAYERS, Case
 from hyperscale.model.adjacency import LocalPart
-from hyperscale.model.choices import Architecture
-from hyperscale.worker.timing import Timer
+from hyperscale.model.api.choices import Architecture
+from hyperscale.training.engine.timing import Timer
 
 try:
     import torch_geometric

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from benchmarks.gpu_cases import Case
 from hyperscale.model.adjacency import LocalPart
-from hyperscale.model.choices import Architecture
-from hyperscale.worker.models import Network
+from hyperscale.model.api.choices import Architecture
+from hyperscale.training.engine.models import Network
 
 
 def logits_and_gradients(case: Case, part: LocalPart, network: Network) -> list[Tensor]:

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.common import Row, goal
 from benchmarks.partitiongraphs import families, neighbourhood
 from hyperscale.model.adjacency import Adjacency
-from hyperscale.partition import independent_set
+from hyperscale.training.partition import independent_set
 
 NAME = "independent sets"
 SMALL = 200

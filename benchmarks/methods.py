@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from benchmarks.families import POLICY, Instance
 from hyperscale.model.graph import IntArray
 from hyperscale.model.plan import Infeasible, Plan
-from hyperscale.plan.heuristic import Heuristic
-from hyperscale.plan.learned import planners
-from hyperscale.plan.portfolio import make_plan
-from hyperscale.plan.problem import pose
+from hyperscale.planner.choice.portfolio import make_plan
+from hyperscale.planner.learned.learned_planner import planners
+from hyperscale.planner.problem.placement_problem import pose
+from hyperscale.planner.search.heuristic import Heuristic
 
 OURS: Final = "hyperscale"
 PLANNERS: Final = planners()

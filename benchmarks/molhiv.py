@@ -4,17 +4,18 @@
     .venv/bin/python -m benchmarks.molhiv --into results    # {GCN, GraphSAGE, GAT}, 1 to 4 workers, 5 seeds: several hours on 2 cores
     .venv/bin/python -m benchmarks.molhiv --quick            # no figure to go by: GCN, 400 molecules, 3 epochs, 1 and 2 workers
 
-Every run is what a pod runs, `mpirun … python -m hyperscale.worker.train`, with uneven shares (SHARES), and leaves a file in the folder
-`--into`; runs whose file is there are not run again. `--side-by-side` runs go on at once, each rank with one thread. The epoch times in
-docs/benchmarks/molhiv are those of a busy machine.
+Every run is what a pod runs, `mpirun … python -m hyperscale.training.worker.train`, with uneven shares (SHARES), and leaves a file in the
+folder `--into`; runs whose file is there are not run again. `--side-by-side` runs go on at once, each rank with one thread. The epoch times
+in docs/benchmarks/molhiv are those of a busy machine.
 
-The scaffold split is that of hyperscale.data.smiles: the Open Graph Benchmark's, with 1,232, 81 and 130 active molecules. The figure is the
-test ROC-AUC at the epoch that is best on the validation molecules. The model has the 5 layers of the published GCN, but is 64 wide instead
-of 300 and trained for 20 epochs instead of 100, so that a processor trains it; a narrower model wants less dropout (0.2). The learning rate
-falls as a cosine and a running average of the weights is scored. GraphSAGE and GAT have the 4 layers, residual connections and decay of
-Tailor et al., and like theirs no features of bonds; GAT no dropout, of attention neither. Rates were chosen on the validation molecules of
-seed 100, which is none of the five; so was the rise of the learning rate over the first epoch, on seeds 0 and 100. Several workers train
-what one process trains to the bit (hyperscale.worker.molecules), as long as all hosts' processors have the same instructions.
+The scaffold split is that of hyperscale.training.data.formats.smiles: the Open Graph Benchmark's, with 1,232, 81 and 130 active molecules.
+The figure is the test ROC-AUC at the epoch that is best on the validation molecules. The model has the 5 layers of the published GCN, but
+is 64 wide instead of 300 and trained for 20 epochs instead of 100, so that a processor trains it; a narrower model wants less dropout
+(0.2). The learning rate falls as a cosine and a running average of the weights is scored. GraphSAGE and GAT have the 4 layers, residual
+connections and decay of Tailor et al., and like theirs no features of bonds; GAT no dropout, of attention neither. Rates were chosen on the
+validation molecules of seed 100, which is none of the five; so was the rise of the learning rate over the first epoch, on seeds 0 and 100.
+Several workers train what one process trains to the bit (hyperscale.training.molecules.molecules), as long as all hosts' processors have
+the same instructions.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import msgspec  # noqa: E402
 
 from benchmarks.common import Row, goal, parser, report  # noqa: E402
-from hyperscale import data  # noqa: E402
-from hyperscale.model.measured import RESULT_PREFIX, Measured  # noqa: E402
+from hyperscale.model.api.measured import RESULT_PREFIX, Measured  # noqa: E402
+from hyperscale.training import data  # noqa: E402
 
 NAME: Final = "molhiv"
 TABLE: Final = ROOT / "../shared/data/molhiv/hiv.csv"
@@ -144,7 +145,7 @@ class Bench:
         kept = self.kept(case)
         if kept is not None:
             return kept
-        command = [sys.executable, "-W", "ignore", "-m", "hyperscale.worker.train"]
+        command = [sys.executable, "-W", "ignore", "-m", "hyperscale.training.worker.train"]
         if case.workers > 1:
             root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
             network = ["--bind-to", "none", "-mca", "btl", "self,tcp", "-mca", "btl_tcp_if_include", "lo"]

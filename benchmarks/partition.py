@@ -33,9 +33,9 @@ from benchmarks.common import Row, goal, parser, report, table  # noqa: E402 - a
 from benchmarks.independentsets import set_rows  # noqa: E402
 from benchmarks.partitiongraphs import families  # noqa: E402
 from hyperscale.model.adjacency import Adjacency, Array  # noqa: E402
-from hyperscale.model.job import PartitioningMethod  # noqa: E402
-from hyperscale.partition import Measures, PartitionError, measure, split  # noqa: E402
-from hyperscale.partition.metis import metis  # noqa: E402
+from hyperscale.model.api.job import PartitioningMethod  # noqa: E402
+from hyperscale.training.partition import Measures, PartitionError, measure, split  # noqa: E402
+from hyperscale.training.partition.metis import metis  # noqa: E402
 
 NAME = "partition"
 PARTS = (2, 4, 8, 16, 32)

@@ -24,8 +24,8 @@ import numpy as np  # noqa: E402 - after the number of threads
 from benchmarks.common import Row, goal, parser, report  # noqa: E402 - a script's own folder, not the repository, is on the path
 from benchmarks.partitiongraphs import citation, delaunay, rmat  # noqa: E402
 from hyperscale.model.adjacency import Adjacency, Array  # noqa: E402
-from hyperscale.model.job import PartitioningMethod  # noqa: E402
-from hyperscale.partition import EpochCost, Parts, choose, epoch_seconds, split  # noqa: E402
+from hyperscale.model.api.job import PartitioningMethod  # noqa: E402
+from hyperscale.training.partition import EpochCost, Parts, choose, epoch_seconds, split  # noqa: E402
 
 NAME = "partition edges"
 PARTS = (2, 4, 8)

@@ -28,12 +28,12 @@ from benchmarks.common import Row, parser, report  # noqa: E402 - a script's own
 from benchmarks.partition import DGL_LIMIT, EVENED, PARTS, UNEVEN, Case, capacities, dgl_metis  # noqa: E402
 from benchmarks.partitiongraphs import families  # noqa: E402
 from hyperscale.model.adjacency import Array  # noqa: E402
-from hyperscale.model.job import PartitioningMethod  # noqa: E402
-from hyperscale.partition import measure, split  # noqa: E402
-from hyperscale.partition.hubs import by_degree, refine_dealt, skewed  # noqa: E402
-from hyperscale.partition.levels import Level, finest  # noqa: E402
-from hyperscale.partition.metis import metis, metis_mixed  # noqa: E402
-from hyperscale.partition.refine import Effort, Reference, Seen, limits_of, refine  # noqa: E402
+from hyperscale.model.api.job import PartitioningMethod  # noqa: E402
+from hyperscale.training.partition import measure, split  # noqa: E402
+from hyperscale.training.partition.hubs import by_degree, refine_dealt, skewed  # noqa: E402
+from hyperscale.training.partition.levels import Level, finest  # noqa: E402
+from hyperscale.training.partition.metis import metis, metis_mixed  # noqa: E402
+from hyperscale.training.partition.refine import Effort, Reference, Seen, limits_of, refine  # noqa: E402
 
 NAME = "partition limits"
 STARTS = 3

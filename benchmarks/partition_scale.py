@@ -2,14 +2,13 @@
 
 Run: nice python benchmarks/partition_scale.py [--quick] [--json FILE]     (--quick: up to 1 M edges)
 
-Ours is the partition Job's own program, `python -m hyperscale.worker.prepare`, on R-MAT graphs (10 edges a vertex, as Graph500 draws them)
-with method Auto, in a process whose address space is limited to 16 GiB: it takes METIS where its estimate fits that, else Fennel. The
-named phases are read (here: generate), cut and write. Peers, without a limit and without writing, up to 10 M edges:
-  METIS           pymetis as method METIS calls it: equal vertices
-  METIS, edges    pymetis with degrees as weights: equal edges, not equal vertices
-  Fennel          our streaming partitioner, where the program itself took METIS
-Edge imbalance is the largest part's edges over its share: what a GNN computes on. Growth is the exponent b of a × edges^b in memory and CPU
-seconds of generating and cutting, by method; where the program took another method at a size, the peer of that name stands for it.
+Ours is the partition Job's own program, `python -m hyperscale.training.worker.prepare`, on R-MAT graphs (10 edges a vertex, as Graph500
+draws them) with method Auto, in a process whose address space is limited to 16 GiB: it takes METIS where its estimate fits that, else
+Fennel. The named phases are read (here: generate), cut and write. Peers, without a limit and without writing, up to 10 M edges:   METIS
+pymetis as method METIS calls it: equal vertices   METIS, edges    pymetis with degrees as weights: equal edges, not equal vertices   Fennel
+our streaming partitioner, where the program itself took METIS Edge imbalance is the largest part's edges over its share: what a GNN
+computes on. Growth is the exponent b of a × edges^b in memory and CPU seconds of generating and cutting, by method; where the program took
+another method at a size, the peer of that name stands for it.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ CHILD_SECONDS: Final = 7200
 PEER: Final = """
 import json, resource, sys, time
 import numpy as np
-from hyperscale.data import adjacency, generate, streaming
-from hyperscale.data.compiled import kernels
+from hyperscale.training.data import adjacency, generate, streaming
+from hyperscale.training.data.compiled_kernels import kernels
 from hyperscale.model.adjacency import Adjacency
 name, edges, vertices, parts = sys.argv[1], *map(int, sys.argv[2:])
 graph = Adjacency(*adjacency.in_neighbours(vertices, *generate.rmat_edges(vertices, edges, 0), both_directions=True))
@@ -57,7 +56,7 @@ degrees = np.diff(graph.indptr)
 if name == "Fennel":
     found = streaming.assign(graph, (1 / parts,) * parts).assignment
 else:
-    from hyperscale.partition.metis import metis
+    from hyperscale.training.partition.metis import metis
     weighed = Adjacency(graph.indptr, graph.indices, degrees + 1) if name == "METIS, edges" else graph
     found = metis(weighed, np.full(parts, 1 / parts), seed=0)
 wall, cpu = time.perf_counter() - started, time.process_time() - before
@@ -121,7 +120,7 @@ def prepared(edges: int) -> dict[str, Any] | None:
         }
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
-            [sys.executable, "-m", "hyperscale.worker.prepare"],
+            [sys.executable, "-m", "hyperscale.training.worker.prepare"],
             env=environment,
             stdout=subprocess.PIPE,
             timeout=CHILD_SECONDS,

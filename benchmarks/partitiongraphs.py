@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.spatial import Delaunay, cKDTree
 
-from hyperscale.data import read, symmetric
 from hyperscale.model.adjacency import Adjacency, Array
+from hyperscale.training.data import read, symmetric
 
 RMAT_PROBABILITIES = (0.57, 0.19, 0.19)
 """Of three of the four quadrants, as Graph500 has them; the last has the rest."""

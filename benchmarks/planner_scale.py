@@ -33,17 +33,17 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import common, generate  # noqa: E402 - a script's own folder, not the repository, is on the path
 from benchmarks.families import Instance  # noqa: E402
 from benchmarks.peers.placement.schedulers import SCHEDULERS, random_nodes  # noqa: E402
-from hyperscale.graph.cluster import build  # noqa: E402
+from hyperscale.model.api.job import JobSpec  # noqa: E402
+from hyperscale.model.api.policy import PolicySpec  # noqa: E402
 from hyperscale.model.cluster import ClusterSnapshot  # noqa: E402
-from hyperscale.model.job import JobSpec  # noqa: E402
 from hyperscale.model.plan import Plan  # noqa: E402
 from hyperscale.model.planning import PlanRequest  # noqa: E402
-from hyperscale.model.policy import PolicySpec  # noqa: E402
-from hyperscale.observe.snapshot import read_snapshot, write_snapshot  # noqa: E402
-from hyperscale.plan import kernel  # noqa: E402
-from hyperscale.plan.portfolio import make_plan  # noqa: E402
-from hyperscale.plan.problem import pose  # noqa: E402
-from hyperscale.workload.profile import profile  # noqa: E402
+from hyperscale.observe.snapshot.build_snapshot import read_snapshot, write_snapshot  # noqa: E402
+from hyperscale.planner.choice.portfolio import make_plan  # noqa: E402
+from hyperscale.planner.graph.cluster_graph import build  # noqa: E402
+from hyperscale.planner.problem.placement_problem import pose  # noqa: E402
+from hyperscale.planner.search.kernels import kernel  # noqa: E402
+from hyperscale.planner.workload.profile import profile  # noqa: E402
 
 BENCHMARK: Final = "planner_scale"
 OURS: Final = "hyperscale"

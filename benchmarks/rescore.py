@@ -3,8 +3,8 @@
 Run: python benchmarks/rescore.py DIR
 
 A case is a file in DIR/cases: snapshot, job, workload and worker count; other files hold a method's nodes in rank order. The figure is the
-objective of `hyperscale.plan.objective.predict`, without any repair of the ring; +inf says why. Cases of several tasks at once have no file
-there and are left out.
+objective of `hyperscale.planner.cost.objective.predict`, without any repair of the ring; +inf says why. Cases of several tasks at once
+have no file there and are left out.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from benchmarks.common import table  # noqa: E402 - a script's own folder, not t
 from benchmarks.dumps import Case  # noqa: E402
 from benchmarks.families import JOB_KEY, POLICY  # noqa: E402
 from benchmarks.suites import CASES, file_name  # noqa: E402
-from hyperscale.graph.cluster import build  # noqa: E402
 from hyperscale.model.planning import PlanRequest  # noqa: E402
-from hyperscale.plan.objective import predict  # noqa: E402
-from hyperscale.plan.problem import Problem, pose  # noqa: E402
+from hyperscale.planner.cost.objective import predict  # noqa: E402
+from hyperscale.planner.graph.cluster_graph import build  # noqa: E402
+from hyperscale.planner.problem.placement_problem import Problem, pose  # noqa: E402
 
 
 def scores(folder: Path) -> Iterator[tuple[str, str, float, str]]:

@@ -14,9 +14,9 @@ from benchmarks.common import Row
 from benchmarks.suites import Options
 from hyperscale.learn.agents import dqn, qnetwork
 from hyperscale.learn.agents.dispatch_env import RULES
-from hyperscale.learn.streams.lesson import network_of
 from hyperscale.learn.streams.simulator import SHORTEST_FIRST, TUNED, Outcome, Simulator, agent, index
-from hyperscale.plan.queue.agent import load_agent
+from hyperscale.learn.streams.stream_lesson import network_of
+from hyperscale.planner.queue.queue_agent import load_agent
 
 WEIGHTS: Final = Path(__file__).resolve().parent / "weights"
 CASE: Final = "agents of stable-baselines3"

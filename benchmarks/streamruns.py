@@ -16,7 +16,6 @@ from benchmarks.common import Row, goal, percentile
 from benchmarks.suites import Options
 from hyperscale.learn.streams import tuning
 from hyperscale.learn.streams.compare import LOADS, compare
-from hyperscale.learn.streams.lesson import network_of
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import (
     SHORTEST_FIRST,
@@ -33,8 +32,9 @@ from hyperscale.learn.streams.simulator import (
     marginal,
     maxmin,
 )
-from hyperscale.plan.queue.agent import Agent, load_agent
-from hyperscale.plan.queue.types import ClusterState, History, Option, PendingJob, RunningJob
+from hyperscale.learn.streams.stream_lesson import network_of
+from hyperscale.planner.queue.queue_agent import Agent, load_agent
+from hyperscale.planner.queue.queue_types import ClusterState, History, Option, PendingJob, RunningJob
 
 BENCHMARK: Final = "streams"
 FIRST_SEED: Final = 20_000
@@ -97,7 +97,7 @@ def baselines(knobs: RuleKnobs) -> dict[str, Policy]:
 def trained() -> dict[str, Policy]:
     """The agent that ships, and those of the other training seeds."""
     folders = sorted(WEIGHTS.glob("stream_seed_*"))
-    shipped = load_agent(resources.files("hyperscale.plan") / "weights")
+    shipped = load_agent(resources.files("hyperscale.planner.learned") / "weights")
     found = {f"agent, seed {shipped.manifest.seed} (ships)": agent(*network_of(shipped))}
     for folder in folders:
         loaded = load_agent(folder)
@@ -185,7 +185,7 @@ def ablation(options: Options) -> Iterator[Row]:
 
 def decision_times(options: Options) -> Iterator[Row]:
     """Milliseconds of a decision: placement search and network together in the simulator; the agent in Python on ready plans."""
-    shipped = load_agent(resources.files("hyperscale.plan") / "weights")
+    shipped = load_agent(resources.files("hyperscale.planner.learned") / "weights")
     network, knobs = network_of(shipped)
     for name, policy in ((RULE, index(knobs)), ("agent", agent(network, knobs))):
         spent = []

@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks import common
 from benchmarks.common import Row
 from benchmarks.peers import steptime as peers
-from hyperscale.model.steptime import Step
-from hyperscale.plan.steptime import predict
-from hyperscale.plan.steptime_fit import learn
+from hyperscale.model.step_curves import Step
+from hyperscale.planner.cost.steptime import predict
+from hyperscale.planner.cost.steptime_fit import learn
 
 RUNS: Final = 24
 LEAST_ASKED: Final = 20

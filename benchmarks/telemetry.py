@@ -36,15 +36,15 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import common, telemetry_operator, telemetry_source  # noqa: E402 - a script's own folder, not the repository, is on the path
 from e2e.cluster.control_plane import wait_until  # noqa: E402
 from e2e.cluster.ports import free_ports  # noqa: E402
+from hyperscale.control.cache.cluster_cache import World  # noqa: E402
+from hyperscale.model.api.policy import Deadlines, PolicySpec  # noqa: E402
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState  # noqa: E402
-from hyperscale.model.metrics import FIGURES, MetricsReading, Series  # noqa: E402
-from hyperscale.model.policy import Deadlines, PolicySpec  # noqa: E402
+from hyperscale.model.metrics_reading import FIGURES, MetricsReading, Series  # noqa: E402
 from hyperscale.observe.identity import NodeIndex  # noqa: E402
-from hyperscale.observe.incremental import Judge  # noqa: E402
-from hyperscale.observe.kube import is_gpu_node  # noqa: E402
-from hyperscale.observe.prometheus import KEPT_LABELS, PrometheusReader  # noqa: E402
-from hyperscale.observe.snapshot import build_snapshot, warm  # noqa: E402
-from hyperscale.world import World  # noqa: E402
+from hyperscale.observe.kube.fields import is_gpu_node  # noqa: E402
+from hyperscale.observe.prometheus.incremental import Judge  # noqa: E402
+from hyperscale.observe.prometheus.reader import KEPT_LABELS, PrometheusReader  # noqa: E402
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot, warm  # noqa: E402
 
 BENCHMARK: Final = "telemetry"
 OURS: Final = "hyperscale"

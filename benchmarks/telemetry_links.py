@@ -30,17 +30,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import telemetry_shaped  # noqa: E402
 from benchmarks.common import Row, goal, median, parser, report  # noqa: E402
-from hyperscale.agent import probe_schedule as schedule  # noqa: E402
-from hyperscale.agent.probe_client import PINGS  # noqa: E402
-from hyperscale.agent.probe_server import train_bytes  # noqa: E402
-from hyperscale.agent.probe_settings import LinkSettings  # noqa: E402
-from hyperscale.agent.probe_socket import ECHO_BYTES  # noqa: E402
-from hyperscale.agent.probe_train import packets  # noqa: E402
-from hyperscale.graph import completion, completion_models  # noqa: E402
-from hyperscale.graph.tiers import calibrated, constants  # noqa: E402
+from hyperscale.agent.probe import probe_schedule as schedule  # noqa: E402
+from hyperscale.agent.probe.probe_client import PINGS  # noqa: E402
+from hyperscale.agent.probe.probe_server import train_bytes  # noqa: E402
+from hyperscale.agent.probe.probe_settings import LinkSettings  # noqa: E402
+from hyperscale.agent.probe.probe_socket import ECHO_BYTES  # noqa: E402
+from hyperscale.agent.probe.probe_train import packets  # noqa: E402
 from hyperscale.model.cluster import ClusterSnapshot  # noqa: E402
 from hyperscale.model.graph import FloatArray, IntArray  # noqa: E402
-from hyperscale.observe import hulk, matrix  # noqa: E402
+from hyperscale.observe.files import hulk, matrix  # noqa: E402
+from hyperscale.planner.graph import completion, completion_models  # noqa: E402
+from hyperscale.planner.graph.tiers import calibrated, constants  # noqa: E402
 
 NAME: Final = "telemetry_links"
 DATA: Final = Path(__file__).parents[2] / "shared" / "data"

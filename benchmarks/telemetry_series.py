@@ -30,12 +30,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import telemetry_source  # noqa: E402
 from benchmarks.common import Row, goal, parser, report  # noqa: E402
-from hyperscale.agent.probe_metrics import LinkCollector, Series  # noqa: E402
-from hyperscale.agent.probe_schedule import Schedule  # noqa: E402
-from hyperscale.graph import completion  # noqa: E402
-from hyperscale.graph.tiers import calibrated, constants  # noqa: E402
+from hyperscale.agent.probe.probe_metrics import LinkCollector, Series  # noqa: E402
+from hyperscale.agent.probe.probe_schedule import Schedule  # noqa: E402
 from hyperscale.model.graph import FloatArray, IntArray  # noqa: E402
-from hyperscale.observe.http import MAX_BODY_BYTES  # noqa: E402
+from hyperscale.observe.prometheus.http import MAX_BODY_BYTES  # noqa: E402
+from hyperscale.planner.graph import completion  # noqa: E402
+from hyperscale.planner.graph.tiers import calibrated, constants  # noqa: E402
 
 NAME: Final = "telemetry_series"
 OURS: Final = "hyperscale"

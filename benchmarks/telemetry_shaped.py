@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from e2e.cluster.real import delay
-from hyperscale.agent.probe_client import GAP_SECONDS
+from hyperscale.agent.probe.probe_client import GAP_SECONDS
 
 NETWORK: Final = "10.203"
 ROUTES: Final = "100"
@@ -218,10 +218,11 @@ async def agent() -> None:
     """One agent without GPUs: the link probe of this node, metrics to a file."""
     from prometheus_client import CollectorRegistry, generate_latest
 
-    from hyperscale.agent import links, settings
+    from hyperscale.agent import agent_settings
+    from hyperscale.agent.probe import probe
 
     registry = CollectorRegistry()
-    probing = asyncio.create_task(links.run(settings.from_environment(os.environ), registry))
+    probing = asyncio.create_task(probe.run(agent_settings.from_environment(os.environ), registry))
     file = Path(os.environ["METRICS_FILE"])
     while not probing.done():
         fresh = file.with_suffix(".new")

@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from hyperscale.agent.probe_schedule import Schedule
-from hyperscale.observe.targets import target_query
+from hyperscale.agent.probe.probe_schedule import Schedule
+from hyperscale.observe.prometheus.targets import target_query
 
 GPUS_PER_NODE: Final = 8
 RACK_NODES: Final = 16

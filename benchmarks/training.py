@@ -50,15 +50,16 @@ with warnings.catch_warnings():
 
 from benchmarks.common import Row, goal, parser, report  # noqa: E402
 from benchmarks.throttled import ThrottleError, compute_here, machines, why_not  # noqa: E402
-from hyperscale import data, partition  # noqa: E402
-from hyperscale.data import store  # noqa: E402
-from hyperscale.data.adjacency import in_neighbours  # noqa: E402
 from hyperscale.model.adjacency import Adjacency, TrainingGraph  # noqa: E402
-from hyperscale.partition.baselines import along  # noqa: E402
-from hyperscale.worker import contract, train  # noqa: E402
-from hyperscale.worker.adapt import Adaptive  # noqa: E402
-from hyperscale.worker.comm import Comm, connect  # noqa: E402
-from hyperscale.worker.full import FullTrainer  # noqa: E402
+from hyperscale.training import data, partition  # noqa: E402
+from hyperscale.training.data import part_store  # noqa: E402
+from hyperscale.training.data.edges_to_csr import in_neighbours  # noqa: E402
+from hyperscale.training.engine.full import FullTrainer  # noqa: E402
+from hyperscale.training.engine.retune import Adaptive  # noqa: E402
+from hyperscale.training.partition.baselines import along  # noqa: E402
+from hyperscale.training.runtime import contract  # noqa: E402
+from hyperscale.training.runtime.comm import Comm, connect  # noqa: E402
+from hyperscale.training.worker import train  # noqa: E402
 
 NAME: Final = "training"
 MEGABITS: Final = 1000.0
@@ -121,11 +122,11 @@ def prepare(graph: TrainingGraph, shares: Sequence[float], method: str, seed: in
     """The parts in the store: their key, and the largest part over its share."""
     adjacency = data.symmetric(graph)
     parts = _parts(adjacency, tuple(shares), method, seed, graph)
-    key = store.key(f"{len(graph.labels)}", method, tuple(shares), seed)
-    if not store.has(root, key):
+    key = part_store.key(f"{len(graph.labels)}", method, tuple(shares), seed)
+    if not part_store.has(root, key):
         pieces = (partition.local_part(graph, parts.assignment, at, len(shares)) for at in range(len(shares)))
-        about = store.Manifest(1, key, "", graph.name, len(graph.labels), len(graph.indices), method, tuple(shares), seed)
-        store.write(root, key, pieces, about)
+        about = part_store.Manifest(1, key, "", graph.name, len(graph.labels), len(graph.indices), method, tuple(shares), seed)
+        part_store.write(root, key, pieces, about)
     return key, parts.measures.imbalance
 
 
@@ -149,7 +150,7 @@ def rank(keys: dict[str, str], root: Path, repeats: int, result: Path) -> None:
     losses: dict[str, float] = {}
     sent: dict[str, int] = {}
     waits: dict[str, list[float]] = {}
-    trainers = {name: FullTrainer(run, comm, store.load(root, keys[name], comm.rank), torch.device("cpu")) for name in (EQUAL, OURS)}
+    trainers = {name: FullTrainer(run, comm, part_store.load(root, keys[name], comm.rank), torch.device("cpu")) for name in (EQUAL, OURS)}
     works: dict[str, list[float]] = {}
     clock = Waiting(comm)
     adaptive = Adaptive(run, comm, trainers[OURS].gradients)
@@ -168,7 +169,7 @@ def rank(keys: dict[str, str], root: Path, repeats: int, result: Path) -> None:
     trainers.clear()
     for name in OTHERS:
         if name in keys:
-            stats = FullTrainer(run, comm, store.load(root, keys[name], comm.rank), torch.device("cpu")).epoch(1)
+            stats = FullTrainer(run, comm, part_store.load(root, keys[name], comm.rank), torch.device("cpu")).epoch(1)
             sent[name] = sum(stats.sent_bytes)
     names = sorted(sent)
     total = comm.allreduce(torch.tensor([float(sent[name]) for name in names], dtype=torch.float64), "sent.total").tolist()

@@ -19,7 +19,7 @@ from typing import Final
 from e2e.cluster import cluster
 from e2e.cluster.real import ground
 from e2e.cluster.real.buildah import BUILT, Buildah, ImageError
-from hyperscale.render import commands, security
+from hyperscale.control.render import commands, security
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 NAMES: Final = tuple(sorted(path.parent.name for path in (ROOT / "images").glob("*/Dockerfile")))
@@ -58,9 +58,10 @@ _KEYS: Final = (
 _SSHD: Final = " ".join(commands.worker_command())
 _IMPORTS: Final = """
 import importlib, os, pkgutil
-import hyperscale.data, hyperscale.partition, hyperscale.worker
+import hyperscale.training.data, hyperscale.training.partition, hyperscale.training.worker
 import dgl, fsspec, horovod.torch, prometheus_client, psutil, pyarrow, pymetis, rdkit.Chem, s3fs, torch
-own = [f"{package.__name__}.{found.name}" for package in (hyperscale.data, hyperscale.partition, hyperscale.worker)
+packages = hyperscale.training.data, hyperscale.training.partition, hyperscale.training.worker
+own = [f"{package.__name__}.{found.name}" for package in packages
        for found in pkgutil.iter_modules(package.__path__)]
 for name in own:
     importlib.import_module(name)

@@ -14,7 +14,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.demo import TRAINING_EXAMPLE
 from e2e.jobs import Job, namespace
-from hyperscale.history import History
+from hyperscale.control.history.run_store import History
 
 EPOCHS: Final = 30
 LEAST_ACCURACY: Final = 0.6

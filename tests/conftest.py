@@ -15,7 +15,7 @@ NEED: Final = {
         "property/test_queue_twins.py",
     ),
     # The twin answers, but takes minutes.
-    "hyperscale.plan.tasks._assign": ("unit/plan/test_tasks_at_once.py",),
+    "hyperscale.planner.assign._assign": ("unit/plan/test_tasks_at_once.py",),
 }
 MISSING: Final = [module for module in NEED if find_spec(module) is None]
 

@@ -1,4 +1,4 @@
-"""The worker's sums over edges as chains of DGL's operations: what `hyperscale.worker.ops.Passes` offers, by another library."""
+"""The worker's sums over edges as chains of DGL's operations: what `hyperscale.training.engine.ops.Passes` offers, by another library."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from hyperscale.model.adjacency import Array
-from hyperscale.modelgraph import tails
-from hyperscale.modelgraph.edges import Edges, Matrix
-from hyperscale.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Drop, Tail
-from hyperscale.modelgraph.kernels_numpy import WIDE
+from hyperscale.training.modelgraph import tails
+from hyperscale.training.modelgraph.edges import Edges, Matrix
+from hyperscale.training.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Drop, Tail
+from hyperscale.training.modelgraph.kernels_numpy import WIDE
 
 
 def aggregate(matrix: Matrix, x: Tensor, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING) -> Tensor:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from scipy.optimize import least_squares
 
-from hyperscale.model.steptime import LARGEST_EXPONENT, Step
-from hyperscale.plan.steptime_fit import ROBUST_SCALE
+from hyperscale.model.step_curves import LARGEST_EXPONENT, Step
+from hyperscale.planner.cost.steptime_fit import ROBUST_SCALE
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 Curve = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.peers.hulk import Floats, Ints, Machines
-from hyperscale.plan.tasks.order import bottleneck
+from hyperscale.planner.assign.order import bottleneck
 
 TERAFLOPS: Final = {8.0: 312.0, 8.6: 110.0, 7.5: 65.0, 7.0: 125.0, 6.1: 11.0}
 """Dense half precision of one GPU by compute capability: A100; between A5000's and A40's; T4; V100; 1080 Ti

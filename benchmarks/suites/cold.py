@@ -17,12 +17,12 @@ from benchmarks.families import HULK, HULK_MACHINES, POLICY, snapshot_of
 from benchmarks.methods import OURS
 from benchmarks.suites import Options
 from hyperscale.learn.topologies import GPUS_PER_WORKER, generate
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.observe.snapshot import read_snapshot, write_snapshot
-from hyperscale.plan.process import PlannerProcess
+from hyperscale.observe.snapshot.build_snapshot import read_snapshot, write_snapshot
+from hyperscale.planner.service.process import PlannerProcess
 
 BENCHMARK: Final = "cold"
 COLD_LIMIT_SECONDS: Final = 1.5

@@ -13,11 +13,11 @@ from benchmarks.families import NAMES, Instance, instance
 from benchmarks.peers.placement.search import annealing, greedy_every, greedy_fastest, greedy_near
 from benchmarks.suites import Options
 from hyperscale.model.graph import IntArray
-from hyperscale.plan import kernel
-from hyperscale.plan.learned_features import View
-from hyperscale.plan.learned_network import Network
-from hyperscale.plan.learned_state import State, Surroundings
-from hyperscale.plan.learned_weights import shipped
+from hyperscale.planner.learned.learned_features import View
+from hyperscale.planner.learned.learned_network import Network
+from hyperscale.planner.learned.learned_state import State, Surroundings
+from hyperscale.planner.learned.learned_weights import shipped
+from hyperscale.planner.search.kernels import kernel
 
 BENCHMARK: Final = "constructor"
 SHAPES: Final = ((32, 8), (47, 8), (64, 12), (128, 16))

@@ -14,8 +14,8 @@ from benchmarks.methods import OURS, planned
 from benchmarks.peers.placement.search import GREEDY, long_search
 from benchmarks.suites import Options
 from hyperscale.model.graph import IntArray
-from hyperscale.plan.objective import Costs, objectives
-from hyperscale.plan.ring import ring_order
+from hyperscale.planner.cost.objective import Costs, objectives
+from hyperscale.planner.search.ring import ring_order
 
 BENCHMARK: Final = "counts"
 NODES: Final = 32

@@ -3,7 +3,7 @@
 The cost is defined beside the data (`dtfm/OBJECTIVE.md`); cases 1 to 3 are DT-FM's, their peer's cost and time are in `peer_ga.csv`: one
 run of 5,000 candidates in Python. Those costs have four decimals, so ours is rounded to four before it is compared; those times were
 taken on another day: an order of magnitude. Beside them, cases after its fourth and fifth made from the delays and bandwidths that it
-measured between ten regions; within a region 5 ms and 2 Gbit/s are assumed. `bound` is proven (`hyperscale.plan.tasks.pipeline_bound`):
+measured between ten regions; within a region 5 ms and 2 Gbit/s are assumed. `bound` is proven (`hyperscale.planner.assign.pipeline_bound`):
 gap 0 means that nobody can do better.
 """
 
@@ -23,9 +23,9 @@ from benchmarks.common import Row, goal
 from benchmarks.peers.dtfm import genetic
 from benchmarks.peers.hulk import Floats, Ints
 from benchmarks.suites import Options
-from hyperscale.plan.tasks.assign import PipeSearch
-from hyperscale.plan.tasks.pipeline import Piped, Pipeline, from_links, place
-from hyperscale.plan.tasks.pipeline_bound import pipe_bound
+from hyperscale.planner.assign.assign import PipeSearch
+from hyperscale.planner.assign.pipeline import Piped, Pipeline, from_links, place
+from hyperscale.planner.assign.pipeline_bound import pipe_bound
 
 BENCHMARK: Final = "dtfm"
 OURS: Final = "hyperscale"

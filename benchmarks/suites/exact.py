@@ -14,8 +14,8 @@ from benchmarks.families import NAMES, POLICY, Instance, instance
 from benchmarks.methods import OURS, Answer, planned, searched
 from benchmarks.peers.placement.proofs import MAX_RING, by_cp_sat, by_trial, can_model
 from benchmarks.suites import Options
-from hyperscale.plan.bounds import memory_may_limit
-from hyperscale.plan.problem import pose
+from hyperscale.planner.cost.bounds import memory_may_limit
+from hyperscale.planner.problem.placement_problem import pose
 
 BENCHMARK: Final = "exact"
 SMALL_LIMIT_SECONDS: Final = 0.005

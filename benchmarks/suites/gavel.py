@@ -7,8 +7,8 @@ Jobs, arrivals and measured speeds are Gavel's (OSDI 2020, ../shared/data/gavel)
 24 K80, 16 P100 and 8 V100, scaled (32, 20, 12), and thirds (24, 20, 20). Seed 0 is the trace as recorded, other seeds permute which job
 arrives when; `arrivals x 0.5` halves the gaps.
 
-  hyperscale                      the operator's own code: running jobs that it would stop (plan/queue/preempt.py) are stopped, then it
-                                  starts jobs one by one (plan/queue/rule.py); the policy's defaults, but mode Act and the restart above
+  hyperscale                      the operator's own code: running jobs that it would stop (planner/preempt/preempt.py) are stopped, then it
+                                  starts jobs one by one (planner/queue/rule.py); the policy's defaults, but mode Act and the restart above
   hyperscale, time left +- 30 %   the same with times wrong by a factor of 0.7 to 1.3 for each job, always the same
   hyperscale, time left unknown   the same with one guess for all jobs: the work done so far over the number of jobs that have ended
   hyperscale, runs to the end     the same with preemption off, the policy's default: no job stops or moves
@@ -42,12 +42,12 @@ from benchmarks.common import Row
 from benchmarks.peers import gavel as peers
 from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running, hosts_for, read_trace, replay
 from benchmarks.suites import Options
-from hyperscale.model.policy import QueueOrder, QueuePolicy
-from hyperscale.plan.queue.choosers import choosers, settings_of
-from hyperscale.plan.queue.kinds import Contender, Demand
-from hyperscale.plan.queue.options import patient
-from hyperscale.plan.queue.preempt import advise
-from hyperscale.plan.queue.types import ClusterState, Option, PendingJob, RunningJob
+from hyperscale.model.api.policy import QueueOrder, QueuePolicy
+from hyperscale.planner.preempt.preempt import advise
+from hyperscale.planner.queue.kinds import Contender, Demand
+from hyperscale.planner.queue.options import patient
+from hyperscale.planner.queue.queue_policies import choosers, settings_of
+from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, RunningJob
 
 BENCHMARK: Final = "gavel"
 OURS: Final = "hyperscale"

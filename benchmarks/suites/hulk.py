@@ -3,7 +3,7 @@
 How the data's faults are read, and what Algorithm 1 leaves open, is said in `benchmarks.peers.hulk`. Ours runs with its defaults. Pairs
 without a link cannot be avoided, which is proven twice: by listing the largest sets of machines that can all talk, and by CP-SAT, which
 packs disjoint such sets: what does not fit into them costs at least one pair without a link each. The bound of the cost is a linear
-programme with cuts (`hyperscale.plan.tasks`).
+programme with cuts (`hyperscale.planner.assign`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from benchmarks.common import Row, goal
 from benchmarks.peers import hulk as peer
 from benchmarks.peers.hulk import Ints, Machines
 from benchmarks.suites import Options
-from hyperscale.plan.tasks.bounds import linear_bound, row_bound, seat_bound
-from hyperscale.plan.tasks.change import add_machine, remove_machine
-from hyperscale.plan.tasks.problem import Tasks, link_cost, pairs_at, short_of_memory, sized
-from hyperscale.plan.tasks.search import assign
+from hyperscale.planner.assign.assign_bounds import linear_bound, row_bound, seat_bound
+from hyperscale.planner.assign.assign_problem import Tasks, link_cost, pairs_at, short_of_memory, sized
+from hyperscale.planner.assign.change import add_machine, remove_machine
+from hyperscale.planner.assign.search import assign
 
 BENCHMARK: Final = "hulk"
 OURS: Final = "hyperscale"

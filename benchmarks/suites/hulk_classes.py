@@ -21,8 +21,8 @@ from benchmarks.peers import hulk as peer
 from benchmarks.suites import Options
 from hyperscale.learn.constructor.classes import Curve, Machines, folds, learn_classes
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.plan.tasks.problem import Tasks, link_cost, sized
-from hyperscale.plan.tasks.search import assign
+from hyperscale.planner.assign.assign_problem import Tasks, link_cost, sized
+from hyperscale.planner.assign.search import assign
 
 BENCHMARK: Final = "hulk_classes"
 OURS: Final = "search"

@@ -15,9 +15,9 @@ from benchmarks.methods import OURS, planned
 from benchmarks.peers.placement.schedulers import LABEL_TIERS, SCHEDULERS
 from benchmarks.peers.placement.wide import wide_search
 from benchmarks.suites import Options
-from hyperscale.graph.cluster import build
+from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.job import Balance
+from hyperscale.planner.graph.cluster_graph import build
 
 BENCHMARK: Final = "large"
 WORKERS: Final = (8, 32)

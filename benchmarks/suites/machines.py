@@ -19,16 +19,16 @@ import numpy as np
 
 from benchmarks.common import Row, goal
 from benchmarks.suites import Options
-from hyperscale.graph.cluster import build
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
 from hyperscale.model.workload import WorkloadProfile
-from hyperscale.plan.portfolio import make_plan
-from hyperscale.workload.profile import profile
+from hyperscale.planner.choice.portfolio import make_plan
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.workload.profile import profile
 
 BENCHMARK: Final = "machines"
 OURS: Final = "hyperscale"
@@ -201,7 +201,7 @@ def placements(workers: int, gpus: int) -> IntArray:
 
 def _speed(case: Case, work: WorkloadProfile) -> float:
     """Operations a second of one worker, as the planner's table has them: an input, not a part of either model."""
-    from hyperscale.plan.problem import pose
+    from hyperscale.planner.problem.placement_problem import pose
 
     return float(pose(PlanRequest(job_key="a/b", job=case.job), build(case.seen, POLICY), work, POLICY).flops_per_second[0])
 

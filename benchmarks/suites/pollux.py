@@ -41,10 +41,10 @@ from benchmarks import common, summary, taught
 from benchmarks.common import Row
 from benchmarks.peers import steptime as peers
 from benchmarks.suites import Options
-from hyperscale.cli.placements import read_table, tau
-from hyperscale.model.steptime import Step
-from hyperscale.plan.steptime import predict
-from hyperscale.plan.steptime_fit import LEAST_ROWS, fit
+from hyperscale.cli.history.placements import read_table, tau
+from hyperscale.model.step_curves import Step
+from hyperscale.planner.cost.steptime import predict
+from hyperscale.planner.cost.steptime_fit import LEAST_ROWS, fit
 
 BENCHMARK: Final = "pollux"
 OURS: Final = "hyperscale"

@@ -14,14 +14,14 @@ from benchmarks.common import Row, goal
 from benchmarks.families import NAMES, POLICY, Instance, instance, placed
 from benchmarks.methods import PLANNERS, planned
 from benchmarks.suites import Options
-from hyperscale.graph.cluster import build
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.plan.objective import objectives
-from hyperscale.plan.portfolio import make_plan
-from hyperscale.plan.problem import Problem, pose
-from hyperscale.plan.replan import LOST_ONLY, Prices, replan
+from hyperscale.planner.choice.portfolio import make_plan
+from hyperscale.planner.cost.objective import objectives
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.problem.placement_problem import Problem, pose
+from hyperscale.planner.repair.replan import LOST_ONLY, Prices, replan
 
 BENCHMARK: Final = "removed"
 LIMIT_SECONDS: Final = 0.1

@@ -3,7 +3,7 @@
 A, B and C train the models one after another on all machines, ours all at once, each on machines of its own. `hyperscale, GPipe only` has
 one pipeline in every group, as Hulk does; `hyperscale` may divide a group into several pipelines that share the batch and exchange
 gradients, as DT-FM does. Every assumption is a row `assumption`; how A, B and C are predicted is in `benchmarks.peers.systems`. Ours is
-found by search on this very prediction: the best of several assignments of `hyperscale.plan.tasks`, improved by single machines.
+found by search on this very prediction: the best of several assignments of `hyperscale.planner.assign`, improved by single machines.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from benchmarks.peers import hulk, systems
 from benchmarks.peers.hulk import Floats, Ints, Machines
 from benchmarks.peers.systems import Model, Network, Step
 from benchmarks.suites import Options
-from hyperscale.plan.tasks.problem import sized, sizes_for
-from hyperscale.plan.tasks.search import assign
+from hyperscale.planner.assign.assign_problem import sized, sizes_for
+from hyperscale.planner.assign.search import assign
 
 BENCHMARK: Final = "systems"
 OURS: Final = "hyperscale"

@@ -13,10 +13,10 @@ from benchmarks.peers.placement.schedulers import SCHEDULERS
 from benchmarks.peers.placement.search import GREEDY, TIMED, long_search
 from benchmarks.peers.placement.wide import wide_search
 from benchmarks.suites import Options
+from hyperscale.model.api.job import Balance
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import IntArray
-from hyperscale.model.job import Balance
-from hyperscale.observe.snapshot import read_snapshot
+from hyperscale.observe.snapshot.build_snapshot import read_snapshot
 
 BENCHMARK: Final = "topology"
 WORKERS: Final = (2, 4, 8, 16, 32)

@@ -22,14 +22,16 @@ from torch import nn
 from torch.nn import functional
 
 from hyperscale.model.adjacency import LocalPart
-from hyperscale.model.measured import RESULT_PREFIX, Measured
-from hyperscale.worker import checkpoint, contract, load
-from hyperscale.worker.comm import Comm, connect
-from hyperscale.worker.contract import Run
-from hyperscale.worker.exchange import Exchange
-from hyperscale.worker.full import PartGraph
-from hyperscale.worker.neighbourhood import GCN
-from hyperscale.worker.timing import Timer
+from hyperscale.model.api.measured import RESULT_PREFIX, Measured
+from hyperscale.training.engine import checkpoint
+from hyperscale.training.engine.full import PartGraph
+from hyperscale.training.engine.halo_exchange import Exchange
+from hyperscale.training.engine.neighbourhood import GCN
+from hyperscale.training.engine.timing import Timer
+from hyperscale.training.runtime import contract
+from hyperscale.training.runtime.comm import Comm, connect
+from hyperscale.training.runtime.contract import Run
+from hyperscale.training.worker import load_part
 
 HIDDEN, STEPS, TELEPORT = 64, 10, 0.1
 """As in the paper: 64 wide, 10 steps of propagation, return probability 0.1."""
@@ -56,7 +58,7 @@ def main() -> int:
     try:
         run = contract.read(os.environ)
         comm = connect(run.size)  # horovod.torch.init(), or nobody where mpirun started nothing
-        part = load.part(run, comm, os.environ)  # this rank's vertices and copies of their neighbours
+        part = load_part.part(run, comm, os.environ)  # this rank's vertices and copies of their neighbours
         result = train(run, comm, part)
     except (contract.ContractError, checkpoint.CheckpointError) as error:
         sys.stderr.write(f"own-script: {error}\n")
@@ -109,7 +111,7 @@ def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
         epoch_seconds=later[len(later) // 2] if later else None,
         resumed_epoch=begun or None,
         finished=True,
-        generated=load.is_stand_in(run, part),
+        generated=load_part.is_stand_in(run, part),
     )
 
 

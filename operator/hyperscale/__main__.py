@@ -17,15 +17,15 @@ from pathlib import Path
 import kopf
 from kopf._core.engines.peering import Identity
 
-from hyperscale.apply.client import ApiClient, ConfigException, Pace
-from hyperscale.apply.lease import Lease
-from hyperscale.apply.leasethread import LeaseThread
-from hyperscale.handlers import read_from, register
-from hyperscale.jsonlog import configure_logging
-from hyperscale.operator import Operator
-from hyperscale.previews import PreviewServer
-from hyperscale.settings import Settings, SettingsError, from_environment
-from hyperscale.telemetry import Server
+from hyperscale.control.apply.client import ApiClient, ConfigException, Pace
+from hyperscale.control.apply.lease import Lease
+from hyperscale.control.apply.lease_thread import LeaseThread
+from hyperscale.control.controller.handlers import read_from, register
+from hyperscale.control.controller.manager import Operator
+from hyperscale.control.controller.preview_server import PreviewServer
+from hyperscale.control.settings import Settings, SettingsError, from_environment
+from hyperscale.control.telemetry.metrics import Server
+from hyperscale.util.json_logging import configure_logging
 
 _LOG = logging.getLogger("hyperscale")
 

@@ -20,8 +20,8 @@ from e2e.cluster.control_plane import wait_until
 from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.processes import ProcessTable
 from hyperscale.agent.exposition import render
-from hyperscale.agent.expositiongpus import families
-from hyperscale.agent.reading import GpuPath, GpuReading, PathKind, Reading
+from hyperscale.agent.gpus.exposition_gpus import families
+from hyperscale.agent.gpus.gpu_reading import GpuPath, GpuReading, PathKind, Reading
 from hyperscale.agent.state import Condition, State, worst
 from tests.builders.answering import JSON, answering
 

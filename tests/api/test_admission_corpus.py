@@ -1,4 +1,4 @@
-"""The API server and spec.py say the same about one corpus of jobs."""
+"""The API server and spec/parse.py say the same about one corpus of jobs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from e2e.cluster.api import Api, ApiError, Object
-from hyperscale.model.job import JobSpec
-from hyperscale.spec import SpecError, parse_job
+from hyperscale.model.api.job import JobSpec
+from hyperscale.spec.parse import SpecError, parse_job
 from tests.corpus.jobs import BAD_JOBS, CROSSING_JOBS, GOOD_JOBS, Bad, Resource, job
 from tests.corpus.strategies import JOBS, WIRES
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from e2e.cluster.api import Api, ApiError, Object
-from hyperscale.crd import REPOSITORY
+from hyperscale.model.api.topology import topology_status
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample
-from hyperscale.model.topology import topology_status
-from hyperscale.spec import SpecError, parse_job, parse_policy
+from hyperscale.spec.crd import REPOSITORY
+from hyperscale.spec.parse import SpecError, parse_job, parse_policy
 
 GROUP = "/apis/hyperscale.dev/v1alpha1"
 JOBS = f"{GROUP}/namespaces/default/gnntrainingjobs"

@@ -11,9 +11,9 @@ import pytest
 
 from e2e.cluster.api import Api, ApiError, Object
 from e2e.cluster.control_plane import ControlPlane
-from hyperscale.crd import REPOSITORY
-from hyperscale.intake import judged_status
-from hyperscale.spec import SpecError, parse_job
+from hyperscale.control.cache.intake import judged_status
+from hyperscale.spec.crd import REPOSITORY
+from hyperscale.spec.parse import SpecError, parse_job
 from tests.corpus.jobs import STORED, job
 
 JOBS = "/apis/hyperscale.dev/v1alpha1/namespaces/default/gnntrainingjobs"

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from e2e.cluster.binaries import GITOPS_TOOL, ensure
+from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import Decision, MpiJobView, Reason, Seen, Stop, Wait
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import JobStatus, Phase, to_wire
-from hyperscale.status import derive
 from tests.builders.seen import mpijob, plan, seen
 
 INSTALL = (Path(__file__).resolve().parents[2] / "docs" / "install.md").read_text()

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from e2e.cluster.api import Api, ApiError
 from e2e.cluster.control_plane import wait_until
-from hyperscale.model.job import JobSpec, PlacementMode
+from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
+from hyperscale.control.render.release import launcher_release_patch, release_patch
+from hyperscale.model.api.job import JobSpec, PlacementMode
 from hyperscale.model.plan import Plan
-from hyperscale.observe.kube import pod_view
-from hyperscale.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
-from hyperscale.render.release import launcher_release_patch, release_patch
+from hyperscale.observe.kube.fields import pod_view
 from tests.api.conftest import served
 from tests.builders.placement import DEFAULTS, job, metadata, plan
 

@@ -18,14 +18,14 @@ from kubernetes.aio import config as kubernetes_config
 from e2e.cluster import audit
 from e2e.cluster.api import Api
 from e2e.cluster.control_plane import ControlPlane
-from hyperscale import handlers
-from hyperscale.apply import client
-from hyperscale.apply.client import ApiClient
-from hyperscale.feed import Feed
-from hyperscale.intake import JOB, NODE, POD, POLICY
-from hyperscale.model.policy import PolicySpec
-from hyperscale.operator import Operator
-from hyperscale.world import World
+from hyperscale.control.apply import client
+from hyperscale.control.apply.client import ApiClient
+from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.intake import JOB, NODE, POD, POLICY
+from hyperscale.control.controller import handlers
+from hyperscale.control.controller.feed import Feed
+from hyperscale.control.controller.manager import Operator
+from hyperscale.model.api.policy import PolicySpec
 
 official: Any = kubernetes_client
 settings: Any = kubernetes_config

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hyperscale.decide import decide
+from hyperscale.control.decide.chain import decide
+from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import (
     BeginMove,
     BeginStop,
@@ -26,7 +27,6 @@ from hyperscale.model.decision import (
 )
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus, to_wire
-from hyperscale.status import derive
 
 Json = dict[str, Any]
 KIND: Final = "decisions"

@@ -9,12 +9,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from hyperscale import names
-from hyperscale.instants import timestamp
+from hyperscale.model import constants
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import MoveView, PartitionView, Seen, SpecFault, StopView, Turn
-from hyperscale.model.job import JobSpec
-from hyperscale.model.measured import Measured
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.pods import PodView
@@ -30,6 +29,7 @@ from hyperscale.model.status import (
     StatusScheduling,
     StatusStop,
 )
+from hyperscale.util.rfc3339 import timestamp
 from tests.builders.seen import (
     GONE,
     MEASURED,
@@ -135,7 +135,7 @@ def of_generation(generation: int) -> JobMetadata:
 
 
 def approved(plan_id: str) -> JobMetadata:
-    return replace(of_generation(1), annotations={names.APPROVED_PLAN_ANNOTATION: plan_id})
+    return replace(of_generation(1), annotations={constants.APPROVED_PLAN_ANNOTATION: plan_id})
 
 
 def ended(kind: str, **changes: Any) -> Seen:
@@ -253,7 +253,7 @@ LOOKS: Final[dict[str, Seen]] = {
     # gates_closed
     "pods-missing": placed(pods=(worker(0, gated=True),)),
     "queue-assigns-topology": placed(
-        pods=(worker(0, gated=True, gates=(names.PLACEMENT_GATE, names.KUEUE_TOPOLOGY_GATE)), worker(1, gated=True))
+        pods=(worker(0, gated=True, gates=(constants.PLACEMENT_GATE, constants.KUEUE_TOPOLOGY_GATE)), worker(1, gated=True))
     ),
     "gated-and-misfit": placed(pods=BOTH_GATED, misfits=(GONE,)),
     "lost-worker-planned-again": placed(pods=ONE_LOST, misfits=(GONE,)),

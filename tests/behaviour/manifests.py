@@ -10,19 +10,19 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from hyperscale.actions import suspension
+from hyperscale.control.apply.actions import suspension
+from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
+from hyperscale.control.render.partition_job_manifest import partition_job, partition_key
+from hyperscale.control.render.plan_file import config_map
+from hyperscale.control.render.pod import common_labels
+from hyperscale.control.render.release import launcher_release_patch, release_patch
+from hyperscale.control.render.template import RenderError
+from hyperscale.model.api.job import JobSpec, PlacementMode
 from hyperscale.model.decision import Reason, SetSuspend
-from hyperscale.model.job import JobSpec, PlacementMode
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
-from hyperscale.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
-from hyperscale.render.partition import partition_job, partition_key
-from hyperscale.render.pod import common_labels
-from hyperscale.render.release import launcher_release_patch, release_patch
-from hyperscale.render.runplan import config_map
-from hyperscale.render.template import RenderError
-from hyperscale.spec import parse_job, parse_policy
+from hyperscale.spec.parse import parse_job, parse_policy
 from tests.behaviour.looks import THREE, moving
 from tests.behaviour.templates import EXAMPLES, MANIFEST_CASES, PATCHED_PODS, Json, ManifestCase
 from tests.builders import placement

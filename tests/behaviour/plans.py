@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
+from hyperscale.control.specs.plan_question import question_about
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
-from hyperscale.plan.frames import Answer, Ask, NotPlanned, Planned, Trouble, World
-from hyperscale.plan.worker import Planner
-from hyperscale.question import question_about
-from hyperscale.spec import parse_job, parse_policy
+from hyperscale.planner.service.frames import Answer, Ask, NotPlanned, Planned, Trouble, World
+from hyperscale.planner.service.worker import Planner
+from hyperscale.spec.parse import parse_job, parse_policy
 from tests.behaviour.clusters import Json
 from tests.behaviour.plan_cases import PlanCase
 

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from hyperscale.model.moves import MoveQuestion, RunningJob
+from hyperscale.model.admission_query import Claim, QueuedJob, RunningShare, TurnQuestion
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.migration_query import MoveQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
-from hyperscale.model.preemption import StoppableJob, StopQuestion
-from hyperscale.model.turns import Claim, QueuedJob, RunningShare, TurnQuestion
-from hyperscale.plan.frames import AskMoves, AskStops, AskTurns, Moved, Stopped, Turned, World
-from hyperscale.plan.worker import Planner
+from hyperscale.model.preemption_query import StoppableJob, StopQuestion
+from hyperscale.planner.service.frames import AskMoves, AskStops, AskTurns, Moved, Stopped, Turned, World
+from hyperscale.planner.service.worker import Planner
 from tests.behaviour.clusters import A100, T4, Json, cluster, link, mesh, mixed, node
 from tests.behaviour.plan_cases import ARXIV, GCN, PlanCase
 from tests.behaviour.plan_cases import job as spec

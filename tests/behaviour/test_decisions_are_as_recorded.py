@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hyperscale.decide import CHAIN
+from hyperscale.control.decide.chain import CHAIN
 from hyperscale.model.decision import Decision, Seen
 from tests.behaviour import decisions, stored
 from tests.behaviour.looks import LOOKS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hyperscale.model.job import Architecture, PlannerChoice
-from hyperscale.plan import kernel
+from hyperscale.model.api.job import Architecture, PlannerChoice
+from hyperscale.planner.search.kernels import kernel
 from tests.behaviour import plans, stored
 from tests.behaviour.plan_cases import PLAN_CASES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hyperscale.plan import kernel
+from hyperscale.planner.search.kernels import kernel
 from tests.behaviour import queues, stored
 
 pytestmark = pytest.mark.skipif(not kernel.COMPILED, reason="the search kernel is not compiled (make kernel); plans from numpy differ")

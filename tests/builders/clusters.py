@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hyperscale.graph.cluster import build
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
-from hyperscale.plan.portfolio import make_plan
-from hyperscale.workload.profile import profile
+from hyperscale.planner.choice.portfolio import make_plan
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.workload.profile import profile
 
 GIB = 2**30
 LEVELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperscale.history import FinishedRun
+from hyperscale.control.history.run_store import FinishedRun
 
 RUN = FinishedRun(
     uid="0",

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot, Node
-from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan, Prediction, WorkerPlacement, gpus_by_node
 from hyperscale.model.planning import PlanRequest

@@ -21,7 +21,7 @@ needs_horovod = pytest.mark.skipif(
 def start(ranks: int, command: Sequence[str], told: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """`command` in every rank, under the launcher's wrapper as in a job."""
     mpirun = [*MPIRUN, *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "-np", str(ranks), *command]
-    wrapped = [sys.executable, "-m", "hyperscale.worker.launch", "--", *mpirun]
+    wrapped = [sys.executable, "-m", "hyperscale.training.worker.launch", "--", *mpirun]
     return subprocess.run(wrapped, env=dict(told), capture_output=True, text=True, timeout=900, check=False)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from hyperscale import names
+from hyperscale.model import constants
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import MpiJobView, Seen
-from hyperscale.model.job import JobSpec
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement, gpus_by_node
 from hyperscale.model.pods import PodView
@@ -55,7 +55,7 @@ def worker(index: int, *, gated: bool = False, node: str = "", ready: bool = Fal
         uid=f"worker-{index}",
         node=node,
         gpus=1,
-        gates=(names.PLACEMENT_GATE,) if gated else (),
+        gates=(constants.PLACEMENT_GATE,) if gated else (),
         ready=ready,
         owner_uid=MPIJOB_UID,
         owner_kind="MPIJob",
@@ -72,7 +72,7 @@ def launcher(*, gated: bool = False, **changes: Any) -> PodView:
         namespace="team",
         name="cora-launcher",
         uid="launcher",
-        gates=(names.LAUNCHER_GATE,) if gated else (),
+        gates=(constants.LAUNCHER_GATE,) if gated else (),
         owner_uid="job-of-launcher",
         owner_kind="Job",
         job_name="cora",

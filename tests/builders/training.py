@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hyperscale.model.adjacency import Array, TrainingGraph
-from hyperscale.worker import contract
-from hyperscale.worker.contract import Run
+from hyperscale.training.runtime import contract
+from hyperscale.training.runtime.contract import Run
 
 
 def labelled_graph(seed: int, vertices: int = 40, classes: int = 3, features: int = 7, degree: float = 3.0) -> TrainingGraph:

@@ -1,4 +1,4 @@
-"""GNNTrainingJobs that every check must accept, and ones that every check must refuse, for the API server and spec.py alike.
+"""GNNTrainingJobs that every check must accept, and ones that every check must refuse, for the API server and spec/parse.py alike.
 
 Longer than other modules: one list, so that what is accepted stands beside what is refused.
 """
@@ -197,7 +197,7 @@ def _typed() -> tuple[Bad, ...]:
 
 
 def _crossing() -> tuple[Bad, ...]:
-    """Rules between fields: CEL in the CRD, `rules.py` in Python, the same words."""
+    """Rules between fields: CEL in the CRD, `spec/rules.py` in Python, the same words."""
     return (
         Bad(
             "fewer workers without a checkpoint",

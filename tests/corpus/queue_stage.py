@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hyperscale import names
-from hyperscale.graph.cluster import build
-from hyperscale.jobreader import metadata_of
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.render.mpijob import plan_annotation, render
+from hyperscale.control.scheduler.admission import Answer
+from hyperscale.control.scheduler.planner_client import Planning
+from hyperscale.control.specs.parsed_specs import metadata_of
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.model import constants
+from hyperscale.model.admission_query import TurnQuestion, Turns
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Reason, Seen
-from hyperscale.model.moves import MoveQuestion, Moves
+from hyperscale.model.migration_query import MoveQuestion, Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
-from hyperscale.model.preemption import StopQuestion, Stops
+from hyperscale.model.preemption_query import StopQuestion, Stops
 from hyperscale.model.status import JobStatus
-from hyperscale.model.turns import TurnQuestion, Turns
-from hyperscale.plan.portfolio import make_plan
-from hyperscale.plan.queue.choosers import choosers
-from hyperscale.plan.queue.desk import Desk
-from hyperscale.plan.queue.joint import take_turns
-from hyperscale.plan.queue.scene import Terms
-from hyperscale.plan.queue.stopping import judge_stops
-from hyperscale.planning import Planning
-from hyperscale.render.mpijob import plan_annotation, render
-from hyperscale.telemetry import Telemetry
-from hyperscale.turn import Answer
-from hyperscale.workload.profile import profile
-from hyperscale.world import Key, World
+from hyperscale.planner.choice.portfolio import make_plan
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.preempt.preemption_problem import Terms
+from hyperscale.planner.preempt.preemption_question import judge_stops
+from hyperscale.planner.queue.joint import take_turns
+from hyperscale.planner.queue.placement_oracle import Desk
+from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.workload.profile import profile
 from tests.builders.placement import DEFAULTS
 
 CREATED = 1_767_225_600.0
@@ -115,7 +115,7 @@ class Stage:
                     "name": key.name,
                     "uid": f"mpi-{key.name}",
                     "resourceVersion": "7",
-                    "annotations": {names.PLAN_ANNOTATION: plan_annotation(plan)},
+                    "annotations": {constants.PLAN_ANNOTATION: plan_annotation(plan)},
                     "ownerReferences": [{"uid": f"uid-{key.name}", "controller": True}],
                 },
                 "spec": {"mpiReplicaSpecs": replicas},
@@ -146,7 +146,7 @@ def gpu_node(name: str, gpus: int) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
         "status": {
-            "allocatable": {"cpu": "32", "memory": "256Gi", names.GPU_RESOURCE: str(gpus)},
+            "allocatable": {"cpu": "32", "memory": "256Gi", constants.GPU_RESOURCE: str(gpus)},
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }

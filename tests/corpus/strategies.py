@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from msgspec import inspect
 from msgspec.structs import replace
 
-from hyperscale.model.job import Direction, JobSpec, PartitioningMethod
-from hyperscale.model.policy import PolicySpec
-from hyperscale.spec import parse_job
-from hyperscale.typeinfo import choices_of, shape_of, struct_of
+from hyperscale.model.api.job import Direction, JobSpec, PartitioningMethod
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.spec.introspect import choices_of, shape_of, struct_of
+from hyperscale.spec.parse import parse_job
 from tests.corpus.jobs import GOOD_JOBS
 
 

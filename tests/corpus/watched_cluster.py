@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from itertools import permutations
 from typing import Any
 
-from hyperscale import names
-from hyperscale.drift import DriftWatch
-from hyperscale.graph.cluster import build
-from hyperscale.jobreader import JobReader
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.render.mpijob import plan_annotation
+from hyperscale.control.scheduler.migration import DriftWatch
+from hyperscale.control.scheduler.planner_client import Planning
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.model import constants
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState
-from hyperscale.model.metrics import MetricsReading, Series
-from hyperscale.model.moves import MoveQuestion, Moves
-from hyperscale.model.policy import PolicySpec
-from hyperscale.model.preemption import StopQuestion, Stops
+from hyperscale.model.metrics_reading import MetricsReading, Series
+from hyperscale.model.migration_query import MoveQuestion, Moves
+from hyperscale.model.preemption_query import StopQuestion, Stops
 from hyperscale.model.status import JobStatus, to_wire
-from hyperscale.plan.moves import judge
-from hyperscale.planning import Planning
-from hyperscale.render.mpijob import plan_annotation
-from hyperscale.telemetry import Telemetry
-from hyperscale.workload.profile import profile
-from hyperscale.world import Key, World
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.migration.migration_evaluation import judge
+from hyperscale.planner.workload.profile import profile
 from tests.builders.seen import MPIJOB_UID, UID, plan
 
 CORA = Key("team", "cora")
@@ -110,7 +110,7 @@ def node(name: str) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}},
         "status": {
-            "allocatable": {"cpu": "32", "memory": "256Gi", names.GPU_RESOURCE: "1"},
+            "allocatable": {"cpu": "32", "memory": "256Gi", constants.GPU_RESOURCE: "1"},
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
@@ -124,13 +124,13 @@ def pod(rank: int, on: str) -> dict[str, Any]:
             "uid": f"pod-{rank}",
             "resourceVersion": "1",
             "labels": {
-                names.MPI_JOB_NAME_LABEL: "cora",
-                names.MPI_JOB_ROLE_LABEL: "worker",
-                names.MPI_REPLICA_INDEX_LABEL: str(rank),
+                constants.MPI_JOB_NAME_LABEL: "cora",
+                constants.MPI_JOB_ROLE_LABEL: "worker",
+                constants.MPI_REPLICA_INDEX_LABEL: str(rank),
             },
             "ownerReferences": [{"kind": "MPIJob", "name": "cora", "uid": MPIJOB_UID, "controller": True}],
         },
-        "spec": {"nodeName": on, "containers": [{"name": "w", "resources": {"limits": {names.GPU_RESOURCE: "1"}}}]},
+        "spec": {"nodeName": on, "containers": [{"name": "w", "resources": {"limits": {constants.GPU_RESOURCE: "1"}}}]},
         "status": {"phase": "Running"},
     }
 
@@ -142,11 +142,11 @@ def mpijob() -> dict[str, Any]:
             "name": "cora",
             "uid": MPIJOB_UID,
             "resourceVersion": "1",
-            "annotations": {names.PLAN_ANNOTATION: plan_annotation(PLAN)},
+            "annotations": {constants.PLAN_ANNOTATION: plan_annotation(PLAN)},
             "ownerReferences": [{"uid": UID, "controller": True}],
         },
         "spec": {
-            "mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"schedulingGates": [{"name": names.PLACEMENT_GATE}]}}}}
+            "mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"schedulingGates": [{"name": constants.PLACEMENT_GATE}]}}}}
         },
         "status": {"startTime": "2027-01-15T07:00:00Z", "conditions": [{"type": "Running", "status": "True"}]},
     }

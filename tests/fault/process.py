@@ -119,7 +119,7 @@ class OperatorProcess:
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
-            if b"hyperscale.plan.worker" in command:
+            if b"hyperscale.planner.service.worker" in command:
                 found.append(int(pid))
         return found
 

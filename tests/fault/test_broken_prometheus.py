@@ -10,7 +10,7 @@ import pytest
 
 from e2e.cluster.control_plane import wait_until
 from e2e.jobs import PATIENCE_SECONDS, Job
-from hyperscale.model.metrics import FIGURES
+from hyperscale.model.metrics_reading import FIGURES
 from tests.fault.conftest import POLICY, Stage
 from tests.fault.process import OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub

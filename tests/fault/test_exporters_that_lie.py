@@ -12,8 +12,8 @@ import pytest
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.topology import DEFAULT_FILE, load
 from e2e.jobs import PATIENCE_SECONDS, Job
-from hyperscale.model.metrics import FIGURES
-from hyperscale.model.policy import MetricQueries
+from hyperscale.model.api.policy import MetricQueries
+from hyperscale.model.metrics_reading import FIGURES
 from tests.fault.conftest import POLICY, Stage
 from tests.fault.process import OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub

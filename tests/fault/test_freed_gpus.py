@@ -9,7 +9,7 @@ import pytest
 
 from e2e.cluster.control_plane import wait_until
 from e2e.jobs import PATIENCE_SECONDS, Job
-from hyperscale.names import GPU_RESOURCE
+from hyperscale.model.constants import GPU_RESOURCE
 from tests.fault.conftest import Stage
 from tests.fault.process import OperatorProcess, running
 from tests.fault.prometheus_stub import PrometheusStub

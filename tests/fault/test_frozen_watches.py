@@ -8,7 +8,7 @@ import kopf
 import pytest
 
 from e2e.jobs import Job
-from hyperscale.handlers import configure_kopf
+from hyperscale.control.controller.handlers import configure_kopf
 from tests.fault.conftest import Stage
 from tests.fault.process import OperatorProcess
 from tests.fault.proxy import FaultProxy

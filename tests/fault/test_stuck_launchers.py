@@ -9,13 +9,13 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 
 from e2e.cluster.components import ensure_namespace
-from hyperscale.actions import Actions
-from hyperscale.apply.client import ApiClient
+from hyperscale.control.apply.actions import Actions
+from hyperscale.control.apply.client import ApiClient
+from hyperscale.control.cache.cluster_cache import World
 from hyperscale.model.decision import DeletePods, Reason
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.model.pods import PodView
-from hyperscale.observe.kube import pod_view
-from hyperscale.world import World
+from hyperscale.observe.kube.fields import pod_view
 from tests.builders.seen import seen
 from tests.fault.conftest import Stage
 

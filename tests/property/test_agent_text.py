@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.agent.exposition import Family, Line, render
-from hyperscale.agent.expositiongpus import families
-from hyperscale.agent.figures import FIGURES
-from hyperscale.agent.nvml import CODE_NAMES, Nvml
-from hyperscale.agent.reading import Reading
+from hyperscale.agent.gpus.exposition_gpus import families
+from hyperscale.agent.gpus.gpu_figures import FIGURES
+from hyperscale.agent.gpus.gpu_reading import Reading
+from hyperscale.agent.gpus.nvml import CODE_NAMES, Nvml
 from hyperscale.agent.state import Condition
 from tests.unit.agent.expositiontext import samples
 from tests.unit.agent.fakenvml import played, whole

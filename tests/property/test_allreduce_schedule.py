@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hyperscale.allreduce import simulate
-from hyperscale.allreduce.schedule import Groups, Schedule, finish, lower_bounds, schedule
+from hyperscale.training.allreduce import simulate
+from hyperscale.training.allreduce.schedule import Groups, Schedule, finish, lower_bounds, schedule
 
 Instance = tuple[list[float], list[float], float, float]
 CLOSE = 1e-12

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.observe import _follow, vector
-from hyperscale.observe.vector import Decoder, LabelSets, Vector
+from hyperscale.observe.prometheus import vector
+from hyperscale.observe.prometheus.vector import Decoder, LabelSets, Vector
+from hyperscale.observe.series import _follow
 
 FAST = settings(max_examples=50, deadline=None)
 names = st.sampled_from(["", "M", "metric", "zzz", 'quo"ted', "back\\slash"])

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from hyperscale.learn.topologies import instance
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.plan.beam import beam_sets
-from hyperscale.plan.kernel import CANNOT_WORK, kernel_for, objectives
-from hyperscale.plan.objective import Costs, volumes
-from hyperscale.plan.ring import EXACT_WORKERS, all_rings
-from hyperscale.plan.starts import exact
+from hyperscale.planner.cost.objective import Costs, volumes
+from hyperscale.planner.search.beam import beam_sets
+from hyperscale.planner.search.initial_solutions import exact
+from hyperscale.planner.search.kernels.kernel import CANNOT_WORK, kernel_for, objectives
+from hyperscale.planner.search.ring import EXACT_WORKERS, all_rings
 from tests.property.test_kernel_agreement import CASES, case, drawn_orders
 
-_beam = pytest.importorskip("hyperscale.plan._beam", reason="the compiled beam is not built here")
+_beam = pytest.importorskip("hyperscale.planner.search.kernels._beam", reason="the compiled beam is not built here")
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Link, Node, Taint
 from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.planning import PlanRequest
-from hyperscale.plan.check import misfits, violations
+from hyperscale.planner.check.plan_check import misfits, violations
 from tests.builders.placement import GIB, cluster, job, node, plan, request
 
 Case = tuple[Plan, PlanRequest, ClusterSnapshot]

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from hyperscale.data import DataError, read
-from hyperscale.data.limits import Stated
+from hyperscale.training.data import DataError, read
+from hyperscale.training.data.limits import Stated
 
 EDGES = np.array([[0, 1], [1, 2], [2, 0], [2, 3]])
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hyperscale.data import compiled, streaming, twins
-from hyperscale.data.adjacency import in_neighbours
 from hyperscale.model.adjacency import Adjacency
+from hyperscale.training.data import compiled_kernels, numpy_kernels, streaming
+from hyperscale.training.data.edges_to_csr import in_neighbours
 
-needs_compiled = pytest.mark.skipif(not compiled.COMPILED, reason="hyperscale.data._kernels is not compiled")
+needs_compiled = pytest.mark.skipif(not compiled_kernels.COMPILED, reason="hyperscale.training.data._kernels is not compiled")
 
 
 @st.composite
@@ -28,7 +28,7 @@ def edge_lists(draw: st.DrawFn) -> tuple[int, np.ndarray, np.ndarray]:
 @settings(max_examples=50, deadline=None)
 def test_counting_sorts_give_what_sorting_keys_gives(edges: tuple[int, np.ndarray, np.ndarray], both: bool) -> None:
     vertices, sources, destinations = edges
-    ours, twin = in_neighbours(*edges, both_directions=both), twins.csr(sources, destinations, vertices, both)
+    ours, twin = in_neighbours(*edges, both_directions=both), numpy_kernels.csr(sources, destinations, vertices, both)
     assert np.array_equal(ours[0], twin[0])
     assert np.array_equal(ours[1], twin[1])
     assert ours[1].dtype == np.int32
@@ -42,7 +42,7 @@ def test_the_stream_gives_the_same_parts_compiled_or_not(edges: tuple[int, np.nd
     graph = Adjacency(*in_neighbours(*edges, both_directions=True))
     compiled_parts = streaming.assign(graph, tuple(map(float, shares)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(streaming, "kernels", twins)
+        patched.setattr(streaming, "kernels", numpy_kernels)
         slow_parts = streaming.assign(graph, tuple(map(float, shares)))
     assert np.array_equal(compiled_parts.assignment, slow_parts.assignment)
     assert compiled_parts.cut == slow_parts.cut

@@ -17,11 +17,11 @@ with warnings.catch_warnings():
     import dgl
     import dgl.nn as dglnn
 
-from hyperscale.modelgraph import kernels, kernels_numpy, sparse
-from hyperscale.modelgraph.edges import Matrix, edges_of
-from hyperscale.modelgraph.fuse import fuse
-from hyperscale.modelgraph.kernels import Attention, Drop, Tail
-from hyperscale.modelgraph.rules import ATTENTION, EPILOGUE, EVERY, HOIST, KERNEL, LINEAR, ORDER, GraphStatistics
+from hyperscale.training.modelgraph import fused_operations, kernels, kernels_numpy
+from hyperscale.training.modelgraph.edges import Matrix, edges_of
+from hyperscale.training.modelgraph.fuse import fuse
+from hyperscale.training.modelgraph.fusion_rules import ATTENTION, EPILOGUE, EVERY, HOIST, KERNEL, LINEAR, ORDER, GraphStatistics
+from hyperscale.training.modelgraph.kernels import Attention, Drop, Tail
 
 CLOSE = 2e-5
 """Of the largest figure: sums of float32 in another order."""
@@ -182,7 +182,7 @@ def test_fused_attention_and_its_gradients_are_those_of_the_formula(
     mine = [tensor.clone().requires_grad_() for tensor in tensors]
     theirs = [tensor.clone().requires_grad_() for tensor in tensors]
     factors = torch.from_numpy(rng.normal(size=(rows, heads * depth)).astype(np.float32))
-    out = sparse.attend(edges, mine[0], (mine[1], mine[2]), how, bias=mine[3], tail=Tail(kernels.ELU))
+    out = fused_operations.attend(edges, mine[0], (mine[1], mine[2]), how, bias=mine[3], tail=Tail(kernels.ELU))
     torch.autograd.backward((out * factors).sum())
     expected = plain_attention(edges, theirs, how)
     torch.autograd.backward((expected * factors).sum())
@@ -231,7 +231,7 @@ def test_attention_in_numpy_gives_what_the_compiled_one_gives(seed: int, rows: i
     for compiled in (True, False):
         with mock.patch.object(kernels, "COMPILED", compiled and kernels.COMPILED):
             mine = [x.clone().requires_grad_(), scores[0].clone().requires_grad_(), scores[1].clone().requires_grad_()]
-            out = sparse.attend(edges, mine[0], (mine[1], mine[2]), how, tail=Tail(kernels.RELU, Drop(drop, seed + 1)))
+            out = fused_operations.attend(edges, mine[0], (mine[1], mine[2]), how, tail=Tail(kernels.RELU, Drop(drop, seed + 1)))
             torch.autograd.backward((out * torch.linspace(-1.0, 1.0, out.numel()).view(out.shape)).sum())
             given.append([out.detach(), *(torch.zeros(1) if one.grad is None else one.grad for one in mine)])
     for one, other in zip(*given, strict=True):

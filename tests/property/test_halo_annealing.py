@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.adjacency import Array
-from hyperscale.partition.compiled import halos
-from hyperscale.partition.levels import Level, boundary
+from hyperscale.training.partition.compiled_search import halos
+from hyperscale.training.partition.levels import Level, boundary
 
 MASK = (1 << 64) - 1
 LOW = (1 << 32) - 1

@@ -7,15 +7,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.metrics import MetricsReading, Series
-from hyperscale.model.policy import PolicySpec
-from hyperscale.observe.files import encode_snapshot
+from hyperscale.model.metrics_reading import MetricsReading, Series
+from hyperscale.observe.files.snapshot_files import encode_snapshot
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.incremental import Judge
-from hyperscale.observe.kube import pod_view
-from hyperscale.observe.memory import Memory
-from hyperscale.observe.snapshot import build_snapshot, judged
+from hyperscale.observe.kube.fields import pod_view
+from hyperscale.observe.prometheus.incremental import Judge
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot, judged
+from hyperscale.observe.snapshot.snapshot_cache import Memory
 from tests.unit.observe.objects import NOW, raw_node, raw_pod
 
 POLICY = PolicySpec()

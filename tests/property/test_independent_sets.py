@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.adjacency import Adjacency, Array
-from hyperscale.partition import compiled
-from hyperscale.partition.independent import independent_set, plain_greedy
+from hyperscale.training.partition import compiled_search
+from hyperscale.training.partition.independent import independent_set, plain_greedy
 from tests.property.test_partition_invariants import graph
 
 GRAPHS = st.builds(graph, st.integers(0, 10_000), st.integers(1, 70), st.sampled_from([0.0, 0.03, 0.1, 0.4, 1.0]), st.just(False))
@@ -52,7 +52,7 @@ def test_a_set_is_independent_maximal_and_the_same_for_its_seed(adjacency: Adjac
 @given(GRAPHS)
 def test_both_greedy_ones_choose_the_same(adjacency: Adjacency) -> None:
     chosen = np.zeros(adjacency.vertices, dtype=np.uint8)
-    size = compiled.seeds.greedy(adjacency.indptr, adjacency.indices, chosen)
+    size = compiled_search.seeds.greedy(adjacency.indptr, adjacency.indices, chosen)
     assert size == chosen.sum()
     assert (chosen.astype(bool) == plain_greedy(adjacency.indptr, adjacency.indices)).all()
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.graph.cluster import build
 from hyperscale.model.graph import IntArray
 from hyperscale.model.planning import PlanRequest
-from hyperscale.plan import kernel, kernel_numpy
-from hyperscale.plan.objective import Costs, predict
-from hyperscale.plan.problem import pose
-from hyperscale.workload.profile import profile
+from hyperscale.planner.cost.objective import Costs, predict
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.problem.placement_problem import pose
+from hyperscale.planner.search.kernels import kernel, kernel_numpy
+from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, random_cluster, training
 
 pytestmark = pytest.mark.skipif(not kernel.COMPILED, reason="the compiled kernel is not built here")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.graph.cluster import build
+from hyperscale.planner.graph.cluster_graph import build
 from tests.builders.clusters import POLICY, gpu_node, link, snapshot
 
 

@@ -9,9 +9,9 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.agent.budget import Budget
-from hyperscale.agent.probe_schedule import MAX_DESTINATIONS, Schedule, natural
-from hyperscale.agent.probe_smooth import Smoother
+from hyperscale.agent.probe.budget import Budget
+from hyperscale.agent.probe.probe_schedule import MAX_DESTINATIONS, Schedule, natural
+from hyperscale.agent.probe.probe_smooth import Smoother
 
 
 def schedules(groups: dict[str, str], number: int) -> dict[str, tuple[str, ...]]:

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.modelgraph.kernels import Drop
-from hyperscale.worker import molecules_linear, molecules_ops
-from hyperscale.worker.comm import solo
-from hyperscale.worker.molecules_batch import Batch
-from hyperscale.worker.molecules_norm import Rows, SharedNorm, Sums
+from hyperscale.training.modelgraph.kernels import Drop
+from hyperscale.training.molecules import molecules_linear, molecules_ops
+from hyperscale.training.molecules.molecules_batch import Batch
+from hyperscale.training.molecules.molecules_norm import Rows, SharedNorm, Sums
+from hyperscale.training.runtime.comm import solo
 
 pytestmark = pytest.mark.skipif(not molecules_ops.COMPILED, reason="built without a C compiler")
 Tensor = torch.Tensor

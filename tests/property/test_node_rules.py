@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hyperscale.model.planning import NodeRule, PlanRequest, node_rule
-from hyperscale.plan.affinity import meets
-from hyperscale.plan.candidates import LATE_CHECKS, demand_of, with_held
-from hyperscale.plan.check_needs import lacking, unmet_rules
+from hyperscale.planner.check.check_needs import lacking, unmet_rules
+from hyperscale.planner.problem.affinity import meets
+from hyperscale.planner.problem.candidates import LATE_CHECKS, demand_of, with_held
 from tests.builders.clusters import gpu_node, training
 
 KEYS = ["disk", "generation", "zone"]

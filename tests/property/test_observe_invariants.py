@@ -9,17 +9,24 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hyperscale.model.api.policy import PolicySpec, QualityLimits
 from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Gpu, Link, MetricsState, Node, Quality, Sample, Taint
 from hyperscale.model.digest import snapshot_digest
-from hyperscale.model.metrics import FIGURES, MetricsReading, Series, Verdict
-from hyperscale.model.policy import PolicySpec, QualityLimits
-from hyperscale.observe.demand import pod_demand
-from hyperscale.observe.files import MAX_SAMPLES, MAX_TAKEN_AT, encode_snapshot
+from hyperscale.model.metrics_reading import FIGURES, MetricsReading, Series, Verdict
+from hyperscale.observe.files.snapshot_files import MAX_SAMPLES, MAX_TAKEN_AT, encode_snapshot
 from hyperscale.observe.identity import NODE_LABELS
-from hyperscale.observe.kube import pod_view
-from hyperscale.observe.labels import detect_levels, domains
+from hyperscale.observe.kube.demand import pod_demand
+from hyperscale.observe.kube.fields import pod_view
+from hyperscale.observe.kube.node_labels import detect_levels, domains
 from hyperscale.observe.quality import Point, judge, rules
-from hyperscale.observe.snapshot import SnapshotError, build_snapshot, gpu_samples, link_samples, read_snapshot, write_snapshot
+from hyperscale.observe.snapshot.build_snapshot import (
+    SnapshotError,
+    build_snapshot,
+    gpu_samples,
+    link_samples,
+    read_snapshot,
+    write_snapshot,
+)
 
 NOW = 1_800_000_000.0
 FAST = settings(max_examples=50, deadline=None)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.plan import _segment
-from hyperscale.plan.exchange import exchange, tournament
-from hyperscale.plan.kernel import kernel_for, objectives
-from hyperscale.plan.objective import predict
+from hyperscale.planner.cost.objective import predict
+from hyperscale.planner.search.kernels import _segment
+from hyperscale.planner.search.kernels.kernel import kernel_for, objectives
+from hyperscale.planner.search.lns_pairs import exchange, tournament
 from tests.property.test_kernel_agreement import CASES, case, drawn_orders
 
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.adjacency import Adjacency, Array, TrainingGraph
-from hyperscale.model.job import PartitioningMethod
-from hyperscale.partition import local_part, measure, split
-from hyperscale.partition.measures import plain_boundary
-from hyperscale.partition.metis import metis
+from hyperscale.model.api.job import PartitioningMethod
+from hyperscale.training.partition import local_part, measure, split
+from hyperscale.training.partition.measures import plain_boundary
+from hyperscale.training.partition.metis import metis
 
 METHODS = (
     PartitioningMethod.METIS,

@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hyperscale.graph.cluster import build
 from hyperscale.model.plan import MAX_REJECTED, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.plan.artifact import from_json, rounded_shares, to_json
-from hyperscale.plan.check import violations
-from hyperscale.plan.objective import Costs, objectives, predict
-from hyperscale.plan.polish import replacement_estimates
-from hyperscale.plan.problem import pose
-from hyperscale.workload.profile import profile
+from hyperscale.planner.check.artifact import from_json, rounded_shares, to_json
+from hyperscale.planner.check.plan_check import violations
+from hyperscale.planner.cost.objective import Costs, objectives, predict
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.problem.placement_problem import pose
+from hyperscale.planner.search.local_search_batch import replacement_estimates
+from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, answer, planned, random_cluster, training
 
 SEEDS = st.integers(0, 10_000)

@@ -8,17 +8,17 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from hyperscale.cli.inputs import Job
-from hyperscale.cli.known import Known
-from hyperscale.cli.outcome import outcome_of
-from hyperscale.cli.preview import Asked, Decided, Preview
-from hyperscale.entry import joins
-from hyperscale.model.job import PlannerChoice
+from hyperscale.cli.plan.inputs import Job
+from hyperscale.cli.plan.known_inputs import Known
+from hyperscale.cli.plan.operator_preview import Asked, Decided, Preview
+from hyperscale.cli.plan.outcome import outcome_of
+from hyperscale.control.controller.preview_server import Previews
+from hyperscale.control.scheduler.queue_entry import joins
+from hyperscale.control.specs.plan_question import question_about
+from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.plan import Calibration, Infeasible, Plan
 from hyperscale.model.preview import from_lines, to_lines
-from hyperscale.previews import Previews
-from hyperscale.question import question_about
-from hyperscale.spec import parse_job
+from hyperscale.spec.parse import parse_job
 from tests.corpus.queue_stage import Stage
 
 ARCHITECTURES = st.sampled_from(["GCN", "GraphSAGE", "GAT"])

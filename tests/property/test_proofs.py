@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.model.graph import IntArray
-from hyperscale.plan import exact, kernel
-from hyperscale.plan.objective import Costs, objectives
-from hyperscale.plan.ring import all_rings
+from hyperscale.planner.cost.objective import Costs, objectives
+from hyperscale.planner.search import exact
+from hyperscale.planner.search.kernels import kernel
+from hyperscale.planner.search.ring import all_rings
 from tests.property.test_kernel_agreement import case
 
 pytestmark = pytest.mark.skipif(not kernel.COMPILED, reason="the compiled kernel is not built here")

@@ -10,21 +10,21 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hyperscale.graph.cluster import build
+from hyperscale.model.admission_query import Chooser, Claim, QueuedJob, RunningShare, TurnQuestion, Turns
+from hyperscale.model.api.policy import PolicySpec, QueuePolicy
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec, QueuePolicy
-from hyperscale.model.turns import Chooser, Claim, QueuedJob, RunningShare, TurnQuestion, Turns
-from hyperscale.plan.portfolio import make_plan
-from hyperscale.plan.queue.choosers import Choosers, choosers
-from hyperscale.plan.queue.desk import Desk, Expired
-from hyperscale.plan.queue.joint import take_turns
-from hyperscale.plan.queue.soundness import unsound
-from hyperscale.plan.queue.types import Choice, ClusterState, PendingJob, RunningJob
-from hyperscale.quantity import parse_number
-from hyperscale.workload.profile import profile
+from hyperscale.planner.choice.portfolio import make_plan
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.queue.joint import take_turns
+from hyperscale.planner.queue.placement_oracle import Desk, Expired
+from hyperscale.planner.queue.queue_check import unsound
+from hyperscale.planner.queue.queue_policies import Choosers, choosers
+from hyperscale.planner.queue.queue_types import Choice, ClusterState, PendingJob, RunningJob
+from hyperscale.planner.workload.profile import profile
+from hyperscale.util.quantity import parse_number
 from tests.builders.clusters import gpu_node, snapshot, training
 
 QUICK = settings(max_examples=25, deadline=None)

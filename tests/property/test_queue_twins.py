@@ -13,9 +13,9 @@ from hyperscale.learn.streams.episodes import Training, initial
 from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, TUNED, Simulator
-from hyperscale.plan.queue import features, rule
-from hyperscale.plan.queue.agent import Agent, Manifest, Prior
-from hyperscale.plan.queue.types import ClusterState, History, Option, PendingJob, RunningJob
+from hyperscale.planner.queue import features, rule
+from hyperscale.planner.queue.queue_agent import Agent, Manifest, Prior
+from hyperscale.planner.queue.queue_types import ClusterState, History, Option, PendingJob, RunningJob
 
 SETTINGS = rule.Settings(rule.Order.SECONDS, TUNED.thrift_alone, TUNED.thrift, TUNED.patience)
 

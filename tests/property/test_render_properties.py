@@ -6,13 +6,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale import names
-from hyperscale.model.job import JobSpec
+from hyperscale.control.render.environment import literal
+from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
+from hyperscale.control.render.template import RenderError
+from hyperscale.model import constants
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Plan
-from hyperscale.render.environment import literal
-from hyperscale.render.mpijob import launcher_pod_for_dry_run, render, worker_pod_for_dry_run
-from hyperscale.render.template import RenderError
 from tests.builders.placement import DEFAULTS, plan
 from tests.builders.restricted import breaches
 
@@ -59,7 +59,7 @@ POD_SPECS = st.fixed_dictionaries(
         "hostNetwork": st.booleans(),
         "hostPID": st.booleans(),
         "automountServiceAccountToken": st.booleans(),
-        "schedulingGates": st.lists(st.sampled_from([{"name": "x.example.com/g"}, {"name": names.PLACEMENT_GATE}]), max_size=1),
+        "schedulingGates": st.lists(st.sampled_from([{"name": "x.example.com/g"}, {"name": constants.PLACEMENT_GATE}]), max_size=1),
         "volumes": st.lists(
             st.sampled_from([{"name": "a", "hostPath": {"path": "/"}}, {"name": "a", "emptyDir": {}}, {"name": "a", "nfs": {}}]), max_size=1
         ),
@@ -95,7 +95,7 @@ def jobs(draw: st.DrawFn, templates: st.SearchStrategy[dict[str, Any]] = TEMPLAT
 
 PLANS = st.none() | st.integers(1, 4).map(lambda count: plan(*(f"node-{index}" for index in range(count))))
 METADATA = st.builds(
-    lambda queue: JobMetadata("team-a", "cora", "u", labels=queue), st.sampled_from([{}, {names.KUEUE_QUEUE_LABEL: "gold"}])
+    lambda queue: JobMetadata("team-a", "cora", "u", labels=queue), st.sampled_from([{}, {constants.KUEUE_QUEUE_LABEL: "gold"}])
 )
 
 
@@ -141,8 +141,8 @@ def test_gates_and_gpus_do_not_depend_on_the_users_template(meta: JobMetadata, j
     gates = [{gate["name"] for gate in template["spec"].get("schedulingGates", [])} for template in (worker, launcher)]
     held = chosen is not None and job.placement.mode != "Advisory"
     if held:
-        assert names.PLACEMENT_GATE in gates[0]
-        assert names.LAUNCHER_GATE in gates[1]
+        assert constants.PLACEMENT_GATE in gates[0]
+        assert constants.LAUNCHER_GATE in gates[1]
     containers: list[dict[str, Any]] = [*worker["spec"]["containers"], *worker["spec"].get("initContainers", [])]
     main, others = containers[0], containers[1:]
     assert main["resources"]["limits"]["nvidia.com/gpu"] == job.workers.gpus_per_worker

@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hyperscale.graph.cluster import build
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.plan.held import held_objectives, held_replacements
-from hyperscale.plan.objective import objectives, shares
-from hyperscale.plan.problem import Problem, pose
-from hyperscale.plan.replan import LOST_ONLY, Move, Prices, replan
-from hyperscale.workload.profile import profile
+from hyperscale.planner.cost.objective import objectives, shares
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.problem.placement_problem import Problem, pose
+from hyperscale.planner.repair.fixed_shares import held_objectives, held_replacements
+from hyperscale.planner.repair.replan import LOST_ONLY, Move, Prices, replan
+from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, answer, random_cluster, training
 
 SEEDS = st.integers(0, 10_000)

@@ -7,10 +7,10 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.metrics import MetricsReading, Series
-from hyperscale.model.policy import QualityLimits
-from hyperscale.observe.steady import History, advance
+from hyperscale.model.metrics_reading import MetricsReading, Series
+from hyperscale.observe.series.debounce import History, advance
 
 NOW = 1_800_000_000.0
 FAST = settings(max_examples=50, deadline=None)

@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.intake import NODE, POD
-from hyperscale.model.metrics import MetricsReading
-from hyperscale.model.policy import PolicySpec
-from hyperscale.observe.files import encode_snapshot
+from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.intake import NODE, POD
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.metrics_reading import MetricsReading
+from hyperscale.observe.files.snapshot_files import encode_snapshot
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.kube import is_gpu_node
-from hyperscale.observe.snapshot import build_snapshot, judged
-from hyperscale.world import World
+from hyperscale.observe.kube.fields import is_gpu_node
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot, judged
 from tests.unit.observe.objects import NOW, raw_node, raw_pod, reading, series
 
 FIGURES = (

@@ -1,4 +1,4 @@
-"""spec.py for every job there can be, and for everything that is none."""
+"""spec/parse.py for every job there can be, and for everything that is none."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.model.job import JobSpec
-from hyperscale.rules import JOB_RULES
-from hyperscale.spec import SpecError, parse_job, parse_policy
+from hyperscale.model.api.job import JobSpec
+from hyperscale.spec.parse import SpecError, parse_job, parse_policy
+from hyperscale.spec.rules import JOB_RULES
 from tests.corpus.jobs import GOOD_JOBS
 from tests.corpus.strategies import JOBS, POLICY_WIRES, WIRES
 

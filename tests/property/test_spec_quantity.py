@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.quantity import parse_bytes, parse_number
+from hyperscale.util.quantity import parse_bytes, parse_number
 
 POWERS = {
     "": 1,

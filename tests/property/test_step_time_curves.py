@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hyperscale.model.steptime import MOST_REMEMBERED, Step, StepTime, node_class, placed
-from hyperscale.plan.steptime import Design, curve_seconds, gradient, predict
-from hyperscale.plan.steptime_fit import fit, learn
+from hyperscale.model.step_curves import MOST_REMEMBERED, Step, StepTime, node_class, placed
+from hyperscale.planner.cost.steptime import Design, curve_seconds, gradient, predict
+from hyperscale.planner.cost.steptime_fit import fit, learn
 
 GPUS = st.lists(st.integers(1, 8), min_size=1, max_size=5).map(tuple)
 WILD = st.builds(Step, GPUS, st.floats(1e-3, 1e7), st.floats(1e-7, 1e8), st.sampled_from(["", "a", "b", "c"]))

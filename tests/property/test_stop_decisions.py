@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hyperscale.plan.queue import rule
-from hyperscale.plan.queue.forecast import Forecast
-from hyperscale.plan.queue.kinds import Contender, Demand, best_seconds, rolled
-from hyperscale.plan.queue.preempt import Advice, advise, feasible, margin_seconds
+from hyperscale.planner.preempt.preempt import Advice, advise, feasible, margin_seconds
+from hyperscale.planner.queue import rule
+from hyperscale.planner.queue.forecast import Forecast
+from hyperscale.planner.queue.kinds import Contender, Demand, best_seconds, rolled
 
 QUICK = settings(max_examples=30, deadline=None)
 FREE = st.tuples(st.integers(0, 4), st.integers(0, 4))

@@ -9,26 +9,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hyperscale.graph.cluster import build
+from hyperscale.model.admission_query import Claim, QueuedJob, RunningShare, TurnQuestion
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.moves import RunningJob
+from hyperscale.model.migration_query import RunningJob
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.model.policy import PolicySpec
-from hyperscale.model.preemption import StoppableJob, StopQuestion, Stops
-from hyperscale.model.turns import Claim, QueuedJob, RunningShare, TurnQuestion
-from hyperscale.plan.portfolio import make_plan
-from hyperscale.plan.queue import stopping
-from hyperscale.plan.queue.choosers import choosers
-from hyperscale.plan.queue.desk import Desk, Expired
-from hyperscale.plan.queue.emptied import added
-from hyperscale.plan.queue.gpukinds import MOST_KINDS, kinds_of
-from hyperscale.plan.queue.joint import take_turns
-from hyperscale.plan.queue.scene import Terms
-from hyperscale.plan.queue.soundness import unsound_stops
-from hyperscale.plan.queue.stopping import judge_stops
-from hyperscale.workload.profile import profile
+from hyperscale.model.preemption_query import StoppableJob, StopQuestion, Stops
+from hyperscale.planner.check.drained_snapshot import added
+from hyperscale.planner.choice.portfolio import make_plan
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.preempt import preemption_question
+from hyperscale.planner.preempt.preemption_problem import Terms
+from hyperscale.planner.preempt.preemption_question import judge_stops
+from hyperscale.planner.queue.gpu_kinds import MOST_KINDS, kinds_of
+from hyperscale.planner.queue.joint import take_turns
+from hyperscale.planner.queue.placement_oracle import Desk, Expired
+from hyperscale.planner.queue.queue_check import unsound_stops
+from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import PRODUCTS, gpu_node, snapshot, training
 
 POLICY = PolicySpec()
@@ -160,7 +160,7 @@ def test_on_large_clusters_first_placements_decide_and_agree(monkeypatch: pytest
         assert world.run(asked(f"long-{number}", 100_000), on=[f"n{number}"])
     world.wait(asked("wide", 500, workers=4), weight=10.0)
     found = told(world.stops())
-    monkeypatch.setattr(stopping, "LARGE_NODES", 4)
+    monkeypatch.setattr(preemption_question, "LARGE_NODES", 4)
     assert len(found) == 4
     assert told(world.stops()).keys() == found.keys()
 

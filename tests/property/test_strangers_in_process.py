@@ -16,19 +16,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale import names, objects
-from hyperscale.apply.client import ApiClient
-from hyperscale.decide import decide
-from hyperscale.feed import Feed
-from hyperscale.intake import JOB, KINDS, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, key_of
-from hyperscale.jobreader import JobReader, metadata_of
+from hyperscale.control.apply.client import ApiClient
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.intake import JOB, KINDS, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, key_of
+from hyperscale.control.controller.feed import Feed
+from hyperscale.control.decide.chain import decide
+from hyperscale.control.render.mpijob import plan_annotation
+from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
+from hyperscale.control.status.conditions import derive
+from hyperscale.model import constants
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.decision import Seen
-from hyperscale.model.policy import PolicySpec
 from hyperscale.model.status import JobStatus, LastStop, ObjectReference, to_wire
-from hyperscale.objects import ListPage
-from hyperscale.render.mpijob import plan_annotation
-from hyperscale.status import derive
-from hyperscale.world import Key, World
+from hyperscale.spec import api_objects
+from hyperscale.spec.api_objects import ListPage
 from tests.builders.seen import plan
 
 EXAMPLES = 75
@@ -74,11 +75,11 @@ def job(name: str) -> dict[str, Any]:
 
 
 def mpijob(name: str) -> dict[str, Any]:
-    annotations = {names.PLAN_ANNOTATION: plan_annotation(plan("node-a", "node-b"))}
-    template = {"spec": {"schedulingGates": [{"name": names.PLACEMENT_GATE}]}}
+    annotations = {constants.PLAN_ANNOTATION: plan_annotation(plan("node-a", "node-b"))}
+    template = {"spec": {"schedulingGates": [{"name": constants.PLACEMENT_GATE}]}}
     return {
         "metadata": {
-            **metadata(name, annotations=annotations, labels={names.KUEUE_QUEUE_LABEL: ""}),
+            **metadata(name, annotations=annotations, labels={constants.KUEUE_QUEUE_LABEL: ""}),
             "uid": f"mpi-{name}",
             "ownerReferences": [{"uid": f"uid-{name}", "controller": True}],
         },
@@ -92,15 +93,15 @@ def mpijob(name: str) -> dict[str, Any]:
 
 
 def pod(name: str) -> dict[str, Any]:
-    labels = {names.MPI_JOB_NAME_LABEL: "good", names.MPI_JOB_ROLE_LABEL: "launcher", names.MPI_REPLICA_INDEX_LABEL: "1"}
-    resources = {"limits": {names.GPU_RESOURCE: "1", "cpu": "1", "memory": "1Gi"}}
+    labels = {constants.MPI_JOB_NAME_LABEL: "good", constants.MPI_JOB_ROLE_LABEL: "launcher", constants.MPI_REPLICA_INDEX_LABEL: "1"}
+    resources = {"limits": {constants.GPU_RESOURCE: "1", "cpu": "1", "memory": "1Gi"}}
     return {
         "metadata": metadata(name, labels=labels, ownerReferences=[{"kind": "Job", "uid": "j", "name": "j", "controller": True}]),
         "spec": {
             "nodeName": "node-a",
             "containers": [{"name": "w", "resources": resources}],
             "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": resources}],
-            "schedulingGates": [{"name": names.LAUNCHER_GATE}],
+            "schedulingGates": [{"name": constants.LAUNCHER_GATE}],
             "nodeSelector": {"a": "b"},
             "tolerations": [{"key": "k", "operator": "Exists"}],
             "overhead": {"cpu": "1m"},
@@ -115,10 +116,10 @@ def pod(name: str) -> dict[str, Any]:
 
 def node(name: str) -> dict[str, Any]:
     return {
-        "metadata": metadata(name, namespace="", labels={names.HOSTNAME_LABEL: name, "nvidia.com/gpu.memory": "81920"}),
+        "metadata": metadata(name, namespace="", labels={constants.HOSTNAME_LABEL: name, "nvidia.com/gpu.memory": "81920"}),
         "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}], "unschedulable": False},
         "status": {
-            "allocatable": {"cpu": "32", "memory": "256Gi", names.GPU_RESOURCE: "4"},
+            "allocatable": {"cpu": "32", "memory": "256Gi", constants.GPU_RESOURCE: "4"},
             "conditions": [{"type": "Ready", "status": "True"}],
             "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
         },
@@ -134,7 +135,7 @@ def partition(name: str) -> dict[str, Any]:
     owner = [{"uid": "uid-good", "controller": True}]
     conditions = [{"type": "Failed", "status": "True", "message": "m"}]
     return {
-        "metadata": metadata(name, labels={names.PARTITION_KEY_LABEL: "k"}, ownerReferences=owner),
+        "metadata": metadata(name, labels={constants.PARTITION_KEY_LABEL: "k"}, ownerReferences=owner),
         "status": {"conditions": conditions},
     }
 
@@ -195,9 +196,9 @@ class OneList:
     async def pages(self, path: str) -> AsyncIterator[ListPage]:
         body = b'{"items":[%s],"metadata":{"resourceVersion":"9"}}' % b",".join(self._items.get(path.rpartition("/")[2], []))
         try:
-            yield objects.list_page(body)
+            yield api_objects.list_page(body)
         except RecursionError:
-            yield objects.nested_list_page(body)
+            yield api_objects.nested_list_page(body)
 
 
 PLURALS = {JOB: "gnntrainingjobs", POLICY: "plannerpolicies", MPIJOB: "mpijobs", POD: "pods", NODE: "nodes"}
@@ -211,7 +212,7 @@ async def listed(kind: str, resource: dict[str, Any]) -> World:
     if kind in PLURALS:
         items[PLURALS[kind]].append(written(resource))
     await Feed(cast("ApiClient", OneList(items)), world, ()).list_all()
-    read = objects.read(written(resource))
+    read = api_objects.read(written(resource))
     if kind == PARTITION_JOB:
         world.see_partition(GOOD, read)
     elif kind not in PLURALS:

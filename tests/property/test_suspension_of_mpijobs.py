@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.decide import decide
+from hyperscale.control.decide.chain import decide
 from hyperscale.model.decision import FindWorkload, SetSuspend, Stop, Wait
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView

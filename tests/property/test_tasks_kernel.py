@@ -10,16 +10,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hyperscale.plan.tasks import assign_numpy, pipe_numpy
-from hyperscale.plan.tasks.bounds import linear_bound, row_bound, seat_bound, solve_exactly
-from hyperscale.plan.tasks.change import add_machine, remove_machine
-from hyperscale.plan.tasks.order import bottleneck, shortest_path
-from hyperscale.plan.tasks.pipeline import Pipeline, pipe_cost, place
-from hyperscale.plan.tasks.pipeline_bound import pipe_bound
-from hyperscale.plan.tasks.problem import Tasks, counts, link_cost, short_of_memory, sized, sizes_for
-from hyperscale.plan.tasks.search import assign, searcher, shuffled
+from hyperscale.planner.assign import assign_numpy, pipe_numpy
+from hyperscale.planner.assign.assign_bounds import linear_bound, row_bound, seat_bound, solve_exactly
+from hyperscale.planner.assign.assign_problem import Tasks, counts, link_cost, short_of_memory, sized, sizes_for
+from hyperscale.planner.assign.change import add_machine, remove_machine
+from hyperscale.planner.assign.order import bottleneck, shortest_path
+from hyperscale.planner.assign.pipeline import Pipeline, pipe_cost, place
+from hyperscale.planner.assign.pipeline_bound import pipe_bound
+from hyperscale.planner.assign.search import assign, searcher, shuffled
 
-compiled = pytest.importorskip("hyperscale.plan.tasks._assign")
+compiled = pytest.importorskip("hyperscale.planner.assign._assign")
 KERNELS = (compiled, assign_numpy)
 
 

@@ -15,11 +15,11 @@ with warnings.catch_warnings():
     import dgl  # noqa: F401
 
 from hyperscale.model.adjacency import Array, TrainingGraph
-from hyperscale.partition import local_part
-from hyperscale.worker.comm import Comm, run_threads
-from hyperscale.worker.full import FullTrainer
-from hyperscale.worker.merge import merge
-from hyperscale.worker.trainer import Scores
+from hyperscale.training.engine.full import FullTrainer
+from hyperscale.training.engine.trainer import Scores
+from hyperscale.training.partition import local_part
+from hyperscale.training.runtime.comm import Comm, run_threads
+from hyperscale.training.worker.merge import merge
 from tests.builders.training import a_run, assignment, labelled_graph
 
 Outcome = tuple[float, dict[str, torch.Tensor], Scores, int]

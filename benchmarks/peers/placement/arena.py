@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from hyperscale.model.graph import IntArray
-from hyperscale.plan.objective import Costs
+from hyperscale.planner.cost.objective import Costs
 
 
 class Arena(Protocol):

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.families import Instance
+from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.model.job import Balance
-from hyperscale.plan.objective import largest_shares, objectives, set_objectives, volumes
+from hyperscale.planner.cost.objective import largest_shares, objectives, set_objectives, volumes
 
 MAX_RING: Final = 7
 """Workers whose rings are all tried."""

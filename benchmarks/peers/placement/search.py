@@ -15,11 +15,11 @@ from scipy.optimize import quadratic_assignment
 
 from benchmarks.peers.placement.arena import Arena
 from benchmarks.peers.placement.schedulers import random_nodes
+from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.model.job import Balance
-from hyperscale.plan import kernel
-from hyperscale.plan.anneal import anneal
-from hyperscale.plan.objective import volumes
+from hyperscale.planner.cost.objective import volumes
+from hyperscale.planner.search.anneal import anneal
+from hyperscale.planner.search.kernels import kernel
 
 Search = Callable[[Arena, int], IntArray]
 """Instance and seed to candidates, (k,)."""

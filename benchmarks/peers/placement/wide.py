@@ -10,8 +10,8 @@ import numpy as np
 from benchmarks.families import Instance
 from benchmarks.peers.placement.search import annealed
 from hyperscale.model.graph import IntArray
-from hyperscale.plan import kernel
-from hyperscale.plan.objective import Costs
+from hyperscale.planner.cost.objective import Costs
+from hyperscale.planner.search.kernels import kernel
 
 PART_NODES: Final = 384
 SEEDS: Final = 48

@@ -1,1 +1,1 @@
-"""The process on every node: what its GPUs do (NVML), how far other nodes are (link probe). Imports little: every node pays for it."""
+"""The process on every node. In: NVML and peers. Out: metrics of GPUs and links. Imports little: every node pays for it."""

@@ -16,15 +16,15 @@ from typing import Final
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 
-from hyperscale.agent import probe_settings
+from hyperscale.agent.agent_server import Answer, Server, metrics
+from hyperscale.agent.agent_settings import AgentSettings, SettingsError, from_environment, variable
 from hyperscale.agent.exposition import render
-from hyperscale.agent.expositiongpus import families
-from hyperscale.agent.nvmldcgm import Watch
-from hyperscale.agent.nvmlpoll import Poller
-from hyperscale.agent.server import Answer, Server, metrics
-from hyperscale.agent.settings import AgentSettings, SettingsError, from_environment, variable
+from hyperscale.agent.gpus.exposition_gpus import families
+from hyperscale.agent.gpus.nvml_dcgm import Watch
+from hyperscale.agent.gpus.nvml_poll import Poller
+from hyperscale.agent.probe import probe_settings
 from hyperscale.agent.state import Condition
-from hyperscale.jsonlog import configure_logging
+from hyperscale.util.json_logging import configure_logging
 
 _LOG = logging.getLogger("hyperscale.agent")
 
@@ -75,12 +75,12 @@ class Agent:
         return 0
 
     def _works(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        from hyperscale.agent import links  # here, because --once and --compare need none of it
+        from hyperscale.agent.probe import probe  # here, because --once and --compare need none of it
 
         return {
             "GPU readings": self.poller.run,
             "DCGM check": self.watch.run,
-            "link probe": lambda: links.run(self.settings, self.registry),
+            "link probe": lambda: probe.run(self.settings, self.registry),
         }
 
 
@@ -98,7 +98,7 @@ async def _for_ever(name: str, work: Callable[[], Awaitable[None]]) -> None:
 def _poller(settings: AgentSettings) -> Poller:
     if settings.gpu == "off":
         return Poller(None, settings, time.monotonic)
-    from hyperscale.agent.nvml import Nvml  # pynvml is 8,000 lines: agents without GPU readings do without
+    from hyperscale.agent.gpus.nvml import Nvml  # pynvml is 8,000 lines: agents without GPU readings do without
 
     return Poller(Nvml(), settings, time.monotonic)
 
@@ -157,7 +157,7 @@ def main(given: list[str] | None = None) -> int:
         return EXIT_BAD_SETTINGS
     configure_logging(logging.ERROR if by_hand else logging.INFO)
     if arguments.compare:
-        from hyperscale.agent.nvmlcompare import compare
+        from hyperscale.agent.gpus.nvml_compare import compare
 
         return compare(sys.stdout)
     try:

@@ -1,1 +1,1 @@
-"""The command line `hyperscale`, also installed as `kubectl-gnn`: plan, explain, snapshot, topology, version."""
+"""The command line `hyperscale` and `kubectl gnn`. In: arguments. Out: text, JSON or YAML, and an exit code."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from hyperscale.cli.errors import InputError
+from hyperscale.cli.exit_codes import InputError
 
 MAX_DOCUMENT_BYTES: Final = 1 << 20
 """etcd refuses larger objects, so no manifest is larger."""

@@ -8,7 +8,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from hyperscale.cli.errors import InputError
+from hyperscale.cli.documents import STDIN
+from hyperscale.cli.exit_codes import InputError
 
 
 def read_bounded(path: Path, most_bytes: int) -> bytes:
@@ -48,3 +49,12 @@ def _beside(file: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
+
+
+def check_writable(path: str, option: str) -> None:
+    """InputError where a file could not be written there, before any time is spent on its content."""
+    file = Path(path)
+    if path in ("", STDIN) or "\0" in path or file.is_dir():
+        raise InputError(f"{option}: {path!r} is no file name; name a file to write")
+    if not file.parent.is_dir():
+        raise InputError(f"{option}: folder {str(file.parent)!r} does not exist; create it or name another")

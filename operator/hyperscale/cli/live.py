@@ -13,13 +13,14 @@ from kubernetes import client
 from kubernetes import config as untyped_config
 from kubernetes.client.exceptions import ApiException
 
-from hyperscale import names, objects
-from hyperscale.cli.errors import InputError, one_line
+from hyperscale.cli.exit_codes import InputError, one_line
+from hyperscale.model import constants
 from hyperscale.model.pods import PodView
+from hyperscale.spec import api_objects
 
 if TYPE_CHECKING:
-    from hyperscale.intake import Intake
-    from hyperscale.observe.fabric import Fabric
+    from hyperscale.control.cache.intake import Intake
+    from hyperscale.observe.kube.fabric import Fabric
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
@@ -100,7 +101,7 @@ class LiveCluster:
 
     def fabric(self) -> Fabric:
         """Topology that other operators describe; none where their CRDs are not installed, or not for this user to read."""
-        from hyperscale.apply import paths
+        from hyperscale.control.apply import paths
 
         return _intake().fabric(self._optional(paths.hypernodes()), self._optional(paths.kueue_topologies()))
 
@@ -114,15 +115,15 @@ class LiveCluster:
 
     def policy(self, name: str) -> Json | None:
         """A PlannerPolicy; None when it, or its kind, does not exist."""
-        return self._get(f"/apis/{names.API_VERSION}/{names.POLICY_PLURAL}/{name}")
+        return self._get(f"/apis/{constants.API_VERSION}/{constants.POLICY_PLURAL}/{name}")
 
     def job(self, namespace: str, name: str) -> Json | None:
         """A GNNTrainingJob; None when it does not exist."""
-        return self._get(f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.JOB_PLURAL}/{name}")
+        return self._get(f"/apis/{constants.API_VERSION}/namespaces/{namespace}/{constants.JOB_PLURAL}/{name}")
 
     def events(self, namespace: str, name: str) -> list[Json]:
         """Events about a GNNTrainingJob of that name, at most MAX_EVENTS."""
-        selector = {"fieldSelector": f"involvedObject.kind={names.JOB_KIND},involvedObject.name={name}"}
+        selector = {"fieldSelector": f"involvedObject.kind={constants.JOB_KIND},involvedObject.name={name}"}
         found: list[Json] = []
         for event in self._list(f"/api/v1/namespaces/{namespace}/events", selector):
             found.append(event)
@@ -211,7 +212,7 @@ def _context_namespace(kubeconfig: str | None, context: str | None, current: Jso
 
 def _intake() -> Intake:
     """Reads objects as the operator does."""
-    from hyperscale.intake import Intake, Refused
+    from hyperscale.control.cache.intake import Intake, Refused
 
     def tell(refused: Refused) -> None:
         sys.stderr.write(one_line(f"note: {refused.kind} {refused.key} cannot be used as it is: {refused.message}") + "\n")
@@ -232,14 +233,14 @@ def json_object(raw: bytes) -> Json | None:
 
 def _nested(raw: bytes) -> Json | None:
     try:
-        return objects.read(raw)
+        return api_objects.read(raw)
     except ValueError:
         pass
     try:
-        page = objects.nested_list_page(raw)
+        page = api_objects.nested_list_page(raw)
         return {
             "metadata": {"continue": page.token, "resourceVersion": str(page.version)},
-            "items": [objects.read(one) for one in page.items],
+            "items": [api_objects.read(one) for one in page.items],
         }
     except ValueError:
         return None

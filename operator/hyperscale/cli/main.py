@@ -12,21 +12,21 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hyperscale.cli import errors, progress
-from hyperscale.cli.arguments import build_parser, program_name
+from hyperscale.cli import exit_codes, spinner
+from hyperscale.cli.arguments.parser import build_parser, program_name
 
 COMMANDS: Final = {
-    "plan": "hyperscale.cli.plan",
-    "explain": "hyperscale.cli.explain",
-    "snapshot": "hyperscale.cli.snapshot",
-    "topology": "hyperscale.cli.topology",
-    "doctor": "hyperscale.cli.doctor",
-    "allreduce": "hyperscale.cli.allreduce",
-    "analyze": "hyperscale.cli.analyze",
-    "history": "hyperscale.cli.history",
-    "data": "hyperscale.cli.data",
-    "partition": "hyperscale.cli.partition",
-    "learn": "hyperscale.cli.learn",
+    "plan": "hyperscale.cli.plan.plan_command",
+    "explain": "hyperscale.cli.explain.explain_command",
+    "snapshot": "hyperscale.cli.topology.snapshot_command",
+    "topology": "hyperscale.cli.topology.topology_command",
+    "doctor": "hyperscale.cli.doctor.doctor_command",
+    "allreduce": "hyperscale.cli.training.allreduce_command",
+    "analyze": "hyperscale.cli.training.analyze_command",
+    "history": "hyperscale.cli.history.history_command",
+    "data": "hyperscale.cli.training.data_command",
+    "partition": "hyperscale.cli.training.partition_command",
+    "learn": "hyperscale.cli.training.learn_command",
     "version": "hyperscale.cli.version",
 }
 """Module of each command, imported only when the command is used; each has `run(arguments) -> exit code`."""
@@ -44,20 +44,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         # As in the planner process: small matrices are ten times slower where threads wait for each other.
         os.environ.setdefault(variable, "1")
     if not _prepare_streams(program):
-        return errors.BAD_INPUT
+        return exit_codes.BAD_INPUT
     try:
         try:
             return _run(program, argv)
         except SystemExit as leaving:  # argparse after --help
-            return leaving.code if isinstance(leaving.code, int) else errors.OK
+            return leaving.code if isinstance(leaving.code, int) else exit_codes.OK
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) has gone
         _abandon_output()
-        return errors.OK
+        return exit_codes.OK
     except KeyboardInterrupt:
         _say(program, "interrupted")
-        return errors.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except Exception as error:
         return _failed(program, error)
 
@@ -78,26 +78,26 @@ def _prepare_streams(program: str) -> bool:
 def _run(program: str, argv: Sequence[str] | None) -> int:
     arguments = build_parser(program).parse_args(argv)
     if arguments.command is None:
-        raise errors.InputError(f"no command; write one of {', '.join(COMMANDS)}; see `{program} --help`")
-    with progress.running(arguments.command):
+        raise exit_codes.InputError(f"no command; write one of {', '.join(COMMANDS)}; see `{program} --help`")
+    with spinner.running(arguments.command):
         command: Callable[[argparse.Namespace], int] = importlib.import_module(COMMANDS[arguments.command]).run
         return command(arguments)
 
 
 def _failed(program: str, error: Exception) -> int:
     """One line for what went wrong, and the exit code."""
-    if isinstance(error, errors.InputError):
+    if isinstance(error, exit_codes.InputError):
         _say(program, str(error))
-        return errors.BAD_INPUT
+        return exit_codes.BAD_INPUT
     if isinstance(error, OSError) and (error.filename is not None or error.errno in FULL):
         if error.filename is None:
             _abandon_output()
         _say(program, f"{error.filename or 'standard output'}: {error.strerror}; name another place")
-        return errors.BAD_INPUT
+        return exit_codes.BAD_INPUT
     if os.environ.get(DEBUG_VARIABLE):
         raise error
     _say(program, f"internal error, please report it: {type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 for the traceback)")
-    return errors.INTERNAL
+    return exit_codes.INTERNAL
 
 
 def _abandon_output() -> None:
@@ -107,7 +107,7 @@ def _abandon_output() -> None:
 
 def _say(program: str, message: str) -> None:
     with contextlib.suppress(OSError):  # nowhere left to say it; the exit code still does
-        print(errors.one_line(f"{program}: {message}"), file=sys.stderr)
+        print(exit_codes.one_line(f"{program}: {message}"), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from hyperscale import __version__
-from hyperscale.cli.errors import OK
+from hyperscale.cli.exit_codes import OK
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,1 +1,1 @@
-"""What is wrong with an installation, and what mends it: pure checks from facts to findings. Gathering the facts is the command line's."""
+"""In: facts about an installation. Out: findings, each with a cause and a fix. Pure."""

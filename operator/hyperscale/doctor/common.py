@@ -10,9 +10,9 @@ from typing import Any, Final
 from hyperscale.doctor.facts import Facts, Unread, Workload, known
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State
-from hyperscale.model.policy import PolicySpec
-from hyperscale.names import API_VERSION, POLICY_KIND
-from hyperscale.observe.kube import is_gpu_node
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.constants import API_VERSION, POLICY_KIND
+from hyperscale.observe.kube.fields import is_gpu_node
 
 PART_OF: Final = "app.kubernetes.io/part-of"
 COMPONENT: Final = "app.kubernetes.io/component"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from hyperscale.doctor.access import rights
+from hyperscale.doctor.checks.api_server import api, clocks
+from hyperscale.doctor.checks.crds import crds
+from hyperscale.doctor.checks.gpus import device_plugin, discovery
+from hyperscale.doctor.checks.kueue import kueue
+from hyperscale.doctor.checks.link_probes import links, topology
+from hyperscale.doctor.checks.mpi import mpi_operator
+from hyperscale.doctor.checks.operator_pods import images, operator
+from hyperscale.doctor.checks.operator_rights import rights
+from hyperscale.doctor.checks.policies import history, policy
+from hyperscale.doctor.checks.prometheus import prometheus, queries
+from hyperscale.doctor.checks.set_apart import objects
 from hyperscale.doctor.facts import Facts, Unread
 from hyperscale.doctor.findings import EXIT_CODES, Report, Verdict, worst
-from hyperscale.doctor.gpus import device_plugin, discovery
-from hyperscale.doctor.kinds import crds
-from hyperscale.doctor.kueue import kueue
-from hyperscale.doctor.links import links, topology
-from hyperscale.doctor.metrics import prometheus, queries
-from hyperscale.doctor.mpi import mpi_operator
-from hyperscale.doctor.objects import objects
-from hyperscale.doctor.records import history, policy
-from hyperscale.doctor.running import images, operator
-from hyperscale.doctor.server import api, clocks
 
 CHECKS: Final[dict[str, Callable[[Facts], Verdict]]] = {
     "api": api,

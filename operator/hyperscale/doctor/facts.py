@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from hyperscale.doctor.series import Figure
-from hyperscale.model.policy import PolicySpec
+from hyperscale.model.api.policy import PolicySpec
 
 Json = dict[str, Any]
 T = TypeVar("T")

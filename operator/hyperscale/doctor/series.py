@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from hyperscale.model.metrics import Series
+from hyperscale.model.metrics_reading import Series
 
 LINK_FIGURES: Final = ("link_latency", "link_bandwidth")
 MAX_EXAMPLES: Final = 3

@@ -18,15 +18,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from hyperscale.graph.inside import observed
 from hyperscale.learn.cities import CITIES
 from hyperscale.learn.workloads import scale_of, workload_at
+from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.model.job import Balance
 from hyperscale.model.workload import WorkloadProfile
-from hyperscale.plan.objective import Costs
-from hyperscale.plan.problem import USABLE_MEMORY_RATIO
-from hyperscale.plan.speeds import TERAFLOPS
+from hyperscale.planner.cost.objective import Costs
+from hyperscale.planner.graph.inside import observed
+from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO
+from hyperscale.planner.problem.speeds import TERAFLOPS
 
 GPUS_PER_WORKER: Final = 4
 TRAINING_SEEDS: Final = 1_000_000
@@ -40,7 +40,7 @@ class Product(NamedTuple):
     name: str
     """nvidia.com/gpu.product."""
     model: str
-    """Key of `hyperscale.plan.speeds.TERAFLOPS`."""
+    """Key of `hyperscale.planner.problem.speeds.TERAFLOPS`."""
     memory_gib: int
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hyperscale.model.workload import WorkloadProfile
-from hyperscale.plan.objective import Costs
+from hyperscale.planner.cost.objective import Costs
 
 
 class Scale(NamedTuple):

@@ -1,1 +1,1 @@
-"""The frozen types in which the stages meet: the job as asked for, the cluster as seen, the plan as made."""
+"""The frozen types that pass between stages, and the constants that leave the process. In: nothing. Out: types for every room."""

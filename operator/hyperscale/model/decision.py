@@ -6,9 +6,9 @@ import enum
 
 import msgspec
 
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.job import JobSpec
-from hyperscale.model.measured import Measured
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.pods import PodView

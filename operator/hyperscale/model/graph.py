@@ -73,7 +73,7 @@ class MeasuredLinks:
 
 
 class PairEstimate(Protocol):
-    """How one figure of a pair that nobody measured is estimated; see `hyperscale.graph.completion`."""
+    """How one figure of a pair that nobody measured is estimated; see `hyperscale.planner.graph.completion`."""
 
     def estimated(self, rows: IntArray, columns: IntArray, tier_figures: FloatArray) -> FloatArray:
         """(r, c) figures; tier_figures (r, c) are what the topology tier alone says."""
@@ -104,7 +104,7 @@ class Inside:
 
 @dataclass(frozen=True)
 class ClusterGraph:
-    """Nodes and links of one snapshot, ready for arithmetic. Built by `hyperscale.graph.cluster.build`."""
+    """Nodes and links of one snapshot, ready for arithmetic. Built by `hyperscale.planner.graph.cluster_graph.build`."""
 
     snapshot: ClusterSnapshot
     digest: str

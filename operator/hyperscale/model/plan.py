@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, convert, field
 from msgspec.structs import replace
 
-from hyperscale.model.steptime import StepTime
+from hyperscale.model.step_curves import StepTime
 
 MAX_REJECTED = 32
 """Rejections kept in a plan: enough to explain, small enough for status."""
@@ -183,7 +183,7 @@ class Plan(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     snapshot: Annotated[str, Meta(max_length=64)] = ""
     """Digest of the snapshot that the plan was made from."""
     reasons: Annotated[tuple[Annotated[str, Meta(max_length=MAX_REASON_LENGTH)], ...], Meta(max_length=MAX_SENTENCES)] = ()
-    """Sentences that say why this plan won (plan/explain.py)."""
+    """Sentences that say why this plan won (planner/choice/reasons.py)."""
     fallbacks: Annotated[tuple[Annotated[str, Meta(max_length=MAX_FALLBACK_LENGTH)], ...], Meta(max_length=MAX_SENTENCES)] = ()
     """Steps down that were taken because a figure was unknown or a planner failed, in order; empty on a full plan."""
     optimality_gap: float | None = None

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hyperscale.model.job import JobSpec
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.plan import Calibration
 
 PODS: Final = "pods"

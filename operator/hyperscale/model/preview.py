@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from hyperscale.model.admission_query import Arrivals, Claim, RunningShare
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node
-from hyperscale.model.job import JobSpec
 from hyperscale.model.plan import Calibration
-from hyperscale.model.policy import PolicySpec
-from hyperscale.model.steptime import Workload, workload_of
-from hyperscale.model.turns import Arrivals, Claim, RunningShare
+from hyperscale.model.step_curves import Workload, workload_of
 
 PART_NODES = 100
 PART_LINKS = 1000

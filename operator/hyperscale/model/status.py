@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from hyperscale.model.measured import Measured
+from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Plan, plan_of
 
 MAX_CONDITIONS = 16

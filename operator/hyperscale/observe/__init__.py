@@ -1,1 +1,1 @@
-"""Facts about the cluster, each figure with its age and quality: Kubernetes objects, Prometheus series, files."""
+"""In: Kubernetes objects, Prometheus series, files. Out: a ClusterSnapshot whose every figure has its age and quality."""

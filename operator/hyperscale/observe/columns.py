@@ -9,7 +9,7 @@ from typing import Final, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hyperscale.model.metrics import Series, Verdict
+from hyperscale.model.metrics_reading import Series, Verdict
 
 Labels = dict[str, str]
 Floats = NDArray[np.float64]

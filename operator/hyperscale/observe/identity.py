@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from hyperscale.model.constants import HOSTNAME_LABEL
 from hyperscale.model.pods import PodView
-from hyperscale.names import HOSTNAME_LABEL
 
 # Labels that Prometheus relabelling writes come first: they are set per target, an exporter cannot get them wrong.
 # Hostname became hostname in dcgm-exporter#655 and may hold the exporter pod's name (dcgm-exporter#78).

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hyperscale.model.cluster import Origin
-from hyperscale.model.metrics import MetricsReading
+from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.observe.identity import POD_LABELS
 
 RANKS: Final[Mapping[str, int]] = {origin.value: place for place, origin in enumerate(Origin)}

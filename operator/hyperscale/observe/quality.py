@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.cluster import Quality, Sample
-from hyperscale.model.metrics import Verdict
-from hyperscale.model.policy import QualityLimits
+from hyperscale.model.metrics_reading import Verdict
 from hyperscale.observe.provenance import rank
 
 MIB: Final = 1024 * 1024

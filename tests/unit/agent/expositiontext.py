@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from hyperscale.model.metrics import MetricsReading, Series
-from hyperscale.model.policy import MetricQueries
+from hyperscale.model.api.policy import MetricQueries
+from hyperscale.model.metrics_reading import MetricsReading, Series
 from tests.unit.observe.objects import NOW, reading
 
 FIGURES = ("gpu_utilization", "memory_used", "memory_free", "memory_reserved", "temperature", "power", "xid")

@@ -10,11 +10,11 @@ import yaml
 
 from e2e.cluster.ports import free_ports
 from e2e.cluster.prometheus import PrometheusMissingError, executable
+from hyperscale.model.api.policy import PolicySpec, QualityLimits
 from hyperscale.model.cluster import Gpu
-from hyperscale.model.policy import PolicySpec, QualityLimits
-from hyperscale.observe.dcgm import gpus_by_node
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.prometheus import PrometheusReader
+from hyperscale.observe.prometheus.reader import PrometheusReader
+from hyperscale.observe.series.dcgm import gpus_by_node
 from tests.unit.agent.fakenvml import MIB, UUIDS
 from tests.unit.agent.test_agent_process import AGENT, environment
 from tests.unit.observe.objects import raw_node

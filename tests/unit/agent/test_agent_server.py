@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hyperscale.agent import server as module
-from hyperscale.agent.server import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_HOST, MAX_HEAD_BYTES, Answer, Server, metrics
+from hyperscale.agent import agent_server as module
+from hyperscale.agent.agent_server import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_HOST, MAX_HEAD_BYTES, Answer, Server, metrics
 
 LOOPBACK = "127.0.0.1"
 

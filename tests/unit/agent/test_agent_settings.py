@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from hyperscale.agent.__main__ import main
-from hyperscale.agent.expositiongpus import families
-from hyperscale.agent.figures import FIGURES
-from hyperscale.agent.reading import GpuPath, GpuReading, Reading
-from hyperscale.agent.settings import AgentSettings, SettingsError, from_environment, variable
+from hyperscale.agent.agent_settings import AgentSettings, SettingsError, from_environment, variable
+from hyperscale.agent.gpus.exposition_gpus import families
+from hyperscale.agent.gpus.gpu_figures import FIGURES
+from hyperscale.agent.gpus.gpu_reading import GpuPath, GpuReading, Reading
 from hyperscale.agent.state import Condition, State
 
 

@@ -11,16 +11,16 @@ import pytest
 
 from e2e.cluster.prometheus import CHECKER, PrometheusMissingError, executable
 from hyperscale.agent.__main__ import Agent
+from hyperscale.agent.agent_settings import AgentSettings
 from hyperscale.agent.exposition import Family, Line, number, render
-from hyperscale.agent.expositiongpus import families
-from hyperscale.agent.figures import FIGURES, PCIE_REPLAYS
-from hyperscale.agent.nvml import Nvml
-from hyperscale.agent.probe_metrics import LinkCollector, Series
-from hyperscale.agent.settings import AgentSettings
+from hyperscale.agent.gpus.exposition_gpus import families
+from hyperscale.agent.gpus.gpu_figures import FIGURES, PCIE_REPLAYS
+from hyperscale.agent.gpus.nvml import Nvml
+from hyperscale.agent.probe.probe_metrics import LinkCollector, Series
 from hyperscale.agent.state import Condition, State
-from hyperscale.model.policy import QualityLimits
-from hyperscale.observe.dcgm import MIG_FAULT, gpus_by_node
+from hyperscale.model.api.policy import QualityLimits
 from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.series.dcgm import MIG_FAULT, gpus_by_node
 from tests.unit.agent.expositiontext import samples, scraped
 from tests.unit.agent.fakenvml import MIB, UUIDS, FakeNvml
 from tests.unit.observe.objects import NOW, raw_node

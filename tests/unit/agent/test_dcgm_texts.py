@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from hyperscale.model.api.policy import MetricQueries, QualityLimits
 from hyperscale.model.cluster import Gpu
-from hyperscale.model.metrics import MetricsReading
-from hyperscale.model.policy import MetricQueries, QualityLimits
-from hyperscale.observe.dcgm import MIG_FAULT, gpus_by_node
+from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.kube import pod_view
+from hyperscale.observe.kube.fields import pod_view
+from hyperscale.observe.series.dcgm import MIG_FAULT, gpus_by_node
 from tests.unit.agent import dcgmtexts as texts
 from tests.unit.agent.expositiontext import samples, scraped
 from tests.unit.observe.objects import NOW, raw_node, raw_pod

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from hyperscale.agent import nvmldcgm
-from hyperscale.agent.nvmldcgm import MAX_BYTES, Watch, serves
-from hyperscale.agent.nvmlpoll import Poller
-from hyperscale.agent.settings import AgentSettings
+from hyperscale.agent.agent_settings import AgentSettings
+from hyperscale.agent.gpus import nvml_dcgm
+from hyperscale.agent.gpus.nvml_dcgm import MAX_BYTES, Watch, serves
+from hyperscale.agent.gpus.nvml_poll import Poller
 from tests.unit.agent import dcgmtexts
 
 Talk = Callable[[socket.socket], None]
@@ -128,8 +128,8 @@ async def test_what_is_switched_by_hand_is_not_looked_for(gpu: str) -> None:
 
 async def test_a_name_server_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
-    monkeypatch.setattr(nvmldcgm, "serves", lambda url: over.wait(20))
-    monkeypatch.setattr(nvmldcgm, "DEADLINE_SECONDS", 0.05)
+    monkeypatch.setattr(nvml_dcgm, "serves", lambda url: over.wait(20))
+    monkeypatch.setattr(nvml_dcgm, "DEADLINE_SECONDS", 0.05)
     looking, poller = watch("http://nowhere:9400/metrics")
     await asyncio.wait_for(looking.look(), 10)
     assert not poller.left_to_dcgm

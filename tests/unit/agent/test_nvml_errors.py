@@ -6,9 +6,9 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from hyperscale.agent.nvml import CODE_NAMES, Nvml
-from hyperscale.agent.nvmlcalls import Reach, reach
-from hyperscale.agent.reading import Reading
+from hyperscale.agent.gpus.gpu_reading import Reading
+from hyperscale.agent.gpus.nvml import CODE_NAMES, Nvml
+from hyperscale.agent.gpus.nvml_calls import Reach, reach
 from hyperscale.agent.state import FIXES, Condition
 from tests.unit.agent.fakenvml import FakeNvml
 

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from hyperscale.agent.__main__ import Agent
-from hyperscale.agent.nvml import Nvml
-from hyperscale.agent.nvmlcalls import Call
-from hyperscale.agent.nvmlpoll import Poller
-from hyperscale.agent.reading import GpuReading, Reading
-from hyperscale.agent.settings import AgentSettings
+from hyperscale.agent.agent_settings import AgentSettings
+from hyperscale.agent.gpus.gpu_reading import GpuReading, Reading
+from hyperscale.agent.gpus.nvml import Nvml
+from hyperscale.agent.gpus.nvml_calls import Call
+from hyperscale.agent.gpus.nvml_poll import Poller
 from hyperscale.agent.state import Condition, State
 from tests.unit.agent.expositiontext import samples
 from tests.unit.agent.fakenvml import FakeNvml

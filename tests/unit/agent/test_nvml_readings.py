@@ -3,9 +3,9 @@ from __future__ import annotations
 import pynvml
 import pytest
 
-from hyperscale.agent.figures import FIGURES, PCIE_REPLAYS
-from hyperscale.agent.nvml import Nvml
-from hyperscale.agent.reading import GpuPath, Reading
+from hyperscale.agent.gpus.gpu_figures import FIGURES, PCIE_REPLAYS
+from hyperscale.agent.gpus.gpu_reading import GpuPath, Reading
+from hyperscale.agent.gpus.nvml import Nvml
 from hyperscale.agent.state import Condition
 from tests.unit.agent.fakenvml import MIB, UUIDS, FakeNvml
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from hyperscale.agent import probe_wire as wire
-from hyperscale.agent.budget import Budget
-from hyperscale.agent.peers import Objects, Peer, PeersError, Slices, groups_of, of_slices, parse
-from hyperscale.agent.probe_quiet import _share, share
-from hyperscale.agent.probe_settings import from_environment
-from hyperscale.agent.probe_smooth import Smoother
-from hyperscale.agent.probe_train import IP_BYTES, PACKET_BYTES, Arrival, limited, measure, packets
-from hyperscale.agent.settings import SettingsError
-from hyperscale.agent.tokens import GRACE_SECONDS, TokenError, TokenFile
-from hyperscale.agent.tokens import parse as parse_tokens
+from hyperscale.agent.agent_settings import SettingsError
+from hyperscale.agent.probe import probe_wire as wire
+from hyperscale.agent.probe.budget import Budget
+from hyperscale.agent.probe.peers import Objects, Peer, PeersError, Slices, groups_of, of_slices, parse
+from hyperscale.agent.probe.probe_quiet import _share, share
+from hyperscale.agent.probe.probe_settings import from_environment
+from hyperscale.agent.probe.probe_smooth import Smoother
+from hyperscale.agent.probe.probe_train import IP_BYTES, PACKET_BYTES, Arrival, limited, measure, packets
+from hyperscale.agent.probe.tokens import GRACE_SECONDS, TokenError, TokenFile
+from hyperscale.agent.probe.tokens import parse as parse_tokens
 
 SECRET = "0123456789abcdef0123456789abcdef"
 OTHER = "fedcba9876543210fedcba9876543210"

@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from hyperscale.agent.peers import Peer, PeersError
-from hyperscale.agent.peers_kube import METADATA, KubePeers
+from hyperscale.agent.probe.peers import Peer, PeersError
+from hyperscale.agent.probe.peers_kube import METADATA, KubePeers
 
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/agents/endpointslices"
 

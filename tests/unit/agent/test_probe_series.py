@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
-from hyperscale.agent.peers import Peer
-from hyperscale.agent.probe_client import Burst, Trips
-from hyperscale.agent.probe_metrics import MAX_SERIES, LinkCollector, Series
-from hyperscale.agent.probe_rounds import MISSES, Rounds
-from hyperscale.agent.probe_settings import LinkSettings
-from hyperscale.agent.probe_socket import Datagrams, Purse
-from hyperscale.agent.tokens import TokenFile
+from hyperscale.agent.probe.peers import Peer
+from hyperscale.agent.probe.probe_client import Burst, Trips
+from hyperscale.agent.probe.probe_metrics import MAX_SERIES, LinkCollector, Series
+from hyperscale.agent.probe.probe_rounds import MISSES, Rounds
+from hyperscale.agent.probe.probe_settings import LinkSettings
+from hyperscale.agent.probe.probe_socket import Datagrams, Purse
+from hyperscale.agent.probe.tokens import TokenFile
 
 LIMIT = 60
 REASONS = ("busy", "budget", "full", "occupied", "protocol", "size", "token")

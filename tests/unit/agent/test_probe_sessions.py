@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from hyperscale.agent import links
-from hyperscale.agent import probe_wire as wire
-from hyperscale.agent.peers import Peer
-from hyperscale.agent.probe_client import Burst, Client, PeerError
-from hyperscale.agent.probe_metrics import Series
-from hyperscale.agent.probe_rounds import Destination, Rounds
-from hyperscale.agent.probe_server import MAX_STRANGERS, MAX_STRANGERS_OF_HOST, Server
-from hyperscale.agent.probe_settings import LinkSettings
-from hyperscale.agent.probe_socket import Datagrams, Purse, Sent
-from hyperscale.agent.probe_stream import Channel
-from hyperscale.agent.settings import AgentSettings
-from hyperscale.agent.tokens import TokenFile
+from hyperscale.agent.agent_settings import AgentSettings
+from hyperscale.agent.probe import probe
+from hyperscale.agent.probe import probe_wire as wire
+from hyperscale.agent.probe.peers import Peer
+from hyperscale.agent.probe.probe_client import Burst, Client, PeerError
+from hyperscale.agent.probe.probe_metrics import Series
+from hyperscale.agent.probe.probe_rounds import Destination, Rounds
+from hyperscale.agent.probe.probe_server import MAX_STRANGERS, MAX_STRANGERS_OF_HOST, Server
+from hyperscale.agent.probe.probe_settings import LinkSettings
+from hyperscale.agent.probe.probe_socket import Datagrams, Purse, Sent
+from hyperscale.agent.probe.probe_stream import Channel
+from hyperscale.agent.probe.tokens import TokenFile
 
 SECRET = "0123456789abcdef0123456789abcdef"
 OTHER = "fedcba9876543210fedcba9876543210"
@@ -261,7 +261,7 @@ async def test_agents_serve_the_figures_of_their_links_and_none_of_peers_that_ar
     }
     registries = [CollectorRegistry() for _ in addresses]
     tasks = [
-        asyncio.create_task(links.run(AgentSettings(node=f"n{at}", pod_ip=address, probe_port=port), registries[at], environment))
+        asyncio.create_task(probe.run(AgentSettings(node=f"n{at}", pod_ip=address, probe_port=port), registries[at], environment))
         for at, address in enumerate(addresses)
     ]
     for _ in range(600):
@@ -280,7 +280,7 @@ async def test_agents_serve_the_figures_of_their_links_and_none_of_peers_that_ar
 
 
 async def test_settings_that_cannot_be_never_end_the_agent(caplog: pytest.LogCaptureFixture) -> None:
-    task = asyncio.create_task(links.run(AgentSettings(node="a"), CollectorRegistry(), {"HYPERSCALE_AGENT_KEEP_SECONDS": "x"}))
+    task = asyncio.create_task(probe.run(AgentSettings(node="a"), CollectorRegistry(), {"HYPERSCALE_AGENT_KEEP_SECONDS": "x"}))
     await asyncio.sleep(0.05)
     assert not task.done()
     assert "HYPERSCALE_AGENT_KEEP_SECONDS" in caplog.text

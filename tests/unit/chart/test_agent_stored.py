@@ -17,9 +17,9 @@ import yaml
 from e2e.cluster.ports import LOOPBACK, free_ports
 from e2e.cluster.prometheus import CHECKER, PrometheusMissingError, executable, query
 from hyperscale.agent.exposition import CONTENT_TYPE, render
-from hyperscale.agent.expositiongpus import families
-from hyperscale.agent.figures import FIGURES, PCIE_REPLAYS
-from hyperscale.agent.reading import GpuReading, MigInstance, Reading
+from hyperscale.agent.gpus.exposition_gpus import families
+from hyperscale.agent.gpus.gpu_figures import FIGURES, PCIE_REPLAYS
+from hyperscale.agent.gpus.gpu_reading import GpuReading, MigInstance, Reading
 from hyperscale.agent.state import Condition, State
 from tests.builders.answering import answering
 from tests.unit.agent import dcgmtexts

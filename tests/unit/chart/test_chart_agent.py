@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hyperscale.agent import probe_settings, settings
+from hyperscale.agent import agent_settings
+from hyperscale.agent.probe import probe_settings
 
 Render = Any
 VALUES = yaml.safe_load((Path(__file__).resolve().parents[3] / "charts/hyperscale/values.yaml").read_text())
@@ -79,12 +80,12 @@ def test_by_default_gpu_readings_are_left_to_the_gpu_operators_exporter(render: 
 
 def test_the_agents_read_every_variable_that_is_rendered(render: Render) -> None:
     found = environment(render({"agent": {"links": {"budgetBytesPerSecond": 5_000_000}, "gpu": {"mode": "on"}}}))
-    rendered = {name for name in found if name.startswith(settings.PREFIX)}
-    known = {*settings.AgentSettings.__struct_fields__, *probe_settings.LinkSettings.__struct_fields__}
-    assert rendered <= {settings.PREFIX + name.upper() for name in known}
+    rendered = {name for name in found if name.startswith(agent_settings.PREFIX)}
+    known = {*agent_settings.AgentSettings.__struct_fields__, *probe_settings.LinkSettings.__struct_fields__}
+    assert rendered <= {agent_settings.PREFIX + name.upper() for name in known}
     links = probe_settings.from_environment(found)
     assert (links.links, links.budget_bytes_per_second, links.service) == ("on", 5e6, "hyperscale-agent")
-    assert settings.from_environment(found).gpu == "on"
+    assert agent_settings.from_environment(found).gpu == "on"
 
 
 def test_the_charts_defaults_are_the_agents_defaults(render: Render) -> None:

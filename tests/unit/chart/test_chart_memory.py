@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hyperscale import settings
-from hyperscale.quantity import parse_bytes
-from hyperscale.settings import SettingsError
+from hyperscale.control import settings
+from hyperscale.control.settings import SettingsError
+from hyperscale.util.quantity import parse_bytes
 
 Render = Any
 MIB = 2**20

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hyperscale.access import Access
-from hyperscale.settings import from_environment
+from hyperscale.control.settings import from_environment
+from hyperscale.observe.prometheus.access import Access
 
 Render = Any
 URL = "https://thanos.monitoring:9091"

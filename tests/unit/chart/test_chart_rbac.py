@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hyperscale import names
+from hyperscale.model import constants
 
 Render = Any
 Rules = dict[str, str]
@@ -37,7 +37,7 @@ JOB_RULES: Rules = {
 AGENT_RULES: Rules = {"discovery.k8s.io/endpointslices": "list"}
 LEASE_RULES: Rules = {
     "coordination.k8s.io/leases": "create",
-    f"coordination.k8s.io/leases/{names.LEASE_NAME}": "get update",
+    f"coordination.k8s.io/leases/{constants.LEASE_NAME}": "get update",
 }
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hyperscale import names, settings
-from hyperscale.access import Access
+from hyperscale.control import settings
+from hyperscale.model import constants
+from hyperscale.observe.prometheus.access import Access
 
 Render = Any
 ROOT = Path(__file__).resolve().parents[3]
@@ -159,7 +160,9 @@ def test_the_chart_has_no_hook_and_looks_up_only_what_it_makes_once() -> None:
 
 def test_the_charts_crds_are_the_projects_crds(render: Render) -> None:
     rendered = {resource["metadata"]["name"]: resource for resource in render() if resource["kind"] == "CustomResourceDefinition"}
-    assert set(rendered) == {f"{plural}.{names.GROUP}" for plural in (names.JOB_PLURAL, names.POLICY_PLURAL, names.TOPOLOGY_PLURAL)}
+    assert set(rendered) == {
+        f"{plural}.{constants.GROUP}" for plural in (constants.JOB_PLURAL, constants.POLICY_PLURAL, constants.TOPOLOGY_PLURAL)
+    }
     for path in sorted((ROOT / "crds").glob("*.yaml")):
         source = yaml.safe_load(path.read_text())
         assert rendered[source["metadata"]["name"]]["spec"] == source["spec"]

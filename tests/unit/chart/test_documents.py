@@ -55,11 +55,11 @@ def test_every_reason_of_planners_and_metrics_is_explained() -> None:
     """Found in the source: constants and literals that stand where a reason stands."""
     package = ROOT / "operator/hyperscale"
     found: set[str] = set()
-    for path in [*(package / "plan").glob("*.py"), *(package / "observe").glob("*.py"), *(package / "model").glob("m*.py")]:
+    for path in [*(package / "planner").rglob("*.py"), *(package / "observe").rglob("*.py"), *(package / "model").glob("m*.py")]:
         text = path.read_text()
         found |= set(re.findall(r'reason="([A-Z][A-Za-z]+)"', text))
         found |= set(re.findall(r'return "([A-Z][A-Za-z]+)", f?"', text))
-        if path.name in {"trust.py", "child.py", "process.py", "prometheus.py", "portfolio.py"}:
+        if path.name in {"trust.py", "child.py", "process.py", "reader.py", "portfolio.py"}:
             found |= set(re.findall(r'^[A-Z_]+: Final = "([A-Z][A-Za-z]+)"', text, re.MULTILINE))
     assert {"InsufficientGpus", "PlannerTimeout", "PrometheusTimeout", "LinksEstimatedFromLabels"} <= found
     assert not found - words("conditions.md")

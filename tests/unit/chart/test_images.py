@@ -13,7 +13,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from e2e import images
-from hyperscale.render import commands, security
+from hyperscale.control.render import commands, security
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILES = sorted((ROOT / "images").glob("*/Dockerfile"))

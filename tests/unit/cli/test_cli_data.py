@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from hyperscale.data import builtin, read
-from hyperscale.data.archive import write
-from hyperscale.data.generate import Kind, Recipe, generate
-from hyperscale.model.datasets import DatasetSize
+from hyperscale.model.api.datasets import DatasetSize
+from hyperscale.training.data import read
+from hyperscale.training.data.formats import builtin
+from hyperscale.training.data.formats.archive import write
+from hyperscale.training.data.generate import Kind, Recipe, generate
 from tests.unit.cli.cli_samples import run
 
 SMALL = DatasetSize(60, 240, 7, 3)

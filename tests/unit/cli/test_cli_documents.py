@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hyperscale.cli.documents import load_mapping
-from hyperscale.cli.errors import MAX_LINE, InputError, one_line
-from hyperscale.cli.tables import bytes_text, rate_text, seconds_text, table
+from hyperscale.cli.exit_codes import MAX_LINE, InputError, one_line
+from hyperscale.cli.text_tables import bytes_text, rate_text, seconds_text, table
 
 # Pieces of YAML that matter to its grammar, so that random text gets past the scanner.
 PIECES = st.sampled_from(

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hyperscale.cli.explanation import MEANINGS, JobRecord, RecordedEvent, explain
+from hyperscale.cli.explain.explanation import MEANINGS, JobRecord, RecordedEvent, explain
+from hyperscale.control.status.conditions import degraded
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import Condition, JobStatus, Phase, Ready, to_wire
-from hyperscale.status import degraded
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run
 
 __all__ = ["files_fixture"]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.cli.explanation import JobRecord, explain, plan_sentence
-from hyperscale.history import History
+from hyperscale.cli.explain.explanation import JobRecord, explain, plan_sentence
+from hyperscale.control.history.run_store import History
+from hyperscale.model.api.measured import Measured, PairBytes, PhaseSeconds
 from hyperscale.model.decision import Reason
-from hyperscale.model.measured import Measured, PairBytes, PhaseSeconds
 from hyperscale.model.plan import Correction, Prediction
 from hyperscale.model.status import JobStatus, Phase
 from tests.builders import history as recorded

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from hyperscale import __version__
-from hyperscale.cli import progress
-from hyperscale.cli.errors import InputError
+from hyperscale.cli import spinner
+from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import replaced
 from tests.unit.cli.cli_samples import run
 
@@ -92,7 +92,7 @@ def test_version_as_json() -> None:
 
 def test_long_work_says_what_it_does_and_a_pipe_hears_nothing_of_it(graph: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr(progress, "say", told.append)
+    monkeypatch.setattr(spinner, "say", told.append)
     assert run("partition", graph, "--parts", "2").err == ""
     assert told[0].startswith(f"reading {graph}, ")
     assert told[1].startswith("cutting 50 vertices and ")

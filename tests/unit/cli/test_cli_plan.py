@@ -14,12 +14,11 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from hyperscale.cli import plan as plan_command
-from hyperscale.cli import preview
+from hyperscale.cli.plan import operator_preview, plan_command
 from hyperscale.model.cluster import Taint
 from hyperscale.model.plan import Infeasible, Plan, Rejection
-from hyperscale.observe.snapshot import write_snapshot
-from hyperscale.plan.heuristic import Heuristic
+from hyperscale.observe.snapshot.build_snapshot import write_snapshot
+from hyperscale.planner.search.heuristic import Heuristic
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run, snapshot
 
 __all__ = ["files_fixture"]
@@ -126,7 +125,7 @@ def test_workers_fixes_the_number_of_workers(files: Files) -> None:
 
 
 def test_without_weights_the_learned_planner_falls_back_and_says_so(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preview, "planners", lambda: (Heuristic(),))
+    monkeypatch.setattr(operator_preview, "planners", lambda: (Heuristic(),))
     ran = files.plan("--planner", "Learned")
     assert ran.code == 0
     assert "Fallbacks" in ran.out
@@ -157,7 +156,7 @@ def test_an_infeasible_job_ends_with_1_and_one_reason(files: Files) -> None:
 
 def test_a_refusal_shows_the_nodes_that_were_turned_down(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = Infeasible("NoMatchingNodes", "needs a unicorn; 0 found", (Rejection("gpu-node-00", "NodeSelector", "no horn"),))
-    monkeypatch.setattr(preview, "make_plan", lambda *_, **__: refusal)
+    monkeypatch.setattr(operator_preview, "make_plan", lambda *_, **__: refusal)
     ran = files.plan()
     assert (ran.code, ran.err) == (1, "no plan: needs a unicorn; 0 found\n")
     assert "gpu-node-00  NodeSelector  no horn" in ran.out
@@ -168,7 +167,7 @@ def test_a_planner_that_hangs_is_stopped(files: Files, monkeypatch: pytest.Monke
         while True:
             time.sleep(0.01)
 
-    monkeypatch.setattr(preview, "make_plan", hang)
+    monkeypatch.setattr(operator_preview, "make_plan", hang)
     monkeypatch.setattr(plan_command, "GRACE_SECONDS", 0.05)
     ran = files.plan("--deadline", "0.05")
     assert ran.code == 1

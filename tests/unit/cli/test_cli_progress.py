@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from hyperscale import __version__
-from hyperscale.cli import progress
+from hyperscale.cli import spinner
 from hyperscale.cli.main import main
 from tests.unit.cli.cli_samples import Files, files_fixture, run
 
@@ -49,7 +49,7 @@ def terminal(*, output: bool) -> Iterator[Callable[[], str]]:
 @pytest.fixture(name="at_once")
 def at_once_fixture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life without the first second, so that no timing decides."""
-    monkeypatch.setattr(progress, "AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(spinner, "AFTER_SECONDS", 0.0)
     monkeypatch.setenv("TERM", "xterm")
 
 
@@ -60,7 +60,7 @@ def test_a_command_on_a_terminal_says_what_it_does_and_leaves_only_its_answer_on
         shown = screen()
     first, *_ = shown.split("Job  ")
     assert "plan … 0 s" in first
-    assert first.endswith(progress.ERASE), "the line is gone before the answer begins"
+    assert first.endswith(spinner.ERASE), "the line is gone before the answer begins"
     assert "…" not in shown[len(first) :]
 
 
@@ -69,7 +69,7 @@ def test_an_error_on_a_terminal_stands_on_a_line_of_its_own() -> None:
     with terminal(output=True) as screen:
         assert main(["plan", "-f", "nowhere.yaml"]) == 2
         shown = screen()
-    assert f"{progress.ERASE}hyperscale: nowhere.yaml: no such file" in shown
+    assert f"{spinner.ERASE}hyperscale: nowhere.yaml: no such file" in shown
 
 
 @pytest.mark.usefixtures("at_once")
@@ -84,7 +84,7 @@ def test_a_pipe_gets_the_answer_and_nothing_else(files: Files, capsys: pytest.Ca
 
 
 def test_a_command_that_answers_within_the_second_shows_nothing(monkeypatch: pytest.MonkeyPatch, files: Files) -> None:
-    monkeypatch.setattr(progress, "AFTER_SECONDS", 600.0)
+    monkeypatch.setattr(spinner, "AFTER_SECONDS", 600.0)
     with terminal(output=False) as screen:
         assert main(["plan", "-f", files.job, "--snapshot", files.snapshot, "-o", "json"]) == 0
         assert screen() == ""

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from hyperscale import __version__
-from hyperscale.cli import operator_state
-from hyperscale.model.policy import PolicySpec
+from hyperscale.cli.plan import operator_state
+from hyperscale.model.admission_query import RunningShare
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.api.topology import TopologyPreview, topology_status
 from hyperscale.model.preview import PreviewQueue, PreviewState, to_lines
-from hyperscale.model.topology import TopologyPreview, topology_status
-from hyperscale.model.turns import RunningShare
 from tests.unit.cli.api_server import kubeconfig, serving, world
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run, snapshot
 from tests.unit.cli.test_cli_live import Cluster

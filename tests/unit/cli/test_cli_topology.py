@@ -12,15 +12,15 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.graph import scene
-from hyperscale.graph.cluster import build
-from hyperscale.graph.draw import draw, png
-from hyperscale.graph.groups import links_between, narrowest, widest
-from hyperscale.graph.lettering import beginning, ending, plain
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import UNKNOWN_SAMPLE, AbsentLink, ClusterSnapshot, Link
 from hyperscale.model.graph import ClusterGraph
-from hyperscale.model.policy import PolicySpec
-from hyperscale.observe.snapshot import write_snapshot
+from hyperscale.observe.snapshot.build_snapshot import write_snapshot
+from hyperscale.pictures import scene
+from hyperscale.pictures.draw_cluster import draw, png
+from hyperscale.pictures.groups import links_between, narrowest, widest
+from hyperscale.pictures.lettering import beginning, ending, plain
+from hyperscale.planner.graph.cluster_graph import build
 from tests.unit.cli.cli_samples import LEVELS, Files, files_fixture, measured, node, run, snapshot
 
 __all__ = ["files_fixture"]

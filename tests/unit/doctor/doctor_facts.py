@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hyperscale import names
+from hyperscale.doctor.checks.schema import OUR_CRDS, expected_fields
 from hyperscale.doctor.facts import Crd, Facts, History, Lease, Metrics, Pod, Review, Server, Workload
-from hyperscale.doctor.schema import OUR_CRDS, expected_fields
 from hyperscale.doctor.series import LINK_FIGURES, Figure
-from hyperscale.model.metrics import FIGURES, OPTIONAL
-from hyperscale.model.policy import MetricQueries
+from hyperscale.model import constants
+from hyperscale.model.api.policy import MetricQueries
+from hyperscale.model.metrics_reading import FIGURES, OPTIONAL
 
 VERSION = "0.1.0"
 NODES = ("gpu-1", "gpu-2", "gpu-3")
@@ -91,7 +91,7 @@ def pod(**changes: Any) -> Pod:
 
 
 def lease(**changes: Any) -> Lease:
-    return changed(Lease("hyperscale-system", names.LEASE_NAME, "hyperscale-7d9-x", 2.0), **changes)
+    return changed(Lease("hyperscale-system", constants.LEASE_NAME, "hyperscale-7d9-x", 2.0), **changes)
 
 
 def figure(name: str, **changes: Any) -> Figure:

@@ -9,20 +9,20 @@ import pynvml
 import pytest
 
 from hyperscale.agent.exposition import render
-from hyperscale.agent.expositiongpus import families
-from hyperscale.agent.nvml import Nvml
-from hyperscale.agent.reading import GpuReading, Reading
+from hyperscale.agent.gpus.exposition_gpus import families
+from hyperscale.agent.gpus.gpu_reading import GpuReading, Reading
+from hyperscale.agent.gpus.nvml import Nvml
 from hyperscale.agent.state import FIXES, Condition, State
-from hyperscale.cli.doctor_metrics import Asked
+from hyperscale.cli.doctor.doctor_metrics import Asked
+from hyperscale.doctor.checks.driver import UNREAD
 from hyperscale.doctor.diagnose import diagnose
-from hyperscale.doctor.driver import UNREAD
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding
 from hyperscale.doctor.findings import State as Level
-from hyperscale.model.metrics import Series
-from hyperscale.model.policy import PolicySpec
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.metrics_reading import Series
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.prometheus import QueryError
+from hyperscale.observe.prometheus.reader import QueryError
 from tests.unit.agent.expositiontext import samples
 from tests.unit.agent.fakenvml import FakeNvml, played
 from tests.unit.doctor.doctor_facts import facts, metrics

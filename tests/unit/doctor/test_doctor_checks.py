@@ -10,7 +10,7 @@ from hyperscale.doctor.diagnose import CHECKS, diagnose
 from hyperscale.doctor.facts import Facts, History, Job, Kueue, Metrics, Review, Right, Server, Trouble, Unread, Unusable, Ways
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State
-from hyperscale.model.policy import PolicySpec
+from hyperscale.model.api.policy import PolicySpec
 from tests.unit.doctor.doctor_facts import (
     ACCOUNT,
     NODES,

@@ -16,15 +16,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.cli import doctor_narrow as narrow
-from hyperscale.cli.doctor_api import read
-from hyperscale.cli.doctor_metrics import Asked
+from hyperscale.cli.doctor import doctor_narrow as narrow
+from hyperscale.cli.doctor.doctor_api import read
+from hyperscale.cli.doctor.doctor_metrics import Asked
 from hyperscale.cli.main import main
 from hyperscale.doctor.diagnose import diagnose
-from hyperscale.model.metrics import Series
-from hyperscale.model.policy import PolicySpec
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.metrics_reading import Series
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.prometheus import QueryError
+from hyperscale.observe.prometheus.reader import QueryError
 from tests.unit.cli.api_server import World, serving
 from tests.unit.doctor.doctor_facts import facts, node, operator
 
@@ -109,7 +109,7 @@ def test_bad_arguments_are_bad_input(tmp_path: Path, arguments: tuple[str, ...],
 
 
 def test_a_list_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hyperscale.cli.doctor_api.MAX_PAGES", 3)
+    monkeypatch.setattr("hyperscale.cli.doctor.doctor_api.MAX_PAGES", 3)
     nodes = {"items": [{"metadata": {"name": f"n{at}"}} for at in range(5)]}
     world = World(objects={"/api/v1/nodes": nodes}, raw={"/version": VERSION}, endless=True)
     with serving(world) as url:

@@ -11,17 +11,17 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.cli import doctor_narrow as narrow
-from hyperscale.cli.doctor_urls import without_secrets
-from hyperscale.cli.doctor_view import report_lines
+from hyperscale.cli.doctor import doctor_narrow as narrow
+from hyperscale.cli.doctor.doctor_urls import without_secrets
+from hyperscale.cli.doctor.doctor_view import report_lines
+from hyperscale.doctor.checks.rights import agent_rights, operator_rights, words
+from hyperscale.doctor.checks.schema import OUR_CRDS, expected_fields, schema_fields
 from hyperscale.doctor.diagnose import diagnose
 from hyperscale.doctor.facts import Right
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Report
-from hyperscale.doctor.rights import agent_rights, operator_rights, words
-from hyperscale.doctor.schema import OUR_CRDS, expected_fields, schema_fields
 from hyperscale.doctor.series import metric_names, selector_labels, summarize
-from hyperscale.model.metrics import Series
+from hyperscale.model.metrics_reading import Series
 from tests.unit.chart.conftest import Render
 from tests.unit.chart.conftest import helm as helm
 from tests.unit.chart.conftest import render as render

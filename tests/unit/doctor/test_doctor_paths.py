@@ -7,16 +7,16 @@ from typing import get_args
 
 import pytest
 
-from hyperscale.agent.reading import PathKind
-from hyperscale.cli.doctor_metrics import EACH_WAY, Asked
+from hyperscale.agent.gpus.gpu_reading import PathKind
+from hyperscale.cli.doctor.doctor_metrics import EACH_WAY, Asked
+from hyperscale.doctor.checks.gpu_interconnect import KINDS, gpu_paths
 from hyperscale.doctor.facts import Metrics, Ways
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, State
-from hyperscale.doctor.paths import KINDS, gpu_paths
-from hyperscale.model.metrics import Series
-from hyperscale.model.policy import PolicySpec
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.metrics_reading import Series
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.prometheus import QueryError
+from hyperscale.observe.prometheus.reader import QueryError
 from tests.unit.doctor.doctor_facts import NODES, facts, metrics, node
 
 Kinds = dict[str, Ways]

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stable_baselines3.common.env_checker import check_env
 
-from hyperscale.allreduce.schedule import finish, schedule
 from hyperscale.learn.agents import allreduce_dqn, qnetwork
 from hyperscale.learn.agents.allreduce_env import ACTIONS, OBSERVED, AllreduceEnv, Channel
 from hyperscale.learn.agents.allreduce_instances import Instance, draw
 from hyperscale.learn.lesson import Assignment, LessonError
+from hyperscale.training.allreduce.schedule import finish, schedule
 
 
 def test_the_environment_keeps_the_rules_of_gymnasium() -> None:

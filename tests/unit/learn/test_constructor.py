@@ -10,14 +10,14 @@ import safetensors.numpy
 import torch
 from msgspec import json
 
-from hyperscale.learn.constructor import lesson, train
+from hyperscale.learn.constructor import constructor_lesson, train_constructor
 from hyperscale.learn.constructor.labels import Example, example
 from hyperscale.learn.constructor.network import Constructor, collate
-from hyperscale.learn.constructor.train import ConstructorConfig, train_weights, weights_of
+from hyperscale.learn.constructor.train_constructor import ConstructorConfig, train_weights, weights_of
 from hyperscale.learn.constructor.validate import validate
 from hyperscale.learn.lesson import LessonError, Progress
-from hyperscale.plan.learned_network import Network
-from hyperscale.plan.learned_weights import load, manifest_of
+from hyperscale.planner.learned.learned_network import Network
+from hyperscale.planner.learned.learned_weights import load, manifest_of
 
 TINY = ConstructorConfig(seed=3, steps=4, examples=5, batch=3, save_every=2, guided_from=1)
 
@@ -84,7 +84,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) 
     class StoppedError(Exception):
         pass
 
-    batches = train._chosen
+    batches = train_constructor._chosen
 
     def stop(examples: list[Example], config: ConstructorConfig, step: int) -> list[Example]:
         if step == 3:
@@ -92,7 +92,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) 
         return batches(examples, config, step)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "_chosen", stop)
+        patch.setattr(train_constructor, "_chosen", stop)
         with pytest.raises(StoppedError):
             train_weights(TINY, parts, seen.append)
     resumed = weights_of(train_weights(TINY, parts, seen.append, resume=parts))
@@ -111,14 +111,14 @@ def written(folder: Path, model: Constructor) -> Path:
 
 
 def test_weights_that_learned_nothing_are_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lesson, "validate", lambda network, seed: validate(network, seed, cases=1))
+    monkeypatch.setattr(constructor_lesson, "validate", lambda network, seed: validate(network, seed, cases=1))
     folder = written(tmp_path / "none", Constructor())
     assert load(folder) is not None
-    verdict = lesson.judge(folder, None, 0)
+    verdict = constructor_lesson.judge(folder, None, 0)
     assert not verdict.accepted
     assert verdict.figures["over_greedy_nearest"] == pytest.approx(1.0, abs=1e-9)
 
 
 def test_a_folder_without_weights_cannot_be_judged(tmp_path: Path) -> None:
     with pytest.raises(LessonError, match="train first"):
-        lesson.judge(tmp_path, None, 0)
+        constructor_lesson.judge(tmp_path, None, 0)

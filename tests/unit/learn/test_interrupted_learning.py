@@ -14,7 +14,7 @@ from hyperscale.learn.agents.qnetwork import HIDDEN
 from hyperscale.learn.agents.qnetwork import load as load_layers
 from hyperscale.learn.agents.qnetwork import save as save_layers
 from hyperscale.learn.constructor.network import Constructor
-from hyperscale.learn.constructor.train import CHECKPOINT, ConstructorConfig, Mark, _load, _save
+from hyperscale.learn.constructor.train_constructor import CHECKPOINT, ConstructorConfig, Mark, _load, _save
 from hyperscale.learn.lesson import LessonError, reading
 from hyperscale.learn.streams.episodes import Training
 from hyperscale.learn.streams.training import train

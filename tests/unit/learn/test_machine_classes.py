@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.suites.hulk_classes import with_sizes
 from hyperscale.learn.constructor.classes import Machines, folds, learn_classes
-from hyperscale.plan.tasks.problem import sized
+from hyperscale.planner.assign.assign_problem import sized
 
 
 def two_cities() -> tuple[Machines, np.ndarray[tuple[int], np.dtype[np.int64]]]:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from hyperscale.cli import learn
+from hyperscale.cli.training import learn_command
 from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
 from hyperscale.learn.publish import publish
 from tests.unit.cli.cli_samples import run
@@ -39,7 +39,7 @@ def lesson(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
     module.train, module.judge = train, judge  # type: ignore[attr-defined] # a module has what is put into it
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(learn.MODULES, "constructor", module.__name__)
+    monkeypatch.setitem(learn_command.MODULES, "constructor", module.__name__)
     return module
 
 
@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, lesson: ModuleTyp
 
 
 def test_learning_without_its_packages_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(learn.MODULES, "dqn", "no_such_package")
+    monkeypatch.setitem(learn_command.MODULES, "dqn", "no_such_package")
     ran = run("learn", "dqn", "--out", str(tmp_path))
     assert ran.code == 2
     assert "hyperscale[planner]" in ran.err

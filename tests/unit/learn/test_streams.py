@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hyperscale.learn.lesson import LessonError, Progress
-from hyperscale.learn.streams import lesson, tuning
+from hyperscale.learn.streams import stream_lesson, tuning
 from hyperscale.learn.streams.compare import cases, compare
 from hyperscale.learn.streams.episodes import Batch, Training, collect, gallery, initial
 from hyperscale.learn.streams.gradient import log_probabilities
@@ -176,11 +176,11 @@ def test_every_family_has_streams(family: str) -> None:
 
 
 def test_the_gate_lets_nothing_in_that_is_no_better_than_the_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lesson, "VALIDATION_STREAMS", 10)
-    monkeypatch.setattr(lesson, "TUNING_STREAMS", 5)
-    lesson.write(initial(Training()), Training(), tmp_path)
-    verdict = lesson.judge(tmp_path, None, 0)
+    monkeypatch.setattr(stream_lesson, "VALIDATION_STREAMS", 10)
+    monkeypatch.setattr(stream_lesson, "TUNING_STREAMS", 5)
+    stream_lesson.write(initial(Training()), Training(), tmp_path)
+    verdict = stream_lesson.judge(tmp_path, None, 0)
     assert not verdict.accepted
     assert verdict.figures["ratio_to_rule"] >= 0.99
     with pytest.raises(LessonError, match="no usable"):
-        lesson.judge(tmp_path / "nothing", None, 0)
+        stream_lesson.judge(tmp_path / "nothing", None, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.metrics import MetricsReading, Series
+from hyperscale.model.metrics_reading import MetricsReading, Series
 
 NOW = 1_800_000_000.0
 

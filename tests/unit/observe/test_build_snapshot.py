@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.digest import snapshot_digest
-from hyperscale.model.metrics import NOT_CONFIGURED, MetricsReading
-from hyperscale.model.policy import PolicySpec
-from hyperscale.observe.files import encode_snapshot
-from hyperscale.observe.kube import pod_view
-from hyperscale.observe.snapshot import build_snapshot
+from hyperscale.model.metrics_reading import NOT_CONFIGURED, MetricsReading
+from hyperscale.observe.files.snapshot_files import encode_snapshot
+from hyperscale.observe.kube.fields import pod_view
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot
 from tests.unit.observe.objects import NOW, raw_node, raw_pod, reading, series
 
 POLICY = PolicySpec()

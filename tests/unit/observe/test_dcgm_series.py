@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.cluster import Gpu, Quality
-from hyperscale.model.metrics import MetricsReading, Series
-from hyperscale.model.policy import QualityLimits
-from hyperscale.observe.dcgm import MIG_FAULT, gpus_by_node
+from hyperscale.model.metrics_reading import MetricsReading, Series
 from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.series.dcgm import MIG_FAULT, gpus_by_node
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
 INDEX = NodeIndex([raw_node("gpu-a"), raw_node("gpu-b")])

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.observe.demand import MAX_CONTAINERS, MAX_RESOURCES, pod_demand
-from hyperscale.observe.mpijob import mpijob_view
-from hyperscale.world import World
+from hyperscale.control.cache.cluster_cache import World
+from hyperscale.observe.kube.demand import MAX_CONTAINERS, MAX_RESOURCES, pod_demand
+from hyperscale.observe.kube.mpijob_view import mpijob_view
 
 NAMES = ("cpu", "memory", "nvidia.com/gpu", "rdma/hca")
 REQUESTS = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 9).map(str), max_size=3)

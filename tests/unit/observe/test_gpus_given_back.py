@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from hyperscale.control.cache.cluster_cache import World
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Quality
-from hyperscale.model.metrics import Series
-from hyperscale.model.policy import PolicySpec
-from hyperscale.observe.kube import pod_view
-from hyperscale.observe.released import ENDED, KEPT_SECONDS, Release, Releases
-from hyperscale.observe.snapshot import build_snapshot
-from hyperscale.world import World
+from hyperscale.model.metrics_reading import Series
+from hyperscale.observe.kube.fields import pod_view
+from hyperscale.observe.series.recently_freed import ENDED, KEPT_SECONDS, Release, Releases
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot
 from tests.unit.observe.objects import NOW, raw_node, raw_pod, reading, series
 
 EXPORTER = raw_pod("dcgm-x", "gpu-a", namespace="monitoring")

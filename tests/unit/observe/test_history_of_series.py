@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from hyperscale.model.api.policy import PolicySpec, QualityLimits
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, MetricsState, Sample
-from hyperscale.model.metrics import MetricsReading, Series
-from hyperscale.model.policy import PolicySpec, QualityLimits
+from hyperscale.model.metrics_reading import MetricsReading, Series
 from hyperscale.observe.quality import FROZEN
-from hyperscale.observe.snapshot import build_snapshot
-from hyperscale.observe.steady import History, advance
+from hyperscale.observe.series.debounce import History, advance
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot
 from tests.unit.observe.objects import NOW, raw_node
 
 LIMITS = QualityLimits(freeze_readings=5)

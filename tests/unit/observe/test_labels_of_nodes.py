@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hyperscale.observe.labels import detect_levels, domains, gpu_memory_bytes, gpu_product, has_gpu_labels
+from hyperscale.observe.kube.node_labels import detect_levels, domains, gpu_memory_bytes, gpu_product, has_gpu_labels
 
 REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 

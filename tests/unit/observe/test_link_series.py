@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from hyperscale.model.policy import QualityLimits
+from hyperscale.model.api.policy import QualityLimits
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.links import links
+from hyperscale.observe.series.links import links
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
 INDEX = NodeIndex([raw_node("a"), raw_node("b")])

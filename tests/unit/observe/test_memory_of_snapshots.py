@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hyperscale.model.metrics import MetricsReading
+from hyperscale.model.api.policy import PolicySpec, QualityLimits
+from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.model.pods import PodView
-from hyperscale.model.policy import PolicySpec, QualityLimits
-from hyperscale.observe import memory as memory_module
-from hyperscale.observe import snapshot as snapshot_module
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.memory import Memory
-from hyperscale.observe.snapshot import Figures, build_snapshot, judged
+from hyperscale.observe.snapshot import build_snapshot as snapshot_module
+from hyperscale.observe.snapshot import snapshot_cache as memory_module
+from hyperscale.observe.snapshot.build_snapshot import Figures, build_snapshot, judged
+from hyperscale.observe.snapshot.snapshot_cache import Memory
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
 

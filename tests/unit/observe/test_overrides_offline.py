@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from hyperscale.model.api.policy import LinkOverride, NodeOverride, Overrides, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Quality, Sample
-from hyperscale.model.policy import LinkOverride, NodeOverride, Overrides, PolicySpec
-from hyperscale.observe.offline import with_overrides
-from hyperscale.observe.snapshot import build_snapshot
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot
+from hyperscale.observe.snapshot.offline import with_overrides
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
 REGION = "topology.kubernetes.io/region"

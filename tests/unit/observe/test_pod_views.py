@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from hyperscale.observe.demand import pod_demand
-from hyperscale.observe.kube import pod_view, requested_by_node
+from hyperscale.observe.kube.demand import pod_demand
+from hyperscale.observe.kube.fields import pod_view, requested_by_node
 from tests.unit.observe.objects import raw_pod
 
 GPU = "nvidia.com/gpu"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.model.measured import Measured, PairBytes, PhaseSeconds
-from hyperscale.model.metrics import Series
-from hyperscale.observe.kube import pod_view
-from hyperscale.observe.measured import checked, read_measured
-from hyperscale.observe.progress import QUERY, progress, read_progress
-from hyperscale.observe.prometheus import PrometheusReader, QueryError
+from hyperscale.model.api.measured import Measured, PairBytes, PhaseSeconds
+from hyperscale.model.metrics_reading import Series
+from hyperscale.observe.kube.fields import pod_view
+from hyperscale.observe.prometheus.progress_query import QUERY, progress, read_progress
+from hyperscale.observe.prometheus.reader import PrometheusReader, QueryError
+from hyperscale.observe.run_report import checked, read_measured
 from tests.unit.observe.stub_prometheus import Handler, serving
 
 CORA = ("team", "cora")

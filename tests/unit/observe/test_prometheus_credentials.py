@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.access import Access
-from hyperscale.model.metrics import NOT_CONFIGURED
-from hyperscale.model.policy import PolicySpec
-from hyperscale.observe import credentials
-from hyperscale.observe.prometheus import PrometheusReader, QueryError
-from hyperscale.settings import SettingsError, from_environment
+from hyperscale.control.settings import SettingsError, from_environment
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.metrics_reading import NOT_CONFIGURED
+from hyperscale.observe.prometheus import credentials
+from hyperscale.observe.prometheus.access import Access
+from hyperscale.observe.prometheus.reader import PrometheusReader, QueryError
 from tests.unit.observe.stub_prometheus import Handler, serving
 
 SECRET = "hidden-4711"

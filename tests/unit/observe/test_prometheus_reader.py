@@ -7,10 +7,10 @@ import tracemalloc
 
 import pytest
 
-from hyperscale.model.metrics import FIGURES, NOT_CONFIGURED, MetricsReading
-from hyperscale.model.policy import Deadlines, MetricQueries, PolicySpec
-from hyperscale.observe.http import MAX_BODY_BYTES
-from hyperscale.observe.prometheus import PrometheusReader
+from hyperscale.model.api.policy import Deadlines, MetricQueries, PolicySpec
+from hyperscale.model.metrics_reading import FIGURES, NOT_CONFIGURED, MetricsReading
+from hyperscale.observe.prometheus.http import MAX_BODY_BYTES
+from hyperscale.observe.prometheus.reader import PrometheusReader
 from tests.unit.observe.stub_prometheus import Answer, Handler, serving
 
 NOW = 1_800_000_000.0

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.cluster import Quality
-from hyperscale.model.policy import QualityLimits
 from hyperscale.observe.quality import DISAGREE, MIB, MISSING, STALE, Point, judge, rules
 
 NOW = 1_800_000_000.0

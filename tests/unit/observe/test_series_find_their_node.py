@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.kube import pod_view
+from hyperscale.observe.kube.fields import pod_view
 from tests.unit.observe.objects import raw_node, raw_pod
 
 NODES = [raw_node("gpu-a"), raw_node("gpu-b.example.com", labels={"kubernetes.io/hostname": "host-b"}), raw_node("gpu-c")]

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
+from hyperscale.model.api.policy import LinkOverride, NodeOverride, Overrides, PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Gpu, Link, Origin, Quality
 from hyperscale.model.digest import snapshot_digest
-from hyperscale.model.metrics import Series
-from hyperscale.model.policy import LinkOverride, NodeOverride, Overrides, PolicySpec
-from hyperscale.observe import overrides as overrides_module
+from hyperscale.model.metrics_reading import Series
+from hyperscale.observe.kube import overrides as overrides_module
 from hyperscale.observe.provenance import RANKS, rank
-from hyperscale.observe.snapshot import build_snapshot
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
 AGENT = "10.0.0.7:9465"

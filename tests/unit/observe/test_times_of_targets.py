@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from hyperscale.model.metrics import Series
-from hyperscale.model.policy import MetricQueries, PolicySpec
-from hyperscale.observe import targets
-from hyperscale.observe.prometheus import PrometheusReader
+from hyperscale.model.api.policy import MetricQueries, PolicySpec
+from hyperscale.model.metrics_reading import Series
+from hyperscale.observe.prometheus import targets
+from hyperscale.observe.prometheus.reader import PrometheusReader
 from tests.unit.observe.stub_prometheus import Handler, serving
 
 NOW = 1_800_000_000.0

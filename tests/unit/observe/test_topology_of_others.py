@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from hyperscale.model.metrics import MetricsReading
-from hyperscale.model.policy import NodeOverride, Overrides, PolicySpec
-from hyperscale.observe.fabric import HYPERNODE_LABEL, Claims, Fabric, fabric_of, hypernode, topology_levels
-from hyperscale.observe.labels import domains
-from hyperscale.observe.memory import Memory
-from hyperscale.observe.snapshot import build_snapshot
-from hyperscale.world import World
+from hyperscale.control.cache.cluster_cache import World
+from hyperscale.model.api.policy import NodeOverride, Overrides, PolicySpec
+from hyperscale.model.metrics_reading import MetricsReading
+from hyperscale.observe.kube.fabric import HYPERNODE_LABEL, Claims, Fabric, fabric_of, hypernode, topology_levels
+from hyperscale.observe.kube.node_labels import domains
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot
+from hyperscale.observe.snapshot.snapshot_cache import Memory
 from tests.unit.observe.objects import NOW, raw_node
 
 NAMES = ("gpu-a", "gpu-b", "gpu-c", "gpu-d")

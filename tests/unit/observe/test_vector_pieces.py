@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hyperscale.observe import _follow, vector
-from hyperscale.observe.vector import EMPTY, Decoder, LabelSets, NotJsonError, Shape, Vector
+from hyperscale.observe.prometheus import vector
+from hyperscale.observe.prometheus.vector import EMPTY, Decoder, LabelSets, NotJsonError, Shape, Vector
+from hyperscale.observe.series import _follow
 
 KEPT = frozenset({"Hostname", "UUID", "a", "z", "Z"})
 

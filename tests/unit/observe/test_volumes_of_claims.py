@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hyperscale.observe.volumes import class_name, class_rules, volume_name, volume_rules
-from hyperscale.plan.affinity import meets
+from hyperscale.observe.kube.volume_rules import class_name, class_rules, volume_name, volume_rules
+from hyperscale.planner.problem.affinity import meets
 from tests.builders.clusters import gpu_node
 
 ZONE = "topology.kubernetes.io/zone"

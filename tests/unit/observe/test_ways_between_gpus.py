@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import GpuPaths
-from hyperscale.model.metrics import Series
-from hyperscale.model.policy import PolicySpec
-from hyperscale.observe.incremental import Judge
-from hyperscale.observe.memory import Memory
-from hyperscale.observe.snapshot import build_snapshot, snapshot_digest
+from hyperscale.model.metrics_reading import Series
+from hyperscale.observe.prometheus.incremental import Judge
+from hyperscale.observe.snapshot.build_snapshot import build_snapshot, snapshot_digest
+from hyperscale.observe.snapshot.snapshot_cache import Memory
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
 POLICY = PolicySpec()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from msgspec import inspect
 
-from hyperscale.crd import FOLDERS, REPOSITORY, main, manifests, schema_of, text_of
+from hyperscale.spec.crd import FOLDERS, REPOSITORY, main, manifests, schema_of, text_of
 
 CRDS = manifests()
 
@@ -44,7 +44,7 @@ def test_check_says_that_nothing_differs() -> None:
 
 
 def test_check_names_the_file_that_differs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("hyperscale.crd.HEADER", "# other\n")
+    monkeypatch.setattr("hyperscale.spec.crd.HEADER", "# other\n")
     assert main(["--check"]) == 1
     assert "crds/gnntrainingjobs.hyperscale.dev.yaml: differs" in capsys.readouterr().err
 

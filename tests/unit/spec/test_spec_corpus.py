@@ -1,10 +1,10 @@
-"""spec.py on the same corpus that tests/api runs through the API server."""
+"""spec/parse.py on the same corpus that tests/api runs through the API server."""
 
 from __future__ import annotations
 
 import pytest
 
-from hyperscale.spec import SpecError, parse_job
+from hyperscale.spec.parse import SpecError, parse_job
 from tests.corpus.jobs import BAD_JOBS, GOOD_JOBS, Bad, Resource, job
 
 

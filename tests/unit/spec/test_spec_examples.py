@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hyperscale.crd import REPOSITORY
-from hyperscale.model.job import JobSpec
-from hyperscale.model.policy import PolicySpec
-from hyperscale.spec import parse_job, parse_policy
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.spec.crd import REPOSITORY
+from hyperscale.spec.parse import parse_job, parse_policy
 
 EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
 

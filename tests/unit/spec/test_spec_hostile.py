@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hyperscale.model.datasets import dataset_size
-from hyperscale.spec import SpecError, parse_job, parse_policy
+from hyperscale.model.api.datasets import dataset_size
+from hyperscale.spec.parse import SpecError, parse_job, parse_policy
 from tests.corpus.jobs import ABSENT, STORED, job
 
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.model.api.topology import TopologyStatus, topology_status
 from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Quality, Sample
-from hyperscale.model.topology import TopologyStatus, topology_status
 
 
 def cluster(count: int) -> ClusterSnapshot:

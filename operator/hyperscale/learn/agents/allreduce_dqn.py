@@ -10,11 +10,11 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.allreduce.schedule import Groups, schedule
 from hyperscale.learn.agents.allreduce_env import AllreduceEnv, Channel
 from hyperscale.learn.agents.allreduce_instances import Instance, draw
 from hyperscale.learn.agents.qnetwork import Habits, Layers, Report, load, save, teach, values
 from hyperscale.learn.lesson import Assignment, Verdict
+from hyperscale.training.allreduce.schedule import Groups, schedule
 
 NAME: Final = "allreduce-dqn"
 """Of its file, without suffix."""

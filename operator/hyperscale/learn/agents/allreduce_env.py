@@ -1,7 +1,7 @@
 """AGPCS's other question as a game: whenever the channel is free, an agent says what is sent next, and what with it.
 
 The gradients of one backward pass become ready one by one; an action sends some of those that wait, or waits for more. An agent may reorder
-as well: it can send the largest or the latest first. `hyperscale.allreduce.schedule` has the exact answer that it is scored against.
+as well: it can send the largest or the latest first. `hyperscale.training.allreduce.schedule` has the exact answer for scoring.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from hyperscale.allreduce.schedule import Groups, lower_bounds
 from hyperscale.learn.agents.allreduce_instances import Instance, draw
+from hyperscale.training.allreduce.schedule import Groups, lower_bounds
 
 ACTIONS: Final = (
     "all that waits",

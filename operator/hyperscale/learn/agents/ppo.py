@@ -23,9 +23,9 @@ from hyperscale.learn.agents.scorer import CandidateScorer, ScorerPolicy
 from hyperscale.learn.agents.stream_env import StreamEnv
 from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict, reading
 from hyperscale.learn.streams.episodes import Training, initial
-from hyperscale.learn.streams.lesson import judge as judge_agent
-from hyperscale.learn.streams.lesson import write
 from hyperscale.learn.streams.simulator import Network
+from hyperscale.learn.streams.stream_lesson import judge as judge_agent
+from hyperscale.learn.streams.stream_lesson import write
 
 ENVIRONMENTS: Final = 8
 STEPS: Final = 200_000

@@ -10,10 +10,10 @@ import numpy as np
 
 from hyperscale.learn.topologies import FAMILIES, TRAINING_SEEDS, Instance, instance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.plan.kernel import kernel_for, local_search, objectives, rings
-from hyperscale.plan.learned_features import DELTA, Seen, View
-from hyperscale.plan.learned_network import Network
-from hyperscale.plan.learned_state import State, Surroundings
+from hyperscale.planner.learned.learned_features import DELTA, Seen, View
+from hyperscale.planner.learned.learned_network import Network
+from hyperscale.planner.learned.learned_state import State, Surroundings
+from hyperscale.planner.search.kernels.kernel import kernel_for, local_search, objectives, rings
 
 WORST: Final = 1.0
 """ln of cost over best cost from which on a candidate is simply bad."""

@@ -1,4 +1,4 @@
-"""The constructor as torch and DGL train it. `hyperscale.plan.learned_network` is the same in numpy; names of weights are shared.
+"""The constructor as torch and DGL train it. `hyperscale.planner.learned.learned_network` computes the same in numpy.
 
 Edge pooling (Hulk, section 4: links are merged into their nodes before anything else, here mean and maximum side by side), three layers of
 attention biased by the links, and a pointer head that adds to greedy's own choice what it has learned.
@@ -17,7 +17,7 @@ from dgl.nn.functional import edge_softmax
 from torch import Tensor, nn
 
 from hyperscale.learn.constructor.labels import Begun, Example
-from hyperscale.plan.learned_features import DELTA, EDGE_FEATURES, NODE_FEATURES, STEP_FEATURES, WHOLE_FEATURES
+from hyperscale.planner.learned.learned_features import DELTA, EDGE_FEATURES, NODE_FEATURES, STEP_FEATURES, WHOLE_FEATURES
 
 WIDTH: Final = 64
 HEADS: Final = 4

@@ -9,9 +9,9 @@ import numpy as np
 from hyperscale.learn.constructor.labels import finished, grown
 from hyperscale.learn.topologies import FAMILIES, VALIDATION_SEEDS, Instance, instance
 from hyperscale.model.graph import FloatArray
-from hyperscale.plan.learned_features import View
-from hyperscale.plan.learned_network import Network
-from hyperscale.plan.learned_state import LARGEST, Surroundings
+from hyperscale.planner.learned.learned_features import View
+from hyperscale.planner.learned.learned_network import Network
+from hyperscale.planner.learned.learned_state import LARGEST, Surroundings
 
 SHAPES: Final = ((32, 8), (64, 12))
 """Nodes and workers of the cases that decide."""

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from hyperscale.plan._kernel cimport (
+from hyperscale.planner.search.kernels._kernel cimport (
     CANNOT_WORK, LEAST_ROUNDS, Instance, Workspace, objective, place, workspace_free, workspace_new,
 )
 
@@ -738,7 +738,7 @@ cdef class Stream:
             self.candidates += 1
 
     cdef void _describe(self) noexcept nogil:
-        """Features of every candidate; plan/queue/features.py is the same in Python and says what each means."""
+        """Features of every candidate; planner/queue/features.py is the same in Python and says what each means."""
         cdef int i, c, j, o, k, p, ahead, lead = -1, second_job, second_option = 0
         cdef double seconds[CANDIDATES]
         cdef double best[CANDIDATES]

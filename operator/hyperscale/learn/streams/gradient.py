@@ -11,7 +11,7 @@ from hyperscale.learn.streams._streams import FEATURES, HIDDEN
 from hyperscale.learn.streams.episodes import Batch, Training
 from hyperscale.learn.streams.simulator import PARAMETERS, Network
 from hyperscale.model.graph import IntArray
-from hyperscale.plan.queue.agent import TENSORS
+from hyperscale.planner.queue.queue_agent import TENSORS
 
 
 def parts(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hyperscale.learn.topologies import Topology, generate
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.plan.objective import UNREACHABLE_SECONDS
+from hyperscale.planner.cost.objective import UNREACHABLE_SECONDS
 
 FAMILIES: Final = ("geo", "fattree", "zones", "random", "wan")
 COUNTS: Final = (1, 2, 4, 6, 8, 12)

@@ -1,0 +1,1 @@
+"""In: NVML. Out: readings of GPUs under DCGM's names and units."""

@@ -1,0 +1,1 @@
+"""In: the other agents. Out: latency and bandwidth of few links, within a budget of bytes."""

@@ -1,0 +1,258 @@
+"""Gathers the facts for `hyperscale doctor`: independent reads side by side, each with its own deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from hyperscale import __version__
+from hyperscale.cli.doctor import doctor_narrow as narrow
+from hyperscale.cli.doctor.doctor_api import DoctorCluster, read
+from hyperscale.cli.doctor.doctor_history import probe
+from hyperscale.cli.doctor.doctor_metrics import Asked, direct, proxied, shown_url
+from hyperscale.cli.doctor.doctor_objects import unusable
+from hyperscale.cli.doctor.doctor_reviews import may_resume, reviews
+from hyperscale.cli.doctor.doctor_urls import HIDDEN
+from hyperscale.cli.exit_codes import InputError
+from hyperscale.doctor.checks.mpi import CRD as MPI_CRD
+from hyperscale.doctor.checks.mpi import LEASE as MPI_LEASE
+from hyperscale.doctor.checks.policies import HISTORY
+from hyperscale.doctor.checks.schema import OUR_CRDS
+from hyperscale.doctor.common import DEFAULT_NAMESPACE, DEFAULT_POLICY, operators
+from hyperscale.doctor.facts import Crd, Facts, History, Job, Kueue, Lease, Metrics, Pod, Server, Trouble, Unread, Workload, known
+from hyperscale.model import constants
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.kube.fields import is_gpu_node
+from hyperscale.observe.prometheus.access import PLAIN, Access, from_variables
+from hyperscale.spec.parse import SpecError, parse_policy
+
+THREADS: Final = 8
+PROMETHEUS: Final = "HYPERSCALE_PROMETHEUS_URL"
+OURS: Final = ("app.kubernetes.io/part-of=hyperscale", constants.JOB_NAME_LABEL)
+"""Label selectors of pods of ours: the release's, and those of jobs."""
+
+Json = dict[str, Any]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the arguments say."""
+
+    prometheus: str = ""
+    access: Access = PLAIN
+    """For a Prometheus that the arguments name."""
+    history: str = ""
+    limit_seconds: float = 10.0
+
+
+def gather(cluster: DoctorCluster, wishes: Wishes, say: Say) -> Facts:
+    """All facts; whatever cannot be read is there as Unread. Takes a few request times, at most a few limits."""
+    cluster.limit_seconds = wishes.limit_seconds
+    server = read(partial(_server, cluster))
+    if isinstance(server, Unread) and server.status == 0:
+        return Facts(__version__, server)
+    server_now = _clock(server)
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="doctor") as pool:
+        reads: dict[str, Callable[[], Any]] = {
+            "crds": partial(_crds, cluster),
+            "workloads": partial(_workloads, cluster),
+            "pods": partial(_pods, cluster),
+            "leases": partial(_leases, cluster, server_now),
+            "nodes": lambda: tuple(narrow.node(raw) for raw in cluster.items("list nodes", "/api/v1/nodes")),
+            "node_clocks": partial(_node_clocks, cluster, server_now),
+            "policies": lambda: tuple(
+                map(narrow.policy, cluster.items("list plannerpolicies.hyperscale.dev", _ours(constants.POLICY_PLURAL)))
+            ),
+            "jobs": partial(_jobs, cluster),
+            "kueue": partial(_kueue, cluster),
+            "unusable": partial(unusable, cluster),
+        }
+        started = {name: pool.submit(_told, say, name, work) for name, work in reads.items()}
+        facts = Facts(__version__, server, **{name: future.result() for name, future in started.items()}, policy=PolicySpec())
+        policy = _default_policy(facts)
+        facts = _replaced(facts, policy=policy)
+        metrics = pool.submit(_metrics, cluster, facts, wishes, say)
+        rights = pool.submit(read, partial(reviews, cluster, facts))
+        resume = pool.submit(may_resume, cluster, facts)
+        history = pool.submit(_history, cluster, facts, wishes)
+        suggested = pool.submit(_suggested, cluster)
+        return _replaced(
+            facts,
+            metrics=metrics.result(),
+            reviews=rights.result(),
+            mpi_may_resume=resume.result(),
+            history=history.result(),
+            suggested_prometheus=suggested.result(),
+        )
+
+
+def _told(say: Say, name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - any fact
+    say(f"reading {name}")
+    return read(work)
+
+
+def _replaced(facts: Facts, **changes: Any) -> Facts:  # noqa: ANN401 - any fact
+    return msgspec.structs.replace(facts, **changes)
+
+
+def _server(cluster: DoctorCluster) -> Server:
+    version, took, ahead, doubt = cluster.clock()
+    return Server(version, took, ahead, doubt)
+
+
+def _clock(server: Server | Unread) -> Callable[[], float]:
+    ahead = 0.0 if isinstance(server, Unread) or server.ahead_seconds is None else server.ahead_seconds
+    return lambda: time.time() + ahead
+
+
+def _ours(plural: str) -> str:
+    return f"/apis/{constants.API_VERSION}/{plural}"
+
+
+def _crds(cluster: DoctorCluster) -> tuple[Crd, ...]:
+    """By name: a cluster's full list of CRDs is tens of MiB."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    found = (cluster.find("get customresourcedefinitions.apiextensions.k8s.io", f"{path}/{name}") for name in (*OUR_CRDS, MPI_CRD))
+    return tuple(narrow.crd(raw) for raw in found if raw is not None)
+
+
+def _workloads(cluster: DoctorCluster) -> tuple[Workload, ...]:
+    found = []
+    for kind, plural in (("Deployment", "deployments"), ("DaemonSet", "daemonsets")):
+        listed = cluster.items(f"list {plural}.apps", f"/apis/apps/v1/{plural}")
+        found += [narrow.workload(kind, raw) for raw in listed if narrow.matters(raw)]
+    return tuple(sorted(found, key=lambda one: (one.kind, one.namespace, one.name)))
+
+
+def _pods(cluster: DoctorCluster) -> tuple[Pod, ...]:
+    found: dict[tuple[str, str], Pod] = {}
+    for selector in OURS:
+        for raw in cluster.items("list pods", "/api/v1/pods", {"labelSelector": selector, "fieldSelector": "status.phase!=Succeeded"}):
+            one = narrow.pod(raw)
+            found[one.namespace, one.name] = one
+    for place, trouble in _unmounted(cluster, sorted({one.namespace for one in found.values() if one.component})):
+        if place in found and found[place].phase == "Pending":
+            found[place] = msgspec.structs.replace(found[place], troubles=(*found[place].troubles, trouble))
+    return tuple(found[key] for key in sorted(found))
+
+
+def _unmounted(cluster: DoctorCluster, namespaces: Sequence[str]) -> list[tuple[tuple[str, str], Trouble]]:
+    """Pods of the release whose volumes cannot be mounted: their containers only say ContainerCreating."""
+    latest: dict[tuple[str, str], Trouble] = {}
+    for namespace in namespaces:
+        query = {"fieldSelector": "reason=FailedMount,involvedObject.kind=Pod"}
+        events = read(partial(_items, cluster, "list events", f"/api/v1/namespaces/{namespace}/events", query))
+        for event in [] if isinstance(events, Unread) else events:
+            name = str((event.get("involvedObject") or {}).get("name"))
+            latest[namespace, name] = Trouble("", "FailedMount", str(event.get("message") or "")[:500])
+    return sorted(latest.items())
+
+
+def _items(cluster: DoctorCluster, what: str, path: str, query: dict[str, str]) -> list[Json]:
+    return list(cluster.items(what, path, query))
+
+
+def _leases(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[Lease, ...]:
+    found = []
+    for name in (constants.LEASE_NAME, MPI_LEASE):
+        query = {"fieldSelector": f"metadata.name={name}"}
+        listed = cluster.items("list leases.coordination.k8s.io", "/apis/coordination.k8s.io/v1/leases", query)
+        found += [narrow.lease(raw, server_now()) for raw in listed]
+    return tuple(sorted(found, key=lambda one: (one.name, one.namespace)))
+
+
+def _node_clocks(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[tuple[str, float], ...]:
+    """Nodes whose last heartbeat lies in the future."""
+    found = []
+    for raw in cluster.items("list leases.coordination.k8s.io", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"):
+        renewed = narrow.seconds_of((raw.get("spec") or {}).get("renewTime"))
+        if renewed is not None and renewed - server_now() > 1.0:
+            found.append((str(raw["metadata"]["name"]), renewed - server_now()))
+    return tuple(sorted(found))
+
+
+def _jobs(cluster: DoctorCluster) -> tuple[Job, ...]:
+    listed = cluster.items("list gnntrainingjobs.hyperscale.dev", _ours(constants.JOB_PLURAL))
+    return tuple(one for raw in listed if (one := narrow.job(raw)) is not None)
+
+
+def _kueue(cluster: DoctorCluster) -> Kueue:
+    group = cluster.find("get /apis", "/apis/kueue.x-k8s.io")
+    if group is None:
+        return Kueue()
+    served = tuple(str(one["version"]) for one in group.get("versions") or ())
+    preferred = str((group.get("preferredVersion") or {}).get("version") or next(iter(served), ""))
+    queues = read(lambda: tuple(_place(raw) for raw in cluster.items("list localqueues", f"/apis/kueue.x-k8s.io/{preferred}/localqueues")))
+    config = read(lambda: cluster.find("get configmaps", "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"))
+    own, external = narrow.frameworks(config) if isinstance(config, dict) else (None, ())
+    return Kueue(served, own, external, None if isinstance(queues, Unread) else queues)
+
+
+def _place(raw: Json) -> str:
+    return f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"
+
+
+def _default_policy(facts: Facts) -> PolicySpec:
+    found = next((one for one in known(facts.policies) if one["metadata"]["name"] == DEFAULT_POLICY), None)
+    try:
+        return parse_policy(found) if found is not None else PolicySpec()
+    except SpecError:
+        return PolicySpec()
+
+
+def prometheus_of(facts: Facts, wishes: Wishes) -> str:
+    """The URL that was named, else the operator's own."""
+    return wishes.prometheus or next((url for one in operators(facts) if (url := one.environment.get(PROMETHEUS, ""))), "")
+
+
+def _metrics(cluster: DoctorCluster, facts: Facts, wishes: Wishes, say: Say) -> Metrics:
+    url = prometheus_of(facts, wishes)
+    if not url:
+        return Metrics()
+    if HIDDEN in shown_url(url):
+        return Metrics(url=shown_url(url), way="directly", failure=("PrometheusUnreachable", "it is no URL with a host and a port"))
+    home = next((one.namespace for one in operators(facts)), DEFAULT_NAMESPACE)
+    own = next((from_variables(one.environment) for one in operators(facts)), PLAIN)
+    through = None if wishes.prometheus else proxied(cluster, url, home, own)
+    ask, way = (direct(url, wishes.access, wishes.limit_seconds), "directly") if through is None else (through, "through the API server")
+    nodes = known(facts.nodes)
+    gpu_nodes = frozenset(node["metadata"]["name"] for node in nodes if is_gpu_node(node))
+    found = Asked(ask, facts.policy, NodeIndex(nodes), gpu_nodes, say).metrics(shown_url(url), way)
+    if not any(one.placed < one.count for one in found.figures.values()):
+        return found
+    # Some exporters name their pod instead of its node: only now is it worth to list every pod.
+    say("reading all pods to place series that name pods")
+    try:
+        pods = cluster.pods()
+    except InputError:
+        return found
+    return Asked(ask, facts.policy, NodeIndex(nodes, pods), gpu_nodes, say).metrics(shown_url(url), way)
+
+
+def _history(cluster: DoctorCluster, facts: Facts, wishes: Wishes) -> History:
+    url = wishes.history or next((url for one in operators(facts) if (url := one.environment.get(HISTORY, ""))), "")
+    home = next((one.namespace for one in operators(facts)), DEFAULT_NAMESPACE)
+    return probe(cluster, url, home, bool(wishes.history), wishes.limit_seconds)
+
+
+def _suggested(cluster: DoctorCluster) -> str:
+    """URL of a Service that looks like Prometheus: the port 9090 and the name."""
+    found = read(lambda: list(chain.from_iterable(map(_candidates, cluster.items("list services", "/api/v1/services")))))
+    return "" if isinstance(found, Unread) else min(found, default=(0, ""))[1]
+
+
+def _candidates(raw: Json) -> list[tuple[int, str]]:
+    name, namespace = str(raw["metadata"]["name"]), str(raw["metadata"]["namespace"])
+    ports = [int(one.get("port") or 0) for one in (raw.get("spec") or {}).get("ports") or ()]
+    if "prometheus" not in name or not ports or (9090 not in ports and not name.endswith("prometheus-server")):
+        return []
+    return [(len(name), f"http://{name}.{namespace}:{9090 if 9090 in ports else ports[0]}")]

@@ -1,0 +1,95 @@
+"""Whether the database of finished runs can be reached: by itself where its URL was named here, else by its Service."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLateError
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from hyperscale.cli.doctor.doctor_api import DoctorCluster, read
+from hyperscale.cli.doctor.doctor_urls import HIDDEN, without_secrets
+from hyperscale.doctor.facts import History, Unread
+
+_SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
+_PROBES: Final = {"sqlite": "SELECT count(*) FROM sqlite_master", "postgresql": "SELECT 1"}
+SLICE_LABEL: Final = "kubernetes.io/service-name"
+
+
+def probe(cluster: DoctorCluster, url: str, home: str, named_here: bool, limit_seconds: float) -> History:
+    """What is wrong with the database at `url`, if anything.
+
+    home: namespace of the operator, for Services without one in their name
+    named_here: the URL is one of this machine, and opened; else only the cluster's own names are looked up
+    """
+    shown = without_secrets(url)
+    if not url:
+        return History()
+    if named_here:
+        return History(shown, True, _opened(url, limit_seconds))
+    if HIDDEN in shown:
+        return History(shown)
+    host = urlsplit(url).hostname or ""
+    matched = _SERVICE.match(host)
+    if url.startswith("sqlite") or matched is None or host == "localhost":
+        return History(shown)
+    namespace, name = matched["namespace"] or home, matched["name"]
+    return History(shown, True, _service(cluster, namespace, name))
+
+
+def _opened(url: str, limit_seconds: float) -> str:
+    """The complaint of the database itself; nothing is made or written in it."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="history")
+    try:
+        return pool.submit(_asked, url, limit_seconds).result(limit_seconds)
+    except TooLateError:
+        return f"no answer within {limit_seconds:g} s"
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _asked(url: str, limit_seconds: float) -> str:
+    import sqlalchemy as sql
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        address = sql.make_url(url)
+        kind = address.get_backend_name()
+        if kind not in _PROBES:
+            return f"{kind} is not supported; write sqlite:////FILE or postgresql://…"
+        if kind == "sqlite" and not Path(address.database or "").is_file():
+            return "there is no such file"  # opening it would make one
+        if address.drivername == "postgresql":
+            address = address.set(drivername="postgresql+psycopg")
+        limits = {"connect_timeout": max(1, round(limit_seconds))} if kind == "postgresql" else {}
+        engine = sql.create_engine(address, connect_args=limits)
+        try:
+            with engine.connect() as connection:
+                connection.execute(sql.text(_PROBES[kind]))
+        finally:
+            engine.dispose()
+    except (SQLAlchemyError, ImportError, ValueError, OSError) as error:
+        text = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        secret = re.search(r"://[^:@/]*:([^@]+)@", url)
+        return (text or type(error).__name__)[:200].replace(secret[1] if secret else "\0", HIDDEN)
+    return ""
+
+
+def _service(cluster: DoctorCluster, namespace: str, name: str) -> str:
+    """Why a Service leads nowhere; "" where it has a ready endpoint, or where that cannot be read."""
+    found = read(lambda: cluster.find("get services", f"/api/v1/namespaces/{namespace}/services/{name}"))
+    if found is None:
+        return f"there is no Service {name} in namespace {namespace}"
+    if isinstance(found, Unread) or (found.get("spec") or {}).get("type") == "ExternalName":
+        return ""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+    slices = read(lambda: list(cluster.items("list endpointslices", path, {"labelSelector": f"{SLICE_LABEL}={name}"})))
+    if isinstance(slices, Unread) or any(_ready(one) for entry in slices for one in entry.get("endpoints") or ()):
+        return ""
+    return f"Service {namespace}/{name} has no ready endpoint"
+
+
+def _ready(endpoint: dict[str, Any]) -> bool:
+    return (endpoint.get("conditions") or {}).get("ready") is not False

@@ -1,0 +1,49 @@
+"""Which API objects the operator would set apart: all of them, read with the operator's own parser, in the operator's own order."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from hyperscale.cli.doctor.doctor_api import DoctorCluster, RequestError
+from hyperscale.cli.live import BOUND_AND_LIVE
+from hyperscale.control.apply import paths
+from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD, POLICY, Intake, Refused
+from hyperscale.control.cache.versions import EVERYWHERE
+from hyperscale.doctor.facts import Unusable
+
+LISTED: Final = (
+    (NODE, "list nodes", paths.nodes()),
+    (POLICY, "list plannerpolicies.hyperscale.dev", paths.policies()),
+    (JOB, "list gnntrainingjobs.hyperscale.dev", paths.jobs()),
+    (MPIJOB, "list mpijobs.kubeflow.org", paths.mpijobs()),
+    (POD, "list pods", paths.pods()),
+)
+
+
+def unusable(cluster: DoctorCluster) -> tuple[Unusable, ...]:
+    """In the order of kinds, then names; raises RequestError."""
+    told: list[Refused] = []
+    world = World(intake=Intake(told.append, time.time))
+    for kind, what, path in LISTED:
+        listing = world.listing(kind, EVERYWHERE, 0)
+        for resource in cluster.items(what, path, {"fieldSelector": BOUND_AND_LIVE} if kind == POD else None):
+            world.take_listed(listing, resource)
+        world.settle(listing)
+    for choices in (paths.hypernodes(), paths.kueue_topologies()):
+        _of_others(cluster, world.intake, choices)
+    return tuple(Unusable(one.kind, str(one.key), one.message) for one in told if (one.kind, one.key) in world.intake.refused)
+
+
+def _of_others(cluster: DoctorCluster, intake: Intake, choices: tuple[str, ...]) -> None:
+    """Topology that other operators describe, where it can be read."""
+    for path in choices:
+        try:
+            found = list(cluster.items(f"list {path.rpartition('/')[2]}", path))
+        except RequestError:
+            return
+        if found:
+            switches = path in paths.hypernodes()
+            intake.fabric(found if switches else [], [] if switches else found)
+            return

@@ -1,0 +1,42 @@
+"""The report of `hyperscale doctor` as text: one line a check, under it what was found and what mends it."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Final
+
+from hyperscale.cli.text_tables import counted, printable, table
+from hyperscale.doctor.findings import Finding, Report, State
+
+WIDTH: Final = 118
+_MARKS: Final = {State.OK: "ok", State.INFO: "info", State.WARNING: "WARNING", State.ERROR: "ERROR"}
+
+
+def report_lines(report: Report) -> list[str]:
+    """The table of checks, then the findings, worst first, and a last line that sums up."""
+    rows = [(_MARKS[one.state], one.check, one.summary) for one in report.checks]
+    lines = table(("STATE", "CHECK", "LOOKED AT"), rows)
+    for finding in report.findings:
+        lines += ["", *_finding(finding)]
+    return [*lines, "", _summary(report)]
+
+
+def _finding(finding: Finding) -> list[str]:
+    head = f"{_MARKS[finding.state]:<8} {finding.check}: {finding.fault}"
+    parts = [("", finding.message), ("cause: ", finding.cause), ("fix:   ", finding.fix)]
+    return [head, *(line for title, text in parts if text for line in _block(title, printable(text), title == "fix:   "))]
+
+
+def _block(title: str, text: str, whole: bool) -> list[str]:
+    """Wrapped text; a fix stays on one line, so that it can be copied."""
+    if whole:
+        return [f"  {title}{text}"]
+    return textwrap.wrap(text, WIDTH, initial_indent=f"  {title}", subsequent_indent="  " + " " * len(title), break_on_hyphens=False)
+
+
+def _summary(report: Report) -> str:
+    counts = {state: sum(finding.state is state for finding in report.findings) for state in State}
+    if report.state in (State.OK, State.INFO):
+        notes = f", {counted(counts[State.INFO], 'note')}" if counts[State.INFO] else ""
+        return f"{counted(len(report.checks), 'check')} without a fault{notes}."
+    return f"{counted(counts[State.ERROR], 'error')}, {counted(counts[State.WARNING], 'warning')}, {counted(counts[State.INFO], 'note')}."

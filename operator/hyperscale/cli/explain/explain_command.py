@@ -1,0 +1,115 @@
+"""`hyperscale explain`: what a job is doing, why, what it waits for and what a person can do, from its status and events."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import msgspec
+
+from hyperscale.cli import exit_codes
+from hyperscale.cli.documents import display_name, read_object
+from hyperscale.cli.exit_codes import InputError
+from hyperscale.cli.explain.explain_view import explanation_table
+from hyperscale.cli.explain.explanation import JobRecord, RecordedEvent, explain
+from hyperscale.cli.plan import inputs
+from hyperscale.model import constants
+from hyperscale.model.status import JobStatus
+
+Json = dict[str, Any]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Find the job, explain it."""
+    if arguments.filename is not None:
+        resource, events = _from_file(arguments.filename, arguments.job)
+        shown = display_name(arguments.filename)
+    else:
+        resource, events, shown = _from_cluster(arguments)
+    explanation = explain(job_record(resource, events, shown))
+    if arguments.output == "json":
+        print(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode())
+    else:
+        print("\n".join(explanation_table(explanation)))
+    return exit_codes.OK
+
+
+def job_record(resource: Json, events: list[Json], shown: str) -> JobRecord:
+    """What is read of a GNNTrainingJob and its events; InputError where its status is not one of ours."""
+    metadata = resource.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise InputError(f"{shown}: metadata.name: is missing; give the job as `kubectl get gnntj NAME -o yaml` prints it")
+    try:
+        # Not strict: YAML 1.1 takes 4e-06, as Go and JSON write it, for text.
+        status = msgspec.convert(resource["status"], JobStatus, strict=False) if resource.get("status") else None
+    except msgspec.ValidationError as error:
+        fault, _, place = str(error).partition(" - at `$")
+        raise InputError(f"{shown}: status{place.rstrip('`')}: {fault}; was it written by another version of the operator?") from None
+    generation = metadata.get("generation")
+    return JobRecord(
+        name=metadata["name"],
+        namespace=str(metadata.get("namespace") or "default"),
+        generation=generation if isinstance(generation, int) else 0,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        status=status,
+        events=tuple(sorted((_event(event) for event in events), key=lambda event: (event.last_seen, event.reason, event.message))),
+    )
+
+
+def _from_file(path: str, name: str | None) -> tuple[Json, list[Json]]:
+    """The job of that name, or the only one, in an object or a List; with the List's events about it."""
+    shown = display_name(path)
+    document = read_object(path)
+    listed = document.get("items") if document.get("kind") == "List" else [document]
+    items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    jobs = [item for item in items if item.get("kind") == constants.JOB_KIND]
+    if not jobs:
+        raise InputError(f"{shown}: kind: holds no {constants.JOB_KIND}; give one with its status, or a List with one")
+    found = [job for job in jobs if name is None or _name(job) == name]
+    if len(found) != 1:
+        known = ", ".join(sorted(_name(job) for job in jobs)[:5])
+        raise InputError(f"{shown}: holds {known}; write the name of one of them before -f")
+    events = [item for item in items if item.get("kind") == "Event" and _about(item) == _name(found[0])]
+    return found[0], events
+
+
+def _from_cluster(arguments: argparse.Namespace) -> tuple[Json, list[Json], str]:
+    if arguments.job is None:
+        raise InputError("JOB: is missing; write the name of a GNNTrainingJob, or -f FILE")
+    for option, value in (("JOB", arguments.job), ("--namespace", arguments.namespace)):
+        if value is not None and not _is_name(value):
+            raise InputError(f"{option}: {value!r} is no name of a Kubernetes object; write lower case letters, digits and -")
+    cluster = inputs.connect(arguments)
+    namespace = arguments.namespace or cluster.namespace
+    shown = f"{constants.JOB_KIND} {namespace}/{arguments.job}"
+    resource = cluster.job(namespace, arguments.job)
+    if resource is None:
+        raise InputError(f"{shown}: is not in the cluster; see `kubectl get gnntj -A`")
+    return resource, cluster.events(namespace, arguments.job), shown
+
+
+def _is_name(text: str) -> bool:
+    """No slash, dot-dot or query can get into a request's path."""
+    return 0 < len(text) <= 253 and text.isascii() and text.replace("-", "a").replace(".", "a").isalnum() and ".." not in text
+
+
+def _name(resource: Json) -> str:
+    metadata = resource.get("metadata")
+    return str(metadata.get("name")) if isinstance(metadata, dict) else ""
+
+
+def _about(event: Json) -> str:
+    involved = event.get("involvedObject")
+    return str(involved.get("name")) if isinstance(involved, dict) else ""
+
+
+def _event(event: Json) -> RecordedEvent:
+    """A v1 Event; series events carry their time elsewhere."""
+    count = event.get("count")
+    return RecordedEvent(
+        type=str(event.get("type") or ""),
+        reason=str(event.get("reason") or ""),
+        message=str(event.get("message") or ""),
+        count=count if isinstance(count, int) else 1,
+        last_seen=str(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or ""),
+    )

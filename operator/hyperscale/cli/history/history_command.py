@@ -1,0 +1,230 @@
+"""`hyperscale history`: finished runs with their predicted and measured epochs, and the corrections that follow."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from hyperscale.cli.exit_codes import OK, InputError
+from hyperscale.cli.text_tables import seconds_text, table
+from hyperscale.control.history.run_store import FinishedRun, History, HistoryError
+from hyperscale.model.api.job import Architecture
+from hyperscale.model.api.measured import PairBytes, PhaseSeconds
+from hyperscale.model.step_curves import StepTime
+
+VARIABLE: Final = "HYPERSCALE_HISTORY_URL"
+
+
+class ShownRun(msgspec.Struct, frozen=True, rename="camel"):
+    """A finished run, beside what was predicted; the schema of `-o json`."""
+
+    job: str
+    uid: str
+    finished: str
+    """RFC 3339."""
+    phase: str
+    architecture: str
+    products: str
+    workers: int
+    predicted_seconds: float
+    """As it was shown, corrected."""
+    measured_seconds: float | None
+    ratio: float | None
+    """Measured / predicted as it was shown."""
+    correction: float
+    by_curve: bool
+    """True: the correction is the workload's step time curve; False: one factor."""
+    accuracy: float | None
+    plan_id: str
+    generated: bool = False
+    """True: accuracy is of a generated graph that stood in for a builtin one."""
+    phases: tuple[PhaseSeconds, ...] = ()
+    """Of a mean epoch, the slowest rank's."""
+    busiest_pairs: tuple[PairBytes, ...] = ()
+    """Of ranks, by what one sends the other in a mean epoch."""
+
+
+class _Correction(msgspec.Struct, rename="camel"):
+    by_curve: bool = False
+
+
+class _Prediction(msgspec.Struct):
+    calibration: _Correction
+
+
+class _Plan(msgspec.Struct):
+    predicted: _Prediction
+
+
+class _Measured(msgspec.Struct, rename="camel"):
+    generated: bool = False
+    phases: tuple[PhaseSeconds, ...] = ()
+    busiest_pairs: tuple[PairBytes, ...] = ()
+
+
+class Factor(msgspec.Struct, frozen=True, rename="camel"):
+    """What later predictions for a mix of products are multiplied with."""
+
+    products: str
+    factor: float
+    spread: float
+    runs: int
+
+
+class ShownCurve(msgspec.Struct, frozen=True, rename="camel"):
+    """A workload whose runs are enough for a step time curve."""
+
+    workload: dict[str, str | int | None]
+    runs: int
+    placements: int
+    """Unlike ones, by GPUs on each node."""
+    curve: StepTime | None
+    """None: it does not foretell held out runs better than a factor, and is not used."""
+
+
+class Shown(msgspec.Struct, frozen=True, rename="camel"):
+    """All that is printed."""
+
+    runs: tuple[ShownRun, ...]
+    """Newest first."""
+    calibrations: dict[str, tuple[Factor, ...]]
+    """By architecture."""
+    curves: tuple[ShownCurve, ...] = ()
+    """Of workloads with enough runs, those that ran last first."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read and print."""
+    if arguments.placements is not None:
+        from hyperscale.cli.history.placements import run as judge_table
+
+        return judge_table(arguments)
+    shown = _read(arguments)
+    if arguments.output == "json":
+        print(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
+    else:
+        print("\n".join(lines(shown, arguments.min_runs)))
+    return OK
+
+
+def lines(shown: Shown, min_runs: int) -> list[str]:
+    """The tables."""
+    if not shown.runs:
+        return ["No run has finished yet."]
+    header = ("JOB", "FINISHED", "PHASE", "MODEL", "GPUS", "WORKERS", "PREDICTED", "MEASURED", "RATIO", "BY", "ACCURACY")
+    rows = [
+        (
+            one.job,
+            one.finished,
+            one.phase,
+            one.architecture,
+            one.products or "unlabelled",
+            str(one.workers),
+            seconds_text(one.predicted_seconds),
+            seconds_text(one.measured_seconds),
+            "-" if one.ratio is None else f"{one.ratio:.3g}",
+            "curve" if one.by_curve else "factor" if one.correction != 1.0 else "model",
+            "-" if one.accuracy is None else f"{one.accuracy:.2%}{' (generated graph)' if one.generated else ''}",
+        )
+        for one in shown.runs
+    ]
+    text = table(header, rows, right=frozenset({5, 6, 7, 8, 10}))
+    known = [(name, each) for name, found in sorted(shown.calibrations.items()) for each in found]
+    if not known:
+        return [*text, "", f"Predictions are not corrected: no architecture has {min_runs} finished runs on one mix of GPUs."]
+    corrections = [
+        (name, each.products or "unlabelled", f"{each.factor:.4g}", f"{each.spread:.3g}", str(each.runs)) for name, each in known
+    ]
+    text += ["", *table(("MODEL", "GPUS", "FACTOR", "SPREAD", "RUNS"), corrections, right=frozenset({2, 3, 4}))]
+    return [*text, "", *_curves(shown.curves)] if shown.curves else text
+
+
+def _curves(curves: tuple[ShownCurve, ...]) -> list[str]:
+    header = ("MODEL", "LAYERS", "HIDDEN", "BATCH", "VERTICES", "GPUS", "RUNS", "PLACEMENTS", "STEP TIME CURVE")
+    rows = []
+    for one in curves:
+        figures = [one.workload[name] for name in ("architecture", "layers", "hidden_size", "batch_size", "vertices", "products")]
+        said = "not used: one factor does as well" if one.curve is None else f"error of runs held out {one.curve.log_error:.1%}"
+        cells = ["full graph" if figure is None else str(figure) or "unlabelled" for figure in figures]
+        rows.append((*cells, str(one.runs), str(one.placements), said))
+    return table(header, rows, right=frozenset({1, 2, 3, 4, 6, 7}))
+
+
+def _read(arguments: argparse.Namespace) -> Shown:
+    url, architecture = arguments.url or os.environ.get(VARIABLE, ""), arguments.architecture
+    if not url:
+        raise InputError(f"--url: no database is named; write one such as sqlite:////FILE, or set ${VARIABLE}")
+    if architecture is not None and architecture not in tuple(Architecture):
+        raise InputError(f"--architecture: {architecture!r} is none; write one of {', '.join(Architecture)}")
+    try:
+        history = History(url, make=False)
+        try:
+            runs = history.runs(arguments.limit, architecture)
+            found = history.calibrations(arguments.min_runs)
+            curves = _taught(history, arguments.min_runs, architecture)
+        finally:
+            history.close()
+    except HistoryError as error:
+        raise InputError(f"--url: {error}") from error
+    kept = {
+        name: tuple(Factor(one.products, one.factor, one.spread, one.runs) for one in known)
+        for name, known in found.items()
+        if architecture in (None, name)
+    }
+    return Shown(tuple(map(_shown, runs)), kept, curves)
+
+
+def _taught(history: History, min_runs: int, architecture: str | None) -> tuple[ShownCurve, ...]:
+    """Curves as the operator fits them."""
+    from hyperscale.planner.cost.steptime_fit import LEAST_ROWS, learn  # numpy, which the tables alone do without
+
+    shown = []
+    for workload, runs in history.steps(max(min_runs, LEAST_ROWS)).items():
+        if architecture in (None, workload.architecture):
+            steps = [run.step for run in runs]
+            curve = learn(steps, [run.predicted_seconds for run in runs])
+            shown.append(ShownCurve(workload._asdict(), len(steps), len({step.counts for step in steps}), curve))
+    return tuple(shown)
+
+
+def _by_curve(plan: str) -> bool:
+    """Whether the prediction in a plan's JSON was a curve's; plans of earlier versions know none."""
+    try:
+        return msgspec.json.decode(plan, type=_Plan).predicted.calibration.by_curve
+    except msgspec.DecodeError:
+        return False
+
+
+def _measured(measured: str) -> _Measured:
+    """A run's own words, as JSON or none."""
+    try:
+        return msgspec.json.decode(measured, type=_Measured)
+    except msgspec.DecodeError:
+        return _Measured()
+
+
+def _shown(one: FinishedRun) -> ShownRun:
+    predicted, told = one.predicted_seconds * one.correction, _measured(one.measured)
+    return ShownRun(
+        job=f"{one.namespace}/{one.name}",
+        uid=one.uid,
+        finished=datetime.fromtimestamp(one.finished_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        phase=one.phase,
+        architecture=one.architecture,
+        products=one.products,
+        workers=one.workers,
+        predicted_seconds=predicted,
+        measured_seconds=one.measured_seconds,
+        ratio=one.measured_seconds / predicted if one.measured_seconds and predicted > 0 else None,
+        correction=one.correction,
+        by_curve=_by_curve(one.plan),
+        accuracy=one.accuracy,
+        plan_id=one.plan_id,
+        generated=told.generated,
+        phases=told.phases,
+        busiest_pairs=told.busiest_pairs,
+    )

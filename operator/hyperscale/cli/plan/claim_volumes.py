@@ -1,0 +1,58 @@
+"""The volumes of a job's workers, as the operator reads them (control/apply/claims.py): which are missing, which nodes others allow."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from hyperscale.cli.live import LiveCluster, RefusedError
+from hyperscale.cli.plan.inputs import Job
+from hyperscale.control.apply import paths
+from hyperscale.control.apply.claims import FORBIDDEN, MAX_CLAIMS
+from hyperscale.control.specs.plan_question import worker_asks
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.planning import NodeRule, Volumes
+from hyperscale.observe.kube.volume_rules import class_name, class_rules, volume_name, volume_rules
+
+UNREAD: Final = "from which nodes the volumes of the job can be reached, which you may not read"
+
+
+class Looked(NamedTuple):
+    """What was found of a job's volumes."""
+
+    volumes: Volumes
+    whole: bool
+    """Nothing was withheld."""
+
+
+def look(cluster: LiveCluster, job: Job, spec: JobSpec) -> Looked:
+    """Of the claims that the workers mount; raises render.template.RenderError for a template that cannot be used."""
+    rules: list[NodeRule] = []
+    missing: list[str] = []
+    whole = True
+    for claim in worker_asks(spec).claims[:MAX_CLAIMS]:
+        found = _find(cluster, paths.claim(job.namespace, claim))
+        if found is None:
+            missing.append(claim)
+            continue
+        if volume := volume_name(found):
+            read = _find(cluster, paths.volume(volume))
+            rules += volume_rules(read or {}, claim)
+        elif storage_class := class_name(found):
+            read = _find(cluster, paths.storage_class(storage_class))
+            rules += class_rules(read or {}, claim)
+        else:
+            read = found
+        whole = whole and read != {}
+    return Looked(Volumes(tuple(rules), tuple(missing)), whole)
+
+
+def _find(cluster: LiveCluster, path: str) -> dict[str, Any] | None:
+    """The object; None where there is none, empty where it must not be read."""
+    try:
+        return cluster.object(path)
+    except RefusedError as error:
+        if error.status == 404:
+            return None
+        if error.status == FORBIDDEN:
+            return {}
+        raise

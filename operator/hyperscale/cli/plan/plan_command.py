@@ -1,0 +1,240 @@
+"""`hyperscale plan`: jobs on what the operator knows of the cluster to plans, in this process and within a deadline; nothing is started.
+
+Several jobs are decided together, as the operator would: plan_many.py shows that. Where the operator's figures cannot be read it is
+asked with a temporary job (ask.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from hyperscale.cli import exit_codes, spinner
+from hyperscale.cli.exit_codes import InputError
+from hyperscale.cli.plan import inputs, known_inputs
+from hyperscale.cli.plan.inputs import Job
+from hyperscale.cli.plan.known_inputs import Known, UnavailableError
+from hyperscale.cli.plan.outcome import outcome_of, sentence
+from hyperscale.cli.plan.plan_view import PlanView, refused, show
+from hyperscale.model.api.job import JobSpec, PlannerChoice
+from hyperscale.model.decision import Reason
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import NO_VOLUMES, Volumes
+
+if TYPE_CHECKING:
+    from hyperscale.cli.live import LiveCluster
+    from hyperscale.cli.plan.claim_volumes import Looked
+    from hyperscale.cli.plan.operator_preview import Asked, Decided
+
+GRACE_SECONDS: Final = 5.0
+"""Planners keep the deadline themselves; so long after it the process stops waiting for them."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan and print; 0 where some job has a plan, 1 where none has."""
+    jobs = inputs.read_jobs(arguments.filename, arguments.namespace)
+    specs = [_asked(job, arguments) for job in jobs]
+    if len(jobs) > 1:
+        from hyperscale.cli.plan import plan_many  # one job need not wait for its imports
+
+        plan_many.check(jobs, arguments)
+        return plan_many.run(arguments, jobs, specs)
+    (job,), (spec,) = jobs, specs
+    if asks_operator(arguments):
+        return _ask(job, spec, arguments)
+    if arguments.snapshot is not None or known_inputs.chosen(arguments) is not None:
+        return _single(known_inputs.find(arguments, job), job, spec, arguments)
+    cluster = inputs.connect(arguments)
+    try:
+        return _single(known_inputs.of_operator(cluster, arguments, job), job, spec, arguments)
+    except UnavailableError as closed:
+        inputs.note(f"the operator's own figures cannot be read: {closed}")
+    if all(getattr(arguments, option) is None for option in ("policy", "seed")):
+        try:
+            return _ask(job, spec, arguments)
+        except UnavailableError as closed:
+            inputs.note(f"the operator cannot be asked with a temporary job: {closed}")
+    return _single(known_inputs.of_api(cluster, arguments, job), job, spec, arguments)
+
+
+def asks_operator(arguments: argparse.Namespace) -> bool:
+    """Whether --from says job, which some options do not go with."""
+    if arguments.source != known_inputs.JOB:
+        return False
+    known_inputs.chosen(arguments)  # refuses --prometheus together with it
+    for option in ("snapshot", "policy", "seed"):
+        if getattr(arguments, option) is not None:
+            raise InputError(f"--{option}: is of no use with --from job, where the operator plans; leave one out")
+    return True
+
+
+def asked_about(job: Job, spec: JobSpec, found: Known, arguments: argparse.Namespace) -> Asked:
+    """The question that the operator would put about the job, with what the command line changes."""
+    from hyperscale.cli.plan.operator_preview import Asked
+    from hyperscale.control.render.template import RenderError
+    from hyperscale.control.specs.plan_question import missing_volumes, question_about
+
+    if spec.planner not in found.policy.planners:
+        allowed = ", ".join(planner.value for planner in found.policy.planners)
+        raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
+    try:
+        volumes, missing = _volumes(job, spec, found)
+        calibration = found.state.calibration(spec) if found.state is not None else ()
+        asked = question_about(job.key, spec, found.policy, calibration, volumes=volumes.rules)
+    except RenderError as error:
+        raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
+    request = replace(
+        asked,
+        seed=asked.seed if arguments.seed is None else arguments.seed,
+        deadline_seconds=arguments.deadline or asked.deadline_seconds,
+        workers_fixed=arguments.workers,
+    )
+    refusal = missing_volumes(job.namespace, volumes.missing) if volumes.missing and not spec.plan_only else None
+    return Asked(job, request, outcome_of(job, spec), refusal, missing)
+
+
+def _volumes(job: Job, spec: JobSpec, found: Known) -> tuple[Volumes, tuple[str, ...]]:
+    """What the job's volumes allow, and what could not be read; nothing is known of them in a file."""
+    if found.cluster is None:
+        return NO_VOLUMES, ()
+    from hyperscale.cli.plan.claim_volumes import UNREAD
+
+    looked = _look(found.cluster, job, spec)
+    return looked.volumes, () if looked.whole else (UNREAD,)
+
+
+def _look(cluster: LiveCluster, job: Job, spec: JobSpec) -> Looked:
+    from hyperscale.cli.plan.claim_volumes import look
+    from hyperscale.control.render.template import RenderError
+
+    try:
+        return look(cluster, job, spec)
+    except RenderError as error:
+        raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
+
+
+def decided(found: Known, asked: Sequence[Asked], deadline_seconds: float) -> Decided | Infeasible:
+    """What comes of the jobs, within a hard limit; Infeasible where no planner answered."""
+    from hyperscale.cli.plan.operator_preview import Preview
+    from hyperscale.planner.queue.joint import QueueError
+
+    spinner.say("planning")
+    try:
+        with _hard_stop(deadline_seconds + GRACE_SECONDS):
+            return Preview(found, deadline_seconds).decide(asked)
+    except _DeadlineError:
+        message = f"no planner answered within {deadline_seconds:g} s; raise --deadline, or lower spec.workers.max"
+        return Infeasible(reason="PlannerFailed", message=message)
+    except QueueError as error:
+        return Infeasible(reason="PlannerFailed", message=f"no decision: {error}; raise --deadline, or write fewer jobs")
+    except ValueError as error:
+        raise InputError(f"{asked[0].job.shown}: {error}") from None
+
+
+def _single(found: Known, job: Job, spec: JobSpec, arguments: argparse.Namespace) -> int:
+    asked = asked_about(job, spec, found, arguments)
+    answer = _only(decided(found, [asked], asked.request.deadline_seconds))
+    if isinstance(answer, Infeasible):
+        return _refuse(answer, arguments)
+    print(show(_view(answer, found, job, spec, sentence(asked.outcome, job, answer)), arguments.output), end="")
+    return exit_codes.OK
+
+
+def _view(plan: Plan, found: Known, job: Job, spec: JobSpec, then: str) -> PlanView:
+    snapshot, weight = found.snapshot, spec.placement.communication_weight
+    metrics = snapshot.metrics
+    return PlanView(
+        plan,
+        job.key,
+        spec,
+        then,
+        found.shown,
+        f"{plan.snapshot[:16]} of {snapshot.source}, {len(snapshot.nodes)} nodes",
+        "" if metrics.available else f"none ({metrics.message or metrics.reason})",
+        found.policy.communication_weight if weight is None else weight,
+        len(snapshot.nodes),
+    )
+
+
+def _only(found: Decided | Infeasible) -> Plan | Infeasible:
+    """The answer about the only job."""
+    if isinstance(found, Infeasible):
+        return found
+    if found.starts:
+        return found.starts[0].plan
+    if found.others:
+        return found.others[0][1]
+    hold = found.holds[0]
+    return hold.infeasible or Infeasible(reason=hold.reason, message=hold.message or "other jobs go first")
+
+
+def _ask(job: Job, spec: JobSpec, arguments: argparse.Namespace) -> int:
+    """The operator's own answer to a temporary job; raises UnavailableError where it gives none, unless --from says job."""
+    from hyperscale.cli.plan.ask import ask
+    from hyperscale.control.specs.plan_question import missing_volumes
+
+    cluster = inputs.connect(arguments)
+    if (missing := _look(cluster, job, spec).volumes.missing) and not spec.plan_only:  # of which a planOnly job says nothing
+        return _refuse(missing_volumes(job.namespace, missing), arguments)
+    try:
+        answered = ask(cluster, job, arguments)
+    except UnavailableError as closed:
+        if arguments.source == known_inputs.JOB:
+            raise InputError(f"--from job: {closed}") from None
+        raise
+    if isinstance(answered.answer, Infeasible):
+        return _refuse(answered.answer, arguments)
+    plan = answered.answer
+    then = sentence(outcome_of(job, spec), job, plan)
+    age = plan.figures.age_seconds if plan.figures is not None else None
+    oldest = "" if age is None else f", from figures up to {age:g} s old"
+    shown = f"of the operator, asked with the temporary job {job.namespace}/{answered.name}{oldest}"
+    print(show(PlanView(plan, job.key, spec, then, shown), arguments.output), end="")
+    return exit_codes.OK
+
+
+def _refuse(answer: Infeasible, arguments: argparse.Namespace) -> int:
+    waits = answer.reason in (Reason.WAITING_FOR_TURN, Reason.WAITING_FOR_BETTER_NODES)
+    print(exit_codes.one_line(f"{'waits' if waits else 'no plan'}: {answer.message or answer.reason}"), file=sys.stderr)
+    print(refused(answer, arguments.output), end="")
+    return exit_codes.INFEASIBLE
+
+
+def _asked(job: Job, arguments: argparse.Namespace) -> JobSpec:
+    """The job's spec with what the command line changes; InputError where the two cannot be combined."""
+    spec = job.spec
+    if arguments.planner is not None:
+        spec = replace(spec, planner=PlannerChoice(arguments.planner))
+    if spec.planner is PlannerChoice.NONE:
+        raise InputError(f"{job.shown}: spec.planner: None asks for no plan; see one with --planner Heuristic")
+    least, most = spec.workers.min, spec.workers.max
+    if arguments.workers is not None and not least <= arguments.workers <= most:
+        raise InputError(f"--workers: {arguments.workers} is outside spec.workers of {job.shown}; write {least} to {most}")
+    return spec
+
+
+class _DeadlineError(Exception):
+    """The alarm rang."""
+
+
+@contextmanager
+def _hard_stop(seconds: float) -> Iterator[None]:
+    """Raise _DeadlineError inside the block when the seconds are over (main thread only: Python delivers signals nowhere else)."""
+
+    def ring(_signal: int, _frame: FrameType | None) -> None:
+        raise _DeadlineError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,1 @@
+"""In: a live cluster or a snapshot file. Out: snapshots, summaries, pictures."""

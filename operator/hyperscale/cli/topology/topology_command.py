@@ -1,0 +1,62 @@
+"""`hyperscale topology`: nodes, domains and links of a snapshot, how well each figure is known; as picture, page and GraphML."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+import msgspec
+
+from hyperscale.cli import exit_codes, spinner
+from hyperscale.cli.files import check_writable, replaced
+from hyperscale.cli.plan import inputs, known_inputs
+from hyperscale.cli.topology.topology_summary import summarize
+from hyperscale.cli.topology.topology_view import topology_table
+from hyperscale.model.api.topology import topology_status
+from hyperscale.model.graph import ClusterGraph
+from hyperscale.pictures.page import page
+
+PAGE_BYTES: Final = 16_000_000
+"""Of the status behind a page: a file is not an object of etcd."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Summarize, print, draw."""
+    from hyperscale.pictures.graphml import graphml
+    from hyperscale.planner.graph.cluster_graph import build
+
+    for option in ("png", "html", "graphml"):
+        if getattr(arguments, option) is not None:
+            check_writable(getattr(arguments, option), f"--{option}")
+    found = known_inputs.find(arguments)
+    if arguments.snapshot is None:
+        inputs.note(f"figures: {found.shown}")
+    snapshot, graph = found.snapshot, build(found.snapshot, found.policy)
+    if arguments.png is not None:
+        _draw(graph, arguments.png)
+    if arguments.html is not None:
+        _write(page(topology_status(snapshot, PAGE_BYTES)), arguments.html, "--html")
+    if arguments.graphml is not None:
+        _write(graphml(snapshot), arguments.graphml, "--graphml")
+    summary = summarize(graph)
+    if arguments.output == "json":
+        print(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+    else:
+        print("\n".join(topology_table(summary)))
+    return exit_codes.OK
+
+
+def _write(text: str, path: str, option: str) -> None:
+    with replaced(path, option) as file:
+        file.write_text(text, encoding="utf-8")
+    inputs.note(f"wrote {path}")
+
+
+def _draw(graph: ClusterGraph, path: str) -> None:
+    spinner.say("drawing")
+    from hyperscale.pictures.draw_cluster import png  # matplotlib takes a second to import
+
+    content = png(graph)
+    with replaced(path, "--png") as file:
+        file.write_bytes(content)
+    inputs.note(f"drew {len(graph.nodes)} nodes into {path}")

@@ -1,0 +1,1 @@
+"""In: models, data sets and scripts. Out: analyses, partitions, schedules and trained planners."""

@@ -1,0 +1,139 @@
+"""`hyperscale learn`: train a learned planner, judge it on cases no training has seen, publish it if it does not lose."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hyperscale.cli import exit_codes, spinner
+from hyperscale.cli.exit_codes import InputError
+
+if TYPE_CHECKING:
+    from hyperscale.learn.lesson import Lesson, Progress, Verdict
+
+MODULES: Final = {
+    "constructor": "hyperscale.learn.constructor.constructor_lesson",
+    "streams": "hyperscale.learn.streams.stream_lesson",
+    "ppo": "hyperscale.learn.agents.ppo",
+    "dqn": "hyperscale.learn.agents.dqn",
+    "allreduce": "hyperscale.learn.agents.allreduce_dqn",
+}
+"""Module of each lesson; it has `train` and `judge` as hyperscale.learn.lesson.Lesson says."""
+WEIGHTS: Final = {"constructor": "constructor", "streams": "stream", "ppo": "stream", "dqn": "dqn", "allreduce": "allreduce-dqn"}
+"""Name of the files that a lesson writes, without suffix."""
+GATED: Final = ("constructor", "streams", "ppo")
+"""Lessons whose weights planners use; the others are for comparison and have no manifest."""
+CHECKPOINTS: Final = {
+    "constructor": "checkpoint.safetensors",
+    "streams": "checkpoint.safetensors",
+    "ppo": "ppo-checkpoint.safetensors",
+}
+"""File that --resume goes on from."""
+SIMULATOR: Final = "hyperscale.learn.streams._streams"
+REPORT_SECONDS: Final = 2.0
+"""Progress is printed at most so often."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train unless told not to, judge, publish where asked to; exit code 1 where the gate refuses."""
+    lesson = _lesson(arguments.lesson)
+    from hyperscale.learn.lesson import LessonError
+
+    try:
+        files = _train(lesson, arguments)
+        verdict = lesson.judge(Path(arguments.out), _in_use(arguments), arguments.seed)
+        published = _publish(arguments, verdict) if arguments.publish and verdict.accepted else []
+    except LessonError as error:
+        raise InputError(str(error)) from None
+    _print(arguments, verdict, [*files, *published])
+    return exit_codes.OK if verdict.accepted else exit_codes.INFEASIBLE
+
+
+def _lesson(name: str) -> Lesson:
+    try:
+        module: Lesson = importlib.import_module(MODULES[name])
+    except ModuleNotFoundError as error:
+        if error.name == SIMULATOR:
+            raise InputError("the simulator of streams is compiled and missing here; run `make kernel`, which needs a C compiler") from None
+        if (error.name or "").startswith("hyperscale"):
+            raise
+        raise InputError(f"learning needs {error.name}; install the extra: pip install 'hyperscale[planner]'") from None
+    return module
+
+
+def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
+    from hyperscale.learn.lesson import Assignment
+
+    if arguments.judge_only:
+        return []
+    from safetensors import SafetensorError
+
+    folder = Path(arguments.out)
+    held = folder / CHECKPOINTS.get(arguments.lesson, "")
+    assignment = Assignment(folder, seed=arguments.seed, steps=arguments.steps, resume=arguments.resume)
+    try:
+        if held.is_file() and not arguments.resume:
+            raise InputError(f"--out: {held} is of a training that stopped or ended; add --resume to go on, or name another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        return list(lesson.train(assignment, _Reporter()))
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"--out: cannot write to {arguments.out!r}: {getattr(error, 'strerror', None) or error}; name another") from None
+
+
+def _in_use(arguments: argparse.Namespace) -> Path | None:
+    """Folder of the weights to beat; None where there are none yet."""
+    manifest = f"{WEIGHTS[arguments.lesson]}.json"
+    if arguments.in_use is not None and arguments.lesson in GATED and not (Path(arguments.in_use) / manifest).is_file():
+        raise InputError(f"--in-use: {arguments.in_use!r} has no {manifest}; name the folder that the planners read, or leave it out")
+    shipped = Path(str(resources.files("hyperscale.planner.learned") / "weights"))
+    for folder in (arguments.in_use, arguments.publish, shipped):
+        if folder is not None and (Path(folder) / manifest).is_file():
+            return Path(folder)
+    return None
+
+
+def _publish(arguments: argparse.Namespace, verdict: Verdict) -> list[Path]:
+    from hyperscale.learn.publish import publish
+
+    try:
+        return list(publish(WEIGHTS[arguments.lesson], Path(arguments.out), Path(arguments.publish), verdict))
+    except OSError as error:
+        raise InputError(f"--publish: cannot write to {arguments.publish!r}: {error.strerror}; name a folder that can be written") from None
+
+
+def _print(arguments: argparse.Namespace, verdict: Verdict, files: list[Path]) -> None:
+    if arguments.output == "json":
+        answer = {
+            "accepted": verdict.accepted,
+            "reason": verdict.reason,
+            "figures": verdict.figures,
+            "files": [str(file) for file in files],
+        }
+        print(json.dumps(answer, indent=2))
+        return
+    for file in files:
+        print(f"wrote {file}")
+    for name, figure in verdict.figures.items():
+        print(f"{name:<40} {figure:.4g}")
+    print(f"{'accepted' if verdict.accepted else 'refused'}: {verdict.reason}")
+
+
+class _Reporter:
+    """Shows on a terminal how far training is; elsewhere a line on standard error, not too often: hours go into a log."""
+
+    def __init__(self) -> None:
+        self._printed_at = -REPORT_SECONDS
+
+    def __call__(self, reached: Progress) -> None:
+        figures = "  ".join(f"{name} {figure:.4g}" for name, figure in reached.figures.items())
+        spinner.say(f"{reached.step}/{reached.steps}  {figures}")
+        if sys.stderr.isatty() or (time.monotonic() - self._printed_at < REPORT_SECONDS and reached.step < reached.steps):
+            return
+        self._printed_at = time.monotonic()
+        print(f"{reached.step}/{reached.steps}  {reached.elapsed_seconds:.0f} s  {figures}", file=sys.stderr)

@@ -1,0 +1,405 @@
+"""A small asynchronous client for the few requests that the operator makes: bounded in time and size, errors in three kinds.
+
+Connection, TLS and credentials (with token refresh) come from the official client's asyncio half; bodies stay plain JSON, because building
+its model objects costs more than the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from kubernetes.aio import client as kubernetes_client
+from kubernetes.aio import config as kubernetes_config
+
+from hyperscale import __version__
+from hyperscale.spec import api_objects
+from hyperscale.spec.api_objects import ListPage
+from hyperscale.util.threads import in_daemon_thread
+
+MAX_BODY_BYTES: Final = 16 * 2**20
+"""Largest response read: an endless body must not end the process, and cutting a list of this size into its items takes 20 ms."""
+
+LARGE_BYTES: Final = 65_536
+"""JSON of one object that is decoded at once; the worst of this size takes some 20 ms."""
+
+PAGE_SIZE: Final = 500
+"""Objects a list request asks for at once (client-go's default chunk)."""
+
+MAX_MESSAGE: Final = 4096
+"""Characters of an error's message."""
+CONNECT_SECONDS: Final = 5.0
+SILENCE_SECONDS: Final = 70.0
+"""A watch with bookmarks tells something every minute; a stream that is silent for longer is frozen (nolar/kopf#585)."""
+WATCH_GRACE_SECONDS: Final = 30.0
+"""The API server ends a watch by itself; this much later the client does."""
+
+USER_AGENT: Final = f"hyperscale/{__version__}"
+
+ConfigException = kubernetes_config.ConfigException
+"""Neither a service account nor a kubeconfig is there."""
+
+Json = dict[str, Any]
+
+
+class ApiError(Exception):
+    """The API server refused; `status` is the HTTP code, `message` the server's own sentence."""
+
+    def __init__(self, status: int, message: str, reason: str = "") -> None:
+        super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
+        self.status = status
+        self.message = message
+        self.reason = reason
+
+
+class NotFoundError(ApiError):
+    """404: what was asked for does not exist; for a level-based operator that is an answer, not a failure."""
+
+
+class GoneError(ApiError):
+    """410: the version, or the page of a list, is too old; list from the beginning."""
+
+
+class ConflictError(ApiError):
+    """409, or 422 on a patch whose `test` failed: the world moved; read again and decide again."""
+
+
+class TransientError(ApiError):
+    """429, 5xx or no answer: the same request may succeed later; `retry_after_seconds` when the server said so."""
+
+    def __init__(self, status: int, message: str, reason: str = "", retry_after_seconds: float | None = None) -> None:
+        super().__init__(status, message, reason)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class TooLargeError(ApiError):
+    """The answer is longer than MAX_BODY_BYTES."""
+
+
+class Pace:
+    """The rate limit in requests a second, and how many seconds' worth of them may be sent at once."""
+
+    def __init__(self, per_second: float, burst_seconds: float, clock: Callable[[], float]) -> None:
+        """per_second: 0 sets no limit; clock: seconds."""
+        self._gap_seconds = 1.0 / per_second if per_second > 0 else 0.0
+        self._burst_seconds = burst_seconds
+        self._clock = clock
+        self._next = -math.inf
+
+    def delay_seconds(self) -> float:
+        """Take a turn; how long to wait for it."""
+        now = self._clock()
+        self._next = max(self._next, now - self._burst_seconds) + self._gap_seconds
+        return max(0.0, self._next - now)
+
+
+class ServerTime:
+    """How the API server's clock compares with this machine's, by the Date of its answers."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """clock: Unix seconds of this machine."""
+        self._clock = clock
+        self.ahead_seconds = 0.0
+        """As of the last answer, to about a second: Date has no fractions. 0 before the first."""
+
+    def note(self, date: str | None) -> None:
+        """The Date (RFC 9110) of an answer that has just come; what is none tells nothing."""
+        try:
+            told = parsedate_to_datetime(date or "").timestamp()
+        except (ValueError, OverflowError):
+            return
+        self.ahead_seconds = told + 0.5 - self._clock()
+
+
+class ApiClient:
+    """Requests to one API server."""
+
+    def __init__(
+        self,
+        api: kubernetes_client.ApiClient,
+        timeout_seconds: float,
+        pace: Pace | None = None,
+        seconds_left: Callable[[], float] | None = None,
+        server_time: ServerTime | None = None,
+    ) -> None:
+        """seconds_left: how long this process may still write; a write is given no longer than that."""
+        self.server_time = server_time or ServerTime(time.time)
+        self._api = api
+        self._timeout_seconds = timeout_seconds
+        self._pace = pace
+        self._seconds_left = seconds_left
+
+    @classmethod
+    async def connect(cls, timeout_seconds: float, concurrency: int) -> ApiClient:
+        """Client from $KUBECONFIG, else from the pod's service account; raises ConfigException where neither is there."""
+        configuration = kubernetes_client.Configuration()
+        configuration.connection_pool_maxsize = concurrency
+        try:
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+        except kubernetes_config.ConfigException:
+            await kubernetes_config.load_kube_config(client_configuration=configuration)
+        return cls(kubernetes_client.ApiClient(configuration), timeout_seconds)
+
+    def bounded(self, pace: Pace, seconds_left: Callable[[], float]) -> ApiClient:
+        """The same connections, at this pace, writing only while there are seconds left."""
+        return ApiClient(self._api, self._timeout_seconds, pace, seconds_left, self.server_time)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
+        """One object or list page; raises NotFoundError, TransientError, ApiError."""
+        return await self._request("GET", path, query)
+
+    async def find(self, path: str) -> Json | None:
+        """One object, or None when it does not exist."""
+        try:
+            return await self.get(path)
+        except NotFoundError:
+            return None
+
+    async def pages(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[ListPage]:
+        """A list, page by page, with fewer items a page where they are so large that a page would be too long.
+
+        Raises GoneError where the list has taken so long that the API server no longer knows its moment: it must be begun again.
+        """
+        token, limit = "", PAGE_SIZE
+        while True:
+            asked = {**(query or {}), "limit": str(limit), **({"continue": token} if token else {})}
+            try:
+                page = await self._page(await self._send("GET", path, asked))
+            except TooLargeError:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 8)  # one object has at most 1.5 MiB (etcd's limit)
+                continue
+            yield page
+            token, limit = page.token, min(PAGE_SIZE, 2 * limit)
+            if not token:
+                return
+
+    async def _page(self, body: bytes) -> ListPage:
+        """The items of a page. What nests too deeply for the decoder is cut in a thread: it may take half a second."""
+        try:
+            try:
+                return api_objects.list_page(body)
+            except RecursionError:
+                return await in_daemon_thread(partial(api_objects.nested_list_page, body))
+        except ValueError as error:
+            raise TransientError(200, f"an answer that is no list: {error}", "BadAnswer") from error
+
+    async def watch(self, path: str, version: int, seconds: int) -> AsyncIterator[tuple[str, bytes]]:
+        """Type and JSON of each event after a version, for at most that many seconds; ends early where the stream does or falls silent.
+
+        Raises GoneError, TransientError and ApiError where the API server refuses, also within the stream.
+        """
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": str(version), "timeoutSeconds": str(seconds)}
+        limits = aiohttp.ClientTimeout(total=seconds + WATCH_GRACE_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
+        try:
+            answer = await self._answer("GET", path, query, limits=limits)
+            async with answer.response as response:
+                _check(response.status, await _bounded_body(response) if response.status != 200 else b"", response.headers)
+                async for line in _lines(response.content):
+                    yield await self._event(line)
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return
+
+    async def _event(self, line: bytes) -> tuple[str, bytes]:
+        """Raises as `watch` does for an event that is an error."""
+        try:
+            try:
+                kind, raw = api_objects.watch_event(line)
+            except RecursionError:
+                kind, raw = await in_daemon_thread(partial(api_objects.nested_watch_event, line))
+        except ValueError as error:
+            raise TransientError(200, f"an event that cannot be read: {error}", "BadAnswer") from error
+        if kind == "ERROR":
+            code = re.search(rb'"code": ?(\d{3})', raw)
+            raise _error(int(code.group(1)) if code else 500, raw, {})
+        return kind, raw
+
+    async def create(self, path: str, body: Json, query: Mapping[str, str] | None = None) -> Json:
+        """POST; raises ConflictError when the name is taken."""
+        return await self._request("POST", path, query, body, "application/json")
+
+    async def replace(self, path: str, body: Json) -> Json:
+        """PUT with the resourceVersion in `body`; raises ConflictError when it moved."""
+        return await self._request("PUT", path, None, body, "application/json")
+
+    async def apply(self, path: str, body: Json, field_manager: str) -> Json:
+        """Server-side apply; a `metadata.uid` in `body` keeps it from touching another object of the same name.
+
+        Raises ConflictError where `body` has a `metadata.resourceVersion` that the object has no more.
+        """
+        query = {"fieldManager": field_manager, "force": "true"}
+        return await self._request("PATCH", path, query, body, "application/apply-patch+yaml")
+
+    async def merge(self, path: str, body: Json, field_manager: str) -> Json:
+        """RFC 7386 merge patch; a `metadata.uid` in `body` keeps it from touching another object of the same name."""
+        return await self._request("PATCH", path, {"fieldManager": field_manager}, body, "application/merge-patch+json")
+
+    async def json_patch(self, path: str, operations: list[Json], field_manager: str) -> Json:
+        """RFC 6902 patch; a failed `test` raises ConflictError."""
+        try:
+            return await self._request("PATCH", path, {"fieldManager": field_manager}, operations, "application/json-patch+json")
+        except ApiError as error:
+            if error.status == 422:
+                raise ConflictError(error.status, error.message, error.reason) from error
+            raise
+
+    async def delete(self, path: str, uid: str, grace_seconds: int | None = None, propagation: str | None = None) -> None:
+        """Delete exactly the object with that uid; an object already gone is fine.
+
+        propagation: what happens to what it owns, Background or Foreground; None takes the API server's own choice
+        """
+        body: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            body["propagationPolicy"] = propagation
+        try:
+            await self._request("DELETE", path, None, body, "application/json")
+        except (NotFoundError, ConflictError):
+            return
+
+    async def _request(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, content_type: str = "application/json"
+    ) -> Json:
+        answer = await self._send(method, path, query, body, content_type)
+        try:
+            return await read_object(answer) if answer else {}
+        except ValueError:  # a v1.Status, for one, has no name
+            return _plain(answer)
+
+    async def _send(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, content_type: str = "application/json"
+    ) -> bytes:
+        """The body of a successful answer; raises NotFoundError, ConflictError, GoneError, TransientError, ApiError."""
+        if self._pace is not None and (delay := self._pace.delay_seconds()) > 0:
+            await asyncio.sleep(delay)
+        limit = self._timeout_seconds
+        if method != "GET" and self._seconds_left is not None:
+            limit = min(limit, self._seconds_left())
+            if limit <= 0:
+                raise TransientError(0, f"{method} {path}: not sent, another operator may hold the Lease", "LeaseExpired")
+        try:
+            async with asyncio.timeout(limit):
+                answer = await self._answer(method, path, query, body, content_type, limits=limit)
+                content = await _bounded_body(answer.response)
+        except TimeoutError as error:
+            raise TransientError(0, f"{method} {path}: no answer within {limit:.3g} s", "Timeout") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise TransientError(0, f"{method} {path}: {error}", "Unreachable") from error
+        self.server_time.note(answer.response.headers.get("Date"))
+        _check(answer.status, content, answer.response.headers)
+        return content
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: object = None,
+        content_type: str = "application/json",
+        *,
+        limits: float | aiohttp.ClientTimeout,
+    ) -> Any:  # noqa: ANN401 - the official client ships no annotations
+        """The head of an answer; its body is not read yet."""
+        configuration = self._api.configuration
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": USER_AGENT}
+        token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        if token:
+            headers["Authorization"] = token
+        url = configuration.host + path + (f"?{urlencode(query)}" if query else "")
+        try:
+            return await self._api.rest_client.request(method, url, headers, body, _request_timeout=limits)
+        except kubernetes_client.ApiException as error:
+            raise _error(error.status or 0, error.body or error.reason or "", dict(error.headers or {})) from error
+
+
+async def read_object(raw: bytes) -> Json:
+    """As `objects.read`; what is large is decoded in a thread, or one object would hold up the event loop. Raises ValueError."""
+    return api_objects.read(raw) if len(raw) <= LARGE_BYTES else await in_daemon_thread(partial(api_objects.read, raw))
+
+
+async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
+    """The whole body, at most MAX_BODY_BYTES; raises TooLargeError beyond.
+
+    Whatever ends the reading early, cancellation included, closes the connection: the pool would count it as taken for ever.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in response.content.iter_chunked(2**16):
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                raise TooLargeError(response.status, f"response larger than {MAX_BODY_BYTES} bytes")
+            chunks.append(chunk)
+    except BaseException:
+        response.close()
+        raise
+    return b"".join(chunks)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of a stream; raises TransientError for one that is longer than any event."""
+    pending = b""
+    async for chunk in content.iter_any():
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+        if len(pending) > MAX_BODY_BYTES:
+            raise TransientError(200, f"an event of more than {MAX_BODY_BYTES} bytes", "BadAnswer")
+
+
+def _check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
+    if not 200 <= status < 300:
+        raise _error(status, body, headers)
+
+
+def _plain(body: bytes) -> Json:
+    """An answer that is no object with a name."""
+    try:
+        decoded = msgspec.json.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise TransientError(200, f"an answer that cannot be read: {error}", "BadAnswer") from error
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _error(status: int, body: bytes | str, headers: Mapping[str, str]) -> ApiError:
+    """The error of its kind, with the API server's own reason and message where the body is a v1.Status."""
+    text = body.decode(errors="replace") if isinstance(body, bytes) else body
+    reason, message = "", text[:500]
+    try:
+        parsed = json.loads(text)
+        reason, message = str(parsed.get("reason", "")), str(parsed.get("message", message))[:MAX_MESSAGE]
+    except (ValueError, AttributeError, RecursionError):
+        pass
+    if status == 404:
+        return NotFoundError(status, message, reason)
+    if status == 409:
+        return ConflictError(status, message, reason)
+    if status == 410:
+        return GoneError(status, message, reason)
+    if status == 429 or status >= 500:
+        return TransientError(status, message, reason, _seconds(headers.get("Retry-After")))
+    return ApiError(status, message, reason)
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return max(0.0, float(text)) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,181 @@
+"""What stands beside an MPIJob: the ConfigMap with the plan as workers read it, and the Job that writes partitions.
+
+Neither is watched. Each has a name that follows from the job's, so that a pass that was cut off finds again what it made; what another
+owner made under that name is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hyperscale.control.apply import paths
+from hyperscale.control.apply.client import ApiClient, ApiError, ConflictError
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.render.partition_job_manifest import job_name, partition_job
+from hyperscale.control.render.plan_file import config_map, config_map_name
+from hyperscale.control.render.pod import common_labels
+from hyperscale.model import constants
+from hyperscale.model.api.datasets import graph_bytes
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.decision import Decision, Reason, Seen, Stop, Wait
+from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.plan import Plan
+
+Json = dict[str, Any]
+
+HTTP_FORBIDDEN: Final = 403
+UNACCEPTABLE: Final = frozenset({400, HTTP_FORBIDDEN, 422})
+"""Codes with which the API server says that this object will not do: malformed, against admission policy, invalid."""
+
+PROGRAM_BYTES: Final = 256 * 2**20
+"""Python with its libraries, beside the graph. The program itself knows better what its method needs, and refuses in words."""
+
+_KNOWN: Final = 4096
+"""Plan files whose uid is remembered; of others it is read again."""
+
+
+AGAIN_SECONDS: Final = 30.0
+"""Until what a quota or a missing right refused is tried again."""
+_CURABLE: Final = {"exceeded quota": Reason.QUOTA_EXCEEDED, "cannot create resource": Reason.RIGHTS_MISSING}
+"""What the API server's 403 says where the object itself is sound (apiserver's quota evaluator and RBAC authorizer)."""
+
+
+class RefusedError(Exception):
+    """The API server will not have what the job amounts to; the message names the field or the object."""
+
+    def __init__(self, message: str, reason: Reason = Reason.INVALID_POD_TEMPLATE) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    @classmethod
+    def of(cls, what: str, error: ApiError) -> RefusedError:
+        """For the answer to a creation; `what` begins the message."""
+        found = (reason for text, reason in _CURABLE.items() if error.status == HTTP_FORBIDDEN and text in error.message)
+        return cls(f"{what}: {error.message}", next(found, Reason.INVALID_POD_TEMPLATE))
+
+    def decision(self) -> Decision:
+        """What the pass ends with: what may pass by itself is tried again."""
+        if self.reason in _CURABLE.values():
+            return Wait(self.reason, str(self), retry_after_seconds=AGAIN_SECONDS)
+        return Stop(self.reason, str(self))
+
+
+class Companions:
+    """Creates and updates them, one pass at a time."""
+
+    def __init__(self, client: ApiClient, world: World, defaults: RenderDefaults, probe: Callable[[str], None]) -> None:
+        self._client = client
+        self._world = world
+        self._defaults = defaults
+        self._probe = probe
+        self._files: dict[str, Json] = {}
+        """Uid and resource version of the plan file by uid of its job."""
+
+    async def write_plan_file(self, metadata: JobMetadata, plan: Plan) -> None:
+        """Make the plan file say `plan`, before the plan is written down anywhere else: a plan in force has its file.
+
+        Raises RefusedError where a ConfigMap of that name belongs to somebody else.
+        """
+        body = config_map(metadata, plan, common_labels(metadata, plan, "plan"))
+        name = config_map_name(metadata.name)
+        self._probe("before-plan-file")
+        known = self._files.get(metadata.uid)
+        if known is None:
+            found = await self._create(paths.config_maps(metadata.namespace), paths.config_map(metadata.namespace, name), body, metadata)
+            self._remember(metadata.uid, found)
+            if found.get("data") != body["data"]:
+                await self._update(metadata, body)
+        else:
+            await self._update(metadata, body)
+        self._probe("plan-file")
+
+    async def _update(self, metadata: JobMetadata, body: Json) -> None:
+        path = paths.config_map(metadata.namespace, body["metadata"]["name"])
+        as_read = {**body, "metadata": {**body["metadata"], **self._files[metadata.uid]}}
+        try:
+            self._remember(metadata.uid, await self._client.apply(path, as_read, constants.FIELD_MANAGER))
+        except ApiError:  # it was deleted, and perhaps made again, or another wrote it: look next time
+            self._files.pop(metadata.uid, None)
+            raise
+
+    def _remember(self, job_uid: str, found: Json) -> None:
+        while len(self._files) >= _KNOWN:
+            del self._files[next(iter(self._files))]
+        self._files[job_uid] = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
+
+    async def ensure_partitions(self, key: Key, seen: Seen, job: JobSpec) -> None:
+        """Create the partition Job, or read how far it is; one for other partitions is deleted, the next pass creates its successor."""
+        path = paths.batch_job(key.namespace, job_name(key.name))
+        found = await self._client.find(path) if key in self._world.partitions else None
+        if found is None:
+            body = partition_job(seen.metadata, job, seen.plan, self._defaults, graph_bytes(job) + PROGRAM_BYTES)
+            self._probe("before-partition")
+            found = await self._create(paths.batch_jobs(key.namespace), path, body, seen.metadata)
+            self._probe("partition-created")
+        self._check_owner(found, seen.metadata)
+        metadata = found["metadata"]
+        if (metadata.get("labels") or {}).get(constants.PARTITION_KEY_LABEL) != seen.partition_key and not metadata.get(
+            "deletionTimestamp"
+        ):
+            await self._client.delete(path, metadata["uid"], propagation="Background")
+            self._probe("partition-deleted")
+            found = await self._client.find(path)
+        self._world.see_partition(key, found)
+
+    async def _create(self, collection: str, path: str, body: Json, metadata: JobMetadata) -> Json:
+        """The object as created, or as it is already; raises RefusedError where it is another owner's, or will not do.
+
+        What an earlier job of this name left behind is taken away: the garbage collector may need half a minute for it.
+        """
+        query = {"fieldManager": constants.FIELD_MANAGER}
+        try:
+            return await self._client.create(collection, body, query)
+        except ConflictError:
+            found = await self._client.get(path)
+            if not self._is_left_over(found, metadata):
+                self._check_owner(found, metadata)
+                return found
+            await self._client.delete(path, found["metadata"]["uid"], propagation="Background")
+            return await self._client.create(collection, body, query)
+        except ApiError as error:
+            if error.status in UNACCEPTABLE:
+                raise RefusedError.of(f"the {body['kind']} {body['metadata']['name']} was refused", error) from error
+            raise
+
+    def _is_left_over(self, found: Json, metadata: JobMetadata) -> bool:
+        """The operator made it for a job of this name that is gone.
+
+        A user who may write such an object may give it all these marks, and asks for its deletion by that. The garbage collector would
+        delete it as well.
+        """
+        owner = _owner(found)
+        live = owner.get("uid") in {metadata.uid, *(record.uid for record in self._world.jobs.values())}
+        return not live and _is_marked(found, owner, metadata.name)
+
+    def _check_owner(self, found: Json, metadata: JobMetadata) -> None:
+        """Raise where the object is not the job's: RefusedError, or ConflictError where an earlier job of this name left it."""
+        if _owner(found).get("uid") == metadata.uid:
+            return
+        kind, name = found.get("kind") or "object", found["metadata"]["name"]
+        if self._is_left_over(found, metadata):
+            raise ConflictError(409, f"the {kind} {name} of an earlier job of this name is still there")
+        message = f'a {kind} "{name}" of another owner exists in namespace {metadata.namespace}; delete it or rename this job'
+        raise RefusedError(message, Reason.NAME_CONFLICT)
+
+
+def _owner(found: Json) -> Json:
+    return next((entry for entry in found["metadata"].get("ownerReferences") or () if entry.get("controller")), {})
+
+
+def _is_marked(found: Json, owner: Json, name: str) -> bool:
+    """Whether the operator made it for a job of this name and of the uid in the owner reference: everything that it makes says so."""
+    metadata = found["metadata"]
+    labels = metadata.get("labels") or {}
+    group = str(owner.get("apiVersion") or "").partition("/")[0]
+    return (
+        (group, owner.get("kind"), owner.get("name")) == (constants.GROUP, constants.JOB_KIND, name)
+        and (labels.get(constants.MANAGED_BY_LABEL), labels.get(constants.JOB_NAME_LABEL)) == (constants.FIELD_MANAGER, name)
+        and labels.get(constants.JOB_UID_LABEL) == owner.get("uid")
+        and any(entry.get("manager") == constants.FIELD_MANAGER for entry in metadata.get("managedFields") or ())
+    )

@@ -1,0 +1,156 @@
+"""One active operator: a coordination.k8s.io Lease, taken before anything is watched and renewed while the process lives.
+
+Expiry is judged by this process's own monotonic clock since it last saw the record change, never by comparing wall clocks of two machines
+(as client-go does). A holder gives up before others may take the Lease: one attempt to renew takes less than the renew deadline, counted
+from before the last renewal was sent, and that deadline is less than the duration. A process that loses the Lease must exit: `Lease.hold`
+returns then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from hyperscale.control.apply import paths
+from hyperscale.control.apply.client import ApiClient, ApiError, ConflictError, NotFoundError
+from hyperscale.control.settings import RENEW_DEADLINE_SHARE
+from hyperscale.model import constants
+
+_LOG = logging.getLogger(__name__)
+
+ATTEMPT_SHARE: Final = 1 / 3
+"""Of the duration, that one attempt may take: within the deadline there must be time for another."""
+RETRY_SECONDS: Final = 1.0
+"""After an attempt that failed."""
+
+
+class Lease:
+    """The operator's Lease in one namespace."""
+
+    def __init__(
+        self, client: ApiClient, namespace: str, identity: str, duration_seconds: float, renew_seconds: float, clock: Callable[[], float]
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._identity = identity
+        self._duration_seconds = duration_seconds
+        self._renew_seconds = renew_seconds
+        self._clock = clock
+        self._record: dict[str, Any] = {}
+        self._seen_at = 0.0
+        self._renewed_at = -math.inf
+        """When the last successful renewal was sent."""
+        self._lock = asyncio.Lock()
+        self._taken = asyncio.Event()
+
+    def seconds_left(self) -> float:
+        """How long this process may still write; 0 or less where another may hold the Lease."""
+        return self._renewed_at + RENEW_DEADLINE_SHARE * self._duration_seconds - self._clock()
+
+    async def acquire(self) -> None:
+        """Return when this process holds the Lease. A record of the same identity is this process's own from before a restart."""
+        waiting = False
+        while not await self._try():
+            if not waiting:
+                _LOG.info("waiting for the Lease", extra={"holder": self._holder()})
+                waiting = True
+            await asyncio.sleep(min(1.0, self._renew_seconds))
+        _LOG.info("holding the Lease", extra={"identity": self._identity})
+
+    async def hold(self) -> None:
+        """Renew until the Lease is lost: taken by another, or not renewed before the deadline."""
+        while (left := self.seconds_left()) > 0:
+            late = self._clock() - self._renewed_at >= self._renew_seconds
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._taken.wait(), min(RETRY_SECONDS if late else self._renew_seconds, self._renew_seconds, left))
+            if self._taken.is_set() or (self.seconds_left() > 0 and not await self._renew()):
+                _LOG.error("the Lease was taken", extra={"holder": self._holder()})
+                return
+        _LOG.error("the Lease could not be renewed in time")
+
+    async def confirm(self) -> None:
+        """Ask whether the Lease is still this process's, after a write that met another's; does not return where it is not."""
+        if not await self._renew():
+            self._taken.set()
+            await asyncio.Event().wait()
+
+    async def _renew(self) -> bool:
+        """Renew once; False where another holds the Lease."""
+        return await self._try() or self._holder() in ("", self._identity)
+
+    async def release(self) -> None:
+        """Give the Lease up so that a successor need not wait; best effort."""
+        if self._holder() == self._identity:
+            self._record["spec"]["holderIdentity"] = ""
+            try:
+                await self._client.replace(self._path(), self._record)
+            except ApiError as error:
+                _LOG.warning("the Lease was not released: %s", error)
+
+    async def _try(self) -> bool:
+        """Take or renew once; False when another holds it or the API did not answer."""
+        try:
+            limit, left = ATTEMPT_SHARE * self._duration_seconds, self.seconds_left()
+            async with asyncio.timeout(min(limit, left) if left > 0 else limit), self._lock:
+                return await self._take()
+        except ConflictError:
+            return False
+        except (ApiError, TimeoutError) as error:
+            _LOG.warning("the Lease could not be read or renewed: %s", error or "no answer in time")
+            return False
+
+    async def _take(self) -> bool:
+        """Raises ApiError."""
+        if self.seconds_left() > 0 and self._holder() == self._identity:
+            with contextlib.suppress(ConflictError, NotFoundError):  # then it is no longer as it was written last, and is read
+                await self._write_again()
+                return True
+        found = await self._client.find(self._path())
+        if found is not None:
+            if _version(found) != _version(self._record):
+                self._remember(found)
+            expired = self._clock() - self._seen_at >= self._duration_seconds
+            if self._holder() not in ("", self._identity) and not expired:
+                return False
+        sent_at = self._clock()
+        if found is None:
+            self._remember(await self._client.create(paths.leases(self._namespace), self._renewed({})))
+        else:
+            self._remember(await self._client.replace(self._path(), self._renewed(found)))
+        self._renewed_at = sent_at
+        return True
+
+    async def _write_again(self) -> None:
+        """Renew by one request, as client-go does: the version it carries shows that no other wrote in between."""
+        sent_at = self._clock()
+        self._remember(await self._client.replace(self._path(), self._renewed(self._record)))
+        self._renewed_at = sent_at
+
+    def _renewed(self, record: dict[str, Any]) -> dict[str, Any]:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = dict(record.get("spec") or {})
+        if spec.get("holderIdentity") != self._identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if record else 0)
+        spec |= {"holderIdentity": self._identity, "renewTime": now, "leaseDurationSeconds": max(1, round(self._duration_seconds))}
+        metadata = record.get("metadata") or {"name": constants.LEASE_NAME, "namespace": self._namespace}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+    def _remember(self, record: dict[str, Any]) -> None:
+        self._record = record
+        self._seen_at = self._clock()
+
+    def _holder(self) -> str:
+        return (self._record.get("spec") or {}).get("holderIdentity") or ""
+
+    def _path(self) -> str:
+        return f"{paths.leases(self._namespace)}/{constants.LEASE_NAME}"
+
+
+def _version(record: dict[str, Any]) -> str:
+    return (record.get("metadata") or {}).get("resourceVersion") or ""

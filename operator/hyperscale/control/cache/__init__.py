@@ -1,0 +1,1 @@
+"""In: listings and watch events. Out: the cluster as last seen, and what plans reserve."""

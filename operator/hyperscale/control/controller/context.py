@@ -1,0 +1,135 @@
+"""What one pass over a job has made so far, and how its outcome is told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from hyperscale.control.cache.cluster_cache import JobRecord, Key
+from hyperscale.control.lifecycle import movable, stoppable
+from hyperscale.control.lifecycle.unscheduled import NOTHING
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.cluster import MetricsState
+from hyperscale.model.decision import Decision, Reason, Seen, Stop, Turn
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.status import JobStatus, LastMove, LastStop, StatusScheduling
+
+
+class Pass:
+    """What one pass has made so far."""
+
+    def __init__(self, key: Key, policy: PolicySpec, began: float) -> None:
+        self.key = key
+        self.began = began
+        self.policy = policy
+        self.plan: Plan | None = None
+        self.refusal: Infeasible | None = None
+        self.metrics: MetricsState | None = None
+        self.turn: Turn | None = None
+        self.replans = 0
+        self.partition_looked = False
+        """The partition Job was read or created in this pass."""
+        self.workload: str | None = None
+        self.workload_looked = False
+        """Kueue was asked in this pass for the Workload of the MPIJob."""
+        self.scheduling: StatusScheduling | None = None
+        """Of a release of all ranks that this pass has begun."""
+        self.last_move: LastMove | None = None
+        """Of a move that this pass has begun."""
+        self.last_stop: LastStop | None = None
+        """Of a stop that this pass has begun."""
+        self.resuming = False
+        """This pass has found a plan for a job that was stopped for others."""
+
+    def so_far(self, status: JobStatus) -> JobStatus:
+        """A status as last written, with what this pass has begun."""
+        return replace(
+            status,
+            replans=status.replans + self.replans,
+            scheduling=self.scheduling or status.scheduling,
+            last_move=self.last_move or status.last_move,
+            last_stop=self.last_stop or status.last_stop,
+            stops=status.stops + (1 if self.last_stop is not None else 0),
+        )
+
+    def is_recorded(self, status: JobStatus, recorded: Plan) -> bool:
+        """Whether the plan in force is the one that can be read back; a job that was stopped for others may get the one it had."""
+        if self.resuming and not movable.is_moving(status):
+            return False
+        return self.plan is None or self.plan.plan_id == recorded.plan_id
+
+
+class DriftCount:
+    """Counts each pod once that runs elsewhere than planned: the scheduler's doing where a placement only asks or advises."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._drifted: dict[Key, frozenset[str]] = {}
+        """Uids of pods already counted."""
+
+    def count(self, key: Key, seen: Seen) -> None:
+        """The pods of one pass."""
+        planned = {worker.index: worker.node for worker in seen.plan.workers} if seen.plan is not None and not seen.moving else {}
+        away = {pod.uid for pod in seen.workers if pod.bound and pod.index in planned and pod.node != planned[pod.index]}
+        new = away - self._drifted.get(key, frozenset())
+        if new:
+            self._telemetry.drift.inc(len(new))
+            self._drifted[key] = self._drifted.get(key, frozenset()) | new
+
+    def forget(self, key: Key) -> None:
+        """The job is gone."""
+        self._drifted.pop(key, None)
+
+
+def is_progress(before: JobStatus, after: JobStatus) -> bool:
+    """Only counts and their wording moved."""
+    return (
+        before.phase == after.phase
+        and before.plan == after.plan
+        and before.observed_generation == after.observed_generation
+        and {(c.type, c.status) for c in before.conditions} == {(c.type, c.status) for c in after.conditions}
+        and (before.scheduling or NOTHING).releases == (after.scheduling or NOTHING).releases
+    )
+
+
+class News(NamedTuple):
+    """The event of a pass."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def news(run: Pass, seen: Seen, decision: Decision, before: JobStatus, after: JobStatus) -> News | None:
+    """What people should hear of a pass that wrote a status; None where nothing but counts moved."""
+    if run.plan is not None:
+        return News("Planned", run.plan.summary())
+    if after.move is not None and before.move is None:
+        told = movable.proposed(after.move)
+        return News(told.type, told.message)
+    if after.stop is not None and before.stop is None:
+        told = stoppable.proposed(after.stop, seen.metadata.key)
+        return News(told.type, told.message)
+    if decision.reason != before.reason and not is_progress(before, after):
+        return News(str(decision.reason), _message(decision, after), is_warning(seen, decision))
+    return None
+
+
+def _message(decision: Decision, after: JobStatus) -> str:
+    """An end is told as its condition tells it, which knows more than the MPIJob: whether the graph was a stand-in."""
+    if decision.reason != Reason.SUCCEEDED:
+        return decision.message
+    return next((condition.message for condition in after.conditions if condition.type == "Succeeded"), decision.message)
+
+
+def is_warning(seen: Seen, decision: Decision) -> bool:
+    """Whether a person should look at the job."""
+    told = decision.reason == Reason.SCHEDULING_TIMEOUT or seen.refusal is not None
+    return told or (isinstance(decision, Stop) and decision.reason != "Succeeded")
+
+
+def edition(record: JobRecord) -> tuple[str, int]:
+    """Differs where the spec does."""
+    return record.uid, record.generation

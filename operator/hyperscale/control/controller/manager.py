@@ -1,0 +1,328 @@
+"""The running operator: what ties world, planners, passes, probes and the Lease together in one process, and so a long module."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from hyperscale.control.apply import paths
+from hyperscale.control.apply.actions import Actions
+from hyperscale.control.apply.claims import Claims
+from hyperscale.control.apply.client import ApiClient, ApiError
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.intake import key_of
+from hyperscale.control.controller.feed import Feed
+from hyperscale.control.controller.preview_server import Previews
+from hyperscale.control.controller.reconciler import Reconciler
+from hyperscale.control.history.progress import ProgressWatch
+from hyperscale.control.scheduler.planner_client import Planning
+from hyperscale.control.settings import Settings, planner_limit_bytes
+from hyperscale.control.specs.parsed_specs import DEFAULT_POLICY_NAME
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.control.topology.writer import TopologyWriter
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.api.topology import TopologyPreview, topology_status
+from hyperscale.model.meta import RenderDefaults
+from hyperscale.model.metrics_reading import MetricsReading
+from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.kube.fields import is_gpu_node
+from hyperscale.observe.prometheus.incremental import Judge
+from hyperscale.observe.prometheus.reader import PrometheusReader
+from hyperscale.observe.snapshot.build_snapshot import Figures
+from hyperscale.pictures import page as topologypage
+from hyperscale.planner.service.process import COMMAND, PlannerProcess
+from hyperscale.util import gc_tuning
+from hyperscale.util.slices import Slices
+from hyperscale.util.threads import in_daemon_thread
+
+_LOG = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+SETTLE_SECONDS: Final = 0.2
+"""Capacity events come in bunches (a job ends: several pods go); waiting jobs are asked once for all of them."""
+
+PAGE_SECONDS: Final = 5.0
+PAGE_REFRESH_SECONDS: Final = 15
+HEARTBEAT_SECONDS: Final = 1.0
+TIDY_SECONDS: Final = 300.0
+STALLED_AFTER_SECONDS: Final = 180.0
+"""Without a heartbeat of the event loop or a successful resync for so long the process is no longer live."""
+
+
+class Operator:
+    """One operator process."""
+
+    def __init__(self, client: ApiClient, settings: Settings) -> None:
+        self.settings = settings
+        self.telemetry = Telemetry()
+        self.world = World()
+        self.feed = Feed(client, self.world, settings.watch_namespaces)
+        self.feed.after_listing = self._pass_over_changed
+        self.synced = False
+        command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
+        self._planner = PlannerProcess(command, memory_bytes=planner_limit_bytes(settings), on_failure=self._planner_failed)
+        self._reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
+        self._judging = Judge()
+        self._metrics_reason = self.world.reading.state.reason
+        actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
+        claims = Claims(client, time.time)
+        planning = self._planning = Planning(
+            self.world,
+            self._planner,
+            self.telemetry,
+            time.time,
+            settings.history_url,
+            settings.history_min_runs,
+            claims,
+            settings.history_days,
+        )
+        self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
+        self.previews = Previews(self.world, planning.taker, planning.reader, bool(settings.weights_folder), time.time)
+        self._progress = ProgressWatch(self.world, self._reader, settings.progress_poll_seconds, time.time)
+        self._progress.wake = self.reconciler.queue.add
+        self._topology = TopologyWriter(
+            client, self.world, self._policy, self.telemetry, time.time, settings.topology_seconds, _preview(settings)
+        )
+        self._page: tuple[float, bytes] | None = None
+        self._page_lock = asyncio.Lock()
+        self._asking: asyncio.TimerHandle | None = None
+        self._beat_at = time.monotonic()
+        self._resynced_at = time.monotonic()
+
+    async def run(self) -> None:
+        """Everything beside kopf's watches; until cancelled."""
+        with gc_tuning.short_collections() as keeper:
+            await self._run(keeper)
+
+    async def _run(self, keeper: gc_tuning.Keeper) -> None:
+        try:
+            await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
+            await self._judge(self.world.reading, self._policy())  # the nodes are known only now
+            keeper.keep()
+            self._beat_at = time.monotonic()
+            self.synced = True
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.reconciler.queue.run())
+                group.create_task(self._poll_metrics())
+                group.create_task(self._resync_forever())
+                group.create_task(self._planning.drift.run())
+                group.create_task(self._planning.stops.run())
+                group.create_task(self._heartbeat())
+                group.create_task(_tidy(keeper))
+                group.create_task(self._planning.recorder.run())
+                group.create_task(self._topology.run())
+                if self.settings.prometheus_url:
+                    group.create_task(self._progress.run())
+        finally:
+            await self._planner.stop()
+
+    def _planner_failed(self, step: str) -> None:
+        self.telemetry.planner_failures.labels(step=step).inc()
+
+    def job_changed(self, resource: Json, deleted: bool) -> None:
+        """A GNNTrainingJob was added, changed or deleted."""
+        key = key_of(resource)
+        before = self.world.jobs.get(key)
+        if self.world.see_job(resource, deleted):
+            if before is None and not deleted and not resource.get("status"):
+                self.reconciler.welcome(key)
+            self.reconciler.queue.add(key)
+
+    def policy_changed(self, resource: Json, deleted: bool) -> None:
+        """A policy moves every job that has not ended."""
+        if self.world.see_policy(resource, deleted):
+            for key in sorted(self.world.unfinished, key=self.reconciler.waiting.age):
+                self.reconciler.queue.add_later(key)
+
+    def mpijob_changed(self, resource: Json, deleted: bool) -> None:
+        """An MPIJob moved; its job has the same name."""
+        if self.world.see_mpijob(resource, deleted):
+            self.reconciler.queue.add(key_of(resource))
+            if deleted:
+                self._ask_waiting_jobs()
+
+    def pod_changed(self, resource: Json, deleted: bool) -> None:
+        """A pod moved: its job may go on; where it set GPUs free, others may."""
+        before, after = self.world.see_pod(resource, deleted)
+        if before == after:
+            return
+        view = after or before
+        if view is not None and view.job_name:
+            self.reconciler.queue.add(Key(view.namespace, view.job_name))
+        held = before is not None and before.holds_resources and (before.gpus > 0 or before.unreadable)
+        if held and (after is None or not after.holds_resources):
+            self._ask_waiting_jobs()
+
+    def node_changed(self, resource: Json, deleted: bool) -> None:
+        """A node came, went, or changed in a way that plans depend on."""
+        if self.world.see_node(resource, deleted):
+            self._ask_waiting_jobs()
+
+    def liveness(self) -> str:
+        """What is wrong; "" when the event loop turns and the API was read lately. Neither Prometheus nor planners count.
+
+        A standby that waits for the Lease is live: that it answers here shows that its event loop turns.
+        """
+        if not self.synced:
+            return ""
+        now = time.monotonic()
+        if now - self._beat_at > STALLED_AFTER_SECONDS:
+            return "the event loop has not turned lately"
+        if now - self._resynced_at > self.settings.resync_seconds + STALLED_AFTER_SECONDS:
+            return "the API server has not answered a full listing lately"
+        return ""
+
+    def readiness(self) -> str:
+        """What is missing; "" when jobs are being passed over."""
+        return "" if self.synced else "the first listing is not done"
+
+    async def page(self) -> bytes:
+        """The cluster for a browser; made in a thread, at most once in PAGE_SECONDS however often it is asked for."""
+        async with self._page_lock:
+            if self._page is None or time.monotonic() - self._page[0] >= PAGE_SECONDS:
+                snapshot = self.world.snapshot(self._policy(), time.time())
+                made = await in_daemon_thread(lambda: topologypage.page(topology_status(snapshot), PAGE_REFRESH_SECONDS).encode())
+                self._page = (time.monotonic(), made)
+            return self._page[1]
+
+    async def resync(self) -> None:
+        """List everything and make it the truth: mends whatever the watches lost.
+
+        Every unfinished job gets a pass, and finished ones of which something has changed; at first all of them.
+        """
+        await self.feed.list_all()
+        await self._read_fabric()
+        self._resynced_at = time.monotonic()
+        await self._pass_over(self.world.unfinished | self.world.changed())
+
+    async def _first_listing(self) -> None:
+        """Until the API server answers: a CRD that was just installed, or a server that just started, says 404, 429 or 503 for a while.
+
+        A right that is missing (403) may be granted while this waits.
+        """
+        while True:
+            try:
+                return await self.resync()
+            except ApiError as error:
+                _LOG.warning("waiting for the API server: %s", error)
+                await asyncio.sleep(1.0)
+
+    async def _read_fabric(self) -> None:
+        """Topology that other operators describe, where their CRDs are installed; no watch: switches move seldom."""
+        hypernodes, topologies = [await self.feed.optional(choices) for choices in (paths.hypernodes(), paths.kueue_topologies())]
+        if hypernodes is not None and topologies is not None:
+            await self.world.see_fabric(self.world.intake.fabric(hypernodes, topologies))
+
+    async def _pass_over_changed(self) -> None:
+        """Jobs of which a listing may have told something that no event did."""
+        await self._pass_over(self.world.changed())
+
+    async def _pass_over(self, keys: set[Key]) -> None:
+        """Oldest first; what is left to do about jobs that have ended can wait, and has no order."""
+        slices, unfinished = Slices(), keys & self.world.unfinished
+        for key in sorted(unfinished, key=self.reconciler.waiting.age):
+            self.reconciler.queue.add(key)
+            await slices.pause_if_due()
+        for key in keys - unfinished:
+            self.reconciler.queue.add_later(key)
+            await slices.pause_if_due()
+
+    async def _resync_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.resync_seconds)
+            try:
+                await self.resync()
+            except ApiError as error:
+                _LOG.warning("a full listing failed: %s", error)
+
+    async def _poll_metrics(self) -> None:
+        while True:
+            due = time.monotonic() + self.settings.metrics_poll_seconds
+            while (left := due - time.monotonic()) > 0:
+                await asyncio.sleep(min(1.0, left))
+                if self.world.memory.outdated:  # nodes came or went
+                    await self._judge(self.world.reading, self._policy())
+            await self._read_metrics()
+
+    async def _read_metrics(self) -> None:
+        """Read and judge all figures in a thread: neither a stalled Prometheus nor 400,000 series may hold up the event loop."""
+        policy = self._policy()
+        reading = await in_daemon_thread(partial(self._reader.read, policy, time.time()))
+        await self._judge(reading, policy)
+        for query in reading.state.failed_queries:
+            self.telemetry.query_failures.labels(query=query).inc()
+
+    async def _judge(self, reading: MetricsReading, policy: PolicySpec) -> None:
+        """In a thread too: what every series says of which node."""
+        nodes, pods = self.world.names()
+
+        def judged() -> Figures:
+            return self._judging.figures(reading, NodeIndex(filter(is_gpu_node, nodes), pods), policy.limits)
+
+        figures = await in_daemon_thread(judged)
+        if figures.state.reason != self._metrics_reason and (nodes or not reading.state.available):
+            self._metrics_reason = figures.state.reason
+            _LOG.info("metrics: %s", figures.state.reason, extra={"detail": figures.state.message})
+        await self.world.take(figures, policy)
+
+    def _policy(self) -> PolicySpec:
+        """The default policy."""
+        return self.reconciler.reader.policy_named(DEFAULT_POLICY_NAME, self.world.policies)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            asked = time.monotonic()
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            self._beat_at = time.monotonic()
+            self.telemetry.loop_lag_seconds.set(max(0.0, self._beat_at - asked - HEARTBEAT_SECONDS))
+            self.telemetry.queue_length.set(len(self.reconciler.queue))
+            self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.world.reading.taken_at))
+            phases = Counter(record.status.phase for record in self.world.jobs.values())
+            for kind, count in self.world.intake.counts().items():
+                self.telemetry.unreadable.labels(kind=kind).set(count)
+            self.telemetry.jobs.clear()
+            for phase, count in phases.items():
+                self.telemetry.jobs.labels(phase=str(phase)).set(count)
+
+    def _ask_waiting_jobs(self) -> None:
+        """Soon pass over the jobs that room may help, oldest first, after what happens to others."""
+        if self._asking is None:
+            self._asking = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._ask_now)
+
+    def _ask_now(self) -> None:
+        self._asking = None
+        for key in self.reconciler.waiting.to_ask():
+            self.reconciler.queue.add_later(key)
+
+
+async def _tidy(keeper: gc_tuning.Keeper) -> None:
+    """Now and then, where much was frozen, look for garbage among it."""
+    while True:
+        await asyncio.sleep(TIDY_SECONDS)
+        if keeper.overgrown():
+            keeper.clean()
+
+
+def _preview(settings: Settings) -> TopologyPreview | None:
+    """Where previews are served; None where they could not be found."""
+    if not (settings.preview_port and settings.preview_service and settings.preview_secret):
+        return None
+    return TopologyPreview(settings.namespace, settings.preview_service, settings.preview_secret)
+
+
+def _probe(crash_at: str) -> Callable[[str], None]:
+    """End the process without warning at the named point; fault tests ask for it, nothing else does."""
+
+    def reached(point: str) -> None:
+        if crash_at and point == crash_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return reached

@@ -1,0 +1,238 @@
+"""One pass over one job: look, decide, act, until there is nothing left to do; then one status write, then one event.
+
+The only place that knows the order of the stages. Every step may be cut off by a crash: what exists is found again by name and owner,
+the plan by the MPIJob's annotation or the status, so the next pass goes on where this one stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from hyperscale.control.apply.actions import Actions
+from hyperscale.control.apply.client import ApiError, ConflictError, NotFoundError, TransientError
+from hyperscale.control.apply.dependents import RefusedError
+from hyperscale.control.cache.cluster_cache import JobRecord, Key, World
+from hyperscale.control.controller.context import DriftCount, Pass, edition, is_progress, news
+from hyperscale.control.controller.steps import Steps
+from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
+from hyperscale.control.decide.chain import decide
+from hyperscale.control.lifecycle.movable import is_moving
+from hyperscale.control.lifecycle.stoppable import is_preempted
+from hyperscale.control.lifecycle.unscheduled import is_released
+from hyperscale.control.render.partition_job_manifest import partition_key
+from hyperscale.control.scheduler.planner_client import Planning
+from hyperscale.control.specs.parsed_specs import metadata_of
+from hyperscale.control.status.conditions import derive
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.model import constants
+from hyperscale.model.decision import Decision, Seen, Wait
+
+_LOG = logging.getLogger(__name__)
+
+MAX_STEPS: Final = 8
+"""Decisions acted on in one pass; more would mean that two checks undo each other."""
+
+PROGRESS_INTERVAL_SECONDS: Final = 1.0
+"""Counts of ready pods are written at most this often: a thousand workers must not mean a thousand writes."""
+
+LATEST_REPORT_SECONDS: Final = 5.0
+"""A report waits no longer for other jobs to be planned."""
+
+_LOST_TAINTS: Final = frozenset({constants.UNREACHABLE_TAINT, constants.OUT_OF_SERVICE_TAINT})
+
+
+class Reconciler:
+    """Passes over jobs, in order of arrival, each job by one worker at a time."""
+
+    def __init__(
+        self,
+        world: World,
+        planning: Planning,
+        actions: Actions,
+        telemetry: Telemetry,
+        concurrency: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self.world = world
+        self.reader = planning.reader
+        self.queue: WorkQueue[Key] = WorkQueue(self.pass_over, concurrency, self._count_error)
+        self.waiting = planning.waiting
+        self.doubt: Callable[[], Awaitable[None]] = _no_doubt
+        """Called where a write met another's: asks whether this is still the one operator, and does not return where it is not."""
+        self._planning = planning
+        planning.taker.wake = planning.drift.wake = planning.stops.wake = self.queue.add
+        self._actions = actions
+        self._steps = Steps(planning, actions, telemetry, clock)
+        self._telemetry = telemetry
+        self._clock = clock
+        self._written_at: dict[Key, float] = {}
+        self._drift = DriftCount(telemetry)
+        self._unreported: dict[Key, Pass] = {}
+        """Passes that created an MPIJob while other jobs waited for theirs: their report comes after those."""
+        self._new: set[Key] = set()
+        """Jobs that have never been passed over."""
+
+    async def pass_over(self, key: Key) -> None:
+        """One pass; raises RetryLaterError for what may succeed later."""
+        record = self.world.jobs.get(key)
+        if record is None:
+            self.queue.forget(key)
+            self._written_at.pop(key, None)
+            self._unreported.pop(key, None)
+            self._drift.forget(key)
+            self._telemetry.forget(*key)
+            self._planning.taker.pending.drop(key)
+            self.waiting.forget(key)
+            self._passed(key)
+            return
+        with self._telemetry.reconcile_seconds.time():
+            try:
+                run = self._unreported.pop(key, None) or Pass(
+                    key, self.reader.policy_of(record.resource, self.world.policies), self._clock()
+                )
+                await self._pass(run, record)
+            except ConflictError as error:
+                await self.doubt()
+                raise RetryLaterError(str(error)) from error
+            except NotFoundError as error:
+                raise RetryLaterError(str(error)) from error
+            except TransientError as error:
+                raise RetryLaterError(str(error), error.retry_after_seconds) from error
+            except ApiError as error:
+                raise RetryLaterError(str(error)) from error
+            finally:
+                self._planning.taker.pending.settle(key)
+                self._passed(key)
+
+    async def _pass(self, run: Pass, record: JobRecord) -> None:
+        self._actions.probe("look")
+        for _ in range(MAX_STEPS):
+            seen = self._look(run, record)
+            decision = decide(seen)
+            try:
+                if not await self._steps.take(run, seen, decision):
+                    break
+            except RefusedError as error:
+                decision = error.decision()
+                break
+            if run.key not in self.world.jobs:
+                return  # deleted meanwhile
+            record = self._refreshed(run, record)
+        else:
+            raise RetryLaterError(f"{run.key}: no end of decisions, the last was {decision.reason}")
+        if self._may_report_later(run, seen):
+            self._unreported[run.key] = run
+            self.queue.add_after(run.key, LATEST_REPORT_SECONDS)
+            return
+        await self._report(run, seen, decision, record.version)
+        if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
+            self.queue.add_after(run.key, decision.retry_after_seconds)
+
+    def _may_report_later(self, run: Pass, seen: Seen) -> bool:
+        """While other jobs wait for their MPIJob, the report of one that has it can wait: the MPIJob says it all, plan included."""
+        return (
+            run.plan is not None
+            and not seen.moving
+            and seen.mpijob is not None
+            and len(self._new) > 0
+            and self._clock() - run.began < LATEST_REPORT_SECONDS
+        )
+
+    def welcome(self, key: Key) -> None:
+        """A job that has never been passed over: its first pass goes before the reports of others."""
+        self._new.add(key)
+
+    def _passed(self, key: Key) -> None:
+        """The first pass over a job is over; after the last of them the reports are made up for."""
+        if key in self._new:
+            self._new.discard(key)
+            if not self._new:
+                for waiting in sorted(self._unreported):
+                    self.queue.add(waiting)
+
+    def _refreshed(self, run: Pass, record: JobRecord) -> JobRecord:
+        """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
+        latest = self.world.jobs.get(run.key, record)
+        if edition(latest) != edition(record) and self.world.mpijob_named(run.key) is None:
+            run.plan = run.refusal = run.metrics = run.turn = None
+            self._planning.taker.pending.drop(run.key)
+        return latest
+
+    def _look(self, run: Pass, record: JobRecord) -> Seen:
+        """Everything `decide` may know, from the world as it is now."""
+        job, fault = self.reader.read(record.resource, self.world.policies)
+        mpijob = self.world.mpijob_named(run.key)
+        if mpijob is not None and self.world.is_forged(run.key):
+            mpijob = replace(mpijob, owner_uid="")  # whatever it says: it is not the job's
+        pods = self.world.pods_of(run.key, mpijob.uid) if mpijob else ()
+        recorded = self.world.plan_in_force(run.key)
+        seen = Seen(
+            metadata=metadata_of(record.resource),
+            job=job,
+            fault=fault,
+            status=run.so_far(record.status),
+            now=self._clock(),
+            server_ahead_seconds=self._actions.server_ahead_seconds,
+            deleting=bool(record.resource["metadata"].get("deletionTimestamp")),
+            mpijob=mpijob,
+            pods=pods,
+            plan=run.plan or recorded,
+            plan_recorded=recorded is not None and run.is_recorded(record.status, recorded),
+            refusal=run.refusal,
+            unreachable_nodes=self.world.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else (),
+            metrics=run.metrics,
+            turn=run.turn,
+            move=self._planning.drift.view(run.key),
+            moving=run.last_move is not None or run.resuming or is_moving(record.status),
+            stop=self._planning.stops.view(run.key),
+            scheduling_timeout_seconds=(job.recovery.scheduling_timeout_seconds if job else None)
+            or run.policy.deadlines.scheduling_seconds,
+            released=not run.resuming and (run.scheduling is not None or is_released(record.status, mpijob)),
+            release_recorded=is_released(record.status, mpijob),
+            preempted=not run.resuming and (run.last_stop is not None or is_preempted(record.status, mpijob)),
+            stop_recorded=is_preempted(record.status, mpijob),
+            partition_key=partition_key(job, run.plan or recorded) if job is not None else "",
+            partition=self.world.partitions.get(run.key),
+            partition_looked=run.partition_looked,
+            partition_pods=self.world.partition_pods_of(run.key),
+            workload=run.workload,
+            workload_looked=run.workload_looked,
+            measured=self.world.measured(run.key, pods),
+        )
+        return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
+
+    async def _report(self, run: Pass, seen: Seen, decision: Decision, version: str) -> None:
+        """The pass's one status write, if anything differs, and its one event, after the write; `version` is the job's as it was seen."""
+        if seen.deleting:
+            return
+        self._drift.count(run.key, seen)
+        record = self.world.jobs.get(run.key)
+        before = record.status if record is not None else seen.status
+        status = derive(seen, decision)
+        self._planning.recorder.note(seen, status)
+        if status == before and not (record is not None and record.status_fault):
+            return
+        if is_progress(before, status) and run.plan is None:
+            due = self._written_at.get(run.key, 0.0) + PROGRESS_INTERVAL_SECONDS - self._clock()
+            if due > 0:
+                self.queue.add_after(run.key, due)
+                return
+        await self._actions.write_status(run.key, seen.metadata, status, version)
+        self._written_at[run.key] = self._clock()
+        if status.phase != before.phase:
+            self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
+        if replace(status, measured=None) != replace(before, measured=None):
+            _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
+        if (told := news(run, seen, decision, before, status)) is not None:
+            await self._actions.emit(seen.metadata, told.reason, told.message, told.warning)
+
+    def _count_error(self, error: BaseException) -> None:
+        self._telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()
+
+
+async def _no_doubt() -> None:
+    """There is no Lease."""

@@ -1,0 +1,338 @@
+"""Finished runs, what was predicted for them beside what was measured, in SQLite or PostgreSQL; and what that teaches predictions.
+
+Blocking: call it in a thread. A run is its job's uid: recorded twice it is there once, as last told.
+Longer than other modules: one table, with what is written to it and what is read from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import sqlalchemy as sql
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+
+from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
+from hyperscale.model.plan import Calibration
+from hyperscale.model.step_curves import Step, Workload, one_kind, placed
+from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS
+
+CONNECT_SECONDS: Final = 5
+MOST_RUNS: Final = 200
+"""Of one architecture and mix of products, the newest, that a correction is made from: older ones ran on older software."""
+MOST_WORKLOADS: Final = 32
+"""Whose steps are read, those that ran last: a curve takes the time of some fits."""
+SAME_AS_SIGMA: Final = 1.4826
+"""Median absolute deviation to standard deviation of a normal distribution."""
+SUCCEEDED: Final = "Succeeded"
+_UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
+"""What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
+_LOG = logging.getLogger(__name__)
+
+
+class HistoryError(OSError):
+    """The database cannot be used; one line, without the password of its URL."""
+
+
+class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
+    """One finished run."""
+
+    uid: str
+    """Of the GNNTrainingJob."""
+    namespace: str
+    name: str
+    finished_at: float
+    """Unix seconds."""
+    phase: str
+    """Succeeded or Failed."""
+    architecture: str
+    layers: int
+    hidden_size: int
+    batch_size: int | None
+    vertices: int
+    edges: int
+    feature_size: int
+    method: str
+    workers: int
+    gpus: int
+    products: str
+    """Of its GPUs, as in `Calibration.products`."""
+    planner: str
+    plan_id: str
+    replans: int
+    predicted_seconds: float
+    """Of one epoch, uncorrected."""
+    correction: float
+    """What the prediction that was shown had been multiplied with."""
+    measured_seconds: float | None
+    compute_seconds: float | None
+    communication_seconds: float | None
+    accuracy: float | None
+    epochs: int
+    plan: str
+    """JSON of the plan in force at the end."""
+    measured: str
+    """JSON of `status.measured`."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured / uncorrected prediction; None where either is missing or can be no time of an epoch."""
+        seconds = (self.measured_seconds or 0.0, self.predicted_seconds)
+        return seconds[0] / seconds[1] if all(SHORTEST_SECONDS <= each <= LONGEST_SECONDS for each in seconds) else None
+
+
+_KINDS: Final[dict[type, Any]] = {str: sql.Text, int: sql.BigInteger, float: sql.Double}
+_METADATA: Final = sql.MetaData()
+_OPTIONAL: Final = frozenset({"batch_size", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"})
+_INTEGERS: Final = frozenset(
+    {"layers", "hidden_size", "batch_size", "vertices", "edges", "feature_size", "workers", "gpus", "replans", "epochs"}
+)
+_FLOATS: Final = frozenset(
+    {"finished_at", "predicted_seconds", "correction", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"}
+)
+
+
+def _column(name: str) -> sql.Column[Any]:
+    kind = _KINDS[int if name in _INTEGERS else float if name in _FLOATS else str]
+    return sql.Column(name, kind, primary_key=name == "uid", nullable=name in _OPTIONAL)
+
+
+RUNS: Final = sql.Table("hyperscale_runs", _METADATA, *(_column(field.name) for field in msgspec.structs.fields(FinishedRun)))
+sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
+_TEACHES: Final = (
+    RUNS.c.phase == SUCCEEDED,
+    RUNS.c.replans == 0,
+    RUNS.c.measured_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
+    RUNS.c.predicted_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
+    # A stand-in has the size of the graph that was predicted for, not its cut. The text is msgspec's, without spaces.
+    RUNS.c.measured.not_like('%"generated":true%'),
+    # What is predicted is the way between GPUs; copies through host memory say nothing of it.
+    RUNS.c.measured.not_like('%"hostStaging":true%'),
+)
+
+
+def _is_there(address: sql.URL) -> bool:
+    """False where connecting would make an empty file."""
+    return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
+
+
+class MeasuredStep(NamedTuple):
+    """What one run teaches about the steps of its workload."""
+
+    uid: str
+    step: Step
+    predicted_seconds: float
+    """Of the step, uncorrected."""
+
+    @property
+    def ratio(self) -> float:
+        """Measured / uncorrected prediction."""
+        return self.step.step_seconds / self.predicted_seconds
+
+
+class _Rank(msgspec.Struct):
+    node: str
+    gpus: int
+
+
+class _Placement(msgspec.Struct):
+    workers: tuple[_Rank, ...]
+
+
+def placement(plan: str) -> dict[str, int]:
+    """GPUs by node of a plan's JSON; empty where it cannot be read."""
+    try:
+        found = msgspec.json.decode(plan, type=_Placement)
+    except msgspec.DecodeError:
+        return {}
+    gpus: dict[str, int] = {}
+    for worker in found.workers:
+        gpus[worker.node] = gpus.get(worker.node, 0) + worker.gpus
+    return gpus if all(count > 0 for count in gpus.values()) else {}
+
+
+class History:
+    """The table of finished runs."""
+
+    def __init__(self, url: str, *, make: bool = True) -> None:
+        """url: as SQLAlchemy writes it; postgresql:// means psycopg. Makes the table where it is missing, or raises HistoryError.
+
+        `make` False only looks: what is not there is an error, and no other's database gets a table.
+        """
+        try:
+            address = sql.make_url(url)
+        except (SQLAlchemyError, ValueError) as error:
+            raise HistoryError(_BAD_URL) from error
+        kind = address.get_backend_name()
+        if kind not in ("sqlite", "postgresql"):
+            raise HistoryError(_BAD_URL)
+        limits = {"connect_timeout": CONNECT_SECONDS} if kind == "postgresql" else {"timeout": CONNECT_SECONDS}
+        if address.drivername == "postgresql":
+            address = address.set(drivername="postgresql+psycopg")
+        # libpq takes passwords in the query too, and SQLAlchemy hides none there.
+        secret = [key for key in address.query if "password" in key.lower()]
+        self._placements: dict[str, dict[str, int]] = {}
+        self._shown = address.difference_update_query(secret).render_as_string(hide_password=True)
+        try:
+            self._engine = sql.create_engine(address, pool_pre_ping=True, connect_args=limits)
+            if make:
+                _METADATA.create_all(self._engine)
+            elif not _is_there(address) or not sql.inspect(self._engine).has_table(RUNS.name):
+                raise HistoryError(f"{self._shown}: no history of runs is there; write the database that the operator records to")
+        except (SQLAlchemyError, ImportError) as error:
+            raise self._fault(error) from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def record(self, runs: Sequence[FinishedRun]) -> int:
+        """Keep these runs, in one transaction; how many of them were not there just so. Raises HistoryError.
+
+        A run that the database refuses for what it holds is given up and named in the log; the others are kept.
+        """
+        rows = {run.uid: msgspec.structs.asdict(run) for run in runs}
+        try:
+            return self._keep(rows)
+        except _UNKEEPABLE as error:
+            if len(rows) > 1:
+                return sum(self.record([run]) for run in {run.uid: run for run in runs}.values())
+            for row in rows.values():
+                _LOG.warning("history: the run of %s/%s cannot be kept: %s", row["namespace"], row["name"], self._fault(error))
+            return 0
+
+    def _keep(self, rows: Mapping[str, dict[str, Any]]) -> int:
+        if not rows:
+            return 0
+        try:
+            with self._engine.begin() as connection:
+                known = {
+                    row.uid: row.measured for row in connection.execute(sql.select(RUNS.c.uid, RUNS.c.measured).where(RUNS.c.uid.in_(rows)))
+                }
+                new = [row for uid, row in rows.items() if known.get(uid) != row["measured"]]
+                if new:
+                    connection.execute(sql.delete(RUNS).where(RUNS.c.uid.in_([row["uid"] for row in new])))
+                    connection.execute(sql.insert(RUNS), new)
+        except _UNKEEPABLE:
+            raise
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+        return len(new)
+
+    def redate(self, now: float) -> int:
+        """Make runs that finished later than `now` (Unix seconds), clock skew aside, runs of now; their number. Raises HistoryError.
+
+        Else they would be the newest for ever.
+        """
+        late = sql.update(RUNS).where(RUNS.c.finished_at > now + CLOCK_SKEW_SECONDS).values(finished_at=now)
+        try:
+            with self._engine.begin() as connection:
+                return connection.execute(late).rowcount
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+
+    def prune(self, before: float) -> int:
+        """Delete runs that finished before this time (Unix seconds); their number. Raises HistoryError."""
+        try:
+            with self._engine.begin() as connection:
+                return connection.execute(sql.delete(RUNS).where(RUNS.c.finished_at < before)).rowcount
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+
+    def runs(self, limit: int, architecture: str | None = None) -> tuple[FinishedRun, ...]:
+        """The newest runs, newest first. Raises HistoryError."""
+        wanted = sql.select(RUNS).order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(limit)
+        if architecture is not None:
+            wanted = wanted.where(RUNS.c.architecture == architecture)
+        return self._read(wanted)
+
+    def calibrations(self, least: int) -> dict[str, tuple[Calibration, ...]]:
+        """Corrections by architecture, of mixes of products with at least so many runs. Raises HistoryError.
+
+        Only runs that succeeded on the plan that they began with, others were measured on more than one; and none on a stand-in.
+        """
+        rank = sql.func.row_number().over(
+            partition_by=(RUNS.c.architecture, RUNS.c.products), order_by=(RUNS.c.finished_at.desc(), RUNS.c.uid)
+        )
+        ranked = sql.select(RUNS.c.architecture, RUNS.c.products, RUNS.c.measured_seconds, RUNS.c.predicted_seconds, rank.label("place"))
+        newest = ranked.where(*_TEACHES).subquery()
+        ratios: dict[tuple[str, str], list[float]] = {}
+        try:
+            with self._engine.connect() as connection:
+                for row in connection.execute(sql.select(newest).where(newest.c.place <= MOST_RUNS)):
+                    ratios.setdefault((row.architecture, row.products), []).append(row.measured_seconds / row.predicted_seconds)
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+        found: dict[str, tuple[Calibration, ...]] = {}
+        for (architecture, products), known in sorted(ratios.items()):
+            if len(known) >= least:
+                found[architecture] = (*found.get(architecture, ()), calibrate(products, known))
+        return found
+
+    def steps(self, least: int) -> dict[Workload, tuple[MeasuredStep, ...]]:
+        """Measured steps of workloads on GPUs of one product, newest first, where there are at least so many. Raises HistoryError.
+
+        Runs as in `calibrations`; those whose plan cannot be read are left out.
+        """
+        recorded = [RUNS.c[name] for name in Workload._fields]
+        latest = sql.func.max(RUNS.c.finished_at).desc()
+        common = sql.select(*recorded).where(*_TEACHES).group_by(*recorded).having(sql.func.count() >= least).order_by(latest, *recorded)
+        found = {}
+        try:
+            with self._engine.connect() as connection:
+                for row in connection.execute(common.limit(MOST_WORKLOADS)).all():
+                    workload = Workload(*row)
+                    if one_kind(workload.products):
+                        found[workload] = self._steps_of(connection, workload)
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+        kept = {uid for steps in found.values() for uid in (one.uid for one in steps)}
+        self._placements = {uid: placement for uid, placement in self._placements.items() if uid in kept}
+        return {workload: steps for workload, steps in found.items() if len(steps) >= least}
+
+    def _steps_of(self, connection: sql.Connection, workload: Workload) -> tuple[MeasuredStep, ...]:
+        """The newest; the plan of a run, its largest figure, is read once."""
+        same = [RUNS.c[name].is_not_distinct_from(value) for name, value in workload._asdict().items()]
+        newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds).where(*_TEACHES, *same)
+        rows = connection.execute(newest.order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(MOST_RUNS)).all()
+        unread = [row.uid for row in rows if row.uid not in self._placements]
+        if unread:
+            for uid, plan in connection.execute(sql.select(RUNS.c.uid, RUNS.c.plan).where(RUNS.c.uid.in_(unread))):
+                self._placements[uid] = placement(plan)
+        steps = []
+        for uid, measured, predicted in rows:
+            gpus = self._placements[uid]
+            if gpus:
+                step, count = placed(gpus, workload.vertices, workload.batch_size)
+                steps.append(MeasuredStep(uid, replace(step, step_seconds=measured / count), predicted / count))
+        return tuple(steps)
+
+    def _read(self, wanted: sql.Select[Any]) -> tuple[FinishedRun, ...]:
+        try:
+            with self._engine.connect() as connection:
+                return tuple(FinishedRun(**row) for row in connection.execute(wanted).mappings())
+        except SQLAlchemyError as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: Exception) -> HistoryError:
+        cause = getattr(error, "orig", None) or error
+        return HistoryError(f"{self._shown}: {' '.join(str(cause).split())[:300]}")
+
+
+_BAD_URL: Final = "the history's URL cannot be read; write sqlite:////FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+
+def calibrate(products: str, ratios: Sequence[float]) -> Calibration:
+    """Median and spread of measured / predicted; a single wild run moves neither. ValueError without any ratio above 0."""
+    logarithms = sorted(math.log(ratio) for ratio in ratios if ratio > 0.0 and math.isfinite(ratio))
+    if not logarithms:
+        raise ValueError("a calibration needs at least one run with a measured and a predicted epoch")
+    middle = statistics.median(logarithms)
+    spread = SAME_AS_SIGMA * statistics.median(abs(value - middle) for value in logarithms)
+    return Calibration(products, float(f"{math.exp(middle):.6g}"), float(f"{spread:.6g}"), len(logarithms))

@@ -1,0 +1,136 @@
+"""Which running jobs the operator may move by itself, and how a proposed move reads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hyperscale.model.api.job import Approval, JobSpec, PlacementMode
+from hyperscale.model.decision import MpiJobView, Seen
+from hyperscale.model.migration_query import MoveAdvice
+from hyperscale.model.plan import Plan, WorkerPlacement
+from hyperscale.model.pods import PodView
+from hyperscale.model.status import MAX_MOVED, Condition, JobStatus, StatusMove, StatusMovedWorker
+
+MOVING_CONDITION = "Moving"
+PROPOSED_CONDITION = "MoveProposed"
+MATERIAL_RATIO = 0.1
+DIGITS = 4
+"""Of figures in status: less is noise."""
+
+
+def obstacle(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
+    """Why the operator must not stop and start this job on its own; empty where it may."""
+    if mpijob.holder:
+        return f"{mpijob.holder} owns the MPIJob"
+    if job.checkpoint is None:
+        return "spec.checkpoint is not set, a restart would lose all work"
+    if job.placement.mode is not PlacementMode.STRICT:
+        return "spec.placement.mode is not Strict"
+    if job.approval is Approval.MANUAL:
+        return "spec.approval is Manual"
+    if replans >= job.recovery.max_replans:
+        return f"spec.recovery.maxReplans ({job.recovery.max_replans}) is used up"
+    return ""
+
+
+def resizable(job: JobSpec, mpijob: MpiJobView) -> bool:
+    """Whether a suspended MPIJob may be resumed with another number of workers than it had.
+
+    A person approved a plan of so many workers; a queue admitted so many.
+    """
+    return mpijob.resizable and not mpijob.holder and job.approval is Approval.AUTOMATIC
+
+
+def resizes(seen: Seen) -> bool:
+    """Whether the plan in force has another number of workers than the MPIJob."""
+    return seen.plan is not None and seen.mpijob is not None and len(seen.plan.workers) != seen.mpijob.workers
+
+
+def is_moving(status: JobStatus) -> bool:
+    """Whether a move was written down that has not ended."""
+    return any(condition.type == MOVING_CONDITION and condition.status == "True" for condition in status.conditions)
+
+
+def holds_plan(mpijob: MpiJobView, moving: bool) -> bool:
+    """Whether an MPIJob's plan takes GPUs beside those of bound pods: it is gated, unfinished, and runs or moves."""
+    return mpijob.gated and (moving or not mpijob.suspended) and not (mpijob.is_true("Succeeded") or mpijob.is_true("Failed"))
+
+
+def held_gpus(plan: Plan, pods: Iterable[PodView], moving: bool) -> dict[str, int]:
+    """GPUs by node that a plan holds beside bound pods.
+
+    A worker that moves holds its new node while its old pod still runs or ends elsewhere.
+    """
+    held: dict[str, int] = {}
+    for worker in _unbound(plan, pods, moving):
+        held[worker.node] = held.get(worker.node, 0) + worker.gpus
+    return held
+
+
+def _unbound(plan: Plan, pods: Iterable[PodView], moving: bool) -> Iterator[WorkerPlacement]:
+    """Ranks whose planned node no bound pod shows."""
+    bound = {pod.index: pod.node for pod in pods if pod.bound and pod.role == "worker"}
+    return (worker for worker in plan.workers if worker.index not in bound or (moving and bound[worker.index] != worker.node))
+
+
+def strays(seen: Seen) -> tuple[PodView, ...]:
+    """Workers that are bound to another node than the plan in force says."""
+    plan = seen.plan
+    if plan is None:
+        return ()
+    known = (pod for pod in seen.workers if pod.bound and pod.index is not None and pod.index < len(plan.workers))
+    return tuple(pod for pod in known if pod.node != plan.node_of(pod.index or 0))
+
+
+def arrived(seen: Seen) -> bool:
+    """Every worker of the plan in force is on its node."""
+    if seen.plan is None or resizes(seen) or (seen.mpijob is not None and seen.mpijob.suspended):
+        return False
+    bound = {pod.index for pod in seen.workers if pod.bound}
+    return not strays(seen) and len(bound) >= len(seen.plan.workers)
+
+
+def shown_move(advice: MoveAdvice, running: Plan, since: str, hindrance: str) -> StatusMove:
+    """Advice as the status tells it."""
+    planned = advice.plan.workers if advice.plan is not None else ()
+    moved = tuple(StatusMovedWorker(index, running.node_of(index), planned[index].node) for index in advice.moved[:MAX_MOVED])
+    return StatusMove(
+        now_epoch_seconds=_short(advice.now_epoch_seconds),
+        then_epoch_seconds=_short(advice.then_epoch_seconds),
+        moves=len(advice.moved),
+        workers=len(running.workers),
+        remaining_epochs=_short(advice.remaining_epochs),
+        saved_seconds=_short(advice.saved_seconds),
+        price_seconds=_short(advice.price_seconds),
+        since=since,
+        moved=moved,
+        obstacle=hindrance[:256],
+    )
+
+
+def material(told: StatusMove, fresh: StatusMove) -> bool:
+    """Whether the difference is worth another write: other numbers of workers, other reasons, or epochs that differ by a tenth.
+
+    That the saving shrinks while the job runs is no news.
+    """
+    if (told.moves, told.workers, told.obstacle) != (fresh.moves, fresh.workers, fresh.obstacle):
+        return True
+    pairs = ((told.now_epoch_seconds, fresh.now_epoch_seconds), (told.then_epoch_seconds, fresh.then_epoch_seconds))
+    return any(abs(new - old) > MATERIAL_RATIO * old for old, new in pairs)
+
+
+def proposed(move: StatusMove) -> Condition:
+    """The condition that says so; the same move gives the same words."""
+    workers = ", ".join(f"{worker.index}: {worker.source} → {worker.target}" for worker in move.moved)
+    more = f" and {move.moves - len(move.moved)} more" if move.moves > len(move.moved) else ""
+    blocked = f"; not done because {move.obstacle}" if move.obstacle else ""
+    message = (
+        f"an epoch takes {move.now_epoch_seconds:.4g} s by fresh measurements and would take {move.then_epoch_seconds:.4g} s "
+        f"with {move.moves} of {move.workers} workers moved ({workers}{more}); over the {move.remaining_epochs:.4g} epochs left that saves "
+        f"{move.saved_seconds:.4g} s for a price of {move.price_seconds:.4g} s{blocked}"
+    )
+    return Condition(type=PROPOSED_CONDITION, status="True", reason="BetterPlacementFound", message=message[:2048])
+
+
+def _short(figure: float) -> float:
+    return float(f"{figure:.{DIGITS}g}")

@@ -1,0 +1,171 @@
+"""Which running jobs the operator may stop so that all end sooner, what is left of them then, and how that reads. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from hyperscale.control.lifecycle.movable import is_moving, obstacle
+from hyperscale.control.lifecycle.suspension import resumed_by_other
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.measured import Measured
+from hyperscale.model.api.policy import QueueOrder, QueuePolicy
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import MpiJobView
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.pods import PodView
+from hyperscale.model.preemption_query import StopAdvice, StoppableJob
+from hyperscale.model.status import MAX_BENEFICIARIES, Condition, JobStatus, LastStop, Phase, StatusStop
+from hyperscale.util.rfc3339 import timestamp, unix_seconds
+
+PREEMPTED_CONDITION = "Preempted"
+PROPOSED_CONDITION = "PreemptionProposed"
+MATERIAL_FACTOR = 2.0
+DIGITS = 4
+"""Of figures in status: less is noise."""
+
+
+def run_is_over(status: JobStatus) -> bool:
+    """Whether the status says that a run has ended: neither a restart of the operator nor the MPIJob's TTL starts it again."""
+    return status.phase in (Phase.SUCCEEDED, Phase.FAILED) and status.mpi_job_ref is not None
+
+
+def is_preempted(status: JobStatus, view: MpiJobView | None = None) -> bool:
+    """Whether a stop for others was written down from which the job has not gone on.
+
+    A queue that took the MPIJob over ends it, and so does another who resumes the MPIJob.
+    """
+    return (
+        not (view is not None and (view.holder or resumed_by_other(view)))
+        and status.last_stop is not None
+        and any(condition.type == PREEMPTED_CONDITION and condition.status == "True" for condition in status.conditions)
+    )
+
+
+def waits_again(view: MpiJobView, pods: Iterable[PodView]) -> bool:
+    """Whether a stopped job has given its GPUs away and may get others: the queue decides on it like on one that never ran."""
+    return view.suspended and all(pod.finished for pod in pods)
+
+
+def undisturbed(status: JobStatus, view: MpiJobView) -> bool:
+    """Whether a job runs, and nobody is about to move or stop it."""
+    runs = view.gated and not view.suspended and not view.deleting and view.is_true("Running")
+    return runs and not is_moving(status) and not is_preempted(status)
+
+
+def hindrance(job: JobSpec, view: MpiJobView, status: JobStatus, policy: QueuePolicy) -> str:
+    """Why the operator must not stop this job for others; empty where it may.
+
+    What bounds the stops of one job: the hold-down after each start, and that nobody who has waited as long as the starvation bound
+    because of stops is stopped again.
+    """
+    if policy.order is QueueOrder.ARRIVAL:
+        return "spec.queue.order of the PlannerPolicy is Arrival: whoever was stopped would start again at once"
+    waited_seconds = waited_for_others(status, unix_seconds(view.start_time))
+    if 0.0 < policy.starvation_seconds <= waited_seconds:
+        return f"it has waited {waited_seconds:.4g} s for others already, spec.queue.starvationSeconds of the PlannerPolicy allows no more"
+    return obstacle(job, view, status.replans)
+
+
+def waited_for_others(status: JobStatus, started: float) -> float:
+    """Seconds that a job has waited because of its stops, until its ranks started (Unix seconds; inf where it is not stated)."""
+    last = status.last_stop
+    if last is None:
+        return 0.0
+    return last.waited_seconds + (max(0.0, started - unix_seconds(last.time)) if math.isfinite(started) else 0.0)
+
+
+def epochs_kept(status: JobStatus) -> float:
+    """Epochs that need not be done again, as of the last time that the operator stopped this job; 0 where it never did."""
+    kept = [(last.time, last.epochs_done) for last in (status.last_move, status.last_stop) if last is not None]
+    return max(kept, key=lambda each: unix_seconds(each[0]))[1] if kept else 0.0
+
+
+def epochs_safe(job: JobSpec | None, told: Measured | None, status: JobStatus, judged: float = 0.0) -> float:
+    """Epochs that a run need not do again if it stops now: up to its last checkpoint by its own words, as was `judged` or kept before."""
+    told = told or status.measured
+    checkpoint = job.checkpoint if job is not None else None
+    said = told.epoch - told.epoch % checkpoint.every_epochs if told is not None and checkpoint is not None else 0
+    return max(float(said), judged, epochs_kept(status))
+
+
+def epochs_left(job: JobSpec, stop: LastStop) -> int:
+    """What a stopped job has still to do; at least 1."""
+    return max(1, math.ceil(job.model.epochs - stop.epochs_done))
+
+
+def queued_since(stop: LastStop) -> float:
+    """Unix seconds from which a stopped job's waiting counts: its run does not, earlier stops do."""
+    return unix_seconds(stop.time) - stop.waited_seconds
+
+
+def begun(status: JobStatus, view: MpiJobView, beneficiaries: tuple[str, ...], kept: float, now: float) -> LastStop:
+    """A stop that begins now (Unix seconds)."""
+    waited = waited_for_others(status, unix_seconds(view.start_time))
+    return LastStop(timestamp(now), beneficiaries[:MAX_BENEFICIARIES], float(math.floor(kept)), _short(waited))
+
+
+def usable_gpus(
+    snapshot: ClusterSnapshot, free_gpus: Mapping[str, int], pending: Iterable[PlanRequest], running: Iterable[StoppableJob]
+) -> dict[str, int]:
+    """Free GPUs by node where they differ from the snapshot, without those that no worker of these jobs could use.
+
+    Rolling forward counts GPUs by kind, over all nodes: four left over on each of two nodes are no room for a worker of eight. Nodes of
+    jobs that may be stopped keep all theirs: together with what such a job gives away they may be enough.
+    """
+    stoppable = list(running)
+    sizes = {request.job.workers.gpus_per_worker for request in (*pending, *(job.running.request for job in stoppable))}
+    may_grow = {name for job in stoppable for name in job.running.claims}
+    usable = dict(free_gpus)
+    for node in snapshot.nodes:
+        free = free_gpus.get(node.name, node.free_gpus)
+        most = max((free // size * size for size in sizes), default=free)
+        if most < free and node.name not in may_grow:
+            usable[node.name] = most
+    return usable
+
+
+def shown_stop(advice: StopAdvice, since: str, why_not: str) -> StatusStop:
+    """Advice as the status tells it."""
+    return StatusStop(
+        beneficiaries=advice.beneficiaries[:MAX_BENEFICIARIES],
+        saved_seconds=_short(advice.saved_seconds),
+        price_seconds=_short(advice.price_seconds),
+        since=since,
+        obstacle=why_not[:256],
+    )
+
+
+def material(told: StatusStop, fresh: StatusStop) -> bool:
+    """Whether the difference is worth another write: others gain, another reason, or a saving that halved or doubled."""
+    if (told.beneficiaries, told.obstacle) != (fresh.beneficiaries, fresh.obstacle):
+        return True
+    return not told.saved_seconds <= fresh.saved_seconds * MATERIAL_FACTOR <= told.saved_seconds * MATERIAL_FACTOR**2
+
+
+def proposed(stop: StatusStop, own_key: str) -> Condition:
+    """The condition that says so; the same advice gives the same words."""
+    why_not = f"; not done because {stop.obstacle}" if stop.obstacle else ""
+    message = (
+        f"if this job stopped now, {_served(stop.beneficiaries, own_key)}: the mean time until all jobs end would be "
+        f"{stop.saved_seconds:.4g} s shorter with all stops that are proposed, the price of this one, {stop.price_seconds:.4g} s for the "
+        f"restart and work done again, paid{why_not}"
+    )
+    return Condition(type=PROPOSED_CONDITION, status="True", reason="OthersWouldGain", message=message[:2048])
+
+
+def told(stop: LastStop, own_key: str) -> str:
+    """A stop in words."""
+    return f"stopped at {stop.time} so that {_served(stop.beneficiaries, own_key)}; about {stop.epochs_done:.4g} epochs are kept"
+
+
+def _served(beneficiaries: tuple[str, ...], own_key: str) -> str:
+    others = [key for key in beneficiaries if key != own_key]
+    words = [f"{', '.join(others)} could start on its GPUs"] if others else []
+    if own_key in beneficiaries:
+        words.append("it could go on at once on other GPUs")
+    return " and ".join(words) or "others could start on its GPUs"
+
+
+def _short(figure: float) -> float:
+    return float(f"{figure:.{DIGITS}g}")

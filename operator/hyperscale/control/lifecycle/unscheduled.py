@@ -1,0 +1,147 @@
+"""Ranks that kube-scheduler leaves out, or whose pods never come: since when, how often, on which nodes, in whose words. Pure.
+
+What is remembered lives in `status.scheduling`, so that a restarted operator continues where the last one stopped.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from hyperscale.control.lifecycle.suspension import resumed_by_other
+from hyperscale.model import constants
+from hyperscale.model.decision import MpiJobView, Reason, Seen
+from hyperscale.model.pods import PodView
+from hyperscale.model.status import MAX_REFUSAL_LENGTH, MAX_REFUSED_NODES, JobStatus, StatusRefusedNode, StatusScheduling
+from hyperscale.util.rfc3339 import timestamp, unix_seconds
+
+PLACED_CONDITION: Final = "Placed"
+REFUSED_SECONDS: Final = 1800.0
+"""How long a job's plans leave a refused node out: what the scheduler missed there may have come since."""
+FIRST_DELAY_SECONDS: Final = 10.0
+MAX_DELAY_SECONDS: Final = 600.0
+"""Between the releases of a job and its next plan, doubled each time."""
+MAX_MESSAGE_LENGTH: Final = 1024
+SILENT: Final = "the scheduler has given no reason"
+NOTHING: Final = StatusScheduling()
+
+
+def left_out(seen: Seen) -> tuple[PodView, ...]:
+    """Pods of the job that wait for nothing of the operator's and are on no node."""
+    ours = (constants.PLACEMENT_GATE, constants.LAUNCHER_GATE)
+    return tuple(
+        pod
+        for pod in (*seen.workers, *seen.launchers)
+        if not pod.bound and not pod.terminating and not any(gate in pod.gates for gate in ours)
+    )
+
+
+def missing(seen: Seen) -> tuple[int, ...]:
+    """Indices of workers whose pods do not exist though the MPIJob is to run: their plan holds unused GPUs."""
+    job = seen.mpijob
+    if job is None or not job.gated or job.suspended or job.ending is not None:
+        return ()
+    there = {pod.index for pod in seen.workers}
+    return tuple(index for index in range(job.workers) if index not in there)
+
+
+def is_released(status: JobStatus, mpijob: MpiJobView | None) -> bool:
+    """Whether a release was written down from which the job has not gone on; another who resumes the MPIJob ends it."""
+    if mpijob is None or resumed_by_other(mpijob):
+        return False
+    return any((condition.type, condition.reason) == (PLACED_CONDITION, Reason.SCHEDULING_TIMEOUT) for condition in status.conditions)
+
+
+def is_back(seen: Seen) -> bool:
+    """Whether a released job of an external queue has all its workers again, gated: its pods were deleted, not its MPIJob suspended."""
+    ended = all(constants.PLACEMENT_GATE in pod.gates for pod in seen.workers) and not missing(seen)
+    return seen.released and seen.mpijob is not None and bool(seen.mpijob.holder) and ended
+
+
+def seconds_left(seen: Seen) -> float | None:
+    """Until all ranks are released; None where none is left out or missing, or where that is not written down yet."""
+    known = seen.status.scheduling
+    if known is None or not known.waiting_since or not (left_out(seen) or missing(seen)):
+        return None
+    return max(0.0, unix_seconds(known.waiting_since) + seen.scheduling_timeout_seconds - seen.now)
+
+
+def delay_left(status: JobStatus, now: float) -> float:
+    """Seconds until a released job may be planned again."""
+    known = status.scheduling
+    if known is None or not known.released_at or not known.releases:
+        return 0.0
+    delay = min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** (known.releases - 1))
+    return max(0.0, unix_seconds(known.released_at) + delay - now)
+
+
+def refused_nodes(status: JobStatus, now: float) -> dict[str, str]:
+    """Nodes that plans of the job leave out now, with the scheduler's words."""
+    known = status.scheduling or NOTHING
+    return {refused.node: refused.message for refused in known.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS}
+
+
+def words(seen: Seen) -> str:
+    """Which pods are left out, and what the scheduler says of the first; else which do not exist, and where to look."""
+    pods = left_out(seen)
+    if not pods and seen.mpijob is not None and (indices := missing(seen)):
+        return _missing_words(seen, seen.mpijob, indices)
+    shown = ", ".join(pod.name for pod in pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
+    return f"{shown} on no node {seen.scheduling_timeout_seconds} s after the gates opened: {_said(pods)}"
+
+
+def begun(seen: Seen) -> StatusScheduling:
+    """What is remembered of a release that begins now."""
+    known, time = seen.status.scheduling or NOTHING, timestamp(seen.now)
+    found = {
+        node: StatusRefusedNode(node, pod.unschedulable[:MAX_REFUSAL_LENGTH], time)
+        for pod in left_out(seen)
+        if (node := _refusing_node(seen, pod))
+    }
+    kept = [refused for refused in _lasting(known, seen.now) if refused.node not in found]
+    refused = tuple([*kept, *found.values()][-MAX_REFUSED_NODES:])
+    return StatusScheduling(releases=known.releases + 1, released_at=time, message=words(seen)[:MAX_MESSAGE_LENGTH], refused=refused)
+
+
+def observed(seen: Seen) -> StatusScheduling | None:
+    """What is remembered after a pass: since when a pod is left out or missing, and nothing of earlier releases once the job runs."""
+    known = seen.status.scheduling or NOTHING
+    job = seen.mpijob
+    placing = job is not None and job.gated and not job.suspended and not seen.released
+    since = (known.waiting_since or timestamp(seen.now)) if placing and (left_out(seen) or missing(seen)) else ""
+    runs = (job is not None and job.is_true("Running")) or (seen.job is not None and seen.job.run_policy.suspend)
+    kept = replace(known, waiting_since=since, refused=_lasting(known, seen.now))
+    kept = replace(kept, releases=0, released_at="", message="") if runs else kept
+    return None if kept == NOTHING else kept
+
+
+def _missing_words(seen: Seen, job: MpiJobView, indices: tuple[int, ...]) -> str:
+    name, namespace = seen.metadata.name, seen.metadata.namespace
+    shown = ", ".join(f"{name}-worker-{index}" for index in indices[:3]) + (f" and {len(indices) - 3} more" if len(indices) > 3 else "")
+    cause = (
+        f"mpi-operator cannot create them, its events say why (a quota, an admission webhook): kubectl get events -n {namespace}"
+        if job.conditions
+        else "mpi-operator has not taken up the MPIJob: check that it runs and that spec.runPolicy.managedBy names no other controller"
+    )
+    after = f"{seen.scheduling_timeout_seconds} s after they were due"
+    return f"{len(indices)} of {job.workers} worker pods ({shown}) do not exist {after}; {cause}"
+
+
+def _lasting(known: StatusScheduling, now: float) -> tuple[StatusRefusedNode, ...]:
+    return tuple(refused for refused in known.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS)
+
+
+def _refusing_node(seen: Seen, pod: PodView) -> str:
+    """The planned node of a worker that the scheduler refused there; "" where it said nothing, or spoke of no node."""
+    index, plan = pod.index, seen.plan
+    if index is None or plan is None or index >= len(plan.workers) or not pod.unschedulable:
+        return ""
+    return "" if "persistentvolumeclaim" in pod.unschedulable.lower() else plan.node_of(index)
+
+
+def _said(pods: tuple[PodView, ...]) -> str:
+    gated = next((pod for pod in pods if pod.gates), None)
+    if gated is not None:
+        return f"{gated.name} has the scheduling gate {gated.gates[0]}, which is not the operator's"
+    return next((pod.unschedulable for pod in pods if pod.unschedulable), SILENT)

@@ -1,0 +1,1 @@
+"""In: a job and its plan. Out: the MPIJob, the partition Job and the patches that release pods. Pure."""

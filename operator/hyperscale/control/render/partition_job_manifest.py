@@ -1,0 +1,92 @@
+"""The Job (batch/v1) that writes a job's partitions to the shared volume, and the key that says what they are made from. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from hyperscale.control.render import environment
+from hyperscale.control.render.owner import owner_references
+from hyperscale.control.render.pod import common_labels, partition_template
+from hyperscale.control.render.template import Json, mapping_at
+from hyperscale.model import constants
+from hyperscale.model.api.job import JobSpec, PartitioningMethod
+from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.plan import Plan
+from hyperscale.model.pods import PARTITION
+
+BACKOFF_LIMIT: Final = 2
+"""Evictions and lost nodes are tried again so often."""
+REFUSED_EXIT_CODE: Final = 2
+"""Of the program, for input that will not do and memory that will not suffice: trying again changes nothing."""
+KEY_DIGITS: Final = 16
+MEBIBYTE: Final = 2**20
+
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
+
+
+def job_name(job: str) -> str:
+    """Name of the Job of a job."""
+    return f"{job}-partition"
+
+
+def partition_key(job: JobSpec, plan: Plan | None) -> str:
+    """What decides the partitions, as 16 hex digits; empty where no Job writes any.
+
+    A plan with other nodes and the same shares has the same key: its partitions are there already.
+    """
+    claim, method = job.partitioning.volume_claim_name, job.partitioning.method
+    if claim is None or method is PartitioningMethod.NONE:
+        return ""
+    workers = len(plan.workers) if plan is not None else job.workers.max
+    identity = {
+        "dataset": job.dataset,
+        "claim": claim,
+        "method": method,
+        "balance": job.partitioning.balance,
+        "count": environment.partitions(job, plan),
+        "shares": environment.shares(workers, plan),
+        "seed": plan.seed if plan is not None else 0,
+    }
+    return hashlib.sha256(_ENCODER.encode(identity)).hexdigest()[:KEY_DIGITS]
+
+
+def partition_job(metadata: JobMetadata, job: JobSpec, plan: Plan | None, defaults: RenderDefaults, memory_bytes: int | None) -> Json:
+    """The whole Job; the same arguments give the same object.
+
+    memory_bytes: what partitioning takes at least, asked for so that the scheduler finds a node with so much; None where unknown
+    Raises RenderError, with the field's path, where the user's worker template cannot be merged.
+    """
+    key = partition_key(job, plan)
+    pod = partition_template(metadata, job, plan, defaults)
+    container = pod["spec"]["containers"][0]
+    pod["metadata"]["labels"][constants.PARTITION_KEY_LABEL] = key
+    requests = {}
+    if job.workers.cpu is not None:
+        requests["cpu"] = job.workers.cpu
+    if memory_bytes is not None:
+        requests["memory"] = f"{-(-memory_bytes // MEBIBYTE)}Mi"
+    if requests:
+        mapping_at(container, "resources", "spec.worker.template.spec.containers[0]")["requests"] = requests
+    rule = {"action": "FailJob", "onExitCodes": {"containerName": PARTITION, "operator": "In", "values": [REFUSED_EXIT_CODE]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "namespace": metadata.namespace,
+            "name": job_name(metadata.name),
+            "labels": {**common_labels(metadata, plan, PARTITION), constants.PARTITION_KEY_LABEL: key},
+            "ownerReferences": owner_references(metadata),
+        },
+        "spec": {
+            "backoffLimit": BACKOFF_LIMIT,
+            "completions": 1,
+            "parallelism": 1,
+            "podFailurePolicy": {
+                "rules": [rule, {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}],
+            },
+            "template": pod,
+        },
+    }

@@ -1,0 +1,236 @@
+"""Whose turn it is: pending jobs asked about together, and what each of them is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.scheduler.pending import Pending, Told
+from hyperscale.control.scheduler.queue_entry import Entry
+from hyperscale.control.scheduler.running_jobs import Running
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.model.admission_query import Chooser, Hold, QueueScore, TurnQuestion, Turns
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import Reason, Seen, Turn
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.status import JobStatus, QueueDecision
+
+QUEUE_FAILED: Final = "QueueRuleFailed"
+"""Step down of a plan that was made in order of arrival because a decision about all pending jobs failed."""
+DISTRUST_SECONDS: Final = 30.0
+"""After a decision failed, jobs are planned in order of arrival for so long."""
+CLOSER: Final = 4
+"""A waiting job is told again when its place is so many times nearer to the front, and when it is the first."""
+LONGER_RATIO: Final = 1.25
+"""And when its run is predicted so much longer or shorter."""
+DIGITS: Final = 4
+"""Of predicted figures in status: less is noise, and would be written again and again."""
+
+
+class TurnPlanner(Protocol):
+    """Whoever decides; in the operator the planner process."""
+
+    async def turns(self, question: TurnQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Turns | None:
+        """Who of several pending jobs starts, every plan checked; None where that could not be found out. Never raises."""
+        ...
+
+
+class Answer(NamedTuple):
+    """What came of asking."""
+
+    found: Plan | Infeasible | None
+    """None: the job waits for what `turn` says."""
+    snapshot: ClusterSnapshot
+    turn: Turn | None = None
+    """None where no other job was pending or running."""
+
+
+class TurnTaker:
+    """Asks for decisions and hands them out, job by job. One pass at a time may ask."""
+
+    def __init__(self, world: World, planner: TurnPlanner, telemetry: Telemetry, reader: JobReader, clock: Callable[[], float]) -> None:
+        self.pending = Pending(world, reader, clock)
+        self.wake: Callable[[Key], None] = lambda key: None
+        """Asks for a pass over a job that was decided on in another's pass."""
+        self.running = Running(world, reader, clock)
+        self._world = world
+        self._planner = planner
+        self._telemetry = telemetry
+        self._clock = clock
+        self._distrusted_until = 0.0
+        self._known_free: tuple[ClusterSnapshot, int, dict[str, int], int] | None = None
+
+    @property
+    def failed(self) -> bool:
+        """A decision failed lately: jobs are planned in order of arrival."""
+        return self._clock() < self._distrusted_until
+
+    def alone(self, key: Key, seen: Seen, policy: PolicySpec, plan: Plan) -> Plan:
+        """A plan that was made without a decision: the job counts among the arrivals, and the plan says so where a decision failed."""
+        entry = self.pending.entry(key, policy) if is_pending(seen) else None
+        if entry is None:
+            return plan
+        self.pending.alone(entry, plan)
+        return replace(plan, fallbacks=(QUEUE_FAILED, *plan.fallbacks)) if self.failed else plan
+
+    async def take(self, key: Key, seen: Seen, policy: PolicySpec) -> Answer | None:
+        """What the queue says of a job; None where there is nothing to order, where others decide, or where nobody could say."""
+        entry = self.pending.entry(key, policy) if is_pending(seen) else None
+        if entry is None:
+            return None
+        if (told := self.pending.granted(entry)) is not None:
+            return self._answer(entry, told, seen.status)
+        if self.pending.held(entry, self._world.snapshot(policy, self._clock())) is None:
+            await self.get_ready(policy)
+            if (entry := self.pending.entry(key, policy)) is None:
+                return None
+        snapshot = self._world.snapshot(policy, self._clock())
+        if (releasing := self.pending.kept_back(key)) is not None:
+            return Answer(None, snapshot, self._kept_back(entry, releasing))
+        told = self.pending.held(entry, snapshot) or await self._ask(entry, snapshot)
+        return self._answer(entry, told, seen.status) if told is not None else None
+
+    async def get_ready(self, policy: PolicySpec) -> None:
+        """Read jobs and count pods beforehand, so that the next question has less to do at once."""
+        await self.pending.read_all(policy)
+        await self.running.tally()
+
+    async def _ask(self, entry: Entry, snapshot: ClusterSnapshot) -> Told | None:
+        """Put the question, unless it is plain that the job must wait; None where there is nothing to order, or nobody could say."""
+        policy = entry.policy
+        if self.failed:
+            return None
+        free_gpus, free = self.free(snapshot)
+        bound = policy.queue.starvation_seconds
+        if entry.run_seconds is not None and entry.least_gpus > free and self.pending.place(entry, bound)[0] > 1:
+            return self.pending.passed_over(entry, snapshot)
+        others, running = self.pending.others(entry.key, policy), self.running.shares()
+        if not (others or running):
+            return None
+        asked = self.pending.question_about(entry, others, free, bound)
+        question = TurnQuestion(
+            jobs=self.pending.queued(asked),
+            running=running,
+            free_gpus=free_gpus,
+            claims=self.running.claims(snapshot),
+            deadline_seconds=policy.deadlines.plan_seconds,
+            arrivals=self.pending.arrivals,
+            held=self._world.held(),
+        )
+        with self._telemetry.plan_seconds.labels(planner="Queue").time():
+            turns = await self._planner.turns(question, snapshot, policy)
+        if turns is None:
+            self._distrusted_until = self._clock() + DISTRUST_SECONDS
+            self._telemetry.queue_decisions.labels(chooser=Chooser.ARRIVAL, outcome="Failed").inc()
+            return None
+        for started in self.pending.learn(turns, asked, snapshot):
+            if started != entry.key:
+                self.wake(started)
+        self._count(turns)
+        return self.pending.granted(entry) or self.pending.held(entry, snapshot)
+
+    def _kept_back(self, entry: Entry, releasing: Key) -> Turn:
+        place, count, _ = self.pending.place(entry, entry.policy.queue.starvation_seconds)
+        decision = _decision(entry, place, count, entry.run_seconds, None)
+        return Turn(decision, Reason.WAITING_FOR_TURN, f"{releasing} is giving its GPUs to others")
+
+    def free(self, snapshot: ClusterSnapshot) -> tuple[dict[str, int], int]:
+        """Free GPUs by node where the snapshot does not know, and all of them; pending jobs hold none, so it is the same for each."""
+        known = self._known_free
+        if known is None or known[0] is not snapshot or known[1] != self._world.version:
+            changed = self._world.free_gpus(snapshot)
+            free = sum(changed.get(node.name, node.free_gpus) for node in snapshot.nodes)
+            known = self._known_free = (snapshot, self._world.version, changed, free)
+        return known[2], known[3]
+
+    def _count(self, turns: Turns) -> None:
+        chooser = turns.score.used if turns.score is not None else Chooser.RULE
+        for outcome in ["Started" for _ in turns.starts] + [hold.reason for hold in turns.holds]:
+            self._telemetry.queue_decisions.labels(chooser=chooser, outcome=outcome).inc()
+
+    def _answer(self, entry: Entry, told: Told, status: JobStatus) -> Answer:
+        if told.start is not None:
+            if not entry.stopped:
+                self._telemetry.queue_waiting_seconds.observe(max(0.0, self._clock() - entry.created))
+            plan = told.start.plan
+            found = replace(plan, fallbacks=(*told.fallbacks, *plan.fallbacks)) if told.fallbacks else plan
+            return Answer(found, told.snapshot, Turn(_decision(entry, 0, told.others, told.start.run_seconds, told.score)))
+        assert told.hold is not None  # noqa: S101 - a question starts a job or holds it
+        place, count, first = self.pending.place(entry, entry.policy.queue.starvation_seconds)
+        decision = _decision(entry, place, count, entry.run_seconds, told.score)
+        turn = settled(Turn(decision, *_words(entry, told.hold, place, count, first), told.hold.retry_seconds), status)
+        refusal = told.hold.infeasible
+        if refusal is None:
+            return Answer(None, told.snapshot, turn)
+        return Answer(replace(refusal, message=turn.message), told.snapshot, replace(turn, reason="", message=""))
+
+
+def is_pending(seen: Seen) -> bool:
+    """Neither planned nor created yet, or stopped for others since."""
+    return seen.preempted or (seen.mpijob is None and seen.plan is None)
+
+
+def settled(turn: Turn, status: JobStatus) -> Turn:
+    """The turn as last told, where nothing changed that a person would care about: waiting jobs are not written anew each time."""
+    before, now = status.queue_decision, turn.decision
+    told = next(
+        (condition.message for condition in status.conditions if condition.type == "Planned" and condition.reason == turn.reason), None
+    )
+    if before is None or told is None or not before.position or _nearer(before, now) or _differs(before.run_seconds, now.run_seconds):
+        return turn
+    return replace(turn, decision=before, message=told)
+
+
+def _nearer(before: QueueDecision, now: QueueDecision) -> bool:
+    """Or farther from the front."""
+    if before.position == 1 or now.position == 1:
+        return before.position != now.position or before.pending != now.pending
+    return now.position * CLOSER <= before.position or before.position * CLOSER <= now.position
+
+
+def _differs(before: float | None, now: float | None) -> bool:
+    if before is None or now is None:
+        return before is not now
+    return not before / LONGER_RATIO <= now <= before * LONGER_RATIO
+
+
+def _words(entry: Entry, hold: Hold, place: int, count: int, first: Entry | None) -> tuple[str, str]:
+    """Reason and message."""
+    if entry.hopeless:
+        return hold.reason, hold.message
+    if first is None:
+        behind = f"first of {count} in the queue" if count > 1 else ""
+        reason = hold.reason if hold.reason != Reason.WAITING_FOR_TURN or hold.message else Reason.PLANNING
+        return str(reason), "; ".join(text for text in (hold.message.rstrip("."), behind) if text)
+    own, other = _length(entry), _length(first)
+    order = f"number {place} of {count} in the queue"
+    if hold.reason == Reason.WAITING_FOR_TURN:
+        why = f" ({hold.message})" if hold.message else ""
+        return hold.reason, f"{order}, {first.key} goes first{why}: {other} against {own}"
+    return hold.reason, f"{hold.message.rstrip('.')}; {order}, first is {first.key}: {other} against {own}"
+
+
+def _length(entry: Entry) -> str:
+    seconds = "a run of unknown length" if entry.run_seconds is None else f"a run of {entry.run_seconds:.3g} s"
+    return seconds if entry.weight == 1 else f"{seconds} of priority {entry.weight:g}"
+
+
+def _decision(entry: Entry, place: int, count: int, run_seconds: float | None, score: QueueScore | None) -> QueueDecision:
+    return QueueDecision(
+        position=place,
+        pending=count,
+        chosen_by=str(score.used if score is not None else Chooser.RULE),
+        run_seconds=_rounded(run_seconds),
+        weight=entry.weight,
+        rule_score=_rounded(score.rule) if score is not None else None,
+        agent_score=_rounded(score.agent) if score is not None else None,
+    )
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else float(f"{figure:.{DIGITS}g}")

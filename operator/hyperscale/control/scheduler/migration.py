@@ -1,0 +1,253 @@
+"""Running jobs on a changing cluster: each is scored on fresh measurements now and then, a better placement is told or carried out.
+
+What is known lives in memory; after a restart the job's status tells since when a move has been proposed. How far a run has come is
+as the run says where it can be heard, else elapsed time over the predicted epoch, by what was measured meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from hyperscale.control.cache.cluster_cache import JobRecord, Key, World
+from hyperscale.control.lifecycle.movable import material, obstacle, shown_move
+from hyperscale.control.lifecycle.stoppable import epochs_kept, undisturbed
+from hyperscale.control.scheduler.running_jobs import LATE_RATIO
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.model.admission_query import claims_of
+from hyperscale.model.api.job import JobSpec, PlannerChoice
+from hyperscale.model.api.policy import PolicySpec, ReplanMode
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import MoveView, MpiJobView
+from hyperscale.model.migration_query import MAX_MOVE_JOBS, MoveAdvice, MoveQuestion, Moves, RunningJob
+from hyperscale.model.plan import Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.pods import PodView
+from hyperscale.model.status import StatusMove
+from hyperscale.util.rfc3339 import timestamp, unix_seconds
+from hyperscale.util.slices import Slices
+
+_LOG = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 1.0
+DEADLINE_SECONDS: Final = 0.5
+"""Of one question: pending jobs wait behind it."""
+REST_FACTOR: Final = 9.0
+"""After a question the planner is left alone so many times as long as it took: judging takes a tenth of it at most."""
+DISTRUST_SECONDS: Final = 30.0
+"""After a failed question nothing is judged for so long."""
+ADVISES: Final = "the PlannerPolicy only advises"
+
+
+class MovePlanner(Protocol):
+    """Whoever judges; in the operator the planner process."""
+
+    async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
+        """Advice for running jobs, every plan checked; None where that could not be found out. Never raises."""
+        ...
+
+
+RequestFor = Callable[[Key, JobSpec, PodView | None, PolicySpec, ClusterSnapshot], PlanRequest]
+
+
+class Progress(NamedTuple):
+    """How far a run had come at a time, and its pace from then on."""
+
+    start_time: str
+    """Of the MPIJob: another one is another run, or the same after a suspension."""
+    at: float
+    epochs: float
+    epoch_seconds: float
+
+    def epochs_at(self, now: float) -> float:
+        """Predicted."""
+        return self.epochs + max(0.0, now - self.at) / max(self.epoch_seconds, 1e-9)
+
+
+class Judged(NamedTuple):
+    """The last that is known of a job."""
+
+    since: float | None = None
+    """When a gain was first seen that has been there ever since."""
+    shown: StatusMove | None = None
+    plan: Plan | None = None
+    """To be carried out."""
+    epochs_kept: float = 0.0
+    """Predicted, what the checkpoints hold."""
+
+
+class DriftWatch:
+    """Judges running jobs, a few at a time."""
+
+    def __init__(
+        self,
+        world: World,
+        planner: MovePlanner,
+        telemetry: Telemetry,
+        reader: JobReader,
+        request_for: RequestFor,
+        clock: Callable[[], float],
+    ) -> None:
+        self.wake: Callable[[Key], None] = lambda key: None
+        """Asks for a pass over a job of which something new is known."""
+        self.busy: Callable[[], bool] = lambda: False
+        """Whether somebody waits for a plan: they go first."""
+        self._world = world
+        self._planner = planner
+        self._telemetry = telemetry
+        self._reader = reader
+        self._request_for = request_for
+        self._clock = clock
+        self._due: dict[Key, float] = {}
+        self._judged: dict[Key, Judged] = {}
+        self._progress: dict[Key, Progress] = {}
+        self._rest_until = 0.0
+
+    async def run(self) -> None:
+        """Judge what is due, until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            await self.check()
+
+    def view(self, key: Key) -> MoveView | None:
+        """What a pass over a job should know; None where the job was not judged yet."""
+        judged = self._judged.get(key)
+        return MoveView(judged.shown, judged.plan, judged.epochs_kept) if judged is not None else None
+
+    def take(self, key: Key) -> None:
+        """The plan to be carried out was taken up, or found not to fit any more: it is not offered again before the next judgement."""
+        if key in self._judged:
+            self._judged[key] = self._judged[key]._replace(plan=None)
+
+    async def check(self) -> None:
+        """One question about the jobs that have waited longest."""
+        now = self._clock()
+        due = self._due_jobs(now)
+        if not due or now < self._rest_until or self.busy():
+            return
+        policy = self._policy(due[0])
+        snapshot = self._world.snapshot(policy, now)
+        jobs: dict[str, tuple[Key, RunningJob]] = {}
+        slices = Slices()
+        for key in due:
+            await slices.pause_if_due()
+            if len(jobs) == MAX_MOVE_JOBS or key not in self._world.jobs or self._policy(key) != policy:
+                continue
+            job = self.running_job(key, policy, snapshot) if snapshot.metrics.available else None
+            if job is None:
+                self._due[key] = now + policy.replan.check_seconds
+            else:
+                jobs[str(key)] = key, job
+        if jobs:
+            await self._ask(jobs, snapshot, policy)
+
+    async def _ask(self, jobs: dict[str, tuple[Key, RunningJob]], snapshot: ClusterSnapshot, policy: PolicySpec) -> None:
+        began = self._clock()
+        deadline_seconds = min(DEADLINE_SECONDS, policy.deadlines.plan_seconds)
+        question = MoveQuestion(tuple(job for _, job in jobs.values()), deadline_seconds)
+        with self._telemetry.plan_seconds.labels(planner="Moves").time():
+            moves = await self._planner.moves(question, snapshot, policy)
+        now = self._clock()
+        self._rest_until = now + (DISTRUST_SECONDS if moves is None else REST_FACTOR * (now - began))
+        if moves is None:
+            return
+        answered = {advice.key: advice for advice in moves.advice}
+        for name, (key, job) in jobs.items():
+            advice = answered.get(name)
+            if advice is not None:
+                self._learn(key, job, advice, policy)
+            if advice is not None or len(answered) == 0:
+                self._due[key] = now + policy.replan.check_seconds
+
+    def _learn(self, key: Key, job: RunningJob, advice: MoveAdvice, policy: PolicySpec) -> None:
+        """Take in one judgement; a pass is asked for where people should know, or the move is due."""
+        record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
+        if record is None or view is None or not self._steady(record, view):
+            return
+        now, last = self._clock(), record.status.last_move
+        self._progress[key] = self._progress[key]._replace(
+            at=now, epochs=self._progress[key].epochs_at(now), epoch_seconds=advice.now_epoch_seconds
+        )
+        told = record.status.move
+        before = self._judged.get(key) or Judged(unix_seconds(told.since) if told else None, told)
+        pays = advice.plan is not None and advice.gain_ratio >= policy.replan.min_gain_ratio
+        # What has been told stays while the move pays for itself: figures swing around the threshold.
+        since = (before.since or now) if pays or (before.shown is not None and advice.plan is not None) else None
+        held = since is not None and now - since >= policy.replan.hold_down_seconds
+        held = held and (last is None or now - unix_seconds(last.time) >= policy.replan.hold_down_seconds)
+        hindrance = obstacle(job.request.job, view, record.status.replans) if policy.replan.mode is ReplanMode.ACT else ADVISES
+        shown = None
+        if held and since is not None:
+            fresh = shown_move(advice, job.plan, timestamp(since), hindrance)
+            shown = fresh if before.shown is None or material(before.shown, fresh) else before.shown
+        act = advice.plan if held and pays and not hindrance else None
+        kept = self._progress[key].epochs - job.redone_epochs
+        self._judged[key] = Judged(since, None if act is not None else shown, act, kept)
+        if self._judged[key].shown is not None and before.shown is None:
+            self._telemetry.moves.labels(outcome="proposed").inc()
+        if act is not None or self._judged[key].shown != told:
+            self.wake(key)
+
+    def running_job(self, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot) -> RunningJob | None:
+        """A job as the question has it; None where not every worker runs undisturbed."""
+        record, view, plan = self._world.jobs.get(key), self._world.mpijobs.get(key), self._world.plan_in_force(key)
+        if record is None or view is None or plan is None:
+            return None
+        job, _ = self._reader.read(record.resource, self._world.policies)
+        pods = {pod.index: pod for pod in self._world.pods_of(key, view.uid) if pod.role == "worker" and pod.holds_resources}
+        indices = range(len(plan.workers))
+        if job is None or job.planner is PlannerChoice.NONE or any(index not in pods or pods[index].terminating for index in indices):
+            return None
+        done = min(self._epochs_done(key, record, view, plan), (1.0 - LATE_RATIO) * job.model.epochs)
+        return RunningJob(
+            request=self._request_for(key, job, pods[0], policy, snapshot),
+            plan=replace(plan, workers=tuple(replace(worker, node=pods[worker.index].node) for worker in plan.workers)),
+            claims=claims_of(pods.values()),
+            remaining_epochs=job.model.epochs - done,
+            redone_epochs=done if job.checkpoint is None else min(done, float(job.checkpoint.every_epochs)),
+        )
+
+    def _epochs_done(self, key: Key, record: JobRecord, view: MpiJobView, plan: Plan) -> float:
+        """As the run itself says, else by its predicted epoch."""
+        now, known = self._clock(), self._progress.get(key)
+        if known is None or known.start_time != view.start_time:
+            began = unix_seconds(view.start_time)
+            known = self._progress[key] = Progress(view.start_time, began, epochs_kept(record.status), plan.predicted.epoch_seconds)
+        if (reported := self._world.progress.get(key) or record.status.measured) is not None:
+            known = self._progress[key] = known._replace(at=now, epochs=float(reported.epoch))
+        return known.epochs_at(now)
+
+    def _due_jobs(self, now: float) -> list[Key]:
+        """Jobs to judge, the longest due first; forgets those that do not run any more."""
+        running = dict(self._running())
+        for key in [key for key in self._due if key not in running]:
+            self._due.pop(key)
+            self._judged.pop(key, None)
+        self._progress = {key: known for key, known in self._progress.items() if key in self._world.live}
+        for key, check_seconds in running.items():
+            self._due.setdefault(key, now + check_seconds)
+        return sorted((key for key in running if self._due[key] <= now), key=lambda key: (self._due[key], key))
+
+    def _running(self) -> Iterator[tuple[Key, float]]:
+        """Jobs that run undisturbed under a policy that wants to know, and how often."""
+        for key, view in self._world.live.items():
+            record = self._world.jobs.get(key)
+            if record is None or not self._steady(record, view):
+                continue
+            replan = self._policy(key).replan
+            if replan.mode is not ReplanMode.OFF:
+                yield key, replan.check_seconds
+            elif record.status.move is not None and key not in self._judged:
+                self._judged[key] = Judged()
+                self.wake(key)
+
+    def _steady(self, record: JobRecord, view: MpiJobView) -> bool:
+        return undisturbed(record.status, view)
+
+    def _policy(self, key: Key) -> PolicySpec:
+        return self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)

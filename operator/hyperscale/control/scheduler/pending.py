@@ -1,0 +1,275 @@
+"""Pending jobs as the operator knows them: which are decided together, what was decided, and who was told what.
+
+One question decides for many jobs, but each job is passed over on its own: plans that a question gave to others wait here as grants, and
+what it said of jobs that wait is the answer to their passes too, as long as nothing has changed. So a hundred waiting jobs cost a few
+questions whenever capacity changes, not a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.scheduler.queue_entry import Edition, Entry, edition_of, read_entry, waits
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.model.admission_query import MAX_TURN_JOBS, MAX_TURN_KINDS, Arrivals, Hold, QueuedJob, QueueScore, Start, Turns
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import Reason
+from hyperscale.model.plan import Plan
+from hyperscale.planner.problem.amounts import amounts_of
+from hyperscale.planner.queue.arrivals import counted
+from hyperscale.planner.queue.queue_types import Option, PendingJob
+from hyperscale.util.rfc3339 import unix_seconds
+from hyperscale.util.slices import Slices
+
+VALID_SECONDS: Final = 20.0
+"""What was decided is asked anew after so long even where nothing seems to have changed: measurements may have."""
+KEPT_BACK_SECONDS: Final = 60.0
+"""Whoever is not to gain by a stop waits no longer than this for its pods to end."""
+OLDEST_KINDS: Final = 2
+"""Different jobs of a question that are there for their age; the others for being short."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a question said of one job."""
+
+    edition: Edition
+    policy: PolicySpec
+    snapshot: ClusterSnapshot
+    version: int
+    """Of the world, after the question's plans were taken."""
+    at: float
+    score: QueueScore | None
+    others: int = 0
+    """Jobs that the question was about beside this one."""
+    start: Start | None = None
+    hold: Hold | None = None
+    fallbacks: tuple[str, ...] = ()
+
+
+@dataclass
+class _Grant:
+    told: Told
+    passes: int = 0
+    """Passes over the job that ended without taking it."""
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """Pending jobs in the order in which they go, as long as the world's version stays."""
+
+    version: int
+    policy: PolicySpec
+    entries: tuple[Entry, ...]
+    places: dict[Key, int]
+    """From 1."""
+
+
+class Pending:
+    """The pending jobs of all policies, and what was decided."""
+
+    def __init__(self, world: World, reader: JobReader, clock: Callable[[], float]) -> None:
+        self._world = world
+        self._reader = reader
+        self._clock = clock
+        self._entries: dict[Key, Entry] = {}
+        self._told: dict[Key, Told] = {}
+        self._grants: dict[Key, _Grant] = {}
+        self._ranking: _Ranking | None = None
+        self.arrivals = Arrivals()
+        """What the jobs so far were like."""
+        self._last_arrival = 0.0
+
+    def entry(self, key: Key, policy: PolicySpec) -> Entry | None:
+        """The job if it is decided together with others; None where something else decides on its start."""
+        record = self._world.jobs.get(key)
+        if record is None or key not in self._world.unstarted:
+            return None
+        edition = edition_of(record)
+        known = self._entries.get(key)
+        volumes = self._reader.volumes(key).rules
+        if known is None or known.edition != edition or known.policy != policy or known.volumes != volumes:
+            job, view = self._reader.read(record.resource, self._world.policies)[0], self._world.mpijobs.get(key)
+            calibration = self._reader.calibration(job) if job is not None else ()
+            known = read_entry(key, record, job, policy, calibration, view, volumes)
+            if known is None:
+                self._entries.pop(key, None)
+                return None
+            self._entries[key] = known
+        return known if waits(record) else None
+
+    async def read_all(self, policy: PolicySpec) -> None:
+        """Read the pending jobs of a policy that have not been read, so that `others` finds them read."""
+        slices = Slices()
+        for key in tuple(self._world.unstarted):
+            if (record := self._world.jobs.get(key)) is not None and self._reader.policy_of(
+                record.resource, self._world.policies
+            ) == policy:
+                self.entry(key, policy)
+            await slices.pause_if_due()
+
+    def others(self, key: Key | None, policy: PolicySpec) -> list[Entry]:
+        """Further pending jobs of the same policy that hold no plan yet, and that are not known to fit nowhere; with None all."""
+        found = []
+        for other in self._world.unstarted:
+            record = self._world.jobs.get(other)
+            if other == key or record is None or self._world.is_assumed(other) or self.kept_back(other) is not None:
+                continue
+            theirs = self._reader.policy_of(record.resource, self._world.policies)
+            entry = self.entry(other, policy) if theirs == policy else None
+            if entry is not None and not entry.hopeless:
+                found.append(entry)
+        return sorted(found, key=lambda entry: (entry.created, entry.key))
+
+    def kept_back(self, key: Key) -> Key | None:
+        """A job that is giving its GPUs to others than this one, which therefore must not start yet.
+
+        Several jobs may stop for one: whoever is rid of its pods first would start again before the other's GPUs are free.
+        """
+        now = self._clock()
+        for other in sorted(self._world.releasing):
+            stop = self._world.jobs[other].status.last_stop
+            ends = stop is not None and now - unix_seconds(stop.time) < KEPT_BACK_SECONDS
+            if stop is not None and ends and str(key) not in stop.beneficiaries:
+                return other
+        return None
+
+    def question_about(self, asking: Entry, others: Iterable[Entry], free_gpus: int, starvation_seconds: float) -> list[Entry]:
+        """Whom one question is about, oldest first: the asking job, new ones, starving ones, the oldest and the shortest that may fit."""
+        now = self._clock()
+
+        def starving(entry: Entry) -> bool:
+            return 0 < starvation_seconds <= now - entry.created
+
+        may_fit = [entry for entry in others if not entry.asked or entry.least_gpus <= free_gpus or starving(entry)]
+        by_age = sorted(may_fit, key=lambda entry: (not starving(entry), entry.asked, entry.created, entry.key))
+        by_index = sorted(may_fit, key=lambda entry: entry.index)
+        chosen, kinds = {asking.key: asking}, {asking.kind}
+        for ranked, limit in ((by_age, OLDEST_KINDS + 1), (by_index, MAX_TURN_KINDS)):
+            for entry in ranked:
+                if len(chosen) < MAX_TURN_JOBS and (entry.kind in kinds or len(kinds) < limit):
+                    chosen[entry.key] = entry
+                    kinds.add(entry.kind)
+        return sorted(chosen.values(), key=lambda entry: (entry.created, entry.key))
+
+    def queued(self, asked: Iterable[Entry]) -> tuple[QueuedJob, ...]:
+        """The jobs as a question has them; `asked` are the oldest first."""
+        now, before = self._clock(), self._last_arrival
+        made = []
+        for entry in asked:
+            gap = None if entry.asked or entry.stopped else max(0.0, entry.created - before) if before else 0.0
+            before = before if entry.asked or entry.stopped else max(before, entry.created)
+            made.append(QueuedJob(entry.request, max(0.0, now - entry.created), entry.weight, gap))
+        return tuple(made)
+
+    def since_last_arrival(self) -> float | None:
+        """Seconds since the newest job that was decided on was created; None where there was none yet."""
+        return max(0.0, self._clock() - self._last_arrival) if self._last_arrival else None
+
+    def alone(self, entry: Entry, plan: Plan) -> None:
+        """A job was planned without a question: it counts among the arrivals too."""
+        if entry.asked or entry.stopped:
+            return
+        seconds = plan.predicted.epoch_seconds * entry.request.job.model.epochs
+        option = Option(workers=len(plan.workers), seconds=seconds, empty_seconds=seconds)
+        job = PendingJob(str(entry.key), (option,), slots_per_worker=entry.request.job.workers.gpus_per_worker)
+        gap = max(0.0, entry.created - self._last_arrival) if self._last_arrival else 0.0
+        self.arrivals = counted(self.arrivals, job, gap)
+        self._last_arrival = max(self._last_arrival, entry.created)
+        entry.asked = True
+
+    def learn(self, turns: Turns, asked: Iterable[Entry], snapshot: ClusterSnapshot) -> list[Key]:
+        """Take an answer in; the jobs that start. Their plans' GPUs are taken from now on."""
+        entries = {str(entry.key): entry for entry in asked}
+        self.arrivals = turns.arrivals
+        self._last_arrival = max(self._last_arrival, *(entry.created for entry in entries.values()))
+        started = []
+        for start in turns.starts:
+            entry = entries[start.key]
+            self._world.assume(entry.key, start.plan, amounts_of(entry.request))
+            started.append(entry.key)
+        told = partial(
+            Told,
+            snapshot=snapshot,
+            version=self._world.version,
+            at=self._clock(),
+            score=turns.score,
+            fallbacks=turns.fallbacks,
+            others=len(entries) - 1,
+        )
+        for start in turns.starts:
+            entry = entries[start.key]
+            entry.run_seconds, entry.asked = start.best_seconds, True
+            self._grants[entry.key] = _Grant(told(edition=entry.edition, policy=entry.policy, start=start))
+        for hold in turns.holds:
+            entry = entries[hold.key]
+            entry.run_seconds, entry.asked = hold.run_seconds, hold.run_seconds is not None or hold.infeasible is not None
+            self._told[entry.key] = told(edition=entry.edition, policy=entry.policy, hold=hold)
+        return started
+
+    def passed_over(self, entry: Entry, snapshot: ClusterSnapshot) -> Told:
+        """For a job that does not fit by the number of free GPUs, while others go first: there is nothing to ask."""
+        hold = Hold(str(entry.key), Reason.WAITING_FOR_TURN, "", entry.run_seconds)
+        known = self._told.get(entry.key)
+        score = known.score if known is not None else None
+        return Told(entry.edition, entry.policy, snapshot, self._world.version, self._clock(), score, hold=hold)
+
+    def granted(self, entry: Entry) -> Told | None:
+        """The plan that an earlier question gave to this job; it is taken with this."""
+        grant = self._grants.pop(entry.key, None)
+        if grant is None:
+            return None
+        if grant.told.edition == entry.edition and grant.told.policy == entry.policy:
+            return grant.told
+        self._world.assume(entry.key, None)
+        return None
+
+    def held(self, entry: Entry, snapshot: ClusterSnapshot) -> Told | None:
+        """What the last question said of this job, if it would be said again."""
+        told = self._told.get(entry.key)
+        if told is None or told.edition != entry.edition or told.policy != entry.policy or told.hold is None:
+            return None
+        same = told.snapshot is snapshot and told.version == self._world.version
+        lasts = min(VALID_SECONDS, (told.hold.retry_seconds or VALID_SECONDS) * 0.9)
+        return told if same and self._clock() - told.at < lasts else None
+
+    def place(self, entry: Entry, starvation_seconds: float) -> tuple[int, int, Entry | None]:
+        """Place of the job among the pending ones of its policy, from 1; their number; and who goes first, None where it does."""
+        ranking = self._ranking
+        if ranking is None or ranking.version != self._world.version or ranking.policy != entry.policy or entry.key not in ranking.places:
+            ranking = self._ranking = self._rank(entry, starvation_seconds)
+        first = ranking.entries[0]
+        return ranking.places[entry.key], len(ranking.entries), None if first.key == entry.key else first
+
+    def _rank(self, entry: Entry, starvation_seconds: float) -> _Ranking:
+        now = self._clock()
+
+        def rank(one: Entry) -> tuple[float, float, Key]:
+            waited = now - one.created
+            return (-waited if 0 < starvation_seconds <= waited else 0.0, *one.index)
+
+        ranked = tuple(sorted([entry, *self.others(entry.key, entry.policy)], key=rank))
+        places = {one.key: number for number, one in enumerate(ranked, 1)}
+        return _Ranking(self._world.version, entry.policy, ranked, places)
+
+    def settle(self, key: Key) -> None:
+        """A pass over the job has ended: a plan that waits for it stays taken for one more pass, which has been asked for."""
+        grant = self._grants.get(key)
+        if grant is None or grant.passes:
+            self.drop(key)
+        else:
+            grant.passes += 1
+            self._world.assume(key, grant.told.start.plan if grant.told.start else None)
+
+    def drop(self, key: Key) -> None:
+        """Nothing is taken for this job any more."""
+        self._grants.pop(key, None)
+        self._world.assume(key, None)
+        if key not in self._world.unstarted:
+            self._entries.pop(key, None)
+            self._told.pop(key, None)

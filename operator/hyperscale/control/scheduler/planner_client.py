@@ -1,0 +1,261 @@
+"""Asking the planners: one question at a time, with what is decided and taken already; and asking whether a plan still fits.
+
+Jobs that nobody else decides on (admission.py) are asked about together, unless one is alone on an idle cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final, Protocol
+
+import msgspec
+
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.history.recorder import Recorder
+from hyperscale.control.lifecycle.stoppable import run_is_over
+from hyperscale.control.lifecycle.unscheduled import refused_nodes
+from hyperscale.control.scheduler.admission import Answer, TurnPlanner, TurnTaker, is_pending
+from hyperscale.control.scheduler.migration import DriftWatch, MovePlanner
+from hyperscale.control.scheduler.preemption import PreemptionWatch, StopPlanner
+from hyperscale.control.scheduler.waiting import Waiting
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.control.specs.plan_question import missing_volumes, question_about, worker_asks
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.model import constants
+from hyperscale.model.admission_query import claims_of
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import MakePlan, Seen
+from hyperscale.model.plan import Infeasible, Plan, Rejection
+from hyperscale.model.planning import PlanRequest, Toleration, Volumes, toleration
+from hyperscale.model.pods import WORKER, PodView
+from hyperscale.planner.check.drained_snapshot import emptied_snapshot
+from hyperscale.planner.check.plan_check import misfits, violations
+from hyperscale.planner.choice.age import with_figures
+from hyperscale.planner.migration.vacated import vacated, vacated_request
+from hyperscale.planner.problem.amounts import amounts_of
+
+OPERATOR: Final = "Operator"
+"""Source of the figures of the operator's plans."""
+SAME_SHARE_RATIO: Final = 0.05
+"""Parts of METIS differ from their shares by 3 % themselves."""
+
+
+class Planner(TurnPlanner, MovePlanner, StopPlanner, Protocol):
+    """Whoever answers requests; in the operator a process of its own."""
+
+    async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
+        """A checked plan, or why there is none; never raises, never takes longer than the request's deadline by much."""
+        ...
+
+
+class ClaimReader(Protocol):
+    """Reads the claims of a job's pods."""
+
+    async def read(self, key: tuple[str, str], claims: tuple[str, ...]) -> Volumes:
+        """What they say now."""
+        ...
+
+    def known(self, key: tuple[str, str]) -> Volumes:
+        """What was read last."""
+        ...
+
+
+class Planning:
+    """Plans for jobs, made one after the other so that no two get the same GPUs."""
+
+    def __init__(
+        self,
+        world: World,
+        planner: Planner,
+        telemetry: Telemetry,
+        clock: Callable[[], float],
+        history_url: str = "",
+        history_min_runs: int = 5,
+        claims: ClaimReader | None = None,
+        history_days: float = 0.0,
+    ) -> None:
+        """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone."""
+        self.reader = JobReader()
+        world.may_start = self.reader.may_start
+        self._claims = claims
+        if claims is not None:
+            self.reader.volumes = claims.known
+        self.taker = TurnTaker(world, planner, telemetry, self.reader, clock)
+        self.drift = DriftWatch(world, planner, telemetry, self.reader, self._request_for, clock)
+        self._world = world
+        self._planner = planner
+        self._telemetry = telemetry
+        self._clock = clock
+        self.waiting = Waiting(world, lambda key: self.reader.volumes(key).rules, clock)
+        self.stops = PreemptionWatch(world, planner, telemetry, self.taker, self.drift, self.reader, clock)
+        self._lock = asyncio.Lock()
+        self.drift.busy = self.stops.busy = self._lock.locked
+        self.recorder = Recorder(self.reader, telemetry, history_url, history_min_runs, clock, history_days)
+
+    async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
+        """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen.
+
+        Raises apply.client.ApiError where the claims of its volumes cannot be read now.
+        """
+        if (missing := await self._missing_volumes(key, seen)) is not None:
+            snapshot = self._world.snapshot(policy, self._clock())
+            self._count(missing, snapshot)
+            return Answer(missing, snapshot)
+        if is_pending(seen) and (standing := self.waiting.refusal(key, policy)) is not None:
+            return standing._replace(snapshot=self._world.snapshot(policy, self._clock()))
+        async with self._lock:
+            answer = await self.taker.take(key, seen, policy)
+            if answer is None:
+                answer = await self._ask(key, seen, step, policy)
+            elif answer.found is not None:
+                self._count(answer.found, answer.snapshot)
+                if isinstance(answer.found, Plan) and seen.preempted:
+                    answer = answer._replace(found=steady(answer.found, seen.plan))
+        self.waiting.learn(key, policy, answer)
+        if not isinstance(answer.found, Plan):
+            return answer
+        elapsed = max(0.0, self._clock() - answer.snapshot.taken_at)
+        return answer._replace(found=with_figures(answer.found, answer.snapshot, OPERATOR, elapsed))
+
+    async def _missing_volumes(self, key: Key, seen: Seen) -> Infeasible | None:
+        """Read the claims that the workers mount; a refusal where nothing exists yet and one of them is missing.
+
+        Its pods would hold GPUs and never start. A plan that nothing follows from needs no volume.
+        """
+        claims = worker_asks(seen.job).claims if self._claims is not None and seen.job is not None else ()
+        if self._claims is None or not claims or seen.job is None:
+            return None
+        missing = (await self._claims.read(key, claims)).missing
+        if not missing or seen.mpijob is not None or seen.job.plan_only:
+            return None
+        return missing_volumes(key.namespace, missing)
+
+    async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
+        snapshot = self._world.snapshot(policy, self._clock())
+        request = msgspec.structs.replace(
+            self._request(key, seen, policy, snapshot),
+            workers_fixed=step.workers_fixed,
+            pinned=step.pinned,
+            excluded_nodes=step.excluded_nodes,
+        )
+        with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
+            answer = await self._planner.plan(request, snapshot, policy)
+            if isinstance(answer, Infeasible) and step.may_shrink:
+                neither = f"{answer.message.removesuffix('.')}; fewer workers find no room either"
+                fewer = await self._shrunk(seen, request, snapshot, policy)
+                answer = fewer or msgspec.structs.replace(answer, message=neither)
+        self._count(answer, snapshot)
+        if isinstance(answer, Plan):
+            answer = steady(answer, seen.plan)
+            answer = self.taker.alone(key, seen, policy, answer)
+            self._world.assume(key, answer, amounts_of(request))
+        return Answer(answer, snapshot)
+
+    async def _shrunk(self, seen: Seen, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | None:
+        """A plan with fewer workers than the MPIJob has, on the cluster without its pods; None where even that does not fit."""
+        if seen.mpijob is None:
+            return None
+        claims = claims_of(pod for pod in seen.pods if pod.role == WORKER)
+        counts = msgspec.structs.replace(request.job.workers, max=seen.mpijob.workers - 1)
+        fewer = msgspec.structs.replace(request, workers_fixed=None, job=msgspec.structs.replace(request.job, workers=counts))
+        answer = await self._planner.plan(vacated(fewer, claims), emptied_snapshot(snapshot, claims), policy)
+        return answer if isinstance(answer, Plan) else None
+
+    async def begin_move(self, key: Key, plan: Plan, policy: PolicySpec) -> ClusterSnapshot | None:
+        """Take the GPUs of a running job's new plan, until the pass ends; the snapshot that it fits, None where it fits no more."""
+        self.drift.take(key)
+        async with self._lock:
+            snapshot = self._world.snapshot(policy, self._clock())
+            job = self.drift.running_job(key, policy, snapshot)
+            if job is None or violations(plan, vacated_request(job), emptied_snapshot(snapshot, job.claims)):
+                self._telemetry.moves.labels(outcome="given up").inc()
+                return None
+            self._world.assume(key, plan, amounts_of(job.request))
+            self._telemetry.moves.labels(outcome="begun").inc()
+            return snapshot
+
+    def misfits(self, key: Key, seen: Seen, policy: PolicySpec) -> tuple[Rejection, ...]:
+        """Planned nodes of workers not yet bound that could not take them now."""
+        if (
+            seen.plan is None
+            or seen.job is None
+            or (seen.mpijob is None and run_is_over(seen.status))
+            or (seen.mpijob is not None and (seen.mpijob.suspended or not seen.mpijob.gated))
+        ):
+            return ()
+        bound = {pod.index: pod.node for pod in seen.workers if pod.bound and pod.index is not None}
+        if len(bound) >= len(seen.plan.workers) or (seen.mpijob is not None and not seen.workers):
+            return ()
+        waiting = {worker.node for worker in seen.plan.workers if worker.index not in bound}
+        snapshot = self._world.snapshot(policy, self._clock())
+        request = msgspec.structs.replace(self._request(key, seen, policy, snapshot, waiting), pinned=bound)
+        return tuple(misfit for misfit in misfits(seen.plan, request, snapshot) if misfit.node in waiting)
+
+    def _request(
+        self, key: Key, seen: Seen, policy: PolicySpec, snapshot: ClusterSnapshot, nodes: Collection[str] | None = None
+    ) -> PlanRequest:
+        """The question about a job; it knows what other plans hold of these `nodes`, or of all."""
+        if seen.job is None:
+            raise ValueError("a job whose spec cannot be read is not planned")
+        return self._request_for(key, seen.job, next(iter(seen.workers), None), policy, snapshot, nodes)
+
+    def _request_for(
+        self,
+        key: Key,
+        job: JobSpec,
+        example: PodView | None,
+        policy: PolicySpec,
+        snapshot: ClusterSnapshot,
+        nodes: Collection[str] | None = None,
+    ) -> PlanRequest:
+        """A question about a job; `example` is one of its worker pods where it has any."""
+        free, volumes = self._world.free_gpus(snapshot, key), self.reader.volumes(key).rules
+        asked = question_about(str(key), job, policy, self.reader.calibration(job), free, volumes)
+        record = self._world.jobs.get(key)
+        refused = refused_nodes(record.status, self._clock()) if record is not None else {}
+        asked = msgspec.structs.replace(asked, held=self._world.held(key, nodes), refused_nodes=refused)
+        if example is None:
+            return asked
+        return msgspec.structs.replace(
+            asked, required_labels=_node_labels(example), tolerations=_tolerations(example), resources=_resources(example)
+        )
+
+    def _count(self, answer: Plan | Infeasible, snapshot: ClusterSnapshot) -> None:
+        planner, outcome = (answer.planner, "planned") if isinstance(answer, Plan) else ("none", answer.reason)
+        self._telemetry.plans.labels(planner=planner, outcome=outcome).inc()
+        if isinstance(answer, Plan):
+            self._telemetry.count_scores(answer)
+        self._telemetry.topology_nodes.set(len(snapshot.nodes))
+        self._telemetry.topology_links.set(len(snapshot.links))
+
+
+def steady(plan: Plan, before: Plan | None) -> Plan:
+    """The plan with the shares of the one before, where none differs by more than SAME_SHARE_RATIO.
+
+    Shares follow what the GPUs are measured to do, and move a little with every measurement: that is not worth partitioning anew.
+    """
+    if before is None or len(before.workers) != len(plan.workers) or before.partitions != plan.partitions:
+        return plan
+    pairs = tuple(zip(plan.workers, before.workers, strict=True))
+    if any(abs(new.share - old.share) > SAME_SHARE_RATIO * old.share for new, old in pairs):
+        return plan
+    return msgspec.structs.replace(plan, workers=tuple(msgspec.structs.replace(new, share=old.share) for new, old in pairs))
+
+
+def _node_labels(pod: PodView) -> dict[str, str]:
+    """Node labels that the pods ask for, with what a queue wrote in at admission; release deals with a hostname that it chose."""
+    return {key: value for key, value in pod.node_selector.items() if key != constants.HOSTNAME_LABEL}
+
+
+def _tolerations(pod: PodView) -> tuple[Toleration, ...]:
+    """The pod's tolerations."""
+    return tuple(toleration(entry) for entry in pod.tolerations)
+
+
+def _resources(pod: PodView) -> dict[str, float]:
+    """What the pod requests, with what admission added: defaults of a LimitRange, a runtime class's overhead."""
+    amounts = {"cpu": pod.cpu_cores, "memory": float(pod.memory_bytes), **pod.further}
+    return {name: amount for name, amount in amounts.items() if amount > 0}

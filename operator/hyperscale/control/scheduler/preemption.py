@@ -1,0 +1,298 @@
+"""Running jobs beside those that wait: now and then it is asked whether all would end sooner if some of them stopped for others.
+
+What is known lives in memory. A stop that has begun is in the job's status, and goes on from there whatever becomes of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from hyperscale.control.cache.cluster_cache import JobRecord, Key, World
+from hyperscale.control.lifecycle.stoppable import (
+    begun,
+    epochs_safe,
+    hindrance,
+    is_preempted,
+    material,
+    shown_stop,
+    undisturbed,
+    usable_gpus,
+)
+from hyperscale.control.scheduler.admission import TurnTaker
+from hyperscale.control.scheduler.migration import ADVISES, DISTRUST_SECONDS, REST_FACTOR, TICK_SECONDS, DriftWatch
+from hyperscale.control.scheduler.queue_entry import Entry, with_workers
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.model.admission_query import MAX_RUNNING
+from hyperscale.model.api.policy import PolicySpec, PreemptionMode
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import MpiJobView, StopView
+from hyperscale.model.preemption_query import MAX_STOPPABLE, StopAdvice, StoppableJob, StopQuestion, Stops
+from hyperscale.model.status import LastStop, StatusStop
+from hyperscale.util.rfc3339 import timestamp, unix_seconds
+from hyperscale.util.slices import Slices
+
+DEADLINE_SECONDS: Final = 1.0
+"""Of one question: pending jobs wait behind it."""
+UNDECIDED_SECONDS: Final = 5.0
+"""The queue itself comes first: nothing is asked while a job that came so short a time ago has had no answer."""
+ENDING_SECONDS: Final = 300.0
+"""Nothing is asked while pods of a stopped job end, but no longer than this: some hang on a lost node."""
+WITHDRAWN_AFTER: Final = 2
+"""Answers in a row that must not name a job before its proposal is taken back: figures swing around the threshold."""
+
+
+class StopPlanner(Protocol):
+    """Whoever judges; in the operator the planner process."""
+
+    async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
+        """Which running jobs would better stop for others; None where that could not be found out. Never raises."""
+        ...
+
+
+class Judged(NamedTuple):
+    """The last that is known of a running job."""
+
+    shown: StatusStop | None = None
+    due: bool = False
+    """To be stopped by the next pass over it."""
+    begun: bool = False
+    """That pass has come."""
+    beneficiaries: tuple[str, ...] = ()
+    epochs_kept: float = 0.0
+    """Predicted, what the checkpoints hold."""
+    missed: int = 0
+    """Answers in a row that did not name it."""
+
+
+class _Group(NamedTuple):
+    """Running jobs of one policy."""
+
+    policy: PolicySpec
+    keys: list[Key]
+
+
+class PreemptionWatch:
+    """Puts the question, one policy at a time, and keeps the answers."""
+
+    def __init__(
+        self,
+        world: World,
+        planner: StopPlanner,
+        telemetry: Telemetry,
+        taker: TurnTaker,
+        drift: DriftWatch,
+        reader: JobReader,
+        clock: Callable[[], float],
+    ) -> None:
+        self.wake: Callable[[Key], None] = lambda key: None
+        """Asks for a pass over a job of which something new is known."""
+        self.busy: Callable[[], bool] = lambda: False
+        """Whether somebody waits for a plan: they go first."""
+        self._world = world
+        self._planner = planner
+        self._telemetry = telemetry
+        self._taker = taker
+        self._drift = drift
+        self._reader = reader
+        self._clock = clock
+        self._judged: dict[Key, Judged] = {}
+        self._asked: list[tuple[PolicySpec, float]] = []
+        """When the question was last put, by policy."""
+        self._rest_until = 0.0
+
+    async def run(self) -> None:
+        """Ask when it is time, until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            await self.check()
+
+    def view(self, key: Key) -> StopView | None:
+        """What a pass over a job should know; None where the job was not judged yet."""
+        judged = self._judged.get(key)
+        return StopView(judged.shown, judged.due) if judged is not None else None
+
+    def begin(self, key: Key, policy: PolicySpec) -> LastStop | None:
+        """Take up a stop that is due; None where it is void: the job may not be stopped any more, or nobody is left to gain."""
+        judged, record, view = self._judged.get(key), self._world.jobs.get(key), self._world.mpijobs.get(key)
+        if judged is None or record is None or view is None or not judged.due:
+            return None
+        job, now = self._reader.read(record.resource, self._world.policies)[0], self._clock()
+        may = policy.queue.preemption.mode is PreemptionMode.ACT and job is not None and undisturbed(record.status, view)
+        may = may and job is not None and not hindrance(job, view, record.status, policy.queue)
+        held = now - unix_seconds(view.start_time) >= policy.queue.preemption.hold_down_seconds
+        good = may and held and any(self._gains(name, key) for name in judged.beneficiaries)
+        self._judged[key] = Judged(begun=good)
+        self._telemetry.preemptions.labels(outcome="begun" if good else "given up").inc()
+        kept = epochs_safe(job, self._world.progress.get(key), record.status, judged.epochs_kept)
+        return begun(record.status, view, judged.beneficiaries, kept, now) if good else None
+
+    async def check(self) -> None:
+        """One question, about the policy that has waited longest, where jobs wait and others may be stopped for them."""
+        now = self._clock()
+        groups = self._groups()
+        self._forget({key for group in groups for key in group.keys})
+        self._asked = [(policy, at) for policy, at in self._asked if any(policy == group.policy for group in groups)]
+        if now < self._rest_until or self.busy() or self._taker.failed or self._under_way():
+            return
+        for group in sorted(groups, key=lambda group: (self._last(group.policy), group.keys[0])):
+            if now - self._last(group.policy) < group.policy.queue.preemption.check_seconds:
+                continue
+            if await self._ask(group, now):
+                return
+
+    async def _ask(self, group: _Group, now: float) -> bool:
+        """Put the question; False where there is none to put."""
+        policy = group.policy
+        await self._taker.get_ready(policy)
+        waiting = self._taker.pending.others(None, policy)
+        if any(not entry.asked and now - entry.created < UNDECIDED_SECONDS for entry in waiting):
+            return False
+        waiting = [entry for entry in waiting if entry.asked]
+        snapshot = self._world.snapshot(policy, now)
+        running = await self._stoppable(group, snapshot) if waiting and snapshot.metrics.available else {}
+        if not running:
+            self._learn(group.keys, {}, {}, policy)
+            return False
+        question = self._question(waiting, running, snapshot, policy)
+        with self._telemetry.plan_seconds.labels(planner="Stops").time():
+            stops = await self._planner.preempt(question, snapshot, policy)
+        after = self._clock()
+        self._rest_until = after + (DISTRUST_SECONDS if stops is None else REST_FACTOR * (after - now))
+        self._asked = [(known, at) for known, at in self._asked if known != policy] + [(policy, after)]
+        if stops is not None:
+            self._learn(group.keys, {advice.key: advice for advice in stops.stops}, running, policy)
+        return True
+
+    def _question(
+        self, waiting: list[Entry], running: dict[Key, StoppableJob], snapshot: ClusterSnapshot, policy: PolicySpec
+    ) -> StopQuestion:
+        free_gpus, free = self._taker.free(snapshot)
+        free += sum(claim.gpus for job in running.values() for claim in job.running.claims.values())
+        pending = self._taker.pending
+        asked = pending.question_about(waiting[0], waiting[1:], free, policy.queue.starvation_seconds)
+        names = {str(key) for key in running}
+        return StopQuestion(
+            pending=pending.queued(asked),
+            running=tuple(running.values()),
+            others=tuple(share for share in self._taker.running.every() if share.key not in names)[:MAX_RUNNING],
+            free_gpus=usable_gpus(snapshot, free_gpus, [entry.request for entry in asked], running.values()),
+            claims=self._taker.running.claims(snapshot),
+            deadline_seconds=min(DEADLINE_SECONDS, policy.deadlines.plan_seconds),
+            arrivals=pending.arrivals,
+            held=self._world.held(),
+        )
+
+    async def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, StoppableJob]:
+        """Jobs that may be stopped, those with the most work left for their weight."""
+        policy, now = group.policy, self._clock()
+        left = {share.key: share.remaining_seconds for share in self._taker.running.every()}
+        found: dict[Key, StoppableJob] = {}
+        weights = {key: self._weight(key, policy) for key in group.keys if self._may_stop(key, policy)}
+        slices = Slices()
+        for key in sorted(weights, key=lambda key: (-left.get(str(key), 0.0) / weights[key], key)):
+            await slices.pause_if_due()
+            job = self._drift.running_job(key, policy, snapshot)
+            if job is not None:
+                request = with_workers(job.request, len(job.plan.workers))
+                held_seconds = max(0.0, now - unix_seconds(self._world.mpijobs[key].start_time))
+                found[key] = StoppableJob(replace(job, request=request), weights[key], held_seconds)
+            if len(found) == MAX_STOPPABLE:
+                break
+        return found
+
+    def _may_stop(self, key: Key, policy: PolicySpec) -> bool:
+        record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
+        if record is None or view is None:
+            return False
+        job = self._reader.read(record.resource, self._world.policies)[0]
+        return job is not None and not hindrance(job, view, record.status, policy.queue)
+
+    def _weight(self, key: Key, policy: PolicySpec) -> float:
+        job = self._reader.read(self._world.jobs[key].resource, self._world.policies)[0]
+        return float(min(job.run_policy.priority, policy.queue.max_priority)) if job is not None else 1.0
+
+    def _learn(self, keys: list[Key], answers: dict[str, StopAdvice], asked: dict[Key, StoppableJob], policy: PolicySpec) -> None:
+        """Take in an answer; passes are asked for where people should know, or a stop is due."""
+        for key in keys:
+            record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
+            if record is None or view is None or not undisturbed(record.status, view):
+                continue
+            before = self._judged.get(key) or Judged(record.status.stop)
+            advice = answers.get(str(key))
+            after = self._advised(advice, before, asked[key], policy) if advice is not None else _not_advised(before, bool(asked))
+            self._judged[key] = after
+            if after.shown is not None and before.shown is None:
+                self._telemetry.preemptions.labels(outcome="proposed").inc()
+            if after.due or after.shown != record.status.stop:
+                self.wake(key)
+
+    def _advised(self, advice: StopAdvice, before: Judged, job: StoppableJob, policy: PolicySpec) -> Judged:
+        running = job.running
+        kept = max(0.0, running.request.job.model.epochs - running.remaining_epochs - running.redone_epochs)
+        if policy.queue.preemption.mode is PreemptionMode.ACT:
+            return Judged(due=True, beneficiaries=advice.beneficiaries, epochs_kept=kept)
+        since = before.shown.since if before.shown is not None else timestamp(self._clock())
+        fresh = shown_stop(advice, since, ADVISES)
+        return Judged(fresh if before.shown is None or material(before.shown, fresh) else before.shown)
+
+    def _gains(self, name: str, own: Key) -> bool:
+        """Whether a job for which another one should stop still needs that: it waits, or is stopped with it."""
+        key = Key(*name.split("/", 1))
+        record, judged = self._world.jobs.get(key), self._judged.get(key)
+        if record is None or key == own:
+            return key == own
+        stops_too = is_preempted(record.status) or (judged is not None and (judged.due or judged.begun))
+        return stops_too or (key in self._world.unstarted and not self._world.is_assumed(key))
+
+    def _groups(self) -> list[_Group]:
+        """Undisturbed running jobs by policy, where the policy wants to know; jobs and groups in order of their keys."""
+        groups: list[_Group] = []
+        for key, _, _ in self._undisturbed():
+            policy = self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)
+            if policy.queue.preemption.mode is PreemptionMode.OFF:
+                continue
+            group = next((known for known in groups if known.policy is policy or known.policy == policy), None)
+            if group is None:
+                groups.append(group := _Group(policy, []))
+            group.keys.append(key)
+        return groups
+
+    def _undisturbed(self) -> Iterator[tuple[Key, JobRecord, MpiJobView]]:
+        for key, view in sorted(self._world.live.items()):
+            record = self._world.jobs.get(key)
+            if record is not None and undisturbed(record.status, view):
+                yield key, record, view
+
+    def _forget(self, watched: Collection[Key]) -> None:
+        """What was said of jobs that are not watched any more is void; where it was told, it is taken back."""
+        for key, record, _ in self._undisturbed():
+            if key not in watched and record.status.stop is not None and (key not in self._judged or self._judged[key].shown is not None):
+                self._judged[key] = Judged()
+                self.wake(key)
+        running = self._world.live.keys() & self._world.jobs.keys()
+        self._judged = {key: judged for key, judged in self._judged.items() if key in running and (key in watched or not judged.due)}
+
+    def _under_way(self) -> bool:
+        """Whether a stop is due, or its pods still end: what comes of it is not known yet."""
+        return any(judged.due for judged in self._judged.values()) or any(self._ends(key) for key in self._world.live)
+
+    def _ends(self, key: Key) -> bool:
+        record = self._world.jobs.get(key)
+        stop = record.status.last_stop if record is not None else None
+        if record is None or stop is None or key in self._world.unstarted or not is_preempted(record.status):
+            return False
+        return self._clock() - unix_seconds(stop.time) < ENDING_SECONDS
+
+    def _last(self, policy: PolicySpec) -> float:
+        return next((at for known, at in self._asked if known == policy), 0.0)
+
+
+def _not_advised(before: Judged, judged: bool) -> Judged:
+    """Of a job that the answer does not name; `judged` where there was a question."""
+    missed = before.missed + 1 if judged else WITHDRAWN_AFTER
+    return Judged(before.shown if missed < WITHDRAWN_AFTER else None, missed=missed)

@@ -1,0 +1,125 @@
+"""One pending job as the queue sees it, and whether it is the queue's at all. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from hyperscale.control.cache.cluster_cache import JobRecord, Key
+from hyperscale.control.lifecycle.movable import resizable
+from hyperscale.control.lifecycle.stoppable import epochs_left, is_preempted, queued_since, run_is_over
+from hyperscale.control.specs.plan_question import question_about
+from hyperscale.model import constants
+from hyperscale.model.api.job import Approval, JobSpec, PlannerChoice
+from hyperscale.model.api.policy import PolicySpec, QueueOrder
+from hyperscale.model.decision import MpiJobView
+from hyperscale.model.plan import Calibration
+from hyperscale.model.planning import NodeRule, PlanRequest
+from hyperscale.planner.queue.job_class import kind_of
+from hyperscale.util.rfc3339 import unix_seconds
+
+Edition = tuple[str, int, str]
+
+
+@dataclass
+class Entry:
+    """One pending job."""
+
+    key: Key
+    edition: Edition
+    policy: PolicySpec
+    request: PlanRequest
+    """Without free GPUs."""
+    weight: float
+    created: float
+    """Unix seconds since when it waits; for one that was stopped for others its run is left out."""
+    kind: bytes
+    """Jobs of one kind are placed alike."""
+    volumes: tuple[NodeRule, ...] = ()
+    """Part of `request`: nodes from which its claims can be reached."""
+    run_seconds: float | None = None
+    """At best; None where nobody has asked, or where it fits not even the empty cluster."""
+    stopped: bool = False
+    """It ran before and was stopped for others."""
+    asked: bool = False
+    """A question was answered about it."""
+
+    @property
+    def hopeless(self) -> bool:
+        """It fits not even the empty cluster; only its own passes ask whether that has changed."""
+        return self.asked and self.run_seconds is None
+
+    @property
+    def index(self) -> tuple[float, Key]:
+        """Order of the queue as far as it is known; those that nobody can tell come last."""
+        return (float("inf") if self.run_seconds is None else self.run_seconds / self.weight, self.key)
+
+    @property
+    def least_gpus(self) -> int:
+        """With its fewest workers."""
+        return self.request.job.workers.min * self.request.job.workers.gpus_per_worker
+
+
+def read_entry(
+    key: Key,
+    record: JobRecord,
+    job: JobSpec | None,
+    policy: PolicySpec,
+    calibration: tuple[Calibration, ...] = (),
+    view: MpiJobView | None = None,
+    volumes: tuple[NodeRule, ...] = (),
+) -> Entry | None:
+    """The job if the queue decides on its start; None where it cannot be read, or something else decides.
+
+    volumes: nodes from which its claims can be reached
+    view: its MPIJob, where it was stopped for others; it goes on from its last checkpoint, with as many workers unless it may have others
+    """
+    metadata = record.resource["metadata"]
+    if job is None or policy.queue.order is QueueOrder.ARRIVAL or not joins(job, metadata.get("labels") or {}):
+        return None
+    stop = record.status.last_stop if view is not None else None
+    if stop is not None:
+        job = replace(job, model=replace(job.model, epochs=epochs_left(job, stop)))
+    request = question_about(str(key), job, policy, calibration, volumes=volumes)
+    request = with_workers(request, view.workers) if view is not None and not resizable(job, view) else request
+    return Entry(
+        key=key,
+        edition=edition_of(record),
+        policy=policy,
+        request=request,
+        weight=float(min(job.run_policy.priority, policy.queue.max_priority)),
+        created=queued_since(stop) if stop is not None else unix_seconds(metadata.get("creationTimestamp") or "1970-01-01T00:00:00Z"),
+        kind=kind_of(request),
+        volumes=volumes,
+        stopped=stop is not None,
+    )
+
+
+def with_workers(request: PlanRequest, workers: int) -> PlanRequest:
+    """The question about a job whose MPIJob has so many workers: there is no other count to choose from."""
+    counts = replace(request.job.workers, min=workers, max=workers)
+    return replace(request, workers_fixed=workers, job=replace(request.job, workers=counts))
+
+
+def edition_of(record: JobRecord) -> Edition:
+    """Differs where the spec does, or where the job was stopped for others again."""
+    stop = record.status.last_stop
+    return record.uid, record.generation, stop.time if stop is not None and is_preempted(record.status) else ""
+
+
+def joins(job: JobSpec, labels: dict[str, str]) -> bool:
+    """Whether the operator decides when it starts: not a queue, not a person."""
+    return (
+        not labels.get(constants.KUEUE_QUEUE_LABEL)
+        and job.planner is not PlannerChoice.NONE
+        and not job.plan_only
+        and job.approval is Approval.AUTOMATIC
+        and not job.run_policy.suspend
+    )
+
+
+def waits(record: JobRecord) -> bool:
+    """Neither planned nor ended nor going away; a plan from before a stop for others is only a memory."""
+    ended = run_is_over(record.status)
+    return (record.plan is None or is_preempted(record.status)) and not ended and not record.resource["metadata"].get("deletionTimestamp")

@@ -1,0 +1,118 @@
+"""Running jobs as decisions about pending ones need them: what they hold, and when it comes free: by their own words, else as predicted."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.model.admission_query import MAX_RUNNING, Claim, RunningShare, claims_of
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.decision import MpiJobView
+from hyperscale.model.plan import Plan
+from hyperscale.model.pods import PodView
+from hyperscale.planner.check.drained_snapshot import added
+from hyperscale.util.rfc3339 import unix_seconds
+from hyperscale.util.slices import Slices
+
+LATE_RATIO: Final = 0.05
+"""A job beyond its predicted end is taken to need so much of its whole time still: nobody knows."""
+
+
+class _Run(NamedTuple):
+    """One MPIJob."""
+
+    view: MpiJobView
+    share: RunningShare | None
+    """With its whole time; None where it holds nothing."""
+    started: float
+    """Unix seconds; +inf before."""
+
+
+class Running:
+    """What runs, or is about to."""
+
+    def __init__(self, world: World, reader: JobReader, clock: Callable[[], float]) -> None:
+        self._world = world
+        self._reader = reader
+        self._clock = clock
+        self._known: dict[Key, _Run] = {}
+        self._claims: tuple[ClusterSnapshot, dict[str, Claim]] | None = None
+        self._claimed: dict[Key, tuple[tuple[PodView, ...], dict[str, Claim]]] = {}
+        """By job, its pods and what they take."""
+
+    def shares(self) -> tuple[RunningShare, ...]:
+        """Jobs that hold GPUs, the soonest to end first; at most MAX_RUNNING."""
+        return tuple(heapq.nsmallest(MAX_RUNNING, self._shares(), key=lambda share: (share.remaining_seconds, share.key)))
+
+    def every(self) -> list[RunningShare]:
+        """All jobs that hold GPUs, the soonest to end first."""
+        return sorted(self._shares(), key=lambda share: (share.remaining_seconds, share.key))
+
+    async def tally(self) -> None:
+        """Count what each job's pods take, so that `claims` has less left to do at once."""
+        slices = Slices()
+        for key in tuple(self._world.live):
+            self._claims_of(key)
+            await slices.pause_if_due()
+
+    def claims(self, snapshot: ClusterSnapshot) -> dict[str, Claim]:
+        """What their bound pods take of each node of `snapshot`."""
+        if self._claims is None or self._claims[0] is not snapshot:
+            self._claimed = {key: known for key, known in self._claimed.items() if key in self._world.live}
+            self._claims = (snapshot, added(self._claims_of(key) for key in self._world.live))
+        return self._claims[1]
+
+    def _shares(self) -> Iterator[RunningShare]:
+        now = self._clock()
+        for key, view in self._world.live.items():
+            known = self._known.get(key)
+            if known is None or known.view is not view:
+                known = self._known[key] = self._run(key, view)
+            told = self._world.progress.get(key)
+            if known.share is not None and told is not None and told.epochs:
+                epoch_seconds = told.epoch_seconds or known.share.remaining_seconds / told.epochs
+                yield replace(known.share, remaining_seconds=max(0, told.epochs - told.epoch) * epoch_seconds)
+            elif known.share is not None:
+                elapsed = max(0.0, now - known.started)
+                total = known.share.remaining_seconds
+                yield replace(known.share, remaining_seconds=max(total - elapsed, LATE_RATIO * total)) if elapsed else known.share
+        if len(self._known) > 2 * len(self._world.live) + MAX_RUNNING:
+            self._known = {key: known for key, known in self._known.items() if key in self._world.live}
+        for key, plan in self._world.assumed():
+            yield _share(key, plan, self._seconds(key, plan))
+
+    def _run(self, key: Key, view: MpiJobView) -> _Run:
+        """What of an MPIJob stays the same until it changes."""
+        plan = self._world.plan_in_force(key) if is_running(view) else None
+        share = _share(key, plan, self._seconds(key, plan)) if plan is not None else None
+        return _Run(view, share, unix_seconds(view.start_time))
+
+    def _seconds(self, key: Key, plan: Plan) -> float:
+        """Predicted, of the whole run; of one epoch where the job cannot be read any more."""
+        record = self._world.jobs.get(key)
+        job = self._reader.read(record.resource, self._world.policies)[0] if record is not None else None
+        return plan.predicted.epoch_seconds * (job.model.epochs if job is not None else 1)
+
+    def _claims_of(self, key: Key) -> dict[str, Claim]:
+        """What the pods of one MPIJob take of each node; nothing where it does not run."""
+        view = self._world.live.get(key)
+        if view is None or not is_running(view):
+            return {}
+        pods, known = self._world.pods_of(key, view.uid), self._claimed.get(key)
+        if known is None or known[0] is not pods:
+            known = self._claimed[key] = pods, claims_of(pods)
+        return known[1]
+
+
+def is_running(view: MpiJobView) -> bool:
+    """Whether an MPIJob of ours holds what its plan says."""
+    return view.gated and not view.suspended and not view.is_true("Succeeded") and not view.is_true("Failed")
+
+
+def _share(key: Key, plan: Plan, remaining_seconds: float) -> RunningShare:
+    return RunningShare(str(key), sum(worker.gpus for worker in plan.workers), remaining_seconds, len(plan.workers))

@@ -1,0 +1,83 @@
+"""Jobs that wait for room: which of them are asked again when GPUs come free, and refusals that stand.
+
+A job that never fits the nodes of now is refused by its spec, its policy, its volumes and what the nodes are. As long as none of these
+changes, neither the end of other jobs nor a pass of its own puts the question to the planner again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.records import Key
+from hyperscale.control.scheduler.admission import Answer
+from hyperscale.control.scheduler.queue_entry import Edition, edition_of
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.plan import Infeasible
+
+STANDS_SECONDS: Final = 600.0
+"""How long such a refusal stands at most."""
+
+
+class _Basis(NamedTuple):
+    """What decides that a job never fits."""
+
+    edition: Edition
+    policy: PolicySpec
+    rules: object
+    """Nodes from which its volumes can be reached."""
+    ground: int
+    """Of the world."""
+
+
+class _Refusal(NamedTuple):
+    basis: _Basis
+    at: float
+    answer: Answer
+
+
+class Waiting:
+    """Knows the jobs that wait, and the refusals that stand."""
+
+    def __init__(self, world: World, rules: Callable[[Key], object], clock: Callable[[], float]) -> None:
+        """rules: nodes from which a job's volumes can be reached, as last read."""
+        self._world = world
+        self._rules = rules
+        self._clock = clock
+        self._refusals: dict[Key, _Refusal] = {}
+
+    def learn(self, key: Key, policy: PolicySpec, answer: Answer) -> None:
+        """What a question about a job came to."""
+        if isinstance(answer.found, Infeasible) and answer.found.never and (basis := self._basis(key, policy)) is not None:
+            self._refusals[key] = _Refusal(basis, self._clock(), answer)
+        else:
+            self.forget(key)
+
+    def refusal(self, key: Key, policy: PolicySpec) -> Answer | None:
+        """What the planner would say again of a job that never fits; None where it must be asked."""
+        known = self._refusals.get(key)
+        if known is None or known.basis != self._basis(key, policy) or self._clock() - known.at >= STANDS_SECONDS:
+            return None
+        return known.answer
+
+    def forget(self, key: Key) -> None:
+        """The job is gone, or something else than before."""
+        self._refusals.pop(key, None)
+
+    def to_ask(self) -> list[Key]:
+        """Jobs that room may help now, the oldest first."""
+        return sorted((key for key in self._world.waiting if not self._stands(key)), key=self.age)
+
+    def age(self, key: Key) -> tuple[str, Key]:
+        """Sorts jobs, the oldest first."""
+        record = self._world.jobs.get(key)
+        return record.created if record is not None else "", key
+
+    def _stands(self, key: Key) -> bool:
+        known = self._refusals.get(key)
+        return known is not None and known.basis.ground == self._world.ground
+
+    def _basis(self, key: Key, policy: PolicySpec) -> _Basis | None:
+        record = self._world.jobs.get(key)
+        return _Basis(edition_of(record), policy, self._rules(key), self._world.ground) if record is not None else None

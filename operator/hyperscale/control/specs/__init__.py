@@ -1,0 +1,1 @@
+"""In: watched resources. Out: parsed specs and the planner's question about a job."""

@@ -1,0 +1,159 @@
+"""From watched resources to checked types: the job's spec and the policy that it is planned by, each parsed once a generation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from hyperscale.control.render.mpijob import render
+from hyperscale.control.render.pod import runs_own_program
+from hyperscale.control.render.template import RenderError
+from hyperscale.control.specs.plan_question import worker_asks
+from hyperscale.model import constants
+from hyperscale.model.api.datasets import graph_bytes
+from hyperscale.model.api.job import Approval, JobSpec, PartitioningMethod, PlannerChoice
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.decision import SpecFault
+from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.plan import Calibration, Plan
+from hyperscale.model.planning import NO_VOLUMES, Volumes
+from hyperscale.model.step_curves import Workload, workload_of
+from hyperscale.spec.parse import SpecError, parse_job, parse_policy
+from hyperscale.util.quantity import parse_bytes
+
+Json = dict[str, Any]
+Parsed = TypeVar("Parsed", JobSpec, PolicySpec)
+
+DEFAULT_POLICY_NAME: Final = "default"
+"""PlannerPolicy used by jobs without policyRef; where it does not exist the built-in figures hold."""
+
+GIBIBYTE: Final = 2**30
+_CACHED: Final = 16_384
+"""Parsed specs kept, 2 kB each; beyond that the oldest is parsed again when needed, which takes half a millisecond."""
+
+
+class JobReader:
+    """Parses jobs and policies; the same resource version is parsed once."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[str, int], JobSpec | SpecFault] = {}
+        self._policies: dict[tuple[str, int], PolicySpec | SpecFault] = {}
+        self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
+        """By architecture, what finished runs taught about predictions; whoever keeps history fills it."""
+        self.volumes: Callable[[tuple[str, str]], Volumes] = lambda key: NO_VOLUMES
+        """What is known of the claims of a job, by namespace and name; the reader of claims fills it."""
+        self.taught: Mapping[Workload, Calibration] = {}
+        """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
+
+    def read(self, resource: Json, policies: Mapping[str, Json]) -> tuple[JobSpec | None, SpecFault | None]:
+        """The job's spec, or what is wrong with it; a policy that is missing, broken or forbids the planner is the job's fault too."""
+        job = self._parsed(self._jobs, resource, _renderable_job)
+        if isinstance(job, SpecFault):
+            return None, job
+        policy = self._policy(resource, policies)
+        if isinstance(policy, SpecFault):
+            return None, policy
+        if job.planner not in policy.planners:
+            allowed = ", ".join(policy.planners) or "none"
+            return None, SpecFault("spec.planner", f"{job.planner} is not allowed by the PlannerPolicy; write one of: {allowed}")
+        return job, None
+
+    def may_start(self, resource: Json, policies: Mapping[str, Json], plan: Plan | None) -> bool:
+        """Whether the operator can have made an MPIJob with this plan for the job: only a job that may start gets one."""
+        job = self.read(resource, policies)[0]
+        if job is None or job.plan_only:
+            return False
+        if job.approval is not Approval.MANUAL:
+            return True
+        approved = (resource["metadata"].get("annotations") or {}).get(constants.APPROVED_PLAN_ANNOTATION)
+        return job.planner is PlannerChoice.NONE or (plan is not None and approved == plan.plan_id)
+
+    def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
+        """What finished runs taught: those of the job's very workload where they taught a curve, else those of its architecture."""
+        known = self.calibrations.get(job.model.architecture, ())
+        return tuple(self.taught.get(workload_of(job, one.products), one) for one in known) if self.taught else known
+
+    def policy_of(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec:
+        """The job's policy; the built-in one where `read` reports a fault."""
+        policy = self._policy(resource, policies)
+        return policy if isinstance(policy, PolicySpec) else PolicySpec()
+
+    def policy_named(self, name: str, policies: Mapping[str, Json]) -> PolicySpec:
+        """A policy by name; the built-in one where it is missing or broken."""
+        found = policies.get(name)
+        parsed = self._parsed(self._policies, found, parse_policy) if found is not None else None
+        return parsed if isinstance(parsed, PolicySpec) else PolicySpec()
+
+    def _policy(self, resource: Json, policies: Mapping[str, Json]) -> PolicySpec | SpecFault:
+        reference = (resource.get("spec") or {}).get("policyRef") or {}
+        return self.policy(str(reference.get("name") or "") if isinstance(reference, dict) else "", policies)
+
+    def policy(self, name: str, policies: Mapping[str, Json]) -> PolicySpec | SpecFault:
+        """The policy that a job with this policyRef goes by, "" for none; or what is wrong with it."""
+        found = policies.get(name or DEFAULT_POLICY_NAME)
+        if found is None:
+            if name:
+                return SpecFault("spec.policyRef.name", f'no PlannerPolicy "{name}" exists; create it or leave policyRef out')
+            return PolicySpec()
+        parsed = self._parsed(self._policies, found, parse_policy)
+        if isinstance(parsed, SpecFault):
+            return SpecFault("spec.policyRef.name", f'PlannerPolicy "{name or DEFAULT_POLICY_NAME}": {parsed.path}: {parsed.message}')
+        return parsed
+
+    def _parsed(
+        self, cache: dict[tuple[str, int], Parsed | SpecFault], resource: Json, parse: Callable[[Json], Parsed]
+    ) -> Parsed | SpecFault:
+        metadata = resource["metadata"]
+        key = (metadata["uid"], metadata.get("generation") or 0)
+        if key not in cache:
+            while len(cache) >= _CACHED:
+                del cache[next(iter(cache))]
+            try:
+                cache[key] = parse(resource)
+            except SpecError as error:
+                cache[key] = SpecFault(error.path, error.message)
+        return cache[key]
+
+
+def metadata_of(resource: Json) -> JobMetadata:
+    """What of a job's metadata the operator goes by."""
+    metadata = resource["metadata"]
+    return JobMetadata(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+        generation=metadata.get("generation") or 0,
+    )
+
+
+def _renderable_job(resource: Json) -> JobSpec:
+    """The parsed job; templates of its own are tried with the renderer too, before anybody is asked for a plan."""
+    job = parse_job(resource)
+    if job.launcher.template or job.worker.template:
+        try:
+            render(metadata_of(resource), job, None, RenderDefaults(worker_image="any"))
+            worker_asks(job)
+        except RenderError as error:
+            raise SpecError(error.path, error.message) from error
+    _check_memory(job)
+    return job
+
+
+def _check_memory(job: JobSpec) -> None:
+    """Where no Job partitions, every worker reads the whole graph before it keeps its part; raises SpecError where that cannot fit.
+
+    What a user's own program reads is its own affair. The templates are known to render.
+    """
+    by_a_job = job.partitioning.volume_claim_name is not None and job.partitioning.method is not PartitioningMethod.NONE
+    if by_a_job or job.workers.memory is None or runs_own_program(job):
+        return
+    needed, given = graph_bytes(job), parse_bytes(job.workers.memory)
+    if needed > given:
+        other = " with another spec.partitioning.method than None" if job.partitioning.method is PartitioningMethod.NONE else ""
+        message = (
+            f"{job.workers.memory} is less than the training graph alone takes, {needed / GIBIBYTE:.3g} GiB; raise it, or name a "
+            f"spec.partitioning.volumeClaimName{other}: then one Job partitions and workers read only their parts"
+        )
+        raise SpecError("spec.workers.memory", message)

@@ -1,0 +1,271 @@
+"""What one pass tells people and tools: conditions with reasons, a phase, the plan. Pure; written once a pass, and only when it differs."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hyperscale.control.lifecycle.movable import MOVING_CONDITION, arrived, proposed, resizes
+from hyperscale.control.lifecycle.run_messages import told as told_of_run
+from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, told
+from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
+from hyperscale.control.lifecycle.unscheduled import PLACED_CONDITION, is_back, observed
+from hyperscale.model import constants
+from hyperscale.model.api.measured import Measured
+from hyperscale.model.cluster import MetricsState
+from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, Seen, Stop
+from hyperscale.model.plan import NEVER_FITS, Plan, bounded
+from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, QueueDecision, Ready, StatusMove, StatusStop
+from hyperscale.util.rfc3339 import PREDICTED_DIGITS, duration_text, timestamp
+
+_STALLED = frozenset(
+    {
+        Reason.INVALID_SPEC,
+        Reason.INVALID_POD_TEMPLATE,
+        Reason.NAME_CONFLICT,
+        Reason.UNREADABLE_MPIJOB,
+        Reason.PARTITIONING_FAILED,
+        Reason.REPLANS_EXHAUSTED,
+        Reason.WORKER_LOST,
+        Reason.FAILED,
+        NEVER_FITS,
+    }
+)
+"""Reasons for which only a person can help (kstatus: Stalled)."""
+
+_AT_REST = _STALLED | {
+    Reason.RUNNING,
+    Reason.SUCCEEDED,
+    Reason.SUSPENDED,
+    Reason.SUSPENDED_EXTERNALLY,
+    Reason.RESUMED_EXTERNALLY,
+    Reason.QUEUED,
+    Reason.QUEUED_BY_KUEUE,
+    Reason.PLAN_ONLY,
+    Reason.AWAITING_APPROVAL,
+}
+"""Reasons in which the operator is not on its way to anything (kstatus: not Reconciling)."""
+
+
+_ENDED = frozenset({Reason.SUCCEEDED, Reason.FAILED})
+"""The run has ended: its pods are gone, or going."""
+
+_SUSPENDED = frozenset({Reason.SUSPENDED, Reason.SUSPENDED_EXTERNALLY, Reason.QUEUED, Reason.QUEUED_BY_KUEUE})
+"""Reasons for which the MPIJob is suspended and the operator waits for another."""
+
+PARTITIONED_CONDITION = "Partitioned"
+
+
+def derive(seen: Seen, decision: Decision) -> JobStatus:
+    """The status after a pass that ended with `decision`; transition times move only where a condition changed."""
+    job = seen.mpijob if seen.mpijob is not None and seen.mpijob.owner_uid == seen.metadata.uid else None
+    workers = seen.workers
+    planned = job.workers if job else len(seen.plan.workers) if seen.plan else 0
+    ready = sum(1 for pod in workers if pod.ready)
+    measured = _measured(seen)
+    return replace(
+        seen.status,
+        observed_generation=seen.metadata.generation,
+        phase=_phase(seen, decision, job),
+        reason=str(decision.reason),
+        queue=seen.metadata.labels.get(constants.KUEUE_QUEUE_LABEL, ""),
+        ready=f"{ready}/{planned}" if planned and decision.reason not in _ENDED else "",
+        predicted_epoch=_column(seen.plan.predicted.epoch_seconds if seen.plan else None, PREDICTED_DIGITS),
+        measured_epoch=_column(measured.epoch_seconds if measured else None),
+        workers=Ready(planned=planned, placed=sum(1 for pod in workers if pod.bound), ready=ready) if planned else None,
+        conditions=_conditions(seen, decision, job),
+        plan=bounded(seen.plan) if seen.plan else None,
+        mpi_job_ref=ObjectReference(name=job.name, uid=job.uid) if job else seen.status.mpi_job_ref,
+        start_time=(job.start_time or None) if job else seen.status.start_time,
+        completion_time=(job.completion_time or None) if job else seen.status.completion_time,
+        restarts=job.launcher_failures if job else seen.status.restarts,
+        move=_move(seen, decision, job),
+        stop=_stop(seen, job),
+        scheduling=observed(seen),
+        measured=measured,
+        queue_decision=seen.turn.decision if seen.turn else _kept_decision(seen),
+    )
+
+
+def _column(epoch_seconds: float | None, digits: int = 3) -> str:
+    """A time of an epoch for a column of kubectl, which separates columns by spaces."""
+    return "" if epoch_seconds is None else duration_text(epoch_seconds, digits).replace(" ", "")
+
+
+def _measured(seen: Seen) -> Measured | None:
+    """What the run said last; the pace of another number of workers than are planned says nothing beside what is predicted for these."""
+    told = seen.measured or seen.status.measured
+    return told.without_pace() if told is not None and resizes(seen) else told
+
+
+def _move(seen: Seen, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
+    """The proposed move of a running job; what the status says stays until the job is judged anew."""
+    if job is None or not _undisturbed(seen, job) or decision.reason == Reason.MOVING:
+        return None
+    return seen.status.move if seen.move is None else seen.move.proposal
+
+
+def _stop(seen: Seen, job: MpiJobView | None) -> StatusStop | None:
+    """What would be gained if a running job stopped for others; it stays like a proposed move."""
+    if job is None or not _undisturbed(seen, job):
+        return None
+    return seen.status.stop if seen.stop is None else seen.stop.proposal
+
+
+def _undisturbed(seen: Seen, job: MpiJobView) -> bool:
+    return not (seen.moving or seen.preempted or job.suspended) and job.is_true("Running")
+
+
+def _kept_decision(seen: Seen) -> QueueDecision | None:
+    """Of an earlier pass; a place in the queue is void once the job was planned without it."""
+    kept = seen.status.queue_decision
+    planned = seen.plan is not None and not seen.preempted
+    return None if kept is not None and kept.position > 0 and planned else kept
+
+
+def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
+    if decision.reason in _ENDED:
+        return Phase(str(decision.reason))
+    if job is None and decision.reason == Reason.PARTITIONING:
+        return Phase.PARTITIONING
+    if job is None:
+        return Phase.PLANNED if decision.reason in (Reason.PLAN_ONLY, Reason.AWAITING_APPROVAL) else Phase.PENDING
+    if job.suspended:
+        moves = decision.reason == Reason.MOVING or (seen.moving and decision.reason == Reason.NODE_LOST)
+        return Phase.STARTING if moves else Phase.QUEUED
+    return Phase.RUNNING if job.is_true("Running") else Phase.STARTING
+
+
+def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
+    """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
+    wanted = [_planned(seen, decision), _degraded(seen), _approved(decision), _partitioned(seen, decision), _placed(seen, job)]
+    wanted.append(_suspended(decision, job))
+    if job is not None:
+        wanted.append(_running(seen, job))
+        wanted += [_condition(kind, True, *told_of_run(seen, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
+    if decision.reason in _STALLED or (isinstance(decision, Stop) and decision.reason not in _AT_REST):
+        wanted.append(_condition("Stalled", True, str(decision.reason), decision.message))
+    elif decision.reason not in _AT_REST:
+        wanted.append(_condition("Reconciling", True, str(decision.reason), decision.message))
+    wanted += [_moving(seen, decision), _preempted(seen, decision, job)]
+    wanted.append(proposed(move) if (move := _move(seen, decision, job)) is not None else None)
+    wanted.append(proposed_stop(stop, seen.metadata.key) if (stop := _stop(seen, job)) is not None else None)
+    before = {condition.type: condition for condition in seen.status.conditions}
+    if job is None and seen.status.mpi_job_ref is not None:
+        wanted += [before[kind] for kind in ("Running", "Succeeded", "Failed", "Placed") if kind in before]
+    new = {condition.type: _dated(condition, before.get(condition.type), seen) for condition in wanted if condition is not None}
+    return tuple(new[kind] for kind in sorted(new))
+
+
+def _moving(seen: Seen, decision: Decision) -> Condition | None:
+    """From the moment a new plan is in force until every rank is on its node; this is what a later pass goes on by."""
+    begun = seen.moving or isinstance(decision, BeginMove)
+    if not begun or seen.released or arrived(seen) or decision.reason in (*_SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
+        return None
+    return _condition(MOVING_CONDITION, True, str(Reason.MOVING), decision.message if decision.reason == Reason.MOVING else "")
+
+
+def _preempted(seen: Seen, decision: Decision, job: MpiJobView | None) -> Condition | None:
+    """From the decision to stop for others until a new plan is in force; this is what a later pass goes on by."""
+    stop = seen.status.last_stop
+    if not seen.preempted or stop is None or job is None or job.holder:
+        return None
+    if decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
+        return None
+    return _condition(PREEMPTED_CONDITION, True, "StoppedForOthers", told(stop, seen.metadata.key))
+
+
+def _planned(seen: Seen, decision: Decision) -> Condition | None:
+    if seen.plan is not None and seen.refusal is None and not seen.preempted:
+        was = next((condition for condition in seen.status.conditions if condition.type == "Planned" and condition.status == "True"), None)
+        if was is not None and seen.metrics is None and seen.mpijob is None:
+            return was  # its observedGeneration tells which spec the plan was made for
+        message = f"{len(seen.plan.workers)} workers, {seen.plan.partitions} partitions by {seen.plan.planner}"
+        return _condition("Planned", True, "PlanAccepted", message)
+    if seen.refusal is not None:
+        return _condition("Planned", False, seen.refusal.reason, seen.refusal.message)
+    if seen.turn is not None and seen.turn.reason:
+        return _condition("Planned", False, seen.turn.reason, seen.turn.message)
+    if decision.reason in (Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.SUSPENDED, Reason.NAME_CONFLICT):
+        return _condition("Planned", False, str(decision.reason), decision.message)
+    if seen.preempted:
+        return _condition("Planned", False, str(Reason.PREEMPTED), "planned anew when its turn comes")
+    return None
+
+
+def _degraded(seen: Seen) -> Condition | None:
+    """Whether the plan had to do without something; kept from the pass that made the plan."""
+    if seen.metrics is None or seen.plan is None:
+        kept = next((condition for condition in seen.status.conditions if condition.type == "Degraded"), None)
+        lost = kept is None and seen.plan is not None and bool(seen.plan.fallbacks)  # the operator died between create and report
+        return degraded(MetricsState(available=True), seen.plan) if lost and seen.plan is not None else kept
+    return degraded(seen.metrics, seen.plan)
+
+
+def degraded(metrics: MetricsState, plan: Plan) -> Condition:
+    """The Degraded condition of a plan: the metrics' own fault first, then the first step down that the plan took."""
+    steps = ", ".join(plan.fallbacks)
+    if not metrics.available:
+        return _condition("Degraded", True, metrics.reason, f"{metrics.message}; {steps}" if steps else metrics.message)
+    if plan.fallbacks:
+        return _condition("Degraded", True, plan.fallbacks[0].partition(":")[0], f"planned with: {steps}")
+    return _condition("Degraded", False, "MetricsAvailable", "planned from fresh measurements")
+
+
+def _approved(decision: Decision) -> Condition | None:
+    return _condition("Approved", False, str(decision.reason), decision.message) if decision.reason == Reason.AWAITING_APPROVAL else None
+
+
+def _partitioned(seen: Seen, decision: Decision) -> Condition | None:
+    """Whether the parts of the training graph are on the job's volume; absent without one."""
+    view = seen.partition
+    if seen.partition_key and view is not None and view.key == seen.partition_key and view.succeeded:
+        return _condition(PARTITIONED_CONDITION, True, "PartitionsWritten")
+    if decision.reason in (Reason.PARTITIONING, Reason.PARTITIONING_FAILED):
+        return _condition(PARTITIONED_CONDITION, False, str(decision.reason), decision.message)
+    return next((condition for condition in seen.status.conditions if condition.type == PARTITIONED_CONDITION), None)
+
+
+def _running(seen: Seen, job: MpiJobView) -> Condition:
+    """As mpi-operator says while the run lasts; afterwards its reason and message still say that the job runs."""
+    if (end := job.ending) is not None:
+        return _condition("Running", False, end, "finished")
+    return _condition("Running", job.is_true("Running"), *told_of_run(seen, "Running"), otherwise="Starting")
+
+
+def _placed(seen: Seen, job: MpiJobView | None) -> Condition | None:
+    """Whether every rank has a node; a run that has ended had one for each, though its pods may be gone."""
+    if job is None or not job.gated:
+        return None
+    if seen.released and not is_back(seen) and seen.status.scheduling is not None:
+        return _condition(PLACED_CONDITION, False, str(Reason.SCHEDULING_TIMEOUT), seen.status.scheduling.message)
+    if job.ending is not None:
+        ran = "Running" in job.conditions or job.is_true("Succeeded")
+        before = next((one for one in seen.status.conditions if one.type == "Placed"), None)
+        return _condition("Placed", True, "AllRanksBound", f"{job.workers} of {job.workers}") if ran else before
+    if job.suspended:
+        return None
+    placed = sum(1 for pod in seen.workers if pod.bound)
+    return _condition(
+        "Placed", placed == job.workers, "AllRanksBound" if placed == job.workers else "RanksWaiting", f"{placed} of {job.workers}"
+    )
+
+
+def _suspended(decision: Decision, job: MpiJobView | None) -> Condition | None:
+    if decision.reason in _SUSPENDED:
+        return _condition("Suspended", True, str(decision.reason), decision.message)
+    if decision.reason == Reason.RESUMED_EXTERNALLY:
+        return _condition("Suspended", False, str(decision.reason), decision.message)
+    return _condition("Suspended", False, "NotSuspended") if job is not None and not job.suspended else None
+
+
+def _condition(kind: str, true: bool, reason: str = "", message: str = "", otherwise: str = "Unknown") -> Condition:
+    return Condition(type=kind, status="True" if true else "False", reason=reason or otherwise, message=message[:2048])
+
+
+def _dated(condition: Condition, before: Condition | None, seen: Seen) -> Condition:
+    """With generation and transition time; the time stays as long as the status does."""
+    if before is condition:
+        return condition
+    same = before is not None and before.status == condition.status
+    time = before.last_transition_time if before is not None and same else timestamp(seen.now)
+    return replace(condition, observed_generation=seen.metadata.generation, last_transition_time=time)

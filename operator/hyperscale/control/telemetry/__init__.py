@@ -1,0 +1,1 @@
+"""In: counts and states of the operator. Out: Prometheus metrics, liveness and readiness over HTTP."""

@@ -1,0 +1,1 @@
+"""In: snapshots. Out: ClusterTopology objects, written at a bounded rate."""

@@ -1,0 +1,1 @@
+"""In: facts of one moment. Out: one verdict a check. Pure."""

@@ -1,0 +1,57 @@
+"""The CustomResourceDefinitions of this project. Pure."""
+
+from __future__ import annotations
+
+from hyperscale.doctor.checks.schema import OUR_CRDS, expected_fields
+from hyperscale.doctor.common import helm, operators, unread
+from hyperscale.doctor.facts import Crd, Facts, Unread
+from hyperscale.doctor.faults import Fault
+from hyperscale.doctor.findings import Finding, State, Verdict, alike, plural, verdict
+from hyperscale.model import constants
+
+APPLY = "kubectl apply --server-side --force-conflicts -f crds/"
+
+
+def crds(facts: Facts) -> Verdict:
+    """Present, established, served, and with every field that this release knows."""
+    if isinstance(facts.crds, Unread):
+        return verdict("crds", "not checked", [unread("crds", facts.crds)])
+    by_name = {crd.name: crd for crd in facts.crds}
+    found = [_judge(facts, name, by_name.get(name)) for name in OUR_CRDS]
+    good = sum(finding is None or finding.state is State.INFO for finding in found)
+    return verdict(
+        "crds",
+        f"{good} of {len(OUR_CRDS)} kinds served as {constants.API_VERSION} with all fields",
+        alike(one for one in found if one is not None),
+    )
+
+
+def _judge(facts: Facts, name: str, crd: Crd | None) -> Finding | None:
+    by_helm = any(one.labels.get("app.kubernetes.io/managed-by") == "Helm" for one in operators(facts))
+    fix = helm(facts, "crds.enabled=true") if by_helm else APPLY
+    state = State.WARNING if name.startswith(constants.TOPOLOGY_PLURAL) else State.ERROR
+    if crd is None:
+        return Finding(
+            "crds", Fault.CRD_MISSING, state, f"{name} is not installed", "crds.enabled was false, or it was deleted", fix, (name,)
+        )
+    if not crd.established or constants.VERSION not in crd.served:
+        why = crd.complaint or f"it serves {', '.join(crd.served) or 'no version'}, not {constants.VERSION}"
+        return Finding("crds", Fault.CRD_NOT_SERVED, state, f"{name} is not served", why, fix, (name,))
+    missing = expected_fields(name) - crd.fields
+    if missing:
+        shown = sorted(path for path in missing if path.rpartition(".")[0] not in missing)
+        return Finding(
+            "crds",
+            Fault.CRD_OLD,
+            State.ERROR,
+            f"{name} lacks {plural(len(missing), 'field')}: {', '.join(shown[:4])}{' …' if len(shown) > 4 else ''}",
+            "the CRD is older than this release; the API server drops or refuses what it does not know",
+            fix,
+            tuple(shown[:10]),
+        )
+    more = crd.fields - expected_fields(name)
+    if more:
+        message = f"{name} has {plural(len(more), 'field')} that this command does not know, e.g. {min(more)}"
+        fix = "use the `hyperscale` command of the installed release"
+        return Finding("crds", Fault.CRD_NEWER, State.INFO, message, "the CRD is newer than this command", fix, (name,))
+    return None

@@ -1,0 +1,159 @@
+"""GPUs as the cluster offers them: device plugin, health, GPU Feature Discovery. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hyperscale.doctor.common import gpu_nodes, labels_of, name_of, named, policy_set, unread
+from hyperscale.doctor.facts import Facts, Unread
+from hyperscale.doctor.faults import Fault
+from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.model import constants
+from hyperscale.observe.kube.fields import node_view
+from hyperscale.observe.kube.node_labels import gpu_memory_bytes, gpu_product
+from hyperscale.planner.problem.speeds import gpu_speed
+
+PLUGIN: Final = (
+    "helm repo add nvdp https://nvidia.github.io/k8s-device-plugin && "
+    "helm upgrade -i nvdp nvdp/nvidia-device-plugin -n nvidia-device-plugin --create-namespace --set gfd.enabled=true"
+)
+_SLICE: Final = "nvidia.com/mig-"
+
+
+def device_plugin(facts: Facts) -> Verdict:
+    """Every node with GPUs offers all of them."""
+    if isinstance(facts.nodes, Unread):
+        return verdict("gpus", "not checked", [unread("gpus", facts.nodes)])
+    found = gpu_nodes(facts)
+    if not found:
+        fix = f"install NVIDIA's driver and container toolkit on the GPU nodes, then the device plugin: {PLUGIN}"
+        message = f"none of {plural(len(facts.nodes), 'node')} offers {constants.GPU_RESOURCE} or is labelled as having GPUs"
+        missing = Finding(
+            "gpus", Fault.NO_GPU_NODES, State.ERROR, message, "there is no GPU node, or neither device plugin nor GFD runs", fix
+        )
+        return verdict("gpus", "no GPU nodes", [missing])
+    offered = sum(_count(node, "allocatable") for node in found)
+    summary = f"{plural(len(found), 'GPU node')}, {plural(offered, 'GPU')} offered"
+    silent = [name_of(node) for node in found if not _count(node, "allocatable") and not _count(node, "capacity") and not _slices(node)]
+    return verdict("gpus", summary, [_silent(facts, silent), _unhealthy(found), _not_ready(found)])
+
+
+def discovery(facts: Facts) -> Verdict:
+    """GPU Feature Discovery tells product and memory, and the product's speed is known."""
+    if isinstance(facts.nodes, Unread):
+        return verdict("labels", "not checked", [unread("labels", facts.nodes)])
+    found = gpu_nodes(facts)
+    bare = [name_of(node) for node in found if gpu_product(labels_of(node)) is None or gpu_memory_bytes(labels_of(node)) is None]
+    products = {product for node in found if (product := gpu_product(labels_of(node)))}
+    summary = f"{len(found) - len(bare)} of {plural(len(found), 'GPU node')} labelled: {some(products) or 'no product'}"
+    return verdict("labels", summary, [_bare(facts, bare), _unknown_speed(facts, found)])
+
+
+def _silent(facts: Facts, nodes: list[str]) -> Finding | None:
+    """Nodes that are labelled as having GPUs and offer none."""
+    if not nodes:
+        return None
+    offer = "offers" if len(nodes) == 1 else "offer"
+    shown = f"{plural(len(nodes), 'node')} labelled as having GPUs {offer} no {constants.GPU_RESOURCE}: {some(nodes)}"
+    plugins = [one for one in named(facts, "device-plugin") if one.kind == "DaemonSet"]
+    if not plugins and not isinstance(facts.workloads, Unread):
+        cause = "no DaemonSet of NVIDIA's device plugin is in the cluster"
+        return Finding("gpus", Fault.DEVICE_PLUGIN_MISSING, State.ERROR, shown, cause, PLUGIN, where(nodes))
+    plugin = next(iter(plugins), None)
+    place = f"-n {plugin.namespace} {plugin.name}" if plugin else "of the device plugin"
+    cause = "its pod does not run there (selector, taint), or it finds no driver: nvidia-smi fails or the nvidia runtime is not the default"
+    if plugin is not None:
+        cause = f"{plugin.place} has {plugin.ready} of {plugin.wanted} pods ready; {cause}"
+    fix = (
+        f"kubectl describe daemonset {place}; kubectl logs on the pod of such a node; on the node: nvidia-smi, nvidia-ctk runtime configure"
+    )
+    return Finding("gpus", Fault.DEVICE_PLUGIN_SILENT, State.ERROR, shown, cause, fix, where(nodes))
+
+
+def _unhealthy(nodes: tuple[dict[str, Any], ...]) -> Finding | None:
+    short = {name_of(node): lost for node in nodes if (lost := _count(node, "capacity") - _count(node, "allocatable")) > 0}
+    if not short:
+        return None
+    return Finding(
+        "gpus",
+        Fault.GPUS_UNHEALTHY,
+        State.WARNING,
+        f"{plural(sum(short.values()), 'GPU')} on {plural(len(short), 'node')} cannot be allocated: {some(short)}",
+        "the device plugin holds them for unhealthy (a critical XID), or it has just restarted",
+        "see `dmesg | grep Xid` and nvidia-smi on the node; reset the GPU or drain and reboot the node",
+        where(short),
+    )
+
+
+def _not_ready(nodes: tuple[dict[str, Any], ...]) -> Finding | None:
+    """GPU nodes that take no pods because they are not Ready."""
+    lost = [name_of(node) for node in nodes if not _ready(node)]
+    if not lost:
+        return None
+    return Finding(
+        "gpus",
+        Fault.GPU_NODES_NOT_READY,
+        State.ERROR if len(lost) == len(nodes) else State.WARNING,
+        f"{len(lost)} of {plural(len(nodes), 'GPU node')} not Ready: {some(lost)}",
+        "the kubelet is silent or reports a fault",
+        f"kubectl describe node {min(lost)}",
+        where(lost),
+    )
+
+
+def _bare(facts: Facts, nodes: list[str]) -> Finding | None:
+    if not nodes:
+        return None
+    discovered = named(facts, "gpu-feature-discovery", "gfd")
+    cause = "GPU Feature Discovery does not run in the cluster"
+    if discovered:
+        cause = f"{discovered[0].place} has {discovered[0].ready} of {discovered[0].wanted} pods ready"
+    return Finding(
+        "labels",
+        Fault.GPU_LABELS_MISSING,
+        State.WARNING,
+        f"{plural(len(nodes), 'GPU node')} without nvidia.com/gpu.product or nvidia.com/gpu.memory: {some(nodes)}",
+        f"{cause}; speed and memory of those GPUs are assumed",
+        f"{PLUGIN}; or by hand: kubectl label node {min(nodes)} nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB nvidia.com/gpu.memory=81920",
+        where(nodes),
+    )
+
+
+def _unknown_speed(facts: Facts, nodes: tuple[dict[str, Any], ...]) -> Finding | None:
+    unknown = set()
+    for node in nodes:
+        product = gpu_product(labels_of(node))
+        if product is not None and product not in unknown and gpu_speed(node_view(node, {}, (), ()), facts.policy).assumed:
+            unknown.add(product)
+    if not unknown:
+        return None
+    entry = {"gpus": [*({"product": one.product, "teraflops": one.teraflops} for one in facts.policy.gpus), *_assumed(unknown)]}
+    return Finding(
+        "labels",
+        Fault.GPU_SPEED_UNKNOWN,
+        State.INFO,
+        f"the speed of {some(unknown)} is in no table",
+        "plans assume a common speed for them",
+        f"{policy_set(facts, entry)} with the TFLOP/s that they sustain in place of 10",
+        where(unknown),
+    )
+
+
+def _assumed(products: set[str]) -> list[dict[str, Any]]:
+    return [{"product": product, "teraflops": 10} for product in sorted(products)]
+
+
+def _count(node: Mapping[str, Any], kind: str) -> int:
+    text = str(((node.get("status") or {}).get(kind) or {}).get(constants.GPU_RESOURCE, "0"))
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+def _slices(node: Mapping[str, Any]) -> bool:
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return any(str(key).startswith(_SLICE) and str(value) != "0" for key, value in allocatable.items())
+
+
+def _ready(node: Mapping[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)

@@ -1,0 +1,111 @@
+"""Kueue, where it is used. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperscale.doctor.common import named, tag_of, unread
+from hyperscale.doctor.facts import Facts, Kueue, Unread, Workload, known
+from hyperscale.doctor.faults import Fault
+from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.model import constants
+
+FRAMEWORK: Final = "kubeflow.org/mpijob"
+INSTALL: Final = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/kueue/releases/latest/download/manifests.yaml"
+
+
+def kueue(facts: Facts) -> Verdict:
+    """Installed where jobs name queues, handling MPIJobs, and not our own kind as well."""
+    found = facts.kueue
+    if isinstance(found, Unread):
+        return verdict("kueue", "not checked", [unread("kueue", found)])
+    queued = {f"{job.namespace}/{job.name}": job.queue for job in known(facts.jobs) if job.queue}
+    if not found.served:
+        return verdict("kueue", "not installed", [_missing(queued)])
+    controller = next((one for one in named(facts, "kueue-controller", "kueue/kueue") if one.kind == "Deployment"), None)
+    version = next((tag for image in controller.images if (tag := tag_of(image))), "") if controller else ""
+    summary = f"kueue.x-k8s.io {', '.join(found.served)}{f', release {version}' if version else ''}; {plural(len(queued), 'job')} in queues"
+    findings = [_down(controller), _frameworks(found, controller, queued), _external(found, controller), _queues(facts, found)]
+    return verdict("kueue", summary, findings)
+
+
+def _missing(queued: dict[str, str]) -> Finding | None:
+    if not queued:
+        return None
+    return Finding(
+        "kueue",
+        Fault.KUEUE_MISSING,
+        State.ERROR,
+        f"{plural(len(queued), 'job')} with the label {constants.KUEUE_QUEUE_LABEL}, but Kueue is not installed: {some(queued)}",
+        "HyperScale leaves such jobs to the queue, and nobody admits them",
+        f"{INSTALL}; or take the label away: kubectl label gnntj -n {min(queued).replace('/', ' ')} {constants.KUEUE_QUEUE_LABEL}-",
+        where(queued),
+    )
+
+
+def _down(controller: Workload | None) -> Finding | None:
+    if controller is None or controller.ready:
+        return None
+    message = f"Kueue's controller is not available: {controller.ready} of {controller.wanted} pods ready"
+    fix = f"kubectl -n {controller.namespace} describe pods; kubectl -n {controller.namespace} logs deployment/{controller.name}"
+    cause = controller.message or "its pod is not ready; its webhook then refuses every new job too"
+    return Finding("kueue", Fault.KUEUE_DOWN, State.ERROR, message, cause, fix, (controller.place,))
+
+
+def _frameworks(found: Kueue, controller: Workload | None, queued: dict[str, str]) -> Finding | None:
+    """MPIJobs are not among what Kueue manages."""
+    if found.frameworks is None or FRAMEWORK in found.frameworks:
+        return None
+    return Finding(
+        "kueue",
+        Fault.KUEUE_WITHOUT_MPI,
+        State.ERROR if queued else State.WARNING,
+        f"Kueue does not manage MPIJobs: integrations.frameworks has {', '.join(found.frameworks) or 'nothing'}",
+        "jobs with a queue label start at once, or wait for a queue that never looks at them",
+        f"add {FRAMEWORK} to integrations.frameworks: {_edit(controller)}",
+    )
+
+
+def _external(found: Kueue, controller: Workload | None) -> Finding | None:
+    ours = [name for name in found.external if constants.JOB_KIND.lower() in name.lower()]
+    if not ours:
+        return None
+    return Finding(
+        "kueue",
+        Fault.KUEUE_OWNS_OUR_KIND,
+        State.WARNING,
+        f"Kueue is told that {ours[0]} is a framework of its own",
+        "then it suspends the MPIJob as a child of an unmanaged parent (kubernetes-sigs/kueue#2612), and jobs never start",
+        f"remove it from integrations.externalFrameworks: {_edit(controller)}",
+    )
+
+
+def _queues(facts: Facts, found: Kueue) -> Finding | None:
+    """Jobs that name a LocalQueue that is not in their namespace."""
+    if found.queues is None:
+        return None
+    lost = {
+        f"{job.namespace}/{job.name}": job for job in known(facts.jobs) if job.queue and f"{job.namespace}/{job.queue}" not in found.queues
+    }
+    if not lost:
+        return None
+    job = lost[min(lost)]
+    there = [place.partition("/")[2] for place in found.queues if place.startswith(f"{job.namespace}/")]
+    fix = f"create LocalQueue {job.queue} in {job.namespace}"
+    if there:
+        fix = f"kubectl label gnntj -n {job.namespace} {job.name} {constants.KUEUE_QUEUE_LABEL}={min(there)} --overwrite"
+    return Finding(
+        "kueue",
+        Fault.KUEUE_QUEUE_MISSING,
+        State.ERROR,
+        f"{plural(len(lost), 'job')} with a queue that is no LocalQueue of the job's namespace: {some(lost)}",
+        f"namespace {job.namespace} has {some(there) if there else 'no LocalQueue'}",
+        fix,
+        where(lost),
+    )
+
+
+def _edit(controller: Workload | None) -> str:
+    namespace = controller.namespace if controller else "kueue-system"
+    name = controller.name if controller else "kueue-controller-manager"
+    return f"kubectl -n {namespace} edit configmap kueue-manager-config; kubectl -n {namespace} rollout restart deployment {name}"

@@ -1,0 +1,188 @@
+"""Links between GPU nodes, the agents that measure them, and the labels that stand in for measurements. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperscale.doctor.checks.driver import unread_gpus
+from hyperscale.doctor.checks.gpu_interconnect import gpu_paths
+from hyperscale.doctor.common import agents, gpu_nodes, helm, labels_of, name_of, policy_set, query_of
+from hyperscale.doctor.facts import Facts, Unread, Workload
+from hyperscale.doctor.faults import Fault
+from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.observe.kube.node_labels import detect_levels
+
+DENSE_NODES: Final = 12
+"""Up to here every pair should be measured; beyond, agents sample pairs and the rest is estimated."""
+FULL_SHARE: Final = 0.9
+AGENT_LABEL: Final = "app.kubernetes.io/component=agent"
+TOPOGRAPH: Final = "https://github.com/NVIDIA/topograph"
+
+
+def links(facts: Facts) -> Verdict:
+    """How many pairs are measured, and whether the agents run."""
+    nodes = [name_of(node) for node in gpu_nodes(facts)]
+    pairs = len(nodes) * (len(nodes) - 1)
+    running = agents(facts)
+    latency, bandwidth = facts.metrics.pairs
+    share = f", {latency / pairs:.0%} with latency, {bandwidth / pairs:.0%} with bandwidth" if pairs else ""
+    daemon = next(iter(running), None)
+    agent = f"; agent on {daemon.ready} of {daemon.wanted} nodes" if daemon else "; no agent"
+    found = [
+        _agent(facts, daemon),
+        *_coverage(facts, nodes, pairs, daemon),
+        _refused(facts, daemon),
+        *unread_gpus(facts),
+        *gpu_paths(facts),
+    ]
+    return verdict("links", f"{plural(pairs, 'ordered pair')} of GPU nodes{share}{agent}", found)
+
+
+def _coverage(facts: Facts, nodes: list[str], pairs: int, daemon: Workload | None) -> list[Finding | None]:
+    """Nothing measured, or some nodes without a single link."""
+    metrics = facts.metrics
+    if not pairs or not metrics.url or metrics.failure is not None:
+        return []
+    if not any(metrics.pairs):
+        return [_none(facts, daemon)]
+    alone = [name for name in nodes if name not in metrics.linked]
+    latency, bandwidth = (count / pairs for count in metrics.pairs)
+    thin = len(nodes) <= DENSE_NODES and min(latency, bandwidth) < FULL_SHARE
+    if not alone and not thin:
+        return []
+    what = f"{plural(len(alone), 'node')} without any measured link: {some(alone)}" if alone else "some pairs are not measured"
+    cause = (
+        "no agent runs there, or port 9466 is closed between nodes"
+        if alone
+        else "some agents cannot reach each other, or have just started"
+    )
+    return [
+        Finding(
+            "links",
+            Fault.LINKS_PARTIAL,
+            State.WARNING,
+            f"latency known for {latency:.0%}, bandwidth for {bandwidth:.0%} of the pairs; {what}",
+            f"{cause}; the rest is estimated",
+            "let TCP and UDP 9466 pass between the nodes' agents (NetworkPolicy, firewall); "
+            "kubectl get pods -A -l app.kubernetes.io/component=agent -o wide",
+            where(alone),
+        )
+    ]
+
+
+def _none(facts: Facts, daemon: Workload | None) -> Finding:
+    message = "no link between GPU nodes is measured: plans go by topology labels alone"
+    if not query_of(facts.policy, "link_latency") and not query_of(facts.policy, "link_bandwidth"):
+        cause, fix = "both link queries are switched off", "remove linkLatency and linkBandwidth from spec.queries of the PlannerPolicy"
+    elif daemon is None:
+        cause, fix = "nothing measures them: the node agent is not installed", helm(facts, "agent.enabled=true")
+    elif facts.metrics.names is not None and not any(name.startswith("hyperscale_") for name in facts.metrics.names):
+        cause = "the agents run, but Prometheus has no series of theirs: they are not scraped"
+        fix = f"{helm(facts, 'agent.metrics.podMonitor.enabled=true')}; or a scrape job for port 9465 of pods labelled {AGENT_LABEL}"
+    else:
+        cause = "the agents are scraped, but measure nothing: they do not find or reach each other, or their tokens differ"
+        fix = f"kubectl -n {daemon.namespace} logs daemonset/{daemon.name}; let TCP and UDP 9466 pass between nodes"
+    return Finding("links", Fault.LINKS_MISSING, State.WARNING, message, cause, fix)
+
+
+def _agent(facts: Facts, daemon: Workload | None) -> Finding | None:
+    """An agent that is missing is no fault where others measure."""
+    if isinstance(facts.workloads, Unread):
+        return None
+    if daemon is None:
+        if any(facts.metrics.pairs):
+            return None
+        message = "the node agent is not installed"
+        cause = "agent.enabled is false, or the release is older than the agent"
+        return Finding("links", Fault.AGENT_MISSING, State.INFO, message, cause, helm(facts, "agent.enabled=true"))
+    if daemon.ready >= daemon.wanted and daemon.wanted:
+        return None
+    cause = daemon.message or (
+        "its nodeSelector matches no node" if not daemon.wanted else "pods are not scheduled, not started or not ready"
+    )
+    return Finding(
+        "links",
+        Fault.AGENT_PARTIAL,
+        State.WARNING,
+        f"the node agent is ready on {daemon.ready} of {daemon.wanted} nodes",
+        cause,
+        f"kubectl -n {daemon.namespace} get pods -l {AGENT_LABEL} -o wide; kubectl -n {daemon.namespace} describe daemonset {daemon.name}",
+        (daemon.place,),
+    )
+
+
+def _refused(facts: Facts, daemon: Workload | None) -> Finding | None:
+    """Probes that agents turn away."""
+    refused = {reason: count for reason, count in facts.metrics.refused.items() if count >= 1 and reason not in _NORMAL_REFUSALS}
+    if not refused:
+        return None
+    shown = ", ".join(f"{count:.0f} × {reason}" for reason, count in sorted(refused.items()))
+    place = f"-n {daemon.namespace} daemonset/{daemon.name}" if daemon else "-n hyperscale-system daemonset/hyperscale-agent"
+    return Finding(
+        "links",
+        Fault.PROBES_REFUSED,
+        State.WARNING,
+        f"agents refused link probes in the last 10 minutes: {shown}",
+        "agents hold different tokens, as after the Secret was changed, or somebody else sends to port 9466",
+        f"kubectl rollout restart {place}",
+        where(refused),
+    )
+
+
+_NORMAL_REFUSALS: Final = ("budget", "busy", "occupied", "full")
+"""An agent that has enough to do already says so, and is asked again later."""
+
+
+def topology(facts: Facts) -> Verdict:
+    """Labels that say which nodes are close."""
+    nodes = gpu_nodes(facts)
+    sets = [labels_of(node) for node in nodes]
+    configured = facts.policy.topology_levels
+    levels = configured or detect_levels(sets)
+    carried = {level: sum(bool(labels.get(level)) for labels in sets) for level in levels}
+    shown = ", ".join(f"{level} on {count}" for level, count in carried.items())
+    summary = f"levels of {plural(len(nodes), 'GPU node')}: {shown or 'none'}"
+    if len(nodes) < 2:
+        return verdict("topology", summary, [])
+    found: list[Finding | None] = [_no_levels(facts, name_of(nodes[0]))] if not levels else []
+    for level, count in carried.items():
+        found.append(_level(facts, level, count, len(nodes), sets, [name_of(node) for node in nodes], bool(configured)))
+    return verdict("topology", summary, found)
+
+
+def _no_levels(facts: Facts, node: str) -> Finding:
+    return Finding(
+        "topology",
+        Fault.TOPOLOGY_LABELS_MISSING,
+        State.WARNING,
+        "no GPU node carries a topology label that is known",
+        "neither the cloud nor topograph nor an administrator labelled the nodes; links that are not measured all look alike",
+        f"label zones and racks, e.g. kubectl label node {node} topology.kubernetes.io/zone=hall-1 cloud.provider.com/topology-rack=r1; "
+        f"or install topograph ({TOPOGRAPH}); labels of your own: spec.topologyLevels of the PlannerPolicy",
+    )
+
+
+def _level(
+    facts: Facts, level: str, count: int, total: int, sets: list[dict[str, str]], names: list[str], configured: bool
+) -> Finding | None:
+    if count == total:
+        return None
+    bare = [name for name, labels in zip(names, sets, strict=True) if not labels.get(level)]
+    if not count:
+        return Finding(
+            "topology",
+            Fault.TOPOLOGY_LEVEL_UNKNOWN,
+            State.WARNING,
+            f"spec.topologyLevels names {level}, which no GPU node carries",
+            "a typing error, or topograph renamed its labels (network.topology.nvidia.com/… is now fabric.topograph.run/…)",
+            f"correct spec.topologyLevels of the PlannerPolicy, or let levels be detected: {policy_set(facts, {'topologyLevels': []})}",
+        )
+    return Finding(
+        "topology",
+        Fault.TOPOLOGY_LABELS_PARTIAL,
+        State.WARNING if configured or 2 * count >= total else State.INFO,
+        f"{len(bare)} of {plural(total, 'GPU node')} lack {level}: {some(bare)}",
+        "nodes were added after the others were labelled, or topograph does not run there",
+        f"kubectl label node {min(bare)} {level}=VALUE",
+        where(bare),
+    )

@@ -1,0 +1,242 @@
+"""The operator itself: running, alone, of one version; and pods of ours that cannot start. Pure."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from typing import Final
+
+from hyperscale.doctor.common import DEFAULT_NAMESPACE, helm, operators, tag_of, unread, version_of, watched
+from hyperscale.doctor.facts import Facts, Lease, Pod, Trouble, Unread, Workload, known
+from hyperscale.doctor.faults import Fault
+from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.model import constants
+
+PULL_REASONS: Final = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+    "ImageInspectError",
+)
+MANY_RESTARTS: Final = 5
+_SECRET = re.compile(r'secret "([a-z0-9.-]+)" not found')
+
+
+def operator(facts: Facts) -> Verdict:
+    """Deployment, Lease, rivals, versions."""
+    if isinstance(facts.workloads, Unread):
+        return verdict("operator", "not checked", [unread("operator", facts.workloads)])
+    found = operators(facts)
+    leases = [lease for lease in known(facts.leases) if lease.name == constants.LEASE_NAME]
+    findings: list[Finding | None] = [unread("operator", facts.leases)]
+    if not found:
+        findings.append(_absent(facts, leases))
+    for one in found:
+        findings.append(_down(one))
+        if one.ready:
+            findings.append(_lease(facts, one, [lease for lease in leases if lease.namespace == one.namespace]))
+    findings += [_overlap(first, second) for first, second in combinations(found, 2)]
+    findings += [_foreign(facts, found, leases), _versions(facts, found), _crashing(facts, found)]
+    shown = ", ".join(f"{one.place} {version_of(one)} {one.ready}/{one.wanted}" for one in found)
+    return verdict("operator", shown or "no Deployment", findings)
+
+
+def images(facts: Facts) -> Verdict:
+    """Pods of ours whose containers cannot be created."""
+    if isinstance(facts.pods, Unread):
+        return verdict("images", "not checked", [unread("images", facts.pods)])
+    by_image: dict[tuple[str, str], list[tuple[Pod, Trouble]]] = {}
+    for pod in facts.pods:
+        for trouble in pod.troubles:
+            kind = "pull" if trouble.reason in PULL_REASONS else trouble.reason
+            by_image.setdefault((kind, trouble.image), []).append((pod, trouble))
+    found = [_pull(cases) if kind == "pull" else _broken(cases) for (kind, _), cases in sorted(by_image.items(), key=lambda item: item[0])]
+    return verdict("images", f"{plural(len(facts.pods), 'pod')} of ours looked at", found)
+
+
+def _absent(facts: Facts, leases: list[Lease]) -> Finding:
+    fresh = next((lease for lease in leases if lease.fresh), None)
+    if fresh is not None:
+        message = f"the Lease in {fresh.namespace} is held by {fresh.holder}, but no Deployment runs the operator"
+        fix = f"install it with Helm where it should survive its node: {helm(facts)}"
+        return Finding("operator", Fault.OPERATOR_OUTSIDE, State.INFO, message, "it runs outside of a Deployment", fix, (fresh.holder,))
+    message = "no Deployment runs the operator and nobody holds its Lease"
+    fix = f"kubectl create namespace {DEFAULT_NAMESPACE}; {helm(facts)}"
+    return Finding("operator", Fault.OPERATOR_MISSING, State.ERROR, message, "it is not installed in this cluster", fix)
+
+
+def _down(one: Workload) -> Finding | None:
+    if one.ready:
+        return None
+    cause = one.message or ("it is scaled to 0" if not one.wanted else "its pod is not ready")
+    here = f"kubectl -n {one.namespace}"
+    fix = f"{here} describe pods -l app.kubernetes.io/component=operator; {here} logs deployment/{one.name}"
+    if not one.wanted:
+        fix = f"kubectl -n {one.namespace} scale deployment/{one.name} --replicas=1"
+    message = f"the operator in {one.namespace} is not available: {one.ready} of {one.wanted} pods ready"
+    return Finding("operator", Fault.OPERATOR_DOWN, State.ERROR, message, cause, fix, (one.place,))
+
+
+def _lease(facts: Facts, one: Workload, leases: list[Lease]) -> Finding | None:
+    """A ready operator that does not renew its Lease serves no job."""
+    restart = f"kubectl -n {one.namespace} rollout restart deployment/{one.name}; see its log where it comes back"
+    if not leases:
+        if isinstance(facts.leases, Unread):
+            return None
+        message = f"the operator in {one.namespace} has no Lease {constants.LEASE_NAME}"
+        cause = "it has not started yet, or may not create leases (see the check of rights)"
+        return Finding("operator", Fault.LEASE_MISSING, State.ERROR, message, cause, restart, (one.place,))
+    lease = leases[0]
+    if lease.fresh:
+        return None
+    message = (
+        f"the Lease of the operator in {one.namespace} was last renewed {lease.silent_seconds:.0f} s ago by {lease.holder or 'nobody'}"
+    )
+    cause = "the operator hangs, has lost the API server, or was killed; its clock may be wrong (see the check of clocks)"
+    return Finding("operator", Fault.LEASE_STALE, State.ERROR, message, cause, restart, (f"{lease.namespace}/{lease.name}",))
+
+
+def _foreign(facts: Facts, found: tuple[Workload, ...], leases: list[Lease]) -> Finding | None:
+    """A fresh Lease that no pod of the operator holds: a second operator from outside."""
+    if isinstance(facts.pods, Unread) or not found:
+        return None
+    pods = {(pod.namespace, pod.name) for pod in facts.pods if pod.component == "operator"}
+    homes = {one.namespace for one in found if one.ready}
+    strange = [lease for lease in leases if lease.fresh and (lease.namespace, lease.holder) not in pods]
+    strange = [lease for lease in strange if lease.namespace not in homes or any(place == lease.namespace for place, _ in pods)]
+    if not strange:
+        return None
+    lease = strange[0]
+    return Finding(
+        "operator",
+        Fault.LEASE_FOREIGN,
+        State.ERROR,
+        f"the Lease in {lease.namespace} is held by {lease.holder}, which is no pod of the operator there",
+        "a second operator runs, from a checkout or of another release; the installed one waits, or both serve the same jobs",
+        f"end that process, then: kubectl -n {lease.namespace} delete lease {lease.name}",
+        (f"{lease.namespace}/{lease.name}",),
+    )
+
+
+def _overlap(first: Workload, second: Workload) -> Finding | None:
+    """Each has its own Lease in its own namespace, so nothing keeps two from serving one job."""
+    one, other = set(watched(first)), set(watched(second))
+    shared = one & other if one and other else one | other
+    if one and other and not shared:
+        return None
+    served = some(shared) if shared else "all namespaces"
+    versions = {version_of(first), version_of(second)}
+    different = f", of versions {' and '.join(sorted(versions))}" if len(versions) > 1 else ""
+    return Finding(
+        "operator",
+        Fault.OPERATORS_OVERLAP,
+        State.ERROR,
+        f"{first.place} and {second.place} both serve {served}{different}",
+        "two releases without disjoint watchNamespaces: both write the same jobs",
+        f"uninstall one: helm uninstall {second.labels.get('app.kubernetes.io/instance', second.name)} -n {second.namespace}; "
+        "or give each its own watchNamespaces",
+        where((first.place, second.place)),
+    )
+
+
+def _versions(facts: Facts, found: tuple[Workload, ...]) -> Finding | None:
+    """One release whose pods run different images, or another one than this command."""
+    tags = {tag for pod in known(facts.pods) if pod.component == "operator" for image in pod.images if (tag := tag_of(image))}
+    if len(found) == 1 and len(tags) > 1:
+        message = f"pods of the operator run different versions: {some(tags)}"
+        fix = f"kubectl -n {found[0].namespace} rollout status deployment/{found[0].name}; delete pods that are left over"
+        return Finding("operator", Fault.OPERATOR_VERSIONS, State.WARNING, message, "an upgrade has not ended", fix, where(tags))
+    other = sorted({version for one in found if (version := version_of(one)) and version != facts.version})
+    if not other:
+        return None
+    message = f"the operator is of version {' and '.join(other)}, this command of {facts.version}"
+    fix = "use the command of the same release: what it expects of CRDs and roles may differ"
+    return Finding("operator", Fault.OPERATOR_OTHER_VERSION, State.INFO, message, "they were installed at different times", fix)
+
+
+def _crashing(facts: Facts, found: tuple[Workload, ...]) -> Finding | None:
+    """Pods of operator and agent that restart again and again."""
+    bad = [pod for pod in known(facts.pods) if pod.component in ("operator", "agent") and pod.restarts >= MANY_RESTARTS and pod.ended]
+    if not bad:
+        return None
+    pod = max(bad, key=lambda one: (one.restarts, one.name))
+    memory = pod.ended == "OOMKilled"
+    prefix = "agent." if pod.component == "agent" else ""
+    return Finding(
+        "operator",
+        Fault.POD_CRASHING,
+        State.WARNING,
+        f"{pod.namespace}/{pod.name} restarted {pod.restarts} times, last by {pod.ended}",
+        "it needs more memory than its limit" if memory else "see the log of the container before",
+        helm(facts, f"{prefix}resources.limits.memory=2Gi", f"{prefix}resources.requests.memory=2Gi")
+        if memory
+        else f"kubectl -n {pod.namespace} logs {pod.name} --previous",
+        where(f"{one.namespace}/{one.name}" for one in bad),
+    )
+
+
+def _pull(cases: list[tuple[Pod, Trouble]]) -> Finding:
+    pod, trouble = min(cases, key=lambda case: (case[0].namespace, case[0].name))
+    cause, fix = _why(pod, trouble)
+    return Finding(
+        "images",
+        Fault.IMAGE_PULL_FAILED,
+        State.ERROR,
+        f"{trouble.image} cannot be pulled ({trouble.reason}) by {plural(len(cases), 'pod')}: "
+        + some(f"{one.namespace}/{one.name}" for one, _ in cases),
+        cause,
+        fix,
+        where(f"{one.namespace}/{one.name}" for one, _ in cases),
+    )
+
+
+def _why(pod: Pod, trouble: Trouble) -> tuple[str, str]:
+    """Cause and fix out of the runtime's own words."""
+    value = {"operator": "image", "agent": "agent.image"}.get(pod.component, "workerImage")
+    text = trouble.message.lower()
+    if trouble.reason == "InvalidImageName":
+        return "the reference is malformed", f"correct {value}.registry, {value}.repository and {value}.tag in the chart's values"
+    if any(part in text for part in ("unauthorized", "denied", "forbidden", "authentication")):
+        given = "--docker-server=REGISTRY --docker-username=USER --docker-password=…"
+        secret = f"kubectl -n {pod.namespace} create secret docker-registry pull {given}"
+        use = (
+            "--set image.pullSecrets={pull}"
+            if value != "workerImage"
+            else "name it in imagePullSecrets of the namespace's default ServiceAccount"
+        )
+        return "the registry wants a login (or the repository does not exist)", f"{secret}; {use}"
+    if any(part in text for part in ("not found", "manifest unknown", "does not exist")):
+        return (
+            "the registry has no such repository or tag",
+            f"push the image (docs/install.md), or set {value}.registry, {value}.tag in the chart's values",
+        )
+    if any(part in text for part in ("x509", "certificate")):
+        return "the node does not trust the registry's certificate", "add the registry's CA to the container runtime of the nodes"
+    if any(part in text for part in ("no such host", "timeout", "refused", "i/o", "unreachable")):
+        return (
+            "the node cannot reach the registry",
+            f"check DNS and egress of node {pod.node or 'NODE'}, or mirror the image and set {value}.registry",
+        )
+    return trouble.message[
+        :200
+    ] or "the runtime gave no reason", f"kubectl -n {pod.namespace} describe pod {pod.name}; set {value}.* in the chart's values"
+
+
+def _broken(cases: list[tuple[Pod, Trouble]]) -> Finding:
+    pod, trouble = min(cases, key=lambda case: (case[0].namespace, case[0].name))
+    crash = trouble.reason == "CrashLoopBackOff"
+    fix = f"kubectl -n {pod.namespace} logs {pod.name} --previous" if crash else f"kubectl -n {pod.namespace} describe pod {pod.name}"
+    if lost := _SECRET.search(trouble.message):
+        made = "--from-literal=token=$(openssl rand -hex 32)" if pod.component == "agent" else "--from-literal=KEY=VALUE"
+        fix = f"kubectl -n {pod.namespace} create secret generic {lost.group(1)} {made}"
+    return Finding(
+        "images",
+        Fault.POD_CRASHING if crash else Fault.POD_MISCONFIGURED,
+        State.ERROR if pod.component in ("operator", "agent") else State.WARNING,
+        f"{pod.namespace}/{pod.name} does not start: {trouble.reason}",
+        trouble.message[:200] or "see the pod's events",
+        fix,
+        where(f"{one.namespace}/{one.name}" for one, _ in cases),
+    )

@@ -1,0 +1,95 @@
+"""Every right that the operator's chart grants, as templates/rbac.yaml lists them; a test compares both. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hyperscale.doctor.facts import Right
+from hyperscale.model import constants
+
+CORE: Final = ""
+_CLUSTER: Final = (
+    (CORE, "nodes", "get list watch"),
+    (constants.GROUP, constants.POLICY_PLURAL, "get list watch"),
+    (constants.GROUP, constants.TOPOLOGY_PLURAL, "get create patch"),
+    (constants.GROUP, f"{constants.TOPOLOGY_PLURAL}/status", "patch"),
+    ("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
+    (CORE, "pods", "get list watch"),
+    ("kueue.x-k8s.io", "topologies", "list"),
+    ("topology.volcano.sh", "hypernodes", "list"),
+    (CORE, "persistentvolumes", "get"),
+    ("storage.k8s.io", "storageclasses", "get"),
+)
+_JOBS: Final = (
+    (constants.GROUP, constants.JOB_PLURAL, "get list watch"),
+    (constants.GROUP, f"{constants.JOB_PLURAL}/status", "patch"),
+    (constants.GROUP, f"{constants.JOB_PLURAL}/finalizers", "update"),
+    (constants.MPI_GROUP, constants.MPI_PLURAL, "get list watch create patch"),
+    (CORE, "pods", "get list watch create patch"),
+    (CORE, "configmaps", "get create patch delete"),
+    (CORE, "persistentvolumeclaims", "get"),
+    ("batch", "jobs", "get create delete"),
+    ("kueue.x-k8s.io", "workloads", "list"),
+    (CORE, "events", "create"),
+)
+MAX_NAMESPACES: Final = 20
+"""Asked about of watchNamespaces; a Role is the same in each."""
+
+WHY: Final = {
+    (constants.MPI_GROUP, constants.MPI_PLURAL): "no job can start",
+    (CORE, "pods"): "ranks stay gated and GPUs that others hold are not seen",
+    (constants.GROUP, constants.JOB_PLURAL): "jobs are not seen or their status is not written",
+    (CORE, "nodes"): "nothing can be planned",
+    (CORE, "configmaps"): "pods wait for their plan file",
+    (CORE, "persistentvolumeclaims"): "a job whose volume is missing holds GPUs for pods that never start",
+    (CORE, "persistentvolumes"): "plans do not know from which nodes a volume can be reached",
+    ("storage.k8s.io", "storageclasses"): "plans do not know for which nodes a volume may be made",
+    ("batch", "jobs"): "training graphs are not partitioned into volumes",
+    (CORE, "events"): "changes of jobs show in no event",
+    ("kueue.x-k8s.io", "workloads"): "a job that Kueue suspended does not name its Workload",
+    ("kueue.x-k8s.io", "topologies"): "Kueue's levels of topology are not known",
+    ("topology.volcano.sh", "hypernodes"): "Volcano's HyperNodes are not known",
+    ("discovery.k8s.io", "endpointslices"): "agents do not find each other, and no link is measured",
+    ("coordination.k8s.io", "leases"): "the operator does not start",
+    (constants.GROUP, constants.POLICY_PLURAL): "policies are ignored",
+    (constants.GROUP, constants.TOPOLOGY_PLURAL): "the ClusterTopology is not written",
+    ("apiextensions.k8s.io", "customresourcedefinitions"): "a kind that is installed later is not noticed",
+}
+"""What a missing right leads to, by group and resource."""
+
+
+def operator_rights(namespace: str, watched: Sequence[str]) -> tuple[Right, ...]:
+    """All rights of an operator.
+
+    namespace: its own, where its Lease lives
+    watched:   namespaces that it serves; empty for all
+    """
+    found = _spread(_CLUSTER, "")
+    for served in sorted(watched)[:MAX_NAMESPACES] or [""]:
+        found += _spread(_JOBS, served)
+    lease = "coordination.k8s.io", "leases"
+    found.append(Right("create", *lease, "", namespace))
+    found += [Right(verb, *lease, "", namespace, constants.LEASE_NAME) for verb in ("get", "update")]
+    return tuple(dict.fromkeys(found))
+
+
+def agent_rights(namespace: str) -> tuple[Right, ...]:
+    """What a node agent that probes links needs: the list of its peers."""
+    return (Right("list", "discovery.k8s.io", "endpointslices", "", namespace),)
+
+
+def words(right: Right) -> str:
+    """`patch pods/status in team-a`."""
+    resource = f"{right.resource}.{right.group}" if right.group else right.resource
+    path = f"{resource}/{right.subresource}" if right.subresource else resource
+    named = f" {right.name}" if right.name else ""
+    return f"{right.verb} {path}{named}{f' in {right.namespace}' if right.namespace else ''}"
+
+
+def _spread(table: Sequence[tuple[str, str, str]], namespace: str) -> list[Right]:
+    found = []
+    for group, path, verbs in table:
+        resource, _, subresource = path.partition("/")
+        found += [Right(verb, group, resource, subresource, namespace) for verb in verbs.split()]
+    return found

@@ -1,1 +1,0 @@
-"""From a snapshot to a graph that plans are computed on, and to pictures."""

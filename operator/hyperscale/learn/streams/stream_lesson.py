@@ -1,0 +1,120 @@
+"""`hyperscale learn streams`: the agent over the stream of jobs, from nothing to judged weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+from safetensors.numpy import save
+from torch.utils.tensorboard import SummaryWriter
+
+from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.publish import replace_file
+from hyperscale.learn.streams import tuning
+from hyperscale.learn.streams.compare import Compared, cases, compare, completions, outcomes
+from hyperscale.learn.streams.episodes import Training
+from hyperscale.learn.streams.gradient import parts_by_name
+from hyperscale.learn.streams.simulator import MASK_PATIENCE, SHORTEST_FIRST, TUNED, Network, Policy, RuleKnobs, agent, index
+from hyperscale.learn.streams.training import train as learn
+from hyperscale.learn.topologies import VALIDATION_SEEDS
+from hyperscale.planner.queue import features, rule
+from hyperscale.planner.queue.queue_agent import NAME, TENSORS, Agent, AgentUnavailableError, Manifest, Prior, load_agent
+
+VALIDATION_STREAMS: Final = 125
+LARGEST_P: Final = 0.01
+WORST: Final = 1.25
+"""No stream may take so many times as long as under the rule."""
+TUNING_STREAMS: Final = 75
+
+
+def train(assignment: Assignment, report: Callable[[Progress], None]) -> tuple[Path, ...]:
+    """Learn, validate, write weights and manifest into the assignment's folder. Raises LessonError."""
+    config = Training(seed=assignment.seed)
+    if assignment.steps is not None:
+        config = dataclasses.replace(config, steps=assignment.steps)
+    with SummaryWriter(str(assignment.folder / "curves")) as curves:
+
+        def tell(progress: Progress) -> None:
+            for name, figure in progress.figures.items():
+                curves.add_scalar(f"streams/{name}", figure, progress.step)
+            report(progress)
+
+        network = learn(config, assignment.folder, tell, assignment.resume)
+    return write(network, config, assignment.folder)
+
+
+def write(network: Network, config: Training, folder: Path, command: str = "") -> tuple[Path, ...]:
+    """Weights and manifest of a trained network, with the figures of its validation against the rule and the `command` that made it."""
+    content = save(parts_by_name(network))
+    figures = validate(network, config.knobs)
+    manifest = Manifest(
+        sha256=hashlib.sha256(content).hexdigest(),
+        features=features.VERSION,
+        prior=Prior(rule.Order.SECONDS if config.knobs.order == 0 else rule.Order.AREA, *config.knobs[1:]),
+        patience=MASK_PATIENCE,
+        command=command or f"hyperscale learn streams --seed {config.seed} --steps {config.steps}",
+        seed=config.seed,
+        figures={"ratio": figures.ratio, "low": figures.low, "high": figures.high, "p": figures.p, "worst": figures.worst},
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    files = folder / f"{NAME}.safetensors", folder / f"{NAME}.json"
+    replace_file(files[0], content)
+    replace_file(files[1], msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    return files
+
+
+def validate(network: Network, knobs: RuleKnobs, against: Policy | None = None) -> Compared:
+    """Weighted completion times of the agent over those of the rule (or another policy), on streams that no training has seen."""
+    policies = {"agent": agent(network, knobs), "other": index(knobs) if against is None else against}
+    runs = outcomes(policies, cases(VALIDATION_STREAMS), VALIDATION_SEEDS)
+    return compare(completions(runs["agent"]).tolist(), completions(runs["other"]).tolist())
+
+
+def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+    """Better than the freshly tuned rule, beyond chance and on no stream much worse; and no worse than the weights in use."""
+    try:
+        own, knobs = network_of(load_agent(candidate))
+        used = network_of(load_agent(in_use)) if in_use is not None else None
+    except AgentUnavailableError as error:
+        raise LessonError(f"cannot judge {candidate}: {error}; train first, or name the folder that a training wrote") from None
+    fresh = tuning.tune(seed, TUNING_STREAMS)[0].knobs
+    policies = {"agent": agent(own, knobs), "default": index(TUNED), "fresh": index(fresh), "shortest": index(SHORTEST_FIRST)}
+    if used is not None:
+        policies["used"] = agent(*used)
+    runs = {name: completions(found).tolist() for name, found in outcomes(policies, cases(VALIDATION_STREAMS), VALIDATION_SEEDS).items()}
+    strongest = min(("default", "fresh"), key=lambda name: float(np.log(runs[name]).mean()))
+    by_rule = compare(runs["agent"], runs[strongest])
+    figures = {
+        "ratio_to_rule": by_rule.ratio,
+        "p": by_rule.p,
+        "worst": by_rule.worst,
+        "ratio_to_shortest_first": compare(runs["agent"], runs["shortest"]).ratio,
+    }
+    to_used = compare(runs["agent"], runs["used"]).ratio if used is not None else 1.0
+    if used is not None:
+        figures["ratio_to_used"] = to_used
+    accepted = by_rule.ratio < 1.0 and by_rule.p < LARGEST_P and by_rule.worst <= WORST and to_used <= 1.0
+    reason = (
+        f"{by_rule.ratio:.3f} of the freshly tuned rule's weighted completion time (p = {by_rule.p:.1g}, worst of {VALIDATION_STREAMS} "
+        f"streams {by_rule.worst:.2f}), {to_used:.3f} of the weights in use; needed: below 1, p < {LARGEST_P}, worst <= {WORST}, at most 1"
+    )
+    return Verdict(accepted, reason, figures)
+
+
+def network_of(loaded: Agent) -> tuple[Network, RuleKnobs]:
+    """The flat weights of the simulator, and the rule that is among the inputs."""
+    prior = loaded.manifest.prior
+    flat = np.concatenate([loaded.weights[name].ravel() for name in TENSORS]).astype(np.float32)
+    order = 0 if prior.order is rule.Order.SECONDS else 1
+    return flat, RuleKnobs(type(TUNED.order)(order), prior.thrift_alone, prior.thrift, prior.patience)
+
+
+def shipped() -> Agent:
+    """The agent that comes with the package. Raises AgentUnavailableError."""
+    return load_agent(resources.files("hyperscale.planner.learned") / "weights")

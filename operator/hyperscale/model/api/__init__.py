@@ -1,0 +1,1 @@
+"""The types behind the custom resources, and the one source of their CRD schemas. In: nothing. Out: typed spec and status."""

@@ -1,0 +1,1 @@
+"""In: snapshot files in our own and other formats. Out: a ClusterSnapshot."""

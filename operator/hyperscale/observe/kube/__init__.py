@@ -1,0 +1,1 @@
+"""In: raw Kubernetes objects. Out: the few fields that the operator reads."""

@@ -1,0 +1,122 @@
+"""What an administrator wrote into PlannerPolicy counts before anything measured or labelled. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from hyperscale.model.api.policy import LinkOverride, NodeOverride, Overrides
+from hyperscale.model.cluster import ClusterSnapshot, Link, Node, Origin, Quality, Sample
+from hyperscale.observe.quality import MIB
+
+MAX_PAIRS: Final = 50_000
+"""Links that overrides may describe: two domains of 220 nodes in both directions. A wider word is cut off and said to be."""
+MAX_MESSAGE: Final = 1024
+"""Letters of a metrics state's message."""
+
+Pair = tuple[str, str]
+
+
+def by_name(overrides: Overrides) -> dict[str, NodeOverride]:
+    """Overrides of nodes by name."""
+    return {override.name: override for override in overrides.nodes}
+
+
+def spoken_for(
+    snapshot: ClusterSnapshot, domains: Mapping[str, Mapping[str, str]], overrides: Overrides
+) -> tuple[ClusterSnapshot, tuple[str, ...]]:
+    """The snapshot as the administrator knows it but for topology, and notes on what could not be used; its metrics state tells them too.
+
+    domains: topology label values of every node, by node name
+    """
+    said = by_name(overrides)
+    links, notes = linked(snapshot.links, domains, overrides)
+    gone = sorted(said.keys() - domains.keys())
+    if gone:
+        notes = (*notes, f"overrides speak of nodes that are not there ({gone[0]}{f' and {len(gone) - 1} more' if gone[1:] else ''})")
+    message = "; ".join(text for text in (snapshot.metrics.message, *notes) if text)[:MAX_MESSAGE]
+    nodes = tuple(overridden(node, said.get(node.name)) for node in snapshot.nodes)
+    return replace(snapshot, nodes=nodes, links=links, metrics=replace(snapshot.metrics, message=message)), notes
+
+
+def overridden(node: Node, override: NodeOverride | None) -> Node:
+    """`node` with what the administrator says of its GPUs; its domains are made from `NodeOverride.topology` before."""
+    if override is None:
+        return node
+    sources = dict(node.sources)
+    if override.gpu_product is not None:
+        sources["gpuProduct"] = Origin.OVERRIDE.value
+        node = replace(node, gpu_product=override.gpu_product)
+    if override.gpu_memory_mib is not None:
+        sources["gpuMemoryBytes"] = Origin.OVERRIDE.value
+        node = replace(node, gpu_memory_bytes=override.gpu_memory_mib * MIB)
+    if override.network_bytes_per_second is not None:
+        node = replace(node, network_bytes_per_second=_said(override.network_bytes_per_second))
+    return replace(node, sources=sources)
+
+
+def linked(
+    links: tuple[Link, ...], domains: Mapping[str, Mapping[str, str]], overrides: Overrides
+) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+    """Links with what the administrator says of them, sorted by pair, and notes on what could not be used.
+
+    domains: topology label values of every node, by node name
+    """
+    if not overrides.links:
+        return links, ()
+    found = {(link.source, link.destination): link for link in links}
+    done: dict[Pair, set[str]] = {}
+    notes: list[str] = []
+    pairs = 0
+    # Nodes before domains; sorted() keeps the order of the list otherwise.
+    for override in sorted(overrides.links, key=lambda entry: entry.level is not None):
+        named = 0
+        for pair in _pairs(override, domains):
+            named += 1
+            pairs += 1
+            if pairs > MAX_PAIRS:
+                notes.append(f"overrides of links describe more than {MAX_PAIRS:,} pairs: the rest is left out")
+                return _sorted(found), tuple(notes)
+            _put(found, done.setdefault(pair, set()), pair, override)
+        if not named:
+            notes.append(f"an override names no link of this cluster ({override.source} to {override.destination})")
+    return _sorted(found), tuple(notes)
+
+
+def _put(found: dict[Pair, Link], done: set[str], pair: Pair, override: LinkOverride) -> None:
+    """Write those figures of one link that no override before has written."""
+    link = found.get(pair, Link(*pair))
+    for figure in ("latency_seconds", "bandwidth_bytes_per_second"):
+        value = getattr(override, figure)
+        if value is not None and figure not in done:
+            done.add(figure)
+            link = replace(link, **{figure: _said(value)})
+    found[pair] = link
+
+
+def _pairs(override: LinkOverride, domains: Mapping[str, Mapping[str, str]]) -> Iterator[Pair]:
+    """Ordered pairs of nodes that an override speaks of, each once."""
+    if override.level is None:
+        ends = [[name] if name in domains else [] for name in (override.source, override.destination)]
+    else:
+        ends = [
+            [name for name, labels in sorted(domains.items()) if labels.get(override.level) == value]
+            for value in (override.source, override.destination)
+        ]
+    one_domain = override.source == override.destination
+    for source in ends[0]:
+        for destination in ends[1]:
+            if source != destination:
+                yield source, destination
+                if not (override.one_way or one_domain):
+                    yield destination, source
+
+
+def _sorted(found: Mapping[Pair, Link]) -> tuple[Link, ...]:
+    return tuple(link for _, link in sorted(found.items()))
+
+
+def _said(value: float) -> Sample:
+    return Sample(value=value, age_seconds=None, quality=Quality.ESTIMATED, source=Origin.OVERRIDE)

@@ -1,0 +1,192 @@
+"""Figures of one reading after the other: only the series that changed are judged again, in small groups. Pure; for one thread at a time.
+
+A reading of 5,000 nodes is 400,000 series, and judging all of them takes seconds. Between two scrapes many GPUs of a cluster are
+as idle or as busy as before. So series are compared as arrays first; nodes and links whose series moved go through the same `dcgm`
+and `links` as ever, and the result equals that of judging everything, but for ages: those of what did not move may be AGE_SECONDS off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final, TypeVar
+
+from hyperscale.model.api.policy import QualityLimits
+from hyperscale.model.cluster import Gpu, Link
+from hyperscale.model.metrics_reading import MetricsReading
+from hyperscale.observe.columns import Labels, column
+from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.prometheus.changed_series import Moved, Unit, UnitOf, part
+from hyperscale.observe.provenance import Agents
+from hyperscale.observe.series import dcgm, links
+from hyperscale.observe.series.gpu_paths import paths_by_node
+from hyperscale.observe.series.network_cards import bounded, networks
+from hyperscale.observe.snapshot.build_snapshot import Figures, state_of
+
+GROUP: Final = 200
+"""Nodes, or links times 8, judged at a time: what is made on the way is young garbage, and the interpreter is never held for long."""
+JUDGED: Final = frozenset({*dcgm.GPU_FIGURES, *links.LINK_FIGURES})
+COUNTED: Final = ""
+"""Instead of a GPU: the node's series that are left out and counted, and so judged every time with all of the node."""
+INDEXED: Final = "#"
+"""The node's series that tell an index instead of a UUID; the others of the node may translate it, so that all are judged together."""
+T = TypeVar("T")
+
+
+class Judge:
+    """Judges readings one after the other."""
+
+    def __init__(self) -> None:
+        self._last: Figures | None = None
+        self._of_gpus, self._of_links = Moved(dcgm.GPU_FIGURES), Moved(links.LINK_FIGURES)
+        self._context: frozenset[object] = frozenset()
+        self._gpus: dict[str, tuple[Gpu, ...]] = {}
+        self._whole: dict[str, set[tuple[str, str]]] = {}
+        """Nodes that are judged with all that is on them."""
+        self._counted: set[str] = set()
+        """Those of them that are judged every time."""
+        self._links: dict[tuple[str, str], Link] = {}
+        self._sorted_links: tuple[Link, ...] = ()
+        self._told: tuple[Labels, ...] | None = None
+        self._held: dict[str, Mapping[str, tuple[str, str]]] = {}
+        self.judged_units = 0
+        """GPUs and pairs that the last reading made to be judged."""
+
+    def figures(self, reading: MetricsReading, index: NodeIndex, limits: QualityLimits) -> Figures:
+        """What the reading tells, judged at its own moment."""
+        last, context = self._last, _context(reading)
+        names_hold = last is not None and last.names.agrees_with(index)
+        if last is None or last.limits != limits or not names_hold or context != self._context:
+            self._forget()
+        elif last.names is not index:
+            index = last.names
+        self._context = context
+        self.judged_units = 0
+        gpu_notes = self._judge_gpus(reading, index, limits)
+        link_notes = self._judge_links(reading, index, limits)
+        cards = networks(reading, index, limits, reading.taken_at, last.networks if last is not None else None)
+        found = bounded(links.believed(self._sorted_links), {name: card.bytes_per_second for name, card in cards.items()})
+        gpus = dict(self._gpus)
+        state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
+        holders, paths = self._holders(reading, index), paths_by_node(reading, index, limits, reading.taken_at)
+        self._last = Figures(reading, limits, index, gpus, found, state, reading.taken_at, holders, cards, paths)
+        return self._last
+
+    def _forget(self) -> None:
+        self._of_gpus.forget()
+        self._of_links.forget()
+        self._gpus, self._whole, self._counted, self._links = {}, {}, set(), {}
+
+    def _holders(self, reading: MetricsReading, index: NodeIndex) -> Mapping[str, Mapping[str, tuple[str, str]]]:
+        """Pods by GPU; the same objects as long as they are equal."""
+        last = self._last
+        labels = column(reading.series.get("gpu_utilization", ())).labels
+        if last is None or last.names is not index or labels is not self._told:
+            found = dcgm.holders_by_node(reading, index)
+            before = last.holders if last is not None else {}
+            self._held = {node: before[node] if before.get(node) == holders else holders for node, holders in found.items()}
+            self._told = labels
+        return self._held
+
+    def _judge_gpus(self, reading: MetricsReading, index: NodeIndex, limits: QualityLimits) -> tuple[str, ...]:
+        """Judge the GPUs that anything new is said of; notes on all series that lead to no GPU."""
+        moved, reshaped = self._of_gpus.see(reading, _gpu_of(index))
+        before = self._whole
+        if reshaped:
+            self._take_stock()
+        wanted = {unit for unit in moved if unit is not None}
+        whole = {node for node, _ in wanted} & (self._whole.keys() | before.keys()) | self._counted
+        wanted |= {unit for node in sorted(whole) for unit in self._whole.get(node, ())}
+        if ended := whole - self._whole.keys():
+            wanted |= {unit for unit in self._of_gpus.units if unit is not None and unit[0] in ended}
+        self.judged_units += len(wanted)
+        by_unit = self._of_gpus.series_of({*wanted, None})
+        rest = part(reading, by_unit, [None, *sorted(unit for unit in wanted if unit[0] in self._counted)], JUDGED)
+        notes = dcgm.gpus_by_node(rest, index, limits, reading.taken_at)[1] if rest is not None else ()
+        on: dict[str, list[tuple[str, str]]] = {}
+        for unit in sorted(wanted):
+            on.setdefault(unit[0], []).append(unit)
+        for group in _groups(on, GROUP):
+            some = part(reading, by_unit, [unit for node in group for unit in on[node]], JUDGED)
+            found = dcgm.gpus_by_node(some, index, limits, reading.taken_at)[0] if some is not None else {}
+            for node in group:
+                kept = () if node in whole else (gpu for gpu in self._gpus.get(node, ()) if (node, gpu.uuid) not in wanted)
+                self._put(node, (*kept, *found.get(node, ())))
+        return notes
+
+    def _put(self, node: str, gpus: tuple[Gpu, ...]) -> None:
+        if gpus:
+            self._gpus[node] = tuple(sorted(gpus, key=lambda gpu: gpu.uuid))
+        else:
+            self._gpus.pop(node, None)
+
+    def _take_stock(self) -> None:
+        """Series came or went: which nodes are judged as a whole now."""
+        units = [unit for unit in self._of_gpus.units if unit is not None]
+        self._counted = {node for node, gpu in units if gpu == COUNTED}
+        self._whole = {node: set() for node, gpu in units if gpu in (COUNTED, INDEXED)}
+        for unit in units if self._whole else ():
+            if unit[0] in self._whole:
+                self._whole[unit[0]].add(unit)
+
+    def _judge_links(self, reading: MetricsReading, index: NodeIndex, limits: QualityLimits) -> tuple[str, ...]:
+        """Judge the links that anything new is said of; notes on all series that describe none."""
+        moved, _ = self._of_links.see(reading, _pair_of(index))
+        wanted = {unit for unit in moved if unit is not None}
+        self.judged_units += len(wanted)
+        by_unit = self._of_links.series_of({*wanted, None})
+        rest = part(reading, by_unit, [None], JUDGED)
+        notes = links.links(rest, index, limits, reading.taken_at)[1] if rest is not None else ()
+        before = self._links.keys() & wanted
+        found: dict[tuple[str, str], Link] = {}
+        for group in _groups(sorted(wanted), GROUP * 8):
+            some = part(reading, by_unit, group, JUDGED)
+            for link in links.links(some, index, limits, reading.taken_at)[0] if some is not None else ():
+                found[link.source, link.destination] = link
+        for pair in before - found.keys():
+            del self._links[pair]
+        self._links.update(found)
+        if before != found.keys():
+            self._links = dict(sorted(self._links.items()))
+        if wanted or not self._links:
+            self._sorted_links = tuple(self._links.values())
+        return notes
+
+
+def _context(reading: MetricsReading) -> frozenset[object]:
+    """What judging a series depends on beside the series itself: who is an agent."""
+    return Agents(reading).targets
+
+
+def _gpu_of(index: NodeIndex) -> UnitOf:
+    """Node and GPU by label set; one set serves many figures."""
+    known: dict[int, Unit] = {}
+
+    def told(labels: Labels) -> Unit:
+        node, uuid = index.of_series(labels), next((labels[key] for key in dcgm.UUID_LABELS if labels.get(key)), None)
+        if node is None:
+            return None
+        if dcgm.gpu_uuid(labels) is None or any(labels.get(key) for key in dcgm.MIG_LABELS):
+            return node, COUNTED
+        return node, uuid or INDEXED
+
+    def unit(labels: Labels) -> Unit:
+        if id(labels) not in known:
+            known[id(labels)] = told(labels)
+        return known[id(labels)]
+
+    return unit
+
+
+def _pair_of(index: NodeIndex) -> UnitOf:
+    def unit(labels: Labels) -> Unit:
+        source, destination = index.node(labels.get("source", "")), index.node(labels.get("destination", ""))
+        return (source, destination) if source and destination and source != destination else None
+
+    return unit
+
+
+def _groups(items: Iterable[T], size: int) -> Iterable[list[T]]:
+    given = iter(items)
+    while group := list(islice(given, size)):
+        yield group

@@ -1,0 +1,1 @@
+"""In: series of one figure. Out: samples of GPUs, cards and links by node."""

@@ -1,0 +1,1 @@
+"""In: nodes, pods and one reading of the metrics. Out: a ClusterSnapshot."""

@@ -1,0 +1,193 @@
+"""Nodes, pods and metrics to one `ClusterSnapshot`; the entry to this stage, also for files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from hyperscale.model.api.policy import Overrides, PolicySpec, QualityLimits
+from hyperscale.model.cluster import ClusterSnapshot, Gpu, GpuPaths, Link, MetricsState, Node, Sample
+from hyperscale.model.digest import snapshot_digest
+from hyperscale.model.metrics_reading import MetricsReading
+from hyperscale.model.pods import PodView
+from hyperscale.observe.files.bounded import SnapshotError
+from hyperscale.observe.files.snapshot_files import read_snapshot, write_snapshot
+from hyperscale.observe.identity import NodeIndex
+from hyperscale.observe.kube.demand import Amounts
+from hyperscale.observe.kube.fabric import Fabric
+from hyperscale.observe.kube.fields import node_view
+from hyperscale.observe.kube.overrides import MAX_MESSAGE, spoken_for
+from hyperscale.observe.quality import FROZEN, STALE
+from hyperscale.observe.series import dcgm, links
+from hyperscale.observe.series.gpu_paths import paths_by_node
+from hyperscale.observe.series.network_cards import NO_NETWORK, Network, bounded, networks
+from hyperscale.observe.series.recently_freed import Holders, PodName, Release, Tenancy, settled
+from hyperscale.observe.snapshot.snapshot_cache import Memory
+
+__all__ = ["SnapshotError", "build_snapshot", "read_snapshot", "snapshot_digest", "write_snapshot"]
+
+NO_FABRIC: Final = Fabric()
+WARM_STEP: Final = 100
+
+
+def build_snapshot(
+    nodes: Iterable[Mapping[str, Any]],
+    pods: Iterable[PodView],
+    reading: MetricsReading,
+    policy: PolicySpec,
+    now: float,
+    releases: Mapping[str, tuple[Release, ...]] | None = None,
+    memory: Memory | None = None,
+    fabric: Fabric = NO_FABRIC,
+) -> ClusterSnapshot:
+    """The cluster at `now` (Unix seconds): its GPU nodes, their links, every figure judged. Pure; sorted, so equal input gives equal bytes.
+
+    nodes: raw v1 Node objects, in any order; those without GPUs are left out
+    pods:  all pods of the cluster: what they hold is not free
+    releases: GPUs that pods gave back lately, by node
+    memory: of the snapshot before, which makes this one cheap; changed
+    fabric: topology that other operators describe
+    Raises ValueError for a node whose resources are no quantities.
+    """
+    memory = memory if memory is not None else Memory()
+    memory.laid = (policy.overrides, fabric)
+    index = memory.see(nodes, pods)
+    levels = memory.levels(policy.topology_levels)
+    stale = now - reading.taken_at > policy.limits.max_age_seconds
+    figures = memory.figures(reading, policy.limits, stale) or judged(reading, index, policy.limits, now)
+    given_back = releases if releases is not None else {}
+    views = memory.views(levels, figures, given_back, _view)
+    snapshot = ClusterSnapshot(taken_at=now, nodes=views, links=figures.links, levels=levels, metrics=figures.state)
+    return _overridden(snapshot, memory.gpu_nodes, policy.overrides) if policy.overrides != NO_OVERRIDES else snapshot
+
+
+NO_OVERRIDES: Final = Overrides()
+
+
+def _overridden(snapshot: ClusterSnapshot, nodes: Iterable[Mapping[str, Any]], overrides: Overrides) -> ClusterSnapshot:
+    """The snapshot as the administrator knows it."""
+    return spoken_for(snapshot, {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}, overrides)[0]
+
+
+def warm(memory: Memory, policy: PolicySpec, figures: Figures, releases: Mapping[str, tuple[Release, ...]]) -> Iterator[None]:
+    """Make the views of all nodes for figures that are about to be published, a hundred nodes a step: the snapshot then finds them made."""
+    levels = memory.levels(policy.topology_levels)
+    for at, node in enumerate(memory.gpu_nodes):
+        memory.view(node, levels, figures, releases.get(node["metadata"]["name"], ()), _view)
+        if at % WARM_STEP == 0:
+            yield
+
+
+def _view(
+    node: Mapping[str, Any],
+    held: Amounts,
+    levels: tuple[str, ...],
+    figures: Figures,
+    tenants: Mapping[PodName, bool],
+    releases: tuple[Release, ...],
+) -> Node:
+    """One node, its GPUs without what was read of pods that have ended."""
+    name = node["metadata"]["name"]
+    view = node_view(node, held, figures.gpus.get(name, ()), levels, figures.networks.get(name, NO_NETWORK), figures.paths.get(name))
+    if not view.gpus:
+        return view
+
+    def holds(pod: PodName) -> bool | None:
+        """Whether that pod has GPUs; None for one without, such as the exporter's own."""
+        return None if tenants.get(pod) is False else pod in tenants
+
+    tenancy = Tenancy(view.allocatable_gpus - view.requested_gpus, figures.holders.get(name, {}), holds, releases)
+    gpus = settled(view.gpus, tenancy, figures.moment, figures.limits.settle_seconds)
+    return view if gpus is view.gpus else replace(view, gpus=gpus)
+
+
+class Figures(NamedTuple):
+    """All figures of one reading, judged."""
+
+    reading: MetricsReading
+    limits: QualityLimits
+    names: NodeIndex
+    """The names by which series were assigned to nodes."""
+    gpus: dict[str, tuple[Gpu, ...]]
+    links: tuple[Link, ...]
+    state: MetricsState
+    moment: float
+    """Unix seconds from which ages count."""
+    holders: Mapping[str, Holders]
+    """The pods under which GPUs were read, by node."""
+    networks: Mapping[str, Network] = {}
+    """The fastest card of every node that tells one."""
+    paths: Mapping[str, GpuPaths] = {}
+    """The narrowest way between two GPUs of every node that tells one."""
+
+
+_last: list[Figures] = []
+"""Memory of `judged`, one entry: nodes and pods change many times between two readings, and change no figure."""
+
+
+def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float) -> Figures:
+    """Every series of `reading` as a sample of a node's GPU or of a link, judged at the moment of the reading.
+
+    A reading that is itself older than the limit at `now` counts as stale as a whole: whoever reads has stopped.
+    """
+    moment = now if now - reading.taken_at > limits.max_age_seconds else reading.taken_at
+    known = _last[0] if _last else None
+    if (
+        known is not None
+        and moment == reading.taken_at
+        and known.reading is reading
+        and known.limits == limits
+        and known.names.agrees_with(index)
+    ):
+        return known
+    gpus, gpu_notes = dcgm.gpus_by_node(reading, index, limits, moment)
+    found, link_notes = links.links(reading, index, limits, moment)
+    cards = networks(reading, index, limits, moment)
+    found = bounded(links.believed(found), {name: card.bytes_per_second for name, card in cards.items()})
+    holders = dcgm.holders_by_node(reading, index)
+    state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
+    figures = Figures(reading, limits, index, gpus, found, state, moment, holders, cards, paths_by_node(reading, index, limits, moment))
+    if moment == reading.taken_at:
+        _last[:] = [figures]
+    return figures
+
+
+def state_of(reading: MetricsReading, gpus: Mapping[str, tuple[Gpu, ...]], found: Iterable[Link], notes: tuple[str, ...]) -> MetricsState:
+    """The reading's own state, completed by what judging it showed: nothing but stale figures is as good as none."""
+    state = reading.state
+    if not state.available:
+        return state
+
+    def samples() -> Iterator[Sample]:
+        return chain(
+            (sample for several in gpus.values() for gpu in several for sample in gpu_samples(gpu)),
+            (sample for link in found for sample in link_samples(link)),
+        )
+
+    if not any(sample.value is not None for sample in samples()):
+        if any(sample.fault in (STALE, FROZEN) for sample in samples()):
+            return _with(
+                state,
+                "MetricsStale",
+                ("every figure is too old or frozen: are exporters scraped, is the clock right?", *notes),
+            )
+        return _with(state, "MetricsEmpty", ("no figure could be used", *notes))
+    message = "; ".join(text for text in (state.message, *notes) if text)
+    return replace(state, message=message[:MAX_MESSAGE])
+
+
+def gpu_samples(gpu: Gpu) -> tuple[Sample, ...]:
+    """Every sample of a GPU, in field order."""
+    return (gpu.utilization_ratio, gpu.memory_used_bytes, gpu.memory_total_bytes, gpu.temperature_celsius, gpu.power_watts, gpu.last_xid)
+
+
+def link_samples(link: Link) -> tuple[Sample, Sample]:
+    """Both samples of a link."""
+    return link.latency_seconds, link.bandwidth_bytes_per_second
+
+
+def _with(state: MetricsState, reason: str, texts: tuple[str, ...]) -> MetricsState:
+    return MetricsState(available=False, reason=reason, message="; ".join(texts)[:MAX_MESSAGE], failed_queries=state.failed_queries)

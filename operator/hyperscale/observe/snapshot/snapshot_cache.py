@@ -1,0 +1,255 @@
+"""What one snapshot leaves for the next: of 5,000 nodes one pod moved, and all the others are the objects of last time. Pure.
+
+Everything here is found again by identity or by equality with what it was made from, so that a snapshot built with a memory equals one
+built without.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hyperscale.model.api.policy import Overrides, QualityLimits
+from hyperscale.model.cluster import MetricsState, Node
+from hyperscale.model.pods import PodView
+from hyperscale.observe.identity import NodeIndex, aliases_of
+from hyperscale.observe.kube import node_labels
+from hyperscale.observe.kube.demand import Amounts
+from hyperscale.observe.kube.fabric import Claims, Fabric, declared_levels
+from hyperscale.observe.kube.fields import is_gpu_node, requested_by_node
+from hyperscale.observe.kube.overlay import overlaid
+from hyperscale.observe.series.recently_freed import PodName, Release
+
+if TYPE_CHECKING:
+    from hyperscale.observe.snapshot.build_snapshot import Figures
+
+RawNode = Mapping[str, Any]
+Make = Callable[[RawNode, Amounts, tuple[str, ...], "Figures", Mapping[PodName, bool], tuple[Release, ...]], Node]
+
+LARGE_SERIES: Final = 10_000
+"""More series than these are not judged on the event loop when a node comes or goes: that takes a tenth of a second and more."""
+_NOTHING: Final[Amounts] = {}
+
+
+class _Traits(NamedTuple):
+    """What of a node's object is found out once."""
+
+    node: RawNode
+    has_gpus: bool
+    level_keys: tuple[str, ...]
+    aliases: tuple[str, ...]
+
+
+class _Last(NamedTuple):
+    """The views of the last snapshot, and what they were made for."""
+
+    order: dict[str, int]
+    levels: tuple[str, ...]
+    figures: Figures
+    released: frozenset[str]
+    views: tuple[Node, ...]
+
+
+class Memory:
+    """Nodes, pods and views of the last snapshot, and the figures judged last. Not for two threads at once."""
+
+    def __init__(self) -> None:
+        self.published: Figures | None = None
+        """Figures that somebody judged beforehand, for the reading that they were made from."""
+        self.outdated = False
+        """Names of nodes have changed since `published` was judged, and there was too much of it to judge it again at once."""
+        self.laid: tuple[Overrides, Fabric] = (Overrides(), Fabric())
+        """Topology that is not on the nodes: an administrator's word, and what other operators describe."""
+        self.claims = Claims()
+        """What the fabric's HyperNodes say of nodes; found beforehand where there may be many."""
+        self._raw: tuple[tuple[RawNode, ...], tuple[Overrides, Fabric]] = ((), self.laid)
+        self._listed: tuple[RawNode, ...] = ()
+        self.gpu_nodes: tuple[RawNode, ...] = ()
+        """Nodes with GPUs, sorted by name; the same tuple as long as they are equal."""
+        self._detected: tuple[str, ...] = ()
+        self._traits: dict[str, _Traits] = {}
+        self._aliases: tuple[tuple[str, tuple[str, ...]], ...] = ()
+        """Names and aliases of the nodes that the index was made from."""
+        self._index: NodeIndex | None = None
+        self._listed_pods: tuple[PodView, ...] = ()
+        self._pods: dict[PodName, PodView] = {}
+        self._pods_on: dict[str, dict[PodName, PodView]] = {}
+        self._held: dict[str, Amounts] = {}
+        self._tenants: dict[PodName, bool] = {}
+        self._views: dict[str, tuple[tuple[object, ...], Node]] = {}
+        self.moved: dict[PodName, PodView | None] | None = None
+        """Pods that changed since `see`, None for those that are gone, where the keeper of the pods says so; None: all are compared."""
+        self._order: dict[str, int] = {}
+        """Place of each GPU node; another object when their names change."""
+        self._touched: set[str] = set()
+        """Nodes that may have another view than in the last snapshot, by the node itself or its pods."""
+        self._last: _Last | None = None
+        self._named: tuple[Figures, dict[PodName, list[str]]] | None = None
+        """Nodes on which figures name a pod."""
+
+    def see(self, nodes: Iterable[RawNode], pods: Iterable[PodView]) -> NodeIndex:
+        """Take in all nodes and pods; the index of names."""
+        self.take_in(nodes, pods)
+        return self.index()
+
+    def take_in(self, nodes: Iterable[RawNode], pods: Iterable[PodView]) -> None:
+        """Take in all nodes and pods."""
+        seen, given = tuple(pods), (tuple(nodes), self.laid)
+        listed, fabric = self._listed, self.laid[1]
+        if given != self._raw:
+            if fabric.hypernodes != self.claims.hypernodes:
+                self.claims = Claims(fabric.hypernodes)
+            listed = tuple(overlaid(given[0], self.laid[0], self.claims.labels(given[0])))
+        if listed != self._listed or fabric.topologies != self._raw[1][1].topologies:
+            self._listed = listed
+            self._see_nodes(listed, fabric.topologies)
+        self._raw = given
+        self._see_pods(seen)
+        self._listed_pods = seen
+
+    def index(self) -> NodeIndex:
+        """Names by which series are assigned to the nodes and pods that were taken in last."""
+        if self._index is None:
+            self._index = NodeIndex(self.gpu_nodes)
+        return self._index.with_pods(self._listed_pods)
+
+    def _see_nodes(self, listed: Iterable[RawNode], topologies: Iterable[tuple[str, ...]]) -> None:
+        """Only nodes whose objects are others than last time are looked at."""
+        before, self._traits = self._traits, {}
+        for node in listed:
+            name = str(node["metadata"]["name"])
+            known = before.get(name)
+            self._traits[name] = known if known is not None and known.node is node else _traits(node)
+        by_name = [one for _, one in sorted(self._traits.items()) if one.has_gpus]
+        declared: tuple[str, ...] = ()
+        counts = Counter(key for one in by_name for key in one.level_keys)
+        if topologies := tuple(topologies):
+            label_sets = [one.node["metadata"].get("labels") or {} for one in by_name]
+            declared = declared_levels(topologies, label_sets)
+            further = [key for key in declared if key not in counts]
+            counts.update(key for held in label_sets for key in further if held.get(key))
+        self._detected = node_labels.levels_of(counts, declared)
+        self.gpu_nodes = tuple(one.node for one in by_name)
+        self._touched |= {name for name, one in self._traits.items() if before.get(name) is not one}
+        aliases = tuple((str(one.node["metadata"]["name"]), one.aliases) for one in by_name)
+        if aliases != self._aliases:
+            self._aliases, self._index = aliases, None
+            self._views = {name: self._views[name] for name, _ in aliases if name in self._views}
+            self._order = {name: place for place, (name, _) in enumerate(aliases)}
+
+    def _see_pods(self, pods: Sequence[PodView]) -> None:
+        """Only what differs from last time is reckoned anew."""
+        known, moved = self._pods, self.moved
+        if moved is not None:
+            self.moved = {}
+            changed = [pod for name, pod in moved.items() if pod is not None and known.get(name) != pod]
+            gone = {name for name, pod in moved.items() if pod is None}
+        else:
+            changed = [pod for pod in pods if (before := known.get((pod.namespace, pod.name))) is not pod and before != pod]
+            compared = len(pods) != len(known) or changed
+            gone = known.keys() - {(pod.namespace, pod.name) for pod in pods} if compared else set()
+        touched = self._nodes_that_name([*gone, *((pod.namespace, pod.name) for pod in changed)])
+        for name in gone:
+            self._leave(name, touched)
+        for pod in changed:
+            name = (pod.namespace, pod.name)
+            self._leave(name, touched)
+            known[name] = pod
+            if pod.holds_resources:
+                self._pods_on.setdefault(pod.node, {})[name] = pod
+                self._tenants[name] = pod.gpus > 0 or pod.unreadable
+                touched.add(pod.node)
+        for node in touched:
+            if on := self._pods_on.get(node):
+                self._held[node] = requested_by_node(on.values()).get(node, _NOTHING)
+            else:  # autoscalers give every node a new name, for ever
+                self._pods_on.pop(node, None)
+                self._held.pop(node, None)
+        self._touched |= touched
+
+    def _nodes_that_name(self, pods: Sequence[PodName]) -> set[str]:
+        """Nodes of which the last figures say that one of these pods has their GPUs."""
+        figures = self._last.figures if self._last is not None else None
+        if figures is None or not figures.holders or not pods:
+            return set()
+        if self._named is None or self._named[0] is not figures:
+            named: dict[PodName, list[str]] = {}
+            for node, holders in figures.holders.items():
+                for pod in holders.values():
+                    named.setdefault(pod, []).append(node)
+            self._named = figures, named
+        return {node for pod in pods for node in self._named[1].get(pod, ())}
+
+    def _leave(self, name: PodName, touched: set[str]) -> None:
+        before = self._pods.pop(name, None)
+        self._tenants.pop(name, None)
+        if before is not None and before.holds_resources:
+            self._pods_on[before.node].pop(name, None)
+            touched.add(before.node)
+
+    def levels(self, chosen: tuple[str, ...]) -> tuple[str, ...]:
+        """Topology label keys: those chosen, else those detected."""
+        return chosen or self._detected
+
+    def figures(self, reading: object, limits: QualityLimits, stale: bool) -> Figures | None:
+        """The figures judged beforehand where they are still true; None where they have to be judged anew.
+
+        Many series are never judged here, where the event loop waits: for a few seconds a node that just came has no figures, and limits
+        that just changed do not hold. A reading that is stale as a whole tells nothing, whatever each series would say.
+        """
+        known = self.published
+        if known is None or known.reading is not reading:
+            return None
+        large = sum(map(len, known.reading.series.values())) > LARGE_SERIES
+        if stale:
+            return _nothing_of(known) if large else None
+        if known.limits != limits or not known.names.agrees_with(self.index()):
+            if not large:
+                return None
+            self.outdated = True
+        return known
+
+    def views(self, levels: tuple[str, ...], figures: Figures, releases: Mapping[str, tuple[Release, ...]], make: Make) -> tuple[Node, ...]:
+        """Views of all GPU nodes, by name; after the first only of those that something happened to."""
+        last, released = self._last, frozenset(releases)
+        if last is not None and last.order is self._order and last.levels == levels and last.figures is figures:
+            views = last.views
+            if places := sorted({self._order[name] for name in self._touched | released | last.released if name in self._order}):
+                changed = list(views)
+                for place in places:
+                    node = self.gpu_nodes[place]
+                    changed[place] = self.view(node, levels, figures, releases.get(node["metadata"]["name"], ()), make)
+                views = tuple(changed)
+        else:
+            views = tuple(self.view(node, levels, figures, releases.get(node["metadata"]["name"], ()), make) for node in self.gpu_nodes)
+        self._last = _Last(self._order, levels, figures, released, views)
+        self._touched.clear()
+        return views
+
+    def view(self, node: RawNode, levels: tuple[str, ...], figures: Figures, releases: tuple[Release, ...], make: Make) -> Node:
+        """The view that `make` makes of a node, or made of the same node before."""
+        name = node["metadata"]["name"]
+        held, holders = self._held.get(name, _NOTHING), figures.holders.get(name)
+        told = tuple(map(self._tenants.get, holders.values())) if holders else ()
+        moment = figures.moment if releases else 0.0
+        network = figures.networks.get(name), figures.paths.get(name)
+        basis = (node, held, figures.gpus.get(name), levels, holders, network, told, releases, moment, figures.limits.settle_seconds)
+        known = self._views.get(name)
+        if known is not None and known[0] == basis:  # the same objects, most of them, which is known at a glance
+            return known[1]
+        made = make(node, held, levels, figures, self._tenants, releases)
+        self._views[name] = (basis, made)
+        return made
+
+
+def _traits(node: RawNode) -> _Traits:
+    return _Traits(node, is_gpu_node(node), node_labels.level_keys(node["metadata"].get("labels") or {}), aliases_of(node))
+
+
+def _nothing_of(figures: Figures) -> Figures:
+    """What is left of figures that are older than the limit all together."""
+    state = figures.state
+    if state.available:
+        state = MetricsState(False, "MetricsStale", "the last reading is older than the limit", state.failed_queries)
+    return figures._replace(gpus={}, links=(), holders={}, networks={}, paths={}, state=state)

@@ -1,0 +1,1 @@
+"""In: a cluster graph or a published topology. Out: PNG, HTML and GraphML."""

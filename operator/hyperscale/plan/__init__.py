@@ -1,1 +1,0 @@
-"""From a cluster graph and a workload to a checked, explained plan."""

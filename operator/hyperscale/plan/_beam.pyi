@@ -1,6 +1,0 @@
-import numpy as np
-import numpy.typing as npt
-
-from hyperscale.plan._kernel import Kernel
-
-def beam(kernel: Kernel, orders: npt.NDArray[np.int32], typical: float) -> int: ...

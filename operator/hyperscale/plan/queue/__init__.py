@@ -1,1 +1,0 @@
-"""Which pending job starts next, and with how many workers."""

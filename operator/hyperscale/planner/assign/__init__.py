@@ -1,0 +1,1 @@
+"""In: several jobs and machines. Out: an assignment of machines to jobs at the least total cost."""

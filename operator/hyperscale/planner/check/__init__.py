@@ -1,0 +1,1 @@
+"""In: a plan. Out: what is wrong with it. An independent judge that shares nothing with the planners."""

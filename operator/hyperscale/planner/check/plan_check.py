@@ -1,0 +1,320 @@
+"""An independent judge of plans: nothing here is shared with the planners, so that one mistake cannot pass both.
+
+`violations` judges a plan as a planner made it; `misfits` asks later whether the planned nodes still take what they were chosen for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from hyperscale.model import constants
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Taint
+from hyperscale.model.plan import MAX_REJECTED, Plan, Rejection, WorkerPlacement
+from hyperscale.model.planning import PlanRequest, Toleration
+from hyperscale.planner.check.check_needs import lacking, unmet_rules
+from hyperscale.util.quantity import parse_bytes
+
+SHARE_TOLERANCE: Final = 1e-6
+"""Shares are sums of up to 1,000 doubles; anything above this is a mistake, not rounding."""
+OBJECTIVE_TOLERANCE: Final = 1e-6
+BLOCKING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+PLANNERS: Final = frozenset({"Heuristic", "Learned", "None"})
+RENDERED_TOLERATION: Final = Toleration(key=constants.GPU_RESOURCE, operator="Exists")
+"""Every rendered worker has it; see control/render/template.py."""
+
+Finding = tuple[str, str]
+"""Reason of a `Rejection`, and a sentence that starts with the node's name."""
+
+
+def violations(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """Sentences that say what is wrong with `plan`; empty when it may be carried out.
+
+    plan:     as a planner answered
+    request:  the question it answers
+    snapshot: the cluster that it was made for
+    """
+    planned = {worker.node for worker in plan.workers}
+    nodes = {node.name: node for node in snapshot.nodes if node.name in planned}
+    return (
+        *(sentence for rule in PLAN_RULES for sentence in rule(plan, request)),
+        *(sentence for rule in CLUSTER_RULES for sentence in rule(plan, request, nodes, snapshot)),
+    )
+
+
+def misfits(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> tuple[Rejection, ...]:
+    """Planned nodes that do not take their workers any more, sorted by name, each with the first reason; pinned workers stay."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    found: list[Rejection] = []
+    for name, workers in sorted(_workers_by_node(plan).items()):
+        for reason, sentence in _unfit(name, nodes.get(name), workers, request):
+            found.append(Rejection(node=name, reason=reason, message=sentence))
+            break
+    return tuple(found)
+
+
+def _ranks(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    if not plan.workers:
+        yield "the plan has no workers"
+    elif [worker.index for worker in plan.workers] != list(range(len(plan.workers))):
+        yield f"workers must be 0 to {len(plan.workers) - 1}, each once and in order"
+    elif [rank for worker in plan.workers for rank in worker.ranks] != list(range(plan.ranks)):
+        yield f"ranks must be 0 to {plan.ranks - 1}, each once and in the order of the workers"
+    held: dict[str, int] = {}
+    for worker in plan.workers:
+        held[worker.node] = held.get(worker.node, 0) + len(worker.ranks)
+    if held != plan.ranks_by_node:
+        yield f"ranks by node are {plan.ranks_by_node}, but the workers have {held}"
+
+
+def _apart(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    for name, workers in sorted(_workers_by_node(plan).items()):
+        if request.apart and len(workers) > 1:
+            yield f"{len(workers)} workers are planned for {name}, but their pods keep apart"
+
+
+def _worker_count(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    count, limits = len(plan.workers), request.job.workers
+    if request.workers_fixed is not None:
+        if count != request.workers_fixed:
+            yield f"{count} workers planned, but the MPIJob has {request.workers_fixed}"
+    elif not limits.min <= count <= limits.max:
+        yield f"{count} workers planned, but the job allows {limits.min} to {limits.max}"
+
+
+def _partition_count(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    asked, ranks = request.job.partitioning.count, len(plan.workers) * request.job.workers.gpus_per_worker
+    if asked == "Auto":
+        if plan.partitions != ranks:
+            yield f"{plan.partitions} partitions planned for {ranks} ranks; Auto means one each"
+        return
+    if plan.partitions != asked:
+        yield f"{plan.partitions} partitions planned, but the job asks for {asked}"
+    if ranks and asked % ranks:
+        yield f"{asked} partitions cannot be dealt out evenly to {ranks} ranks"
+
+
+def _gpus(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    wanted = request.job.workers.gpus_per_worker
+    for worker in plan.workers:
+        if worker.gpus != wanted:
+            yield f"worker {worker.index} has {worker.gpus} GPUs, but the job gives each worker {wanted}"
+
+
+def _pins(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    planned = {worker.index: worker.node for worker in plan.workers}
+    for index, node in sorted(request.pinned.items()):
+        if planned.get(index) != node:
+            yield f"worker {index} must stay on {node}, but the plan has it on {planned.get(index, 'no node')}"
+
+
+def _shares(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    for worker in plan.workers:
+        if not math.isfinite(worker.share) or not 0 < worker.share <= 1 + SHARE_TOLERANCE:
+            yield f"worker {worker.index} has share {worker.share}, which is not above 0 and at most 1"
+            return
+    total = math.fsum(worker.share for worker in plan.workers)
+    if plan.workers and abs(total - 1) > SHARE_TOLERANCE:
+        yield f"shares sum to {total}, not 1"
+
+
+def _figures(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    predicted = plan.predicted
+    figures = {
+        "epoch seconds": predicted.epoch_seconds,
+        "communication seconds": predicted.communication_seconds,
+        "low seconds": predicted.low_seconds,
+        "high seconds": predicted.high_seconds,
+        "cost per epoch": predicted.cost_per_epoch,
+        "objective": plan.objective,
+    }
+    wrong = [f"{name} of {value} is not a figure" for name, value in figures.items() if value is not None and not 0 <= value < math.inf]
+    if wrong:
+        yield from wrong
+        return
+    low, high = predicted.low_seconds, predicted.high_seconds
+    if low is not None and high is not None and not low <= high:
+        yield f"predicted between {low} and {high} seconds, which is the wrong way round"
+    weight = request.job.placement.communication_weight
+    if weight is not None:
+        expected = predicted.epoch_seconds + weight * predicted.communication_seconds
+        if not math.isclose(plan.objective, expected, rel_tol=OBJECTIVE_TOLERANCE, abs_tol=OBJECTIVE_TOLERANCE):
+            yield f"objective {plan.objective} is not epoch seconds + {weight} × communication seconds = {expected}"
+
+
+def _explanation(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    if plan.planner not in PLANNERS:
+        yield f"planner {plan.planner!r} is not known"
+    if len(plan.plan_id) != 16 or not set(plan.plan_id) <= set("0123456789abcdef"):
+        yield f"plan id {plan.plan_id!r} is not 16 hex digits"
+    if len(plan.rejected) > MAX_REJECTED:
+        yield f"{len(plan.rejected)} rejections are more than {MAX_REJECTED}"
+
+
+def _nodes(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
+    for name, workers in sorted(_workers_by_node(plan).items()):
+        for _, sentence in _unfit(name, nodes.get(name), workers, request):
+            yield sentence
+
+
+def _products(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
+    for worker in plan.workers:
+        node = nodes.get(worker.node)
+        if node is not None and worker.product != node.gpu_product:
+            yield f"worker {worker.index} is planned for GPU {worker.product}, but {node.name} has {node.gpu_product}"
+
+
+def _topology(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
+    key = request.job.placement.topology.required
+    if key is None:
+        return
+    domains = {_domain(nodes[worker.node], key, snapshot) for worker in plan.workers if worker.node in nodes}
+    if "" in domains:
+        yield f"a planned node has no label {key}, which the topology requires"
+    elif len(domains) > 1:
+        yield f"the topology requires one domain of {key}; the plan spans {', '.join(sorted(domains))}"
+
+
+def _ring(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
+    """Every worker must reach the next one, where the snapshot knows all links that there are."""
+    if snapshot.absent_links is not AbsentLink.UNREACHABLE or len(plan.workers) < 2:
+        return
+    hops = [(worker.node, plan.workers[(index + 1) % len(plan.workers)].node) for index, worker in enumerate(plan.workers)]
+    wanted = {hop for hop in hops if hop[0] != hop[1]}
+    existing = {(link.source, link.destination) for link in snapshot.links if (link.source, link.destination) in wanted}
+    for source, destination in sorted(wanted - existing):
+        yield f"{source} cannot reach {destination}, its neighbour in the ring"
+
+
+def _dead_links(plan: Plan, request: PlanRequest, nodes: Mapping[str, Node], snapshot: ClusterSnapshot) -> Iterator[str]:
+    """No two planned nodes may have a link that was measured and carries nothing; pinned workers are where they are."""
+    arriving = {worker.node for worker in plan.workers if request.pinned.get(worker.index) != worker.node}
+    for link in snapshot.links:
+        both = link.source in nodes and link.destination in nodes
+        if both and link.bandwidth_bytes_per_second.value == 0.0 and {link.source, link.destination} & arriving:
+            yield f"the link from {link.source} to {link.destination} is dead, and both are planned"
+
+
+def _domain(node: Node, key: str, snapshot: ClusterSnapshot) -> str:
+    if key in snapshot.levels and len(node.domains) == len(snapshot.levels):
+        return node.domains[snapshot.levels.index(key)]
+    return node.labels.get(key, node.name if key == constants.HOSTNAME_LABEL else "")
+
+
+def _workers_by_node(plan: Plan) -> dict[str, list[WorkerPlacement]]:
+    by_node: dict[str, list[WorkerPlacement]] = {}
+    for worker in plan.workers:
+        by_node.setdefault(worker.node, []).append(worker)
+    return by_node
+
+
+def _unfit(name: str, node: Node | None, workers: list[WorkerPlacement], request: PlanRequest) -> Iterator[Finding]:
+    """Why the node does not take its workers, most fundamental reason first; those that run there already need nothing new."""
+    if node is None:
+        yield "NotReady", f"{name} is not in the cluster"
+        return
+    arriving = [worker for worker in workers if request.pinned.get(worker.index) != name]
+    if not arriving:
+        return
+    for reason, broken in NODE_RULES:
+        if (sentence := broken(node, request)) is not None:
+            yield reason, f"{name} {sentence}"
+    for reason, sentence in unmet_rules(node, request):
+        yield reason, f"{name} {sentence}"
+    yield from _lacks_room(node, arriving, workers, request)
+
+
+def _lacks_room(node: Node, arriving: list[WorkerPlacement], planned: list[WorkerPlacement], request: PlanRequest) -> Iterator[Finding]:
+    free = min(request.free_gpus.get(node.name, node.allocatable_gpus - node.requested_gpus), node.allocatable_gpus)
+    needed = sum(worker.gpus for worker in arriving)
+    if needed > max(0, free):
+        staying = len(planned) - len(arriving)
+        beside = f" beside {staying} that stay" if staying else ""
+        yield "NoFreeGpus", f"{node.name} has {max(0, free)} free GPUs for {needed} of the plan{beside}"
+    for reason, sentence in lacking(node, len(arriving), request):
+        yield reason, f"{node.name} {sentence}"
+
+
+def _not_ready(node: Node, request: PlanRequest) -> str | None:
+    return None if node.ready else "is not ready"
+
+
+def _cordoned(node: Node, request: PlanRequest) -> str | None:
+    return None if node.schedulable else "is cordoned"
+
+
+def _tainted(node: Node, request: PlanRequest) -> str | None:
+    tolerations = (*request.tolerations, RENDERED_TOLERATION)
+    for taint in node.taints:
+        if taint.effect in BLOCKING_EFFECTS and not any(_tolerates(toleration, taint) for toleration in tolerations):
+            return f"has the taint {taint.key}={taint.value}:{taint.effect}, which the workers do not tolerate"
+    return None
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """As the scheduler matches them: an empty key or effect matches any, an empty key only with Exists."""
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in ("", taint.key)
+    return toleration.key == taint.key and toleration.value == taint.value
+
+
+def _excluded(node: Node, request: PlanRequest) -> str | None:
+    return "is excluded from this plan" if node.name in request.excluded_nodes else None
+
+
+def _refused(node: Node, request: PlanRequest) -> str | None:
+    words = request.refused_nodes.get(node.name)
+    return f"was refused by the scheduler: {words}" if words is not None else None
+
+
+def _unlabelled(node: Node, request: PlanRequest) -> str | None:
+    for key, value in sorted({*request.job.placement.node_selector.items(), *request.required_labels.items()}):
+        if node.labels.get(key) != value:
+            return f"does not have the label {key}={value}"
+    return None
+
+
+def _part_of_a_gpu(node: Node, request: PlanRequest) -> str | None:
+    """By the labels of GPU Feature Discovery."""
+    product, replicas = node.labels.get("nvidia.com/gpu.product", ""), node.labels.get("nvidia.com/gpu.replicas", "1")
+    if "-MIG-" in product.upper():
+        return f"offers slices of GPUs ({product})"
+    if product.upper().endswith("-SHARED") or (replicas.strip("0123456789") == "" and replicas.lstrip("0") not in ("", "1")):
+        return "offers GPUs that several pods share"
+    return None
+
+
+def _wrong_product(node: Node, request: PlanRequest) -> str | None:
+    allowed = request.job.workers.gpu_products
+    if allowed and node.gpu_product not in allowed and node.labels.get("nvidia.com/gpu.product") not in allowed:
+        return f"has GPU {node.gpu_product}, which is not one of {', '.join(allowed)}"
+    return None
+
+
+def _too_little_gpu_memory(node: Node, request: PlanRequest) -> str | None:
+    if request.job.workers.gpu_memory is None:
+        return None
+    if node.gpu_memory_bytes is None:
+        return "does not say how much memory its GPUs have"
+    if node.gpu_memory_bytes < parse_bytes(request.job.workers.gpu_memory):
+        return f"has GPUs of {node.gpu_memory_bytes} bytes, less than {request.job.workers.gpu_memory}"
+    return None
+
+
+NODE_RULES: Final[tuple[tuple[str, Callable[[Node, PlanRequest], str | None]], ...]] = (
+    ("NotReady", _not_ready),
+    ("Cordoned", _cordoned),
+    ("Tainted", _tainted),
+    ("Constraint", _excluded),
+    ("SchedulerRefused", _refused),
+    ("NodeSelector", _unlabelled),
+    ("SharedGpu", _part_of_a_gpu),
+    ("GpuProduct", _wrong_product),
+    ("GpuMemory", _too_little_gpu_memory),
+)
+"""In this order, so that the first finding is the one to tell: what rules the node out altogether, then what the job is picky about."""
+PLAN_RULES: Final = (_ranks, _apart, _worker_count, _partition_count, _gpus, _pins, _shares, _figures, _explanation)
+CLUSTER_RULES: Final = (_nodes, _products, _topology, _ring, _dead_links)

@@ -1,0 +1,1 @@
+"""In: all proposed placements. Out: the plan that is chosen with its reasons, or a refusal."""

@@ -1,0 +1,68 @@
+"""How steady the figures behind a placement have been: doubt widens its forecast and keeps running jobs where they are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hyperscale.model.cluster import Node
+from hyperscale.model.graph import ClusterGraph
+from hyperscale.util.memo import Memo
+
+KEPT_SNAPSHOTS: Final = 4
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """What of a snapshot is known less than surely; empty in a quiet cluster."""
+
+    links: dict[tuple[int, int], float]
+    """Confidence by positions of source and destination, where it is below 1."""
+    use: dict[int, float]
+    """Confidence in a node's use of its GPUs, by position, where it is below 1."""
+
+
+_DOUBTS: Final[Memo[Doubts]] = Memo(KEPT_SNAPSHOTS)
+
+
+def doubts_of(graph: ClusterGraph) -> Doubts:
+    """The doubts about the snapshot behind `graph`."""
+    return _DOUBTS.get(graph.digest, lambda: _doubts(graph))
+
+
+def link_confidence(graph: ClusterGraph, positions: Iterable[int]) -> float:
+    """Least confidence in a measured link among the nodes at these positions, 0..1."""
+    chosen = set(positions)
+    return min((sure for (a, b), sure in doubts_of(graph).links.items() if a in chosen and b in chosen), default=1.0)
+
+
+def use_confidence(graph: ClusterGraph, positions: Iterable[int]) -> float:
+    """Least confidence in how busy the GPUs of one of these nodes are, 0..1."""
+    known = doubts_of(graph).use
+    return min((known.get(position, 1.0) for position in positions), default=1.0)
+
+
+def _doubts(graph: ClusterGraph) -> Doubts:
+    links = {
+        (graph.index[link.source], graph.index[link.destination]): sure
+        for link in graph.snapshot.links
+        # Two comparisons for most: of a thousand nodes there are a million links, and a plan waits for this.
+        if (link.latency_seconds.confidence != 1.0 or link.bandwidth_bytes_per_second.confidence != 1.0)
+        and (sure := _surely(link.latency_seconds.confidence, link.bandwidth_bytes_per_second.confidence)) < 1.0
+        and link.source in graph.index
+        and link.destination in graph.index
+    }
+    use = {position: sure for position, node in enumerate(graph.nodes) if (sure := _of_use(node)) < 1.0}
+    return Doubts(links, use)
+
+
+def _surely(latency: float, bandwidth: float) -> float:
+    """The lesser of two confidences; an unknown figure has none, and its estimate is a fallback that is accounted for already."""
+    return min((sure for sure in (latency, bandwidth) if sure > 0.0), default=1.0)
+
+
+def _of_use(node: Node) -> float:
+    """Mean over its GPUs whose use is known."""
+    sampled = [gpu.utilization_ratio.confidence for gpu in node.gpus if gpu.utilization_ratio.value is not None]
+    return sum(sampled) / len(sampled) if sampled else 1.0

@@ -1,0 +1,248 @@
+"""From a request to a plan: candidates of every planner, one objective, an independent check, reasons. Pure and deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from hyperscale.model.api.job import PlannerChoice
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.graph import ClusterGraph, IntArray
+from hyperscale.model.plan import (
+    AllreduceCost,
+    Correction,
+    Infeasible,
+    Plan,
+    Prediction,
+    WorkerPlacement,
+    bounded,
+    bounded_refusal,
+    gpus_by_node,
+)
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.workload import WorkloadProfile
+from hyperscale.planner.check.artifact import plan_id, rounded, rounded_shares
+from hyperscale.planner.check.plan_check import violations
+from hyperscale.planner.choice import reasons, refusal, trust
+from hyperscale.planner.choice.scores import Planner, Proposals, gap, propose, scores
+from hyperscale.planner.choice.ties import settled, tolerance
+from hyperscale.planner.cost.objective import Breakdown, predict, shares, slowest_hops
+from hyperscale.planner.problem.placement_problem import Problem, pose
+from hyperscale.planner.problem.regions import domains_of
+from hyperscale.planner.repair.fixed_shares import held_breakdown
+from hyperscale.planner.repair.replan import Repair
+from hyperscale.planner.search.heuristic import Candidate, Heuristic
+
+LEARNED_UNAVAILABLE: Final = "LearnedUnavailable"
+PREFERENCE_TOLERANCE: Final = 0.01
+"""A preferred topology domain may cost so much of the objective: less than any prediction is worth."""
+ROUNDING: Final = 1.0 + 1e-9
+SAME: Final = 1e-8
+"""Objectives of two planners nearer than this are one figure, summed in two orders."""
+MAX_CHECKED: Final = 8
+"""Candidates shown to the checker before giving up; a second one means that planner and checker disagree."""
+
+
+def make_plan(
+    request: PlanRequest,
+    graph: ClusterGraph,
+    workload: WorkloadProfile,
+    policy: PolicySpec,
+    *,
+    expired: Callable[[], bool] = lambda: False,
+    planners: Sequence[Planner] = (Heuristic(),),
+) -> Plan | Infeasible:
+    """The best checked plan for `request`, or the one reason why there is none.
+
+    expired:  turns true when time is up; the best found so far is used then. Without it the answer depends on the other arguments only.
+    planners: those that exist in this process, by falling preference; ties go to the first.
+    Raises ValueError when the job wants no plan (planner None) or pins a rank to a node that the graph does not have.
+    """
+    if request.job.planner is PlannerChoice.NONE:
+        raise ValueError("spec.planner: None means that no plan is made; use Auto, Heuristic or Learned")
+    problem = pose(request, graph, workload, policy)
+    chosen, steps = _allowed(request.job.planner, policy, planners)
+    proposed = _proposed(problem, chosen, expired)
+    found = _by_preference(problem, proposed.found)
+    steps = (*steps, *proposed.steps)
+    refused: tuple[str, ...] = ()
+    for candidate, name in found[:MAX_CHECKED]:
+        plan = describe(problem, candidate, name, [other for other, _ in found if other is not candidate], steps)
+        plan = _judged(plan, found, proposed.lower_bound, tolerance(problem))
+        refused = violations(plan, request, graph.snapshot)
+        if not refused:
+            return bounded(replace(plan, reasons=(*plan.reasons, reasons.CUT_SHORT)) if expired() else plan)
+    if refused:
+        return Infeasible(reason="PlannerFailed", message=f"every plan failed its check, e.g.: {refused[0]}")
+    refused_as = refusal.refuse(problem, lambda changed: any(True for _ in Heuristic().candidates(changed, lambda: True)), expired)
+    return bounded_refusal(refused_as)
+
+
+def _proposed(problem: Problem, planners: Sequence[Planner], expired: Callable[[], bool]) -> Proposals:
+    """Placements of all planners; where ranks are pinned the repair of the others comes first, and a whole search only if that fails."""
+    if not len(problem.nodes):
+        return Proposals((), None, ())
+    if problem.pinned and problem.request.workers_fixed is not None:
+        repaired = propose(problem, [Repair() if isinstance(planner, Heuristic) else planner for planner in planners], expired)
+        if repaired.found:
+            return repaired
+    return propose(problem, planners, expired)
+
+
+def _allowed(choice: PlannerChoice, policy: PolicySpec, planners: Sequence[Planner]) -> tuple[list[Planner], tuple[str, ...]]:
+    """Planners to run and the steps down that were taken; the heuristic always runs, it is what the others are measured against."""
+    heuristic = [planner for planner in planners if planner.name == Heuristic.name] or [Heuristic()]
+    if choice is PlannerChoice.HEURISTIC:
+        return heuristic, ()
+    learned = [planner for planner in planners if planner.name != Heuristic.name]
+    permitted = PlannerChoice.LEARNED in policy.planners
+    steps = (LEARNED_UNAVAILABLE,) if choice is PlannerChoice.LEARNED and not (learned and permitted) else ()
+    asked = learned if permitted else []
+    # A tie goes to the first: to what the job asked for, else to the plainer of two that found the same.
+    return [*asked, *heuristic] if choice is PlannerChoice.LEARNED else [*heuristic, *asked], steps
+
+
+def _judged(plan: Plan, found: Sequence[tuple[Candidate, str]], lower_bound: float | None, within: float) -> Plan:
+    """The plan beside what else was proposed, and beside what none can beat. within: plans nearer than this part count as equal."""
+    factor = _factor(plan.predicted.calibration)
+    plain = plan.objective / factor  # candidates and bounds are the cost model's own
+    above = gap(plain, lower_bound)
+    least = min(candidate.objective for candidate, _ in found)
+    chosen = reasons.preferred(within) if least * ROUNDING < plain <= least * (1.0 + within) * ROUNDING else ""
+    sentences = tuple(text for text in (chosen, reasons.distance(above, within)) if text)
+    ranked = scores(found, plan.planner, plain)
+    return replace(
+        plan,
+        scores=tuple(replace(score, objective=rounded(score.objective * factor)) for score in ranked) if factor != 1.0 else ranked,
+        optimality_gap=above,
+        reasons=(*plan.reasons, *sentences),
+    )
+
+
+def _ranked(found: Sequence[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
+    """Best first; among those as good as the best, the first planner's: who wins must not hang on the order of a sum."""
+    least = min((candidate.objective for candidate, _ in found), default=0.0) * (1.0 + SAME)
+    place = {name: number for number, name in enumerate(dict.fromkeys(name for _, name in found))}
+
+    def key(entry: tuple[Candidate, str]) -> tuple[bool, int, Candidate]:
+        tied = entry[0].objective <= least
+        return not tied, place[entry[1]] if tied else 0, entry[0]
+
+    return sorted(found, key=key)
+
+
+def _by_preference(problem: Problem, found: Sequence[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
+    """Best first; under a preferred topology level, placements inside one domain come first where they cost next to nothing."""
+    ranked = _ranked(found)
+    key = problem.job.placement.topology.preferred
+    least = ranked[0][0].objective if ranked else 0.0
+    if key is None or not ranked:
+        return settled(problem, ranked, least)
+    domains = domains_of(problem, key)
+    limit = ranked[0][0].objective * (1.0 + PREFERENCE_TOLERANCE)
+
+    def outside(entry: tuple[Candidate, str]) -> bool:
+        inside = {domains[member] for member in entry[0].order}
+        return entry[0].objective > limit or len(inside) > 1 or "" in inside
+
+    ranked.sort(key=outside)
+    alike = [entry for entry in ranked if outside(entry) == outside(ranked[0])]
+    return [*settled(problem, alike, least), *ranked[len(alike) :]]
+
+
+def describe(
+    problem: Problem,
+    candidate: Candidate,
+    planner: str,
+    others: Sequence[Candidate] = (),
+    steps: tuple[str, ...] = (),
+    held_shares: tuple[float, ...] | None = None,
+) -> Plan:
+    """The plan behind a candidate, with figures of the reference objective.
+
+    others:      candidates that lost
+    steps:       steps down that were taken on the way
+    held_shares: (k,) parts that the ranks keep; None deals them out anew
+    """
+    order = np.array(candidate.order, dtype=np.int64)
+    members, positions = np.unique(order, return_inverse=True)
+    costs, gpus = problem.costs(members), problem.demand.gpus
+    if held_shares is None:
+        figures, share = predict(costs, positions), shares(costs, positions[None, :])[0][0]
+    else:
+        share = np.array(held_shares)
+        figures = held_breakdown(costs, positions, share)
+    workers = tuple(
+        WorkerPlacement(index, index * gpus, problem.names[member], gpus, part, problem.graph.nodes[problem.nodes[member]].gpu_product)
+        for index, (member, part) in enumerate(zip(candidate.order, rounded_shares(share.tolist()), strict=True))
+    )
+    predicted = _prediction(problem, order, figures)
+    return Plan(
+        planner=planner,
+        seed=problem.request.seed,
+        plan_id=plan_id(problem.request, problem.graph.digest, planner, workers),
+        partitions=problem.partitions(len(order)),
+        workers=workers,
+        ranks_by_node=gpus_by_node(workers),
+        predicted=predicted,
+        objective=rounded(predicted.epoch_seconds + costs.communication_weight * predicted.communication_seconds),
+        rejected=reasons.rejections(problem, candidate),
+        snapshot=problem.graph.digest,
+        reasons=(*reasons.reasons(problem, candidate, figures, others), *trust.source(predicted.calibration)),
+        fallbacks=(*steps, *trust.fallbacks(problem, order)),
+        allreduce=_allreduce(problem, order),
+    )
+
+
+def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Prediction:
+    """The figures, times what finished runs on such GPUs taught."""
+    low, high = trust.prediction_range(problem, order, figures)
+    known = trust.correction(problem, order, figures)
+    factor = _factor(known)
+    if known is not None:
+        low, high = trust.corrected_range(known, figures)
+    return Prediction(
+        epoch_seconds=rounded(factor * figures.epoch_seconds),
+        communication_seconds=rounded(factor * figures.communication_seconds),
+        low_seconds=rounded(low),
+        high_seconds=rounded(high),
+        cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
+        calibration=known,
+    )
+
+
+def _factor(known: Correction | None) -> float:
+    """What the cost model's figures are multiplied with."""
+    return known.factor if known is not None else 1.0
+
+
+def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:
+    """Of one allreduce over the ring of all ranks: its slowest hop sets the pace (Patarasuk & Yuan 2009)."""
+    members, positions = np.unique(order, return_inverse=True)
+    costs = problem.costs(members)
+    ranks = costs.ranks(len(order))
+    if ranks == 1:
+        return AllreduceCost(0.0, 0.0, measured=True)
+    latency, per_byte = slowest_hops(costs, positions[None, :])
+    pairs = np.arange(len(order)), np.roll(np.arange(len(order)), -1)
+    measured = problem.graph.link_costs(problem.nodes[order]).measured
+    known = [measured[pairs], *([measured.diagonal()] if costs.gpus_per_worker > 1 else [])]
+    return AllreduceCost(
+        latency_seconds=rounded(2.0 * (ranks - 1) * float(latency[0])),
+        seconds_per_byte=rounded(2.0 * (ranks - 1) / ranks * float(per_byte[0])),
+        measured=bool(np.concatenate(known).all()),
+    )
+
+
+def _cost(problem: Problem, order: IntArray, epoch_seconds: float) -> float | None:
+    """Price of all GPUs for one epoch; None where the policy lacks a price."""
+    hourly = 0.0
+    for member in order:
+        price = problem.speeds[member].price_per_hour
+        if price is None:
+            return None
+        hourly += price * problem.demand.gpus
+    return rounded(hourly * epoch_seconds / 3600.0)

@@ -1,0 +1,258 @@
+"""Why a plan won and what was turned down, in sentences with figures. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.model.plan import MAX_REJECTED, Rejection
+from hyperscale.planner.cost.bounds import memory_may_limit
+from hyperscale.planner.cost.objective import Breakdown, Costs, crossings, hops_seconds, objectives
+from hyperscale.planner.problem.placement_problem import Problem
+from hyperscale.planner.problem.regions import domains_of
+from hyperscale.planner.search.heuristic import Candidate
+from hyperscale.planner.search.local_search_batch import replacement_estimates
+
+REASON_ORDER: Final = (
+    "SchedulerRefused",
+    "GpuFault",
+    "MigGpu",
+    "SharedGpu",
+    "GpuMemory",
+    "GpuProduct",
+    "Constraint",
+    "NodeSelector",
+    "NodeAffinity",
+    "Volume",
+    "Tainted",
+    "Cordoned",
+    "NotReady",
+    "Cpu",
+    "Memory",
+    "Resource",
+    "NoFreeGpus",
+    "Unreachable",
+    "SlowerPlan",
+)
+"""Most telling first: what surprises, then what is merely busy, then what was suitable and slower."""
+
+
+MAX_COMPARED: Final = 128
+"""Unused nodes compared with the planned ones, fastest first."""
+MAX_POSITIONS: Final = 32
+"""Ranks tried for each of them."""
+COMPARED_ELEMENTS: Final = 8_000_000
+"""Numbers that this may touch, ranks tried × workers × candidates; very large jobs get fewer ranks."""
+LARGEST_PERCENTAGE: Final = 2.0
+"""Beyond twice as much, a factor says more than a percentage."""
+MANY_TIMES: Final = 1000.0
+SAME: Final = "+0.0 %"
+LEAST_SHOWN_GAP: Final = 0.001
+LARGEST_GAP: Final = 1.0
+"""A bound weaker than twice the best says nothing about the plan."""
+
+CUT_SHORT: Final = "The search ended at its deadline: with more time, or on a faster machine, the plan may be another."
+
+
+def reasons(problem: Problem, chosen: Candidate, figures: Breakdown, others: Sequence[Candidate]) -> tuple[str, ...]:
+    """Sentences for the winner; `others` are the candidates that lost."""
+    sentences = [_why_this_count(problem, chosen, others), _slowest_worker(problem, chosen, figures)]
+    if chosen.workers * problem.demand.gpus > 1:
+        sentences.append(_network(problem, chosen, figures))
+    sentences += [sentence for sentence in (_runner_up(chosen, others), _topology(problem, chosen)) if sentence]
+    return tuple(sentences)
+
+
+def preferred(within: float) -> str:
+    """Why a plan is chosen though another has a slightly lower objective."""
+    return f"Plans within {within * 100.0:.3g} % are equal: the cheapest of them wins, then the one that leaves the fewest GPUs idle."
+
+
+def distance(gap: float | None, within: float = 0.0) -> str:
+    """How far from the best possible a plan can be, by the cost model; empty where it is unknown. within: what counts as equal."""
+    if gap is None:
+        return ""
+    if gap == 0.0:
+        return "Proven optimal by the cost model: no placement with an allowed number of workers has a lower objective."
+    if gap <= within:
+        shown = f"{within * 100.0:.3g} % by the cost model"
+        return f"Proven optimal within {shown}: no placement with an allowed number of workers is better by more."
+    shown = f"{gap * 100.0:.1f} %" if gap >= LEAST_SHOWN_GAP else "0.1 %"
+    return f"By the cost model at most {shown} above the best possible objective." if gap <= LARGEST_GAP else ""
+
+
+def rejections(problem: Problem, chosen: Candidate) -> tuple[Rejection, ...]:
+    """Nodes not used, at most MAX_REJECTED: some of every reason, most telling reason first, then by name."""
+    by_reason: dict[str, list[Rejection]] = {}
+    for rejection in (*problem.vetting.rejected, *_slower(problem, chosen)):
+        by_reason.setdefault(rejection.reason, []).append(rejection)
+    return bounded(by_reason)
+
+
+def bounded(by_reason: dict[str, list[Rejection]]) -> tuple[Rejection, ...]:
+    """MAX_REJECTED of them, dealt out to the reasons in turn; the order inside a reason stays."""
+    ordered = sorted(by_reason, key=_rank_of_reason)
+    kept: dict[str, int] = dict.fromkeys(ordered, 0)
+    left = min(MAX_REJECTED, sum(len(group) for group in by_reason.values()))
+    while left > 0:
+        for reason in ordered:
+            if left > 0 and kept[reason] < len(by_reason[reason]):
+                kept[reason] += 1
+                left -= 1
+    return tuple(rejection for reason in ordered for rejection in by_reason[reason][: kept[reason]])
+
+
+def _rank_of_reason(reason: str) -> tuple[int, str]:
+    return (REASON_ORDER.index(reason) if reason in REASON_ORDER else 0, reason)
+
+
+def _why_this_count(problem: Problem, chosen: Candidate, others: Sequence[Candidate]) -> str:
+    best = {candidate.workers: candidate.objective for candidate in sorted((*others, chosen), reverse=True)}
+    unit = "worker" if chosen.workers == 1 else "workers"
+    head = f"{chosen.workers} {unit}: objective {chosen.objective:.4g} s an epoch"
+    if problem.request.workers_fixed is not None:
+        return f"{head}; the number is fixed because the MPIJob exists."
+    if len(best) == 1:
+        return f"{head}; no other number is allowed or has room."
+    compared = sorted((count for count in best if count != chosen.workers), key=lambda count: (abs(count - chosen.workers), count))[:3]
+    parts = [f"{count} would have {best[count]:.4g} s ({_percent(best[count], chosen.objective)})" for count in sorted(compared)]
+    return f"{head}; {', '.join(parts)}."
+
+
+def _slowest_worker(problem: Problem, chosen: Candidate, figures: Breakdown) -> str:
+    member = chosen.order[figures.slowest_worker]
+    node = problem.graph.nodes[problem.nodes[member]]
+    known = bool(problem.utilization_known[member])
+    use = f"{problem.utilization[member]:.0%} in use" if known else "use unknown"
+    return (
+        f"Slowest worker is {figures.slowest_worker} on {node.name} ({node.gpu_product or 'unlabelled GPU'}, {use}): "
+        f"compute {figures.compute_seconds:.4g} s, boundary data {figures.halo_seconds:.4g} s an epoch."
+    )
+
+
+def _network(problem: Problem, chosen: Candidate, figures: Breakdown) -> str:
+    """The hop of the ring that takes longest by latency and bytes together, those between GPUs of a node counted."""
+    order = np.array(chosen.order, dtype=np.int64)
+    following = np.roll(order, -1)
+    members, positions = np.unique(order, return_inverse=True)
+    costs = problem.costs(members)
+    apart, inside = hops_seconds(costs, positions)
+    seconds, ends = np.concatenate((apart, inside)), np.concatenate((following, order))
+    slowest = int(np.argmax(seconds))
+    source, target = int(order[slowest % len(order)]), int(ends[slowest])
+    hop = int(np.searchsorted(members, source)), int(np.searchsorted(members, target))
+    told = problem.graph.link_costs(problem.nodes[[source, target]]).measured
+    speed = f"{costs.latency_seconds[hop] * 1e3:.3g} ms, {1e-9 / costs.seconds_per_byte[hop]:.3g} GB/s"
+    takes = f"allreduce takes {figures.ring_seconds:.4g} s an epoch."
+    if source == target:
+        origin = "told by agent or policy" if told[0, 0] else "assumed for the product"
+        head = "All ring hops stay" if len(members) == 1 else "Slowest ring hop is"
+        return f"{head} inside {problem.names[source]}: {speed} ({origin}); {takes}"
+    origin = "measured" if told[0, 1] or told[1, 0] else "estimated from labels"
+    times = int(crossings(costs, positions[None, :], np.roll(positions, -1)[None, :])[0, slowest])
+    shared = f", {times} hops share its card" if times > 1 else ""
+    return f"Slowest ring hop is {problem.names[source]} to {problem.names[target]}: {speed} ({origin}{shared}); {takes}"
+
+
+def _runner_up(chosen: Candidate, others: Sequence[Candidate]) -> str:
+    same = sorted(other for other in others if other.workers == chosen.workers and sorted(other.names) != sorted(chosen.names))
+    if not same:
+        return ""
+    without, instead = sorted({*chosen.names} - {*same[0].names}), sorted({*same[0].names} - {*chosen.names})
+    if not without or not instead:
+        return ""
+    difference = _percent(same[0].objective, chosen.objective)
+    return f"Next best set takes {_listed(instead)} for {_listed(without)} and costs {'the same' if difference == SAME else difference}."
+
+
+def _topology(problem: Problem, chosen: Candidate) -> str:
+    topology = problem.job.placement.topology
+    key = topology.required or topology.preferred
+    if key is None:
+        return ""
+    values = sorted({problem.graph.nodes[problem.nodes[member]].labels.get(key, "") for member in chosen.order})
+    if len(values) == 1:
+        return f"All workers are inside {key}={values[0]}, as {'required' if topology.required else 'preferred'}."
+    return f"Workers span {len(values)} domains of {key}: staying inside one would cost more than it is worth."
+
+
+def _slower(problem: Problem, chosen: Candidate) -> list[Rejection]:
+    """Suitable nodes that were not used, the nearest miss first, with what the plan would cost with them instead of one of its own."""
+    used = np.unique(np.array(chosen.order, dtype=np.int64))
+    free = np.setdiff1d(np.flatnonzero(problem.slots > 0), used)
+    unused = np.sort(free[np.argsort(-problem.flops_per_second[free], kind="stable")[:MAX_COMPARED]])
+    if not len(unused):
+        return []
+    costs = problem.costs(np.concatenate((used, unused)))
+    order = np.searchsorted(used, np.array(chosen.order, dtype=np.int64))
+    seconds = _best_replacement(costs, order, np.arange(len(used), len(used) + len(unused)))
+    apart = _outside(problem, chosen, unused)
+    found: list[tuple[float, Rejection]] = []
+    for member, cost, outside in zip(unused.tolist(), seconds.tolist(), apart, strict=True):
+        found.append((cost, _why_not(problem, chosen, problem.names[member], cost, outside)))
+    return [rejection for _, rejection in sorted(found, key=lambda entry: (entry[0], entry[1].node))]
+
+
+def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, outside: bool) -> Rejection:
+    """Why a suitable node is not used that would make the objective `seconds`."""
+    if outside:
+        return Rejection(name, "Constraint", f"outside the domain of {problem.job.placement.topology.required} that was chosen")
+    if np.isnan(seconds):
+        return Rejection(name, "GpuMemory", "its GPUs do not hold their part of the training graph")
+    if not np.isfinite(seconds):
+        return Rejection(name, "Unreachable", _unreachable(problem, chosen, name))
+    # Below the plan's own only where a preferred domain was worth that much, or time was up.
+    return Rejection(
+        name, "SlowerPlan", f"instead of the planned node it replaces best: {_percent(max(seconds, chosen.objective), chosen.objective)}"
+    )
+
+
+def _unreachable(problem: Problem, chosen: Candidate, name: str) -> str:
+    """Which planned nodes cannot be reached, and whether that was measured."""
+    planned = sorted(set(chosen.names))
+    positions = np.array([problem.graph.index[other] for other in planned], dtype=np.int64)
+    links = problem.graph.link_costs_between(np.array([problem.graph.index[name]], dtype=np.int64), positions)
+    lost = [other for other, bandwidth in zip(planned, links.bandwidth_bytes_per_second[0], strict=True) if bandwidth <= 0.0]
+    return f"its links to {_listed(lost)} are dead or missing" if lost else "cannot reach the planned nodes"
+
+
+def _outside(problem: Problem, chosen: Candidate, members: IntArray) -> list[bool]:
+    """Whether each candidate lies outside the required domain of the plan."""
+    key = problem.job.placement.topology.required
+    if key is None:
+        return [False] * len(members)
+    domains = domains_of(problem, key)
+    return [domains[member] != domains[chosen.order[0]] for member in members]
+
+
+def _best_replacement(costs: Costs, order: IntArray, members: IntArray) -> FloatArray:
+    """(p,) objective with each of `members` in the best of the first 32 positions; +inf out of reach, NaN where memory is too small."""
+    affordable = max(1, COMPARED_ELEMENTS // (len(order) * len(costs.flops_per_second)))
+    tried = range(min(len(order), MAX_POSITIONS, affordable))
+    estimates = np.array([replacement_estimates(costs, order, position) for position in tried])[:, members]
+    seconds: FloatArray = estimates.min(axis=0)
+    if len(order) > MAX_POSITIONS or not memory_may_limit(costs, np.arange(len(costs.flops_per_second)), len(order)):
+        return seconds
+    # The estimates do not know that a full GPU shifts work to the others: say what the best of them really costs.
+    moves = np.repeat(order[None, :], len(members), axis=0)
+    moves[np.arange(len(members)), np.argmin(estimates, axis=0)] = members
+    exact = objectives(costs, moves)
+    return np.where(np.isfinite(seconds), np.where(np.isfinite(exact), exact, np.nan), seconds)
+
+
+def _percent(other: float, chosen: float) -> str:
+    """How much more `other` is: in percent up to twice as much, else as a factor."""
+    if not np.isfinite(other):
+        return "impossible"
+    ratio = other / chosen
+    if ratio > LARGEST_PERCENTAGE:
+        return f"{ratio:.3g} times as much" if ratio < MANY_TIMES else f"over {MANY_TIMES:g} times as much"
+    # A difference below the last digit is none: never "-0.0 %".
+    return f"{(ratio - 1.0) * 100.0:+.1f} %".replace("-0.0 %", SAME)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

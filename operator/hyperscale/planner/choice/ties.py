@@ -1,0 +1,99 @@
+"""Which of several placements that are equal within the policy's tolerance: the cheapest, then the best fit. Pure and deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import IntArray
+from hyperscale.planner.cost.objective import objectives
+from hyperscale.planner.problem.candidates import free_gpus
+from hyperscale.planner.problem.placement_problem import Problem
+from hyperscale.planner.problem.regions import domains_of
+from hyperscale.planner.search.ring import canonical
+from hyperscale.planner.search.search_result import Candidate
+
+MAX_NODES: Final = 32
+"""Placements on more nodes are not fitted: so large a job leaves few of them half empty."""
+MAX_TRIED: Final = 48
+"""Other nodes tried for each planned one, the fullest first."""
+
+
+def tolerance(problem: Problem) -> float:
+    """Part of the objective below which two placements count as equal."""
+    return problem.policy.tolerance_percent / 100.0
+
+
+def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: float) -> list[tuple[Candidate, str]]:
+    """`ranked` with the one in front that is cheapest and fits best among those as good as `least` within the tolerance.
+
+    ranked: placements that may win, by falling preference, with their planners · least: objective of the best
+    Cheaper is a lower price by the hour where the policy has a price of every GPU, else fewer GPUs. The better fit leaves fewer GPUs
+    idle on the nodes that it uses. Jobs with ranks that stay are left as they are.
+    """
+    found = list(ranked)
+    if not found or problem.pinned or not problem.policy.tolerance_percent:
+        return found
+    limit = least * (1.0 + tolerance(problem))
+    free = free_gpus(problem.graph, problem.demand)[problem.nodes]
+    prices = [speed.price_per_hour for speed in problem.speeds]
+    priced = all(price is not None for price in prices)
+
+    def key(entry: tuple[Candidate, str]) -> tuple[bool, float, float]:
+        candidate = entry[0]
+        if candidate.objective > limit:
+            return True, 0.0, 0.0
+        hourly = sum(prices[member] or 0.0 for member in candidate.order) if priced else float(candidate.workers)
+        return False, round(hourly, 9), float(_idle(problem, free, np.array(candidate.order)))
+
+    found.sort(key=key)
+    best, planner = found[0]
+    fitted = _fitted(problem, best, limit, free)
+    return found if fitted is best else [(fitted, planner), *found]
+
+
+def _idle(problem: Problem, free: IntArray, order: IntArray) -> int:
+    """GPUs that a placement leaves idle on the nodes that it uses."""
+    return int(free[np.unique(order)].sum()) - len(order) * problem.demand.gpus
+
+
+def _fitted(problem: Problem, candidate: Candidate, limit: float, free: IntArray) -> Candidate:
+    """The placement with nodes replaced, one after the other, by fuller ones of the same room, price and domain within the limit."""
+    order = np.array(candidate.order, dtype=np.int64)
+    used, workers = np.unique(order, return_counts=True)
+    if len(used) > MAX_NODES:
+        return candidate
+    others = {int(node): _fuller(problem, free, int(node), int(count), used) for node, count in zip(used, workers, strict=True)}
+    members = np.unique(np.concatenate([used, *others.values()]))
+    if len(members) == len(used):
+        return candidate
+    costs, now = problem.costs(members), order
+    for node in sorted(others, key=lambda node: (-free[node], node)):
+        left = others[node][~np.isin(others[node], now)]
+        if not len(left):
+            continue
+        moved = np.where(now[None, :] == node, left[:, None], now[None, :])
+        good = np.flatnonzero(objectives(costs, np.searchsorted(members, moved)) <= limit)
+        now = moved[good[0]] if len(good) else now
+    if now is order:
+        return candidate
+    now = canonical(now[None, :])[0]
+    seconds = float(objectives(costs, np.searchsorted(members, now)[None, :])[0])
+    names = tuple(problem.names[member] for member in now)
+    return Candidate(seconds, candidate.workers, names, tuple(int(member) for member in now)) if seconds <= limit else candidate
+
+
+def _fuller(problem: Problem, free: IntArray, node: int, count: int, used: IntArray) -> IntArray:
+    """Nodes that could take `count` workers in place of `node` and have fewer GPUs free, the fullest first."""
+    topology = problem.job.placement.topology
+    fits = (problem.slots >= count) & (free < free[node])
+    fits[used] = False
+    found = np.flatnonzero(fits)
+    price = problem.speeds[node].price_per_hour
+    same = [member for member in found.tolist() if problem.speeds[member].price_per_hour == price]
+    if (key := topology.required or topology.preferred) is not None and same:
+        domains = domains_of(problem, key)
+        same = [member for member in same if domains[member] == domains[node]]
+    return np.array(sorted(same, key=lambda member: (free[member], member))[:MAX_TRIED], dtype=np.int64)

@@ -1,0 +1,176 @@
+"""How far a prediction may be trusted: the fallbacks behind its figures and the range that follows. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from hyperscale.model.api.job import Architecture
+from hyperscale.model.cluster import Node
+from hyperscale.model.graph import IntArray
+from hyperscale.model.plan import Calibration, Correction, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.step_curves import StepTime, placed
+from hyperscale.planner.check.artifact import rounded
+from hyperscale.planner.choice.confidence import link_confidence, use_confidence
+from hyperscale.planner.cost.objective import Breakdown
+from hyperscale.planner.cost.steptime import predict
+from hyperscale.planner.problem.placement_problem import Problem
+
+LINKS_ESTIMATED: Final = "LinksEstimatedFromLabels"
+UTILIZATION_UNKNOWN: Final = "UtilizationUnknown"
+SPEED_ASSUMED: Final = "GpuSpeedAssumed"
+TOPOLOGY_UNKNOWN: Final = "TopologyUnknown"
+INSIDE_ASSUMED: Final = "InsideAssumed"
+
+COMPUTE_RANGE: Final = (0.75, 1.35)
+"""Of compute time with every figure known: the cost model's own error on published epoch times (docs/planner.md)."""
+UNSURE_COMPUTE_RANGE: Final = (0.4, 2.6)
+"""The same for GAT, whose published times the model misses by so much, and for Custom, which it cannot see."""
+UTILIZATION_RANGE: Final = (0.8, 2.0)
+"""More where the GPUs may be busy and nobody knows."""
+SPEED_RANGE: Final = (0.33, 2.0)
+"""More where the card is in no table."""
+MEASURED_LINK_RANGE: Final = (0.8, 1.5)
+"""Of communication time over measured links: others use them as well."""
+ESTIMATED_LINK_RANGE: Final = (0.3, 3.0)
+"""Of communication time over links estimated from labels: networks of one tier differ by so much. Insides of nodes too."""
+
+
+CALIBRATED_SPREADS: Final = 2.0
+"""Spreads about the median that a calibrated prediction spans: 95 % of runs where their logarithms are normal."""
+LEAST_SPREAD: Final = 0.05
+"""A few runs of the same job differ by less than the next job will."""
+IDLE_UTILIZATION: Final = 0.1
+"""Of planned GPUs, up to which a curve speaks of them: it was learnt from runs that had theirs for themselves."""
+
+
+def correction(problem: Problem, order: IntArray, figures: Breakdown) -> Correction | None:
+    """What finished runs teach about ranks on the candidates `order` (k,), predicted at `figures`; None where they teach nothing.
+
+    The curve of the workload where it reaches the placement, else one factor for the architecture on such GPUs.
+    """
+    known = _calibration(problem, order)
+    if known is None:
+        return None
+    seconds = _curve_seconds(problem, order, known.curve) if known.curve is not None else None
+    if known.curve is None or seconds is None or not 0.0 < figures.epoch_seconds < math.inf:
+        return Correction(known.products, known.factor, known.spread, known.runs)
+    return Correction(known.products, rounded(seconds / figures.epoch_seconds), known.curve.log_error, known.curve.runs, by_curve=True)
+
+
+def source(known: Correction | None) -> tuple[str, ...]:
+    """A sentence that says so where a prediction is a curve's; none where it is the cost model's own, whatever it is multiplied with."""
+    if known is None or not known.by_curve:
+        return ()
+    gpus = known.products or "such GPUs"
+    return (f"Its epoch is predicted from steps of {known.runs} finished runs of this workload on {gpus}, not by the cost model alone.",)
+
+
+def held_fast(request: PlanRequest, plan: Plan) -> PlanRequest:
+    """The question with factors only, that of the plan in force where a curve made it: fresh measurements must show, whatever they change.
+
+    A curve knows what placements took on other days; whether this one has become slower since is the cost model's to say.
+    """
+    used = plan.predicted.calibration
+    known = {one.products: msgspec.structs.replace(one, curve=None) for one in request.calibration}
+    if used is not None and used.by_curve:
+        known[used.products] = Calibration(used.products, used.factor, used.spread, used.runs)
+    return msgspec.structs.replace(request, calibration=tuple(known.values()))
+
+
+def _calibration(problem: Problem, order: IntArray) -> Calibration | None:
+    products = mix(problem.graph.nodes[problem.nodes[member]].gpu_product for member in order)
+    return next((known for known in problem.request.calibration if known.products == products), None)
+
+
+def _curve_seconds(problem: Problem, order: IntArray, curve: StepTime) -> float | None:
+    """Of one epoch; None where no such placement was measured, or others keep its GPUs busy, of which the curve knows nothing."""
+    if float(problem.utilization[order].max()) > IDLE_UTILIZATION:
+        return None
+    gpus: dict[str, int] = {}
+    for member in order:
+        name = problem.names[member]
+        gpus[name] = gpus.get(name, 0) + problem.demand.gpus
+    step, steps = placed(gpus, problem.workload.vertices, problem.workload.batch_size)
+    return steps * float(predict(curve, [step])[0]) if curve.reaches(step.gpus) else None
+
+
+def mix(products: Iterable[str | None]) -> str:
+    """`Calibration.products` of workers on such GPUs."""
+    return "+".join(sorted({product for product in products if product}))
+
+
+def corrected_range(known: Correction, figures: Breakdown) -> tuple[float, float]:
+    """Low and high epoch seconds by how much finished runs differed."""
+    width = math.exp(CALIBRATED_SPREADS * max(known.spread, LEAST_SPREAD))
+    middle = known.factor * figures.epoch_seconds
+    return middle / width, middle * width
+
+
+def fallbacks(problem: Problem, order: IntArray) -> tuple[str, ...]:
+    """Steps down behind the plan on the candidates `order` (k,), in a fixed order; those of nodes not planned do not count."""
+    steps: list[str] = []
+    members = np.unique(order)
+    if not _links_measured(problem, members):
+        steps.append(LINKS_ESTIMATED)
+        if not problem.graph.snapshot.levels:
+            steps.append(TOPOLOGY_UNKNOWN)
+    if not problem.utilization_known[members].all():
+        steps.append(UTILIZATION_UNKNOWN)
+    assumed = {_kind(problem.graph.nodes[problem.nodes[member]]) for member in members if problem.speeds[member].assumed}
+    steps += [f"{SPEED_ASSUMED}:{product}" for product in sorted(assumed)]
+    steps += [
+        f"{INSIDE_ASSUMED}:{product}"
+        for product in sorted({_kind(problem.graph.nodes[place]) for place in _assumed_insides(problem, order)})
+    ]
+    return tuple(steps)
+
+
+def prediction_range(problem: Problem, order: IntArray, figures: Breakdown) -> tuple[float, float]:
+    """Low and high epoch seconds: each part of the prediction stretched by what is not known about its figures."""
+    unsure = problem.job.model.architecture in (Architecture.GAT, Architecture.CUSTOM)
+    low, high = UNSURE_COMPUTE_RANGE if unsure else COMPUTE_RANGE
+    places = problem.nodes[np.unique(order)].tolist()
+    use_low, use_high = _doubted((1.0, 1.0), UTILIZATION_RANGE, use_confidence(problem.graph, places))
+    if not problem.utilization_known[order].all():
+        use_low, use_high = UTILIZATION_RANGE
+    low, high = low * use_low, high * use_high
+    if any(problem.speeds[member].assumed for member in order):
+        low, high = low * SPEED_RANGE[0], high * SPEED_RANGE[1]
+    link_low, link_high = ESTIMATED_LINK_RANGE
+    if _links_measured(problem, np.unique(order)) and not _assumed_insides(problem, order):
+        link_low, link_high = _doubted(MEASURED_LINK_RANGE, ESTIMATED_LINK_RANGE, link_confidence(problem.graph, places))
+    network = figures.communication_seconds
+    rest = max(0.0, figures.epoch_seconds - network)
+    return rest * low + network * link_low, rest * high + network * link_high
+
+
+def _doubted(sure: tuple[float, float], unsure: tuple[float, float], confidence: float) -> tuple[float, float]:
+    """A range between that of sure and that of unknown figures."""
+    low, high = (unknown + confidence * (known - unknown) for known, unknown in zip(sure, unsure, strict=True))
+    return low, high
+
+
+def _kind(node: Node) -> str:
+    """Product, else compute capability, of a GPU that a figure is assumed for."""
+    major = node.labels.get("nvidia.com/gpu.compute.major")
+    capability = f"compute-{major}.{node.labels.get('nvidia.com/gpu.compute.minor', '0')}" if major else "unlabelled"
+    return node.gpu_product or capability
+
+
+def _links_measured(problem: Problem, members: IntArray) -> bool:
+    """True where every pair of different planned nodes has samples of both figures."""
+    measured = problem.graph.link_costs(problem.nodes[members]).measured
+    return bool((measured | np.eye(len(members), dtype=np.bool_)).all())
+
+
+def _assumed_insides(problem: Problem, order: IntArray) -> list[int]:
+    """Positions of the nodes where ranks exchange by an inside that neither an agent nor the policy tells."""
+    members, workers = np.unique(order, return_counts=True)
+    inner = problem.nodes[members[workers * problem.demand.gpus > 1]]
+    return [int(place) for place in inner[~problem.graph.inside.told[inner]]]

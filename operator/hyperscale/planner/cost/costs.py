@@ -1,0 +1,150 @@
+"""What candidate nodes cost for one job, and what depends on its worker count alone. Pure.
+
+A worker is a pod; each of its GPUs is one rank. Figures of a node and of a pair are per worker or per pair; formulas: docs/planner.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.api.job import Balance
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.model.workload import WorkloadProfile
+
+UNREACHABLE_SECONDS: Final = 1e100
+"""Latency of a pair that cannot talk where a search must not meet infinities."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What m candidate nodes cost for one job, whatever the worker count. Pairs are as slow as their slower direction."""
+
+    flops_per_second: FloatArray
+    """(m,) of one worker: all its GPUs, what others use taken away."""
+    memory_bytes: FloatArray
+    """(m,) usable memory of one GPU; +inf where unknown."""
+    latency_seconds: FloatArray
+    """(m, m) finite everywhere; the diagonal is the inside of a node, between two of its GPUs."""
+    seconds_per_byte: FloatArray
+    """(m, m) inverse bandwidth, finite everywhere; the diagonal likewise. Off it, all ranks of a node share what a pair of nodes has."""
+    blocked: BoolArray
+    """(m, m) True where two nodes cannot talk."""
+    workload: WorkloadProfile
+    gpus_per_worker: int
+    balance: Balance
+    communication_weight: float
+
+    @cached_property
+    def any_blocked(self) -> bool:
+        """True where some two nodes cannot talk."""
+        return bool(self.blocked.any())
+
+    @cached_property
+    def reach_seconds(self) -> FloatArray:
+        """(m, m) latency, UNREACHABLE_SECONDS between nodes that cannot talk."""
+        return np.ascontiguousarray(np.where(self.blocked, UNREACHABLE_SECONDS, self.latency_seconds))
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """(m,) what a worker's share is in proportion to, memory aside."""
+        return np.ones(len(self.flops_per_second)) if self.balance is Balance.EQUAL else self.flops_per_second
+
+    @cached_property
+    def inside_latency_seconds(self) -> FloatArray:
+        """(m,) between two GPUs of each node."""
+        return np.ascontiguousarray(np.diagonal(self.latency_seconds))
+
+    @cached_property
+    def inside_seconds_per_byte(self) -> FloatArray:
+        """(m,) likewise."""
+        return np.ascontiguousarray(np.diagonal(self.seconds_per_byte))
+
+    @cached_property
+    def apart_seconds_per_byte(self) -> FloatArray:
+        """(m, m) between different nodes; 0 on the diagonal."""
+        apart = np.array(self.seconds_per_byte, dtype=np.float64, order="C")
+        np.fill_diagonal(apart, 0.0)
+        return apart
+
+    @cached_property
+    def weighted_seconds_per_byte(self) -> FloatArray:
+        """(m, m) between different nodes, times the weight of the column; 0 on the diagonal."""
+        weighted: FloatArray = self.apart_seconds_per_byte * self.weight
+        return weighted
+
+    @cached_property
+    def _waits(self) -> dict[int, FloatArray]:
+        return {}
+
+    def waits(self, rounds: int) -> FloatArray:
+        """(m, m) latency of `rounds` exchanges."""
+        if rounds not in self._waits:
+            self._waits.clear()
+            self._waits[rounds] = rounds * self.latency_seconds
+        return self._waits[rounds]
+
+    @cached_property
+    def volumes_by_workers(self) -> dict[int, Volumes]:
+        """Those asked for so far; see `volumes`."""
+        return {}
+
+    def ranks(self, workers: int) -> int:
+        """MPI processes of that number of workers, one for each GPU."""
+        return workers * self.gpus_per_worker
+
+    def subset(self, members: IntArray) -> Costs:
+        """The costs of some candidates only; `members` (p,) become 0..p-1."""
+        pairs = np.ix_(members, members)
+        return Costs(
+            self.flops_per_second[members],
+            self.memory_bytes[members],
+            self.latency_seconds[pairs],
+            self.seconds_per_byte[pairs],
+            self.blocked[pairs],
+            self.workload,
+            self.gpus_per_worker,
+            self.balance,
+            self.communication_weight,
+        )
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """Figures of one epoch that depend on the worker count alone."""
+
+    steps: int
+    rounds: int
+    """Exchanges of boundary data."""
+    halo_bytes: float
+    """Of all ranks together."""
+    ring_latency_factor: float
+    """Seconds of latency of the slowest hop -> seconds of allreduce."""
+    ring_byte_factor: float
+    """Seconds per byte of the slowest hop -> seconds of allreduce."""
+
+
+def volumes(costs: Costs, workers: int) -> Volumes:
+    """Steps, rounds and bytes of an epoch with `workers` workers."""
+    known = costs.volumes_by_workers.get(workers)
+    if known is None:
+        known = costs.volumes_by_workers[workers] = _volumes(costs, workers)
+    return known
+
+
+def _volumes(costs: Costs, workers: int) -> Volumes:
+    workload, gpus, ranks = costs.workload, costs.gpus_per_worker, costs.ranks(workers)
+    steps = workload.steps(workers, gpus)
+    if ranks == 1:
+        return Volumes(steps, 0, 0.0, 0.0, 0.0)
+    return Volumes(
+        steps=steps,
+        rounds=steps * workload.exchanges_per_step,
+        # Parts beyond the ranks are merged: a rank exchanges nothing with itself.
+        halo_bytes=workload.halo_bytes(ranks, workers, gpus),
+        ring_latency_factor=steps * 2.0 * (ranks - 1),
+        ring_byte_factor=steps * 2.0 * (ranks - 1) / ranks * workload.gradient_bytes,
+    )

@@ -1,0 +1,245 @@
+"""Step time curves fitted to measured steps, and whether one foretells steps that it has not seen. Pure; slow: not for an event loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.model.step_curves import (
+    LARGEST_EFFECT,
+    LARGEST_EXPONENT,
+    MOST_REMEMBERED,
+    NODE_CLASSES,
+    LinkClass,
+    PlaceEffect,
+    Step,
+    StepTime,
+    node_class,
+)
+from hyperscale.planner.cost.steptime import SHORTEST_SECONDS, Design, curve_seconds, gradient, predict, split_seconds
+
+LEAST_ROWS: Final = 12
+"""Below this a fit of as many figures says nothing."""
+
+LEAST_PLACEMENTS: Final = 3
+"""Unlike ones, by GPUs on each node: fewer do not say what a placement costs."""
+
+PRIOR_WEIGHT: Final = 0.3
+"""Of a row that puts a figure of a link as far from its first guess as a whole step takes; chosen on splits that no table is judged by."""
+
+MOST_EVALUATIONS: Final = 60
+"""Of the curve, from one first guess: later ones change the fourth digit of an error, and only noise needs them."""
+
+HOPS: Final = 4.0
+"""Hops whose latency together is weighed like a step."""
+
+LINKS: Final = slice(4, None)
+"""Where the figures of the links are in the vector of `figures`."""
+
+FOLDS: Final = 4
+"""Parts of the rows that are held out in turn."""
+
+SAME_AS_SIGMA: Final = 1.4826
+"""Median absolute deviation to standard deviation of a normal distribution."""
+
+EFFECT_ROUNDS: Final = 60
+"""Rounds in which the effects of single placements are told from chance; more change the fourth digit."""
+
+LEAST_VARIANCE: Final = 1e-10
+"""So that rows without any error divide by something."""
+
+LEAST_PART: Final = 1e-6
+"""Of a step, below which it says nothing of the chance there: the regression divides by its square."""
+
+ROBUST_SCALE: Final = 0.1
+"""Errors of 10 % count fully, larger ones less: a step that another tenant's traffic held up must not bend the curve."""
+
+
+def fit(rows: Sequence[Step]) -> StepTime:
+    """The curve nearest to measured `rows` in ln(seconds), large errors counting less. ValueError: too few rows, or seconds not above 0."""
+    if len(rows) < LEAST_ROWS:
+        raise ValueError(f"a step time curve needs {LEAST_ROWS} measured steps, not {len(rows)}")
+    _check(rows)
+    return _fitted(rows)
+
+
+def _check(rows: Sequence[Step]) -> None:
+    if any(not row.gpus or min(row.gpus) < 1 or not 0.0 < row.step_seconds < math.inf or not 0.0 < row.batch < math.inf for row in rows):
+        raise ValueError("a measured step needs GPUs on every node it names, a batch and seconds above 0")
+
+
+def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | None:
+    """The curve of `rows` where it foretells rows that it has not seen better than one factor does; None where it does not, or cannot tell.
+
+    plain_seconds: (n,) of each row's step by the cost model, which the factor corrects: the median of measured / plain.
+    Rows are held out singly and by whole placements, so that neither the memory of one placement nor the form alone decides. Only rows
+    within the curve's reach are judged, as only plans within it are predicted. `log_error` is the spread of the larger error held out.
+    """
+    placements = sorted({row.counts for row in rows})
+    if len(rows) < LEAST_ROWS or len(placements) < LEAST_PLACEMENTS:
+        return None
+    _check(rows)
+    order = sorted(range(len(rows)), key=lambda index: (rows[index].counts, rows[index].name, rows[index].step_seconds, index))
+    ordered = [rows[index] for index in order]
+    plain = np.log([plain_seconds[index] for index in order])
+    spreads = []
+    for folds in (np.arange(len(rows)), np.array([placements.index(row.counts) for row in ordered])):
+        ours, factor = _held_out(ordered, plain, folds % FOLDS)
+        if len(ours) and np.abs(ours).mean() >= np.abs(factor).mean():
+            return None
+        spreads.append(SAME_AS_SIGMA * float(np.median(np.abs(ours))) if len(ours) else -1.0)
+    if spreads[0] < 0.0:
+        return None
+    curve = fit(ordered)
+    largest = sorted(curve.effects.items(), key=lambda entry: (-abs(entry[1].compute) - abs(entry[1].sync), entry[0]))
+    return _sound(replace(curve, log_error=float(f"{max(spreads):.6g}"), effects=dict(sorted(largest[:MOST_REMEMBERED]))))
+
+
+def _sound(curve: StepTime) -> StepTime | None:
+    """The curve where whoever reads it takes its figures; None where rows were so wild that one is out of range."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(curve), type=StepTime)
+    except msgspec.ValidationError:
+        return None
+
+
+def _held_out(rows: Sequence[Step], plain: FloatArray, fold: IntArray) -> tuple[FloatArray, FloatArray]:
+    """(m,) errors in ln(seconds), of the curve and of the factor, on the rows of each fold by what the other folds taught."""
+    measured = np.log([row.step_seconds for row in rows])
+    ours: list[float] = []
+    factor: list[float] = []
+    for number in range(FOLDS):
+        known = np.flatnonzero(fold != number)
+        if len(known) < LEAST_ROWS // 2 or len(known) == len(rows):
+            continue
+        curve = _fitted([row for row, own in zip(rows, fold, strict=True) if own != number])
+        asked = np.array([index for index, row in enumerate(rows) if fold[index] == number and curve.reaches(row.gpus)], dtype=np.int64)
+        ours += (np.log(predict(curve, [rows[index] for index in asked.tolist()])) - measured[asked]).tolist()
+        factor += (plain[asked] + np.median(measured[known] - plain[known]) - measured[asked]).tolist()
+    return np.array(ours), np.array(factor)
+
+
+def _fitted(rows: Sequence[Step]) -> StepTime:
+    design = Design.of(rows)
+    measured = np.log([row.step_seconds for row in rows])
+    scale = float(np.median(np.exp(measured)))
+    guesses = [_guess(design, measured, exponent) for exponent in (1.2, 2.5, 6.0)]
+    found = [_solve(design, measured, guess, scale) for guess in guesses]
+    best = min(found, key=lambda pair: pair[1])[0]
+    error = measured - np.log(curve_seconds(best, design))
+    return _named(best, float(np.sqrt(np.mean(error * error))), _effects(rows, best, design, error), rows)
+
+
+def _guess(design: Design, measured: FloatArray, exponent: float) -> FloatArray:
+    """A straight line through the fastest steps for the arithmetic, the median of what is left for each class."""
+    seconds = np.exp(measured)
+    slope = max(1e-9, (np.percentile(seconds, 90) - np.percentile(seconds, 10)) / max(1.0, float(np.ptp(design.batch))))
+    lone = design.members[0] > 0
+    shortest = float(seconds[lone].min()) if lone.any() else float(seconds.min()) / 2.0
+    vector = [shortest / 2.0, slope / 2.0, 0.01, exponent]
+    for member in design.members:
+        own = seconds[member > 0]
+        over = max(float(np.median(own)) - shortest, 0.1 * shortest) if len(own) else shortest
+        vector += [0.1 * over, 0.01 * over, 0.5 * over]
+    return np.array([*vector, 0.01 * shortest])
+
+
+def _solve(design: Design, measured: FloatArray, guess: FloatArray, scale: float) -> tuple[FloatArray, float]:
+    """Figures and cost. What the rows say little of stays near `guess`: a class with one placement has three figures."""
+    from scipy.optimize import least_squares  # some 35 MB that an operator whose history teaches no curve does without
+
+    low = np.zeros(len(guess))
+    high = np.full(len(guess), np.inf)
+    low[0], low[3], high[3] = 1e-9, 1.0, LARGEST_EXPONENT
+    sizes = np.full(len(guess), scale)
+    sizes[1] = scale / max(1.0, float(design.batch.max()))
+    sizes[2] = sizes[3] = 1.0
+    start = np.clip(guess, low + 1e-12, high)
+    pull = PRIOR_WEIGHT / sizes[LINKS]
+    pull[1::3] *= HOPS  # one hop is a small part of a step
+    towards = np.zeros((len(pull), len(guess)))
+    towards[:, LINKS] = np.diag(pull)
+
+    def errors(vector: FloatArray) -> FloatArray:
+        return np.concatenate([np.log(curve_seconds(vector, design)) - measured, pull * (vector - start)[LINKS]])
+
+    def slopes(vector: FloatArray) -> FloatArray:
+        return np.concatenate([gradient(vector, design), towards])
+
+    robust = {"loss": "soft_l1", "f_scale": ROBUST_SCALE, "max_nfev": MOST_EVALUATIONS}
+    solved = least_squares(errors, start, slopes, bounds=(low, high), x_scale=sizes, **robust)
+    return solved.x, float(solved.cost)
+
+
+def _effects(rows: Sequence[Step], vector: FloatArray, design: Design, error: FloatArray) -> dict[str, PlaceEffect]:
+    """How much slower each placement's arithmetic and allreduce were than the curve says, as far as its rows can be believed.
+
+    Random effects by expectation maximisation (Laird & Ware 1982): error_i = parts_i . effects_placement + chance, where parts_i say
+    how much of the step is arithmetic and how much allreduce. A placement measured once is believed little, one measured ten times
+    almost fully, and none where placements differ by no more than chance.
+    """
+    names = [row.name for row in rows]
+    known = sorted(set(names))
+    if len(known) == len(rows):
+        return {}
+    place = {name: index for index, name in enumerate(known)}
+    own = np.array([place[name] for name in names])
+    plain = _sensitivity(vector, design)
+    size = _chance(plain, error, own)
+    between = np.full(2, float(np.mean(error * error)) + LEAST_VARIANCE)
+    parts, error = plain / size[:, None], error / size
+    squares, products = np.zeros((len(known), 2, 2)), np.zeros((len(known), 2))
+    np.add.at(squares, own, parts[:, :, None] * parts[:, None, :])
+    np.add.at(products, own, parts * error[:, None])
+    chance = float(np.mean(error * error)) + LEAST_VARIANCE
+    effects = np.zeros((len(known), 2))
+    for _ in range(EFFECT_ROUNDS):
+        covariance = np.linalg.inv(squares / chance + np.diag(1.0 / between))
+        effects = np.einsum("pij,pj->pi", covariance, products / chance)
+        off = error - np.einsum("ni,ni->n", parts, effects[own])
+        chance = float(off @ off + np.einsum("pij,pji->", squares, covariance)) / len(rows) + LEAST_VARIANCE
+        between = (effects * effects + np.diagonal(covariance, axis1=1, axis2=2)).mean(axis=0) + LEAST_VARIANCE
+    kept = np.clip(effects, -LARGEST_EFFECT, LARGEST_EFFECT).round(6).tolist()
+    return {name: PlaceEffect(*kept[index]) for name, index in place.items()}
+
+
+def _chance(parts: FloatArray, error: FloatArray, own: IntArray) -> FloatArray:
+    """(n,) standard deviation of chance in each row, which is larger in the network than in the arithmetic.
+
+    Rows of one placement (`own`, (n,)) are compared with each other: what they have in common is no chance, however far it is off.
+    """
+    from scipy.optimize import nnls
+
+    count = np.bincount(own)
+    several = count[own] > 1
+    freedom = np.sqrt(count / np.maximum(count - 1, 1))[own]
+    apart = ((error - (np.bincount(own, error) / count)[own]) * freedom)[several]
+    squares = np.where(parts > LEAST_PART, parts, 0.0) ** 2
+    deviation: FloatArray = np.sqrt(np.maximum(squares @ nnls(squares[several], apart * apart)[0], LEAST_VARIANCE))
+    return deviation
+
+
+def _sensitivity(vector: FloatArray, design: Design) -> FloatArray:
+    """(n, 2) how much of a step grows with its arithmetic, and how much with its allreduce: d ln(step) / d ln(part)."""
+    compute, sync = split_seconds(vector, design)
+    largest = np.maximum(np.maximum(compute, sync), SHORTEST_SECONDS)
+    powers = np.stack([(compute / largest) ** vector[3], (sync / largest) ** vector[3]], axis=1)
+    parts: FloatArray = powers / powers.sum(axis=1, keepdims=True)
+    return parts
+
+
+def _named(vector: FloatArray, log_error: float, effects: Mapping[str, PlaceEffect], rows: Sequence[Step]) -> StepTime:
+    figures = [float(value) for value in vector]
+    links = []
+    for kind in range(NODE_CLASSES):
+        totals = [sum(row.gpus) for row in rows if node_class(row.gpus) == kind]
+        fixed, hop, volume = figures[4 + 3 * kind : 7 + 3 * kind]
+        links.append(LinkClass(fixed, hop, volume, min(totals, default=0), max(totals, default=0)))
+    base, sample, straggle, exponent = figures[:4]
+    return StepTime(base, sample, straggle, exponent, tuple(links), figures[-1], log_error, len(rows), dict(effects))

@@ -1,0 +1,96 @@
+"""Snapshot to ClusterGraph: nodes in name order, domains as codes, links in coordinate form. Pure."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.cluster import AbsentLink, ClusterSnapshot, Node, Quality, Sample
+from hyperscale.model.digest import snapshot_digest
+from hyperscale.model.graph import ClusterGraph, Estimates, IntArray, MeasuredLinks, Tiers
+from hyperscale.planner.graph import completion, tiers
+from hyperscale.planner.graph.inside import insides
+
+
+def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
+    """The graph of `snapshot`; the order of its nodes and links does not matter.
+
+    policy: what it says of the inside of nodes; its quality limits were applied when the snapshot was taken
+    Raises ValueError when two nodes share a name.
+    """
+    nodes = tuple(sorted(snapshot.nodes, key=lambda node: node.name))
+    index = {node.name: position for position, node in enumerate(nodes)}
+    if len(index) < len(nodes):
+        raise ValueError("snapshot.nodes: two nodes have the same name; every name must be there once")
+    domains = _domain_codes(nodes, len(snapshot.levels))
+    links = _measured_links(snapshot, index)
+    tier_of_link = _tiers_of(links.key, domains)
+    calibrated = tiers.calibrated(tiers.constants(snapshot.levels), tier_of_link, links.latency_seconds, links.bandwidth_bytes_per_second)
+    return ClusterGraph(
+        snapshot=snapshot,
+        digest=snapshot_digest(snapshot),
+        nodes=nodes,
+        index=index,
+        domains=domains,
+        tiers=calibrated,
+        links=links,
+        inside=insides(nodes, policy),
+        estimates=_estimates(snapshot, domains, links, tier_of_link, calibrated),
+    )
+
+
+def _estimates(
+    snapshot: ClusterSnapshot, domains: IntArray, links: MeasuredLinks, tier_of_link: IntArray, known: Tiers
+) -> Estimates | None:
+    """What the measured links say about the others; nothing where a source lists every link there is."""
+    if snapshot.absent_links is not AbsentLink.ESTIMATE:
+        return None
+    figures = links.latency_seconds, links.bandwidth_bytes_per_second
+    return completion.fit(domains, links.key, tier_of_link, figures, (known.latency_seconds, known.bandwidth_bytes_per_second))
+
+
+def _domain_codes(nodes: tuple[Node, ...], levels: int) -> IntArray:
+    """(n, levels) number of each domain in name order, -1 without one."""
+    codes = np.full((len(nodes), levels), -1, dtype=np.int64)
+    for level in range(levels):
+        names = [node.domains[level] if level < len(node.domains) else "" for node in nodes]
+        numbers = {name: number for number, name in enumerate(sorted(set(names) - {""}))}
+        codes[:, level] = [numbers.get(name, -1) for name in names]
+    return codes
+
+
+def _measured_links(snapshot: ClusterSnapshot, index: dict[str, int]) -> MeasuredLinks:
+    """Links between known, different nodes, sorted by key."""
+    rows = sorted(
+        (
+            index[link.source] * len(index) + index[link.destination],
+            _usable(link.latency_seconds),
+            _usable(link.bandwidth_bytes_per_second),
+        )
+        for link in snapshot.links
+        if link.source in index and link.destination in index and link.source != link.destination
+    )
+    return MeasuredLinks(
+        key=np.array([row[0] for row in rows], dtype=np.int64),
+        latency_seconds=np.array([row[1] for row in rows], dtype=np.float64),
+        bandwidth_bytes_per_second=np.array([row[2] for row in rows], dtype=np.float64),
+    )
+
+
+def _tiers_of(keys: IntArray, domains: IntArray) -> IntArray:
+    """(m,) narrowest tier that both ends of each link share; 0 where they share none."""
+    source, destination = keys // max(1, len(domains)), keys % max(1, len(domains))
+    tier = np.zeros(len(keys), dtype=np.int64)
+    for level in range(domains.shape[1]):
+        codes = domains[:, level]
+        tier[(codes[source] == codes[destination]) & (codes[source] >= 0)] = level + 1
+    return tier
+
+
+def _usable(sample: Sample) -> float:
+    """The sample's value, NaN where it may not be used."""
+    if sample.value is None or sample.quality is Quality.UNKNOWN or not math.isfinite(sample.value) or sample.value < 0.0:
+        return math.nan
+    return sample.value

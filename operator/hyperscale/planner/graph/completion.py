@@ -1,0 +1,168 @@
+"""Figures of links that nobody measured, with the error to expect: several ways to guess, the best one by links held out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, Estimates, FloatArray, IntArray
+from hyperscale.planner.graph import completion_models as models
+from hyperscale.planner.graph.completion_models import Links, Model
+
+MIN_LINKS: Final = 16
+"""Fewer say too little: the tiers' figures stand."""
+GOOD_ERROR: Final = 0.02
+"""A simpler way that errs no more is not compared with costlier ones."""
+BETTER: Final = 0.9
+"""A costlier way must err at most so much of the simpler one's error."""
+FOLDS: Final = 5
+"""Parts of the pairs, each held out once; only one of them where there are many links."""
+FEW_LINKS: Final = 2_000
+MAX_PLACE_LINKS: Final = 30_000
+UNKNOWN_ERROR: Final = 1.0
+"""Stated where nothing could be held out: anything may be."""
+SLACK: Final = 0.7
+"""Logarithm: a guess may leave the range of what was measured by a factor of two."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How one figure (latency or bandwidth) is estimated."""
+
+    way: str
+    """tiers, domains, likeness, factors or coordinates."""
+    model: Model | None
+    """None keeps the tiers' figures."""
+    low: float
+    """Logarithm below which no estimate lies."""
+    high: float
+    errors: tuple[FloatArray, ...]
+    """By what an estimate rests on (`Model.support`; 0: the tier alone): (tiers,) mean relative error of links held out, at most 1 each."""
+
+    def expected_errors(self, rows: IntArray, columns: IntArray, tier: IntArray) -> FloatArray:
+        """(r, c) relative error to expect; tier (r, c)."""
+        if self.model is None:
+            return self.errors[0][tier]
+        found: FloatArray = np.stack(self.errors)[np.minimum(self.model.support(rows, columns), len(self.errors) - 1), tier]
+        return found
+
+    def estimated(self, rows: IntArray, columns: IntArray, tier_figures: FloatArray) -> FloatArray:
+        """(r, c) figures; tier_figures (r, c) where the model knows no better."""
+        if self.model is None:
+            return tier_figures
+        logarithm = np.log(tier_figures)
+        excess = self.model.excess(rows, columns, logarithm)
+        bounded = np.clip(logarithm + excess, self.low, self.high) - logarithm
+        # A factor, not the exponential of a sum: an excess of nothing leaves a figure as it is, to the last bit.
+        found: FloatArray = np.where(np.isfinite(excess), tier_figures * np.exp(bounded), tier_figures)
+        return found
+
+
+def fit(
+    domains: IntArray, keys: IntArray, tier_of_link: IntArray, figures: tuple[FloatArray, FloatArray], tiers: tuple[FloatArray, FloatArray]
+) -> Estimates | None:
+    """What the measured links say about all others; None where they are too few for either figure.
+
+    domains: (n, levels) codes; keys: (m,) source × n + destination; figures: latency and bandwidth (m,), NaN where not measured;
+    tiers: latency and bandwidth by tier.
+    """
+    found = []
+    for place, (figure, tier) in enumerate(zip(figures, tiers, strict=True)):
+        usable = np.isfinite(figure) & (figure > 0)
+        tier_logarithm = np.log(tier[tier_of_link[usable]])
+        logarithm = np.log(figure[usable])
+        count = len(domains)
+        links = Links(count, keys[usable] // count, keys[usable] % count, logarithm - tier_logarithm, tier_logarithm)
+        found.append(_figure(links, tier_of_link[usable], domains, len(tier), latency=place == 0))
+    return Estimates(*found) if any(figure.model is not None for figure in found) else None
+
+
+def _figure(links: Links, tier: IntArray, domains: IntArray, tiers: int, *, latency: bool) -> Figure:
+    nothing = np.full(tiers, UNKNOWN_ERROR)
+    if len(links.excess) < MIN_LINKS:
+        return Figure("tiers", None, 0.0, 0.0, (nothing,))
+    folds = FOLDS if len(links.excess) <= FEW_LINKS else 1
+    held = [_held_out(links, fold) for fold in range(folds)]
+    truth, of_tier = (np.concatenate([values[fold] for fold in held]) for values in (links.excess, tier))
+    best, best_errors = "tiers", _errors(np.zeros(len(truth)), truth)
+    stated = [_by_tier(best_errors, of_tier, tiers)]
+    ways = _ways(links, domains, latency=latency)
+    for name in ways:
+        if not len(truth) or best_errors.mean() <= GOOD_ERROR:
+            break
+        guess = np.concatenate([_guess(ways[name](_chosen(links, ~fold)), links, fold) for fold in held])
+        errors = _errors(guess, truth)
+        if errors.mean() < BETTER * best_errors.mean():
+            best, best_errors = name, errors
+            known = np.isfinite(guess)
+            stated = [stated[0], _by_tier(errors[known], of_tier[known], tiers)]
+    if best in ("domains", "factors"):
+        stated[1:1] = _wider(links, held, domains, truth, of_tier, tiers)
+    logarithm = links.excess + links.tier_logarithm
+    return Figure(
+        way=best,
+        model=ways[best](links) if best != "tiers" else None,
+        low=float(logarithm.min()) - SLACK,
+        high=float(logarithm.max()) + SLACK,
+        errors=tuple(stated),
+    )
+
+
+def _wider(links: Links, held: list[BoolArray], domains: IntArray, truth: FloatArray, of_tier: IntArray, tiers: int) -> list[FloatArray]:
+    """Errors of domains of every level but the narrowest, each on its own: a region's median says less of a pair of racks than theirs."""
+    found = []
+    for used in range(1, domains.shape[1]):
+        fitted = [models.by_domain(_chosen(links, ~fold), domains[:, :used]) for fold in held]
+        guess = np.concatenate([_guess(model, links, fold) for model, fold in zip(fitted, held, strict=True)])
+        known = np.isfinite(guess)
+        found.append(_by_tier(_errors(guess, truth)[known], of_tier[known], tiers))
+    return found
+
+
+def _ways(links: Links, domains: IntArray, *, latency: bool) -> dict[str, Callable[[Links], Model]]:
+    """Simple and cheap ones first."""
+    ways: dict[str, Callable[[Links], Model]] = {}
+    if domains.shape[1]:
+        ways["domains"] = lambda some: models.by_domain(some, domains)
+    if links.nodes <= models.MAX_ALIKE:
+        ways["likeness"] = models.by_likeness
+    ways["factors"] = lambda some: models.by_factors(some, models.by_domain(some, domains))
+    if latency and len(links.excess) <= MAX_PLACE_LINKS:
+        ways["coordinates"] = models.by_place
+    return ways
+
+
+def _guess(model: Model, links: Links, held: BoolArray) -> FloatArray:
+    """(h,) what a model says about the links that it has not seen."""
+    return model.pairs(links.source[held], links.destination[held], links.tier_logarithm[held])
+
+
+def _held_out(links: Links, fold: int) -> BoolArray:
+    """(m,) True for about a fifth of the pairs, both directions of each: what a model may not see while it is judged."""
+    first, second = np.minimum(links.source, links.destination), np.maximum(links.source, links.destination)
+    mixed = (first * 2_654_435_761 + second * 40_503 + 12_345) % 1_000_003
+    held: BoolArray = mixed % FOLDS == fold
+    return held
+
+
+def _chosen(links: Links, which: BoolArray) -> Links:
+    return Links(links.nodes, links.source[which], links.destination[which], links.excess[which], links.tier_logarithm[which])
+
+
+def _errors(guess: FloatArray, truth: FloatArray) -> FloatArray:
+    """(h,) relative errors, at most 1 each: one absurd guess must not hide many good ones, nor a good median a part that is wrong."""
+    found: FloatArray = np.minimum(np.abs(np.expm1(np.where(np.isfinite(guess), guess, 0.0) - truth)), 1.0)
+    return found
+
+
+def _by_tier(errors: FloatArray, tier: IntArray, tiers: int) -> FloatArray:
+    """(tiers,) mean error of each tier; of all where a tier has few, UNKNOWN_ERROR where there is none."""
+    found = np.full(tiers, errors.mean() if len(errors) else UNKNOWN_ERROR)
+    for at in range(tiers):
+        here = errors[tier == at]
+        if len(here) >= FOLDS:
+            found[at] = here.mean()
+    return found

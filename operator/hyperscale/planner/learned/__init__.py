@@ -1,0 +1,1 @@
+"""In: a question. Out: placements proposed by trained networks, computed in numpy."""

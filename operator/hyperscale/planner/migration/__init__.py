@@ -1,0 +1,1 @@
+"""In: running jobs on fresh measurements. Out: whether moving some of their ranks pays, and to where."""

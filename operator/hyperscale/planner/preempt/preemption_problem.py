@@ -1,0 +1,142 @@
+"""A question about stopping running jobs, told in kinds of GPU: what every job would take on each, from real placements. Pure."""
+
+from __future__ import annotations
+
+import math
+from itertools import zip_longest
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from hyperscale.model.admission_query import QueuedJob
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.preemption_query import StoppableJob, StopQuestion
+from hyperscale.planner.check.drained_snapshot import added, without
+from hyperscale.planner.preempt.preempt import feasible
+from hyperscale.planner.queue.gpu_kinds import kinds_of
+from hyperscale.planner.queue.job_class import kind_of
+from hyperscale.planner.queue.kinds import NOWHERE, Contender, Demand
+from hyperscale.planner.queue.options import LARGE_NODES, MOST_COUNTS, counts_of
+from hyperscale.planner.queue.placement_oracle import Desk
+
+FEW_COUNTS: Final = 2
+"""Worker counts where a placement takes long."""
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """When a stop pays."""
+
+    min_gain_ratio: float
+    """See `preempt.advise`."""
+    hold_down_seconds: float
+    """A job is not stopped so soon after its ranks started."""
+    restart_seconds: float
+    """Price of a stop beside the work that is done again."""
+
+
+class Scene:
+    """The question over kinds of GPU."""
+
+    def __init__(self, question: StopQuestion, desk: Desk, terms: Terms) -> None:
+        self.question = question
+        self.desk = desk
+        self.terms = terms
+        self.kinds = kinds_of(desk.graph, desk.policy)
+        self.free = self.kinds.counted({name: max(0, gpus) for name, gpus in desk.free(question.free_gpus).items()})
+        self.running = {job.running.request.job_key: job for job in question.running}
+        self._epochs: dict[bytes, tuple[tuple[float, ...], float]] = {}
+
+    def contenders(self) -> list[Contender]:
+        """All jobs of the question of which something is known, and the others that run; where time is short, some of either kind."""
+        found = self._others()
+        for queued, job in zip_longest(self.question.pending, self.question.running):
+            waiting = self._pending(queued) if queued is not None else None
+            found += [waiting] if waiting is not None else []
+            found += [self._running(job)] if job is not None else []
+        return feasible(found, self.free)
+
+    def _pending(self, queued: QueuedJob) -> Contender | None:
+        demands = self._demands(queued.request, float(queued.request.job.model.epochs))
+        if not demands:
+            return None
+        return Contender(queued.request.job_key, demands, weight=queued.weight, waited_seconds=queued.waited_seconds)
+
+    def _running(self, job: StoppableJob) -> Contender:
+        running = job.running
+        held = self.kinds.counted({name: claim.gpus for name, claim in running.claims.items()})
+        left = running.remaining_epochs * running.plan.predicted.epoch_seconds
+        may = job.held_seconds >= self.terms.hold_down_seconds and any(held)
+        demands = self._demands(fixed(job), running.remaining_epochs + running.redone_epochs) if may else ()
+        return Contender(
+            running.request.job_key,
+            demands or _anywhere(held, left),
+            weight=job.weight,
+            start_seconds=self.terms.restart_seconds,
+            held=held,
+            left_seconds=left,
+            stoppable=bool(demands),
+        )
+
+    def _others(self) -> list[Contender]:
+        """Jobs that must not be stopped, on the kinds of GPU that no other job's claims explain."""
+        claims = without(self.question.claims, added(job.running.claims for job in self.question.running))
+        rest = list(self.kinds.counted({name: claim.gpus for name, claim in claims.items()}))
+        found = []
+        for share in sorted(self.question.others, key=lambda share: share.key):
+            held, wanted = [0] * len(rest), share.gpus
+            for kind in sorted(range(len(rest)), key=lambda kind: -rest[kind]):
+                held[kind] = min(wanted, rest[kind])
+                wanted, rest[kind] = wanted - held[kind], rest[kind] - held[kind]
+            left = max(0.0, share.remaining_seconds)
+            found.append(Contender(share.key, _anywhere(tuple(held), left), weight=0.0, held=tuple(held), left_seconds=left))
+        return found
+
+    def _demands(self, request: PlanRequest, epochs: float) -> tuple[Demand, ...]:
+        """What is left on each kind by worker count; empty where it does not fit, or time does not allow to find out."""
+        slots = request.job.workers.gpus_per_worker
+        demands = []
+        for count in self._counts(request):
+            asked = replace(request, workers_fixed=count)
+            kind = kind_of(asked)
+            if kind not in self._epochs:
+                if self.desk.hurried():
+                    break
+                self._epochs[kind] = self._epoch_seconds(asked)
+            on_kinds, mixed = self._epochs[kind]
+            if math.isfinite(min(*on_kinds, mixed)):
+                demands.append(Demand(count * slots, tuple(seconds * epochs for seconds in on_kinds), mixed * epochs))
+        return tuple(demands)
+
+    def _counts(self, request: PlanRequest) -> list[int]:
+        """Worker counts that are compared, as the queue has them."""
+        workers = request.job.workers
+        if request.workers_fixed is not None or workers.min == workers.max:
+            return [request.workers_fixed or workers.min]
+        best = self.desk.empty(request, self.question.claims)
+        if isinstance(best, Infeasible):
+            return []
+        most = MOST_COUNTS if len(self.desk.graph.nodes) <= LARGE_NODES else FEW_COUNTS
+        return sorted({*counts_of(request, len(best.workers), most), len(best.workers)})
+
+    def _epoch_seconds(self, request: PlanRequest) -> tuple[tuple[float, ...], float]:
+        """Seconds of an epoch on each kind alone, and on all nodes where no kind alone has the room."""
+        alone = tuple(_epoch(self.desk.alone(request, self.question.claims, names)) for names in self.kinds.nodes)
+        if len(alone) == 1 or math.isfinite(min(alone)):
+            return alone, NOWHERE
+        return alone, _epoch(self.desk.empty(request, self.question.claims))
+
+
+def fixed(job: StoppableJob) -> PlanRequest:
+    """The question that a stopped job puts: as many workers as its MPIJob has, nowhere in particular."""
+    return replace(job.running.request, workers_fixed=len(job.running.plan.workers), pinned={}, free_gpus={}, held={})
+
+
+def _anywhere(held: tuple[int, ...], left_seconds: float) -> tuple[Demand, ...]:
+    """Of a job that goes on where it is."""
+    return (Demand(sum(held), (left_seconds,) * len(held), left_seconds),)
+
+
+def _epoch(found: Plan | Infeasible) -> float:
+    return found.predicted.epoch_seconds if isinstance(found, Plan) else NOWHERE

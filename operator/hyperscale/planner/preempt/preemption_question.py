@@ -1,0 +1,148 @@
+"""A question about stopping running jobs answered, and the answer checked by the queue's own next decision. Pure.
+
+The stops that `preempt` finds are carried out on paper: the queue decides with all its planners on the cluster as it would be, and only
+where the jobs that it starts there make all jobs end sooner, the advice is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from hyperscale.model.admission_query import QueuedJob, RunningShare, TurnQuestion, Turns
+from hyperscale.model.api.policy import QueuePolicy
+from hyperscale.model.plan import Plan
+from hyperscale.model.preemption_query import StopAdvice, StopQuestion, Stops
+from hyperscale.planner.check.artifact import rounded
+from hyperscale.planner.check.drained_snapshot import added, without
+from hyperscale.planner.preempt.preempt import advise, margin_seconds
+from hyperscale.planner.preempt.preemption_problem import Scene, Terms, fixed
+from hyperscale.planner.queue.forecast import mean_seconds
+from hyperscale.planner.queue.joint import QueueError, take_turns
+from hyperscale.planner.queue.kinds import Contender
+from hyperscale.planner.queue.options import LARGE_NODES
+from hyperscale.planner.queue.placement_oracle import Desk
+from hyperscale.planner.queue.queue_policies import Choosers, settings_of
+
+ATTEMPTS: Final = 3
+"""Times that stops which turn out to serve nobody are left out and the rest is checked again."""
+
+
+def judge_stops(question: StopQuestion, desk: Desk, policy: QueuePolicy, terms: Terms, choosers: Choosers) -> Stops:
+    """The stops that pay, most often none; none where time does not suffice to be sure."""
+    if not any(job.held_seconds >= terms.hold_down_seconds for job in question.running):
+        return Stops()
+    large = len(desk.graph.nodes) > LARGE_NODES
+    scene = Scene(question, desk.rough() if large else desk, terms)
+    jobs = scene.contenders()
+    found = advise(jobs, scene.free, terms.min_gain_ratio, settings_of(policy), desk.hurried)
+    try:
+        return _checked(scene, jobs, [stop.key for stop in found.stops], policy, choosers)
+    except QueueError:
+        return Stops()
+
+
+def _checked(scene: Scene, jobs: Sequence[Contender], stopped: list[str], policy: QueuePolicy, choosers: Choosers) -> Stops:
+    """As much of the advice as survives the queue's own decision."""
+    base = _Trial(scene, jobs, (), policy, choosers) if stopped else None
+    for _ in range(ATTEMPTS):
+        if base is None or not stopped or scene.desk.expired():
+            return Stops()
+        trial = _Trial(scene, jobs, stopped, policy, choosers)
+        served = {key: trial.beneficiaries(key, base) for key in stopped}
+        if all(served.values()):
+            saved = base.mean_seconds - trial.mean_seconds
+            margin = len(stopped) * margin_seconds(jobs, base.mean_seconds, scene.terms.min_gain_ratio)
+            return Stops(tuple(_advice(scene, key, served[key], saved) for key in stopped) if saved > margin else ())
+        stopped = [key for key in stopped if served[key]]
+    return Stops()
+
+
+def _advice(scene: Scene, key: str, beneficiaries: tuple[str, ...], saved_seconds: float) -> StopAdvice:
+    running = scene.running[key].running
+    price = scene.terms.restart_seconds + running.redone_epochs * running.plan.predicted.epoch_seconds
+    return StopAdvice(key, beneficiaries, saved_seconds=rounded(saved_seconds), price_seconds=rounded(price))
+
+
+class _Trial:
+    """What the queue would decide if these jobs were stopped, and when all jobs would end then."""
+
+    def __init__(self, scene: Scene, jobs: Sequence[Contender], stopped: Collection[str], policy: QueuePolicy, choosers: Choosers) -> None:
+        self._scene = scene
+        self._jobs = {job.key: job for job in jobs}
+        self._stopped = sorted(stopped)
+        self._released = added(scene.running[key].running.claims for key in self._stopped)
+        self._plans = {start.key: start.plan for start in self._turns(jobs, policy, choosers).starts if start.key in self._jobs}
+        self.ends, self.mean_seconds = mean_seconds([self._settled(job) for job in jobs], self._free(), settings_of(policy))
+
+    def beneficiaries(self, key: str, base: _Trial) -> tuple[str, ...]:
+        """Who would start on nodes of a stopped job, whoever gains most first; itself last where it goes on at once on others.
+
+        Empty where that is nobody, or the job would go on where it was.
+        """
+        nodes = self._scene.running[key].running.claims.keys()
+        own = self._plans.get(key)
+        if own is not None and own.gpus_by_node().keys() <= nodes:
+            return ()
+        using = [other for other, plan in self._plans.items() if other != key and plan.gpus_by_node().keys() & nodes]
+        gains = {other: self._jobs[other].weight * (base.ends[other] - self.ends[other]) for other in using}
+        served = sorted((other for other in using if gains[other] > 0.0), key=lambda other: (-gains[other], other))
+        return (*served, *([key] if own is not None else []))
+
+    def _turns(self, jobs: Sequence[Contender], policy: QueuePolicy, choosers: Choosers) -> Turns:
+        """The queue's decision with the stopped jobs among the pending ones, on the cluster without their pods."""
+        question = self._scene.question
+        again = tuple(self._queued(key) for key in self._stopped)
+        if not question.pending and not again:
+            return Turns()
+        shares = [RunningShare(job.key, sum(job.held), job.left_seconds) for job in jobs if job.runs and job.key not in self._stopped]
+        asked = TurnQuestion(
+            jobs=(*question.pending, *again),
+            running=tuple(sorted(shares, key=lambda share: (share.remaining_seconds, share.key))),
+            free_gpus={name: gpus + self._gpus(name) for name, gpus in question.free_gpus.items()},
+            held=question.held,
+            claims=without(question.claims, self._released),
+            deadline_seconds=question.deadline_seconds,
+            arrivals=question.arrivals,
+        )
+        return take_turns(asked, self._scene.desk.vacated(self._released), policy, choosers)
+
+    def _queued(self, key: str) -> QueuedJob:
+        """A stopped job as it will be pending, with all its work since the last checkpoint."""
+        job = self._scene.running[key]
+        request = fixed(job)
+        model = replace(request.job.model, epochs=max(1, math.ceil(job.running.remaining_epochs + job.running.redone_epochs)))
+        return QueuedJob(replace(request, job=replace(request.job, model=model)), 0.0, job.weight)
+
+    def _settled(self, job: Contender) -> Contender:
+        """The job as it would be right after the decision."""
+        plan = self._plans.get(job.key)
+        if plan is not None:
+            held = self._scene.kinds.counted(plan.gpus_by_node())
+            return replace(job, held=held, left_seconds=job.start_seconds + self._seconds(job, plan), stoppable=False)
+        return replace(job, held=(), stoppable=False) if job.key in self._stopped else job
+
+    def _seconds(self, job: Contender, plan: Plan) -> float:
+        """Of what is left to do, by the plan."""
+        if job.key in self._scene.running:
+            running = self._scene.running[job.key].running
+            return plan.predicted.epoch_seconds * (running.remaining_epochs + running.redone_epochs)
+        request = next(queued.request for queued in self._scene.question.pending if queued.request.job_key == job.key)
+        return plan.predicted.epoch_seconds * request.job.model.epochs
+
+    def _free(self) -> tuple[int, ...]:
+        """GPUs of each kind that nobody would have."""
+        kinds = self._scene.kinds
+        given = kinds.counted({name: claim.gpus for name, claim in self._released.items()})
+        taken = [kinds.counted(plan.gpus_by_node()) for plan in self._plans.values()]
+        return tuple(
+            max(0, free + back - sum(each[kind] for each in taken))
+            for kind, (free, back) in enumerate(zip(self._scene.free, given, strict=True))
+        )
+
+    def _gpus(self, node: str) -> int:
+        claim = self._released.get(node)
+        return claim.gpus if claim is not None else 0

@@ -1,0 +1,1 @@
+"""In: a request and a ClusterGraph. Out: one planning question as arrays."""

@@ -1,0 +1,98 @@
+"""What a snapshot says of its nodes as arrays, made once for all jobs that are planned on it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.cluster import Node, Quality
+from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
+from hyperscale.util.memo import Memo
+
+KEPT_SNAPSHOTS: Final = 4
+"""Hundreds of jobs are planned on one snapshot, and few snapshots are in use at a time."""
+PERCENT_DIGITS: Final = 2
+"""DCGM gives whole percents; less is noise, and would make a new problem of every reading."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of all n nodes, in name order."""
+
+    names: tuple[str, ...]
+    free_gpus: IntArray
+    """(n,) as observed; a request may know better."""
+    allocatable_gpus: IntArray
+    """(n,)"""
+    memory_bytes: FloatArray
+    """(n,) memory of one GPU; +inf where unknown."""
+    use: FloatArray
+    """(n, g) use of the sampled GPUs, rising; +inf beyond them."""
+
+    def utilization(self, positions: IntArray, taken: IntArray) -> tuple[FloatArray, BoolArray]:
+        """Use, in whole percents, of the busiest of the `taken` (p,) least busy GPUs of the nodes at `positions` (p,); whether it is known.
+
+        New workers get those, the busy ones belong to pods that hold them. Ranks divide a worker's share evenly, so that the slowest GPU
+        sets its pace. One without a sample is as busy as those of the median node that is known, or idle where nothing is known.
+        0 where none is taken (only our own pinned rank is there).
+        """
+        use = self.use[positions]
+        sampled = np.isfinite(use).sum(axis=1)
+        told = np.minimum(taken, sampled)
+        busiest: FloatArray = np.where(told > 0, np.clip(_at(use, told - 1), 0.0, 1.0), 0.0)
+        known = (sampled > 0) & (taken <= sampled)
+        counted = (taken > 0) & (known if (known & (taken > 0)).any() else sampled > 0)
+        typical = float(np.median(busiest[counted])) if counted.any() else 0.0
+        figures: FloatArray = np.where(taken > sampled, np.maximum(busiest, typical), busiest)
+        percents: FloatArray = figures.round(PERCENT_DIGITS)
+        return percents, known
+
+
+def _at(use: FloatArray, place: IntArray) -> FloatArray:
+    """(p,) figure at `place` (p,) of each row; a place outside the row counts as the nearest in it."""
+    if not use.size:
+        return np.zeros(len(use))
+    figures: FloatArray = use[np.arange(len(use)), np.clip(place, 0, use.shape[1] - 1)]
+    return figures
+
+
+_FIGURES: Final[Memo[Figures]] = Memo(KEPT_SNAPSHOTS)
+
+
+def figures_of(graph: ClusterGraph) -> Figures:
+    """The figures of the snapshot behind `graph`."""
+    return _FIGURES.get(graph.digest, lambda: _figures(graph.nodes))
+
+
+def gpu_memory_bytes(node: Node) -> int | None:
+    """Memory of one GPU: the label, else the smallest figure sampled; None when neither is known."""
+    if node.gpu_memory_bytes is not None:
+        return node.gpu_memory_bytes
+    sampled = [gpu.memory_total_bytes.value for gpu in node.gpus if gpu.memory_total_bytes.value is not None]
+    return int(min(sampled)) if sampled else None
+
+
+def _figures(nodes: tuple[Node, ...]) -> Figures:
+    samples = [_samples(node) for node in nodes]
+    use = np.full((len(nodes), max((len(figures) for figures in samples), default=0)), np.inf)
+    for row, figures in enumerate(samples):
+        use[row, : len(figures)] = figures
+    memory = [gpu_memory_bytes(node) for node in nodes]
+    return Figures(
+        names=tuple(node.name for node in nodes),
+        free_gpus=np.array([node.free_gpus for node in nodes], dtype=np.int64),
+        allocatable_gpus=np.array([node.allocatable_gpus for node in nodes], dtype=np.int64),
+        memory_bytes=np.array([np.inf if figure is None else float(figure) for figure in memory]),
+        use=use,
+    )
+
+
+def _samples(node: Node) -> list[float]:
+    """Usable figures of the use of its GPUs, rising."""
+    return sorted(
+        gpu.utilization_ratio.value
+        for gpu in node.gpus
+        if gpu.utilization_ratio.value is not None and gpu.utilization_ratio.quality is not Quality.UNKNOWN
+    )

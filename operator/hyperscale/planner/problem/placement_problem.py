@@ -1,0 +1,161 @@
+"""One planning question as arrays: candidate nodes, their speed, memory and links, and the worker counts to try. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.workload import WorkloadProfile
+from hyperscale.planner.cost.objective import Costs
+from hyperscale.planner.problem.candidates import Demand, Vetting, demand_of, vet
+from hyperscale.planner.problem.figures import figures_of
+from hyperscale.planner.problem.speeds import Speed, gpu_speeds
+
+USABLE_MEMORY_RATIO: Final = 0.92
+"""The driver, the CUDA context and fragmentation take the rest of a GPU."""
+LEAST_IDLE_RATIO: Final = 0.02
+"""A GPU that reports full use still gets a turn now and then; keeps figures finite."""
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything the planners see. Candidates are the suitable nodes in name order; pinned nodes are among them."""
+
+    request: PlanRequest
+    graph: ClusterGraph
+    workload: WorkloadProfile
+    policy: PolicySpec
+    demand: Demand
+    vetting: Vetting
+    nodes: IntArray
+    """(m,) positions in graph.nodes."""
+    slots: IntArray
+    """(m,) further workers that each candidate can host, pinned ranks not counted, no more than the job may have."""
+    speeds: tuple[Speed, ...]
+    """(m,) of one GPU, before utilisation."""
+    utilization: FloatArray
+    """(m,) 0..1 of the busiest GPU that workers in the slots would get, see `Figures.utilization`."""
+    utilization_known: BoolArray
+    """(m,) True where samples tell it."""
+    pinned: tuple[tuple[int, int], ...]
+    """(worker, candidate), by worker."""
+
+    @property
+    def job(self) -> JobSpec:
+        """The job that is placed."""
+        return self.request.job
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """(m,) names of the candidates."""
+        return tuple(self.graph.nodes[position].name for position in self.nodes)
+
+    @cached_property
+    def flops_per_second(self) -> FloatArray:
+        """(m,) of one worker with all its GPUs, others' use taken away."""
+        idle = np.maximum(1.0 - self.utilization, LEAST_IDLE_RATIO)
+        speed = np.array([speed.flops_per_second for speed in self.speeds])
+        return speed * idle * self.demand.gpus
+
+    @cached_property
+    def memory_bytes(self) -> FloatArray:
+        """(m,) usable memory of one GPU; +inf where unknown."""
+        return figures_of(self.graph).memory_bytes[self.nodes] * USABLE_MEMORY_RATIO
+
+    @property
+    def capacity(self) -> int:
+        """Workers that the candidates can host at once, also beyond what the job may have."""
+        return sum(self.vetting.slots.values()) + len(self.pinned)
+
+    @cached_property
+    def identity(self) -> tuple[Hashable, ...]:
+        """Everything that a search may depend on; problems with the same identity have the same solutions."""
+        arrays = (self.nodes, self.slots, self.flops_per_second, self.memory_bytes)
+        job = self.job
+        return (
+            self.graph.digest,
+            _ENCODER.encode((self.policy, job.placement, job.partitioning, self.counts())),
+            self.workload,
+            self.demand.gpus,
+            self.request.seed,
+            self.pinned,
+            *(array.tobytes() for array in arrays),
+        )
+
+    def costs(self, members: IntArray) -> Costs:
+        """Costs among some candidates (p,), which become 0..p-1."""
+        links = self.graph.link_costs(self.nodes[members])
+        blocked = ~links.reachable
+        latency = np.where(blocked, 0.0, np.maximum(links.latency_seconds, links.latency_seconds.T))
+        bandwidth = np.where(blocked, 1.0, np.minimum(links.bandwidth_bytes_per_second, links.bandwidth_bytes_per_second.T))
+        weight = self.job.placement.communication_weight
+        return Costs(
+            flops_per_second=self.flops_per_second[members],
+            memory_bytes=self.memory_bytes[members],
+            latency_seconds=latency,
+            seconds_per_byte=1.0 / bandwidth,
+            blocked=blocked,
+            workload=self.workload,
+            gpus_per_worker=self.demand.gpus,
+            balance=self.job.partitioning.balance,
+            communication_weight=self.policy.communication_weight if weight is None else weight,
+        )
+
+    def partitions(self, workers: int) -> int:
+        """Parts of the training graph for that number of workers."""
+        count = self.job.partitioning.count
+        return count if isinstance(count, int) else workers * self.demand.gpus
+
+    def counts(self) -> tuple[int, ...]:
+        """Worker counts that the job and the free slots allow, rising; their ranks divide a stated number of partitions."""
+        workers, fixed = self.job.workers, self.request.workers_fixed
+        low, high = (workers.min, workers.max) if fixed is None else (fixed, fixed)
+        low = max(low, 1 + max((rank for rank, _ in self.pinned), default=0))
+        partitions = self.job.partitioning.count
+        return tuple(
+            count
+            for count in range(low, min(high, self.capacity) + 1)
+            if not isinstance(partitions, int) or partitions % (count * self.demand.gpus) == 0
+        )
+
+
+def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, policy: PolicySpec) -> Problem:
+    """The problem behind `request`. Raises ValueError when a rank is pinned to a node that the graph does not have."""
+    demand = demand_of(request, (workload.parameter_bytes + workload.step_bytes) / USABLE_MEMORY_RATIO)
+    vetting = vet(graph, demand)
+    for rank, name in sorted(request.pinned.items()):
+        if name not in graph.index:
+            raise ValueError(f"rank {rank} is pinned to node {name}, which is not in the snapshot")
+    chosen = sorted({*vetting.slots, *request.pinned.values()})
+    nodes = np.array([graph.index[name] for name in chosen], dtype=np.int64)
+    place = {name: position for position, name in enumerate(chosen)}
+    speeds = gpu_speeds([graph.nodes[position] for position in nodes], policy)
+    most = request.workers_fixed or request.job.workers.max
+    slots = np.array([min(most, vetting.slots.get(name, 0)) for name in chosen], dtype=np.int64)
+    use, known = figures_of(graph).utilization(nodes, slots * demand.gpus)
+    return Problem(
+        request=request,
+        graph=graph,
+        workload=workload,
+        policy=policy,
+        demand=demand,
+        vetting=vetting,
+        nodes=nodes,
+        slots=slots,
+        speeds=speeds,
+        utilization=use,
+        utilization_known=known,
+        pinned=tuple((rank, place[name]) for rank, name in sorted(request.pinned.items())),
+    )

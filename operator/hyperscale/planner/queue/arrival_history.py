@@ -1,0 +1,43 @@
+"""What the arrivals so far tell about those to come: the queue's transition statistics. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperscale.planner.queue.queue_types import ClusterState, History, PendingJob
+
+GAIN: Final = 0.02
+"""Weight of the newest arrival once there are fifty: older ones fade."""
+
+
+def arrived(history: History, job: PendingJob, gap_seconds: float) -> History:
+    """`history` after one more job, which came `gap_seconds` after the last (for the first: after the start)."""
+    gain = max(1.0 / (history.arrivals + 1), GAIN)
+    return History(
+        arrivals=history.arrivals + 1,
+        interval_seconds=history.interval_seconds + gain * (gap_seconds - history.interval_seconds),
+        run_seconds=history.run_seconds + gain * (job.best_empty_seconds - history.run_seconds),
+        area_seconds=history.area_seconds + gain * (job.least_area - history.area_seconds),
+    )
+
+
+def load(cluster: ClusterState) -> float:
+    """Slot seconds that arrive a second, over the slots: above 1 the queue grows. 0 where nothing is known."""
+    history = cluster.history
+    if not history.arrivals:
+        return 0.0
+    return history.area_seconds / max(history.interval_seconds * cluster.total_slots, 1e-12)
+
+
+def typical_seconds(cluster: ClusterState, pending: list[PendingJob]) -> float:
+    """Run of a typical job: from history, else of those that wait now."""
+    if cluster.history.arrivals:
+        return cluster.history.run_seconds
+    return sum(job.best_empty_seconds for job in pending) / len(pending)
+
+
+def typical_area(cluster: ClusterState, pending: list[PendingJob]) -> float:
+    """Slot seconds of a typical job: from history, else of those that wait now."""
+    if cluster.history.arrivals:
+        return cluster.history.area_seconds
+    return sum(job.least_area for job in pending) / len(pending)

@@ -1,0 +1,18 @@
+"""The queue's history as questions and answers carry it. Pure; without arrays, since the operator's own process counts too."""
+
+from __future__ import annotations
+
+from hyperscale.model.admission_query import Arrivals
+from hyperscale.planner.queue.arrival_history import arrived
+from hyperscale.planner.queue.queue_types import History, PendingJob
+
+
+def history_of(arrivals: Arrivals) -> History:
+    """As choosers see it."""
+    return History(arrivals.arrivals, arrivals.interval_seconds, arrivals.run_seconds, arrivals.area_seconds)
+
+
+def counted(arrivals: Arrivals, job: PendingJob, gap_seconds: float) -> Arrivals:
+    """With one more job, which came `gap_seconds` after the last."""
+    after = arrived(history_of(arrivals), job, gap_seconds)
+    return Arrivals(after.arrivals, after.interval_seconds, after.run_seconds, after.area_seconds)

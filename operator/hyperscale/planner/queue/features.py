@@ -1,0 +1,178 @@
+"""What the agent sees of every candidate: 30 figures. Pure; the compiled simulator computes the same (a test compares them).
+
+Candidates are the two oldest jobs, the six of the smallest area / weight and the rule's, each with all worker counts that fit and that the
+agent's own patience allows, and to wait. Where one job starves it is the only one, and does not wait when it fits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.model.graph import FloatArray
+from hyperscale.planner.queue import arrival_history, rule
+from hyperscale.planner.queue.queue_types import Choice, ClusterState, Option, PendingJob, RunningJob
+
+FEATURES: Final = 30
+VERSION: Final = 1
+"""Weights are of use for one version only."""
+OLDEST: Final = 2
+SMALLEST: Final = 6
+SHORTEST_FIRST: Final = rule.Settings(thrift_alone=0.0, thrift=0.0, patience=math.inf)
+"""The second opinion among the features."""
+
+
+class Candidate(NamedTuple):
+    """Start `job` with `option`, or nothing."""
+
+    job: PendingJob | None
+    option: Option | None
+
+    @property
+    def key(self) -> tuple[str | None, int]:
+        """Job and workers."""
+        return (None, 0) if self.job is None or self.option is None else (self.job.key, self.option.workers)
+
+
+class Situation(NamedTuple):
+    """One decision."""
+
+    pending: list[PendingJob]
+    """Longest waiting first."""
+    running: Sequence[RunningJob]
+    cluster: ClusterState
+    settings: rule.Settings
+    rule: Choice
+    candidates: list[Candidate]
+
+
+def situation(
+    pending: Sequence[PendingJob], running: Sequence[RunningJob], cluster: ClusterState, settings: rule.Settings, patience: float
+) -> Situation:
+    """The candidates of one decision; `settings` are the rule's, `patience` is the agent's own."""
+    aged = rule.by_age(pending)
+    by_rule = rule.choose(aged, running, cluster, settings)
+    starving = rule.starving(aged, settings)
+    candidates: list[Candidate] = []
+    for job in [starving] if starving is not None else _considered(aged, by_rule):
+        for option in job.options:
+            if not option.fits or option.workers * job.slots_per_worker > cluster.free_slots:
+                continue
+            poor = bool(running) and starving is None and option.seconds > patience * job.best_empty_seconds
+            if not poor or (job.key, option.workers) == (by_rule.job, by_rule.workers):
+                candidates.append(Candidate(job, option))
+    if candidates and running and starving is None:
+        candidates.append(Candidate(None, None))
+    return Situation(aged, running, cluster, settings, by_rule, candidates)
+
+
+def _considered(aged: list[PendingJob], by_rule: Choice) -> list[PendingJob]:
+    """The oldest, the smallest of the others, and the rule's."""
+    chosen = aged[:OLDEST]
+    rest = sorted(aged[OLDEST:], key=lambda job: job.least_area / job.weight)  # stable: among equals the older
+    chosen = [*chosen, *rest[:SMALLEST]]
+    if by_rule.job is not None and by_rule.job not in {job.key for job in chosen}:
+        chosen += [job for job in aged if job.key == by_rule.job]
+    return chosen
+
+
+def features(now: Situation) -> FloatArray:
+    """(C, FEATURES) of the candidates, of which there is at least one that starts a job."""
+    scale, need = arrival_history.typical_seconds(now.cluster, now.pending), arrival_history.typical_area(now.cluster, now.pending)
+    soonest = min((job.remaining_seconds for job in now.running), default=math.inf)
+    shared = _shared(now, scale, soonest)
+    starts = [candidate for candidate in now.candidates if candidate.job is not None]
+    lead = min(starts, key=_index)
+    best: dict[str, float] = {}
+    for candidate in starts:
+        job, option = _both(candidate)
+        best[job.key] = min(best.get(job.key, math.inf), option.seconds)
+    plain = rule.choose(now.pending, now.running, now.cluster, SHORTEST_FIRST)
+    rows = np.zeros((len(now.candidates), FEATURES))
+    for row, candidate in zip(rows, now.candidates, strict=True):
+        # Waiting shows what is given up: the candidate with the least seconds / weight.
+        job, option = _both(lead if candidate.job is None else candidate)
+        row[:9] = shared
+        row[9] = candidate.job is None
+        row[10:25] = _own(now, job, option, scale, need, best[job.key])
+        row[25] = candidate.key == (now.rule.job, now.rule.workers)
+        row[26] = candidate.key == (plain.job, plain.workers)
+        row[27] = ratio_log(option.seconds / job.weight / _index(lead), 6.0) / 3.0
+        row[28] = ratio_log((soonest + job.best_empty_seconds) / option.seconds, 3.0) if math.isfinite(soonest) else 3.0
+        row[29] = squash(job.waited_seconds / now.settings.starvation_seconds) if math.isfinite(now.settings.starvation_seconds) else 0.0
+    return rows
+
+
+def _shared(now: Situation, scale: float, soonest: float) -> list[float]:
+    """The same for all: free slots, queue, what runs and when it ends, load, speed of the free nodes."""
+    slots = now.cluster.total_slots
+    backlog = sum(job.least_area for job in now.pending)
+    return [
+        now.cluster.free_slots / slots,
+        math.log(1.0 + len(now.pending)) / 4.0,
+        math.log(1.0 + backlog / (slots * scale)) / 2.0,
+        len(now.running) / slots,
+        squash(soonest / scale) if math.isfinite(soonest) else 1.0,
+        sum(job.slots for job in now.running if job.remaining_seconds <= 0.25 * scale) / slots,
+        sum(job.slots for job in now.running if job.remaining_seconds <= scale) / slots,
+        min(arrival_history.load(now.cluster), 2.0) / 2.0,
+        now.cluster.free_speed_ratio,
+    ]
+
+
+def _own(now: Situation, job: PendingJob, option: Option, scale: float, need: float, best: float) -> list[float]:
+    """Of one job with one worker count: seconds and area against the typical and the empty cluster, size, age, what more workers give."""
+    seconds, slots = option.seconds, option.workers * job.slots_per_worker
+    own = job.best_empty_seconds / job.weight
+    ahead = sum(other.best_empty_seconds / other.weight < own for other in now.pending)
+    before, after = _neighbours(now, job, option)
+    return [
+        ratio_log(seconds / scale, 6.0) / 3.0,
+        ratio_log(seconds * slots / (job.weight * max(need, 1e-12)), 6.0) / 3.0,
+        ratio_log(seconds / job.best_empty_seconds, 3.0),
+        ratio_log(seconds / option.empty_seconds, 3.0),
+        slots / now.cluster.total_slots,
+        slots / now.cluster.free_slots,
+        ratio_log(job.weight, 3.0),
+        squash(job.waited_seconds / scale),
+        squash(job.waited_seconds / job.best_empty_seconds),
+        option.communication_seconds / seconds,
+        option.speed_ratio / max(now.cluster.free_speed_ratio, 1e-300),
+        ahead / len(now.pending),
+        min(after / seconds, 3.0) if math.isfinite(after) else 1.0,
+        min(seconds / before, 3.0) if math.isfinite(before) else 1.0,
+        ratio_log(seconds / best, 3.0),
+    ]
+
+
+def _neighbours(now: Situation, job: PendingJob, option: Option) -> tuple[float, float]:
+    """Seconds with the next smaller and the next larger worker count; inf where there is none or it does not fit."""
+    at = job.options.index(option)
+    before = job.options[at - 1].seconds if at > 0 else math.inf
+    after = job.options[at + 1] if at + 1 < len(job.options) else None
+    fits = after is not None and after.workers * job.slots_per_worker <= now.cluster.free_slots
+    return before, after.seconds if after is not None and fits else math.inf
+
+
+def _index(candidate: Candidate) -> float:
+    job, option = _both(candidate)
+    return option.seconds / job.weight
+
+
+def _both(candidate: Candidate) -> tuple[PendingJob, Option]:
+    if candidate.job is None or candidate.option is None:
+        raise ValueError("to wait is no start")
+    return candidate.job, candidate.option
+
+
+def squash(value: float) -> float:
+    """0..inf to 0..1."""
+    return value / (1.0 + value)
+
+
+def ratio_log(value: float, limit: float) -> float:
+    """Natural logarithm within ±limit."""
+    return min(max(math.log(value) if value > 0.0 else -limit, -limit), limit)

@@ -1,0 +1,208 @@
+"""The worker counts that a pending job may start with, and how long it would run: from real placements, not from estimates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from hyperscale.model.admission_query import Claim, QueuedJob
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.planner.problem.amounts import amounts_of
+from hyperscale.planner.queue.job_class import kind_of
+from hyperscale.planner.queue.placement_oracle import Desk
+from hyperscale.planner.queue.queue_types import Option, PendingJob
+
+MOST_COUNTS: Final = 4
+"""Worker counts that are compared for one job: the fewest, the fastest alone, and some between."""
+LARGE_NODES: Final = 400
+"""Above, a placement takes so long that only the fewest and the fastest are compared."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A pending job with what it would take on the empty cluster."""
+
+    queued: QueuedJob
+    kind: bytes
+    """Jobs of one kind have the same options."""
+    empty_seconds: Mapping[int, float]
+    """Of the whole run, by worker count, rising; empty where it fits not even the empty cluster."""
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return self.queued.request.job_key
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it would fit if nothing of ours ran."""
+        return bool(self.empty_seconds)
+
+    @property
+    def best_seconds(self) -> float:
+        """The run on the empty cluster with the best count."""
+        return min(self.empty_seconds.values())
+
+    @property
+    def index(self) -> tuple[float, str]:
+        """Order of the queue: weighted run time, then name."""
+        return self.best_seconds / self.queued.weight, self.key
+
+
+@dataclass
+class Ledger:
+    """What is free while a decision is being made."""
+
+    base: Mapping[str, int]
+    """Free GPUs by node as the snapshot has them, all nodes."""
+    changed: dict[str, int]
+    """By node where that is known better, or was taken since."""
+    reserved: frozenset[str] = frozenset()
+    """Nodes that wait for a job which has waited too long."""
+    held: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Resources beside GPUs, by node and name, of ranks that are planned and not bound."""
+    starts: dict[str, Plan] = field(default_factory=dict)
+
+    @property
+    def free_slots(self) -> int:
+        """GPUs that ordinary jobs may get."""
+        return sum(max(0, self.changed.get(name, gpus)) for name, gpus in self.base.items() if name not in self.reserved)
+
+    @property
+    def open_nodes(self) -> frozenset[str]:
+        """Nodes with such GPUs."""
+        return frozenset(name for name, gpus in self.base.items() if self.changed.get(name, gpus) > 0 and name not in self.reserved)
+
+    def open_to(self, request: PlanRequest, workers: int | None, *, reserved: bool = False) -> PlanRequest:
+        """The request on what is free: for ordinary jobs, or with the nodes that are reserved for others.
+
+        workers: None leaves the count to the request, which fixes it where the job has begun before
+        """
+        closed = {} if reserved else dict.fromkeys(self.reserved, 0)
+        return replace(request, free_gpus={**self.changed, **closed}, held=self.held, workers_fixed=workers or request.workers_fixed)
+
+    def take(self, request: PlanRequest, plan: Plan) -> None:
+        """The plan's GPUs are gone, and what else its workers take."""
+        for name, gpus in plan.gpus_by_node().items():
+            self.changed[name] = self.changed.get(name, self.base[name]) - gpus
+        amounts = amounts_of(request)
+        taken = {name: dict(held) for name, held in self.held.items()}
+        for worker in plan.workers:
+            held = taken.setdefault(worker.node, {})
+            for name, amount in amounts.items():
+                held[name] = held.get(name, 0.0) + amount
+        self.held = taken
+        self.starts[request.job_key] = plan
+
+
+class Catalogue:
+    """Options of the jobs of one question."""
+
+    def __init__(self, desk: Desk, claims: Mapping[str, Claim]) -> None:
+        self._desk = desk
+        self._claims = claims
+        self._empty: dict[bytes, dict[int, float]] = {}
+        self._options: dict[tuple[bytes, int, bytes], dict[int, Option]] = {}
+
+    def entry(self, queued: QueuedJob) -> Entry | None:
+        """The job and its times on the empty cluster; None where time does not allow to find out, which it does for the first job."""
+        request = queued.request
+        kind = kind_of(request)
+        if kind not in self._empty:
+            if self._empty and self._desk.hurried():
+                return None
+            self._empty[kind] = self._empty_epochs(request)
+        epochs = request.job.model.epochs
+        return Entry(queued, kind, {count: seconds * epochs for count, seconds in self._empty[kind].items()})
+
+    def _empty_epochs(self, request: PlanRequest) -> dict[int, float]:
+        best = self._desk.empty(request, self._claims)
+        if isinstance(best, Infeasible):
+            return {}
+        seconds = {len(best.workers): best.predicted.epoch_seconds}
+        most = MOST_COUNTS if len(self._desk.graph.nodes) <= LARGE_NODES else 2
+        for count in counts_of(request, len(best.workers), most):
+            if count not in seconds and not self._desk.hurried():
+                found = self._desk.empty(replace(request, workers_fixed=count), self._claims)
+                if isinstance(found, Plan):
+                    seconds[count] = found.predicted.epoch_seconds
+        return dict(sorted(seconds.items()))
+
+    def options(self, entry: Entry, ledger: Ledger) -> dict[int, Option]:
+        """By worker count; `seconds` is +inf where it does not fit now."""
+        request = ledger.open_to(entry.queued.request, None)
+        key = (entry.kind, request.job.model.epochs, self._desk.state(request))
+        if key not in self._options:
+            self._options[key] = {count: self._option(entry, request, count) for count in entry.empty_seconds}
+        return self._options[key]
+
+    def _option(self, entry: Entry, request: PlanRequest, count: int) -> Option:
+        found = self._desk.now(replace(request, workers_fixed=count))
+        empty = entry.empty_seconds[count]
+        if isinstance(found, Infeasible):
+            return Option(workers=count, seconds=float("inf"), empty_seconds=empty)
+        seconds = run_seconds(request, found)
+        return Option(
+            workers=count,
+            seconds=seconds,
+            empty_seconds=min(empty, seconds),
+            communication_seconds=found.predicted.communication_seconds * request.job.model.epochs,
+            speed_ratio=self._desk.speed_ratio(frozenset(found.gpus_by_node())),
+        )
+
+    def pending(self, entry: Entry, ledger: Ledger) -> PendingJob:
+        """The job as a chooser sees it."""
+        options = tuple(self.options(entry, ledger).values())
+        return PendingJob(
+            key=entry.key,
+            options=patient(options, entry.best_seconds, entry.queued.waited_seconds),
+            weight=entry.queued.weight,
+            waited_seconds=entry.queued.waited_seconds,
+            slots_per_worker=entry.queued.request.job.workers.gpus_per_worker,
+        )
+
+    def ideal(self, entry: Entry) -> PendingJob:
+        """The job as it would run on the empty cluster."""
+        options = tuple(Option(workers=count, seconds=seconds, empty_seconds=seconds) for count, seconds in entry.empty_seconds.items())
+        slots = entry.queued.request.job.workers.gpus_per_worker
+        return PendingJob(entry.key, options, entry.queued.weight, entry.queued.waited_seconds, slots)
+
+
+def patience_seconds(entry: Entry, options: tuple[Option, ...]) -> float:
+    """How long waiting for better nodes can be worth it: as long as the run would be longer on those that are free.
+
+    Whoever waits so long and then starts on poor nodes is done after at most twice the best time there was (the ski rental argument).
+    """
+    return min(option.seconds for option in options) - entry.best_seconds
+
+
+def patient(options: tuple[Option, ...], best_seconds: float, waited_seconds: float) -> tuple[Option, ...]:
+    """The options of a job; one that has waited as long as poor nodes would cost it need not wait for better ones."""
+    best = min(option.seconds for option in options)
+    if waited_seconds < best - best_seconds:
+        return options
+    return tuple(replace(option, empty_seconds=best) for option in options)
+
+
+def counts_of(request: PlanRequest, largest: int, limit: int = MOST_COUNTS) -> list[int]:
+    """At most `limit` (two or more) worker counts that the job allows, from its fewest to `largest`, in even ratios."""
+    partitions = request.job.partitioning.count
+    allowed = [
+        count
+        for count in range(request.job.workers.min, largest + 1)
+        if not isinstance(partitions, int) or partitions % (count * request.job.workers.gpus_per_worker) == 0
+    ]
+    if len(allowed) <= limit:
+        return allowed
+    ratio = (allowed[-1] / allowed[0]) ** (1 / (limit - 1))
+    wanted = [allowed[0] * ratio**step for step in range(limit)]
+    return sorted({min(allowed, key=lambda count: (abs(count - each), count)) for each in wanted})
+
+
+def run_seconds(request: PlanRequest, plan: Plan) -> float:
+    """Predicted seconds of all epochs."""
+    return plan.predicted.epoch_seconds * request.job.model.epochs

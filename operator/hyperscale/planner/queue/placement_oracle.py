@@ -1,0 +1,161 @@
+"""Placements for a decision about the queue: on the nodes that are free now, and on the cluster that running jobs will leave. Pure.
+
+Hundreds of jobs may be alike, and a decision asks for several worker counts of each: what was found is kept by everything it depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from hyperscale.model.admission_query import Claim
+from hyperscale.model.api.job import PlannerChoice
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.graph import ClusterGraph, FloatArray, IntArray
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.planner.check.artifact import plan_id
+from hyperscale.planner.check.drained_snapshot import added, emptied
+from hyperscale.planner.problem.candidates import BUSY_REASONS, demand_of, held_room, vet
+from hyperscale.planner.problem.figures import figures_of
+from hyperscale.planner.problem.speeds import gpu_speeds
+from hyperscale.planner.queue.job_class import kind_of
+from hyperscale.util.memo import Memo
+
+KEPT_PLACEMENTS: Final = 512
+"""A few dozen kilobytes each where jobs have hundreds of workers; mostly one."""
+
+Expired = Callable[[], bool]
+Place = Callable[[PlanRequest, ClusterGraph, Expired], Plan | Infeasible]
+"""Makes a checked plan; `portfolio.make_plan` with everything else given."""
+
+
+class Desk:
+    """Answers "where would it run, and how long" for one snapshot; keeps the answers as long as the snapshot is planned on."""
+
+    def __init__(self, graph: ClusterGraph, policy: PolicySpec, place: Place) -> None:
+        self.graph = graph
+        self.policy = policy
+        self._place = place
+        self.expired: Expired = lambda: False
+        """Turns true when the question in hand must be answered with what is known."""
+        self.hurried: Expired = lambda: False
+        """Turns true before that: nothing new is begun, but what was begun may be finished."""
+        self._kept: Memo[Plan | Infeasible] = Memo(KEPT_PLACEMENTS)
+        self._rough: Desk | None = None
+        self._whole: tuple[Desk, Mapping[str, Claim]] | None = None
+        """Whose cluster this is without those claims: emptied, both are the same."""
+        self._claims: dict[str, Claim] = {}
+        self._emptied = graph
+        figures = figures_of(graph)
+        speeds = np.array([speed.flops_per_second for speed in gpu_speeds(list(graph.nodes), policy)], dtype=np.float64)
+        self._speed: FloatArray = speeds * np.maximum(figures.allocatable_gpus, 0)
+        self._free: IntArray = figures.free_gpus
+
+    def rough(self) -> Desk:
+        """The same with the planners' first placements, which are nearly as fast to run on as those they find by search."""
+        if self._rough is None:
+            self._rough = Desk(self.graph, self.policy, lambda request, graph, expired: self._place(request, graph, _at_once))
+        self._rough.expired, self._rough.hurried = self.expired, self.hurried
+        return self._rough
+
+    def vacated(self, claims: Mapping[str, Claim]) -> Desk:
+        """The same for the cluster without these claims, under the same deadlines."""
+        if not claims:
+            return self
+        desk = Desk(emptied(self.graph, claims), self.policy, self._place)
+        desk.expired, desk.hurried = self.expired, self.hurried
+        desk._whole = (self, claims)
+        return desk
+
+    @property
+    def total_slots(self) -> int:
+        """GPUs of all nodes."""
+        return int(np.maximum(figures_of(self.graph).allocatable_gpus, 0).sum())
+
+    def free(self, overrides: Mapping[str, int]) -> dict[str, int]:
+        """Free GPUs of every node by name."""
+        return {node.name: overrides.get(node.name, int(free)) for node, free in zip(self.graph.nodes, self._free, strict=True)}
+
+    def speed_ratio(self, names: frozenset[str]) -> float:
+        """Speed of these nodes with all their GPUs / speed of all nodes, 0..1."""
+        positions = sorted(self.graph.index[name] for name in names if name in self.graph.index)
+        total = float(self._speed.sum())
+        return float(self._speed[positions].sum()) / total if total else 0.0
+
+    def now(self, request: PlanRequest) -> Plan | Infeasible:
+        """On the GPUs that are free by `request`, by the heuristic alone: many are compared, few are carried out."""
+        return self._answer(_quick(request), self.graph)
+
+    def final(self, request: PlanRequest) -> Plan | Infeasible:
+        """The same by all planners that the job may have."""
+        return self._answer(request, self.graph)
+
+    def empty(self, request: PlanRequest, claims: Mapping[str, Claim]) -> Plan | Infeasible:
+        """On the cluster without our running jobs, which hold `claims` of it by node."""
+        return self.alone(request, claims, frozenset(self.graph.index))
+
+    def alone(self, request: PlanRequest, claims: Mapping[str, Claim], nodes: frozenset[str]) -> Plan | Infeasible:
+        """The same on some of its nodes only."""
+        if self._whole is not None:
+            desk, gone = self._whole
+            return desk.alone(request, added((claims, gone)), nodes)
+        if self._claims != claims:
+            self._claims = dict(claims)
+            self._emptied = emptied(self.graph, claims)
+        closed = {node.name: 0 for node in self.graph.nodes if node.name not in nodes}
+        return self._answer(replace(_quick(request), free_gpus=closed, held={}), self._emptied)
+
+    def state(self, request: PlanRequest) -> bytes:
+        """All that plans on what is free by `request` depend on, beside the job."""
+        return self._slots(request, self.graph).tobytes()
+
+    def suitable(self, request: PlanRequest) -> frozenset[str]:
+        """Nodes that could ever host a worker: all that are not ruled out for anything but what runs there now."""
+        everything = {node.name: max(0, node.allocatable_gpus) for node in self.graph.nodes}
+        fitting = vet(self.graph, demand_of(replace(request, free_gpus=everything, held={})))
+        late = {rejection.node for rejection in fitting.rejected if rejection.reason in BUSY_REASONS}
+        return frozenset(fitting.slots) | late
+
+    def _answer(self, request: PlanRequest, graph: ClusterGraph) -> Plan | Infeasible:
+        slots = self._slots(request, graph)
+        least = request.workers_fixed or request.job.workers.min
+        if int(slots.sum()) < least:
+            return Infeasible(reason="InsufficientGpus", message="")  # worded only where somebody reads it; see `refusal`
+        key = (graph.digest, kind_of(request), slots.tobytes())
+        found = self._kept.get(
+            key, lambda: self._place(request, graph, self.expired), lambda made: isinstance(made, Plan) and not self.expired()
+        )
+        if isinstance(found, Infeasible):
+            return found
+        return replace(found, plan_id=plan_id(request, found.snapshot, found.planner, found.workers))
+
+    def refusal(self, request: PlanRequest) -> Plan | Infeasible:
+        """As `now`, with the planner's own words where it does not fit."""
+        return self._place(request, self.graph, self.expired)
+
+    def _slots(self, request: PlanRequest, graph: ClusterGraph) -> IntArray:
+        """What a plan depends on of what is free: (n,) workers by free GPUs and what planned ranks hold, at most what the job may have."""
+        figures = figures_of(graph)
+        free = figures.free_gpus.copy()
+        for name, left in request.free_gpus.items():
+            if name in graph.index:
+                free[graph.index[name]] = min(left, int(figures.allocatable_gpus[graph.index[name]]))
+        workers = request.job.workers
+        free = np.maximum(free, 0)
+        slots: IntArray = np.minimum(free // workers.gpus_per_worker, workers.max)
+        for position, room in held_room(graph, demand_of(request)).items() if request.held else ():
+            slots[position] = min(int(slots[position]), room)
+        return slots
+
+
+def _at_once() -> bool:
+    """A planner's time is up."""
+    return True
+
+
+def _quick(request: PlanRequest) -> PlanRequest:
+    return replace(request, job=replace(request.job, planner=PlannerChoice.HEURISTIC))

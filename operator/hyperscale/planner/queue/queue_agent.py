@@ -1,0 +1,117 @@
+"""The trained agent: a small network scores every candidate, the best starts. Numpy only, no clock, no chance.
+
+F-48-48-1 with ReLU and a linear path beside it, 3.9 thousand weights in `weights/stream.safetensors`, described by `weights/stream.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.abc import Traversable
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hyperscale.model.graph import FloatArray
+from hyperscale.planner.learned.weights_file import MOST_WEIGHTS_BYTES, DamagedError, manifest, read, tensors
+from hyperscale.planner.queue import features, rule
+from hyperscale.planner.queue.queue_types import Choice, ClusterState, PendingJob, RunningJob, Score
+
+NAME: Final = "stream"
+"""Of the files, without suffix."""
+TENSORS: Final = ("first", "first_bias", "second", "second_bias", "last", "skip")
+HIDDEN: Final = 48
+SHAPES: Final[dict[str, tuple[int, ...]]] = {
+    "first": (features.FEATURES, HIDDEN),
+    "first_bias": (HIDDEN,),
+    "second": (HIDDEN, HIDDEN),
+    "second_bias": (HIDDEN,),
+    "last": (HIDDEN,),
+    "skip": (features.FEATURES,),
+}
+
+
+class AgentUnavailableError(Exception):
+    """No weights of use; the message says why. The rule decides."""
+
+
+class Prior(msgspec.Struct, frozen=True, rename="camel"):
+    """The rule whose choice is among the agent's inputs, as it was in training."""
+
+    order: rule.Order
+    thrift_alone: float
+    thrift: float
+    patience: float
+
+
+class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+    """What the weights are."""
+
+    sha256: str
+    """Of the weights file."""
+    features: int
+    """Version of the features."""
+    prior: Prior
+    patience: float
+    """The agent's own: candidates on poorer nodes are left out."""
+    command: str = ""
+    """Makes the weights anew."""
+    seed: int = 0
+    figures: dict[str, float] = {}
+    """Of the validation that let them in."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Weights that fit this program."""
+
+    manifest: Manifest
+    weights: dict[str, NDArray[np.float32]]
+
+    def choose(
+        self,
+        pending: Sequence[PendingJob],
+        running: Sequence[RunningJob],
+        cluster: ClusterState,
+        starvation_seconds: float = float("inf"),
+    ) -> Choice:
+        """What the agent starts next. Scores are logits, more is better; only a candidate can be chosen, and those are feasible."""
+        prior = self.manifest.prior
+        settings = rule.Settings(prior.order, prior.thrift_alone, prior.thrift, prior.patience, starvation_seconds)
+        now = features.situation(pending, running, cluster, settings, self.manifest.patience)
+        if not now.candidates:
+            return Choice(None, waits_for_better_nodes=now.rule.waits_for_better_nodes)
+        scores = self.scores(features.features(now))
+        ranking = np.argsort(-scores, kind="stable")[: rule.MAX_SCORES]
+        named = tuple(_score(now.candidates[place], float(scores[place])) for place in ranking)
+        return Choice(named[0].job, named[0].workers, named, waits_for_better_nodes=named[0].job is None)
+
+    def scores(self, rows: FloatArray) -> FloatArray:
+        """(C,) logits of candidates (C, FEATURES)."""
+        own, inputs = self.weights, rows.astype(np.float32)
+        hidden = np.maximum(inputs @ own["first"] + own["first_bias"], 0.0)
+        hidden = np.maximum(hidden @ own["second"] + own["second_bias"], 0.0)
+        scores: FloatArray = (hidden @ own["last"] + inputs @ own["skip"]).astype(np.float64)
+        return scores
+
+
+def _score(candidate: features.Candidate, score: float) -> Score:
+    job, workers = candidate.key
+    return Score(job, workers, score)
+
+
+def load_agent(folder: Traversable) -> Agent:
+    """The agent whose files lie in `folder`. Raises AgentUnavailableError where they are missing, damaged or made for another version."""
+    try:
+        made = manifest(folder / f"{NAME}.json", Manifest)
+        content = read(folder / f"{NAME}.safetensors", MOST_WEIGHTS_BYTES)
+        if made.features != features.VERSION:
+            raise DamagedError(f"the weights are for version {made.features} of the features, this program has {features.VERSION}")
+        if hashlib.sha256(content).hexdigest() != made.sha256:
+            raise DamagedError(f"{NAME}.safetensors is not the file that {NAME}.json describes")
+        return Agent(made, tensors(f"{NAME}.safetensors", content, SHAPES))
+    except DamagedError as error:
+        raise AgentUnavailableError(f"no usable {NAME}.json and {NAME}.safetensors: {error}") from None

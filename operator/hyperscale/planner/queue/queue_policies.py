@@ -1,0 +1,61 @@
+"""Who may choose, by policy: the index rule always, the trained agent beside it where the policy says Learned. Pure."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hyperscale.model.api.policy import QueueOrder, QueuePolicy
+from hyperscale.planner.queue import rule
+from hyperscale.planner.queue.queue_agent import NAME, Agent, AgentUnavailableError, load_agent
+from hyperscale.planner.queue.rollout import Choose
+
+AGENT_UNAVAILABLE: Final = "QueueAgentUnavailable"
+WEIGHTS: Final = "hyperscale.planner.learned.weights"
+
+
+class Choosers(NamedTuple):
+    """Whoever is asked."""
+
+    rule: Choose
+    agent: Choose | None
+    """None where the policy does not ask for it, or there is none."""
+    fallbacks: tuple[str, ...] = ()
+    """AGENT_UNAVAILABLE where the policy asks for an agent that is not there."""
+
+
+def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
+    """The rule with the policy's knobs, and the agent where the policy wants it.
+
+    folder: of published weights; where it has none of the agent, those of the package count
+    """
+    by_rule = partial(rule.choose, settings=settings_of(policy))
+    if policy.order is not QueueOrder.LEARNED:
+        return Choosers(by_rule, None)
+    agent = published_agent(folder) if folder is not None and (folder / f"{NAME}.json").exists() else packaged_agent()
+    return Choosers(by_rule, agent.choose) if agent is not None else Choosers(by_rule, None, (AGENT_UNAVAILABLE,))
+
+
+def settings_of(policy: QueuePolicy) -> rule.Settings:
+    """The rule's knobs."""
+    return rule.Settings(thrift_alone=policy.thrift_alone, thrift=policy.thrift, patience=policy.patience)
+
+
+@cache
+def published_agent(folder: Path) -> Agent | None:
+    """The agent in a folder of published weights; None where they are damaged or of another version."""
+    try:
+        return load_agent(folder)
+    except AgentUnavailableError:
+        return None
+
+
+@cache
+def packaged_agent() -> Agent | None:
+    """The agent that ships with this program; None where its weights are missing or of another version."""
+    try:
+        return load_agent(files(WEIGHTS))
+    except (AgentUnavailableError, ModuleNotFoundError):
+        return None

@@ -1,0 +1,96 @@
+"""The index rule: which pending job starts next, with how many workers. Pure and deterministic.
+
+Every pending job is looked at with one worker count: of those that fit the free slots, the smallest, or a larger one that pays (`thrift`).
+The job with the least index, seconds / weight, starts. One refinement is worth more than the order (docs/benchmarks/streams.md): while
+others run, no job starts on nodes where it would take more than `patience` times its best on the empty cluster.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from hyperscale.planner.queue.queue_types import Choice, ClusterState, Option, PendingJob, RunningJob, Score
+
+MAX_SCORES: Final = 8
+"""Candidates named in a choice."""
+
+
+class Order(enum.StrEnum):
+    """What the index is."""
+
+    SECONDS = "Seconds"
+    """Seconds of the run / weight: shortest first."""
+    AREA = "Area"
+    """Slot seconds / weight: smallest first."""
+
+
+class Settings(NamedTuple):
+    """Knobs of the rule; the defaults are what `hyperscale.learn.streams.tuning` found."""
+
+    order: Order = Order.SECONDS
+    thrift_alone: float = 0.23
+    """α with one pending job: a larger worker count must shorten the run by more than the ratio of the counts to the power of α."""
+    thrift: float = 0.15
+    """α with several."""
+    patience: float = 2.63
+    """c."""
+    starvation_seconds: float = math.inf
+    """A job that has waited longer goes first, whatever its index; nobody else starts before it."""
+
+    def alpha(self, pending: int) -> float:
+        """Thrift with so many pending jobs."""
+        return self.thrift_alone if pending == 1 else self.thrift
+
+
+DEFAULTS: Final = Settings()
+
+
+def by_age(pending: Sequence[PendingJob]) -> list[PendingJob]:
+    """Longest waiting first."""
+    return sorted(pending, key=lambda job: (-job.waited_seconds, job.key))
+
+
+def starving(aged: Sequence[PendingJob], settings: Settings) -> PendingJob | None:
+    """The job that goes first because it has waited too long; `aged` is `by_age`."""
+    return aged[0] if aged and aged[0].waited_seconds > settings.starvation_seconds else None
+
+
+def thrifty(job: PendingJob, free_slots: int, alpha: float, limit_seconds: float = math.inf) -> Option | None:
+    """The worker count of `job` among those that fit within the limit: a larger one must pay. None where none fits."""
+    best: Option | None = None
+    for option in job.options:
+        if option.workers * job.slots_per_worker > free_slots or not option.fits or option.seconds > limit_seconds:
+            continue
+        if best is None or option.seconds * math.pow(option.workers / best.workers, alpha) < best.seconds:
+            best = option
+    return best
+
+
+def choose(pending: Sequence[PendingJob], running: Sequence[RunningJob], cluster: ClusterState, settings: Settings = DEFAULTS) -> Choice:
+    """What the rule starts next. Scores are indices: seconds (or slot seconds) / weight, less is better."""
+    aged, alpha = by_age(pending), settings.alpha(len(pending))
+    first = starving(aged, settings)
+    if first is not None:
+        option = thrifty(first, cluster.free_slots, alpha)
+        return Choice(None) if option is None else Choice(first.key, option.workers, (Score(first.key, option.workers, 0.0),))
+    scores: list[Score] = []
+    impatient = False
+    for job in aged:
+        limit = settings.patience * job.best_empty_seconds if running else math.inf
+        option = thrifty(job, cluster.free_slots, alpha, limit)
+        if option is not None:
+            scores.append(Score(job.key, option.workers, index(job, option, settings.order)))
+        elif running and not impatient:
+            impatient = thrifty(job, cluster.free_slots, alpha) is not None
+    if not scores:
+        return Choice(None, waits_for_better_nodes=impatient)
+    ranked = sorted(scores, key=lambda score: score.score)  # stable: among equals the one that waits longest
+    return Choice(ranked[0].job, ranked[0].workers, tuple(ranked[:MAX_SCORES]))
+
+
+def index(job: PendingJob, option: Option, order: Order) -> float:
+    """What the rule sorts by."""
+    return option.seconds * (option.workers * job.slots_per_worker if order is Order.AREA else 1) / job.weight

@@ -1,0 +1,1 @@
+"""In: a question. Out: good placements of one job, proven best where the time allows."""

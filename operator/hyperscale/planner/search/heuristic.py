@@ -1,0 +1,301 @@
+"""The heuristic planner: every worker count, greedy from many seeds, local search, proof or pairs. Pure and deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.planner.cost.bounds import best_link, lower_bound
+from hyperscale.planner.cost.objective import Costs, objectives
+from hyperscale.planner.problem.counts import DENSE_COUNTS
+from hyperscale.planner.problem.counts import ladder as ladder
+from hyperscale.planner.problem.placement_problem import Problem
+from hyperscale.planner.problem.regions import MAX_DOMAINS, regions
+from hyperscale.planner.search.beam import beam_sets
+from hyperscale.planner.search.exact import EARLY_WORK, branch_and_bound, proof_work
+from hyperscale.planner.search.improve import (
+    CLOSE_LOOK,
+    FIRST_LOOK,
+    FIRST_NODES,
+    ROUGH_LOOK,
+    annealed,
+    distinct,
+    greedy_from,
+    improve,
+    paired,
+    promising,
+    promising_seeds,
+    seated,
+)
+from hyperscale.planner.search.improve import Effort as Effort
+from hyperscale.planner.search.initial_solutions import fastest_sets, nearest_sets, scattered_sets
+from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
+from hyperscale.planner.search.pools import Pools
+from hyperscale.planner.search.ring import canonical
+from hyperscale.planner.search.search_result import Candidate as Candidate
+from hyperscale.planner.search.search_result import Found as Found
+from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKERS, domains_with_room, part
+from hyperscale.util.memo import Memo
+
+CLOSE_COUNTS: Final = 3
+"""Worker counts that get a close look."""
+CLOSE_RATIO: Final = 1.1
+"""Those so much above the best, both after the first look, get no close one: it seldom gains more."""
+PROOF_COUNTS: Final = 32
+"""Jobs with more possible worker counts get no bound: each needs its own."""
+REACHED: Final = 1.0 + 1e-9
+"""A placement this near to what none can beat is as good as any."""
+
+KEPT_PROBLEMS: Final = 128
+"""Problems whose outcome is kept for the next job like it."""
+KEPT_WORKERS: Final = 20_000
+"""Workers of all placements of such an outcome; a larger one, a megabyte, is found anew."""
+KEPT: Final = 8
+"""Placements of one look that are remembered."""
+
+Expired = Callable[[], bool]
+
+
+class Heuristic:
+    """Greedy, local search, branch and bound, pairs; never fails, says how far from the optimum it may be (docs/planner.md)."""
+
+    name = "Heuristic"
+
+    def candidates(self, problem: Problem, expired: Expired) -> Found:
+        """Placements found, the best of every region and worker count.
+
+        Jobs that are alike come by the hundred: what was found without the deadline's help is kept for the next one.
+        """
+
+        def keep(found: Found) -> bool:
+            return not expired() and sum(candidate.workers for candidate in found) <= KEPT_WORKERS
+
+        return _FOUND.get(problem.identity, lambda: _search(problem, expired), keep)
+
+
+_FOUND: Final[Memo[Found]] = Memo(KEPT_PROBLEMS)
+
+
+def _search(problem: Problem, expired: Expired) -> Found:
+    found: list[Candidate] = []
+    bounds: list[float | None] = []
+    topology = problem.job.placement.topology
+    parts = regions(problem)
+    for region in parts:
+        search = _Search(problem, region, expired)
+        found += search.run()
+        bounds.append(search.lower_bound)
+        if expired() and found:
+            break
+    if topology.required is None:
+        # A preferred level only adds parts of the first region, which is everything.
+        bounds = bounds[:1]
+    elif len(bounds) < len(parts) or len(parts) == MAX_DOMAINS:
+        bounds = [None]
+    known = [bound for bound in bounds if bound is not None]
+    return Found(tuple(found), min(known) if known and len(known) == len(bounds) else None)
+
+
+class _Search:
+    """Search of one region over the worker counts."""
+
+    def __init__(self, problem: Problem, region: IntArray, expired: Expired) -> None:
+        self.problem, self.expired = problem, expired
+        self.region = region
+        self.capacity = int(problem.slots[region].sum()) + len(problem.pinned)
+        self.pools = Pools(problem, region)
+        self.room = problem.slots + np.bincount([candidate for _, candidate in problem.pinned], minlength=len(problem.slots))
+        self.costs: dict[bytes, Costs] = {}
+        self.links: dict[bytes, tuple[float, float]] = {}
+        self.counts: list[int] = []
+        self.bounds: dict[int, float] = {}
+        self.worked: dict[int, int] = {}
+        self.lower_bound: float | None = None
+        self.best: dict[int, Candidate] = {}
+        self.others: list[Candidate] = []
+        self.solved: set[int] = set()
+        self.looked: set[tuple[int, Effort]] = set()
+
+    def run(self) -> list[Candidate]:
+        """All worker counts roughly, those around the best more finely, the best few closely."""
+        counts = self.counts = [count for count in self.problem.counts() if count <= self.capacity]
+        steps = ladder(counts)
+        if len(counts) == 1 and FIRST_NODES < len(self.region) == len(self.pools.pool(counts[0])):
+            self._look(counts[0], CLOSE_LOOK)
+        for count in steps if not self.best else ():
+            if not self.expired() or self.best or count in (steps[0], steps[-1]):
+                self._first(count)
+        for _ in range(2):
+            for count in self._between(counts):
+                self._first(count)
+        looked = sorted(self.best.values())[:CLOSE_COUNTS]
+        for candidate in looked:
+            # Against the first look's best: a close look at one count gains a tenth where links have no structure, and so may the next.
+            if candidate.objective <= looked[0].objective * CLOSE_RATIO:
+                if not self.problem.pinned and (candidate.workers, CLOSE_LOOK) not in self.looked:
+                    self._bound(candidate.workers, min(EARLY_WORK, proof_work(self.problem.slots[self.region], candidate.workers)))
+                self._look(candidate.workers, CLOSE_LOOK)
+        if self.best:
+            self._widen(min(self.best.values()).workers)
+        self.lower_bound = self._prove()
+        return sorted({*self.best.values(), *self.others})
+
+    def _first(self, count: int) -> None:
+        self._look(count, FIRST_LOOK if count <= DENSE_COUNTS else ROUGH_LOOK)
+
+    def _between(self, counts: list[int]) -> list[int]:
+        """Untried counts half-way between the best one and its tried neighbours."""
+        if not self.best:
+            return []
+        tried = sorted(self.best)
+        at = tried.index(min(self.best.values()).workers)
+        ends = [tried[max(0, at - 1)], tried[at], tried[min(len(tried) - 1, at + 1)]]
+        halves = {(low + high) // 2 for low, high in pairwise(ends)}
+        return sorted(halves & set(counts) - set(tried))
+
+    def _done(self) -> bool:
+        """Time is up and something was found."""
+        return bool(self.best) and self.expired()
+
+    def _look(self, workers: int, effort: Effort) -> None:
+        """Search one worker count; past the deadline only while nothing has been found."""
+        if workers in self.solved or (workers, effort) in self.looked or self._done():
+            return
+        pool = self.pools.pool(workers)
+        costs, slots = self._costs_of(pool), self.problem.slots[pool]
+        bound = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
+        if effort is CLOSE_LOOK and self.best and bound > min(self.best.values()).objective:
+            return
+        self.looked.add((workers, effort))
+        fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
+        for way in ways(costs, slots, workers):
+            orders = self._starts(pool, workers, effort, *way)
+            if not len(orders):
+                continue
+            orders, seconds = improve(*way, orders, fixed, effort, self._done)
+            hoped = self._keep(pool, orders, seconds)
+            if workers in self.best and self.best[workers].objective <= bound * REACHED:
+                self.bounds[workers] = bound
+                self.solved.add(workers)
+            elif effort.work and not self.expired():
+                hoped = min(hoped, self._closer(pool, way, orders, fixed, effort))
+            if workers in self.solved or self._done() or (workers in self.best and self.best[workers].objective <= hoped * ROUNDING):
+                break
+
+    def _closer(self, pool: IntArray, way: tuple[Costs, IntArray], orders: IntArray, fixed: BoolArray, effort: Effort) -> float:
+        """Prove the best of `orders` (B, k), or find better ones by branch and bound, else by pairs; the least seconds found."""
+        workers = orders.shape[1]
+        if not fixed.any():
+            self._bound(workers, min(effort.work, proof_work(self.problem.slots[pool], workers)))
+        if workers in self.solved:
+            return np.inf
+        return self._keep(pool, *paired(*way, orders, fixed, effort, self.problem.request.seed, self.expired))
+
+    def _widen(self, workers: int) -> None:
+        """Search other parts of a cluster that was cut to a pool: every domain with room, then larger parts in turn."""
+        if len(self.pools.pool(workers)) == len(self.region) or workers > WIDE_WORKERS:
+            return
+        for pool in domains_with_room(self.problem, self.region, workers):
+            self._part(pool, workers, DOMAIN_LOOK)
+        for number in range(WIDE_PARTS):
+            order = np.array(self.best[workers].order)
+            self._part(part(self.problem, self.region, self.pools, order, number), workers, WIDE_LOOK)
+
+    def _part(self, pool: IntArray, workers: int, effort: Effort) -> None:
+        """Search a part of the cluster, the best placement so far among the starts if its nodes are in it."""
+        if self.expired():
+            return
+        costs, slots = self._costs_of(pool), self.problem.slots[pool]
+        order = np.array(self.best[workers].order)
+        known = np.searchsorted(pool, order)[None, :] if np.isin(order, pool).all() else np.zeros((0, workers), dtype=np.int64)
+        starts = np.concatenate((known, self._starts(pool, workers, effort, costs, slots)))
+        if len(starts):
+            fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
+            orders, seconds = improve(costs, slots, starts, fixed, effort, self.expired)
+            self._keep(pool, orders, seconds)
+            self._keep(pool, *annealed(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired))
+        del self.costs[pool.tobytes()]
+
+    def _prove(self) -> float | None:
+        """What no placement of any worker count can beat; None where that is unknown."""
+        if not self.best or len(self.counts) > PROOF_COUNTS or len(self.pools.pool(self.counts[0])) < len(self.region):
+            return None
+        least = np.inf
+        for workers in sorted(self.counts, key=lambda count: (count != min(self.best.values()).workers, count)):
+            least = min(least, self._bound(workers, proof_work(self.problem.slots[self.region], workers)))
+        return float(least)
+
+    def _bound(self, workers: int, work: int) -> float:
+        """What no placement of `workers` workers can beat, or the best objective where that is less; keeps a better one met on the way."""
+        known = self.bounds.get(workers, 0.0)
+        best = min(self.best.values())
+        pool = self.pools.pool(workers)
+        costs = self._costs_of(pool)
+        simple = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
+        if max(known, simple) * REACHED >= best.objective or work <= self.worked.get(workers, 0) or self.expired():
+            return max(known, simple)
+        self.worked[workers] = work
+        _, start = self._pinned_in(pool)
+        if len(start) >= workers:
+            return max(known, simple)
+        proof = branch_and_bound(
+            costs, self.problem.slots[pool], workers, upper=best.objective, pinned=start, work=work, expired=self.expired
+        )
+        if proof.order is not None:
+            self._keep(pool, proof.order[None, :], np.array([proof.objective]))
+        self.bounds[workers] = max(known, proof.lower_bound)
+        if proof.proven:
+            self.solved.add(workers)
+        return self.bounds[workers]
+
+    def _starts(self, pool: IntArray, workers: int, effort: Effort, costs: Costs, slots: IntArray) -> IntArray:
+        """(B, k) placements to improve, the most promising first, scattered ones last."""
+        problem = self.problem
+        ranks, start = self._pinned_in(pool)
+        seeds = promising_seeds(costs, slots, workers, effort.seeds)
+        grown = seated(greedy_from(costs, slots, workers, seeds, start, self._done), ranks, workers)
+        if len(ranks):
+            return promising(costs, [grown], effort.starts)
+        near, beams = nearest_sets(costs, slots, workers, seeds), beam_sets(costs, slots, workers, min(effort.beam, len(slots) * workers))
+        fast = fastest_sets(costs, slots, workers, problem.graph.domains[problem.nodes[pool]])
+        scattered = scattered_sets(slots, workers, effort.scattered, problem.request.seed)
+        return np.concatenate((promising(costs, [grown, near, fast, beams], effort.starts), scattered))
+
+    def _keep(self, pool: IntArray, orders: IntArray, seconds: FloatArray) -> float:
+        """Remember the best different sets among `orders` (B, k) of the pool that work; the least of `seconds` (B,)."""
+        ranking = np.argsort(seconds, kind="stable")
+        rows = orders[distinct(orders, ranking[np.isfinite(seconds[ranking])], KEPT)]
+        rows = rows if self.problem.pinned else canonical(rows)
+        # By the reference, so that placements of all planners compare to the last digit.
+        costs = objectives(self._costs_of(pool), rows)
+        for order, cost in zip(pool[rows][np.isfinite(costs)], costs[np.isfinite(costs)], strict=True):
+            names = tuple(self.problem.names[candidate] for candidate in order)
+            candidate = Candidate(float(cost), len(order), names, tuple(int(position) for position in order))
+            held = self.best.get(candidate.workers)
+            if held is None or candidate < held:
+                self.best[candidate.workers] = candidate
+            if held is not None and held.names != candidate.names:
+                self.others.append(max(held, candidate))
+        return float(seconds.min(initial=np.inf))
+
+    def _costs_of(self, pool: IntArray) -> Costs:
+        key = pool.tobytes()
+        if key not in self.costs:
+            self.costs[key] = self.problem.costs(pool)
+        return self.costs[key]
+
+    def _best_link(self, pool: IntArray, costs: Costs) -> tuple[float, float]:
+        key = pool.tobytes()
+        if key not in self.links:
+            self.links[key] = best_link(costs, self.room[pool])
+        return self.links[key]
+
+    def _pinned_in(self, pool: IntArray) -> tuple[IntArray, IntArray]:
+        """Ranks that stay, and their positions in the pool."""
+        ranks = np.array([rank for rank, _ in self.problem.pinned], dtype=np.int64)
+        start = np.searchsorted(pool, np.array([candidate for _, candidate in self.problem.pinned], dtype=np.int64))
+        return ranks, start

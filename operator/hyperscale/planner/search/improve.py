@@ -1,0 +1,193 @@
+"""From starts to good placements of one worker count: local search of the most promising, then walks. Pure; the seed decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.planner.cost.objective import Costs, objectives
+from hyperscale.planner.search.anneal import anneal
+from hyperscale.planner.search.kernels import kernel
+from hyperscale.planner.search.lns_pairs import tournament
+from hyperscale.planner.search.local_search_batch import polish_all
+
+SLICE_ELEMENTS: Final = 4_000_000
+"""Numbers that local search touches between two looks at the clock, starts × workers² × candidates; some milliseconds."""
+NUMPY_RATIO: Final = 10
+"""Numpy gets so many times fewer."""
+
+
+class Effort(NamedTuple):
+    """How closely one worker count is looked at."""
+
+    seeds: int
+    """First nodes of greedy."""
+    starts: int
+    """Starts of each source that are improved."""
+    elements: int
+    """Numbers that local search may touch; beyond it one start is only put in ring order."""
+    sweeps: int
+    """Passes of local search."""
+    scattered: int
+    """Starts drawn by the request's seed."""
+    work: int
+    """Inner steps of branch and bound."""
+    walks: int
+    """Annealed starts."""
+    steps: int
+    """Workers that annealing may touch, steps × workers, in all walks."""
+    pairs: int = 0
+    """Most inner steps of the search by pairs and segments from the best starts, some 25 ns each; see `pair_steps`."""
+    beam: int = 0
+    """Paths that beam search keeps at every length; no more than candidates × workers: small problems must be answered soonest."""
+
+
+GREEDY_ELEMENTS: Final = 12_000_000
+"""Numbers that greedy may touch, seeds × candidates × workers."""
+GREEDY_SEEDS: Final = 16
+"""Seeds between two looks at the clock."""
+
+FIRST_NODES: Final = 40
+"""With more candidates, all of them searched, a single worker count gets its close look at once."""
+FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
+ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
+"""For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
+CLOSE_LOOK: Final = Effort(
+    seeds=128, starts=8, elements=120_000_000, sweeps=12, scattered=4, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=1800
+)
+PAIRED: Final = 16
+"""Different starts of the search by pairs, at most."""
+START_STEPS: Final = 27_000
+"""Inner steps for every start of the search by pairs: with fewer none gets far."""
+PAIR_PLACES: Final = 6_500
+"""Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides up to 12 free workers."""
+PAIRS_SOON: Final = 430_000
+"""With more of them it is so many, or LATER_PAIR_PLACES for every two places, and half of it where the beam had its whole width: what that
+has found leaves less to look for."""
+LATER_PAIR_PLACES: Final = 3_500
+"""It decides between 16 and 30 free workers."""
+WIDE_BEAM_CANDIDATES: Final = 128
+"""Among more of them the beam is narrower, and the search by pairs gets its full steps."""
+
+
+def promising_seeds(costs: Costs, slots: IntArray, workers: int, limit: int) -> IntArray:
+    """The most promising first members, best first, at most `limit` and what GREEDY_ELEMENTS allows."""
+    return kernel.seed_ranking(costs, slots, workers)[: max(1, min(limit, GREEDY_ELEMENTS // (len(slots) * workers)))]
+
+
+def greedy_from(costs: Costs, slots: IntArray, workers: int, seeds: IntArray, start: IntArray, stop: Callable[[], bool]) -> IntArray:
+    """(B, k) greedy from each of the seeds, or once from the members of `start` (p,)."""
+    grown = [np.zeros((0, workers), dtype=np.int64)]
+    for at in range(0, 1 if len(start) else len(seeds), GREEDY_SEEDS):
+        if at and stop():
+            break
+        grown.append(kernel.greedy_all(costs, slots, workers, seeds[at : at + GREEDY_SEEDS], start))
+    return np.concatenate(grown)
+
+
+def improve(
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """As many of `orders` (B, k), best first, as the effort allows, improved: placements (B', k), objectives (B',).
+
+    fixed: (k,) ranks that stay and take no slot · stop: ends the search between two moves or slices
+    """
+    workers = orders.shape[1]
+    one = workers * workers * len(slots)
+    if kernel.kernel_for(costs, slots, workers) is None:
+        affordable = effort.elements // NUMPY_RATIO // one
+        return polish_all(costs, slots, orders[: max(1, affordable)], fixed, min(effort.sweeps, affordable), stop)
+    affordable = effort.elements // one
+    orders = orders[: max(1, affordable)]
+    step = max(1, SLICE_ELEMENTS // one)
+    found: list[tuple[IntArray, FloatArray]] = []
+    for start in range(0, len(orders), step):
+        sweeps = 0 if start and stop() else min(effort.sweeps, affordable)
+        found.append(kernel.local_search(costs, slots, orders[start : start + step], fixed, sweeps))
+    return np.concatenate([rows for rows, _ in found]), np.concatenate([seconds for _, seconds in found])
+
+
+def annealed(
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, seed: int, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """The best different sets of `orders` (B, k) after a walk each: (B', k), (B',)."""
+    seconds = objectives(costs, orders)
+    chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), effort.walks)]
+    iterations = effort.steps // (max(1, len(chosen)) * orders.shape[1])
+    if kernel.kernel_for(costs, slots, orders.shape[1]) is None or not iterations:
+        return orders[:0], seconds[:0]
+    walked = [
+        anneal(costs, slots, order, fixed, seed=seed + number, iterations=iterations, expired=stop) for number, order in enumerate(chosen)
+    ]
+    return np.array([order for order, _ in walked]), np.array([value for _, value in walked])
+
+
+def paired(
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, seed: int, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """The best of `orders` (B, k) after a search by pairs from several: (B', k), (B',); none where the effort asks for none."""
+    seconds = objectives(costs, orders)
+    work = min(effort.pairs, pair_steps(int((~fixed).sum()), len(slots), 0 if fixed.any() else effort.beam))
+    if not work or kernel.kernel_for(costs, slots, orders.shape[1]) is None:
+        return orders[:0], seconds[:0]
+    chosen = orders[distinct(orders, np.argsort(seconds, kind="stable"), min(PAIRED, max(2, work // START_STEPS)))]
+    order, value = tournament(costs, slots, chosen, fixed, seed=seed, work=work, expired=stop)
+    return order[None, :], np.array([value])
+
+
+def pair_steps(free: int, candidates: int, beam: int) -> int:
+    """Inner steps that a search by pairs is worth where `free` workers may change their place, after a beam of at most so many paths."""
+    places = math.comb(free, 2)
+    if candidates > WIDE_BEAM_CANDIDATES:
+        return PAIR_PLACES * places
+    steps = min(PAIR_PLACES * places, max(PAIRS_SOON, LATER_PAIR_PLACES * places))
+    return steps // 2 if 0 < beam <= candidates * free else steps
+
+
+def promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
+    """(B, k) the `starts` best different sets of every source, best first: one source alone may sit in the wrong part of the cluster."""
+    found = [orders for orders in sources if len(orders)]
+    if not found:
+        return sources[0][:0]
+    seconds = kernel.objectives(costs, np.concatenate(found))
+    chosen: list[IntArray] = []
+    scores: list[FloatArray] = []
+    at = 0
+    for orders in found:
+        own = seconds[at : at + len(orders)]
+        best = distinct(orders, np.argsort(own, kind="stable"), starts)
+        chosen.append(orders[best])
+        scores.append(own[best])
+        at += len(orders)
+    together = np.concatenate(chosen)
+    return together[distinct(together, np.argsort(np.concatenate(scores), kind="stable"), len(together))]
+
+
+def distinct(orders: IntArray, ranking: IntArray, limit: int) -> list[int]:
+    """The first `limit` positions of `ranking` whose rows are different sets."""
+    sets = np.sort(orders, axis=1)
+    seen: set[bytes] = set()
+    chosen: list[int] = []
+    for position in ranking:
+        if len(chosen) >= limit:
+            break
+        key = sets[position].tobytes()
+        if key not in seen:
+            seen.add(key)
+            chosen.append(int(position))
+    return chosen
+
+
+def seated(sets: IntArray, ranks: IntArray, workers: int) -> IntArray:
+    """(B, k) members by rank: pinned ones (first in `sets`) at their ranks, the others at the free ranks in order."""
+    if not len(ranks):
+        return sets
+    free = np.setdiff1d(np.arange(workers), ranks)
+    orders = np.empty_like(sets)
+    orders[:, ranks] = sets[:, : len(ranks)]
+    orders[:, free] = sets[:, len(ranks) :]
+    return orders

@@ -1,0 +1,490 @@
+"""Compiled beam search: paths of members grow by one at a time, and of all that are one longer the best different ones go on.
+
+A path is scored as if it were a fair sample of the whole job: its slowest worker, the dearest boundary and the slowest of its hops, which
+are the ring's; the last member closes it. What few members say of a boundary counts the less: first links are the cheapest there are. Two paths of the same members that end alike are one. Candidates fall out as soon as what is known of
+them is no better than the worst that would go on. Workers of one node follow each other: a path comes back to no node.
+"""
+
+from libc.math cimport INFINITY
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport calloc, free as release
+from libc.string cimport memcpy, memset
+
+from hyperscale.planner.search.kernels._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace, hop_spb
+
+cdef extern from *:
+    """
+    #include <math.h>
+
+    /* Loops over candidates that compilers turn into vector code, for each kind of x86 its own; without contraction and with maxima as the
+       only reductions all give the same bits. */
+    #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+    #define BEAM_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+    #else
+    #define BEAM_CLONES
+    #endif
+
+    static inline double beam_max(double a, double b) { return a > b ? a : b; }
+
+    BEAM_CLONES static void beam_alone(int m, int now, int k, int chained, const double *restrict weight, const double *restrict shut,
+        const double *restrict last_lat, const double *restrict last_spb, const double *first_lat, const double *first_spb, double sum,
+        double sum_squares, double hop_lat, double hop_byte, double halo_bytes, double flops, double ring_latency, double ring_byte,
+        double tax, double part, const double *restrict inner_lat, const double *restrict inner_spb, double *restrict scale,
+        double *restrict rate, double *restrict ring) {
+        for (int c = 0; c < m; c++) {
+            double w = weight[c], total = sum + w, squares = (sum_squares + w * w) * part;
+            scale[c] = halo_bytes * now / (k * beam_max(total * total - squares, 1e-12 * total * total));
+            rate[c] = flops * now / (total * k);
+        }
+        for (int c = 0; c < m; c++) {
+            double lat = chained ? beam_max(hop_lat, beam_max(last_lat[c], first_lat[c])) : hop_lat;
+            double spb = chained ? beam_max(hop_byte, beam_max(last_spb[c], first_spb[c])) : hop_byte;
+            ring[c] = (1.0 + tax) * (ring_latency * beam_max(lat, inner_lat[c]) + ring_byte * beam_max(spb, inner_spb[c])) + shut[c];
+        }
+    }
+
+    /* One member beside a candidate: what it then costs goes into the worst boundary and the slowest worker, its link into the own ones. */
+    #define BEAM_LINKS(j) \
+        const double *restrict lat##j = lat + members[j] * m, *restrict spb##j = spb + members[j] * m; \
+        double v##j = weights[members[j]], slow##j = slows[members[j]], all##j = mass[j], inner##j = inner[j];
+    #define BEAM_MEMBER(j) { \
+        double halo = rounds * beam_max(far[j], lat##j[c]) + scale[c] * (all##j * (pay[j] + weight[c] * spb##j[c]) + inner##j); \
+        own += v##j * spb##j[c]; \
+        most = beam_max(most, lat##j[c]); \
+        dearest = beam_max(dearest, halo); \
+        latest = beam_max(latest, halo + rate[c] * slow##j); \
+    }
+
+    /* Four members at once, so that what belongs to a candidate is read and written once; whether any candidate is still below `limit`. */
+    BEAM_CLONES static int beam_beside_four(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+        const double *mass, const double *inner, const double *weights, const double *slows, const double *restrict weight, const double *lat, const double *spb,
+        const double *restrict scale, const double *restrict rate, const double *restrict ring, double tax, double limit,
+        double *restrict own_pay, double *restrict own_far, double *restrict slowest, double *restrict worst) {
+        BEAM_LINKS(0) BEAM_LINKS(1) BEAM_LINKS(2) BEAM_LINKS(3)
+        int some = 0;
+        for (int c = 0; c < count; c++) {
+            double own = own_pay[c], most = own_far[c], dearest = worst[c], latest = slowest[c];
+            BEAM_MEMBER(0) BEAM_MEMBER(1) BEAM_MEMBER(2) BEAM_MEMBER(3)
+            own_pay[c] = own, own_far[c] = most, worst[c] = dearest, slowest[c] = latest;
+            some |= latest + tax * dearest + ring[c] < limit;
+        }
+        return some;
+    }
+
+    BEAM_CLONES static void beam_beside_one(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+        const double *mass, const double *inner, const double *weights, const double *slows, const double *restrict weight, const double *lat, const double *spb,
+        const double *restrict scale, const double *restrict rate, double *restrict own_pay, double *restrict own_far,
+        double *restrict slowest, double *restrict worst) {
+        BEAM_LINKS(0)
+        for (int c = 0; c < count; c++) {
+            double own = own_pay[c], most = own_far[c], dearest = worst[c], latest = slowest[c];
+            BEAM_MEMBER(0)
+            own_pay[c] = own, own_far[c] = most, worst[c] = dearest, slowest[c] = latest;
+        }
+    }
+
+    /* The candidate's own boundary, and the whole; whether any is below `limit`. */
+    BEAM_CLONES static int beam_own(int count, double rounds, const double *restrict weight, const double *restrict slow,
+        const double *restrict scale, const double *restrict rate, const double *restrict pay, const double *restrict far,
+        const double *restrict alone, const double *restrict ring, double tax, double limit, const double *restrict slowest,
+        const double *restrict worst, double *restrict score) {
+        int some = 0;
+        for (int c = 0; c < count; c++) {
+            double halo = rounds * far[c] + scale[c] * (weight[c] * pay[c] + alone[c]);
+            score[c] = beam_max(slowest[c], halo + rate[c] * slow[c]) + tax * beam_max(worst[c], halo) + ring[c];
+            some |= score[c] < limit;
+        }
+        return some;
+    }
+    """
+    void beam_alone(int m, int now, int k, bint chained, const double *weight, const double *shut, const double *last_lat,
+                    const double *last_spb, const double *first_lat, const double *first_spb, double sum, double sum_squares,
+                    double hop_lat, double hop_byte, double halo_bytes, double flops, double ring_latency, double ring_byte, double tax,
+                    double part, const double *inner_lat, const double *inner_spb, double *scale, double *rate, double *ring) noexcept nogil
+    bint beam_beside_four(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+                          const double *mass, const double *inner, const double *weights, const double *slows, const double *weight, const double *lat, const double *spb,
+                          const double *scale, const double *rate, const double *ring, double tax, double limit, double *own_pay,
+                          double *own_far, double *slowest, double *worst) noexcept nogil
+    void beam_beside_one(int count, size_t m, double rounds, const int *members, const double *far, const double *pay,
+                         const double *mass, const double *inner, const double *weights, const double *slows, const double *weight, const double *lat, const double *spb,
+                         const double *scale, const double *rate, double *own_pay, double *own_far, double *slowest,
+                         double *worst) noexcept nogil
+    bint beam_own(int count, double rounds, const double *weight, const double *slow, const double *scale, const double *rate,
+                  const double *pay, const double *far, const double *alone, const double *ring, double tax, double limit,
+                  const double *slowest, const double *worst, double *score) noexcept nogil
+
+cdef enum:
+    CHUNK = 64   # candidates whose sums stay in the first cache
+    AT_ONCE = 4  # members beside which they are looked at in one pass, before a chunk of which none can go on is left
+    DIGIT_BITS = 11
+    DIGITS = 2048
+    ROOM = 4     # children found, as many times those kept, before the worst are forgotten
+cdef int SPARE = 2      # children kept for every one that goes on: the same path's end comes from several parents
+
+
+cdef struct Child:
+    double score
+    int state
+    int candidate
+
+
+cdef struct Beam:
+    const Instance *q
+    Workspace *ws
+    int width
+    int states
+    double typical        # links beside those of a member that count as if they were the same for all paths
+    double *hop           # (width, 2) the slowest hop of each path, latency and seconds per byte
+    uint64_t *keys        # (width,) sum of the members' numbers, mixed
+    int *members          # (width, k)
+    double *sums          # (width, 2) of the weights and of their squares
+    double *pay           # (width, k) weighted seconds per byte of each member to the others on other nodes
+    double *far           # (width, k) largest latency
+    double *mass          # (width, k) weight of all members on its node
+    double *inner         # (width, k) seconds per byte inside its node, times the weights that exchange there
+    Child *children       # (ROOM * SPARE * width,) the best SPARE * width so far among them
+    Child *sorted         # as many
+    int born
+    double *score         # (m,) of one path with each candidate, where it may be below a limit
+    double *shut          # (m,) infinite where a candidate is not usable at all
+    double *slow          # (m,) weight / speed
+    double *alone         # (m,) `inner` of one worker on each
+    double *inner_lat     # (m,) of the hops between the ranks of a worker; 0 where it has one
+    double *inner_spb     # (m,)
+    double *scale         # (m,) of one path with each candidate: boundary bytes by its weights
+    double *rate          # (m,) operations by the whole weight
+    double *slowest       # (m,) seconds of the slowest member
+    double *worst         # (m,) boundary seconds of the worst
+    double *own_pay       # (m,) weighted seconds per byte of the candidate to the members
+    double *own_far       # (m,) its largest latency
+    double *ring          # (m,)
+    uint64_t *seen        # table of keys, twice as large as what is kept of the children, a power of two
+    int table
+
+
+cdef inline uint64_t _mixed(uint64_t number) noexcept nogil:
+    """splitmix64 (Steele, Lea and Flood 2014), never 0."""
+    cdef uint64_t z = (number + 1) * <uint64_t> 0x9E3779B97F4A7C15
+    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
+    return (z ^ (z >> 31)) | 1
+
+
+cdef void _sort(Beam *s) noexcept nogil:
+    """Put the children in the order of their scores, equal ones as they were. Radix sort: the bits of positive numbers rise with them."""
+    cdef int counts[DIGITS]
+    cdef int shift = 0, i, digit, at
+    cdef uint64_t bits = 0
+    cdef Child *swapped
+    while shift < 64:
+        for i in range(DIGITS):
+            counts[i] = 0
+        for i in range(s.born):
+            memcpy(&bits, &s.children[i].score, sizeof(double))
+            counts[(bits >> shift) & <uint64_t> (DIGITS - 1)] += 1
+        shift += DIGIT_BITS
+        if s.born == 0 or counts[(bits >> (shift - DIGIT_BITS)) & <uint64_t> (DIGITS - 1)] == s.born:
+            continue  # all alike
+        at = 0
+        for digit in range(DIGITS):
+            at, counts[digit] = at + counts[digit], at
+        for i in range(s.born):
+            memcpy(&bits, &s.children[i].score, sizeof(double))
+            digit = <int> ((bits >> (shift - DIGIT_BITS)) & <uint64_t> (DIGITS - 1))
+            s.sorted[counts[digit]] = s.children[i]
+            counts[digit] += 1
+        swapped = s.children
+        s.children = s.sorted
+        s.sorted = swapped
+
+
+cdef int _close(Beam *s, int state, int now) noexcept nogil:
+    """Shut the candidates of the path; the last one where it has room for one more, else -1."""
+    cdef int j, last = -1, used = 0
+    cdef const int *members = s.members + <size_t> state * s.q.k
+    for j in range(now - 1):
+        s.ring[members[j]] = INFINITY
+    if now > 1:
+        last = members[now - 2]
+        for j in range(now - 1):
+            used += members[j] == last
+    return last if now > 1 and used < s.ws.room[last] else -1
+
+
+cdef inline double _within(const Instance *q, int c, double mass) noexcept nogil:
+    """Seconds per byte inside a node with members of this weight, times the weights that one of its ranks exchanges there."""
+    return q.inside[c] * q.part * q.weight[c] * (mass - q.part * q.weight[c])
+
+
+cdef double _joined(const Beam *s, int state, int now, double known) noexcept nogil:
+    """Score of a path whose last node takes one more worker, `now` members then."""
+    cdef const Instance *q = s.q
+    cdef int j, b, last
+    cdef size_t own = <size_t> state * q.k
+    cdef const int *members = s.members + own
+    cdef double w, total, squares, scale, rate, halo, mass, far, latest = 0.0, dearest = 0.0, rounds = q.rounds * known, lat, spb
+    last = members[now - 2]
+    w = q.weight[last]
+    total, squares = s.sums[2 * state] + w, (s.sums[2 * state + 1] + w * w) * q.part
+    scale = q.halo_bytes * known * now / (q.k * max(total * total - squares, 1e-12 * total * total))
+    rate = q.epoch_flops * now / (total * q.k)
+    for j in range(now - 1):
+        b = members[j]
+        mass = s.mass[own + j] + (w if b == last else 0.0)
+        far = max(s.far[own + j], q.lat[<size_t> b * q.m + last])
+        halo = rounds * far + scale * (
+            mass * (s.pay[own + j] + w * q.spb[<size_t> b * q.m + last]) + _within(q, b, mass))
+        dearest, latest = max(dearest, halo), max(latest, halo + rate * s.slow[b])
+    # The new one is as the last.
+    lat, spb = max(s.hop[2 * state], q.lat[<size_t> last * q.m + last]), max(s.hop[2 * state + 1], q.inside[last])
+    if now == q.k:
+        lat, spb = max(lat, q.lat[<size_t> last * q.m + members[0]]), max(spb, hop_spb(q, last, members[0]))
+    return latest + q.communication_weight * dearest + (1.0 + q.communication_weight) * (
+        q.ring_latency_factor * lat + q.ring_byte_factor * spb)
+
+
+cdef void _beside(Beam *s, int state, int now, double most) noexcept nogil:
+    """Children of one path below `most`: the objective of the whole job as if it and a candidate, `now` members, were its fair sample."""
+    cdef const Instance *q = s.q
+    cdef int j, c, chunk, count, at, last_room, m = q.m
+    cdef size_t own = <size_t> state * q.k
+    cdef const int *members = s.members + own
+    cdef size_t last = <size_t> (members[now - 2] if now > 1 else 0) * m, first = <size_t> members[0] * m if now == q.k else last
+    cdef double tax = q.communication_weight, known = (now - 1.0) / (now - 1.0 + s.typical) if 1 < now < q.k else 1.0
+    cdef double rounds = q.rounds * known, joined
+    cdef bint some
+    beam_alone(m, now, q.k, now > 1, q.weight, s.shut, q.lat + last, q.spb + last, q.lat + first, q.spb + first, s.sums[2 * state],
+               s.sums[2 * state + 1], s.hop[2 * state], s.hop[2 * state + 1], q.halo_bytes * known, q.epoch_flops, q.ring_latency_factor,
+               q.ring_byte_factor, tax, q.part, s.inner_lat, s.inner_spb, s.scale, s.rate, s.ring)
+    last_room = _close(s, state, now)
+    if last_room >= 0:
+        joined = _joined(s, state, now, known)
+        if joined < most:
+            s.children[s.born] = Child(joined, state, last_room)
+            s.born += 1
+    memset(s.slowest, 0, 3 * <size_t> m * sizeof(double))
+    memcpy(s.own_far, s.inner_lat, m * sizeof(double))
+    for chunk in range((m + CHUNK - 1) // CHUNK):
+        at = chunk * CHUNK
+        count = min(<int> CHUNK, m - at)
+        j, some = 0, True
+        while some and j + AT_ONCE < now:
+            some = beam_beside_four(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, s.mass + own + j, s.inner + own + j,
+                                    q.weight, s.slow, q.weight + at, q.lat + at, q.spb + at, s.scale + at, s.rate + at, s.ring + at, tax,
+                                    most, s.own_pay + at, s.own_far + at, s.slowest + at, s.worst + at)
+            j += AT_ONCE
+        if not some:
+            continue
+        while j + 1 < now:
+            beam_beside_one(count, m, rounds, members + j, s.far + own + j, s.pay + own + j, s.mass + own + j, s.inner + own + j, q.weight,
+                            s.slow, q.weight + at, q.lat + at, q.spb + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at,
+                            s.slowest + at, s.worst + at)
+            j += 1
+        if not beam_own(count, rounds, q.weight + at, s.slow + at, s.scale + at, s.rate + at, s.own_pay + at, s.own_far + at,
+                        s.alone + at, s.ring + at, tax, most, s.slowest + at, s.worst + at, s.score + at):
+            continue
+        for c in range(at, at + count):  # without a branch that no processor can foresee
+            s.children[s.born] = Child(s.score[c], state, c)
+            s.born += s.score[c] < most
+
+
+cdef inline uint64_t _bits(const Beam *s, int child) noexcept nogil:
+    """Of a child's score: those of positive numbers rise with them."""
+    cdef uint64_t bits
+    memcpy(&bits, &s.children[child].score, sizeof(double))
+    return bits
+
+
+cdef int _last_digits(const Beam *s, int left, uint64_t *mask, uint64_t *limit) noexcept nogil:
+    """Leading bits, and which they are, that only the child at `left` of the order shares, or all that do are kept; how many those are."""
+    cdef int counts[DIGITS]
+    cdef int i, digit, shift = 0
+    cdef uint64_t differ = 0
+    for i in range(s.born):
+        differ |= _bits(s, i) ^ _bits(s, 0)
+    while shift < 64 - DIGIT_BITS and differ >> (shift + DIGIT_BITS) != 0:
+        shift += 1
+    mask[0] = ~(((<uint64_t> 1 << shift) << DIGIT_BITS) - 1)  # of what all share
+    limit[0] = _bits(s, 0) & mask[0]
+    while True:
+        memset(counts, 0, DIGITS * sizeof(int))
+        for i in range(s.born):
+            counts[(_bits(s, i) >> shift) & <uint64_t> (DIGITS - 1)] += (_bits(s, i) & mask[0]) == limit[0]
+        digit = 0
+        while counts[digit] < left:
+            left -= counts[digit]
+            digit += 1
+        mask[0] |= <uint64_t> (DIGITS - 1) << shift
+        limit[0] |= <uint64_t> digit << shift
+        if shift == 0 or counts[digit] == left:
+            return left
+        shift = max(0, shift - DIGIT_BITS)
+
+
+cdef double _cut(Beam *s) noexcept nogil:
+    """Forget all children but the best SPARE * width, the first of equals, and keep their order; what a further one must be below."""
+    cdef int i, left, kept = 0
+    cdef uint64_t mask = 0, limit = 0, bits
+    cdef double most = 0.0
+    if s.born <= SPARE * s.width:
+        return CANNOT_WORK
+    left = _last_digits(s, SPARE * s.width, &mask, &limit)
+    for i in range(s.born):
+        bits = _bits(s, i) & mask
+        if bits < limit or (bits == limit and left > 0):
+            left -= bits == limit
+            most = max(most, s.children[i].score)
+            s.children[kept] = s.children[i]
+            kept += 1
+    s.born = kept
+    return min(CANNOT_WORK, most)
+
+
+cdef void _expand(Beam *s, int now) noexcept nogil:
+    """The best children of all paths, with `now` members each, best first."""
+    cdef int state
+    cdef double most = CANNOT_WORK
+    s.born = 0
+    for state in range(s.states):
+        _beside(s, state, now, most)
+        if s.born > ROOM * SPARE * s.width:
+            most = _cut(s)
+    _cut(s)
+    _sort(s)
+
+
+cdef int _different(Beam *s, int now) noexcept nogil:
+    """Move the best different paths of `now` members to the front, at the end different sets; how many."""
+    cdef int i, kept = 0, slot
+    cdef uint64_t key
+    for i in range(s.table):
+        s.seen[i] = 0
+    for i in range(s.born):
+        key = s.keys[s.children[i].state] + _mixed(s.children[i].candidate)
+        if now < s.q.k:  # where a path ends decides how it goes on
+            key = _mixed(key + <uint64_t> s.children[i].candidate)
+        slot = <int> (key & <uint64_t> (s.table - 1))
+        while s.seen[slot] != 0 and s.seen[slot] != key:
+            slot = (slot + 1) & (s.table - 1)
+        if s.seen[slot] == 0:
+            s.seen[slot] = key
+            s.children[kept] = s.children[i]
+            kept += 1
+            if kept == s.width:
+                break
+    return kept
+
+
+cdef void _grow(const Beam *old, Beam *new, int now, int kept) noexcept nogil:
+    """The paths that go on, with their sums."""
+    cdef const Instance *q = old.q
+    cdef int i, j, c, d, state
+    cdef size_t at, before
+    cdef double w
+    cdef const double *lat
+    cdef const double *spb
+    new.states = kept
+    for i in range(kept):
+        state, c = old.children[i].state, old.children[i].candidate
+        at, before, w = <size_t> i * q.k, <size_t> state * q.k, q.weight[c]
+        lat, spb = q.lat + <size_t> c * q.m, q.spb + <size_t> c * q.m
+        new.hop[2 * i], new.hop[2 * i + 1] = old.hop[2 * state], old.hop[2 * state + 1]
+        if now > 1:
+            d = old.members[before + now - 2]
+            new.hop[2 * i], new.hop[2 * i + 1] = max(new.hop[2 * i], lat[d]), max(new.hop[2 * i + 1], hop_spb(q, c, d))
+        if q.inner:
+            new.hop[2 * i], new.hop[2 * i + 1] = max(new.hop[2 * i], lat[c]), max(new.hop[2 * i + 1], q.inside[c])
+        new.keys[i] = old.keys[state] + _mixed(c)
+        new.sums[2 * i], new.sums[2 * i + 1] = old.sums[2 * state] + w, old.sums[2 * state + 1] + w * w
+        memcpy(new.members + at, old.members + before, (now - 1) * sizeof(int))
+        new.members[at + now - 1] = c
+        new.pay[at + now - 1], new.far[at + now - 1], new.mass[at + now - 1] = 0.0, (lat[c] if q.inner else 0.0), w
+        for j in range(now - 1):
+            d = new.members[at + j]
+            new.pay[at + now - 1] += q.weight[d] * spb[d]
+            new.far[at + now - 1] = max(new.far[at + now - 1], lat[d])
+            new.pay[at + j], new.far[at + j] = old.pay[before + j] + w * spb[d], max(old.far[before + j], lat[d])
+            new.mass[at + j] = old.mass[before + j]
+            if d == c:
+                new.mass[at + j] += w
+                new.mass[at + now - 1] += w
+        for j in range(now):
+            d = new.members[at + j]
+            new.inner[at + j] = _within(q, d, new.mass[at + j])
+
+
+cdef bint _allocate(Beam *s, int width) noexcept nogil:
+    cdef size_t m = s.q.m, k = s.q.k, w = width
+    cdef int c
+    s.width, s.states, s.table = width, 0, 1
+    while s.table < 2 * SPARE * width:
+        s.table *= 2
+    s.keys = <uint64_t *> calloc(w + s.table, sizeof(uint64_t))
+    s.members = <int *> calloc(w * k, sizeof(int))
+    s.sums = <double *> calloc(w * (4 + 4 * k) + 13 * m, sizeof(double))
+    s.children = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
+    s.sorted = <Child *> calloc(ROOM * SPARE * w + m + 1, sizeof(Child))
+    if s.keys == NULL or s.members == NULL or s.sums == NULL or s.children == NULL or s.sorted == NULL:
+        return False
+    s.seen, s.hop, s.pay, s.far = s.keys + w, s.sums + 2 * w, s.sums + 4 * w, s.sums + (4 + k) * w
+    s.mass, s.inner = s.sums + (4 + 2 * k) * w, s.sums + (4 + 3 * k) * w
+    s.scale = s.sums + (4 + 4 * k) * w
+    s.rate, s.ring, s.slow, s.slowest = s.scale + m, s.scale + 2 * m, s.scale + 3 * m, s.scale + 4 * m
+    s.worst, s.own_pay, s.own_far = s.slowest + m, s.slowest + 2 * m, s.slowest + 3 * m
+    s.score, s.shut, s.alone = s.slowest + 4 * m, s.slowest + 5 * m, s.slowest + 6 * m
+    s.inner_lat, s.inner_spb = s.slowest + 7 * m, s.slowest + 8 * m
+    for c in range(s.q.m):
+        s.shut[c] = INFINITY
+        s.slow[c] = s.q.weight[c] / s.q.speed[c]
+        s.alone[c] = _within(s.q, c, s.q.weight[c])
+        s.inner_lat[c] = s.q.lat[<size_t> c * s.q.m + c] if s.q.inner else 0.0
+        s.inner_spb[c] = s.q.inside[c] if s.q.inner else 0.0
+    for c in range(s.ws.u):
+        s.shut[s.ws.usable[c]] = 0.0
+    return True
+
+
+cdef void _free(Beam *s) noexcept nogil:
+    release(s.keys)
+    release(s.members)
+    release(s.sums)
+    release(s.children)
+    release(s.sorted)
+
+
+def beam(Kernel kernel, int[:, ::1] orders, double typical):
+    """How many rows of `orders` (width, k) were filled with different sets of candidates, each as a ring, most promising first.
+
+    typical: links beside those of a member that count as if they were the same for all paths; 0 takes every path for a fair sample.
+    Raises MemoryError, and ValueError where a row is not as long as the job has workers.
+    """
+    cdef Beam a, b
+    cdef int now, kept = 0, i, k = kernel.q.k, width = orders.shape[0]
+    if orders.shape[1] != k or width < 1:
+        raise ValueError("the rows have another length than the job has workers")
+    a.q = b.q = &kernel.q
+    a.typical = b.typical = typical
+    a.ws = b.ws = kernel.ws
+    a.keys = b.keys = NULL
+    a.members = b.members = NULL
+    a.sums = b.sums = NULL
+    a.children = b.children = NULL
+    a.sorted = b.sorted = NULL
+    if not _allocate(&a, width) or not _allocate(&b, width):
+        _free(&a)
+        _free(&b)
+        raise MemoryError()
+    with nogil:
+        a.states = 1
+        for now in range(1, k + 1):
+            _expand(&a, now)
+            kept = _different(&a, now)
+            _grow(&a, &b, now, kept)
+            a, b = b, a
+            if kept == 0:
+                break
+        for i in range(kept):
+            memcpy(&orders[i, 0], a.members + <size_t> i * k, k * sizeof(int))
+    _free(&a)
+    _free(&b)
+    return kept

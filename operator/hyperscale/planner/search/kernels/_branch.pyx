@@ -1,0 +1,534 @@
+"""Compiled branch and bound: the best placement of one job and the proof, or the best bound when it had to stop.
+
+Sets of members are built one by one. At every step each candidate gets a lower bound of all placements with the members so far, itself and any
+rest; those that cannot beat the best placement known drop out for the whole subtree. Take a member i on a node with n members, X_i the
+weighted seconds per byte from there to the members elsewhere, g ranks a worker, and a rest R of total weight t. Each of the rest adds at
+least b_i times its weight to n X_i + inside_i w_i (n - 1/g) / g: n times the least seconds per byte to any candidate elsewhere, or, on
+the same node, X_i / w_i + inside_i / g. So
+    halo_i  >=  w_i (n X_i + inside_i w_i (n - 1/g) / g + t b_i) / ((W_S + t)^2 - (S2_S + t^2 / |R|) / g),
+which over an interval of t is least at one of its ends (a quotient of a line and a parabola that first may rise and then falls). Latency: the
+farthest of |R| partners is no nearer than the |R|-th nearest candidate. Ring: every member has two hops, and a card is never faster than
+for one of them.
+Nodes that nothing tells apart (twins) are interchangeable: once one of them has been tried at a place, the others need not be.
+"""
+
+from libc.math cimport INFINITY
+from libc.stdlib cimport calloc, free as release
+from libc.string cimport memcpy
+
+from hyperscale.planner.search.kernels._kernel cimport (
+    Instance, Kernel, Workspace, hop_spb, node_bytes, repeats, ring_cost, ring_polish, set_cost, workspace_free, workspace_new,
+)
+
+cdef double SAME = 1.0 - 1e-10
+cdef long long CHECK_WORK = 1 << 21
+
+
+cdef struct Search:
+    const Instance *q
+    Workspace *ws
+    double upper          # best objective known
+    int *best             # (k,) its order
+    double limit          # what a placement must be below
+    double open           # least bound of what was not explored
+    long long work        # inner steps so far
+    long long most        # and at most
+    long long check       # when to ask whether time is up
+    bint stopped
+    bint relaxed          # leaves are bounds only: their ring is not theirs to choose
+    bint shared           # some node has several members of the set whose rings are tried
+    int *twin             # (m,) number of the first node like it
+    int *left             # (m,) slots
+    int *here             # (m,) members
+    int *member           # (k,) set so far
+    double *near_lat      # (m, k) j-th smallest latency to anyone, rising
+    double *near_spb      # (m, k) sum of the j smallest seconds per byte to other nodes
+    double *ring_lat      # (m,) second smallest latency to anyone
+    double *ring_spb      # (m,)
+    int *cand             # (k + 1, m) candidates of each depth
+    double *bound         # (k + 1, m) their bounds
+    double *P             # (k + 1, m) weighted seconds per byte of each candidate to the members elsewhere
+    double *L             # (k + 1, m) largest latency
+    double *MP            # (k + 1, k) the same of the members to the other members
+    double *ML            # (k + 1, k)
+    double *small         # (8 k,) scratch
+    double *stat          # (4 k,) of members: rest latency, what the rest adds by its weight, ring latency, ring seconds per byte
+    int *tour             # (k,)
+    void *expired         # a Python callable, alive for the whole search
+
+
+cdef bint _time_is_up(void *expired) noexcept with gil:
+    return bool((<object> expired)())
+
+
+cdef inline int _insert(double *smallest, int count, int room, double value) noexcept nogil:
+    """Keep the `room` smallest values, rising; how many there are."""
+    cdef int at
+    if count == room:
+        if room == 0 or value >= smallest[room - 1]:
+            return count
+        at = room - 1
+    else:
+        at = count
+        count += 1
+    while at > 0 and smallest[at - 1] > value:
+        smallest[at] = smallest[at - 1]
+        at -= 1
+    smallest[at] = value
+    return count
+
+
+cdef void _prepare(Search *s) noexcept nogil:
+    """What holds for every node wherever it is placed."""
+    cdef int c, d, j, copies, lats, bytes, byte_hops, m = s.q.m, k = s.q.k, hops = 1 if s.q.k == 2 else 2
+    cdef double *lat = s.small
+    cdef double *spb = s.small + k
+    cdef double hop[2]
+    for c in range(m):
+        lats = bytes = byte_hops = 0
+        for d in range(m):
+            copies = s.left[d] - (1 if d == c else 0)
+            for j in range(min(copies, k - 1)):
+                lats = _insert(lat, lats, k - 1, s.q.lat[<size_t> c * m + d])
+                if d != c:
+                    bytes = _insert(spb, bytes, k - 1, s.q.spb[<size_t> c * m + d])
+                if j < hops:
+                    byte_hops = _insert(hop, byte_hops, hops, hop_spb(s.q, c, d))
+        s.near_lat[c * k] = s.near_spb[c * k] = 0.0
+        for j in range(1, k):
+            s.near_lat[c * k + j] = lat[j - 1] if j <= lats else INFINITY
+            s.near_spb[c * k + j] = s.near_spb[c * k + j - 1] + spb[j - 1] if j <= bytes else INFINITY
+        s.ring_lat[c] = lat[hops - 1] if lats >= hops else INFINITY
+        s.ring_spb[c] = hop[hops - 1] if byte_hops == hops else INFINITY
+        if k == 1:
+            s.ring_lat[c] = s.ring_spb[c] = 0.0
+        if s.q.inner:
+            s.ring_lat[c] = max(s.ring_lat[c], s.q.lat[<size_t> c * m + c])
+            s.ring_spb[c] = max(s.ring_spb[c], s.q.inside[c])
+        s.twin[c] = c
+        for d in range(c):
+            if s.twin[d] == d and _twins(s.q, s.left, c, d):
+                s.twin[c] = d
+                break
+
+
+cdef bint _twins(const Instance *q, const int *left, int c, int d) noexcept nogil:
+    cdef int x
+    cdef size_t a = <size_t> c * q.m, b = <size_t> d * q.m
+    if q.speed[c] != q.speed[d] or left[c] != left[d]:
+        return False
+    if (left[c] > 1 or q.inner) and (q.lat[a + c] != q.lat[b + d] or q.inside[c] != q.inside[d]):
+        return False
+    for x in range(q.m):
+        if x != c and x != d and (q.lat[a + x] != q.lat[b + x] or q.spb[a + x] != q.spb[b + x]):
+            return False
+    return True
+
+
+cdef void _member_stats(Search *s, int depth, const int *cand, int count) noexcept nogil:
+    """Of every member: latency of the farthest of the rest at least, what the rest adds by its weight, its second best hop."""
+    cdef int i, j, c, b, copies, rest = s.q.k - depth - 1, lats, bytes, hops_lat, hops_spb, hops = 1 if s.q.k == 2 else 2
+    cdef double *lat = s.small
+    cdef double *adds = s.small + s.q.k
+    cdef double hop_lat[2]
+    cdef double hop_byte[2]
+    cdef double same, value
+    cdef const double *row_lat
+    cdef const double *row_spb
+    for i in range(depth):
+        b = s.member[i]
+        row_lat = s.q.lat + <size_t> b * s.q.m
+        row_spb = s.q.spb + <size_t> b * s.q.m
+        same = s.MP[<size_t> depth * s.q.k + i] / s.q.weight[b] + s.q.inside[b] * s.q.part
+        lats = bytes = hops_lat = hops_spb = 0
+        for j in range(depth):
+            if j != i:
+                hops_lat = _insert(hop_lat, hops_lat, hops, row_lat[s.member[j]])
+                hops_spb = _insert(hop_byte, hops_spb, hops, hop_spb(s.q, b, s.member[j]))
+        for j in range(count):
+            c = cand[j]
+            value = same if c == b else s.here[b] * row_spb[c]
+            for copies in range(min(s.left[c], max(rest, hops))):
+                lats = _insert(lat, lats, rest, row_lat[c])
+                bytes = _insert(adds, bytes, rest, value)
+                if copies < hops:
+                    hops_lat = _insert(hop_lat, hops_lat, hops, row_lat[c])
+                    hops_spb = _insert(hop_byte, hops_spb, hops, hop_spb(s.q, b, c))
+        s.stat[4 * i] = lat[rest - 1] if rest > 0 else 0.0
+        s.stat[4 * i + 1] = 0.0
+        if rest > 0:
+            if s.q.equal:
+                for j in range(rest):
+                    s.stat[4 * i + 1] += adds[j] / rest
+            else:
+                s.stat[4 * i + 1] = adds[0]
+        s.stat[4 * i + 2] = hop_lat[hops - 1] if hops_lat == hops else INFINITY
+        s.stat[4 * i + 3] = hop_byte[hops - 1] if hops_spb == hops else INFINITY
+        if s.q.k == 1:
+            s.stat[4 * i + 2] = s.stat[4 * i + 3] = 0.0
+        if s.q.inner:
+            s.stat[4 * i + 2] = max(s.stat[4 * i + 2], row_lat[b])
+            s.stat[4 * i + 3] = max(s.stat[4 * i + 3], s.q.inside[b])
+    s.work += depth * count
+
+
+cdef double _rest_beside(const Search *s, int c, double count, double pay, int rest) noexcept nogil:
+    """What a rest of that number adds at least, by its weight, to the node of candidate c, which then has `count` members and pays `pay`."""
+    cdef int same
+    cdef double each = pay / s.q.weight[c] + s.q.inside[c] * s.q.part, least, value
+    cdef const double *near = s.near_spb + <size_t> c * s.q.k
+    if rest == 0:
+        return 0.0
+    if not s.q.equal:
+        return min(count * near[1], each if s.left[c] > 1 else INFINITY)
+    least = count * near[rest] / rest
+    for same in range(1, min(rest, s.left[c] - 1) + 1):
+        value = (same * each + count * near[rest - same]) / rest
+        least = min(least, value)
+    return least
+
+
+cdef double _candidate_bound(Search *s, int depth, int c, double total, double squares, double low, double high,
+                             double ring_lat, double ring_spb) noexcept nogil:
+    """Least objective of any placement with the members, c, and a rest whose weights sum to low..high."""
+    cdef const Instance *q = s.q
+    cdef int i, b, rest = q.k - depth - 1
+    cdef double w = q.weight[c], own, latency, halo, adds, first, second, slowest = 0.0, worst = 0.0, base, need, rate
+    cdef const double *lat = q.lat + <size_t> c * q.m
+    cdef const double *spb = q.spb + <size_t> c * q.m
+    cdef const double *P = s.MP + <size_t> depth * q.k
+    cdef const double *L = s.ML + <size_t> depth * q.k
+    cdef double spread = 1.0 - q.part / rest if rest > 0 else 0.0
+    total += w
+    squares += w * w
+    base = q.overhead_seconds + (1.0 + q.communication_weight) * (
+        q.ring_latency_factor * max(ring_lat, s.ring_lat[c]) + q.ring_byte_factor * max(ring_spb, s.ring_spb[c]))
+    if not q.equal:
+        need = s.limit - base
+        if need <= 0.0 or q.epoch_flops / need > total + high:
+            return INFINITY
+        low = max(low, q.epoch_flops / need - total)
+    # Weighted pairs: (total + t)^2 - (squares + t^2 / rest) / g.
+    own = total * total - squares * q.part
+    first = 1.0 / max(own + low * (2.0 * total + low * spread), 1e-300)
+    second = 1.0 / max(own + high * (2.0 * total + high * spread), 1e-300)
+    rate = q.epoch_flops / (total + high)
+    for i in range(depth):
+        b = s.member[i]
+        own, adds = node_bytes(q, b, s.here[b] + (b == c), P[i] + w * spb[b]), q.weight[b] * s.stat[4 * i + 1]
+        latency = max(max(L[i], lat[b]), s.stat[4 * i])
+        halo = q.rounds * latency + q.halo_bytes * min((own + low * adds) * first, (own + high * adds) * second)
+        worst = max(worst, halo)
+        slowest = max(slowest, halo + rate * q.weight[b] / q.speed[b])
+    own = s.P[<size_t> depth * q.m + c]
+    adds = w * _rest_beside(s, c, s.here[c] + 1.0, own, rest)
+    own = node_bytes(q, c, s.here[c] + 1.0, own)
+    latency = max(s.L[<size_t> depth * q.m + c], s.near_lat[c * q.k + rest])
+    halo = q.rounds * latency + q.halo_bytes * min((own + low * adds) * first, (own + high * adds) * second)
+    worst = max(worst, halo)
+    slowest = max(slowest, halo + rate * w / q.speed[c])
+    return base + slowest + q.communication_weight * worst
+
+
+cdef int _filter(Search *s, int depth, int *cand, double *bound, int count, double total, double squares) noexcept nogil:
+    """Bound every candidate and keep those that may still win; how many."""
+    cdef int i, j, c, copies, kept = 0, rest = s.q.k - depth - 1, tops = 0, lows = 0
+    cdef double *top = s.small
+    cdef double *bottom = s.small + s.q.k
+    cdef double high = 0.0, low = 0.0, ring_lat = 0.0, ring_spb = 0.0, value
+    _member_stats(s, depth, cand, count)
+    for j in range(count):
+        c = cand[j]
+        for copies in range(min(s.left[c], rest)):
+            tops = _insert(top, tops, rest, -s.q.weight[c])
+            lows = _insert(bottom, lows, rest, s.q.weight[c])
+    for j in range(rest):
+        high -= top[j]
+        low += bottom[j]
+    for i in range(depth):
+        ring_lat, ring_spb = max(ring_lat, s.stat[4 * i + 2]), max(ring_spb, s.stat[4 * i + 3])
+    for j in range(count):
+        value = _candidate_bound(s, depth, cand[j], total, squares, low, high, ring_lat, ring_spb)
+        if value < s.limit:
+            cand[kept], bound[kept] = cand[j], value
+            kept += 1
+    s.work += count * (depth + 1)
+    return kept
+
+
+cdef void _sort(int *cand, double *bound, int count) noexcept nogil:
+    """Highest bound first, then the higher number: what is nearly out goes first, while it is cheap to refute."""
+    cdef int i, at, c
+    cdef double value
+    for i in range(1, count):
+        c, value, at = cand[i], bound[i], i
+        while at > 0 and (bound[at - 1] < value or (bound[at - 1] == value and cand[at - 1] < c)):
+            cand[at], bound[at] = cand[at - 1], bound[at - 1]
+            at -= 1
+        cand[at], bound[at] = c, value
+
+
+cdef int _slots_of(Search *s, const int *cand, int count) noexcept nogil:
+    cdef int j, slots = 0
+    for j in range(count):
+        slots += s.left[cand[j]]
+    return slots
+
+
+cdef void _join(Search *s, int depth, int c) noexcept nogil:
+    """Make c a member: everyone's sums at the next depth."""
+    cdef int d, m = s.q.m
+    cdef double w = s.q.weight[c]
+    cdef const double *lat = s.q.lat + <size_t> c * m
+    cdef const double *spb = s.q.spb + <size_t> c * m
+    cdef double *P = s.P + <size_t> depth * m
+    cdef double *L = s.L + <size_t> depth * m
+    cdef double *MP = s.MP + <size_t> depth * s.q.k
+    cdef double *ML = s.ML + <size_t> depth * s.q.k
+    s.member[depth] = c
+    s.here[c] += 1
+    MP[s.q.k + depth], ML[s.q.k + depth] = P[c], L[c]
+    for d in range(depth):
+        MP[s.q.k + d] = MP[d] + w * spb[s.member[d]]
+        ML[s.q.k + d] = max(ML[d], lat[s.member[d]])
+    for d in range(m):
+        P[m + d] = P[d] + w * spb[d]
+        L[m + d] = max(L[d], lat[d])
+    s.work += m
+
+
+cdef void _explore(Search *s, int depth, int count, double total, double squares, double own) noexcept nogil:
+    """All placements with the members so far and the rest among the `count` candidates of this depth; `own`: their bound."""
+    cdef int *cand = s.cand + <size_t> depth * s.q.m
+    cdef double *bound = s.bound + <size_t> depth * s.q.m
+    cdef int i, j, c, at, before, rest = s.q.k - depth
+    cdef double w
+    if s.work > s.check:
+        s.check = s.work + CHECK_WORK
+        s.stopped = s.stopped or _time_is_up(s.expired)
+    if s.stopped or s.work > s.most:
+        s.stopped = True
+        s.open = min(s.open, own)
+        return
+    before = count + 1
+    while count < before and _slots_of(s, cand, count) >= rest:
+        before = count
+        count = _filter(s, depth, cand, bound, count, total, squares)
+    if _slots_of(s, cand, count) < rest:
+        return
+    _sort(cand, bound, count)
+    for i in range(count):
+        c = cand[i]
+        if c < 0 or not bound[i] < s.limit:
+            continue
+        if s.stopped:
+            s.open = min(s.open, bound[i])
+            continue
+        w = s.q.weight[c]
+        if rest == 1:
+            s.member[depth] = c
+            _leaf(s, bound[i])
+            continue
+        # Its own further slots come first of the rest.
+        s.left[c] -= 1
+        at = 0
+        for j in range(i if s.left[c] > 0 else i + 1, count):
+            if cand[j] >= 0:
+                s.cand[(<size_t> depth + 1) * s.q.m + at] = cand[j]
+                at += 1
+        if _slots_of(s, s.cand + (<size_t> depth + 1) * s.q.m, at) >= rest - 1:
+            _join(s, depth, c)
+            _explore(s, depth + 1, at, total + w, squares + w * w, bound[i])
+            s.here[c] -= 1
+        s.left[c] += 1
+        _drop_twins(s, depth, cand, i, count)
+
+
+cdef void _drop_twins(Search *s, int depth, int *cand, int i, int count) noexcept nogil:
+    """What c = cand[i] was tried for need not be tried for its twins: two that are no members can change places."""
+    cdef int j, c = cand[i]
+    if s.here[c]:
+        return
+    for j in range(i + 1, count):
+        if cand[j] >= 0 and s.twin[cand[j]] == s.twin[c] and not s.here[cand[j]]:
+            cand[j] = -1
+
+
+cdef void _leaf(Search *s, double own) noexcept nogil:
+    """One complete set: its best ring, exactly."""
+    cdef int r, k = s.q.k
+    cdef double without, seconds, tax = 1.0 + s.q.communication_weight, cap
+    memcpy(s.tour, s.member, k * sizeof(int))
+    without = set_cost(s.q, s.tour)
+    s.work += k * k
+    if not without + tax * _ring_floor(s, s.tour) < s.limit:
+        return
+    seconds = ring_polish(s.q, s.tour, NULL, s.ws)
+    s.work += 8 * k * k
+    if without + tax * seconds < s.limit and not s.relaxed:
+        _better(s, without + tax * seconds, s.tour)
+    _best_ring(s, without)
+
+
+cdef void _better(Search *s, double seconds, const int *order) noexcept nogil:
+    s.upper = seconds
+    s.limit = seconds * SAME
+    memcpy(s.best, order, s.q.k * sizeof(int))
+
+
+cdef double _ring_floor(Search *s, const int *order) noexcept nogil:
+    """Seconds of allreduce that no ring of these members is below: each has two hops."""
+    cdef int r, j, k = s.q.k, hops = 1 if k == 2 else 2, lats, bytes
+    cdef double hop_lat[2]
+    cdef double hop_byte[2]
+    cdef double latency = 0.0, per_byte = 0.0
+    if k == 1:
+        return ring_cost(s.q, order)
+    for r in range(k):
+        lats = bytes = 0
+        for j in range(k):
+            if j != r:
+                lats = _insert(hop_lat, lats, hops, s.q.lat[<size_t> order[r] * s.q.m + order[j]])
+                bytes = _insert(hop_byte, bytes, hops, hop_spb(s.q, order[r], order[j]))
+        latency, per_byte = max(latency, hop_lat[hops - 1]), max(per_byte, hop_byte[hops - 1])
+        if s.q.inner:
+            latency, per_byte = max(latency, s.q.lat[<size_t> order[r] * s.q.m + order[r]]), max(per_byte, s.q.inside[order[r]])
+    s.work += k * k
+    return s.q.ring_latency_factor * latency + s.q.ring_byte_factor * per_byte
+
+
+cdef void _best_ring(Search *s, double without) noexcept nogil:
+    """Try every ring of the members in s.tour that can beat the limit."""
+    cdef int r, k = s.q.k
+    cdef double floor = without + (1.0 + s.q.communication_weight) * _ring_floor(s, s.tour)
+    if k <= 3 or not floor < s.limit:
+        if s.relaxed:
+            s.open = min(s.open, floor)
+        return
+    memcpy(s.ws.spare, s.tour, k * sizeof(int))
+    s.shared = repeats(s.q, s.tour)
+    _extend_ring(s, 1, 0.0, 0.0, without, floor)
+
+
+cdef void _extend_ring(Search *s, int placed, double latency, double per_byte, double without, double floor) noexcept nogil:
+    """Depth first over the rings that start as s.ws.spare[:placed] does; the rest of it are the members that are left."""
+    cdef int j, k = s.q.k, c
+    cdef int *ring = s.ws.spare
+    cdef double tax = 1.0 + s.q.communication_weight, lat, spb, value
+    cdef size_t row = <size_t> ring[placed - 1] * s.q.m
+    if s.stopped:
+        s.open = min(s.open, floor)
+        return
+    s.work += k - placed + 1
+    if s.work > s.most:
+        s.stopped = True
+        s.open = min(s.open, floor)
+        return
+    if placed == k:
+        lat, spb = max(latency, s.q.lat[row + ring[0]]), max(per_byte, hop_spb(s.q, ring[placed - 1], ring[0]))
+        value = without + tax * _inner_ring(s.q, ring, lat, spb)
+        if s.shared and not s.relaxed and value < s.limit:  # so far as if each hop had its cards for itself
+            s.work += k
+            value = without + tax * ring_cost(s.q, ring)
+        if value < s.limit:
+            if s.relaxed:
+                s.open = min(s.open, value)
+            else:
+                _better(s, value, ring)
+        return
+    for j in range(placed, k):
+        c = ring[j]
+        if s.shared and _tried(ring, placed, j):
+            continue
+        lat, spb = max(latency, s.q.lat[row + c]), max(per_byte, hop_spb(s.q, ring[placed - 1], c))
+        if without + tax * (s.q.ring_latency_factor * lat + s.q.ring_byte_factor * spb) < s.limit:
+            ring[j], ring[placed] = ring[placed], c
+            _extend_ring(s, placed + 1, lat, spb, without, floor)
+            ring[placed], ring[j] = ring[j], c
+        if not floor < s.limit:
+            return
+
+
+cdef double _inner_ring(const Instance *q, const int *ring, double lat, double spb) noexcept nogil:
+    """Seconds of a ring with these slowest hops between workers; those inside a worker counted."""
+    cdef int r
+    if q.inner:
+        for r in range(q.k):
+            lat, spb = max(lat, q.lat[<size_t> ring[r] * q.m + ring[r]]), max(spb, q.inside[ring[r]])
+    return q.ring_latency_factor * lat + q.ring_byte_factor * spb
+
+
+cdef bint _tried(const int *ring, int placed, int at) noexcept nogil:
+    """Whether a worker of the same node came before at this place."""
+    cdef int j
+    for j in range(placed, at):
+        if ring[j] == ring[at]:
+            return True
+    return False
+
+
+def branch_and_bound(Kernel kernel, const int[::1] pinned, int[::1] order, double upper, long long most, object expired):
+    """(objective, lower bound, work) of the job in `kernel`; `order` (k,) gets a placement of that objective if one better than `upper` was found.
+
+    pinned: (p,) members that are there already and take no slots; the ring is theirs to disturb, so that only the bound is answered then.
+    most:   inner steps; with those used up, or expired() true, the bound is of what was not explored
+    Raises MemoryError, and ValueError where nothing is left to place or a size or a candidate is wrong.
+    """
+    cdef const Instance *q = &kernel.q
+    cdef int c, m = q.m, k = q.k, i, count = 0
+    cdef Search s
+    if len(pinned) >= k or len(order) != k:
+        raise ValueError("no place is left, or the order has another length")
+    for i in range(len(pinned)):
+        if not 0 <= pinned[i] < m:
+            raise ValueError("a pinned rank is on no candidate")
+    cdef double total = 0.0, squares = 0.0
+    cdef double *numbers = <double *> calloc(<size_t> m * (2 * k + 2 + 3 * (k + 1)) + 2 * k * (k + 1) + 16 * k + 16, sizeof(double))
+    cdef int *ints = <int *> calloc(<size_t> m * (k + 4) + 8 * k + 8, sizeof(int))
+    s.ws = workspace_new(m, k)
+    if numbers == NULL or ints == NULL or s.ws == NULL:
+        release(numbers)
+        release(ints)
+        workspace_free(s.ws)
+        raise MemoryError()
+    s.q, s.upper, s.limit, s.open = q, upper, upper * SAME, INFINITY
+    s.work, s.most, s.check, s.stopped, s.relaxed = 0, most, CHECK_WORK, False, len(pinned) > 0
+    s.near_lat, s.near_spb = numbers, numbers + m * k
+    s.ring_lat, s.ring_spb = numbers + 2 * m * k, numbers + 2 * m * k + m
+    s.P = numbers + 2 * m * k + 2 * m
+    s.L, s.bound = s.P + m * (k + 1), s.P + 2 * m * (k + 1)
+    s.small = s.P + 3 * m * (k + 1)
+    s.stat = s.small + 8 * k
+    s.MP, s.ML = s.stat + 4 * k, s.stat + 4 * k + k * (k + 1)
+    s.cand = ints
+    s.twin, s.left, s.here = ints + m * (k + 1), ints + m * (k + 2), ints + m * (k + 3)
+    s.member, s.tour, s.best = ints + m * (k + 4), ints + m * (k + 4) + k, ints + m * (k + 4) + 2 * k
+    for c in range(m):
+        s.left[c] = min(k, q.slots[c])
+        s.L[c] = q.lat[<size_t> c * m + c] if q.inner else 0.0
+    for i in range(len(pinned)):
+        s.left[pinned[i]] += 1
+    s.expired = <void *> expired
+    with nogil:
+        _prepare(&s)
+    for i in range(len(pinned)):
+        c = pinned[i]
+        s.left[c] -= 1
+        _join(&s, i, c)
+        total += q.weight[c]
+        squares += q.weight[c] * q.weight[c]
+    for c in range(m):
+        if s.left[c] > 0:
+            s.cand[len(pinned) * m + count] = c
+            count += 1
+    with nogil:
+        if s.upper > 0.0:
+            _explore(&s, len(pinned), count, total, squares, 0.0)
+    if s.upper < upper:
+        for i in range(k):
+            order[i] = s.best[i]
+    found = (s.upper, min(s.upper, s.open), s.work)
+    release(numbers)
+    release(ints)
+    workspace_free(s.ws)
+    return found

@@ -1,0 +1,114 @@
+"""Search by pairs and by segments of the ring, both found exactly. Pure and deterministic; the seed decides.
+
+It climbs out of what single moves cannot. Beside a placement of which two are missing few candidates can stand at all, so that every trial
+looks at thousands of pairs; where links have no structure that finds in a fraction of the time what annealing finds. Where the slowest hop
+of the ring decides, hardly a candidate is near to both neighbours of a place: there paths for several places at once take turns with pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hyperscale.model.graph import BoolArray, IntArray
+from hyperscale.planner.cost.objective import Costs, objectives
+from hyperscale.planner.search.anneal import anneal
+from hyperscale.planner.search.kernels.kernel import kernel_for
+
+if TYPE_CHECKING:
+    from hyperscale.planner.search.kernels._kernel import Kernel
+
+Int32Array = npt.NDArray[np.int32]
+
+try:
+    from hyperscale.planner.search.kernels import _exchange, _segment
+except ImportError:  # pragma: no cover - planner/search/kernels/kernel.py has warned
+    _exchange = _segment = None  # type: ignore[assignment] # the numpy path asks
+
+HOT: Final = 0.02
+"""First heat, part of the objective by which a pair may be worse."""
+COLD: Final = 5e-3
+"""Last heat."""
+SLICE_WORK: Final = 2_500
+"""Work of pairs, then of segments, between two looks at the clock: some hundred microseconds."""
+SEGMENT_WORKERS: Final = 4
+"""Fewer have one ring, or all that pairs can reach."""
+SEEDS: Final = 1000
+"""Seeds of two rounds of a tournament differ by so much."""
+
+
+def exchange(
+    costs: Costs,
+    slots: IntArray,
+    order: IntArray,
+    fixed: BoolArray | None = None,
+    *,
+    seed: int,
+    work: int,
+    expired: Callable[[], bool] = lambda: False,
+) -> tuple[IntArray, float]:
+    """The best placement (k,) on a walk of `work` inner steps from `order` (k,), and its objective; never worse than `order`.
+
+    fixed: (k,) ranks that stay and take no slot; with fewer than two others nothing is done
+    """
+    return tournament(costs, slots, order[None, :], fixed, seed=seed, work=work, expired=expired)
+
+
+def tournament(
+    costs: Costs,
+    slots: IntArray,
+    orders: IntArray,
+    fixed: BoolArray | None = None,
+    *,
+    seed: int,
+    work: int,
+    expired: Callable[[], bool] = lambda: False,
+) -> tuple[IntArray, float]:
+    """The best placement (k,) of walks from each of `orders` (B, k), best first, and its objective; never worse than any of them.
+
+    Successive halving (Jamieson & Talwalkar 2016): the walks share the work of a round, and the better half goes on to the next. Which
+    start leads where is not known beforehand, but soon shows. `work`: of all rounds together · the rest as for `exchange`
+    """
+    starts = objectives(costs, orders)
+    first = int(np.argmin(starts))
+    stays = np.zeros(orders.shape[1], dtype=np.bool_) if fixed is None else fixed
+    if not math.isfinite(starts[first]) or starts[first] <= 0.0 or (~stays).sum() < 2:
+        return orders[first], float(starts[first])
+    kernel = kernel_for(costs, slots, orders.shape[1]) if _exchange is not None else None
+    if kernel is None:  # annealing is what numpy has for it
+        return anneal(costs, slots, orders[first], stays, seed=seed, iterations=work, expired=expired)
+    field = [
+        _Walker(float(seconds), number, order.astype(np.int32))
+        for number, (order, seconds) in enumerate(zip(orders, starts, strict=True))
+        if math.isfinite(seconds)
+    ]
+    rounds = len(field).bit_length()
+    for number in range(rounds):
+        for walker in field:
+            walker.walk(kernel, stays, seed + SEEDS * number, work // (rounds * len(field)), expired)
+        field = sorted(field, key=lambda walker: (walker.seconds, walker.number))[: (len(field) + 1) // 2]
+    found: IntArray = field[0].order.astype(np.int64)
+    return found, float(objectives(costs, found[None, :])[0])
+
+
+class _Walker:
+    """One start of a tournament and the best that was found from it."""
+
+    def __init__(self, seconds: float, number: int, order: Int32Array) -> None:
+        self.seconds, self.number, self.order = seconds, number, order
+
+    def walk(self, kernel: Kernel, stays: BoolArray, seed: int, work: int, expired: Callable[[], bool]) -> None:
+        """So much work from the best so far, cooling from HOT to COLD."""
+        at, best, seconds, done = self.order.copy(), self.order.copy(), self.seconds, 0
+        state, rows = seed + self.number & 0xFFFFFFFFFFFFFFFF, stays.view(np.uint8)
+        moves = (_exchange.exchange, _segment.segments) if len(at) >= SEGMENT_WORKERS else (_exchange.exchange,)
+        while done < work and not expired():
+            heat = HOT * math.pow(COLD / HOT, done / work)
+            for move in moves:
+                seconds, state, spent = move(kernel, at, rows, state, min(SLICE_WORK, work - done), heat, seconds, best)
+                done += spent
+        self.order, self.seconds = best, seconds

@@ -1,0 +1,220 @@
+"""Local improvement of many placements in lockstep: replace one worker's node at a time, then order the rings. Pure and deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
+from hyperscale.planner.cost.bounds import memory_may_limit
+from hyperscale.planner.cost.objective import Costs, Volumes, objectives, ring_costs, volumes
+from hyperscale.planner.search.ring import ring_order, ring_orders
+
+SWEEPS: Final = 6
+"""Passes over all positions; nearly every start is at its optimum after three."""
+IMPROVES: Final = 1.0 - 1e-9
+"""A move must win by more than rounding."""
+CHECKED_MOVES: Final = 3
+"""Best estimates per position that are evaluated exactly where memory may limit shares."""
+BATCH_ELEMENTS: Final = 400_000
+"""Numbers of one intermediate, starts × workers × candidates; more starts go in several batches."""
+RACE_DIVISOR: Final = 3
+"""After every pass the best third of the starts stays in the race."""
+RACE_LEAST: Final = 4
+"""But so many always do."""
+
+
+def polish(costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray, sweeps: int = SWEEPS) -> tuple[IntArray, float]:
+    """A placement that no single replacement improves, in ring order, and its objective.
+
+    costs: of m candidates · slots: (m,) of each, pinned ranks not counted · order: (k,) start · fixed: (k,) positions that stay
+    """
+    orders, seconds = polish_all(costs, slots, order[None, :], fixed, sweeps)
+    return ring_order(costs, orders[0], fixed), float(seconds[0])
+
+
+def polish_all(
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, sweeps: int = SWEEPS, stop: Callable[[], bool] = lambda: False
+) -> tuple[IntArray, FloatArray]:
+    """The same for every row of `orders` (B, k): placements (B, k) and objectives (B,); what drops out of the race stays as it then is.
+
+    stop: ends the search between two moves.
+    """
+    best_orders = ring_orders(costs, orders, fixed)
+    best = objectives(costs, best_orders)
+    if not sweeps or not len(orders):
+        return best_orders, best
+    workers = orders.shape[1]
+    certain = not memory_may_limit(costs, np.unique(np.concatenate((np.flatnonzero(slots > 0), orders.ravel()))), workers)
+    racing = _distinct_rows(best_orders)
+    step = max(1, BATCH_ELEMENTS // (workers * len(slots)))
+    for _ in range(sweeps):
+        before = best[racing]
+        for start in range(0, len(racing), step):
+            rows = racing[start : start + step]
+            best_orders[rows], best[rows] = _sweep(costs, slots, best_orders[rows], best[rows], fixed, certain, stop)
+        racing = _still_racing(best_orders, best, before, racing)
+        if not len(racing) or stop():
+            break
+    return best_orders, best
+
+
+def _distinct_rows(orders: IntArray) -> IntArray:
+    """Positions of the first of every group of rows that are the same set, rising."""
+    _, first = np.unique(np.sort(orders, axis=1), axis=0, return_index=True)
+    return np.sort(first)
+
+
+def _still_racing(orders: IntArray, best: FloatArray, before: FloatArray, racing: IntArray) -> IntArray:
+    """Rows worth another pass: still improving, different, and among the best."""
+    improved = racing[best[racing] < before * IMPROVES]
+    if not len(improved):
+        return improved
+    different = improved[_distinct_rows(orders[improved])]
+    ranking = different[np.argsort(best[different], kind="stable")]
+    kept: IntArray = np.sort(ranking[: max(RACE_LEAST, len(racing) // RACE_DIVISOR)])
+    return kept
+
+
+def _sweep(
+    costs: Costs, slots: IntArray, orders: IntArray, best: FloatArray, fixed: BoolArray, certain: bool, stop: Callable[[], bool]
+) -> tuple[IntArray, FloatArray]:
+    """One pass over all free positions of all rows, then the rings."""
+    orders, best = orders.copy(), best.copy()
+    rows = np.arange(len(orders))
+    free = np.flatnonzero(~fixed)
+    used = np.zeros((len(orders), len(slots)), dtype=np.int64)
+    np.add.at(used, (np.repeat(rows, len(free)), orders[:, free].ravel()), 1)
+    for position in free:
+        if stop():
+            break
+        held = orders[:, position].copy()
+        used[rows, held] -= 1
+        chosen, seconds = _best_move(costs, orders, int(position), used >= slots, best, certain)
+        better = seconds < best * IMPROVES
+        orders[better, position] = chosen[better]
+        best = np.where(better, seconds, best)
+        used[rows, orders[:, position]] += 1
+    turned = ring_orders(costs, orders, fixed)
+    seconds = objectives(costs, turned)
+    better = (seconds < best * IMPROVES) | ~np.isfinite(best)
+    return np.where(better[:, None], turned, orders), np.where(better, seconds, best)
+
+
+def _best_move(
+    costs: Costs, orders: IntArray, position: int, forbidden: BoolArray, best: FloatArray, certain: bool
+) -> tuple[IntArray, FloatArray]:
+    """(B,) candidate for one position of every row and the objective with it."""
+    estimates = replacements(costs, orders, position)
+    estimates[forbidden] = np.inf
+    rows = np.arange(len(orders))
+    if certain:
+        choice: IntArray = np.argmin(estimates, axis=1)
+        return choice, estimates[rows, choice]
+    tried = np.argsort(estimates, axis=1, kind="stable")[:, :CHECKED_MOVES]
+    promising = np.take_along_axis(estimates, tried, axis=1) < best[:, None] * IMPROVES
+    seconds = np.full(tried.shape, np.inf)
+    row, column = np.nonzero(promising)
+    moves = orders[row]
+    moves[:, position] = tried[row, column]
+    seconds[row, column] = objectives(costs, moves)
+    first = np.argmin(seconds, axis=1)
+    return tried[rows, first], seconds[rows, first]
+
+
+def replacement_estimates(costs: Costs, order: IntArray, position: int) -> FloatArray:
+    """(m,) objective with each candidate at `position` of `order` (k,); exact where memory limits no share."""
+    estimates: FloatArray = replacements(costs, order[None, :], position)[0]
+    return estimates
+
+
+def replacements(costs: Costs, orders: IntArray, position: int) -> FloatArray:
+    """(B, m) the same for every row of `orders` (B, k)."""
+    workers = orders.shape[1]
+    volume = volumes(costs, workers)
+    weight, gpus = costs.weight, costs.gpus_per_worker
+    others = np.delete(orders, position, axis=1)
+    theirs = weight[others]
+    total = theirs.sum(axis=1)[:, None] + weight
+    rate = costs.workload.epoch_flops / total
+    overhead = volume.steps * costs.workload.step_overhead_seconds
+    if costs.ranks(workers) == 1:
+        alone: FloatArray = rate * (weight / costs.flops_per_second) + overhead
+        return alone
+    pairs = total**2 - ((theirs**2).sum(axis=1)[:, None] + weight**2) / gpus
+    stay, come = _halo_with_each(costs, others, volume.halo_bytes / np.maximum(pairs, 1e-300), volume)
+    halo = np.maximum(stay.max(axis=1, initial=0.0), come)
+    idle = weight / costs.flops_per_second
+    slowest = np.maximum((stay + rate[:, None, :] * idle[others][:, :, None]).max(axis=1, initial=0.0), come + rate * idle)
+    ring = ring_with_each(costs, orders, position, volume)
+    seconds: FloatArray = slowest + ring + overhead + costs.communication_weight * (halo + ring)
+    if costs.any_blocked:
+        # The diagonal of `blocked` is False, so that the others are not held against themselves.
+        apart: BoolArray = np.any(costs.blocked[others[:, :, None], others[:, None, :]], axis=(1, 2), keepdims=True)[:, :, 0]
+        return np.where(np.any(costs.blocked[others], axis=1) | apart, np.inf, seconds)
+    return seconds
+
+
+def _halo_with_each(costs: Costs, others: IntArray, scale: FloatArray, volume: Volumes) -> tuple[FloatArray, FloatArray]:
+    """Halo seconds with each candidate as the last worker: of the others (B, k - 1, m), and of the candidate (B, m)."""
+    weight, gpus = costs.weight, costs.gpus_per_worker
+    theirs, members = weight[others], np.arange(len(weight))
+    pairs, same = (others[:, :, None], others[:, None, :]), others[:, :, None] == members
+    alike = others[:, :, None] == others[:, None, :]
+    apart, latency = costs.apart_seconds_per_byte[pairs], costs.latency_seconds[pairs]
+    waits = costs.waits(volume.rounds)[others]
+    own_wait = volume.rounds * costs.inside_latency_seconds if gpus > 1 else np.zeros(len(weight))
+    if gpus == 1:
+        itself = np.arange(others.shape[1])
+        latency[:, itself, itself] = 0.0
+    with_them = np.einsum("br,brm->bm", theirs, same.astype(np.float64)) + weight
+    come = with_them * np.einsum("br,brm->bm", theirs, costs.apart_seconds_per_byte[others])
+    come += costs.inside_seconds_per_byte * (weight / gpus) * (with_them - weight / gpus)
+    come = come * scale + np.maximum(waits.max(axis=1, initial=0.0), own_wait)
+    of_node = (alike * theirs[:, None, :]).sum(axis=2)[:, :, None] + same * weight
+    stay = costs.weighted_seconds_per_byte[others] + (apart * theirs[:, None, :]).sum(axis=2)[:, :, None]
+    stay *= of_node
+    rank = (theirs / gpus)[:, :, None]
+    stay += costs.inside_seconds_per_byte[others][:, :, None] * rank * (of_node - rank)
+    stay *= scale[:, None, :]
+    stay += np.maximum(waits, volume.rounds * latency.max(axis=2, initial=0.0)[:, :, None])
+    return stay, come
+
+
+def ring_with_each(costs: Costs, orders: IntArray, position: int, volume: Volumes) -> FloatArray:
+    """(B, m) allreduce seconds with each candidate at `position` of the ring."""
+    rows, workers = orders.shape
+    nodes = len(costs.weight)
+    if workers == 1:
+        inside = volume.ring_latency_factor * costs.inside_latency_seconds + volume.ring_byte_factor * costs.inside_seconds_per_byte
+        return np.broadcast_to(inside, (rows, nodes))
+    before, after = orders[:, position - 1], orders[:, (position + 1) % workers]
+    # Neighbours along the ring that do not touch the position, and how often they leave each node, the hop to the position counted.
+    turn = (position + np.arange(1, workers)) % workers
+    source, target = orders[:, turn[:-1]], orders[:, turn[1:]]
+    times = np.zeros((rows, nodes))
+    every = np.arange(rows)
+    np.add.at(times, (every[:, None], source), source != target)
+    times[every, before] += 1
+    share = np.where(source != target, np.maximum(times[every[:, None], source], times[every[:, None], target]), 1.0)
+    latency, per_byte = costs.latency_seconds, costs.seconds_per_byte
+    worst_latency = latency[source, target].max(axis=1, initial=0.0)[:, None]
+    worst_per_byte = (per_byte[source, target] * share).max(axis=1, initial=0.0)[:, None]
+    ends = np.maximum(times[every, before], 1.0)[:, None], np.maximum(times[every, after], 1.0)[:, None]
+    latency_each = np.maximum(worst_latency, np.maximum(latency[before], latency[after]))
+    per_byte_each = np.maximum(worst_per_byte, np.maximum(per_byte[before] * ends[0], per_byte[after] * ends[1]))
+    if costs.gpus_per_worker > 1:
+        inner = np.delete(orders, position, axis=1)
+        worst = costs.inside_latency_seconds[inner].max(axis=1, initial=0.0), costs.inside_seconds_per_byte[inner].max(axis=1, initial=0.0)
+        latency_each = np.maximum(latency_each, np.maximum(worst[0][:, None], costs.inside_latency_seconds))
+        per_byte_each = np.maximum(per_byte_each, np.maximum(worst[1][:, None], costs.inside_seconds_per_byte))
+    seconds: FloatArray = volume.ring_latency_factor * latency_each + volume.ring_byte_factor * per_byte_each
+    # A candidate that is in the ring already shares its own card: these few are reckoned whole.
+    members = np.delete(orders, position, axis=1)
+    row = np.repeat(every, workers - 1)
+    joined = orders[row]
+    joined[:, position] = members.ravel()
+    seconds[row, members.ravel()] = ring_costs(costs, joined, volume)
+    return seconds

@@ -1,0 +1,204 @@
+"""The planner process: `python -m hyperscale.planner.service.worker` answers questions on stdin with plans on stdout, one at a time.
+
+It exists so that a planner that hangs, crashes or eats memory can be killed while the operator lives on (process.py). It is the one
+place where the graph, workload and plan stages meet outside the operator. Whatever libraries print goes to stderr: stdout has frames only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from hyperscale.model.admission_query import Turns
+from hyperscale.model.api.policy import PolicySpec
+from hyperscale.model.graph import ClusterGraph
+from hyperscale.model.migration_query import Moves
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.planning import PlanRequest
+from hyperscale.model.preemption_query import Stops
+from hyperscale.planner.choice.portfolio import make_plan
+from hyperscale.planner.graph.cluster_graph import build
+from hyperscale.planner.learned.learned_planner import planners
+from hyperscale.planner.migration.migration_evaluation import judge
+from hyperscale.planner.preempt.preemption_problem import Terms
+from hyperscale.planner.preempt.preemption_question import judge_stops
+from hyperscale.planner.queue.joint import take_turns
+from hyperscale.planner.queue.placement_oracle import Desk, Expired
+from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.service.frames import (
+    KEPT_WORLDS,
+    OUT_OF_MEMORY_EXIT,
+    Answer,
+    Ask,
+    AskMoves,
+    AskStops,
+    AskTurns,
+    FrameError,
+    Moved,
+    NotPlanned,
+    Planned,
+    Ready,
+    Stopped,
+    Trouble,
+    Turned,
+    World,
+    pack,
+    read_question,
+)
+from hyperscale.planner.workload.profile import profile
+
+PARENT_CHECK_SECONDS: Final = 0.5
+DEADLINE_FRACTION: Final = 0.8
+"""Part of the deadline for the search itself; the rest is for building the graph and for the way back."""
+HURRY_FRACTION: Final = 0.5
+"""Part of that for the jobs that a decision about the queue begins to look at: the rest finishes what was begun."""
+MAX_MESSAGE_LENGTH: Final = 500
+
+
+class Planner:
+    """Answers questions; builds the graph of each world once, when it is first asked about."""
+
+    def __init__(self, clock: Callable[[], float], weights: Path | None = None) -> None:
+        """Plan with published weights of the learned planners from a folder, or with those of the package."""
+        self._clock = clock
+        self._weights = weights
+        self._worlds: dict[str, World] = {}
+        self._graphs: dict[str, ClusterGraph] = {}
+        self._desks: dict[str, Desk] = {}
+        self._planners = planners(weights)
+
+    def learn(self, world: World) -> None:
+        """Keep a world to plan in, and forget the oldest."""
+        self._worlds[world.name] = world
+        while len(self._worlds) > KEPT_WORLDS:
+            oldest = next(iter(self._worlds))
+            del self._worlds[oldest]
+            self._graphs.pop(oldest, None)
+            self._desks.pop(oldest, None)
+
+    def answer(self, ask: Ask | AskTurns | AskMoves | AskStops) -> Answer:
+        """A plan, the reason why there is none, who starts, who would move or stop; or the trouble that the planners had.
+
+        Raises MemoryError.
+        """
+        started = self._clock()
+        try:
+            if isinstance(ask, AskTurns):
+                return Turned(ask.number, self._turns(ask, started))
+            if isinstance(ask, AskMoves):
+                return Moved(ask.number, self._moves(ask, started))
+            if isinstance(ask, AskStops):
+                return Stopped(ask.number, self._stops(ask, started))
+            found = self._plan(ask, started)
+        except MemoryError:
+            raise  # ends the process: what it holds would be missing for the next question too
+        except Exception as error:  # any other error of a planner is answered, none ends the process
+            return Trouble(ask.number, f"{type(error).__name__}: {error}".replace("\n", " ")[:MAX_MESSAGE_LENGTH])
+        return Planned(ask.number, found) if isinstance(found, Plan) else NotPlanned(ask.number, found)
+
+    def _plan(self, ask: Ask, started: float) -> Plan | Infeasible:
+        world, request = self._worlds[ask.world], ask.request
+        expired = self._alarm(request.deadline_seconds, started)
+        return make_plan(request, self._graph(world), profile(request.job), world.policy, expired=expired, planners=self._planners)
+
+    def _turns(self, ask: AskTurns, started: float) -> Turns:
+        world = self._worlds[ask.world]
+        desk = self._desk(world, ask.question.deadline_seconds, started)
+        return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue, self._weights))
+
+    def _stops(self, ask: AskStops, started: float) -> Stops:
+        world = self._worlds[ask.world]
+        policy = world.policy
+        desk = self._desk(world, ask.question.deadline_seconds, started)
+        own = policy.queue.preemption
+        terms = Terms(own.min_gain_ratio, own.hold_down_seconds, policy.replan.restart_seconds)
+        return judge_stops(ask.question, desk, policy.queue, terms, choosers(policy.queue, self._weights))
+
+    def _desk(self, world: World, deadline_seconds: float, started: float) -> Desk:
+        """Keeps what it has found on this world; under the deadline of the question in hand."""
+        desk = self._desks.get(world.name)
+        if desk is None:
+            desk = self._desks[world.name] = Desk(self._graph(world), world.policy, partial(self._place, world.policy))
+        desk.expired = self._alarm(deadline_seconds, started)
+        desk.hurried = self._alarm(deadline_seconds * HURRY_FRACTION, started)
+        return desk
+
+    def _place(self, policy: PolicySpec, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:
+        return make_plan(request, graph, profile(request.job), policy, expired=expired, planners=self._planners)
+
+    def _moves(self, ask: AskMoves, started: float) -> Moves:
+        world = self._worlds[ask.world]
+        expired = self._alarm(ask.question.deadline_seconds, started)
+        return judge(ask.question, self._graph(world), world.policy, lambda job: profile(job.request.job), expired)
+
+    def _graph(self, world: World) -> ClusterGraph:
+        if world.name not in self._graphs:
+            self._graphs[world.name] = build(world.snapshot, world.policy)
+        return self._graphs[world.name]
+
+    def _alarm(self, deadline_seconds: float, started: float) -> Callable[[], bool]:
+        """Tells a planner that it should come to an end with what it has."""
+        ends = started + deadline_seconds * DEADLINE_FRACTION
+        return lambda: self._clock() >= ends
+
+
+def serve(source: BinaryIO, sink: BinaryIO, planner: Planner) -> None:
+    """Answer every question of `source` until it ends; raises FrameError when it cannot be read."""
+    _send(sink, Ready())
+    while (question := read_question(source)) is not None:
+        if isinstance(question, World):
+            planner.learn(question)
+        else:
+            _send(sink, planner.answer(question))
+
+
+def main() -> int:
+    """Serve on the standard streams; 0 at the end of input, 1 when the input cannot be read, OUT_OF_MEMORY_EXIT at the limit."""
+    options = _options()
+    os.nice(options.nice)
+    if options.memory_bytes:
+        # Not RLIMIT_AS: that counts 120 MiB of libraries mapped from files and of reserved addresses, which cost a container nothing.
+        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_bytes, options.memory_bytes))
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        serve(sys.stdin.buffer, sink, Planner(time.monotonic, options.weights))
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY_EXIT)  # nothing is left to clean up with
+    except (FrameError, BrokenPipeError) as error:
+        sys.stderr.write(f"planner: {error}\n")
+        return 1
+    return 0
+
+
+def _send(sink: BinaryIO, answer: Answer) -> None:
+    sink.write(pack(answer))
+    sink.flush()
+
+
+def _end_with_parent(parent: int) -> None:
+    """End at once when the operator is gone: a killed operator cannot tell us, and a search may look at its input much later."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_SECONDS)
+    os._exit(1)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Planner process of the HyperScale operator.")
+    parser.add_argument("--nice", type=int, default=0, help="added to the niceness, so that planning never starves the operator")
+    parser.add_argument("--memory-bytes", type=int, default=0, help="limit of what the process can write; 0 sets none")
+    parser.add_argument("--weights", type=Path, help="folder of published weights of the learned planners")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""In: a job. Out: arithmetic, bytes and memory of one of its epochs, whatever it runs on."""

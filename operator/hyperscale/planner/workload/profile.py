@@ -1,0 +1,98 @@
+"""Job to WorkloadProfile: arithmetic, bytes and memory of one epoch. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperscale.model.api.datasets import DatasetSize, dataset_size, train_vertices
+from hyperscale.model.api.job import Architecture, Compression, JobSpec, ModelSpec, PartitioningMethod
+from hyperscale.model.workload import WorkloadProfile
+from hyperscale.planner.workload import training_memory
+from hyperscale.planner.workload.layer_costs import TRAINING_PASSES, Layer, layer_flops, layers, parameters
+from hyperscale.planner.workload.sampled_steps import effective_fanouts, frontier
+
+FLOAT_BYTES: Final = 4
+OPTIMIZER_COPIES: Final = 4
+"""Parameter, gradient and Adam's two moments."""
+BLIND: Final = (PartitioningMethod.RANDOM, PartitioningMethod.DEGREE, PartitioningMethod.NONE)
+"""Methods that put vertices into parts without looking at who their neighbours are."""
+LAYER_OVERHEAD_SECONDS: Final = 1.5e-3
+"""Framework and launch time of one layer, forward and backward: Cora's 2 layers take 3.9 ms on a V100 (Wang et al. 2019)."""
+
+
+def profile(job: JobSpec) -> WorkloadProfile:
+    """What one epoch of `job` costs. Raises ValueError naming the missing field."""
+    model, size = job.model, dataset_size(job)
+    if model.architecture is Architecture.CUSTOM and model.parameters is None:
+        raise ValueError("spec.model.parameters: required for architecture Custom; write the number of trainable parameters")
+    stack = layers(model, size.feature_size, size.classes)
+    count = parameters(model, stack)
+    trained = train_vertices(job)
+    volumes = _full_graph(model, size, stack) if model.batch_size is None else _sampled(model, size, stack, model.batch_size, trained)
+    epoch_flops, halo_bytes_per_copy, fetch_bytes, held, step_bytes = volumes
+    return WorkloadProfile(
+        vertices=size.vertices,
+        edges=size.edges,
+        epoch_flops=epoch_flops,
+        step_overhead_seconds=model.layers * LAYER_OVERHEAD_SECONDS,
+        gradient_bytes=count * FLOAT_BYTES * (0.5 if job.allreduce.compression is Compression.FP16 else 1.0),
+        parameter_bytes=float(count * FLOAT_BYTES * OPTIMIZER_COPIES),
+        batch_size=model.batch_size,
+        exchanges_per_step=2 * (model.layers - 1) if model.batch_size is None else 1,
+        halo_bytes_per_copy=halo_bytes_per_copy,
+        fetch_bytes_per_step=fetch_bytes,
+        full_graph_bytes=held.bytes(size.vertices, size.edges),
+        copy_bytes=held.copy,
+        step_bytes=step_bytes,
+        train_vertices=trained,
+        random_partition=job.partitioning.method in BLIND,
+    )
+
+
+Volumes = tuple[float, float, float, training_memory.Need, float]
+"""epoch_flops, halo_bytes_per_copy, fetch_bytes_per_step, memory of vertices and edges, step_bytes."""
+
+
+def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -> Volumes:
+    """Every vertex in one step; the boundary's activations travel forward and their gradients back, its features once per run."""
+    degree = size.edges / size.vertices
+    fanouts = reversed(effective_fanouts(model.fanouts, len(stack), degree))
+    flops = sum(layer_flops(model, layer, size.vertices, size.vertices * fanout) for layer, fanout in zip(stack, fanouts, strict=True))
+    halo_bytes = sum(2.0 * layer.inputs * FLOAT_BYTES for layer in stack[1:])
+    network = _network(model, stack)
+    held = training_memory.full_graph(network, size.vertices, size.edges)
+    room = float(training_memory.blocks(network) + training_memory.LIBRARIES)
+    return TRAINING_PASSES * flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, held, room
+
+
+def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batch_size: int, trained: int) -> Volumes:
+    """Every training vertex is a seed once; each step fetches the features of its whole input frontier."""
+    fanouts = effective_fanouts(model.fanouts, len(stack), size.edges / size.vertices)
+    sizes = frontier(batch_size, fanouts, size.vertices)
+    step_flops = 0.0
+    for depth, layer in enumerate(reversed(stack)):
+        step_flops += layer_flops(model, layer, sizes[depth], sizes[depth] * fanouts[depth])
+    batches = trained / min(batch_size, trained)
+    drawn = tuple(vertices * fanout for vertices, fanout in zip(sizes, fanouts, strict=False))
+    network = _network(model, stack)
+    held = training_memory.evaluation(network, size.vertices, size.edges)
+    step_bytes = training_memory.batch(network, sizes, drawn, size.edges) + training_memory.blocks(network) + training_memory.LIBRARIES
+    fetched = sizes[-1] * size.feature_size * FLOAT_BYTES
+    return TRAINING_PASSES * step_flops * batches + _custom_flops(model, trained), 0.0, fetched, held, step_bytes
+
+
+def _network(model: ModelSpec, stack: tuple[Layer, ...]) -> training_memory.Network:
+    """As the worker builds it; what the job does not state of dropout is as published, which is some."""
+    stated = model.hyperparameters
+    dropped = stated is None or stated.dropout is None or stated.dropout > 0.0
+    attention = stated is None or stated.attention_dropout is None or stated.attention_dropout > 0.0
+    widths = (stack[0].inputs, *(layer.outputs for layer in stack))
+    attends = model.architecture is Architecture.GAT
+    return training_memory.Network(model.architecture, widths, model.heads if attends else 1, dropped, attends and attention)
+
+
+def _custom_flops(model: ModelSpec, vertices: int) -> float:
+    """A model that we cannot see: its parameters once per vertex, beside the neighbour sums of its stated layers."""
+    if model.architecture is not Architecture.CUSTOM or model.parameters is None:
+        return 0.0
+    return TRAINING_PASSES * 2.0 * model.parameters * vertices

@@ -1,0 +1,178 @@
+"""Peak memory of training on one GPU, counted tensor by tensor as `hyperscale.training.worker` makes them on a device. Pure.
+
+Peaks are linear in vertices and edges, so that a share of the graph needs that share of them. `benchmarks/gpu.py` compares the figures
+with measured peaks. Layers here are those of `modelgraph.csr`: no tensor has a row for each edge times the width of the features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from hyperscale.model.api.choices import Architecture
+
+FLOAT: Final = 4
+WIDE_IDS: Final = 2**31
+"""Edges from which on ids take 8 bytes (modelgraph.places)."""
+HEAD_FLOATS: Final = 1 << 26
+"""Numbers of one array of edges and heads (modelgraph.scores)."""
+LABEL: Final = 11
+"""A label of 8 bytes and three masks of one."""
+SORT: Final = 20
+"""Bytes an edge, beside the matrices themselves, while the transposed one is made, once: keys and places, sorted and not."""
+BLOCK: Final = 16 << 20
+"""Bytes of a block that rows and edges are taken in (modelgraph.tails): one at a time, three in attention."""
+LIBRARIES: Final = 48 << 20
+"""On a GPU: cuBLAS's workspace (32 MiB on Hopper) and cuSPARSE's buffers."""
+
+
+class Network(NamedTuple):
+    """What of a model decides its memory."""
+
+    architecture: Architecture
+    widths: tuple[int, ...]
+    """From the features to the classes; GAT's with all heads."""
+    heads: int = 1
+    """Of GAT's layers; the last one averages them."""
+    dropout: bool = True
+    """Of each layer's input, which makes a copy of the features."""
+    attention_dropout: bool = True
+
+
+class Need(NamedTuple):
+    """Bytes of one vertex, edge and boundary copy."""
+
+    vertex: float = 0.0
+    edge: float = 0.0
+    copy: float = 0.0
+
+    def plus(self, *others: Need) -> Need:
+        """The sum."""
+        return Need(*(sum(column) for column in zip(self, *others, strict=True)))
+
+    def bytes(self, vertices: float, edges: float, copies: float = 0.0) -> float:
+        """Of a graph."""
+        return vertices * self.vertex + edges * self.edge + copies * self.copy
+
+
+def full_graph(network: Network, vertices: float, edges: float) -> Need:
+    """The peak of training on the whole graph: construction, forward pass, backward pass and evaluation, whichever needs most."""
+    held = static(network, edges)
+    moments = (*_training(network, edges), *_evaluation(network, edges))
+    peak = max(moments, key=lambda need: need.bytes(vertices, edges))
+    return held.plus(peak)
+
+
+def blocks(network: Network) -> int:
+    """Bytes of the blocks that rows and edges are taken in."""
+    return BLOCK * (3 if network.architecture is Architecture.GAT else 1)
+
+
+def evaluation(network: Network, vertices: float, edges: float) -> Need:
+    """Of a sampled job on the whole graph: features and whole-neighbourhood scoring; nothing is kept for a backward pass."""
+    ids = _id_bytes(edges)
+    attends = network.architecture is Architecture.GAT
+    held = Need(FLOAT * network.widths[0] + LABEL + ids, 2 * ids if attends else ids + FLOAT)
+    return held.plus(max(_evaluation(network, edges), key=lambda need: need.bytes(vertices, edges)))
+
+
+def static(network: Network, edges: float) -> Need:
+    """Features, labels, and the matrix of the sums with its transposed one."""
+    ids = _id_bytes(edges)
+    features = Need(FLOAT * network.widths[0] + LABEL)
+    if network.architecture is Architecture.GAT:
+        # Sources, rows, transposed sources and their order; each vertex has an edge to itself.
+        return features.plus(Need(2 * ids + 4 * ids, 4 * ids))
+    loops = 2.0 * (ids + FLOAT) if network.architecture is Architecture.GCN else 0.0
+    return features.plus(Need(2 * ids + loops, 2.0 * (ids + FLOAT)))
+
+
+def batch(network: Network, sizes: tuple[float, ...], drawn: tuple[float, ...], edges: float) -> float:
+    """Bytes of one sampled step: `sizes` are vertices at each depth from the seeds to the inputs, `drawn` the edges of each layer's hop."""
+    ids = _id_bytes(edges)
+    total = FLOAT * network.widths[0] * sizes[-1] * (2.0 if network.dropout else 1.0)
+    for depth, (entering, leaving) in enumerate(reversed([*pairwise(network.widths)])):
+        total += 2.0 * FLOAT * (leaving * sizes[depth] + min(entering, leaving) * sizes[depth + 1])
+        total += drawn[depth] * 2.0 * (ids + FLOAT)
+        if network.architecture is Architecture.GAT:
+            total += drawn[depth] * _edge_floats(network, drawn[depth])
+    return total
+
+
+def _layers(network: Network) -> Iterator[tuple[int, int, bool]]:
+    """Width in, width out with all heads, whether it is the last, layer by layer."""
+    last = len(network.widths) - 2
+    for at, (entering, leaving) in enumerate(pairwise(network.widths)):
+        yield entering, leaving, at == last
+
+
+def _kept(network: Network, entering: int, leaving: int) -> Need:
+    """What a layer keeps for the backward pass."""
+    if network.architecture is Architecture.GAT:
+        # What was projected, of copies too; the result; sources' and rows' scores, maxima and sums of each head.
+        return Need(FLOAT * (2 * leaving + 4 * network.heads), 0.0, FLOAT * leaving)
+    return Need(FLOAT * (leaving if leaving <= entering else entering + leaving))
+
+
+def _training(network: Network, edges: float) -> Iterable[Need]:
+    """Beyond `static`: every moment at which a peak can be."""
+    features = network.widths[0]
+    kept = Need(FLOAT * features if network.dropout else 0.0)
+    yield kept.plus(Need(FLOAT * network.widths[1], SORT))
+    before: list[tuple[Need, int, int]] = []
+    for entering, leaving, _ in _layers(network):
+        yield kept.plus(_kept(network, entering, leaving), _forward(network, entering, leaving, edges))
+        before.append((kept, entering, leaving))
+        kept = kept.plus(_kept(network, entering, leaving))
+    # Logits of the labelled ones, their softmax and its gradient.
+    yield kept.plus(Need(3.0 * FLOAT * network.widths[-1]))
+    for at, (earlier, entering, leaving) in reversed([*enumerate(before)]):
+        own = _kept(network, entering, leaving)
+        # Sums of features themselves, where the first layer adds up before it widens, need no gradient.
+        summed = 0 if at == 0 and leaving > entering else min(entering, leaving)
+        yield earlier.plus(own, _backward(network, leaving, summed, edges, tail=at < len(before) - 1))
+        if at:
+            # The gradient of the sums becomes that of what went in; GraphSAGE has two of them for a moment.
+            ways = 2 if network.architecture is Architecture.GRAPH_SAGE else 1
+            yield earlier.plus(Need(FLOAT * (ways * entering + ways * leaving)))
+
+
+def _forward(network: Network, entering: int, leaving: int, edges: float) -> Need:
+    """Beyond what the layer keeps."""
+    narrow = min(entering, leaving)
+    boundary = 2.0 * FLOAT * narrow
+    if network.architecture is Architecture.GAT:
+        return Need(FLOAT * leaving / network.heads, FLOAT * _heads_at_once(network, edges), boundary)
+    return Need(FLOAT * leaving if leaving <= entering or network.architecture is Architecture.GRAPH_SAGE else 0.0, 0.0, boundary)
+
+
+def _backward(network: Network, leaving: int, summed: int, edges: float, *, tail: bool) -> Need:
+    """Beyond what the layer keeps: gradient of the result, of the sums where an activation came after, of what was summed."""
+    ends = FLOAT * leaving * (2 if tail else 1)
+    if network.architecture is Architecture.GAT:
+        per_head = FLOAT * leaving / network.heads
+        return Need(ends + FLOAT * (leaving + 2 * network.heads) + per_head, _edge_floats(network, edges), 2.0 * FLOAT * leaving)
+    return Need(ends + FLOAT * summed, 0.0, 2.0 * FLOAT * summed)
+
+
+def _evaluation(network: Network, edges: float) -> Iterable[Need]:
+    for entering, leaving, _ in _layers(network):
+        given = 0 if entering == network.widths[0] else entering
+        attends = network.architecture is Architecture.GAT
+        rows = 2 * leaving + 4 * network.heads if attends else leaving + min(entering, leaving)
+        yield Need(FLOAT * (given + rows)).plus(_forward(network, entering, leaving, edges)) if attends else Need(FLOAT * (given + rows))
+
+
+def _edge_floats(network: Network, edges: float) -> float:
+    """Bytes an edge of attention's backward pass: weights, products, signs of scores, what dropout left, one head in another order."""
+    heads = _heads_at_once(network, edges)
+    return heads * (2 * FLOAT + 1 + (FLOAT if network.attention_dropout else 0)) + FLOAT
+
+
+def _heads_at_once(network: Network, edges: float) -> int:
+    return min(network.heads, max(1, int(HEAD_FLOATS // max(edges, 1.0))))
+
+
+def _id_bytes(edges: float) -> int:
+    return 8 if edges >= WIDE_IDS else 4

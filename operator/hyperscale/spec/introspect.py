@@ -1,0 +1,107 @@
+"""What the msgspec types say about themselves, for the two readers that need it: error messages and the CRD schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+from msgspec import inspect
+
+from hyperscale.model.api import job as types
+
+_PATTERN_HELP = {
+    types.DNS_LABEL: "of a-z, 0-9 and -, first and last no -",
+    types.DNS_SUBDOMAIN: "of a-z, 0-9, - and ., first and last a letter or digit",
+    types.LABEL_KEY: "that make a label key such as topology.kubernetes.io/zone",
+    types.LABEL_VALUE: "that make a label value: letters, digits, -, _ and .",
+    types.QUANTITY: "that make a quantity such as 24Gi, 8 or 500m",
+    types.RELATIVE_PATH: "that make a relative path without .. such as data/graph.bin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One type, stripped of its wrappers."""
+
+    bare: inspect.Type
+    """Never Metadata, never a union with None."""
+    description: str
+    """"" where the type has none."""
+    optional: bool
+    """None is allowed and means absent."""
+
+
+def shape_of(wrapped: inspect.Type) -> Shape:
+    """`wrapped` without Metadata and None; the outermost description wins."""
+    description, optional, bare = "", False, wrapped
+    while True:
+        if isinstance(bare, inspect.Metadata):
+            description = description or str((bare.extra_json_schema or {}).get("description", ""))
+            bare = bare.type
+        elif isinstance(bare, inspect.UnionType) and any(isinstance(member, inspect.NoneType) for member in bare.types):
+            optional = True
+            members = tuple(member for member in bare.types if not isinstance(member, inspect.NoneType))
+            bare = members[0] if len(members) == 1 else inspect.UnionType(members)
+        else:
+            return Shape(bare, description, optional)
+
+
+@cache
+def struct_of(cls: type[msgspec.Struct]) -> inspect.StructType:
+    """The fields of a struct class."""
+    found = inspect.type_info(cls)
+    if not isinstance(found, inspect.StructType):
+        raise TypeError(f"{cls.__name__} is no msgspec.Struct")
+    return found
+
+
+def words_for(wrapped: inspect.Type) -> str:
+    """What to write for a value of this type, to follow "write "."""
+    bare = shape_of(wrapped).bare
+    if isinstance(bare, inspect.UnionType):
+        return " or ".join(words_for(member) for member in bare.types)
+    if isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
+        choices = choices_of(bare)
+        return choices[0] if len(choices) == 1 else "one of " + ", ".join(choices)
+    if isinstance(bare, (inspect.IntType, inspect.FloatType)):
+        return _number_words(bare)
+    if isinstance(bare, inspect.StrType):
+        return _string_words(bare)
+    return _container_words(bare)
+
+
+def choices_of(bare: inspect.EnumType | inspect.LiteralType) -> tuple[str, ...]:
+    """The allowed words, in the order in which they are declared."""
+    if isinstance(bare, inspect.EnumType):
+        return tuple(str(member.value) for member in bare.cls)
+    return tuple(str(value) for value in bare.values)
+
+
+def _number_words(bare: inspect.IntType | inspect.FloatType) -> str:
+    kind = "a whole number" if isinstance(bare, inspect.IntType) else "a number"
+    low = f" above {bare.gt:g}" if bare.gt is not None else ""
+    if bare.ge is not None and bare.le is not None:
+        return f"{kind} from {bare.ge} to {bare.le}"
+    if bare.ge is not None and bare.lt is not None:
+        return f"{kind} from {bare.ge:g} to below {bare.lt:g}"
+    return kind + low + (f" up to {bare.le:g}" if bare.le is not None else "")
+
+
+def _string_words(bare: inspect.StrType) -> str:
+    shortest = bare.min_length or 0
+    if bare.max_length is None:
+        return "a text"
+    lengths = f"{shortest} to {bare.max_length}" if shortest else f"at most {bare.max_length}"
+    help_text = _PATTERN_HELP.get(bare.pattern or "", f"that match {bare.pattern}" if bare.pattern else "")
+    return f"a text of {lengths} characters {help_text}".rstrip()
+
+
+def _container_words(bare: inspect.Type) -> str:
+    if isinstance(bare, inspect.BoolType):
+        return "true or false"
+    if isinstance(bare, inspect.StructType):
+        return "an object with the fields " + ", ".join(field.encode_name for field in bare.fields)
+    fewest, most = getattr(bare, "min_length", None), getattr(bare, "max_length", None)
+    limit = f" of {f'{fewest} to' if fewest else 'at most'} {most} entries" if most is not None else ""
+    return ("an object" if isinstance(bare, inspect.DictType) else "a list") + limit

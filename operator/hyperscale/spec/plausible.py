@@ -1,0 +1,126 @@
+"""Whether recorded plans and statuses can be this operator's own: users who may write one of them may write anything. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from hyperscale.model.api.job import MAX_GPUS_PER_WORKER, MAX_WORKERS
+from hyperscale.model.plan import Plan
+from hyperscale.model.status import JobStatus
+from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS, is_future, timestamp, unix_seconds
+
+MAX_FIGURE: Final = 1e15
+"""Seconds, bytes a second, epochs: no figure of a plan or status comes near."""
+ROUNDED: Final = 1e-3
+"""More than a figure of a status differs from its own for being rounded."""
+MAX_PARTITIONS: Final = 1_000_000
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Characters of no text of the operator's: terminals obey them, and PostgreSQL refuses a NUL."""
+_SIGNED: Final = frozenset({"agent_score", "objective", "optimality_gap", "regret", "rule_score", "saved_seconds"})
+
+
+def is_plan(plan: Plan) -> bool:
+    """Whether workers, ranks, nodes, GPUs and figures are within what any plan can have."""
+    workers, first_ranks = plan.workers, accumulate((worker.gpus for worker in plan.workers), initial=0)
+    return (
+        0 < len(workers) <= MAX_WORKERS
+        and 0 < plan.partitions <= MAX_PARTITIONS
+        and all(
+            worker.index == index
+            and worker.first_rank == first_rank
+            and 0 < worker.gpus <= MAX_GPUS_PER_WORKER
+            and 0.0 <= worker.share <= 1.0
+            and worker.node
+            and not _CONTROL.search(f"{worker.node}{worker.product}")
+            for index, (worker, first_rank) in enumerate(zip(workers, first_ranks, strict=False))
+        )
+        and plan.ranks_by_node == plan.gpus_by_node()
+        and (plan.predicted.calibration is None or plan.predicted.calibration.factor > 0.0)
+        and _in_bounds((replace(plan, workers=()),))
+    )
+
+
+def is_status(status: JobStatus) -> bool:
+    """Whether its times can be read, its figures are in bounds and its plan is one. What the run measured is not judged here."""
+    if status.plan is not None and not is_plan(status.plan):
+        return False
+    if not _in_bounds((replace(status, plan=None, measured=None),)):
+        return False
+    return all(map(_is_time, _times(status)))
+
+
+def settled(status: JobStatus, now: float, created: float) -> JobStatus:
+    """The status without times after `now`, which become `now`, and without waits longer than the job is old (both Unix seconds).
+
+    A user who may write a status could else hold other jobs back for as long as the time lies ahead. Itself where all is in order.
+    """
+    stop, move, known = status.last_stop, status.last_move, status.scheduling
+
+    def at(time: str) -> str:
+        return timestamp(now) if is_future(time, now) else time
+
+    if stop is not None:
+        age = max(0.0, unix_seconds(at(stop.time)) - created)
+        too_long = stop.waited_seconds > age * (1.0 + ROUNDED) + CLOCK_SKEW_SECONDS
+        stop = replace(stop, time=at(stop.time), waited_seconds=age if too_long else stop.waited_seconds)
+    if known is not None:
+        refused = tuple(replace(one, time=at(one.time)) for one in known.refused)
+        known = replace(known, waiting_since=at(known.waiting_since), released_at=at(known.released_at), refused=refused)
+    found = replace(
+        status,
+        conditions=tuple(replace(one, last_transition_time=at(one.last_transition_time)) for one in status.conditions),
+        start_time=at(status.start_time) if status.start_time else status.start_time,
+        completion_time=at(status.completion_time) if status.completion_time else status.completion_time,
+        last_stop=stop,
+        last_move=replace(move, time=at(move.time)) if move is not None else None,
+        move=replace(status.move, since=at(status.move.since)) if status.move is not None else None,
+        stop=replace(status.stop, since=at(status.stop.since)) if status.stop is not None else None,
+        scheduling=known,
+    )
+    return status if found == status else found
+
+
+def readable_time(text: object) -> str:
+    """An RFC 3339 time; "" where it is none."""
+    return text if isinstance(text, str) and _is_time(text) else ""
+
+
+def _times(status: JobStatus) -> Iterator[str]:
+    yield status.start_time or ""
+    yield status.completion_time or ""
+    yield from (condition.last_transition_time for condition in status.conditions)
+    yield from (one.time for one in (status.last_move, status.last_stop) if one is not None)
+    yield from (one.since for one in (status.move, status.stop) if one is not None)
+    if (known := status.scheduling) is not None:
+        yield from (known.waiting_since, known.released_at, *(refused.time for refused in known.refused))
+
+
+def _is_time(text: str) -> bool:
+    try:
+        unix_seconds(text)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def _in_bounds(values: Iterable[object], signed: bool = False) -> bool:
+    """Every number below these values, a few fields of which may be negative, and no control character in any text."""
+    return all(_is_sound(value, signed) for value in values)
+
+
+def _is_sound(value: object, signed: bool) -> bool:
+    if isinstance(value, str):
+        return not _CONTROL.search(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return abs(value) <= MAX_FIGURE and (signed or value >= 0)  # NaN is no figure either; integers may be beyond any float
+    if isinstance(value, tuple):
+        return _in_bounds(value, signed)
+    if isinstance(value, msgspec.Struct):
+        return all(_in_bounds((getattr(value, name),), name in _SIGNED) for name in value.__struct_fields__)
+    return True

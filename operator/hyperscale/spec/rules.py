@@ -1,0 +1,177 @@
+"""Rules between the fields of a job, once for both places that check them: Python here and in parse.py, CEL in the CRD.
+
+A rule holds the same words on both sides, so that a user reads the same sentence from `kubectl apply` and from `hyperscale plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from hyperscale.model.api.job import Approval, Architecture, Direction, JobSpec, PartitioningMethod, PlannerChoice
+from hyperscale.util.quantity import parse_number
+
+MAX_NAME_LENGTH: Final = 50
+"""mpi-operator needs <name>-worker-<rank> to be a DNS label: 63 - len("-worker-999") leaves 52; two are kept for names to come."""
+
+NAME_PATTERN: Final = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""RFC 1035 label: a Service of the same name must be possible."""
+
+NAME_HELP: Final = f"write at most {MAX_NAME_LENGTH} characters of a-z, 0-9 and -, first a letter, last no -"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One statement about a `spec` that its schema alone cannot make."""
+
+    path: str
+    """Field to name in the error, below `spec`."""
+    message: str
+    """What is wrong and what to write instead."""
+    cel: str
+    """True when the rule holds; `self` is the spec."""
+    holds: Callable[[JobSpec], bool]
+    """The same in Python."""
+    detail_cel: tuple[str, str] | None = None
+    """Format and arguments of a text with the values at hand, put before `message`; `string(x) + ...` would be over CEL's cost budget."""
+    detail: Callable[[JobSpec], str] | None = None
+    """The same in Python; given exactly when `detail_cel` is."""
+    required: bool = False
+    """The error is a missing field, not a wrong one."""
+
+
+def _some_count_divides(job: JobSpec) -> bool:
+    """The ranks of some worker count between min and max divide the partition count, so that every rank gets equally many parts."""
+    count, workers = job.partitioning.count, job.workers
+    return not isinstance(count, int) or any(
+        count % (number * workers.gpus_per_worker) == 0 for number in range(workers.min, workers.max + 1)
+    )
+
+
+def _has_one_source(job: JobSpec) -> bool:
+    source = job.dataset.source
+    return sum(given is not None for given in (source.pvc, source.s3, source.config_map, source.builtin, source.generated)) == 1
+
+
+def _is_stored(job: JobSpec) -> bool:
+    return job.dataset.source.builtin is None and job.dataset.source.generated is None
+
+
+def _dataset_rule(name: str, holds: Callable[[JobSpec], bool]) -> Rule:
+    return Rule(
+        path=f"dataset.{name}",
+        message=f"required unless dataset.source.builtin is given; write the graph's own {name}",
+        cel=f"has(self.dataset.source.builtin) || has(self.dataset.{name})",
+        holds=lambda job: job.dataset.source.builtin is not None or holds(job),
+        required=True,
+    )
+
+
+def _positive(name: str, value_of: Callable[[JobSpec], str | None]) -> Rule:
+    """A resource quantity of 0 asks for nothing; leaving the field out says the same without doubt."""
+    return Rule(
+        path=f"workers.{name}",
+        message=f"must be more than 0; write a quantity such as 8Gi or leave {name} out",
+        cel=f"!has(self.workers.{name}) || !isQuantity(self.workers.{name}) || quantity(self.workers.{name}).isGreaterThan(quantity('0'))",
+        holds=lambda job: (text := value_of(job)) is None or parse_number(text) > 0,
+    )
+
+
+_DIGITS: Final = "[" + ",".join(str(digit) for digit in range(32)) + "]"
+"""CEL has no range(): 32 x 32 pairs of these count to 1023, past MAX_WORKERS."""
+
+JOB_RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        path="workers.max",
+        message="raise max or lower min",
+        cel="self.workers.min <= self.workers.max",
+        holds=lambda job: job.workers.min <= job.workers.max,
+        detail_cel=("%d is below spec.workers.min: %d", "self.workers.max, self.workers.min"),
+        detail=lambda job: f"{job.workers.max} is below spec.workers.min: {job.workers.min}",
+    ),
+    Rule(
+        path="dataset.source",
+        message="give exactly one of pvc, s3, configMap, builtin, generated",
+        cel="[has(self.dataset.source.pvc), has(self.dataset.source.s3), has(self.dataset.source.configMap), "
+        "has(self.dataset.source.builtin), has(self.dataset.source.generated)].exists_one(given, given)",
+        holds=_has_one_source,
+    ),
+    _dataset_rule("vertices", lambda job: job.dataset.vertices is not None),
+    _dataset_rule("edges", lambda job: job.dataset.edges is not None),
+    _dataset_rule("featureSize", lambda job: job.dataset.feature_size is not None),
+    _dataset_rule("classes", lambda job: job.dataset.classes is not None),
+    Rule(
+        path="model.parameters",
+        message="required for architecture Custom; write the number of trainable parameters",
+        cel="self.model.architecture != 'Custom' || has(self.model.parameters)",
+        holds=lambda job: job.model.architecture is not Architecture.CUSTOM or job.model.parameters is not None,
+        required=True,
+    ),
+    Rule(
+        path="model.fanouts",
+        message="write one fanout for each layer, or none to train on whole neighbourhoods",
+        cel="self.model.fanouts.size() == 0 || self.model.fanouts.size() == self.model.layers",
+        holds=lambda job: len(job.model.fanouts) in (0, job.model.layers),
+        detail_cel=("%d fanouts for spec.model.layers: %d", "self.model.fanouts.size(), self.model.layers"),
+        detail=lambda job: f"{len(job.model.fanouts)} fanouts for spec.model.layers: {job.model.layers}",
+    ),
+    Rule(
+        path="model.batchSize",
+        message="required with fanouts; write the seed vertices per step and GPU, or drop fanouts to train full graph",
+        cel="self.model.fanouts.size() == 0 || has(self.model.batchSize)",
+        holds=lambda job: not job.model.fanouts or job.model.batch_size is not None,
+        required=True,
+    ),
+    Rule(
+        path="partitioning.count",
+        message="write Auto or a multiple of the ranks: a worker count between workers.min and workers.max, times workers.gpusPerWorker",
+        cel="type(self.partitioning.count) != int || "
+        f"{_DIGITS}.exists(high, {_DIGITS}.exists(low, 32 * high + low >= self.workers.min && 32 * high + low <= self.workers.max "
+        "&& int(self.partitioning.count) % ((32 * high + low) * self.workers.gpusPerWorker) == 0))",
+        holds=_some_count_divides,
+        detail_cel=(
+            "%d parts cannot be dealt out evenly to the ranks of %d to %d workers with gpusPerWorker: %d",
+            "int(self.partitioning.count), self.workers.min, self.workers.max, self.workers.gpusPerWorker",
+        ),
+        detail=lambda job: (
+            f"{job.partitioning.count} parts cannot be dealt out evenly to the ranks of {job.workers.min} to {job.workers.max} workers "
+            f"with gpusPerWorker: {job.workers.gpus_per_worker}"
+        ),
+    ),
+    Rule(
+        path="dataset.direction",
+        message="builtin and generated graphs have both directions of every edge; leave it out",
+        cel="self.dataset.direction == 'Auto' || !(has(self.dataset.source.builtin) || has(self.dataset.source.generated))",
+        holds=lambda job: job.dataset.direction is Direction.AUTO or _is_stored(job),
+    ),
+    Rule(
+        path="partitioning.method",
+        message="Precomputed takes the parts that lie beside a stored data set, builtin and generated ones have none; write Auto or METIS",
+        cel="self.partitioning.method != 'Precomputed' || !(has(self.dataset.source.builtin) || has(self.dataset.source.generated))",
+        holds=lambda job: job.partitioning.method is not PartitioningMethod.PRECOMPUTED or _is_stored(job),
+    ),
+    Rule(
+        path="planner",
+        message="planner None makes no plan to approve or report; write Auto, or set approval: Automatic and planOnly: false",
+        cel="self.planner != 'None' || (self.approval != 'Manual' && !self.planOnly)",
+        holds=lambda job: job.planner is not PlannerChoice.NONE or (job.approval is not Approval.MANUAL and not job.plan_only),
+    ),
+    Rule(
+        path="placement.topology.preferred",
+        message="the same label as required says nothing more; write a narrower label or leave preferred out",
+        cel="!has(self.placement.topology.required) || !has(self.placement.topology.preferred) "
+        "|| self.placement.topology.required != self.placement.topology.preferred",
+        holds=lambda job: job.placement.topology.required is None or job.placement.topology.required != job.placement.topology.preferred,
+    ),
+    Rule(
+        path="recovery.shrinkAfterSeconds",
+        message="fewer workers go on from a checkpoint; write checkpoint and workers.min below workers.max, or leave it out",
+        cel="!has(self.recovery.shrinkAfterSeconds) || (has(self.checkpoint) && self.workers.min < self.workers.max)",
+        holds=lambda job: job.recovery.shrink_after_seconds is None or (job.checkpoint is not None and job.workers.min < job.workers.max),
+    ),
+    _positive("gpuMemory", lambda job: job.workers.gpu_memory),
+    _positive("cpu", lambda job: job.workers.cpu),
+    _positive("memory", lambda job: job.workers.memory),
+)
+"""In the order in which they are reported."""

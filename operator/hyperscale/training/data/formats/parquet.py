@@ -1,0 +1,49 @@
+"""Parquet: one file of edges, or a folder with `edges.parquet` and `nodes.parquet` (columns: tables.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hyperscale.model.adjacency import TrainingGraph
+from hyperscale.training.data.assemble import assemble
+from hyperscale.training.data.data_errors import DataError, fault
+from hyperscale.training.data.formats import tables
+from hyperscale.training.data.formats.edgelist import pair
+from hyperscale.training.data.limits import Stated, check_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUFFIXES: Final = (".parquet", ".pq")
+
+
+def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
+    """The graph in a file or folder; raises DataError."""
+    edge_file, node_file = pair(file, SUFFIXES)
+    edges = table(edge_file, stated.edges)
+    nodes = table(node_file, stated.vertices) if node_file is not None else None
+    return assemble(tables.found(edges, nodes, edge_file, node_file, stated), edge_file, file.name, stated, seed)
+
+
+def table(file: Path, most_rows: int | None) -> pa.Table:
+    """A file as a table; its own header tells how large it will be before anything is read."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(file) as opened:
+            about = opened.metadata
+            if most_rows is not None and about.num_rows > most_rows:
+                raise fault(
+                    file, f"{about.num_rows} rows, the job states {most_rows}", "correct spec.dataset.vertices and spec.dataset.edges"
+                )
+            size = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+            check_bytes(3 * size, file, f"{about.num_rows} rows")
+            made = opened.read(use_threads=False)
+            made.column_names  # noqa: B018 - decodes the names, which nothing has checked yet
+            return made
+    except DataError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise fault(file, f"no readable Parquet file ({str(error)[:200]})", "write it with pyarrow or pandas") from None

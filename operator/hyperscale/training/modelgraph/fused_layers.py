@@ -1,0 +1,257 @@
+"""DGL's GraphConv, SAGEConv and GATConv with the same parameters and results, computed by the fused operations.
+
+A fused layer is the layer it came from with another `forward`: state dict, attributes and printed form stay, parameters are shared. Where
+the fused operations do not apply (another device or type, edge weights, pairs of inputs, several edge types) it does what DGL does.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Final
+
+import dgl.nn as dglnn
+import torch
+from torch import Tensor, nn
+
+from hyperscale.training.modelgraph import fused_operations
+from hyperscale.training.modelgraph.edges import Edges, Matrix, of_dgl
+from hyperscale.training.modelgraph.kernels import ELU, NONE, RELU, Attention, Drop, Tail
+
+SUPPORTED: Final = (dglnn.GraphConv, dglnn.SAGEConv, dglnn.GATConv)
+
+
+@dataclass
+class Settings:
+    """What the rules decided for one layer."""
+
+    kernel: bool = True
+    """Normalisation folded into the edges' weights, one pass over them."""
+    epilogue: bool = True
+    """Bias, the layer's own row and activation in that pass."""
+    reorder: bool = False
+    """Aggregate before the transformation, or the other way round, against DGL's choice by widths alone."""
+    hoist: bool = False
+    """Keep the aggregate of a constant input."""
+    activation: str = ""
+    """Of the model's code after the layer: relu or elu."""
+    drop: float = 0.0
+    """Dropout of the model's code after that."""
+
+
+class Fused:
+    """What fused layers share; mixed into a DGL layer by changing the class of a copy."""
+
+    settings: Settings
+    training: bool
+
+    @property
+    def own_activation(self) -> Any:  # noqa: ANN401 - a function or a module
+        """DGL's layers disagree about its name."""
+        return getattr(self, "_activation", None) or getattr(self, "activation", None)
+
+    def tail(self) -> tuple[Tail, Any]:
+        """What the pass over the edges ends with, and an activation that it does not know."""
+        activation = self.own_activation
+        own = NONE if activation is None else activation_code(activation)
+        if own is None or not self.settings.epilogue:
+            return Tail(), activation
+        code = own or {"relu": RELU, "elu": ELU}.get(self.settings.activation, NONE)
+        drop = self.settings.drop if self.training else 0.0
+        return Tail(code, _drop(drop)), None
+
+    def finish(self, out: Tensor) -> Tensor:
+        """The same with torch, where the pass cannot end with it."""
+        if self.settings.activation:
+            out = torch.relu(out) if self.settings.activation == "relu" else nn.functional.elu(out)
+        return (
+            fused_operations.dropout(out, self.settings.drop)
+            if self.training and fused_operations.fits(out)
+            else nn.functional.dropout(out, self.settings.drop, self.training)
+        )
+
+
+class FusedGraphConv(Fused, dglnn.GraphConv):  # type: ignore[misc] # DGL ships no types
+    """Â (X W) + b in one pass over the edges, or (Â X) W + b with Â X kept where X never changes."""
+
+    def forward(self, graph: Any, feat: Any, weight: Tensor | None = None, edge_weight: Tensor | None = None) -> Tensor:  # noqa: ANN401
+        """As GraphConv.forward: (n, F_in) -> (n, F_out)."""
+        edges = _edges(graph, feat)
+        weight = self.weight if weight is None else weight
+        if edges is None or edge_weight is not None or weight is None or (edges.lonely and not self._allow_zero_in_degree):
+            return self.finish(super().forward(graph, feat, None if weight is self.weight else weight, edge_weight))
+        tail, rest = self.tail()
+        matrix = edges.matrix(self._norm)
+        if self.aggregate_first(feat):
+            out = linear(constant_product(self, matrix, feat), weight, self.bias, tail)
+        elif self.settings.epilogue:
+            out = fused_operations.aggregate(matrix, feat @ weight, bias=self.bias, tail=tail)
+        else:
+            out = fused_operations.aggregate(matrix, feat @ weight)
+            out = out if self.bias is None else out + self.bias
+        return ended(out, rest)
+
+    def aggregate_first(self, feat: Tensor) -> bool:
+        """The narrower side meets the edges; an input without gradient meets them once an epoch, the other side twice."""
+        if self.settings.hoist and not feat.requires_grad:
+            return True
+        if not self.settings.reorder:
+            return bool(self._in_feats <= self._out_feats)
+        passes = 2 if feat.requires_grad else 1
+        narrow = 2 * self._out_feats
+        return bool(passes * self._in_feats < narrow or (passes * self._in_feats == narrow and self._in_feats <= self._out_feats))
+
+
+class FusedSAGEConv(Fused, dglnn.SAGEConv):  # type: ignore[misc] # DGL ships no types
+    """The mean of the neighbours, the own row, bias and activation in one pass; other aggregators as DGL does them."""
+
+    def forward(self, graph: Any, feat: Any, edge_weight: Tensor | None = None) -> Tensor:  # noqa: ANN401
+        """As SAGEConv.forward: (n, F_in) -> (n, F_out)."""
+        edges = _edges(graph, feat) if self._aggre_type == "mean" and edge_weight is None else None
+        if edges is None:
+            return self.finish(super().forward(graph, feat, edge_weight))
+        tail, rest = self.tail()
+        held = self.norm is not None  # a norm stands after the activation and before a dropout of the model
+        rows = dropped(self.feat_drop, feat)
+        matrix = edges.matrix("mean")
+        if self.aggregate_first(rows):
+            own = rows[: edges.destinations] if edges.destinations < edges.sources else rows
+            mean = constant_product(self, matrix, rows)
+            out = linear_pair(own, self.fc_self, mean, self.fc_neigh, Tail() if held else tail)
+        else:
+            out = self.transform_first(matrix, rows, Tail() if held else tail)
+        if held:
+            return self.finish(self.norm(out if self.activation is None else self.activation(out)))
+        return ended(out, rest)
+
+    def transform_first(self, matrix: Matrix, rows: Tensor, tail: Tail) -> Tensor:
+        """activation(own W_self + b + A (rows W_neigh))."""
+        if not self.settings.epilogue:
+            separate: Tensor = self.fc_self(rows[: matrix.edges.destinations]) + fused_operations.aggregate(
+                matrix, rows @ self.fc_neigh.weight.t()
+            )
+            return separate
+        weights = self.fc_self.weight, self.fc_neigh.weight
+        return fused_operations.transform_and_aggregate(matrix, rows, *weights, bias=self.fc_self.bias, tail=tail)
+
+    def aggregate_first(self, feat: Tensor) -> bool:
+        """As in FusedGraphConv."""
+        if self.settings.hoist and not feat.requires_grad:
+            return True
+        if not self.settings.reorder:
+            return bool(self._in_src_feats <= self._out_feats)
+        passes = 2 if feat.requires_grad else 1
+        narrow, wide = 2 * self._out_feats, passes * self._in_src_feats
+        return bool(wide < narrow or (wide == narrow and self._in_src_feats <= self._out_feats))
+
+
+class FusedGATConv(Fused, dglnn.GATConv):  # type: ignore[misc] # DGL ships no types
+    """Scores, leaky ReLU, softmax, dropout and weighted sum in one pass; nothing by edge is kept."""
+
+    def forward(self, graph: Any, feat: Any, edge_weight: Tensor | None = None, get_attention: bool = False) -> Any:  # noqa: ANN401
+        """As GATConv.forward: (n, F_in) -> (n, H, D)."""
+        edges = _edges(graph, feat)
+        if edges is None or edge_weight is not None or get_attention or (edges.lonely and not self._allow_zero_in_degree):
+            made = super().forward(graph, feat, edge_weight, get_attention)
+            return made if get_attention else self.finish(made)
+        tail, rest = self.tail()
+        rows = dropped(self.feat_drop, feat)
+        drop = self.attn_drop.p if self.attn_drop.training else 0.0
+        how = Attention(self._num_heads, self.leaky_relu.negative_slope, _drop(drop))
+        residual = self.res_fc is not None
+        folded = self.has_explicit_bias and not residual and self.settings.epilogue
+        out = fused_operations.attend(
+            edges,
+            rows @ self.fc.weight.t(),
+            (self.attn_l[0], self.attn_r[0]),
+            how,
+            bias=self.bias if folded else None,
+            tail=Tail() if residual else tail,
+        )
+        shaped = out.view(edges.destinations, self._num_heads, self._out_feats)
+        if residual:
+            shaped = shaped + self.res_fc(rows[: edges.destinations]).view(edges.destinations, -1, self._out_feats)
+        if self.has_explicit_bias and not folded:
+            shaped = shaped + self.bias.view(1, self._num_heads, self._out_feats)
+        if residual:
+            return self.finish(shaped if self.activation is None else self.activation(shaped))
+        return shaped if rest is None else rest(shaped)
+
+
+def fused_layer(layer: nn.Module, settings: Settings) -> nn.Module:
+    """A fused copy that shares the layer's parameters."""
+    kinds = {dglnn.GraphConv: FusedGraphConv, dglnn.SAGEConv: FusedSAGEConv, dglnn.GATConv: FusedGATConv}
+    made = shallow(layer)
+    made.__class__ = kinds[type(layer)]  # type: ignore[assignment] # DGL ships no types
+    made.settings = settings  # type: ignore[assignment] # a plain attribute
+    return made
+
+
+def shallow(module: nn.Module) -> nn.Module:
+    """A copy with the same parameters, buffers and children; replacing one there leaves the original alone."""
+    made = copy.copy(module)
+    for name in ("_parameters", "_buffers", "_modules"):
+        made.__dict__[name] = dict(module.__dict__[name])
+    return made
+
+
+def activation_code(activation: Any) -> int | None:  # noqa: ANN401 - a function or a module
+    """RELU or ELU where the kernels know it; None where they do not."""
+    if isinstance(activation, nn.ReLU) or activation in (torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_):
+        return RELU
+    if isinstance(activation, nn.ELU):
+        return ELU if activation.alpha == 1.0 else None
+    return ELU if activation in (nn.functional.elu, nn.functional.elu_) else None
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, tail: Tail) -> Tensor:
+    """activation(x W + b) with the activation in place: `weight` is (F_in, F_out)."""
+    return _ended(x @ weight if bias is None else torch.addmm(bias, x, weight), tail)
+
+
+def linear_pair(own: Tensor, first: nn.Linear, other: Tensor, second: nn.Linear, tail: Tail) -> Tensor:
+    """activation(first(own) + second(other)), added up by the matrix product itself."""
+    return _ended(first(own).addmm_(other, second.weight.t()), tail)
+
+
+def _ended(out: Tensor, tail: Tail) -> Tensor:
+    if tail.activation == RELU:
+        out = torch.relu_(out)
+    elif tail.activation == ELU:
+        out = nn.functional.elu_(out)
+    return fused_operations.dropout(out, tail.drop.probability)
+
+
+def _drop(probability: float) -> Drop:
+    return Drop(probability, fused_operations.fresh_seed()) if probability else Drop()
+
+
+def ended(out: Tensor, activation: Any) -> Tensor:  # noqa: ANN401
+    """With an activation that no kernel knows."""
+    made: Tensor = out if activation is None else activation(out)
+    return made
+
+
+def dropped(layer: nn.Dropout, x: Tensor) -> Tensor:
+    """The layer's dropout without a mask in memory."""
+    return fused_operations.dropout(x, layer.p) if layer.training else x
+
+
+def constant_product(layer: Fused, matrix: Matrix, x: Tensor) -> Tensor:
+    """A x, kept from one step to the next while x is the same tensor, unchanged, and needs no gradient."""
+    if x.requires_grad or not layer.settings.hoist:
+        return fused_operations.aggregate(matrix, x)
+    known = layer.__dict__.get("_kept")
+    if known is None or known[0] is not x or known[1] != x._version or known[2] is not matrix:
+        known = layer.__dict__["_kept"] = (x, x._version, matrix, fused_operations.aggregate(matrix, x))
+    kept: Tensor = known[3]
+    return kept
+
+
+def _edges(graph: Any, feat: Any) -> Edges | None:  # noqa: ANN401
+    """The graph's edges where the kernels can take it and the input."""
+    if not isinstance(feat, Tensor) or feat.dim() != 2 or not fused_operations.fits(feat) or torch.is_autocast_enabled("cpu"):
+        return None
+    if graph.device.type != "cpu" or len(graph.canonical_etypes) != 1 or graph.num_edges() == 0 or graph.num_src_nodes() != len(feat):
+        return None
+    return of_dgl(graph)

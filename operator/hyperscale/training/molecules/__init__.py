@@ -1,0 +1,1 @@
+"""In: many small graphs with a label each. Out: graph-level training."""

@@ -1,0 +1,26 @@
+"""Pure: who holds which vertices, by what each GPU and link can carry."""
+
+from hyperscale.training.partition.auto import CANDIDATES, EpochCost, choose, epoch_seconds
+from hyperscale.training.partition.independent import independent_set
+from hyperscale.training.partition.local import local_part
+from hyperscale.training.partition.measures import measure
+from hyperscale.training.partition.partition_memory import edge_bytes, memory_bytes
+from hyperscale.training.partition.partition_result import Measures, PartitionError, Parts
+from hyperscale.training.partition.split import precomputed, split
+
+__all__ = [
+    "CANDIDATES",
+    "EpochCost",
+    "Measures",
+    "PartitionError",
+    "Parts",
+    "choose",
+    "edge_bytes",
+    "epoch_seconds",
+    "independent_set",
+    "local_part",
+    "measure",
+    "memory_bytes",
+    "precomputed",
+    "split",
+]

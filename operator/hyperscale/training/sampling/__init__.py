@@ -1,0 +1,1 @@
+"""In: batches of seed vertices. Out: mini-batch training on sampled neighbourhoods."""

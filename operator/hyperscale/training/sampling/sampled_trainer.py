@@ -1,0 +1,125 @@
+"""Mini-batch training: batches of training vertices, some of their neighbours, features of others fetched through a cache.
+
+Batches and draws are the same for any number of ranks: each rank has the seeds of a batch that it owns, and the loss is divided by the
+seeds of all. Any number of ranks trains as one process does (on GPUs without dropout); with all neighbours and one batch, as the whole
+graph does where nothing is dropped.
+Evaluation goes over whole neighbourhoods.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hyperscale.model.adjacency import Array, LocalPart
+from hyperscale.training.engine import models
+from hyperscale.training.engine.full import FullTrainer
+from hyperscale.training.engine.neighbourhood import PLACES
+from hyperscale.training.engine.ops import Passes, passes_on
+from hyperscale.training.engine.sampling_batches import Shuffle, everybodys
+from hyperscale.training.engine.timing import Moment
+from hyperscale.training.engine.trainer import EpochStats, summed_loss
+from hyperscale.training.runtime.comm import Comm
+from hyperscale.training.runtime.refusals import ContractError
+from hyperscale.training.sampling.fetch import Features
+from hyperscale.training.sampling.sampling_blocks import SampledBlock, Sampler
+from hyperscale.training.sampling.sampling_routes import Routes
+
+if TYPE_CHECKING:  # needs msgspec, which training itself does not
+    from hyperscale.training.runtime.contract import Run
+
+Tensor = torch.Tensor
+_PHASES = ("sample", "fetch", "forward", "backward", "allreduce", "step")
+
+
+class SampledTrainer(FullTrainer):
+    """Many steps an epoch; model, optimizer, gradients and evaluation are those of full-graph training."""
+
+    def __init__(self, run: Run, comm: Comm, part: LocalPart, device: torch.device, passes: Passes | None = None) -> None:
+        """Collective: fills the cache. Raises ContractError where the fanouts do not fit the layers."""
+        super().__init__(run, comm, part, device, passes)
+        self._passes = passes if passes is not None else passes_on(device.type)
+        fanouts = fanouts_of(run)
+        self._seed, self._part = run.seed, part
+        self.routes = Routes(comm)
+        self.features = Features(self.routes, part, models.dense(self._x).cpu(), run.hyper.cache_bytes)
+        self._sampler = Sampler(self.routes, part, fanouts, run.seed)
+        mine = np.flatnonzero(self._masks.train.cpu().numpy())
+        everybody = everybodys(comm, part.owned[mine].astype(np.int64), "seeds.ids")
+        self._shuffle = Shuffle(everybody, part.owned, mine)
+        self.steps = max(1, math.ceil(len(everybody) / ((run.model.batch_size or len(everybody)) * comm.size)))
+        comm.sent_bytes[:] = 0
+
+    def epoch(self, number: int) -> EpochStats:
+        """Every training vertex once."""
+        comm, timer, sent = self._comm, self._timer, self._comm.sent_bytes.copy()
+        began = timer.now()
+        self.chance.begin(number)
+        self.model.train()
+        self.routes.waits.clear()
+        self.gradients.waits.clear()
+        batches = list(self._shuffle.batches(self.steps, self._seed, number))
+        weights = torch.tensor([float(self._weight(torch.from_numpy(seeds).to(self._device))) for seeds in batches], dtype=torch.float64)
+        weights = comm.allreduce(weights, "batch.weights")
+        total = torch.zeros((), dtype=torch.float64, device=self._device)
+        steps: list[list[Moment]] = []
+        for step, (seeds, weight) in enumerate(zip(batches, weights.tolist(), strict=True)):
+            loss, moments = self._step(seeds, max(weight, 1.0), number, step)
+            total += loss
+            steps.append(moments)
+        summed = comm.allreduce(total.reshape(1).cpu(), "loss") / max(float(weights.sum()), 1.0)
+        ended = timer.now()
+        timer.settle()
+        seconds, waited = timer.seconds(began, ended), self.routes.waits.seconds() + self.gradients.waits.seconds()
+        return EpochStats(
+            loss=float(summed.item()),
+            samples=self._train_vertices,
+            seconds=seconds,
+            compute_seconds=seconds - waited,
+            communication_seconds=waited,
+            phases={name: sum(timer.seconds(*moments[at : at + 2]) for moments in steps) for at, name in enumerate(_PHASES)},
+            sent_bytes=tuple(int(count) for count in comm.sent_bytes - sent),
+        )
+
+    def _step(self, seeds: Array, weight: float, epoch: int, step: int) -> tuple[Tensor, list[Moment]]:
+        """One step; own sum of losses, and the moments between its phases."""
+        now = self._timer.now
+        moments = [now()]
+        # A rank without seeds in this batch computes one vertex that counts nothing: every rank has the same gradients to send.
+        # One without any vertices computes on nothing, and sends zeros.
+        some = seeds if len(seeds) else np.zeros(min(1, len(self._part.owned)), dtype=np.int64)
+        sample = self._sampler.sample(some, epoch, step)
+        moments.append(now())
+        rows, degrees = self.features.of(sample.ids, sample.owners)
+        on_processor = self._device.type == "cpu"
+        blocks = [SampledBlock(hop, degrees, self._passes, sample.counted(hop) if on_processor else PLACES) for hop in sample.hops]
+        moments.append(now())
+        self.optimizer.zero_grad()
+        logits = self.model(blocks, rows.to(self._device))
+        chosen = torch.from_numpy(seeds).to(self._device)
+        loss = summed_loss(logits[: len(seeds)], self._labels[chosen]) if len(seeds) else logits.sum() * 0.0
+        moments.append(now())
+        self.gradients.start()
+        (loss / weight).backward()
+        moments.append(now())
+        self.gradients.finish()
+        moments.append(now())
+        self.optimizer.step()
+        moments.append(now())
+        return loss.detach(), moments
+
+
+def fanouts_of(run: Run) -> tuple[int | None, ...]:
+    """Neighbours by layer, the input's first; raises ContractError where there are not as many as layers."""
+    fanouts = run.model.fanouts
+    if not fanouts:
+        return (None,) * run.model.layers
+    if len(fanouts) != run.model.layers:
+        raise ContractError(
+            f"HYPERSCALE_MODEL: fanouts has {len(fanouts)} numbers for {run.model.layers} layers; "
+            "write one a layer, or none for whole neighbourhoods"
+        )
+    return tuple(fanouts)

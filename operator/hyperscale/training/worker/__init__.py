@@ -1,0 +1,1 @@
+"""Entry points of the pods: launcher, rank, own script and partition Job. In: the contract. Out: exit codes and results."""

@@ -1,0 +1,127 @@
+"""The part of the graph that this rank trains on: from the partition store where it has one, or cut here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from hyperscale.model.adjacency import Array, LocalPart, TrainingGraph
+from hyperscale.model.api.job import PartitioningMethod
+from hyperscale.training import data, partition
+from hyperscale.training.data import graphs, part_store
+from hyperscale.training.data.formats import builtin
+from hyperscale.training.runtime.comm import Comm
+from hyperscale.training.runtime.contract import ContractError, Run
+from hyperscale.training.worker import automatic, given
+from hyperscale.training.worker.merge import merge
+
+T = TypeVar("T")
+_FAULTS = (data.DataError, partition.PartitionError, ContractError)
+
+
+def part(run: Run, comm: Comm, environment: Mapping[str, str]) -> LocalPart:
+    """The rank's part; collective. Raises ContractError on every rank where any of them has nothing to train on."""
+    key = together(comm, "store", lambda: _stored(run, environment))
+    everywhere = comm.allreduce(torch.tensor([float(key is not None)]), "store.found").item() == comm.size
+    if everywhere and key is not None:
+        found = together(comm, "load", lambda: _read(run, key))
+        _same(comm, key, "HYPERSCALE_PARTITION_DIR: ranks see different partitions; mount the same volume in all workers")
+        return _to_train_on(found)
+    if run.partition_dir is not None and comm.rank == 0:
+        sys.stderr.write(f"{run.partition_dir} has no partitions for this job; cutting the graph in memory\n")
+    whole = together(comm, "graph", lambda: graph(run))
+    if comm.rank == 0:
+        sys.stderr.write("".join(f"{whole.name or run.dataset.path}: {note}\n" for note in whole.notes))
+    _same(comm, data.graph_digest(whole), "HYPERSCALE_DATASET_PATH: ranks read different graphs; give all of them the same file")
+    return _to_train_on(part_of(run, comm, whole))
+
+
+def _to_train_on(found: LocalPart) -> LocalPart:
+    """`found`; raises ContractError where no rank has anything to learn from, which all of them see alike."""
+    if not found.train_total:
+        raise ContractError("HYPERSCALE_DATASET_PATH: nothing in train has a label; write labels, and train into the split of some")
+    return found
+
+
+def is_stand_in(run: Run, found: LocalPart) -> bool:
+    """Whether `found` is of a generated graph because the builtin one was not to be had; results must say so."""
+    return builtin.is_stand_in(run.dataset.source, found.name)
+
+
+def graph(run: Run) -> TrainingGraph:
+    """The job's training graph. Raises DataError with the reader's own line."""
+    dataset = run.dataset
+    sizes = (dataset.vertices, dataset.edges, dataset.feature_size, dataset.classes, dataset.train_vertices)
+    stated = data.Stated(*sizes, dataset.direction.value)
+    return data.read(dataset.source, dataset.path, dataset.format, cache=run.cache, seed=run.seed, endpoint=dataset.endpoint, stated=stated)
+
+
+def part_of(run: Run, comm: Comm, whole: TrainingGraph) -> LocalPart:
+    """The rank's part of a graph that all ranks hold, cut by rank 0 by the shares of all ranks; collective."""
+    vertices = len(whole.indptr) - 1
+    if comm.size == 1:
+        return partition.local_part(whole, np.zeros(vertices, dtype=np.int32), 0, 1)
+    nothing = np.zeros(vertices, dtype=np.int32)
+    assignment = together(comm, "partition", lambda: cut(run, whole) if comm.rank == 0 else nothing)
+    shared = comm.broadcast(torch.from_numpy(np.ascontiguousarray(assignment, dtype=np.int32)), "partition").numpy()
+    return partition.local_part(whole, shared, comm.rank, comm.size)
+
+
+def cut(run: Run, whole: TrainingGraph) -> Array:
+    """(n,) part of each vertex, one part a rank; graphs of a data set of many stay whole."""
+    if whole.graph_offsets is not None:
+        return graphs.deal(whole, run.shares, run.seed)
+    adjacency = data.symmetric(whole)
+    if run.method is PartitioningMethod.PRECOMPUTED:
+        parts = partition.precomputed(adjacency, given.rank_of(run, adjacency.vertices), run.shares, whole.train)
+    else:
+        parts = automatic.parts(run, adjacency, whole.train, whole.features.shape[1], whole.classes)
+    measures = parts.measures
+    sys.stderr.write(
+        f"{parts.parts} parts by {parts.method}: cut {measures.cut_fraction:.3f}, imbalance of vertices {measures.imbalance:.3f}, "
+        f"of edges {measures.edge_imbalance:.3f}, "
+        f"largest halo {measures.largest_halo}, replication {measures.replication:.3f}\n"
+    )
+    return parts.assignment
+
+
+def together(comm: Comm, name: str, work: Callable[[], T]) -> T:
+    """`work()` on every rank, or one ContractError on every rank where it failed on any: nobody is left waiting; collective."""
+    result: list[T] = []
+    error = ""
+    try:
+        result.append(work())
+    except _FAULTS as failure:
+        error = str(failure)
+    failed = comm.gather(torch.tensor([float(bool(error))]), f"{name}.failed").flatten()
+    if not failed.any():
+        return result[0]
+    first = int(failed.argmax())
+    raise ContractError(comm.broadcast_bytes(error.encode(), f"{name}.error", root=first).decode())
+
+
+def _stored(run: Run, environment: Mapping[str, str]) -> str | None:
+    return part_store.find(run.partition_dir, part_store.request(environment)) if run.partition_dir is not None else None
+
+
+def _read(run: Run, key: str) -> LocalPart:
+    """One stored part, or several where there are more parts than ranks."""
+    root = run.partition_dir
+    if root is None:
+        raise ContractError("HYPERSCALE_PARTITION_DIR: missing; mount the partition store and name it there")
+    count = len(part_store.manifest(root, key).parts)
+    if count % run.size:
+        raise ContractError(f"HYPERSCALE_PARTITIONS: {count} parts cannot be shared by {run.size} ranks; write a multiple of the ranks")
+    each = count // run.size
+    return merge([part_store.load(root, key, at) for at in range(run.rank * each, (run.rank + 1) * each)], run.rank, run.size)
+
+
+def _same(comm: Comm, digest: str, message: str) -> None:
+    """All ranks hold the same hexadecimal digest; collective. Raises ContractError on every rank otherwise."""
+    own = torch.tensor([int(digest[:12], 16)], dtype=torch.int64)
+    if len(set(comm.gather(own, "digest").flatten().tolist())) > 1:
+        raise ContractError(message)

@@ -1,1 +1,0 @@
-"""Runs inside the job's pods: DGL and Horovod."""

@@ -1,0 +1,99 @@
+"""What planned ranks hold besides GPUs counts before their pods are bound: cores, memory, devices, places for pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.reservations import Reservations
+from hyperscale.model import constants
+from hyperscale.model.status import JobStatus, ObjectReference, to_wire
+from tests.builders.seen import MPIJOB_UID, UID, plan
+
+CORA = Key("team", "cora")
+OTHER = Key("team", "other")
+TWO = plan("node-a", "node-b")
+RDMA = "rdma/hca"
+TAKEN = {"cpu": 4.1, "memory": 8.0 * 2**30, RDMA: 1.0, "pods": 1.0}
+TEMPLATE = {
+    "schedulingGates": [{"name": constants.PLACEMENT_GATE}],
+    "containers": [
+        {"name": "worker", "resources": {"limits": {constants.GPU_RESOURCE: 1, RDMA: "1", "memory": "8Gi"}, "requests": {"cpu": "4"}}},
+        {"name": "log", "resources": {"requests": {"cpu": "100m"}}},
+    ],
+}
+
+
+def world() -> World:
+    """The job is planned and its MPIJob exists; no pod is bound."""
+    made = World()
+    status = JobStatus(plan=TWO, mpi_job_ref=ObjectReference("cora", MPIJOB_UID))
+    metadata: dict[str, Any] = {"namespace": "team", "name": "cora", "resourceVersion": "1"}
+    made.see_job({"metadata": {**metadata, "uid": UID, "generation": 1}, "spec": {}, "status": to_wire(status)})
+    owner = {"apiVersion": constants.API_VERSION, "kind": constants.JOB_KIND, "name": "cora", "uid": UID, "controller": True}
+    spec = {"runPolicy": {"suspend": False}, "mpiReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": TEMPLATE}}}}
+    made.see_mpijob({"metadata": {**metadata, "uid": MPIJOB_UID, "ownerReferences": [owner]}, "spec": spec})
+    return made
+
+
+def bound(rank: int, node: str) -> dict[str, Any]:
+    labels = {
+        constants.MPI_JOB_NAME_LABEL: "cora",
+        constants.MPI_JOB_ROLE_LABEL: "worker",
+        constants.MPI_REPLICA_INDEX_LABEL: str(rank),
+    }
+    owner = {"kind": "MPIJob", "name": "cora", "uid": MPIJOB_UID, "controller": True}
+    metadata = {"namespace": "team", "name": f"cora-worker-{rank}", "uid": f"u{rank}", "labels": labels, "ownerReferences": [owner]}
+    return {"metadata": {**metadata, "resourceVersion": "1"}, "spec": {**TEMPLATE, "nodeName": node}, "status": {"phase": "Running"}}
+
+
+def test_what_planned_ranks_hold_is_taken_from_others_until_their_pods_show_it() -> None:
+    seen = world()
+    assert seen.held(OTHER) == {"node-a": TAKEN, "node-b": TAKEN}
+    assert seen.held(CORA) == {}, "a job does not stand in its own way"
+    seen.see_pod(bound(0, "node-a"))
+    assert seen.held(OTHER) == {"node-b": TAKEN}
+    seen.see_pod(bound(1, "node-b"))
+    assert seen.held(OTHER) == {}
+
+
+def test_a_plan_without_mpijob_holds_what_its_question_asked_for() -> None:
+    seen = World()
+    seen.assume(CORA, TWO, {"cpu": 0.1, "pods": 1.0})
+    assert seen.held(OTHER) == {"node-a": {"cpu": 0.1, "pods": 1.0}, "node-b": {"cpu": 0.1, "pods": 1.0}}
+    seen.assume(CORA, TWO)
+    assert seen.held(OTHER)["node-a"]["cpu"] == 0.1
+    seen.assume(CORA, None)
+    assert seen.held(OTHER) == {}
+
+
+JOBS = st.sampled_from(["a", "b", "c"])
+NODES = st.sampled_from(["n0", "n1", "n2"])
+HOLDINGS = st.tuples(
+    JOBS, st.dictionaries(NODES, st.integers(1, 4)), st.dictionaries(st.sampled_from(["cpu", RDMA]), st.sampled_from([0.1, 0.3, 2.0]))
+)
+
+
+@given(st.lists(HOLDINGS, max_size=12))
+def test_reservations_equal_the_sum_of_what_the_other_jobs_hold(steps: list[tuple[str, dict[str, int], dict[str, float]]]) -> None:
+    kept: Reservations[str] = Reservations()
+    known: dict[str, tuple[dict[str, int], dict[str, float]]] = {}
+    for job, workers, amounts in steps:
+        kept.set(job, workers, amounts)
+        known[job] = (workers, amounts)
+    for asking in ("a", "b", None):
+        wanted: dict[str, dict[str, float]] = {}
+        for job, (workers, amounts) in known.items():
+            for node, count in workers.items() if job != asking else ():
+                for name, amount in amounts.items():
+                    held = wanted.setdefault(node, {})
+                    held[name] = round(held.get(name, 0.0) + count * amount, 6)
+        found = {node: {name: round(amount, 6) for name, amount in held.items()} for node, held in kept.held_by_others(asking).items()}
+        assert found == wanted
+        assert kept.held_by_others(asking, ["n1"]) == {node: held for node, held in kept.held_by_others(asking).items() if node == "n1"}
+    for job in list(known):
+        kept.set(job, {}, {})
+    assert kept.held_by_others(None) == {}

@@ -1,0 +1,18 @@
+"""What can be a figure of a status: its writer may write any number."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyperscale.model.status import JobStatus, QueueDecision
+from hyperscale.spec.plausible import is_status
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), 10**16, -1])
+def test_a_status_with_a_number_beyond_any_figure_is_none_of_ours(number: int) -> None:
+    assert not is_status(JobStatus(observed_generation=number))
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -float("inf")])
+def test_a_status_with_a_figure_that_is_not_finite_is_none_of_ours(weight: float) -> None:
+    assert not is_status(JobStatus(queue_decision=QueueDecision(position=1, pending=1, chosen_by="Rule", weight=weight)))

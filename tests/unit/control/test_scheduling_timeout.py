@@ -1,0 +1,300 @@
+"""A rank that the scheduler leaves out: all ranks are released, planned again without the node that refused, and not for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hyperscale.control.controller.context import is_progress
+from hyperscale.control.decide.chain import decide
+from hyperscale.control.lifecycle.unscheduled import REFUSED_SECONDS, begun, delay_left, is_released, refused_nodes
+from hyperscale.control.status.conditions import derive
+from hyperscale.model.decision import DeletePods, MakePlan, Reason, ReleaseGang, ReleaseWorkers, Seen, SetSuspend, Stop, Wait
+from hyperscale.model.plan import Infeasible
+from hyperscale.model.status import Condition, JobStatus, Phase, StatusRefusedNode, StatusScheduling, read_status, to_wire
+from hyperscale.util.rfc3339 import timestamp
+from tests.builders.seen import condition, job_spec, launcher, mpijob, plan, seen, status, worker
+
+NOW = 1_000_000.0
+TIMEOUT = 300
+WORDS = "0/12 nodes are available: 1 Insufficient rdma/hca, 11 node(s) didn't match Pod's node affinity/selector."
+TWO = plan("node-a", "node-b")
+RELEASED = Condition("Placed", "False", "SchedulingTimeout")
+
+
+def at(seconds: float) -> str:
+    return timestamp(NOW + seconds)
+
+
+def waiting(since: float, **changes: Any) -> Seen:
+    """Rank 0 runs, rank 1 is refused; when that was first seen, in seconds before now."""
+    known = StatusScheduling(waiting_since=at(-since))
+    base = {
+        "mpijob": mpijob(),
+        "plan": TWO,
+        "plan_recorded": True,
+        "pods": (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS)),
+        "status": status(Phase.STARTING, scheduling=known),
+        "now": NOW,
+    }
+    return seen(**{**base, **changes})
+
+
+def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> Seen:
+    """The release is written down."""
+    refused = (StatusRefusedNode("node-b", WORDS, at(-ago)),)
+    known = StatusScheduling(releases=releases, released_at=at(-ago), message=f"cora-worker-1: {WORDS}", refused=refused)
+    base = {
+        "mpijob": mpijob(),
+        "plan": TWO,
+        "plan_recorded": True,
+        "pods": (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS)),
+        "status": status(Phase.STARTING, RELEASED, scheduling=known),
+        "released": True,
+        "release_recorded": True,
+        "now": NOW,
+    }
+    return seen(**{**base, **changes})
+
+
+def gone(**changes: Any) -> Seen:
+    """Its MPIJob is suspended and the pods are gone."""
+    return released(**{"mpijob": mpijob(suspended=True), "pods": (), **changes})
+
+
+def placed(told: JobStatus) -> Condition:
+    return next(each for each in told.conditions if each.type == "Placed")
+
+
+def test_since_when_a_rank_waits_is_written_down_and_the_deadline_is_looked_at() -> None:
+    first = waiting(0, status=status(Phase.STARTING))
+    told = derive(first, decide(first))
+    assert told.scheduling is not None
+    assert told.scheduling.waiting_since == at(0)
+    later = waiting(100)
+    decision = decide(later)
+    assert isinstance(decision, Wait)
+    assert decision.retry_after_seconds == TIMEOUT - 100
+    assert derive(later, decision).scheduling == later.status.scheduling
+
+
+def test_a_rank_that_waits_too_long_releases_all_ranks_in_the_schedulers_own_words() -> None:
+    decision = decide(waiting(TIMEOUT))
+    assert isinstance(decision, ReleaseGang)
+    assert WORDS in decision.message
+    assert "cora-worker-1" in decision.message
+    assert not isinstance(decide(waiting(TIMEOUT - 1)), ReleaseGang)
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        (worker(0, node="node-a"), worker(1, node="node-b")),
+        (worker(0, node="node-a"), worker(1, terminating=True, unschedulable=WORDS)),
+        (worker(0, gated=True), worker(1, gated=True)),
+    ],
+    ids=["all placed", "already ending", "behind our gate"],
+)
+def test_nothing_is_released_while_no_rank_is_left_out(pods: tuple[Any, ...]) -> None:
+    look = waiting(TIMEOUT, pods=pods)
+    decision = decide(look)
+    assert not isinstance(decision, ReleaseGang)
+    known = derive(look, decision).scheduling
+    assert known is None or not known.waiting_since
+
+
+def test_a_launcher_that_is_left_out_counts_too_and_so_does_a_gate_of_others() -> None:
+    full = (worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True))
+    decision = decide(waiting(TIMEOUT, pods=(launcher(unschedulable="0/12 nodes are available: too many pods."), *full)))
+    assert isinstance(decision, ReleaseGang)
+    assert "too many pods" in decision.message
+    held = worker(1, gates=("example.com/quota",))
+    assert "example.com/quota" in decide(waiting(TIMEOUT, pods=(full[0], held))).message
+
+
+def test_jobs_that_the_scheduler_places_alone_have_no_deadline() -> None:
+    assert not isinstance(decide(waiting(TIMEOUT, mpijob=mpijob(gated=False))), ReleaseGang)
+
+
+def test_what_is_remembered_names_the_node_and_survives_a_restart() -> None:
+    known = begun(waiting(TIMEOUT))
+    (refused,) = known.refused
+    assert (known.releases, refused.node, refused.message) == (1, "node-b", WORDS)
+    written = status(Phase.STARTING, RELEASED, scheduling=known)
+    assert read_status(to_wire(written)) == written
+    assert is_released(written, mpijob())
+    assert not is_released(written, mpijob(suspend_intent=True)), "another resumed it"
+
+
+@pytest.mark.parametrize(
+    "words", ["", '0/12 nodes are available: persistentvolumeclaim "state" not found.'], ids=["a silent scheduler", "a missing claim"]
+)
+def test_no_node_is_left_out_where_the_scheduler_spoke_of_none(words: str) -> None:
+    look = waiting(TIMEOUT, pods=(worker(0, node="node-a"), worker(1, unschedulable=words)))
+    assert isinstance(decide(look), ReleaseGang)
+    assert begun(look).refused == ()
+
+
+def test_nothing_happens_before_the_release_is_written_down() -> None:
+    look = released(release_recorded=False)
+    decision = decide(look)
+    assert isinstance(decision, Wait)
+    assert decision.retry_after_seconds == 0.0
+    told = derive(look, decision)
+    assert (placed(told).reason, WORDS in placed(told).message) == ("SchedulingTimeout", True)
+    assert is_released(told, mpijob())
+    before = waiting(TIMEOUT)
+    assert not is_progress(before.status, told), "a person hears of it"
+
+
+def test_then_the_mpijob_is_suspended_so_that_no_rank_holds_gpus() -> None:
+    decision = decide(released())
+    assert isinstance(decision, SetSuspend)
+    assert decision.suspend
+    ending = decide(released(mpijob=mpijob(suspended=True)))
+    assert isinstance(ending, Wait)
+    assert "2 of its pods are still ending" in ending.message
+
+
+def test_when_its_pods_are_gone_it_is_planned_again_with_the_same_number_of_workers() -> None:
+    decision = decide(gone())
+    assert isinstance(decision, MakePlan)
+    assert (decision.reason, decision.workers_fixed) == (Reason.SCHEDULING_TIMEOUT, 2)
+    free = decide(gone(mpijob=mpijob(suspended=True, resizable=True)))
+    assert isinstance(free, MakePlan)
+    assert free.workers_fixed is None
+
+
+def test_each_further_try_waits_twice_as_long() -> None:
+    delays = [delay_left(gone(releases=count, ago=0.0).status, NOW) for count in (1, 2, 3, 20)]
+    assert delays == [10.0, 20.0, 40.0, 600.0]
+    decision = decide(gone(ago=3.0))
+    assert isinstance(decision, Wait)
+    assert decision.retry_after_seconds == 7.0
+
+
+def test_after_so_many_tries_only_a_person_helps_and_nothing_is_held() -> None:
+    look = gone(releases=4)
+    decision = decide(look)
+    assert isinstance(decision, Stop)
+    assert decision.reason == Reason.REPLANS_EXHAUSTED
+    assert WORDS in decision.message
+    assert "spec.recovery.maxReplans (3)" in decision.message
+    assert isinstance(decide(gone(job=job_spec(recovery={"maxReplans": 4}), releases=4)), MakePlan)
+    assert isinstance(decide(gone(job=job_spec(recovery={"maxReplans": 0}))), Stop)
+
+
+def test_without_room_elsewhere_it_says_what_is_missing_and_keeps_the_schedulers_words() -> None:
+    look = gone(refusal=Infeasible(reason="InsufficientGpus", message="needs 2 GPUs; 1 found"))
+    decision = decide(look)
+    assert isinstance(decision, Wait)
+    assert decision.reason == "InsufficientGpus"
+    assert WORDS in placed(derive(look, decision)).message
+
+
+def test_a_person_who_suspends_the_job_is_obeyed_and_the_count_begins_anew() -> None:
+    look = gone(job=job_spec(runPolicy={"suspend": True}), releases=4)
+    assert decide(look).reason == Reason.SUSPENDED
+    known = derive(look, decide(look)).scheduling
+    assert known is None or known.releases == 0
+
+
+def test_once_it_runs_earlier_releases_count_no_more() -> None:
+    full = (launcher(), worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True))
+    look = released(released=False, pods=full, mpijob=mpijob(conditions={"Running": (True, "MPIJobRunning", "")}))
+    known = derive(look, decide(look)).scheduling
+    assert known is not None
+    assert (known.releases, known.message) == (0, "")
+    assert known.refused, "the node stays left out"
+
+
+def test_a_refused_node_is_forgotten_after_a_while() -> None:
+    known = released(ago=100.0).status
+    assert refused_nodes(known, NOW) == {"node-b": WORDS}
+    assert refused_nodes(known, NOW + REFUSED_SECONDS) == {}
+    late = gone(ago=REFUSED_SECONDS + 1.0)
+    told = derive(late, decide(late)).scheduling
+    assert told is not None
+    assert told.refused == ()
+
+
+QUEUED = mpijob(queue="gold", suspend_intent=True)
+
+
+def test_an_mpijob_of_a_queue_is_not_suspended_its_pods_are_deleted() -> None:
+    decision = decide(released(mpijob=QUEUED))
+    assert isinstance(decision, DeletePods)
+    assert decision.pod_uids == ("worker-0", "worker-1")
+    ending = released(mpijob=QUEUED, pods=(worker(0, node="node-a", terminating=True), worker(1, gated=True)))
+    assert decide(ending).reason == Reason.SCHEDULING_TIMEOUT
+
+
+def test_gated_again_its_ranks_are_planned_anew_and_wait_their_delay() -> None:
+    gated = (worker(0, gated=True), worker(1, gated=True))
+    back = released(mpijob=QUEUED, pods=gated)
+    decision = decide(back)
+    assert isinstance(decision, MakePlan)
+    assert decision.workers_fixed == 2
+    told = derive(back, decision)
+    assert placed(told).reason == "RanksWaiting"
+    after = msgspec.structs.replace(back, released=False, release_recorded=False, status=told)
+    assert isinstance(decide(after), ReleaseWorkers)
+    soon = msgspec.structs.replace(told, scheduling=msgspec.structs.replace(told.scheduling or StatusScheduling(), released_at=at(-3)))
+    held = decide(msgspec.structs.replace(after, status=soon))
+    assert isinstance(held, Wait)
+    assert held.retry_after_seconds == 7.0
+
+
+def test_a_move_whose_ranks_find_no_node_ends_with_the_release() -> None:
+    look = released(moving=True, status=status(Phase.STARTING, RELEASED, condition("Moving"), scheduling=released().status.scheduling))
+    assert not [each for each in derive(look, decide(look)).conditions if each.type == "Moving"]
+
+
+GONE = "2 of 2 worker pods (cora-worker-0, cora-worker-1) do not exist"
+
+
+@pytest.mark.parametrize(
+    ("pods", "said"),
+    [((), GONE), ((worker(0, gated=True),), "1 of 2 worker pods (cora-worker-1) do not exist")],
+    ids=["none", "some"],
+)
+def test_ranks_whose_pods_never_come_are_released_as_one_too(pods: tuple[Any, ...], said: str) -> None:
+    first = waiting(0, pods=pods, status=status(Phase.STARTING))
+    told = derive(first, decide(first))
+    assert told.scheduling is not None
+    assert told.scheduling.waiting_since == at(0)
+    still = decide(waiting(100, pods=pods))
+    assert isinstance(still, Wait)
+    assert still.retry_after_seconds == TIMEOUT - 100
+    decision = decide(waiting(TIMEOUT, pods=pods))
+    assert isinstance(decision, ReleaseGang)
+    assert said in decision.message
+    assert f"{TIMEOUT} s after" in decision.message
+    assert begun(waiting(TIMEOUT, pods=pods)).refused == ()
+
+
+def test_who_has_to_create_the_pods_is_said() -> None:
+    silent = decide(waiting(TIMEOUT, pods=()))
+    assert "mpi-operator has not taken up the MPIJob" in silent.message
+    taken = decide(waiting(TIMEOUT, pods=(), mpijob=mpijob(conditions={"Created": (True, "MPIJobCreated", "")})))
+    assert "kubectl get events -n team" in taken.message
+
+
+@pytest.mark.parametrize("changes", [{"suspended": True}, {"gated": False}, {"conditions": {"Succeeded": (True, "", "")}}], ids=str)
+def test_pods_that_need_not_be_there_are_not_missed(changes: dict[str, Any]) -> None:
+    look = waiting(TIMEOUT, pods=(), mpijob=mpijob(**changes))
+    decision = decide(look)
+    assert not isinstance(decision, ReleaseGang)
+    known = derive(look, decision).scheduling
+    assert known is None or not known.waiting_since
+
+
+@pytest.mark.parametrize("pods", [(), (worker(0, gated=True),)], ids=["none", "some"])
+def test_in_a_queue_released_ranks_are_not_planned_before_their_pods_are_back(pods: tuple[Any, ...]) -> None:
+    look = released(mpijob=QUEUED, pods=pods)
+    decision = decide(look)
+    assert isinstance(decision, Wait)
+    assert decision.reason == Reason.SCHEDULING_TIMEOUT
+    assert placed(derive(look, decision)).reason == "SchedulingTimeout"

@@ -1,0 +1,98 @@
+"""Times that have not come yet and waits longer than a job is old: the operator did not write them, and they hold up no other job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.lifecycle.stoppable import queued_since, waited_for_others
+from hyperscale.control.lifecycle.unscheduled import delay_left, refused_nodes
+from hyperscale.control.scheduler.pending import KEPT_BACK_SECONDS, Pending
+from hyperscale.control.specs.parsed_specs import JobReader
+from hyperscale.model.status import JobStatus, LastStop
+from hyperscale.util.rfc3339 import timestamp, unix_seconds
+from tests.builders.seen import MPIJOB_UID
+from tests.unit.control.test_world import CORA, job, mpijob, pod
+
+CREATED = "2026-01-01T00:00:00Z"
+NOW = unix_seconds("2026-01-02T00:00:00Z")
+NEVER = "9999-01-01T00:00:00Z"
+STOPPED: dict[str, Any] = {"time": NEVER, "beneficiaries": ["team/cora"], "epochsDone": 1.0}
+PREEMPTED = {"type": "Preempted", "status": "True", "reason": "StoppedForOthers", "message": "", "lastTransitionTime": CREATED}
+
+
+def stored(**status: Any) -> dict[str, Any]:
+    found = job(phase="Queued", observedGeneration=1, **status)
+    found["metadata"]["creationTimestamp"] = CREATED
+    return found
+
+
+def world_of(clock: Callable[[], float] = lambda: NOW, **status: Any) -> World:
+    made = World(clock)
+    made.see_job(stored(**status))
+    return made
+
+
+def read(**status: Any) -> JobStatus:
+    return world_of(**status).jobs[CORA].status
+
+
+def test_a_stop_in_the_future_holds_other_jobs_back_no_longer_than_one_of_now() -> None:
+    now = NOW
+    world = world_of(lambda: now, lastStop=STOPPED, conditions=[PREEMPTED], mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
+    world.see_mpijob(mpijob(suspended=True))
+    world.see_pod(pod("cora-worker-0", on="node-a"))
+    pending = Pending(world, JobReader(), lambda: now)
+    assert pending.kept_back(Key("team", "other")) == CORA, "its pods are still ending"
+    now += KEPT_BACK_SECONDS
+    assert pending.kept_back(Key("team", "other")) is None
+
+
+def test_no_job_has_waited_longer_for_others_than_it_exists() -> None:
+    stop = read(lastStop=STOPPED | {"time": timestamp(NOW - 60.0), "waitedSeconds": 1e15}).last_stop
+    assert stop is not None
+    assert queued_since(stop) == unix_seconds(CREATED)
+
+
+def test_a_release_in_the_future_delays_the_next_plan_no_longer_than_one_of_now() -> None:
+    refused = [{"node": "node-a", "message": "no room", "time": NEVER}]
+    status = read(scheduling={"releases": 1, "releasedAt": NEVER, "waitingSince": NEVER, "refused": refused})
+    assert delay_left(status, NOW + 600.0) == 0.0
+    assert refused_nodes(status, NOW + 3600.0) == {}
+    assert status.scheduling is not None
+    assert unix_seconds(status.scheduling.waiting_since) <= NOW
+
+
+def test_times_that_are_none_are_found_in_what_is_remembered_of_the_scheduler_too() -> None:
+    assert read(scheduling={"releases": 1, "releasedAt": "tomorrow"}) == JobStatus()
+
+
+@pytest.mark.parametrize("ahead", [0.0, 100.0])
+def test_a_clock_that_is_a_little_ahead_is_believed(ahead: float) -> None:
+    stop = STOPPED | {"time": timestamp(NOW + ahead), "waitedSeconds": 3600.0}
+    world = world_of(lastStop=stop)
+    assert world.jobs[CORA].status.last_stop == LastStop(timestamp(NOW + ahead), ("team/cora",), 1.0, 3600.0)
+    assert world.intake.refused == {}
+
+
+def test_such_a_status_is_named_and_the_rest_of_it_stays() -> None:
+    world = world_of(lastStop=STOPPED, mpiJobRef={"name": "cora", "uid": MPIJOB_UID})
+    record = world.jobs[CORA]
+    assert record.status_fault
+    assert record.status.mpi_job_ref is not None
+    assert [refused.key for refused in world.intake.refused.values()] == [CORA]
+
+
+def test_an_mpijob_that_starts_or_ends_in_the_future_has_no_such_time() -> None:
+    world = world_of()
+    world.see_mpijob(mpijob() | {"status": {"startTime": CREATED, "completionTime": NEVER}})
+    view = world.mpijobs[CORA]
+    assert (view.start_time, view.completion_time) == (CREATED, "")
+
+
+def test_a_start_that_nobody_dates_adds_nothing_to_the_wait() -> None:
+    status = JobStatus(last_stop=LastStop(CREATED, ("team/cora",), 1.0, 5.0))
+    assert waited_for_others(status, unix_seconds("")) == 5.0

@@ -1,0 +1,229 @@
+"""Pending jobs in the operator: asked about together, granted one by one, told their place, never given the same GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hyperscale.control.cache.cluster_cache import Key
+from hyperscale.control.scheduler.admission import settled
+from hyperscale.model import constants
+from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
+from hyperscale.model.decision import Turn
+from hyperscale.model.plan import Infeasible, Plan
+from hyperscale.model.status import Condition, JobStatus, Phase, QueueDecision
+from tests.corpus.queue_stage import CREATED, Stage, taken
+
+
+async def test_a_job_that_is_alone_on_an_idle_cluster_is_planned_as_if_there_were_no_queue() -> None:
+    stage = Stage()
+    key = stage.add("alone")
+    answer = await stage.ask(key)
+    assert isinstance(answer.found, Plan)
+    assert answer.turn is None
+    assert stage.planner.questions == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec"),
+    [
+        ({constants.KUEUE_QUEUE_LABEL: "batch"}, {}),
+        ({}, {"planOnly": True}),
+        ({}, {"approval": "Manual"}),
+    ],
+    ids=["in a queue", "plan only", "approved by a person"],
+)
+async def test_who_is_decided_on_by_others_neither_asks_nor_counts(labels: dict[str, str], spec: dict[str, Any]) -> None:
+    stage = Stage()
+    other = stage.add("other", labels=labels, **spec)
+    key = stage.add("cora")
+    assert isinstance((await stage.ask(other)).found, Plan)
+    stage.planning.taker.pending.settle(other)
+    assert isinstance((await stage.ask(key)).found, Plan)
+    assert stage.planner.questions == []
+
+
+async def test_order_of_arrival_asks_for_each_job_on_its_own() -> None:
+    stage = Stage()
+    policy = PolicySpec(queue=QueuePolicy(order=QueueOrder.ARRIVAL))
+    keys = [stage.add(f"job-{number}") for number in range(3)]
+    answers = [await stage.ask(key, policy) for key in keys]
+    assert all(isinstance(answer.found, Plan) and answer.turn is None for answer in answers)
+    assert stage.planner.questions == []
+
+
+async def test_one_question_decides_for_all_and_wakes_those_that_start() -> None:
+    stage = Stage()
+    keys = [stage.add(f"job-{number}", epochs=100 * (5 - number)) for number in range(5)]
+    first = await stage.ask(keys[0])
+    assert len(stage.planner.questions) == 1
+    assert stage.woken
+    assert keys[4] in stage.woken, "the shortest starts"
+    assert isinstance(first.found, Infeasible), "the longest is left over"
+    plans = await stage.run(*stage.woken)
+    assert set(plans) == set(stage.woken)
+    assert len(stage.planner.questions) == 1
+    assert all(gpus <= 2 for gpus in taken(plans).values())
+
+
+async def test_shorter_and_more_urgent_jobs_go_first_and_no_two_share_a_gpu() -> None:
+    stage = Stage(nodes=2, gpus=4)
+    slow = stage.add("slow", epochs=1000)
+    urgent = stage.add("urgent", epochs=900, runPolicy={"priority": 100})
+    quick = stage.add("quick", epochs=100)
+    medium = stage.add("medium", epochs=500)
+    plans = await stage.run(slow, urgent, quick, medium)
+    plans |= await stage.run(*(key for key in stage.woken if key not in plans))
+    assert {urgent, quick} <= set(plans)
+    assert slow not in plans
+    assert all(gpus <= 4 for gpus in taken(plans).values())
+
+
+async def test_two_jobs_planned_in_a_row_share_no_core_though_no_pod_is_bound_yet() -> None:
+    """A node has 32 cores and GPUs for all; workers of 20 cores take a node each."""
+    stage = Stage(nodes=2, gpus=8)
+    workers = {"min": 1, "max": 1, "cpu": "20"}
+    keys = [stage.add(name, workers=workers) for name in ("a", "b", "c")]
+    plans = await stage.run(*keys)
+    plans |= await stage.run(*(key for key in keys if key not in plans))
+    assert len(plans) == 2
+    assert len({plan.node_of(0) for plan in plans.values()}) == 2
+
+
+async def test_a_job_on_its_way_to_its_mpijob_is_not_granted_twice() -> None:
+    stage = Stage(nodes=2, gpus=4)
+    first, second, third = (stage.add(name, epochs=epochs) for name, epochs in (("a", 10), ("b", 20), ("c", 1000)))
+    answer = await stage.ask(first)
+    assert isinstance(answer.found, Plan)  # its pass goes on: no MPIJob yet
+    await stage.ask(second)
+    await stage.ask(third)
+    stage.add("d", epochs=5)
+    await stage.ask(Key("team", "d"))
+    assert all(str(first) not in [job.request.job_key for job in question.jobs] for question in stage.planner.questions[1:])
+
+
+async def test_a_job_that_waits_is_told_its_place_and_asks_nothing_while_nothing_changes() -> None:
+    stage = Stage(nodes=1, gpus=2)
+    keys = [stage.add(f"job-{number}", epochs=100 * (number + 1)) for number in range(4)]
+    plans = await stage.run(*keys)
+    assert set(plans) == {keys[0]}
+    asked = len(stage.planner.questions)
+    answers = {key: await stage.ask(key) for key in keys[1:]}
+    assert len(stage.planner.questions) <= asked + 1
+    turns = {key: answer.turn for key, answer in answers.items()}
+    assert [turn.decision.position for turn in turns.values() if turn is not None] == [1, 2, 3]
+    head, behind = answers[keys[1]], turns[keys[3]]
+    assert isinstance(head.found, Infeasible)
+    assert head.found.reason == "InsufficientGpus"
+    assert behind is not None
+    assert behind.reason == "WaitingForTurn"
+    assert "team/job-1 goes first" in behind.message
+
+
+async def test_a_job_that_does_not_fit_even_the_empty_cluster_hears_the_planners_own_reason() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    huge = stage.add("huge", workers={"min": 9, "max": 9})
+    stage.add("small")
+    answer = await stage.ask(huge)
+    assert isinstance(answer.found, Infeasible)
+    assert answer.found.reason == "NeverFits"
+    assert "9 workers" in answer.found.message
+
+
+async def test_a_job_that_fits_nowhere_does_not_make_others_queue() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    huge = stage.add("huge", workers={"min": 9, "max": 9})
+    stage.add("small")
+    await stage.ask(huge)
+    stage.woken.clear()
+    asked = len(stage.planner.questions)
+    stage.world.replace("GNNTrainingJob", [stage.world.jobs[huge].resource], version=5)
+    stage.planning.taker.pending.drop(Key("team", "small"))
+    answer = await stage.ask(stage.add("late", version=6))
+    assert isinstance(answer.found, Plan)
+    assert answer.turn is None
+    assert len(stage.planner.questions) == asked
+
+
+async def test_a_grant_is_void_when_the_spec_changed_and_its_gpus_are_free_again() -> None:
+    stage = Stage(nodes=1, gpus=8)
+    first, second = stage.add("a", epochs=10), stage.add("b", epochs=20)
+    await stage.ask(first)
+    assert stage.woken == [second]
+    stage.add("b", epochs=20, version=2, workers={"min": 1, "max": 1})
+    answer = await stage.ask(second)
+    assert isinstance(answer.found, Plan)
+    assert len(answer.found.workers) == 1
+
+
+async def test_a_grant_of_a_job_that_is_deleted_or_never_takes_it_lapses() -> None:
+    stage = Stage(nodes=1, gpus=8)
+    first, second = stage.add("a", epochs=10), stage.add("b", epochs=20)
+    await stage.ask(first)
+    assert stage.world.is_assumed(second)
+    stage.planning.taker.pending.settle(second)  # a pass that was under way
+    assert stage.world.is_assumed(second)
+    stage.planning.taker.pending.settle(second)  # the pass that was asked for, and did not take it
+    assert not stage.world.is_assumed(second)
+
+
+async def test_when_a_decision_fails_jobs_start_in_order_of_arrival_and_say_so() -> None:
+    stage = Stage(nodes=1, gpus=4)
+    stage.planner.broken = True
+    first, second = stage.add("a", epochs=1000), stage.add("b", epochs=10)
+    plans = await stage.run(first, second)
+    assert first in plans
+    assert plans[first].fallbacks[0] == "QueueRuleFailed"
+    assert len(stage.planner.questions) == 1, "not asked again at once"
+    stage.now += 60
+    stage.planner.broken = False
+    stage.add("c")
+    await stage.ask(Key("team", "c"))
+    assert len(stage.planner.questions) == 2
+
+
+async def test_running_jobs_count_with_what_is_left_of_their_predicted_time() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    first = stage.add("a", epochs=1_000_000)
+    plans = await stage.run(first)
+    second = stage.add("b")
+    stage.now = CREATED + 100.0
+    await stage.ask(second)
+    (share,) = stage.planner.questions[-1].running
+    total = plans[first].predicted.epoch_seconds * 1_000_000
+    assert share.key == "team/a"
+    assert share.remaining_seconds == pytest.approx(total - 100.0)
+    assert share.gpus == len(plans[first].workers)
+
+
+async def test_a_burst_of_alike_jobs_costs_few_questions() -> None:
+    stage = Stage(nodes=16, gpus=32)
+    keys = [stage.add(f"job-{number:03d}") for number in range(120)]
+    plans = await stage.run(*keys)
+    plans |= await stage.run(*(key for key in keys if key not in plans))
+    assert len(plans) == 120
+    assert len(stage.planner.questions) <= 4
+    assert all(gpus <= 32 for gpus in taken(plans).values())
+
+
+def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForTurn") -> tuple[Turn, JobStatus]:
+    decision = QueueDecision(position=position, pending=pending, chosen_by="Rule", run_seconds=run)
+    planned = Condition(type="Planned", status="False", reason=reason, message="as told")
+    return Turn(decision, reason, "anew"), JobStatus(phase=Phase.PENDING, queue_decision=decision, conditions=(planned,))
+
+
+@pytest.mark.parametrize(
+    ("position", "pending", "run", "again"),
+    [(11, 19, 10.0, False), (4, 19, 10.0, False), (3, 19, 10.0, True), (1, 5, 10.0, True), (12, 20, 13.0, True), (12, 20, 11.0, False)],
+)
+def test_a_waiting_job_is_told_again_only_when_it_matters(position: int, pending: int, run: float, again: bool) -> None:
+    _, status = told(12)
+    turn, _ = told(position, pending, run)
+    assert (settled(turn, status).message == "anew") is again
+
+
+def test_another_reason_is_always_told() -> None:
+    _, status = told(12)
+    turn, _ = told(12, reason="WaitingForBetterNodes")
+    assert settled(turn, status).message == "anew"

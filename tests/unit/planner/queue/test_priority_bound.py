@@ -1,0 +1,22 @@
+"""A job's author writes its priority; the administrator says how much it counts."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hyperscale.control.cache.records import Key, job_record
+from hyperscale.control.scheduler.queue_entry import read_entry
+from hyperscale.model.api.job import JobSpec
+from hyperscale.model.api.policy import PolicySpec, QueuePolicy
+from hyperscale.model.status import JobStatus
+from tests.corpus.jobs import job as job_resource
+
+
+@pytest.mark.parametrize(("written", "counts"), [(1, 1.0), (5, 5.0), (1000, 5.0)])
+def test_a_priority_counts_no_more_than_the_policy_allows(written: int, counts: float) -> None:
+    resource = job_resource({"metadata.uid": "1", "spec.runPolicy": {"priority": written}})
+    job = msgspec.convert(resource["spec"], JobSpec)
+    entry = read_entry(Key("default", "job"), job_record(resource, JobStatus()), job, PolicySpec(queue=QueuePolicy(max_priority=5)))
+    assert entry is not None
+    assert entry.weight == counts

@@ -1,0 +1,117 @@
+"""The index rule, the history of arrivals and the agent's files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from hyperscale.planner.learned import learned_weights
+from hyperscale.planner.queue import arrival_history, rule
+from hyperscale.planner.queue.queue_agent import AgentUnavailableError, load_agent
+from hyperscale.planner.queue.queue_types import ClusterState, History, Option, PendingJob, RunningJob
+
+EMPTY = ClusterState(free_slots=8, total_slots=8)
+BUSY = [RunningJob("ns/busy", 4, 100.0)]
+WEIGHTS = Path(str(learned_weights.__file__)).parent / "weights"
+
+
+def job(key: str, *seconds: float, weight: float = 1.0, waited: float = 0.0, empty: float | None = None) -> PendingJob:
+    """Options with 1, 2, 4, ... workers."""
+    options = tuple(Option(2**place, value, value if empty is None else empty, 0.1 * value, 0.2) for place, value in enumerate(seconds))
+    return PendingJob(key, options, weight, waited)
+
+
+def test_the_shortest_weighted_job_goes_first() -> None:
+    jobs = [job("ns/long", 100.0), job("ns/short", 50.0), job("ns/heavy", 120.0, weight=3.0)]
+    choice = rule.choose(jobs, [], EMPTY)
+    assert choice.job == "ns/heavy"
+    assert [score.job for score in choice.scores] == ["ns/heavy", "ns/short", "ns/long"]
+
+
+def test_a_larger_worker_count_must_pay() -> None:
+    thrifty = rule.Settings(thrift=0.9, thrift_alone=0.9)
+    assert rule.choose([job("ns/a", 100.0, 60.0)], [], EMPTY, thrifty).workers == 1
+    assert rule.choose([job("ns/a", 100.0, 50.0)], [], EMPTY, thrifty).workers == 2
+    assert rule.choose([job("ns/a", 100.0, 99.0)], [], EMPTY, rule.Settings(thrift_alone=0.0)).workers == 2
+
+
+def test_no_start_on_poor_nodes_while_others_run() -> None:
+    poor = [job("ns/a", 100.0, empty=20.0)]
+    choice = rule.choose(poor, BUSY, EMPTY)
+    assert choice.job is None
+    assert choice.waits_for_better_nodes
+    assert rule.choose(poor, [], EMPTY).job == "ns/a", "nothing better is to come on an idle cluster"
+
+
+def test_a_job_that_starves_goes_first_and_nobody_before_it() -> None:
+    settings = rule.Settings(starvation_seconds=1000.0)
+    old = job("ns/old", 500.0, waited=1001.0)
+    assert rule.choose([job("ns/new", 1.0), old], BUSY, EMPTY, settings).job == "ns/old"
+    stuck = PendingJob("ns/old", (Option(16, math.inf, 400.0),), 1.0, 1001.0)
+    assert rule.choose([job("ns/new", 1.0), stuck], BUSY, EMPTY, settings).job is None
+
+
+def test_what_does_not_fit_is_not_started() -> None:
+    wide = PendingJob("ns/wide", (Option(4, 10.0, 10.0),), slots_per_worker=4)
+    assert rule.choose([wide], [], EMPTY).job is None
+
+
+def test_equals_go_by_age_then_by_name() -> None:
+    assert rule.choose([job("ns/b", 10.0), job("ns/a", 10.0)], [], EMPTY).job == "ns/a"
+    assert rule.choose([job("ns/b", 10.0, waited=5.0), job("ns/a", 10.0)], [], EMPTY).job == "ns/b"
+
+
+def test_history_remembers_means_and_forgets_slowly() -> None:
+    known = History()
+    for seconds in (10.0, 20.0, 30.0):
+        known = arrival_history.arrived(known, job("ns/a", seconds), 5.0)
+    assert known.arrivals == 3
+    assert known.run_seconds == pytest.approx(20.0)
+    assert known.interval_seconds == pytest.approx(5.0)
+    state = ClusterState(8, 8, history=known)
+    assert arrival_history.load(state) == pytest.approx(20.0 / (5.0 * 8))
+    assert arrival_history.load(EMPTY) == 0.0
+    for _ in range(400):
+        known = arrival_history.arrived(known, job("ns/a", 100.0), 5.0)
+    assert known.run_seconds == pytest.approx(100.0, rel=0.01)
+
+
+def test_without_history_the_pending_jobs_set_the_scale() -> None:
+    jobs = [job("ns/a", 10.0), job("ns/b", 30.0)]
+    assert arrival_history.typical_seconds(EMPTY, jobs) == 20.0
+    assert arrival_history.typical_area(EMPTY, jobs) == 20.0
+
+
+def test_the_packaged_agent_chooses_a_candidate() -> None:
+    agent = load_agent(WEIGHTS)
+    jobs = [job("ns/a", 100.0, 60.0), job("ns/b", 10.0, 8.0, waited=50.0)]
+    choice = agent.choose(jobs, BUSY, ClusterState(4, 8, 0.5))
+    named = {(score.job, score.workers) for score in choice.scores}
+    assert (choice.job, choice.workers) in named
+    assert (None, 0) in named, "to wait is a candidate while others run"
+    assert agent.choose(jobs, BUSY, ClusterState(4, 8, 0.5)) == choice
+
+
+def test_an_agent_with_nothing_to_start_waits() -> None:
+    assert load_agent(WEIGHTS).choose([], BUSY, EMPTY).job is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"features": 99}, "version 99"), ({"sha256": "0" * 64}, "is not the file")],
+)
+def test_weights_that_do_not_fit_are_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    for name in ("stream.json", "stream.safetensors"):
+        (tmp_path / name).write_bytes((WEIGHTS / name).read_bytes())
+    manifest = json.loads((tmp_path / "stream.json").read_text())
+    (tmp_path / "stream.json").write_text(json.dumps({**manifest, **change}))
+    with pytest.raises(AgentUnavailableError, match=message):
+        load_agent(tmp_path)
+
+
+def test_no_weights_are_no_agent(tmp_path: Path) -> None:
+    with pytest.raises(AgentUnavailableError, match="no usable"):
+        load_agent(tmp_path)

@@ -1,0 +1,76 @@
+"""Plans that differ by no more than the tolerance: the cheaper count wins, then the node that is left with the fewest idle GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from hyperscale.model.api.policy import GpuModel, PolicySpec
+from hyperscale.model.cluster import Node
+from tests.builders.clusters import both_ways, gpu_node, planned, snapshot, training
+
+SMALL = {
+    "model": {"architecture": "GCN", "layers": 2, "hiddenSize": 16},
+    "dataset": {"source": {"builtin": {"name": "Cora"}}, "vertices": 2708, "edges": 10556, "featureSize": 1433, "classes": 7},
+}
+EXACT = PolicySpec(tolerance_percent=0)
+
+
+def partly_free(name: str, free: int, load: float = 0.0) -> Node:
+    return gpu_node(name, free=free, load=load, allocatable_gpus=8, requested_gpus=8 - free)
+
+
+def test_a_job_of_one_gpu_takes_the_node_that_has_exactly_one_left() -> None:
+    seen = snapshot(partly_free("a-empty", 8), partly_free("b-half", 4), partly_free("c-last", 1))
+    job = training(**SMALL, workers={"min": 1, "max": 1})
+    plan = planned(seen, job)
+    assert plan.ranks_by_node == {"c-last": 1}
+    assert plan.optimality_gap == 0.0
+
+
+def test_workers_of_one_node_move_together_to_the_node_that_they_fill() -> None:
+    names = ["a-empty", "b-empty", "c-four"]
+    seen = snapshot(partly_free(names[0], 8), partly_free(names[1], 8), partly_free(names[2], 4), links=both_ways(names))
+    assert planned(seen, training(workers={"min": 4, "max": 4})).ranks_by_node == {"c-four": 4}
+
+
+@pytest.mark.parametrize(("load", "chosen"), [(0.01, "b-last"), (0.03, "a-empty")], ids=["within", "beyond"])
+def test_a_better_fit_may_cost_no_more_than_the_tolerance(load: float, chosen: str) -> None:
+    seen = snapshot(partly_free("a-empty", 8), partly_free("b-last", 1, load=load))
+    job = training(workers={"min": 1, "max": 1})
+    plan = planned(seen, job, PolicySpec(tolerance_percent=2))
+    assert plan.ranks_by_node == {chosen: 1}
+    least = planned(seen, job, EXACT).objective
+    assert plan.objective <= least * 1.02 * (1 + 1e-9)
+    if chosen == "b-last":
+        assert plan.reasons[-1].startswith("Proven optimal within 2 % by the cost model: ")
+        assert plan.reasons[-2].startswith("Plans within 2 % are equal: ")
+        assert plan.optimality_gap == pytest.approx(plan.objective / least - 1.0, rel=1e-3)
+    else:
+        assert plan.reasons[-1].startswith("Proven optimal by the cost model: ")
+
+
+def test_among_counts_that_differ_less_than_the_tolerance_the_cheaper_wins() -> None:
+    names = [f"n{at}" for at in range(6)]
+    seen = snapshot(*(gpu_node(name) for name in names), links=both_ways(names, latency_seconds=1e-5, bandwidth_bytes_per_second=1e10))
+    job = training(workers={"min": 1, "max": 6})
+    by_count = {}
+    for count in range(1, 7):
+        by_count[count] = planned(seen, training(workers={"min": count, "max": count}), EXACT).objective
+    least = min(by_count.values())
+    best = min(by_count, key=lambda count: by_count[count])
+    assert len(planned(seen, job, EXACT).workers) == best
+    for percent in (1, 10, 50):
+        cheapest = min(count for count, objective in by_count.items() if objective <= least * (1 + percent / 100))
+        assert len(planned(seen, job, PolicySpec(tolerance_percent=percent)).workers) == cheapest
+    assert cheapest < best
+
+
+def test_prices_count_where_the_policy_has_them() -> None:
+    names = ["a-dear", "b-cheap"]
+    seen = snapshot(gpu_node(names[0], product="NVIDIA-A100-SXM4-80GB"), gpu_node(names[1], product="NVIDIA-A100-PCIE-40GB"))
+    same = [
+        GpuModel(product="NVIDIA-A100-SXM4-80GB", teraflops=13.0, price_per_hour=4.0),
+        GpuModel(product="NVIDIA-A100-PCIE-40GB", teraflops=13.0, price_per_hour=2.0),
+    ]
+    plan = planned(seen, training(**SMALL, workers={"min": 1, "max": 1}), PolicySpec(gpus=tuple(same)))
+    assert plan.ranks_by_node == {"b-cheap": 1}
