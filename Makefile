@@ -11,7 +11,7 @@ HOROVOD := $(VENV)/.horovod
 
 .PHONY: setup horovod kernel lock demo test fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
 
-COMPILED := setup.py $(wildcard operator/hyperscale/*/*.pyx operator/hyperscale/*/*.pxd operator/hyperscale/*/*.h)
+COMPILED := setup.py $(shell find operator/hyperscale -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 $(VENV)/.ready: requirements/dev.lock pyproject.toml $(COMPILED)
 	@test -x $(BIN)/python || { $(PYTHON) -m venv $(VENV) 2>/dev/null || python3 -m venv $(VENV); }

@@ -1,4 +1,4 @@
-"""The border to the Kubernetes API: every request that the operator itself makes."""
+"""In: decisions. Out: requests to the Kubernetes API, each bounded in time and safe to repeat."""
 
 import os
 

@@ -1,1 +1,1 @@
-"""Agents of stable-baselines3 on the stream of jobs: masked PPO, and the DQN of the seeds."""
+"""In: simulated streams of jobs. Out: agents of stable-baselines3, masked PPO and the DQN of the seeds."""

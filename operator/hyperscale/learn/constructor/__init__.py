@@ -1,1 +1,1 @@
-"""The learned constructor: a graph network that places worker after worker, taught by what greedy's completions cost."""
+"""In: generated clusters, labelled by greedy's completions. Out: weights of a graph network that places worker after worker."""

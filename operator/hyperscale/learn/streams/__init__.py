@@ -1,1 +1,1 @@
-"""Learning which pending job to start: a simulator of job streams, the tuning of the rule, and the training of the agent."""
+"""In: simulated streams of jobs. Out: a tuned queue rule, and weights of the agent that chooses the next job."""

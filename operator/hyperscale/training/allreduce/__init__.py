@@ -1,1 +1,1 @@
-"""Which gradients go together in one allreduce, and when: exact schedules, what other rules would do, and how Horovod is told."""
+"""In: gradients with sizes and ready times, and a network. Out: which gradients go together in one allreduce, and when."""

@@ -1,4 +1,4 @@
-"""Readers of training graphs, generators, and the store of partitions.
+"""In: files of training graphs, or a generator. Out: a checked `TrainingGraph`, and stored parts of it.
 
 `read` is the one way in: it finds the file, reads it within bounds, checks it against what the job states, and gives a `TrainingGraph`.
 """

@@ -1,1 +1,1 @@
-"""The model as a graph of operations: analysis and fusion (torch.fx)."""
+"""In: a model. Out: its operation graph (torch.fx), and the same model with fused passes over edges."""

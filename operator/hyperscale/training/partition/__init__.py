@@ -1,4 +1,4 @@
-"""Pure: who holds which vertices, by what each GPU and link can carry."""
+"""In: a training graph and the capacity of every rank. Out: which rank holds which vertices. Pure."""
 
 from hyperscale.training.partition.auto import CANDIDATES, EpochCost, choose, epoch_seconds
 from hyperscale.training.partition.independent import independent_set

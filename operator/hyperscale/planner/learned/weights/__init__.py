@@ -1,1 +1,1 @@
-"""Weights of the learned planners as safetensors, each with the manifest that says what it is. No code."""
+"""In: nothing. Out: weights of the learned planners as safetensors, each with a manifest that says what it is. No code."""
