@@ -109,8 +109,12 @@ def _measured(api: Api, running: cluster.Cluster, scratch: Path, size: Size) -> 
         rows += _longest(case, name, [step for step in known if first <= step.began < last])
     rows += [common.Row("control_plane", case, OURS, f"{name}, operator", value, "MiB") for name, value in memory.items()]
     rows.append(common.Row("control_plane", case, OURS, "VmHWM, planner", planner, "MiB"))
+    wall = max((step.seconds for step in known), default=0.0) * 1e3  # on two idle cores; elsewhere it holds other work too
     longest, highest = max((step.cpu_seconds for step in known), default=0.0) * 1e3, memory["VmHWM"] + planner
-    rows.append(common.goal("control_plane", f"{case}: longest step of the event loop", OURS, longest, STEP_LIMIT_MS, "CPU ms"))
+    rows.append(common.goal("control_plane", f"{case}: longest step of the event loop", OURS, wall, STEP_LIMIT_MS, "ms"))
+    rows.append(
+        common.goal("control_plane", f"{case}: longest step of the event loop, processor time", OURS, longest, STEP_LIMIT_MS, "CPU ms")
+    )
     rows.append(common.goal("control_plane", f"{case}: highest RSS, planner included", OURS, highest, MEMORY_LIMIT_MIB, "MiB"))
     return rows
 

@@ -46,11 +46,11 @@ CHILD_SECONDS: Final = 7200
 PEER: Final = """
 import json, resource, sys, time
 import numpy as np
-from hyperscale.training.data import adjacency, generate, streaming
+from hyperscale.training.data import edges_to_csr, generate, streaming
 from hyperscale.training.data.compiled_kernels import kernels
 from hyperscale.model.adjacency import Adjacency
 name, edges, vertices, parts = sys.argv[1], *map(int, sys.argv[2:])
-graph = Adjacency(*adjacency.in_neighbours(vertices, *generate.rmat_edges(vertices, edges, 0), both_directions=True))
+graph = Adjacency(*edges_to_csr.in_neighbours(vertices, *generate.rmat_edges(vertices, edges, 0), both_directions=True))
 started, before = time.perf_counter(), time.process_time()
 degrees = np.diff(graph.indptr)
 if name == "Fennel":

@@ -13,8 +13,8 @@ from hyperscale.training.runtime import allocator
 SCRIPT = """
 import resource, sys
 import numpy as np
-from hyperscale.training.worker import memory
-if sys.argv[1] == "keep" and not memory.keep({}):
+from hyperscale.training.runtime import allocator
+if sys.argv[1] == "keep" and not allocator.keep({}):
     sys.exit("not glibc")
 def faults(times):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -31,7 +31,7 @@ SEEN = snapshot(gpu_node("n0", free=2), gpu_node("n1", free=2, product=PRODUCTS[
 """One node is faster, so that shares differ."""
 TOLD = """
 import json, os, pathlib
-from hyperscale.training.worker import contract
+from hyperscale.training.runtime import contract
 run = contract.read(os.environ)
 told = [run.rank, run.size, run.partitions, run.shares[run.rank], run.plan.shares[run.rank]]
 run.plan_file.with_name(f"rank-{run.rank}").write_text(json.dumps(told))
