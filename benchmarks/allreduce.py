@@ -34,7 +34,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
-from hyperscale.learn.agents.allreduce_instances import NETWORKS, Instance, draw  # noqa: E402
+from hyperscale.learn.agents.allreduce_instances import NETWORKS, AllreduceInstance, draw  # noqa: E402
 from hyperscale.training.allreduce import horovod, parameter_table, simulate, variants  # noqa: E402
 from hyperscale.training.allreduce.schedule import Schedule, finish, schedule  # noqa: E402
 
@@ -58,9 +58,9 @@ EACH: Final = "one each"
 ONE: Final = "one message"
 RULES: Final = (EMITTED, HOROVOD, DDP, GREEDY, EACH, ONE)
 SECTIONS: Final = ("exact", "models", "random", "gnn", "variants", "agent", "live")
-INSIDE: Final = variants.Links(2e-6, 2e11)
+INSIDE: Final = variants.NetworkLinks(2e-6, 2e11)
 """NVLink of an A100 host, one way."""
-BETWEEN: Final = variants.Links(1e-5, 3.1e9)
+BETWEEN: Final = variants.NetworkLinks(1e-5, 3.1e9)
 """25 Gbit/s Ethernet."""
 CAST_SECONDS: Final = 1e-11
 """Seconds to cast a byte to half precision on a GPU, and as long back: some 100 GB/s."""
@@ -104,7 +104,7 @@ def exact_rows(quick: bool) -> list[common.Row]:
     ]
 
 
-def exhaustive(made: Instance) -> float:
+def exhaustive(made: AllreduceInstance) -> float:
     """The earliest end of all 2^(L-1) groupings of neighbours; bit i says whether a message ends after gradient i."""
     count = len(made.ready_seconds)
     cuts = np.arange(1 << (count - 1))
@@ -122,7 +122,7 @@ def model_rows(quick: bool) -> list[common.Row]:
     if not DATA.is_dir():
         return [common.Row(BENCHMARK, "models", "-", "skipped: no tables of layers", 0.0, "")]
     rows: list[common.Row] = []
-    goals: list[Instance] = []
+    goals: list[AllreduceInstance] = []
     for model in MODELS:
         table = parameter_table.parse((DATA / f"layers_{model}.csv").read_text())
         made = []
@@ -131,7 +131,9 @@ def model_rows(quick: bool) -> list[common.Row]:
                 for spread in parameter_table.Spread:
                     ready = parameter_table.ready_times(table, backward, spread)
                     order = table.backward_order
-                    made.append(Instance(tuple(ready[at] for at in order), tuple(table.sizes_bytes[at] for at in order), alpha, beta))
+                    made.append(
+                        AllreduceInstance(tuple(ready[at] for at in order), tuple(table.sizes_bytes[at] for at in order), alpha, beta)
+                    )
         rows += compared(f"{model}, {len(made)} cases", made)
         goals += made
     return rows + goal_rows(f"{len(goals)} cases of real models", goals)
@@ -149,7 +151,7 @@ def random_rows(quick: bool) -> list[common.Row]:
     return rows + figures(f"{len(tried)} of them", f"Horovod, best of {settings} settings", best)
 
 
-def tuned(made: Instance, threshold_mib: int, cycle_ms: float) -> float:
+def tuned(made: AllreduceInstance, threshold_mib: int, cycle_ms: float) -> float:
     """End of the last message with these settings, on average over phases."""
     return engine_seconds(made, simulate.Engine(threshold_mib * 2**20, cycle_ms * 1e-3))
 
@@ -160,7 +162,7 @@ def gnn_rows(quick: bool) -> list[common.Row]:
     rows = []
     for name, (numbers, backward) in GNNS.items():
         ready = tuple(backward * (at + 1) / len(numbers) for at in range(len(numbers)))
-        made = [Instance(ready, tuple(4.0 * count for count in numbers), alpha, beta) for alpha, beta in NETWORKS]
+        made = [AllreduceInstance(ready, tuple(4.0 * count for count in numbers), alpha, beta) for alpha, beta in NETWORKS]
         rows += compared(f"{name}, {len(made)} networks", made)
         messages = common.median([len(scheduled(one).groups) for one in made])
         exposed = common.median([1 - one.ready_seconds[-1] / scheduled(one).finish_seconds for one in made])
@@ -222,7 +224,7 @@ def live_rows(quick: bool) -> list[common.Row]:
     return allreduce_live.rows(BENCHMARK, quick)
 
 
-def compared(case: str, made: Sequence[Instance]) -> list[common.Row]:
+def compared(case: str, made: Sequence[AllreduceInstance]) -> list[common.Row]:
     """Ratios of all rules, and how much of the optimum its lower bound explains."""
     bound = [scheduled(one).lower_bound_seconds / scheduled(one).finish_seconds for one in made]
     rows = [common.Row(BENCHMARK, case, "lower bound", "part of the schedule, mean", float(np.mean(bound)), "ratio")]
@@ -232,7 +234,7 @@ def compared(case: str, made: Sequence[Instance]) -> list[common.Row]:
     return rows
 
 
-def goal_rows(case: str, made: Sequence[Instance]) -> list[common.Row]:
+def goal_rows(case: str, made: Sequence[AllreduceInstance]) -> list[common.Row]:
     """Nobody ends earlier, on any case."""
     worst: dict[str, float] = dict.fromkeys((HOROVOD, DDP, GREEDY), 0.0)
     emitted = 0.0
@@ -246,7 +248,7 @@ def goal_rows(case: str, made: Sequence[Instance]) -> list[common.Row]:
     return [*rows, common.goal(BENCHMARK, f"{case}, worst against {HOROVOD}", EMITTED, emitted, limit, "ratio")]
 
 
-def rule_seconds(made: Instance) -> dict[str, float]:
+def rule_seconds(made: AllreduceInstance) -> dict[str, float]:
     """End of the last message by rule."""
     ready, sizes, cost = made.ready_seconds, made.sizes_bytes, (made.alpha, made.beta)
     found = scheduled(made)
@@ -264,7 +266,7 @@ def rule_seconds(made: Instance) -> dict[str, float]:
     }
 
 
-def engine_seconds(made: Instance, settings: simulate.Engine, found: Schedule | None = None) -> float:
+def engine_seconds(made: AllreduceInstance, settings: simulate.Engine, found: Schedule | None = None) -> float:
     """In Horovod's cycles, on average over where they lie."""
     groups = found.groups if found is not None else None
     ends = []
@@ -274,14 +276,14 @@ def engine_seconds(made: Instance, settings: simulate.Engine, found: Schedule | 
     return float(np.mean(ends))
 
 
-def scheduled(made: Instance) -> Schedule:
+def scheduled(made: AllreduceInstance) -> Schedule:
     """The exact schedule, once for each instance."""
     if made not in _SCHEDULES:
         _SCHEDULES[made] = schedule(made.ready_seconds, made.sizes_bytes, made.alpha, made.beta)
     return _SCHEDULES[made]
 
 
-_SCHEDULES: Final[dict[Instance, Schedule]] = {}
+_SCHEDULES: Final[dict[AllreduceInstance, Schedule]] = {}
 
 
 def figures(case: str, method: str, ratios: Iterable[float], seed: int = 0) -> list[common.Row]:

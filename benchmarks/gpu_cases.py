@@ -50,11 +50,11 @@ class Case:
         """Whether it is GAT."""
         return self.architecture == Architecture.GAT
 
-    def network(self) -> training_memory.Network:
+    def network(self) -> training_memory.NetworkShape:
         """As the memory model has it."""
         widths = (self.features, *([self.hidden] * (LAYERS - 1)), CLASSES)
         dropped = self.dropout > 0.0
-        return training_memory.Network(
+        return training_memory.NetworkShape(
             Architecture(self.architecture), widths, self.heads if self.attends else 1, dropped, self.attends and dropped
         )
 

@@ -10,10 +10,10 @@ from torch.nn import functional
 from benchmarks.gpu_cases import Case
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.model.api.choices import Architecture
-from hyperscale.training.engine.models import Network
+from hyperscale.training.engine.models import GraphNetwork
 
 
-def logits_and_gradients(case: Case, part: LocalPart, network: Network) -> list[Tensor]:
+def logits_and_gradients(case: Case, part: LocalPart, network: GraphNetwork) -> list[Tensor]:
     """Logits (n, C) and the gradients of all parameters of the summed loss over train, in float64 on the processor; nothing is dropped."""
     weights = {name: value.detach().double().cpu().requires_grad_() for name, value in network.named_parameters()}
     count = len(part.owned)

@@ -33,7 +33,7 @@ from hyperscale.training.partition import measure, split  # noqa: E402
 from hyperscale.training.partition.hubs import by_degree, refine_dealt, skewed  # noqa: E402
 from hyperscale.training.partition.levels import Level, finest  # noqa: E402
 from hyperscale.training.partition.metis import metis, metis_mixed  # noqa: E402
-from hyperscale.training.partition.refine import Effort, Reference, Seen, limits_of, refine  # noqa: E402
+from hyperscale.training.partition.refine import Reference, RefineEffort, VisitedParts, limits_of, refine  # noqa: E402
 
 NAME = "partition limits"
 STARTS = 3
@@ -59,21 +59,21 @@ def starts(case: Case, target: Array, ours: Array, number: int) -> Iterator[Arra
 def long_search(level: Level, limits: Array, reference: Reference, begun: list[Array], work: int) -> tuple[int, int]:
     """(largest halo, cut) of the best parts that keep to the reference's cut and the limits."""
     best, parts = (NO_MATTER, 0), len(limits)
-    effort = {heat: Effort(cycles=2, passes=2, patience=100, work=work, heat=heat, over_worth=1.0, priced=False) for heat in HEATS}
+    effort = {heat: RefineEffort(cycles=2, passes=2, patience=100, work=work, heat=heat, over_worth=1.0, priced=False) for heat in HEATS}
     for number, start in enumerate(begun):
         for heat in HEATS:
-            found = refine(level, Seen.of(level, start, parts), limits, reference, seed=number, effort=effort[heat])
+            found = refine(level, VisitedParts.of(level, start, parts), limits, reference, seed=number, effort=effort[heat])
             best = min(best, judged(level, limits, reference, found))
     if skewed(level):
         for together in range(1, min(DEALT_MOST, parts // 2) + 1):
             for heat in HEATS[:2]:
-                dealt = Seen.of(level, by_degree(level, limits, together), parts)
+                dealt = VisitedParts.of(level, by_degree(level, limits, together), parts)
                 found = refine_dealt(level, dealt, limits, reference, seed=0, effort=effort[heat])
                 best = min(best, judged(level, limits, reference, found))
     return best
 
 
-def judged(level: Level, limits: Array, reference: Reference, found: Seen) -> tuple[int, int]:
+def judged(level: Level, limits: Array, reference: Reference, found: VisitedParts) -> tuple[int, int]:
     """(largest halo, cut); NO_MATTER copies where the cut or a part is too large."""
     load = np.stack([np.bincount(found.part, weights=column, minlength=len(limits)) for column in level.weights.T], axis=1)
     return int(found.copies.max()) if found.cut <= reference.cut and (load <= limits).all() else NO_MATTER, found.cut

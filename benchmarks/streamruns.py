@@ -21,10 +21,10 @@ from hyperscale.learn.streams.simulator import (
     SHORTEST_FIRST,
     SMALLEST_FIRST,
     TUNED,
-    Outcome,
     Policy,
     RuleKnobs,
     Simulator,
+    StreamOutcome,
     agent,
     easy,
     fifo,
@@ -33,8 +33,8 @@ from hyperscale.learn.streams.simulator import (
     maxmin,
 )
 from hyperscale.learn.streams.stream_lesson import network_of
-from hyperscale.planner.queue.queue_agent import Agent, load_agent
-from hyperscale.planner.queue.queue_types import ClusterState, History, Option, PendingJob, RunningJob
+from hyperscale.planner.queue.queue_agent import QueueAgent, load_agent
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
 
 BENCHMARK: Final = "streams"
 FIRST_SEED: Final = 20_000
@@ -114,9 +114,9 @@ def streams(conditions: Conditions, options: Options) -> Iterator[tuple[Conditio
                 yield dataclasses.replace(conditions, family=family, load=load), FIRST_SEED + seed
 
 
-def simulated(case: str, conditions: Conditions, methods: dict[str, Policy], options: Options) -> dict[str, list[Outcome]]:
+def simulated(case: str, conditions: Conditions, methods: dict[str, Policy], options: Options) -> dict[str, list[StreamOutcome]]:
     """Every method on every stream."""
-    found: dict[str, list[Outcome]] = {name: [] for name in methods}
+    found: dict[str, list[StreamOutcome]] = {name: [] for name in methods}
     for conditioned, seed in streams(conditions, options):
         simulator = Simulator(seed, conditioned)
         for name, policy in methods.items():
@@ -128,7 +128,7 @@ def simulated(case: str, conditions: Conditions, methods: dict[str, Policy], opt
     return found
 
 
-def compared(case: str, method: str, found: dict[str, list[Outcome]]) -> Iterator[Row]:
+def compared(case: str, method: str, found: dict[str, list[StreamOutcome]]) -> Iterator[Row]:
     """One method against the rule and against shortest job first."""
     own = found[method]
     for name, other in (("rule", found[RULE]), ("shortest", found[SHORTEST])):
@@ -142,7 +142,7 @@ def compared(case: str, method: str, found: dict[str, list[Outcome]]) -> Iterato
     yield Row(BENCHMARK, case, method, "streams", float(len(own)), "")
 
 
-def goals(case: str, method: str, found: dict[str, list[Outcome]]) -> Iterator[Row]:
+def goals(case: str, method: str, found: dict[str, list[StreamOutcome]]) -> Iterator[Row]:
     """What issue and documents promise of every training seed."""
     own = [run.mean_completion for run in found[method]]
     to_rule = compare(own, [run.mean_completion for run in found[RULE]])
@@ -160,7 +160,7 @@ def goals(case: str, method: str, found: dict[str, list[Outcome]]) -> Iterator[R
         yield goal(BENCHMARK, f"{case}: {what}", method, value, limit, "ratio")
 
 
-def parts(method: str, found: dict[str, list[Outcome]], options: Options) -> Iterator[Row]:
+def parts(method: str, found: dict[str, list[StreamOutcome]], options: Options) -> Iterator[Row]:
     """The ratio to the rule by family and by load."""
     where = [conditions for conditions, _ in streams(CONDITIONS[PLAIN], options)]
     groups = [(family, [at for at, one in enumerate(where) if one.family == family]) for family in FAMILIES]
@@ -202,7 +202,7 @@ def decision_times(options: Options) -> Iterator[Row]:
     yield Row(BENCHMARK, "decision", "agent, Python on ready plans", "p95", percentile(own, 0.95), "ms")
 
 
-def numpy_times(shipped: Agent) -> Sequence[float]:
+def numpy_times(shipped: QueueAgent) -> Sequence[float]:
     """Milliseconds of every decision of some streams, as the operator takes them."""
     spent = []
     for seed in range(NUMPY_STREAMS):
@@ -214,8 +214,8 @@ def numpy_times(shipped: Agent) -> Sequence[float]:
             jobs = [
                 PendingJob(str(job), tuple(Option(*one) for one in options), weight, waited) for job, weight, waited, options in pending
             ]
-            others = [RunningJob(str(job), workers, remaining) for job, workers, remaining in running]
-            state = ClusterState(free, total, speed, History(arrivals, gap, run_seconds, area))
+            others = [QueueRunningJob(str(job), workers, remaining) for job, workers, remaining in running]
+            state = ClusterState(free, total, speed, ArrivalHistory(arrivals, gap, run_seconds, area))
             began = time.perf_counter()
             shipped.choose(jobs, others, state, bound)
             spent.append(1e3 * (time.perf_counter() - began))

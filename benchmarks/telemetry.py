@@ -36,13 +36,13 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import common, telemetry_operator, telemetry_source  # noqa: E402 - a script's own folder, not the repository, is on the path
 from e2e.cluster.control_plane import wait_until  # noqa: E402
 from e2e.cluster.ports import free_ports  # noqa: E402
-from hyperscale.control.cache.cluster_cache import World  # noqa: E402
+from hyperscale.control.cache.cluster_cache import ClusterCache  # noqa: E402
 from hyperscale.model.api.policy import Deadlines, PolicySpec  # noqa: E402
 from hyperscale.model.cluster import ClusterSnapshot, MetricsState  # noqa: E402
 from hyperscale.model.metrics_reading import FIGURES, MetricsReading, Series  # noqa: E402
 from hyperscale.observe.identity import NodeIndex  # noqa: E402
 from hyperscale.observe.kube.fields import is_gpu_node  # noqa: E402
-from hyperscale.observe.prometheus.incremental import Judge  # noqa: E402
+from hyperscale.observe.prometheus.incremental import IncrementalValidator  # noqa: E402
 from hyperscale.observe.prometheus.reader import KEPT_LABELS, PrometheusReader  # noqa: E402
 from hyperscale.observe.snapshot.build_snapshot import build_snapshot, warm  # noqa: E402
 
@@ -80,7 +80,7 @@ def main() -> int:
 
 def readings(nodes: int) -> list[common.Row]:
     """CPU seconds of this process, cold and then with 2 % of the GPUs changed at each scrape; then two cases that cost more."""
-    world = World()
+    world = ClusterCache()
     world.replace("Node", [telemetry_source.api_node(number) for number in range(nodes)])
     world.replace("Pod", [telemetry_source.api_pod(number) for number in range(0, nodes, 2)])
     case = f"{nodes} nodes x {telemetry_source.GPUS_PER_NODE} GPUs"
@@ -88,7 +88,7 @@ def readings(nodes: int) -> list[common.Row]:
     rows: list[common.Row] = []
     sent = [0.0]
     with _prometheus(nodes) as port:
-        reader, judge = PrometheusReader(f"http://127.0.0.1:{port}"), Judge()
+        reader, judge = PrometheusReader(f"http://127.0.0.1:{port}"), IncrementalValidator()
         for step in range(STEPS):
             sent.append(_set_moment(port, moment))
             rows += _step(reader, judge, world, moment, "cold" if step == 0 else CHANGED, step)
@@ -141,7 +141,9 @@ def _set_moment(port: int, moment: float, mode: str = "") -> float:
         connection.close()
 
 
-def _step(reader: PrometheusReader, judge: Judge, world: World, moment: float, case: str, step: int) -> list[common.Row]:
+def _step(
+    reader: PrometheusReader, judge: IncrementalValidator, world: ClusterCache, moment: float, case: str, step: int
+) -> list[common.Row]:
     gc.collect()
     began = time.process_time()
     reading = reader.read(POLICY, moment)
@@ -170,7 +172,7 @@ def _check(snapshot: ClusterSnapshot) -> None:
         raise AssertionError(f"{len(missing)} nodes lack GPUs: {snapshot.metrics}")
 
 
-def _pod(world: World, moment: float) -> list[common.Row]:
+def _pod(world: ClusterCache, moment: float) -> list[common.Row]:
     """A snapshot after one pod came, in the event loop."""
     taken = []
     for number in range(1, 40, 2):
@@ -181,7 +183,7 @@ def _pod(world: World, moment: float) -> list[common.Row]:
     return [common.Row(BENCHMARK, "one pod came", OURS, "snapshot", common.median(taken), "ms")]
 
 
-def _peer(nodes: int, world: World, moment: float) -> list[common.Row]:
+def _peer(nodes: int, world: ClusterCache, moment: float) -> list[common.Row]:
     """The same without pieces, shared label sets and memory, and with the time of every series; what came over the network is a gift."""
     source = telemetry_source.Source(nodes)
     queries = {figure: getattr(POLICY.queries, figure) for figure in FIGURES}

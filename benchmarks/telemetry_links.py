@@ -166,10 +166,12 @@ def _hidden(case: Case, seed: int, whole_domains: bool = False) -> dict[str, flo
     rows, columns = case.pairs[hidden].T
     known = np.log(of_tier[_tier(case.domains, rows, columns)])
     truth = case.values[hidden]
-    links = completion_models.Links(count, keys // count, keys % count, np.log(figures) - np.log(of_tier[tier]), np.log(of_tier[tier]))
+    links = completion_models.LinkSamples(
+        count, keys // count, keys % count, np.log(figures) - np.log(of_tier[tier]), np.log(of_tier[tier])
+    )
     no_labels = case.domains[:, :0]
     flat = np.full(len(keys), np.median(np.log(figures)))
-    plain = completion_models.Links(count, links.source, links.destination, np.log(figures) - flat, flat)
+    plain = completion_models.LinkSamples(count, links.source, links.destination, np.log(figures) - flat, flat)
     under = completion_models.by_domain(plain, no_labels)
     answers = {
         "tier medians": known,
@@ -179,13 +181,13 @@ def _hidden(case: Case, seed: int, whole_domains: bool = False) -> dict[str, flo
     found = completion.fit(case.domains, keys, tier, both, (tiers.latency_seconds, tiers.bandwidth_bytes_per_second))
     way = None if found is None else (found.latency if case.figure == "latency" else found.bandwidth)
     guess = known
-    if isinstance(way, completion.Figure) and way.model is not None:
+    if isinstance(way, completion.LinkFigure) and way.model is not None:
         excess = way.model.pairs(rows, columns, known)
         guess = np.where(np.isfinite(excess), np.clip(known + excess, way.low, way.high), known)
     answers["hyperscale"] = guess
     errors = {name: float(np.median(np.abs(np.exp(one) / truth - 1))) for name, one in answers.items()}
     errors["hyperscale, mean error at most 1 each"] = float(np.minimum(1.0, np.abs(np.exp(guess) / truth - 1)).mean())
-    if isinstance(way, completion.Figure):
+    if isinstance(way, completion.LinkFigure):
         tier_of_hidden = _tier(case.domains, rows, columns)
         stated = [
             way.expected_errors(rows[at : at + 1], columns[at : at + 1], tier_of_hidden[at].reshape(1, 1))[0, 0] for at in range(len(rows))
@@ -209,7 +211,7 @@ def probes(counts: tuple[int, ...]) -> Iterator[Row]:
         names = [f"node-{number}" for number in range(count)]
         groups = {name: f"rack-{at // 20}" for at, name in enumerate(names)}
         chosen = names if count <= 200 else names[:: count // 100]
-        known = schedule.Schedule(groups)
+        known = schedule.ProbeSchedule(groups)
         per_node = [len(found.near) + len(found.far) for found in (known.targets(name, 7) for name in chosen)]
         most = max(per_node)
         pairs.append(count * sum(per_node) / len(per_node))

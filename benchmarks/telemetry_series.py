@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import telemetry_source  # noqa: E402
 from benchmarks.common import Row, goal, parser, report  # noqa: E402
-from hyperscale.agent.probe.probe_metrics import LinkCollector, Series  # noqa: E402
-from hyperscale.agent.probe.probe_schedule import Schedule  # noqa: E402
+from hyperscale.agent.probe.probe_metrics import LinkCollector, ProbeSeries  # noqa: E402
+from hyperscale.agent.probe.probe_schedule import ProbeSchedule  # noqa: E402
 from hyperscale.model.graph import FloatArray, IntArray  # noqa: E402
 from hyperscale.observe.prometheus.http import MAX_BODY_BYTES  # noqa: E402
 from hyperscale.planner.graph import completion  # noqa: E402
@@ -79,7 +79,7 @@ def groups(nodes: int) -> list[str]:
 
 def ours(nodes: int, group: list[str], number: int = 0) -> Pairs:
     """What agents measure now."""
-    schedule = Schedule({telemetry_source.node_name(at): group[at] for at in range(nodes)})
+    schedule = ProbeSchedule({telemetry_source.node_name(at): group[at] for at in range(nodes)})
     index = {telemetry_source.node_name(at): at for at in range(nodes)}
     found = ((at, schedule.targets(name, number)) for name, at in index.items())
     return {(at, index[other]) for at, targets in found for other in (*targets.near, *targets.far)}
@@ -111,7 +111,7 @@ def series(sizes: tuple[int, ...]) -> Iterator[Row]:
     """Of a node, of the cluster, in a day, and the bytes of an answer."""
     for nodes in sizes:
         group = groups(nodes)
-        schedule = Schedule({telemetry_source.node_name(at): group[at] for at in range(nodes)})
+        schedule = ProbeSchedule({telemetry_source.node_name(at): group[at] for at in range(nodes)})
         chosen = range(nodes) if nodes <= 200 else range(0, nodes, nodes // 100)
         counts, new, measured = [], [], []
         for at in chosen:
@@ -139,7 +139,7 @@ def _served(destinations: set[str]) -> int:
         sent = lost = 1
 
         def __init__(self) -> None:
-            self.series = {name: Series(1e-4, 1e9, rank=at) for at, name in enumerate(sorted(destinations))}
+            self.series = {name: ProbeSeries(1e-4, 1e9, rank=at) for at, name in enumerate(sorted(destinations))}
 
     registry = CollectorRegistry()
     registry.register(LinkCollector("me", Found(), dict.fromkeys(REASONS, 1)))
@@ -210,7 +210,7 @@ def _errors(made: World, pairs: Pairs, measured: Pairs, levels: int, seed: int) 
     for place, name in enumerate(("latency", "bandwidth")):
         way = None if found is None else (found.latency, found.bandwidth)[place]
         guess = np.log(of_tier[place][_tier(domains, *ends)])
-        if isinstance(way, completion.Figure) and way.model is not None:
+        if isinstance(way, completion.LinkFigure) and way.model is not None:
             excess = way.model.pairs(ends[0], ends[1], guess)
             guess = np.where(np.isfinite(excess), np.clip(guess + excess, way.low, way.high), guess)
         truth = (made.latency, made.bandwidth)[place][ends[0], ends[1]]

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from hyperscale.agent.probe.probe_schedule import Schedule
+from hyperscale.agent.probe.probe_schedule import ProbeSchedule
 from hyperscale.observe.prometheus.targets import target_query
 
 GPUS_PER_NODE: Final = 8
@@ -93,7 +93,7 @@ def link_pairs(nodes: int) -> list[tuple[int, int]]:
     """The directed pairs that the agents of such a cluster measure and serve."""
     index = {node_name(number): number for number in range(nodes)}
     racks = {name: number // RACK_NODES for name, number in index.items()}
-    schedule = Schedule({name: f"zone-{rack // RACKS_PER_ZONE}/leaf-{rack}" for name, rack in racks.items()})
+    schedule = ProbeSchedule({name: f"zone-{rack // RACKS_PER_ZONE}/leaf-{rack}" for name, rack in racks.items()})
     found = ((number, schedule.targets(name, 0)) for name, number in index.items())
     return sorted((number, index[other]) for number, targets in found for other in (*targets.near, *targets.far))
 

@@ -125,7 +125,7 @@ def prepare(graph: TrainingGraph, shares: Sequence[float], method: str, seed: in
     key = part_store.key(f"{len(graph.labels)}", method, tuple(shares), seed)
     if not part_store.has(root, key):
         pieces = (partition.local_part(graph, parts.assignment, at, len(shares)) for at in range(len(shares)))
-        about = part_store.Manifest(1, key, "", graph.name, len(graph.labels), len(graph.indices), method, tuple(shares), seed)
+        about = part_store.PartManifest(1, key, "", graph.name, len(graph.labels), len(graph.indices), method, tuple(shares), seed)
         part_store.write(root, key, pieces, about)
     return key, parts.measures.imbalance
 

@@ -14,7 +14,7 @@ from e2e.cluster.cluster import Cluster
 from e2e.cluster.operator import OperatorProcess, install, start_operator
 from e2e.demo import TRAINING_EXAMPLE
 from e2e.jobs import Job, namespace
-from hyperscale.control.history.run_store import History
+from hyperscale.control.history.run_store import RunStore
 
 EPOCHS: Final = 30
 LEAST_ACCURACY: Final = 0.6
@@ -76,7 +76,7 @@ def test_a_job_partitions_once_workers_train_on_its_parts_and_the_run_is_history
     assert job.condition("Partitioned")["status"] == "True"
     job.wait(lambda: job.status()["measured"].get("finished", False), "no result")
     assert job.status()["measured"]["accuracy"] >= LEAST_ACCURACY
-    history = History(history_url)
+    history = RunStore(history_url)
     job.wait(lambda: any(run.measured_seconds for run in history.runs(10)), "the run is not in history")
     (run,) = history.runs(10)
     assert (run.name, run.architecture, run.workers, run.method) == ("parted", "GCN", 2, "METIS")

@@ -13,7 +13,7 @@ from torch.nn import functional
 from hyperscale.model.adjacency import Array
 from hyperscale.training.modelgraph import tails
 from hyperscale.training.modelgraph.edges import Edges, Matrix
-from hyperscale.training.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Drop, Tail
+from hyperscale.training.modelgraph.kernels import ELU, NOTHING, RELU, AttentionRows, Drop, Tail
 from hyperscale.training.modelgraph.kernels_numpy import WIDE
 
 
@@ -37,7 +37,7 @@ def attend(
     edges: Edges,
     x: Tensor,
     vectors: tuple[Tensor, Tensor],
-    how: Attention,
+    how: AttentionRows,
     *,
     bias: Tensor | None = None,
     tail: Tail = NOTHING,

@@ -14,8 +14,8 @@ from benchmarks.peers.placement.search import annealing, greedy_every, greedy_fa
 from benchmarks.suites import Options
 from hyperscale.model.graph import IntArray
 from hyperscale.planner.learned.learned_features import View
-from hyperscale.planner.learned.learned_network import Network
-from hyperscale.planner.learned.learned_state import State, Surroundings
+from hyperscale.planner.learned.learned_network import ConstructorNetwork
+from hyperscale.planner.learned.learned_state import ConstructorState, Surroundings
 from hyperscale.planner.learned.learned_weights import shipped
 from hyperscale.planner.search.kernels import kernel
 
@@ -73,7 +73,7 @@ def run(options: Options) -> list[Row]:
     return rows + _goals([case for case in cases if case.nodes <= DECIDING])
 
 
-def one_pass(network: Network, case: Instance) -> IntArray | None:
+def one_pass(network: ConstructorNetwork, case: Instance) -> IntArray | None:
     """One decode, features included; (k,) candidates, None where it gets stuck."""
     return network.construct(View(Surroundings(case.costs, case.slots, case.workers)), np.zeros(0, dtype=np.int64))
 
@@ -81,7 +81,7 @@ def one_pass(network: Network, case: Instance) -> IntArray | None:
 def without_network(case: Instance) -> IntArray | None:
     """The strongest single feature as a rule: always the candidate whose completion by the cheapest workers costs least."""
     around = Surroundings(case.costs, case.slots, case.workers)
-    view, state = View(around), State(around, np.zeros((1, 0), dtype=np.int64))
+    view, state = View(around), ConstructorState(around, np.zeros((1, 0), dtype=np.int64))
     while state.size < case.workers:
         features, feasible = view.step(state)
         if not feasible.any():
@@ -91,7 +91,7 @@ def without_network(case: Instance) -> IntArray | None:
     return found
 
 
-def _case(network: Network, family: str, nodes: int, workers: int, seed: int, options: Options) -> Case:
+def _case(network: ConstructorNetwork, family: str, nodes: int, workers: int, seed: int, options: Options) -> Case:
     """All methods on one instance; every placement gets the same ring repair and the same score."""
     case = instance(family, nodes, workers, seed)
     started = time.perf_counter()

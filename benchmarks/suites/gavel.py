@@ -44,10 +44,10 @@ from benchmarks.replay import HOST_GPUS, Cluster, Job, Outcome, Policy, Running,
 from benchmarks.suites import Options
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.preempt.preempt import advise
-from hyperscale.planner.queue.kinds import Contender, Demand
+from hyperscale.planner.queue.kinds import Contender, KindDemand
 from hyperscale.planner.queue.options import patient
 from hyperscale.planner.queue.queue_policies import choosers, settings_of
-from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, RunningJob
+from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueRunningJob
 
 BENCHMARK: Final = "gavel"
 OURS: Final = "hyperscale"
@@ -144,7 +144,7 @@ class Operator:
             free[busy.kind] -= busy.gpus
         contenders = []
         for job in jobs:
-            demand = Demand(job.gpus, tuple(_seconds(work[job.number], speed) for speed in job.packed))
+            demand = KindDemand(job.gpus, tuple(_seconds(work[job.number], speed) for speed in job.packed))
             if (run := running.get(job.number)) is None:
                 waited = now - self._waits.get(job.number, job.arrival)
                 contender = Contender(str(job.number), (demand,), job.weight, waited, cluster.restart_seconds)
@@ -166,7 +166,7 @@ class Operator:
         for run in running.values():
             for host in run.hosts:
                 free[run.kind][host] -= 1
-        ends = [RunningJob(str(key), run.gpus, _seconds(work[key], run.speed(by_key[str(key)]))) for key, run in running.items()]
+        ends = [QueueRunningJob(str(key), run.gpus, _seconds(work[key], run.speed(by_key[str(key)]))) for key, run in running.items()]
         while True:
             waiting = [job for job in jobs if job.number not in chosen]
             pending = tuple(self._pending(job, now, work, free) for job in waiting)
@@ -176,7 +176,7 @@ class Operator:
             job = by_key[choice.job]
             seconds, kind = _quickest(job, work[job.number], free)
             chosen[job.number] = kind
-            ends.append(RunningJob(choice.job, job.gpus, seconds))
+            ends.append(QueueRunningJob(choice.job, job.gpus, seconds))
             for host in hosts_for(job.gpus, free[kind]):
                 free[kind][host] -= 1
 

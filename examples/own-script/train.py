@@ -100,7 +100,9 @@ def train(run: Run, comm: Comm, part: LocalPart) -> Measured:
         seconds.append(timer.seconds(began, ended))  # on a GPU by its own events: kernels run later than they are launched
         best = max(best, accuracies(comm, model, graph, x, labels, masks))
         if saved is not None and (epoch % run.checkpoint_every == 0 or epoch == run.model.epochs):
-            saved.save(checkpoint.Progress(epoch=epoch, loss=loss, best_test=best[1]), checkpoint.collect(model, plain, {}), comm.size)
+            saved.save(
+                checkpoint.CheckpointProgress(epoch=epoch, loss=loss, best_test=best[1]), checkpoint.collect(model, plain, {}), comm.size
+            )
     later = sorted(seconds[1:] or seconds)
     return Measured(
         epoch=run.model.epochs,

@@ -24,7 +24,7 @@ from hyperscale.control.controller.handlers import read_from, register
 from hyperscale.control.controller.manager import Operator
 from hyperscale.control.controller.preview_server import PreviewServer
 from hyperscale.control.settings import Settings, SettingsError, from_environment
-from hyperscale.control.telemetry.metrics import Server
+from hyperscale.control.telemetry.metrics import TelemetryServer
 from hyperscale.util.json_logging import configure_logging
 
 _LOG = logging.getLogger("hyperscale")
@@ -49,7 +49,7 @@ async def operate(settings: Settings) -> int:
     pace = Pace(settings.api_requests_per_second, BURST_SECONDS, time.monotonic)
     operator = Operator(client.bounded(pace, lease.seconds_left), settings)
     operator.reconciler.doubt = lease.confirm
-    server = Server(operator.telemetry, operator.liveness, operator.readiness, operator.page)
+    server = TelemetryServer(operator.telemetry, operator.liveness, operator.readiness, operator.page)
     await server.start(settings.health_port, settings.metrics_port, settings.topology_port)
     previews = PreviewServer(operator.previews, operator.readiness, Path(settings.preview_key_file))
     if settings.preview_port:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from e2e.cluster.ports import free_ports
-from hyperscale.agent.state import Condition
+from hyperscale.agent.state import DriverCondition
 from tests.api import doctor_breaking as breaking
 from tests.api import doctor_scraped as scraped
 from tests.api import doctor_world as world
@@ -134,7 +134,7 @@ SCENARIOS = (
             site,
             'hyperscale_agent_gpu_state{state="GpuLost"}',
             1,
-            agent=scraped.gpu_states("gpu-2", Condition.READY, Condition.GPU_LOST),
+            agent=scraped.gpu_states("gpu-2", DriverCondition.READY, DriverCondition.GPU_LOST),
         ),
         breaking.sound_metrics,
         "AgentReadsNoGpu",
@@ -144,7 +144,10 @@ SCENARIOS = (
     Broken(
         "a driver was exchanged under an agent",
         lambda site: breaking.expose(
-            site, 'hyperscale_agent_state{state="VersionMismatch"}', 1, agent=scraped.driver_state("gpu-3", Condition.VERSION_MISMATCH)
+            site,
+            'hyperscale_agent_state{state="VersionMismatch"}',
+            1,
+            agent=scraped.driver_state("gpu-3", DriverCondition.VERSION_MISMATCH),
         ),
         breaking.sound_metrics,
         "AgentReadsNoGpu",

@@ -22,7 +22,7 @@ from e2e.cluster.processes import ProcessTable
 from hyperscale.agent.exposition import render
 from hyperscale.agent.gpus.exposition_gpus import families
 from hyperscale.agent.gpus.gpu_reading import GpuPath, GpuReading, PathKind, Reading
-from hyperscale.agent.state import Condition, State, worst
+from hyperscale.agent.state import AgentState, DriverCondition, worst
 from tests.builders.answering import JSON, answering
 
 Labels = dict[str, str]
@@ -97,15 +97,15 @@ def links(source: str = "source", destination: str = "destination", pairs: int =
     )
 
 
-def gpu_states(node: str, *conditions: Condition) -> str:
+def gpu_states(node: str, *conditions: DriverCondition) -> str:
     """What the agent of a node tells of each GPU's state, beside the links of all."""
-    gpus = tuple(GpuReading(index, State(condition)) for index, condition in enumerate(conditions))
+    gpus = tuple(GpuReading(index, AgentState(condition)) for index, condition in enumerate(conditions))
     return _told(node, Reading(0.0, worst(gpu.state for gpu in gpus), gpus=gpus))
 
 
-def driver_state(node: str, condition: Condition) -> str:
+def driver_state(node: str, condition: DriverCondition) -> str:
     """What the agent of a node without readable GPUs tells, beside the links of all."""
-    return _told(node, Reading(0.0, State(condition)))
+    return _told(node, Reading(0.0, AgentState(condition)))
 
 
 def ways(node: str, kind: PathKind, links: int) -> str:
@@ -116,8 +116,8 @@ def ways(node: str, kind: PathKind, links: int) -> str:
 
 def _joined(kind: PathKind, links: int) -> Reading:
     pairs = [(gpu, peer) for gpu in range(GPUS) for peer in range(GPUS) if gpu != peer]
-    gpus = tuple(GpuReading(index, State(Condition.READY), f"GPU-{index}") for index in range(GPUS))
-    return Reading(0.0, State(Condition.READY), gpus=gpus, paths=tuple(GpuPath(gpu, peer, kind, links) for gpu, peer in pairs))
+    gpus = tuple(GpuReading(index, AgentState(DriverCondition.READY), f"GPU-{index}") for index in range(GPUS))
+    return Reading(0.0, AgentState(DriverCondition.READY), gpus=gpus, paths=tuple(GpuPath(gpu, peer, kind, links) for gpu, peer in pairs))
 
 
 def _told(node: str, reading: Reading) -> str:

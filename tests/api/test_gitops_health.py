@@ -14,7 +14,7 @@ import yaml
 
 from e2e.cluster.binaries import GITOPS_TOOL, ensure
 from hyperscale.control.status.conditions import derive
-from hyperscale.model.decision import Decision, MpiJobView, Reason, Seen, Stop, Wait
+from hyperscale.model.decision import Decision, MpiJobView, Reason, ReconcileInput, Stop, Wait
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import JobStatus, Phase, to_wire
 from tests.builders.seen import mpijob, plan, seen
@@ -79,7 +79,7 @@ def cases() -> Iterator[Case]:
         yield case(refusal, Wait(Reason.NO_PLAN, "needs 8, 6 are free"), look)
 
 
-def case(name: str, decision: Decision, look: Seen) -> Case:
+def case(name: str, decision: Decision, look: ReconcileInput) -> Case:
     return Case(name, Reason(decision.reason), derive(look, decision))
 
 

@@ -20,7 +20,7 @@ from e2e.cluster.api import Api
 from e2e.cluster.control_plane import ControlPlane
 from hyperscale.control.apply import client
 from hyperscale.control.apply.client import ApiClient
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, NODE, POD, POLICY
 from hyperscale.control.controller import handlers
 from hyperscale.control.controller.feed import Feed
@@ -81,7 +81,7 @@ async def connect(kubeconfig: Path) -> ApiClient:
     return ApiClient(official.ApiClient(configuration), 10.0)
 
 
-async def watch_until_late(api: Api, kubeconfig: Path, world: World) -> Heard:
+async def watch_until_late(api: Api, kubeconfig: Path, world: ClusterCache) -> Heard:
     """The feed and kopf with the operator's handlers, until they have told of a node that came after the listing."""
     heard, registry, stop = Heard(), kopf.OperatorRegistry(), asyncio.Event()
     connected = await connect(kubeconfig)
@@ -109,7 +109,7 @@ async def test_every_kind_is_listed_once_in_pages_and_heard_from_there_on(
     monkeypatch.setattr(client, "PAGE_SIZE", 2)
     monkeypatch.setenv("KUBECONFIG", str(plane.kubeconfig))
     begin = audit.caught_up(api, plane.audit_log)
-    world = World()
+    world = ClusterCache()
     heard = await watch_until_late(api, plane.kubeconfig, world)
     assert set(NAMES) <= {one.name for one in world.snapshot(PolicySpec(), 0.0).nodes}
     assert set(heard.nodes) == {LATE}, "what the listing told is not told again"

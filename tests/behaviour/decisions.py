@@ -18,9 +18,9 @@ from hyperscale.model.decision import (
     FindWorkload,
     MakePlan,
     OpenLauncher,
+    ReconcileInput,
     ReleaseGang,
     ReleaseWorkers,
-    Seen,
     SetSuspend,
     Stop,
     Wait,
@@ -59,7 +59,7 @@ STEPS: Final[dict[type[Decision], tuple[str, dict[str, str]]]] = {
 FOR_PEOPLE: Final = frozenset({"message", "obstacle"})
 
 
-def output(look: Seen) -> Json:
+def output(look: ReconcileInput) -> Json:
     """What is recorded of a look."""
     decision = decide(look)
     return {"decision": decision_record(decision), "status": status_record(derive(look, decision))}

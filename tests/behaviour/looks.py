@@ -13,7 +13,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import MoveView, PartitionView, Seen, SpecFault, StopView, Turn
+from hyperscale.model.decision import AdmissionTurn, MoveView, PartitionView, ReconcileInput, SpecFault, StopView
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.pods import PodView
@@ -64,8 +64,8 @@ ENDING: Final = (worker(0, node="node-a", terminating=True, deletion="1970-01-12
 MOVE: Final = StatusMove(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", (StatusMovedWorker(1, "node-b", "node-c"),))
 STOP: Final = StatusStop(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
 LAST_STOP: Final = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
-WAITS: Final = Turn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForTurn", "number 2 of 2", retry_after_seconds=12.0)
-STARTS: Final = Turn(QueueDecision(0, 2, "Rule", 30.0, 1.0, 40.0))
+WAITS: Final = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForTurn", "number 2 of 2", retry_after_seconds=12.0)
+STARTS: Final = AdmissionTurn(QueueDecision(0, 2, "Rule", 30.0, 1.0, 40.0))
 HALF: Final = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
 
 
@@ -73,41 +73,41 @@ def at(seconds: float) -> str:
     return timestamp(NOW + seconds)
 
 
-def placed(job: JobSpec | None = None, **changes: Any) -> Seen:
+def placed(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
     """Both workers run where the plan says; the launcher is gated."""
     base = seen(job, mpijob=mpijob(), plan=TWO, plan_recorded=True, pods=(launcher(gated=True), *BOTH_RUN))
     return replace(base, **changes)
 
 
-def running(job: JobSpec | None = None, **changes: Any) -> Seen:
+def running(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
     """The MPIJob runs; the job has checkpoints."""
     job = job if job is not None else job_spec(checkpoint=SAVED)
     return placed(job, **{"mpijob": mpijob(conditions=RUNS), "pods": (launcher(), *BOTH_RUN), "status": status(Phase.RUNNING), **changes})
 
 
-def moving(**changes: Any) -> Seen:
+def moving(**changes: Any) -> ReconcileInput:
     """The new plan is in force; the pods are still the old ones."""
     return running(**{"plan": MOVED, "moving": True, "status": status(Phase.RUNNING, condition("Moving")), **changes})
 
 
-def preempted(**changes: Any) -> Seen:
+def preempted(**changes: Any) -> ReconcileInput:
     """The stop is written down; the pods still run."""
     told = status(Phase.RUNNING, condition("Preempted"), last_stop=LAST_STOP, stops=1)
     return running(**{"preempted": True, "stop_recorded": True, "status": told, **changes})
 
 
-def stopped(**changes: Any) -> Seen:
+def stopped(**changes: Any) -> ReconcileInput:
     return preempted(**{"mpijob": mpijob(suspended=True), "pods": (), **changes})
 
 
-def left_out(since: float, **changes: Any) -> Seen:
+def left_out(since: float, **changes: Any) -> ReconcileInput:
     """Worker 1 has been refused by the scheduler for so many seconds."""
     known = StatusScheduling(waiting_since=at(-since))
     pods = (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS))
     return placed(**{"pods": pods, "status": status(Phase.STARTING, scheduling=known), **changes})
 
 
-def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> Seen:
+def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> ReconcileInput:
     """The release is written down."""
     refused = (StatusRefusedNode("node-b", WORDS, at(-ago)),)
     known = StatusScheduling(releases=releases, released_at=at(-ago), message=f"cora-worker-1: {WORDS}", refused=refused)
@@ -115,12 +115,12 @@ def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> Seen:
     return left_out(0, **{"status": told, "released": True, "release_recorded": True, **changes})
 
 
-def by_another(**changes: Any) -> Seen:
+def by_another(**changes: Any) -> ReconcileInput:
     """Another than the operator suspended the MPIJob."""
     return placed(**{"mpijob": mpijob(suspended=True, suspend_intent=False, suspender="kubectl"), "pods": (), **changes})
 
 
-def parts(view: PartitionView | None = None, **changes: Any) -> Seen:
+def parts(view: PartitionView | None = None, **changes: Any) -> ReconcileInput:
     """A plan, no MPIJob, partitions wanted."""
     return seen(**{"plan": TWO, "plan_recorded": True, "partition_key": KEY, "partition": view, **changes})
 
@@ -138,7 +138,7 @@ def approved(plan_id: str) -> JobMetadata:
     return replace(of_generation(1), annotations={constants.APPROVED_PLAN_ANNOTATION: plan_id})
 
 
-def ended(kind: str, **changes: Any) -> Seen:
+def ended(kind: str, **changes: Any) -> ReconcileInput:
     over = mpijob(
         conditions={kind: (True, f"MPIJob{kind}", ""), "Running": (False, "MPIJobRunning", "")},
         start_time="2026-01-01T00:00:00Z",
@@ -153,7 +153,7 @@ SUSPEND: Final = job_spec(runPolicy={"suspend": True})
 FORCED: Final = job_spec(recovery={"forceDeleteAfterSeconds": 60})
 STUCK: Final = (worker(0, node="node-a", ready=True), worker(1, node="node-b", terminating=True, deletion="1970-01-12T13:44:00Z"))
 
-LOOKS: Final[dict[str, Seen]] = {
+LOOKS: Final[dict[str, ReconcileInput]] = {
     # deleted, name_is_taken, unreadable_mpijob, finished, spec_is_bad, leaving_mpijob
     "deleted": seen(deleting=True, plan=TWO),
     "name-of-another-owner": seen(mpijob=mpijob(owner_uid="another")),

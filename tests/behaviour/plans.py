@@ -13,8 +13,8 @@ from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.planning import PlanRequest
-from hyperscale.planner.service.frames import Answer, Ask, NotPlanned, Planned, Trouble, World
-from hyperscale.planner.service.worker import Planner
+from hyperscale.planner.service.frames import Answer, Ask, ClusterFrame, NotPlanned, Planned, PlannerTrouble
+from hyperscale.planner.service.worker import PlannerService
 from hyperscale.spec.parse import parse_job, parse_policy
 from tests.behaviour.clusters import Json
 from tests.behaviour.plan_cases import PlanCase
@@ -53,8 +53,8 @@ def request_of(case: PlanCase, policy: PolicySpec) -> PlanRequest:
 
 def answered(snapshot: ClusterSnapshot, request: PlanRequest, policy: PolicySpec) -> Answer:
     """The answer of a planner that has not been asked anything before."""
-    planner = Planner(lambda: 0.0)
-    planner.learn(World("case", snapshot, policy))
+    planner = PlannerService(lambda: 0.0)
+    planner.learn(ClusterFrame("case", snapshot, policy))
     return planner.answer(Ask(1, "case", request))
 
 
@@ -72,7 +72,7 @@ def answer_record(answer: Answer) -> Json:
     if isinstance(answer, NotPlanned):
         wire = msgspec.to_builtins(answer.infeasible)
         return {"refusal": {"reason": wire["reason"], "rejected": _rejected(wire["rejected"])}}
-    assert isinstance(answer, Trouble), answer
+    assert isinstance(answer, PlannerTrouble), answer
     return {"error": answer.message.partition(":")[0]}
 
 

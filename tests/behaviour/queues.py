@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from hyperscale.model.admission_query import Claim, QueuedJob, RunningShare, TurnQuestion
+from hyperscale.model.admission_query import AdmissionRequest, Claim, QueuedJob, RunningShare
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.migration_query import MoveQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.preemption_query import StoppableJob, StopQuestion
-from hyperscale.planner.service.frames import AskMoves, AskStops, AskTurns, Moved, Stopped, Turned, World
-from hyperscale.planner.service.worker import Planner
+from hyperscale.planner.service.frames import AskMoves, AskStops, AskTurns, ClusterFrame, MigrationAdvice, Stopped, Turned
+from hyperscale.planner.service.worker import PlannerService
 from tests.behaviour.clusters import A100, T4, Json, cluster, link, mesh, mixed, node
 from tests.behaviour.plan_cases import ARXIV, GCN, PlanCase
 from tests.behaviour.plan_cases import job as spec
@@ -45,7 +45,7 @@ def _full() -> Json:
     return cluster(nodes, [link("a", "b", 1e-4, 1e9), link("b", "a", 1e-4, 1e9)])
 
 
-TURNS: Final = TurnQuestion(
+TURNS: Final = AdmissionRequest(
     jobs=tuple(pending(f"job-{number}", 1 + number % 3, 4, epochs=50 * (number + 1), waited=600.0 - 60 * number) for number in range(6)),
     running=(RunningShare("team/long", 2, 900.0, 2),),
     free_gpus={"n000": 0},
@@ -69,12 +69,12 @@ def _stops(held_seconds: float) -> StopQuestion:
     )
 
 
-QUESTIONS: Final[dict[str, tuple[Json, Json, TurnQuestion | MoveQuestion | StopQuestion]]] = {
+QUESTIONS: Final[dict[str, tuple[Json, Json, AdmissionRequest | MoveQuestion | StopQuestion]]] = {
     "turns-by-arrival": (mixed(51, 8, most_gpus=2), {"queue": {"order": "Arrival"}}, TURNS),
     "turns-by-rule": (mixed(51, 8, most_gpus=2), {}, TURNS),
     "turns-by-agent": (mixed(51, 8, most_gpus=2), {"queue": {"order": "Learned"}}, TURNS),
-    "turn-of-one-job": (mixed(52, 5), {}, TurnQuestion(jobs=(pending("alone", 1, 5),))),
-    "turns-on-a-full-cluster": (_full(), {}, TurnQuestion(jobs=(pending("large", 4, 8), pending("small", 1, 1)), free_gpus={"b": 0})),
+    "turn-of-one-job": (mixed(52, 5), {}, AdmissionRequest(jobs=(pending("alone", 1, 5),))),
+    "turns-on-a-full-cluster": (_full(), {}, AdmissionRequest(jobs=(pending("large", 4, 8), pending("small", 1, 1)), free_gpus={"b": 0})),
     "a-move-pays": (_slow_links(), {}, MoveQuestion((RUNNING,))),
     "a-move-does-not-pay": (_slow_links(), {}, MoveQuestion((msgspec.structs.replace(RUNNING, remaining_epochs=1.0),))),
     "a-stop-pays": (_full(), {}, _stops(100_000.0)),
@@ -89,15 +89,15 @@ def output(question: str) -> Json:
     return {"answer": _answered(case, policy_of(case), what)}
 
 
-def _answered(case: PlanCase, policy: PolicySpec, question: TurnQuestion | MoveQuestion | StopQuestion) -> Any:
-    planner = Planner(lambda: 0.0)
-    planner.learn(World("case", snapshot_of(case), policy))
-    if isinstance(question, TurnQuestion):
+def _answered(case: PlanCase, policy: PolicySpec, question: AdmissionRequest | MoveQuestion | StopQuestion) -> Any:
+    planner = PlannerService(lambda: 0.0)
+    planner.learn(ClusterFrame("case", snapshot_of(case), policy))
+    if isinstance(question, AdmissionRequest):
         answer = planner.answer(AskTurns(1, "case", question))
         return _plain(answer.turns) if isinstance(answer, Turned) else answer_record(answer)
     if isinstance(question, MoveQuestion):
         answer = planner.answer(AskMoves(1, "case", question))
-        return _plain(answer.moves) if isinstance(answer, Moved) else answer_record(answer)
+        return _plain(answer.moves) if isinstance(answer, MigrationAdvice) else answer_record(answer)
     answer = planner.answer(AskStops(1, "case", question))
     return _plain(answer.stops) if isinstance(answer, Stopped) else answer_record(answer)
 

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from hyperscale.control.decide.chain import CHAIN
-from hyperscale.model.decision import Decision, Seen
+from hyperscale.model.decision import Decision, ReconcileInput
 from tests.behaviour import decisions, stored
 from tests.behaviour.looks import LOOKS
 
 
-def deciding(look: Seen) -> str:
+def deciding(look: ReconcileInput) -> str:
     """Name of the first check of the chain that has an opinion; "" where none has."""
     return next((check.__name__ for check in CHAIN if check(look) is not None), "")
 

@@ -9,7 +9,7 @@ import msgspec
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import MpiJobView, Seen
+from hyperscale.model.decision import MpiJobView, ReconcileInput
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement, gpus_by_node
 from hyperscale.model.pods import PodView
@@ -97,9 +97,9 @@ def condition(kind: str, value: str = "True", generation: int = 1) -> Condition:
     return Condition(type=kind, status=value, reason="Test", observed_generation=generation, last_transition_time="2026-01-01T00:00:00Z")
 
 
-def seen(job: JobSpec | None = None, **changes: Any) -> Seen:
+def seen(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
     """What a pass over the job `cora` sees: nothing but the job, unless `changes` say more."""
-    look = Seen(
+    look = ReconcileInput(
         metadata=JobMetadata(namespace="team", name="cora", uid=UID, generation=1),
         job=job if job is not None else job_spec(),
         status=JobStatus(),

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.render.mpijob import plan_annotation, render
-from hyperscale.control.scheduler.admission import Answer
+from hyperscale.control.scheduler.admission import PlanAnswer
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.specs.parsed_specs import metadata_of
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
-from hyperscale.model.admission_query import TurnQuestion, Turns
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MakePlan, Reason, Seen
+from hyperscale.model.decision import MakePlan, Reason, ReconcileInput
 from hyperscale.model.migration_query import MoveQuestion, Moves
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
@@ -26,7 +26,7 @@ from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.preempt.preemption_problem import Terms
 from hyperscale.planner.preempt.preemption_question import judge_stops
 from hyperscale.planner.queue.joint import take_turns
-from hyperscale.planner.queue.placement_oracle import Desk
+from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
 from hyperscale.planner.workload.profile import profile
 from tests.builders.placement import DEFAULTS
@@ -40,14 +40,14 @@ class InThisProcess:
     """The real planners and the real decisions, without the process around them."""
 
     def __init__(self) -> None:
-        self.questions: list[TurnQuestion] = []
+        self.questions: list[AdmissionRequest] = []
         self.about_stops: list[StopQuestion] = []
         self.broken = False
 
     async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
         return make_plan(request, build(snapshot, policy), profile(request.job), policy)
 
-    async def turns(self, question: TurnQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Turns | None:
+    async def turns(self, question: AdmissionRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> AdmissionResult | None:
         self.questions.append(question)
         if self.broken:
             return None
@@ -70,7 +70,7 @@ class Stage:
 
     def __init__(self, nodes: int = 4, gpus: int = 2) -> None:
         self.now = CREATED + 1.0
-        self.world = World(lambda: self.now)
+        self.world = ClusterCache(lambda: self.now)
         self.world.replace("Node", [gpu_node(f"node-{number}", gpus) for number in range(nodes)])
         self.planner = InThisProcess()
         self.planning = Planning(self.world, self.planner, Telemetry(), lambda: self.now)
@@ -95,12 +95,12 @@ class Stage:
         self.world.see_job({"metadata": metadata, "spec": {**given, **spec}})
         return Key("team", name)
 
-    def seen(self, key: Key, status: JobStatus | None = None) -> Seen:
+    def seen(self, key: Key, status: JobStatus | None = None) -> ReconcileInput:
         record = self.world.jobs[key]
         job, fault = self.planning.reader.read(record.resource, {})
-        return Seen(metadata=metadata_of(record.resource), job=job, fault=fault, status=status or record.status, now=self.now)
+        return ReconcileInput(metadata=metadata_of(record.resource), job=job, fault=fault, status=status or record.status, now=self.now)
 
-    async def ask(self, key: Key, policy: PolicySpec = POLICY, status: JobStatus | None = None) -> Answer:
+    async def ask(self, key: Key, policy: PolicySpec = POLICY, status: JobStatus | None = None) -> PlanAnswer:
         return await self.planning.make(key, self.seen(key, status), STEP, policy)
 
     def start(self, key: Key, plan: Plan) -> None:
@@ -137,8 +137,10 @@ class Stage:
         return plans
 
 
-def _desk(snapshot: ClusterSnapshot, policy: PolicySpec) -> Desk:
-    return Desk(build(snapshot, policy), policy, lambda request, graph, _: make_plan(request, graph, profile(request.job), policy))
+def _desk(snapshot: ClusterSnapshot, policy: PolicySpec) -> PlacementOracle:
+    return PlacementOracle(
+        build(snapshot, policy), policy, lambda request, graph, _: make_plan(request, graph, profile(request.job), policy)
+    )
 
 
 def gpu_node(name: str, gpus: int) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import permutations
 from typing import Any
 
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.render.mpijob import plan_annotation
-from hyperscale.control.scheduler.migration import DriftWatch
+from hyperscale.control.scheduler.migration import MigrationPlanner
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
@@ -58,7 +58,7 @@ class Cluster:
 
     def __init__(self, mode: str = "Advise", **spec: Any) -> None:
         self.now = 1_800_000_000.0
-        self.world = World(lambda: self.now)
+        self.world = ClusterCache(lambda: self.now)
         self.planner = InProcess()
         self.woken: list[Key] = []
         self.version = 1
@@ -77,7 +77,7 @@ class Cluster:
         """A new operator process."""
         telemetry = Telemetry()
         planning = Planning(self.world, self.planner, telemetry, lambda: self.now)  # type: ignore[arg-type] # a counting stand-in for the metrics
-        self.watch: DriftWatch = planning.drift
+        self.watch: MigrationPlanner = planning.drift
         self.planning = planning
         self.reader: JobReader = planning.reader
         self.watch.wake = self.woken.append

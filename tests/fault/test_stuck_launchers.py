@@ -11,7 +11,7 @@ from kubernetes.aio import config as kubernetes_config
 from e2e.cluster.components import ensure_namespace
 from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.client import ApiClient
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.model.decision import DeletePods, Reason
 from hyperscale.model.meta import RenderDefaults
 from hyperscale.model.pods import PodView
@@ -38,7 +38,7 @@ async def delete_by_force(stage: Stage, pod: PodView) -> None:
     await kubernetes_config.load_kube_config(str(stage.kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
     client = ApiClient(kubernetes_client.ApiClient(configuration), 5.0)
     try:
-        actions = Actions(client, World(), RenderDefaults(worker_image="one"), lambda point: None, time.time)
+        actions = Actions(client, ClusterCache(), RenderDefaults(worker_image="one"), lambda point: None, time.time)
         await actions.delete_pods(seen(pods=(pod,)), DeletePods(Reason.NODE_LOST, pod_uids=(pod.uid,), force=True))
     finally:
         await client.close()

@@ -7,12 +7,12 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.agent.exposition import Family, Line, render
+from hyperscale.agent.exposition import ExpositionLine, Family, render
 from hyperscale.agent.gpus.exposition_gpus import families
 from hyperscale.agent.gpus.gpu_figures import FIGURES
 from hyperscale.agent.gpus.gpu_reading import Reading
 from hyperscale.agent.gpus.nvml import CODE_NAMES, Nvml
-from hyperscale.agent.state import Condition
+from hyperscale.agent.state import DriverCondition
 from tests.unit.agent.expositiontext import samples
 from tests.unit.agent.fakenvml import played, whole
 from tests.unit.agent.test_nvml_errors import FUNCTIONS
@@ -42,11 +42,11 @@ def test_no_answer_of_nvml_makes_a_figure_that_is_none(
 
 def judge(reading: Reading) -> None:
     for gpu in reading.gpus:
-        assert gpu.state.condition is Condition.READY or not gpu.figures
+        assert gpu.state.condition is DriverCondition.READY or not gpu.figures
         for name, value in gpu.figures.items():
             assert math.isfinite(value)
             assert 0 <= value <= FIGURES[name].limit
-    assert reading.gpus or reading.state.condition is not Condition.READY
+    assert reading.gpus or reading.state.condition is not DriverCondition.READY
     served = samples(render(families(reading, "gpu-a", reading.state, 0.1)))
     assert len(served["hyperscale_agent_state"]) == 1
     assert sum(len(lines) for name, lines in served.items() if name in FIGURES) == sum(len(gpu.figures) for gpu in reading.gpus)
@@ -58,7 +58,7 @@ LABELS = st.dictionaries(st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(LABELS, st.floats()), min_size=1, max_size=4), st.text(max_size=30))
 def test_any_label_and_any_number_come_back_from_the_text(lines: list[tuple[dict[str, str], float]], words: str) -> None:
-    text = render([Family("some_metric", "gauge", words, tuple(Line(labels, value) for labels, value in lines))])
+    text = render([Family("some_metric", "gauge", words, tuple(ExpositionLine(labels, value) for labels, value in lines))])
     for (labels, value), (found, number) in zip(lines, samples(text)["some_metric"], strict=True):
         assert found == labels
         assert number == value or (math.isnan(number) and math.isnan(value))

@@ -21,7 +21,7 @@ from hyperscale.training.modelgraph import fused_operations, kernels, kernels_nu
 from hyperscale.training.modelgraph.edges import Matrix, edges_of
 from hyperscale.training.modelgraph.fuse import fuse
 from hyperscale.training.modelgraph.fusion_rules import ATTENTION, EPILOGUE, EVERY, HOIST, KERNEL, LINEAR, ORDER, GraphStatistics
-from hyperscale.training.modelgraph.kernels import Attention, Drop, Tail
+from hyperscale.training.modelgraph.kernels import AttentionRows, Drop, Tail
 
 CLOSE = 2e-5
 """Of the largest figure: sums of float32 in another order."""
@@ -177,7 +177,7 @@ def test_fused_attention_and_its_gradients_are_those_of_the_formula(
 ) -> None:
     rng = np.random.default_rng(seed)
     edges = random_edges(rng, rows, extra, count)
-    how = Attention(heads, 0.2, Drop(drop, seed))
+    how = AttentionRows(heads, 0.2, Drop(drop, seed))
     tensors = [torch.randn(rows + extra, heads * depth), torch.randn(heads, depth), torch.randn(heads, depth), torch.randn(heads * depth)]
     mine = [tensor.clone().requires_grad_() for tensor in tensors]
     theirs = [tensor.clone().requires_grad_() for tensor in tensors]
@@ -193,7 +193,7 @@ def test_fused_attention_and_its_gradients_are_those_of_the_formula(
         np.testing.assert_allclose(other.grad.numpy(), one.grad.numpy(), rtol=2e-3, atol=2e-4 * max(1.0, float(one.grad.abs().max())))
 
 
-def plain_attention(edges: Any, tensors: list[Tensor], how: Attention) -> Tensor:
+def plain_attention(edges: Any, tensors: list[Tensor], how: AttentionRows) -> Tensor:
     """By the book, every array by edge written out."""
     x, source, destination, bias = tensors
     parts = x.view(len(x), how.heads, -1)
@@ -224,7 +224,7 @@ def plain_attention(edges: Any, tensors: list[Tensor], how: Attention) -> Tensor
 def test_attention_in_numpy_gives_what_the_compiled_one_gives(seed: int, rows: int, count: int, heads: int, drop: float) -> None:
     rng = np.random.default_rng(seed)
     edges = random_edges(rng, rows, 3, count)
-    how = Attention(heads, 0.2, Drop(drop, seed))
+    how = AttentionRows(heads, 0.2, Drop(drop, seed))
     given: list[list[Tensor]] = []
     x = torch.from_numpy(rng.normal(size=(rows + 3, heads * 5)).astype(np.float32))
     scores = torch.from_numpy(rng.normal(size=(2, heads, 5)).astype(np.float32))

@@ -13,7 +13,7 @@ from hyperscale.model.metrics_reading import MetricsReading, Series
 from hyperscale.observe.files.snapshot_files import encode_snapshot
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube.fields import pod_view
-from hyperscale.observe.prometheus.incremental import Judge
+from hyperscale.observe.prometheus.incremental import IncrementalValidator
 from hyperscale.observe.snapshot.build_snapshot import build_snapshot, judged
 from hyperscale.observe.snapshot.snapshot_cache import Memory
 from tests.unit.observe.objects import NOW, raw_node, raw_pod
@@ -59,7 +59,7 @@ def readings(draw: st.DrawFn) -> list[MetricsReading]:
 @settings(max_examples=50, deadline=None)
 @given(readings())
 def test_what_is_judged_step_by_step_equals_what_is_judged_at_once(given_readings: list[MetricsReading]) -> None:
-    judge = Judge()
+    judge = IncrementalValidator()
     for reading in given_readings:
         stepwise = judge.figures(reading, NodeIndex(NODES), POLICY.limits)
         at_once = judged(reading, NodeIndex(NODES), POLICY.limits, reading.taken_at)
@@ -73,7 +73,7 @@ def test_what_is_judged_step_by_step_equals_what_is_judged_at_once(given_reading
 def test_a_snapshot_with_a_memory_is_the_one_without(
     given_readings: list[MetricsReading], moves: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
-    judge, memory = Judge(), Memory()
+    judge, memory = IncrementalValidator(), Memory()
     pods: dict[str, Any] = {}
     for reading in given_readings:
         memory.published = judge.figures(reading, NodeIndex(NODES), POLICY.limits)
@@ -88,7 +88,7 @@ def test_a_snapshot_with_a_memory_is_the_one_without(
 
 
 def test_a_gpu_whose_labels_or_figures_change_is_judged_and_no_other() -> None:
-    judge, labels = Judge(), [{"Hostname": f"n{at % 3}", "UUID": f"GPU-{at}"} for at in range(12)]
+    judge, labels = IncrementalValidator(), [{"Hostname": f"n{at % 3}", "UUID": f"GPU-{at}"} for at in range(12)]
     judged_units = []
     for moment, values in enumerate(([1.0] * 12, [1.0] * 12, [1.0] * 11 + [2.0])):
         series = tuple(Series(one, value, NOW + 10 * moment) for one, value in zip(labels, values, strict=True))
@@ -105,7 +105,7 @@ def test_a_gpu_whose_labels_or_figures_change_is_judged_and_no_other() -> None:
 
 
 def test_an_age_that_moves_on_while_nothing_is_scraped_is_told_and_ends_as_stale() -> None:
-    judge = Judge()
+    judge = IncrementalValidator()
     labels = {"Hostname": "n0", "UUID": "GPU-0"}
     seen = []
     for later in (0.0, 10.0, 20.0, 200.0):
@@ -119,7 +119,7 @@ def test_an_age_that_moves_on_while_nothing_is_scraped_is_told_and_ends_as_stale
 
 
 def test_a_node_that_comes_gets_its_figures_with_the_next_judgement() -> None:
-    judge = Judge()
+    judge = IncrementalValidator()
     reading = MetricsReading(
         taken_at=NOW, state=MetricsState(True), series={"power": tuple(Series(labels, 300.0, NOW) for labels in GPU_LABELS[:6:2])}
     )

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.agent.probe.budget import Budget
-from hyperscale.agent.probe.probe_schedule import MAX_DESTINATIONS, Schedule, natural
+from hyperscale.agent.probe.probe_schedule import MAX_DESTINATIONS, ProbeSchedule, natural
 from hyperscale.agent.probe.probe_smooth import Smoother
 
 
 def schedules(groups: dict[str, str], number: int) -> dict[str, tuple[str, ...]]:
-    schedule = Schedule(groups)
+    schedule = ProbeSchedule(groups)
     return {name: (*found.near, *found.far) for name in groups for found in (schedule.targets(name, number),)}
 
 
@@ -63,7 +63,7 @@ def test_everyone_who_knows_the_same_names_has_the_same_schedule(names: list[str
     groups = dict.fromkeys(names, "")
     shuffled = list(groups)
     shuffler.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert Schedule(groups).targets(names[0], number) == Schedule(dict.fromkeys(shuffled, "")).targets(names[0], number)
+    assert ProbeSchedule(groups).targets(names[0], number) == ProbeSchedule(dict.fromkeys(shuffled, "")).targets(names[0], number)
     assert len({natural(name) for name in names}) == len(names)
 
 

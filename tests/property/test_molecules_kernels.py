@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.molecules import molecules_linear, molecules_ops
-from hyperscale.training.molecules.molecules_batch import Batch
-from hyperscale.training.molecules.molecules_norm import Rows, SharedNorm, Sums
+from hyperscale.training.molecules.molecules_batch import MoleculeBatch
+from hyperscale.training.molecules.molecules_norm import NormRows, SharedNorm, Sums
 from hyperscale.training.runtime.comm import solo
 
 pytestmark = pytest.mark.skipif(not molecules_ops.COMPILED, reason="built without a C compiler")
@@ -27,7 +27,7 @@ KINDS = 3
 class Case:
     """A random batch, rows for its vertices, a table for the kinds of edges."""
 
-    batch: Batch
+    batch: MoleculeBatch
     x: Tensor
     table: Tensor
     heads: int
@@ -48,7 +48,7 @@ def cases(draw: st.DrawFn) -> Case:
     inner = torch.randint(0, vertices + 1, (draw(st.integers(0, 3)),), generator=generator).sort().values
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), inner, torch.tensor([vertices])])
     graphs = len(offsets) - 1
-    batch = Batch(
+    batch = MoleculeBatch(
         vertices=torch.arange(vertices),
         ids=torch.randint(0, 2**40, (vertices,), generator=generator),
         graph_of=torch.repeat_interleave(torch.arange(graphs), offsets.diff()),
@@ -113,7 +113,7 @@ def test_normalisation_and_dropout_are_torchs(case: Case, relu: bool, probabilit
     def run(leaves: list[Tensor]) -> Tensor:
         norm.weight, norm.bias = (torch.nn.Parameter(leaf.detach()) for leaf in leaves[1:])
         x = leaves[0]
-        result: Tensor = norm(x, Rows(case.batch.ids, case.batch.offsets), drop, relu=relu)
+        result: Tensor = norm(x, NormRows(case.batch.ids, case.batch.offsets), drop, relu=relu)
         return result
 
     with pytest.MonkeyPatch.context() as patch:
@@ -138,7 +138,7 @@ def test_the_gradient_of_normalisation_is_that_of_torchs_batch_norm(case: Case) 
     norm.weight.data, theirs.weight.data = case.table[0].clone(), case.table[0].float()
     grad = case.rows(*case.x.shape)
     found, wanted = case.x.clone().requires_grad_(), case.x.clone().requires_grad_()
-    out = norm(found, Rows(case.batch.ids, case.batch.offsets), Drop(), relu=False)
+    out = norm(found, NormRows(case.batch.ids, case.batch.offsets), Drop(), relu=False)
     expected = theirs(wanted)
     torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-4)
     ours = torch.autograd.grad(out, [found, norm.weight, norm.bias], grad)
@@ -222,7 +222,7 @@ def test_what_graphs_add_up_to_does_not_depend_on_their_order(case: Case, random
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:
-    batch = Batch(*([torch.zeros(1, dtype=torch.int64)] * 11))
+    batch = MoleculeBatch(*([torch.zeros(1, dtype=torch.int64)] * 11))
     with pytest.raises(ValueError, match="do not fit"):
         molecules_ops.gather(torch.zeros(3, 4), torch.zeros(1, 4), torch.zeros(1, 1), batch, relu=True)
     with pytest.raises(ValueError, match="do not fit"):

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from hyperscale.cli.plan.inputs import Job
-from hyperscale.cli.plan.known_inputs import Known
-from hyperscale.cli.plan.operator_preview import Asked, Decided, Preview
+from hyperscale.cli.plan.inputs import JobInput
+from hyperscale.cli.plan.known_inputs import KnownInputs
+from hyperscale.cli.plan.operator_preview import AskedJob, Decided, Preview
 from hyperscale.cli.plan.outcome import outcome_of
 from hyperscale.control.controller.preview_server import Previews
 from hyperscale.control.scheduler.queue_entry import joins
@@ -54,10 +54,10 @@ def previewed(stage: Stage, spec: dict[str, Any], labels: dict[str, str]) -> Dec
     policy = stage.planning.reader.policy_named("default", stage.world.policies)
     state = from_lines(to_lines(served.state(policy)))
     parsed = parse_job(resource("preview", spec, labels))
-    job = Job(parsed, "preview", "team", "preview.yaml", resource("preview", spec, labels))
-    known = Known(state.policy, state.snapshot, "Operator", "", state=state)
+    job = JobInput(parsed, "preview", "team", "preview.yaml", resource("preview", spec, labels))
+    known = KnownInputs(state.policy, state.snapshot, "Operator", "", state=state)
     request = question_about(job.key, parsed, state.policy, state.calibration(parsed))
-    return Preview(known, 600.0).decide([Asked(job, request, outcome_of(job, parsed))])
+    return Preview(known, 600.0).decide([AskedJob(job, request, outcome_of(job, parsed))])
 
 
 def answer_of(decided: Decided) -> Plan | Infeasible | str:
@@ -116,4 +116,4 @@ def test_the_command_line_knows_which_jobs_the_operators_queue_starts(
     made = resource("one", {**shape, **kind, "runPolicy": {"suspend": suspended}}, labels)
     spec = parse_job(made)
     assert spec.planner is not PlannerChoice.NONE
-    assert outcome_of(Job(spec, "one", "team", "one.yaml", made), spec).decided_by_operator == joins(spec, labels)
+    assert outcome_of(JobInput(spec, "one", "team", "one.yaml", made), spec).decided_by_operator == joins(spec, labels)

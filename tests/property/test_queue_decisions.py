@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hyperscale.model.admission_query import Chooser, Claim, QueuedJob, RunningShare, TurnQuestion, Turns
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Chooser, Claim, QueuedJob, RunningShare
 from hyperscale.model.api.policy import PolicySpec, QueuePolicy
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import ClusterGraph
@@ -19,10 +19,10 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.queue.joint import take_turns
-from hyperscale.planner.queue.placement_oracle import Desk, Expired
+from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_check import unsound
 from hyperscale.planner.queue.queue_policies import Choosers, choosers
-from hyperscale.planner.queue.queue_types import Choice, ClusterState, PendingJob, RunningJob
+from hyperscale.planner.queue.queue_types import ClusterState, PendingJob, QueueChoice, QueueRunningJob
 from hyperscale.planner.workload.profile import profile
 from hyperscale.util.quantity import parse_number
 from tests.builders.clusters import gpu_node, snapshot, training
@@ -39,9 +39,13 @@ def place(policy: PolicySpec, request: PlanRequest, graph: ClusterGraph, expired
     return make_plan(request, graph, profile(request.job), policy, expired=expired)
 
 
-def decide(question: TurnQuestion, seen: ClusterSnapshot, queue: QueuePolicy | None = None, ask: Choosers | None = None) -> Turns:
+def decide(
+    question: AdmissionRequest, seen: ClusterSnapshot, queue: QueuePolicy | None = None, ask: Choosers | None = None
+) -> AdmissionResult:
     policy = PolicySpec(queue=queue or QueuePolicy())
-    return take_turns(question, Desk(build(seen, policy), policy, partial(place, policy)), policy.queue, ask or choosers(policy.queue))
+    return take_turns(
+        question, PlacementOracle(build(seen, policy), policy, partial(place, policy)), policy.queue, ask or choosers(policy.queue)
+    )
 
 
 def queued(number: int, least: int, gpus: int, epochs: int, waited: float = 1.0, weight: float = 1.0, **fields: Any) -> QueuedJob:
@@ -75,7 +79,7 @@ def fits_alone(job: QueuedJob, seen: ClusterSnapshot) -> bool:
 @QUICK
 @given(jobs, clusters, running)
 def test_every_job_is_answered_once_and_every_plan_is_sound(waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot, busy: Any) -> None:
-    question = TurnQuestion(jobs=waiting, running=busy)
+    question = AdmissionRequest(jobs=waiting, running=busy)
     turns = decide(question, seen, BOUNDED)
     assert unsound(turns, question, seen) == ()
     taken = {node.name: 0 for node in seen.nodes}
@@ -96,7 +100,7 @@ def test_no_core_is_given_twice_in_one_decision(asked: list[tuple[int, str]], me
         wanted = msgspec.structs.replace(job.request.job.workers, cpu=cpu)
         request = msgspec.structs.replace(job.request, job=msgspec.structs.replace(job.request.job, workers=wanted))
         waiting.append(msgspec.structs.replace(job, request=request))
-    question = TurnQuestion(jobs=tuple(waiting), held={"n0": {"cpu": 1.0}})
+    question = AdmissionRequest(jobs=tuple(waiting), held={"n0": {"cpu": 1.0}})
     turns = decide(question, seen)
     assert unsound(turns, question, seen) == ()
     taken = {node.name: question.held.get(node.name, {}).get("cpu", 0.0) for node in seen.nodes}
@@ -110,7 +114,7 @@ def test_no_core_is_given_twice_in_one_decision(asked: list[tuple[int, str]], me
 @QUICK
 @given(jobs, clusters)
 def test_on_an_idle_cluster_some_job_starts_if_any_fits(waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot) -> None:
-    turns = decide(TurnQuestion(jobs=waiting), seen, BOUNDED)
+    turns = decide(AdmissionRequest(jobs=waiting), seen, BOUNDED)
     assert bool(turns.starts) == any(fits_alone(job, seen) for job in waiting)
 
 
@@ -119,8 +123,8 @@ def test_on_an_idle_cluster_some_job_starts_if_any_fits(waiting: tuple[QueuedJob
 def test_the_same_question_has_the_same_answer_in_any_order_of_its_jobs(
     waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot, busy: Any
 ) -> None:
-    first = decide(TurnQuestion(jobs=waiting, running=busy), seen)
-    again = decide(TurnQuestion(jobs=waiting[::-1], running=busy), seen)
+    first = decide(AdmissionRequest(jobs=waiting, running=busy), seen)
+    again = decide(AdmissionRequest(jobs=waiting[::-1], running=busy), seen)
     assert msgspec.json.encode(first) == msgspec.json.encode(again)
 
 
@@ -136,7 +140,7 @@ def test_while_a_starving_job_does_not_fit_nobody_else_gets_nodes_that_it_could_
     starving = queued(9, least, 1, 10, waited=2 * BOUND_SECONDS)
     busy = msgspec.structs.replace(seen, nodes=tuple(_held(node) if node.name == largest.name else node for node in seen.nodes))
     assume(fits_alone(starving, seen) and not fits_alone(starving, busy))
-    question = TurnQuestion(
+    question = AdmissionRequest(
         jobs=(*(queued(number, 1, 1, 5) for number in range(others)), starving),
         running=(RunningShare("team/running", largest.allocatable_gpus, remaining),),
         claims={largest.name: Claim(gpus=largest.allocatable_gpus)},
@@ -152,7 +156,7 @@ def test_while_a_starving_job_does_not_fit_nobody_else_gets_nodes_that_it_could_
 def test_a_starving_job_that_fits_starts_before_all_others(waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot) -> None:
     starving = queued(9, 1, 1, 100_000, waited=5 * BOUND_SECONDS, weight=0.01)
     assume(fits_alone(starving, seen))
-    turns = decide(TurnQuestion(jobs=(*waiting, starving)), seen, BOUNDED)
+    turns = decide(AdmissionRequest(jobs=(*waiting, starving)), seen, BOUNDED)
     assert turns.starts[0].key == "team/job-9"
 
 
@@ -162,9 +166,9 @@ class Whim:
     def __init__(self, draws: list[int]) -> None:
         self._draws = iter(draws)
 
-    def __call__(self, pending: Sequence[PendingJob], running: Sequence[RunningJob], cluster: ClusterState) -> Choice:
-        fitting = [Choice(job.key, option.workers) for job in pending for option in job.options if option.fits]
-        choices = [Choice(None), *fitting]
+    def __call__(self, pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState) -> QueueChoice:
+        fitting = [QueueChoice(job.key, option.workers) for job in pending for option in job.options if option.fits]
+        choices = [QueueChoice(None), *fitting]
         return choices[next(self._draws, 0) % len(choices)]
 
 
@@ -173,7 +177,7 @@ class Whim:
 def test_whatever_an_agent_chooses_is_sound_and_used_only_where_its_score_is_no_worse(
     waiting: tuple[QueuedJob, ...], seen: ClusterSnapshot, busy: Any, draws: list[int]
 ) -> None:
-    question = TurnQuestion(jobs=waiting, running=busy)
+    question = AdmissionRequest(jobs=waiting, running=busy)
     by_rule, _, _ = choosers(QueuePolicy())
     turns = decide(question, seen, BOUNDED, Choosers(by_rule, Whim(draws)))
     assert unsound(turns, question, seen) == ()
@@ -196,7 +200,7 @@ def test_a_job_that_has_begun_with_a_worker_count_is_not_told_to_try_another() -
     busy = (RunningShare("team/running", 3, 100.0),)
     told = {}
     for job in (waiting, begun):
-        (hold,) = decide(TurnQuestion(jobs=(job,), running=busy), cluster([2, 0, 0])).holds
+        (hold,) = decide(AdmissionRequest(jobs=(job,), running=busy), cluster([2, 0, 0])).holds
         told[job.request.workers_fixed] = hold.message
     assert "spec.workers.min" in told[None]
     assert "spec.workers.min" not in told[3]

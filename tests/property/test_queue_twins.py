@@ -14,10 +14,10 @@ from hyperscale.learn.streams.gradient import parts_by_name
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import MASK_PATIENCE, TUNED, Simulator
 from hyperscale.planner.queue import features, rule
-from hyperscale.planner.queue.queue_agent import Agent, Manifest, Prior
-from hyperscale.planner.queue.queue_types import ClusterState, History, Option, PendingJob, RunningJob
+from hyperscale.planner.queue.queue_agent import AgentManifest, Prior, QueueAgent
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
 
-SETTINGS = rule.Settings(rule.Order.SECONDS, TUNED.thrift_alone, TUNED.thrift, TUNED.patience)
+SETTINGS = rule.RuleSettings(rule.QueueOrder.SECONDS, TUNED.thrift_alone, TUNED.thrift, TUNED.patience)
 
 
 def network(seed: int) -> np.ndarray:
@@ -25,7 +25,7 @@ def network(seed: int) -> np.ndarray:
     return (initial(Training(seed=seed)) + rng.normal(0.0, 0.1, len(initial(Training())))).astype(np.float32)
 
 
-def seen(simulator: Simulator) -> tuple[list[PendingJob], list[RunningJob], ClusterState, float]:
+def seen(simulator: Simulator) -> tuple[list[PendingJob], list[QueueRunningJob], ClusterState, float]:
     pending, running, cluster, starvation = simulator.stream.view()
     free, total, speed, arrivals, gap, run, area = cluster
     return (
@@ -33,8 +33,8 @@ def seen(simulator: Simulator) -> tuple[list[PendingJob], list[RunningJob], Clus
             PendingJob(f"{job:04}", tuple(Option(*option) for option in options), weight, waited)
             for job, weight, waited, options in reversed(pending)
         ],
-        [RunningJob(f"{job:04}", workers, remaining) for job, workers, remaining in running],
-        ClusterState(free, total, speed, History(arrivals, gap, run, area)),
+        [QueueRunningJob(f"{job:04}", workers, remaining) for job, workers, remaining in running],
+        ClusterState(free, total, speed, ArrivalHistory(arrivals, gap, run, area)),
         starvation,
     )
 
@@ -50,7 +50,7 @@ def seen(simulator: Simulator) -> tuple[list[PendingJob], list[RunningJob], Clus
 def test_decisions_in_python_equal_those_of_the_simulator(family: str, load: float, seed: int, noise: float, starvation: float) -> None:
     weights = network(seed)
     simulator = Simulator(seed, Conditions(family, load, jobs=24, noise=noise, starvation_runs=starvation), network=weights)
-    agent = Agent(Manifest("", features.VERSION, Prior(*SETTINGS[:4]), MASK_PATIENCE), parts_by_name(weights))
+    agent = QueueAgent(AgentManifest("", features.VERSION, Prior(*SETTINGS[:4]), MASK_PATIENCE), parts_by_name(weights))
     going_on = simulator.reset()
     while going_on:
         pending, running, cluster, bound = seen(simulator)

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import NODE, POD
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.metrics_reading import MetricsReading
@@ -48,7 +48,7 @@ STEPS = st.one_of(
 )
 
 
-def at_once(world: World, policy: PolicySpec) -> bytes:
+def at_once(world: ClusterCache, policy: PolicySpec) -> bytes:
     nodes, pods = world.names()
     fresh = build_snapshot(nodes, pods, world.reading, policy, NOW, world._releases.by_node())
     return encode_snapshot(fresh)
@@ -57,7 +57,7 @@ def at_once(world: World, policy: PolicySpec) -> bytes:
 @settings(max_examples=150, deadline=None)
 @given(steps=st.lists(STEPS, max_size=14))
 def test_a_kept_snapshot_is_the_one_made_at_once(steps: list[tuple[Any, ...]]) -> None:
-    world, version = World(lambda: NOW), 1
+    world, version = ClusterCache(lambda: NOW), 1
     for kind, given_, *more in [*steps, ("look", POLICIES[0])]:
         version += 1
         if kind in ("node", "pod"):
@@ -73,7 +73,7 @@ def test_a_kept_snapshot_is_the_one_made_at_once(steps: list[tuple[Any, ...]]) -
             assert encode_snapshot(world.snapshot(given_, NOW)) == at_once(world, given_)
 
 
-async def _take(world: World, given_: MetricsReading) -> None:
+async def _take(world: ClusterCache, given_: MetricsReading) -> None:
     nodes, pods = world.names()
     figures = judged(given_, NodeIndex(filter(is_gpu_node, nodes), pods), POLICIES[0].limits, NOW)
     await world.take(figures, POLICIES[0])

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from hyperscale.planner.preempt.preempt import Advice, advise, feasible, margin_seconds
 from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.forecast import Forecast
-from hyperscale.planner.queue.kinds import Contender, Demand, best_seconds, rolled
+from hyperscale.planner.queue.kinds import Contender, KindDemand, best_seconds, rolled
 
 QUICK = settings(max_examples=30, deadline=None)
 FREE = st.tuples(st.integers(0, 4), st.integers(0, 4))
 SECONDS = st.one_of(st.just(math.inf), st.integers(1, 20_000).map(float))
 SETTINGS = st.tuples(st.sampled_from([1.0, 2.6, 1000.0]), st.sampled_from([0.02, 0.5]), st.sampled_from([0.2, 0.9])).map(
-    lambda knobs: rule.Settings(patience=knobs[0], thrift=knobs[1], thrift_alone=knobs[2])
+    lambda knobs: rule.RuleSettings(patience=knobs[0], thrift=knobs[1], thrift_alone=knobs[2])
 )
 
 
@@ -29,14 +29,14 @@ def contenders(draw: st.DrawFn, most: int = 7) -> list[Contender]:
     jobs = []
     for number in range(draw(st.integers(1, most))):
         demands = tuple(
-            Demand(gpus, (draw(SECONDS), draw(SECONDS)), draw(SECONDS))
+            KindDemand(gpus, (draw(SECONDS), draw(SECONDS)), draw(SECONDS))
             for gpus in sorted(draw(st.sets(st.integers(1, 4), min_size=1, max_size=3)))
         )
         job = Contender(f"job-{number}", demands, draw(st.sampled_from([1.0, 7.0])), start_seconds=draw(st.sampled_from([0.0, 60.0])))
         if draw(st.booleans()):
             held = draw(st.sampled_from([(1, 0), (0, 1), (2, 0), (0, 3), (1, 1)]))
             left = float(draw(st.integers(0, 20_000)))
-            own = (Demand(sum(held), demands[0].seconds, demands[0].mixed_seconds),)
+            own = (KindDemand(sum(held), demands[0].seconds, demands[0].mixed_seconds),)
             job = replace(job, demands=own, held=held, left_seconds=left, stoppable=draw(st.booleans()))
         else:
             job = replace(job, waited_seconds=float(draw(st.sampled_from([0, 5, 5000]))))
@@ -47,7 +47,7 @@ def contenders(draw: st.DrawFn, most: int = 7) -> list[Contender]:
 @QUICK
 @given(contenders(), FREE, SETTINGS, st.data())
 def test_the_compiled_roll_answers_as_the_rule_itself_bit_for_bit(
-    jobs: list[Contender], free: tuple[int, int], knobs: rule.Settings, data: st.DataObject
+    jobs: list[Contender], free: tuple[int, int], knobs: rule.RuleSettings, data: st.DataObject
 ) -> None:
     stopped = {job.key for job in jobs if job.runs and data.draw(st.booleans())}
     known = feasible(jobs, free)
@@ -60,7 +60,7 @@ def test_the_compiled_roll_answers_as_the_rule_itself_bit_for_bit(
 @QUICK
 @given(contenders(), FREE, SETTINGS)
 def test_stops_pay_touch_only_stoppable_jobs_and_none_could_be_left_out(
-    jobs: list[Contender], free: tuple[int, int], knobs: rule.Settings
+    jobs: list[Contender], free: tuple[int, int], knobs: rule.RuleSettings
 ) -> None:
     advice = advise(jobs, free, 0.1, knobs)
     stopped = {stop.key for stop in advice.stops}
@@ -90,8 +90,8 @@ def test_the_order_of_the_jobs_and_asking_again_change_nothing(jobs: list[Conten
 
 
 def test_a_job_that_just_started_is_not_stopped_and_one_that_held_its_gpus_is() -> None:
-    waiting = Contender("short", (Demand(1, (600.0,)),), waited_seconds=5.0)
-    running = Contender("long", (Demand(1, (90_000.0,)),), start_seconds=60.0, held=(1,), left_seconds=90_000.0)
+    waiting = Contender("short", (KindDemand(1, (600.0,)),), waited_seconds=5.0)
+    running = Contender("long", (KindDemand(1, (90_000.0,)),), start_seconds=60.0, held=(1,), left_seconds=90_000.0)
     assert advise([waiting, running], (0,), 0.1) == Advice()
     advice = advise([waiting, replace(running, stoppable=True)], (0,), 0.1)
     assert [(stop.key, stop.beneficiaries) for stop in advice.stops] == [("long", ("short",))]
@@ -99,21 +99,23 @@ def test_a_job_that_just_started_is_not_stopped_and_one_that_held_its_gpus_is() 
 
 
 def test_nobody_is_stopped_for_a_longer_job_nor_for_one_that_another_pending_job_would_outrun() -> None:
-    running = Contender("running", (Demand(1, (1000.0,)),), start_seconds=60.0, held=(1,), left_seconds=1000.0, stoppable=True)
-    assert advise([running, Contender("longer", (Demand(1, (2000.0,)),))], (0,), 0.0) == Advice()
-    assert advise([running, Contender("hardly shorter", (Demand(1, (990.0,)),))], (0,), 0.0) == Advice()
+    running = Contender("running", (KindDemand(1, (1000.0,)),), start_seconds=60.0, held=(1,), left_seconds=1000.0, stoppable=True)
+    assert advise([running, Contender("longer", (KindDemand(1, (2000.0,)),))], (0,), 0.0) == Advice()
+    assert advise([running, Contender("hardly shorter", (KindDemand(1, (990.0,)),))], (0,), 0.0) == Advice()
 
 
 def test_weight_pays_for_a_stop() -> None:
-    running = Contender("running", (Demand(1, (1000.0,)),), start_seconds=60.0, held=(1,), left_seconds=1000.0, stoppable=True)
-    advice = advise([running, Contender("urgent", (Demand(1, (2000.0,)),), weight=10.0)], (0,), 0.1)
+    running = Contender("running", (KindDemand(1, (1000.0,)),), start_seconds=60.0, held=(1,), left_seconds=1000.0, stoppable=True)
+    advice = advise([running, Contender("urgent", (KindDemand(1, (2000.0,)),), weight=10.0)], (0,), 0.1)
     assert [stop.key for stop in advice.stops] == ["running"]
 
 
 def test_two_jobs_on_the_wrong_kinds_change_places_without_anybody_waiting() -> None:
     """One gains little from the fast GPUs it has, the other much: both are stopped, the queue starts each where the other was."""
-    even = Contender("even", (Demand(1, (10_000.0, 9_500.0)),), start_seconds=60.0, held=(0, 1), left_seconds=9_500.0, stoppable=True)
-    steep = Contender("steep", (Demand(1, (50_000.0, 5_000.0)),), start_seconds=60.0, held=(1, 0), left_seconds=50_000.0, stoppable=True)
+    even = Contender("even", (KindDemand(1, (10_000.0, 9_500.0)),), start_seconds=60.0, held=(0, 1), left_seconds=9_500.0, stoppable=True)
+    steep = Contender(
+        "steep", (KindDemand(1, (50_000.0, 5_000.0)),), start_seconds=60.0, held=(1, 0), left_seconds=50_000.0, stoppable=True
+    )
     advice = advise([even, steep], (0, 0), 0.1)
     assert [stop.key for stop in advice.stops] == ["even", "steep"]
     assert advice.stops[0].beneficiaries == ("steep", "even")
@@ -122,16 +124,16 @@ def test_two_jobs_on_the_wrong_kinds_change_places_without_anybody_waiting() -> 
 
 def test_a_wide_job_gets_as_many_stops_as_it_needs_and_no_more() -> None:
     small = [
-        Contender(f"small-{n}", (Demand(1, (50_000.0,)),), start_seconds=60.0, held=(1,), left_seconds=50_000.0, stoppable=True)
+        Contender(f"small-{n}", (KindDemand(1, (50_000.0,)),), start_seconds=60.0, held=(1,), left_seconds=50_000.0, stoppable=True)
         for n in range(4)
     ]
-    advice = advise([*small, Contender("wide", (Demand(3, (300.0,)),), weight=5.0)], (1,), 0.1)
+    advice = advise([*small, Contender("wide", (KindDemand(3, (300.0,)),), weight=5.0)], (1,), 0.1)
     assert len(advice.stops) == 2
     assert all(stop.beneficiaries == ("wide",) for stop in advice.stops)
 
 
 def test_a_job_of_which_nothing_is_known_is_left_out() -> None:
-    jobs = [Contender("nowhere", (Demand(8, (1.0,)),)), Contender("here", (Demand(1, (1.0,)),))]
+    jobs = [Contender("nowhere", (KindDemand(8, (1.0,)),)), Contender("here", (KindDemand(1, (1.0,)),))]
     assert [job.key for job in feasible(jobs, (4,))] == ["here"]
     assert best_seconds(jobs[0], (4,)) == math.inf
     with pytest.raises(ValueError, match="every kind"):
@@ -145,7 +147,7 @@ def drawn(random: np.random.Generator) -> tuple[list[Contender], list[int]]:
     for number in range(int(random.integers(6, 12))):
         gpus, fast = int(random.choice([1, 1, 2, 3])), float(10 ** random.uniform(2.5, 5.0))
         job = Contender(
-            f"job-{number}", (Demand(gpus, (fast * float(random.uniform(1.0, 6.0)), fast)),), float(random.choice([1.0, 1.0, 5.0]))
+            f"job-{number}", (KindDemand(gpus, (fast * float(random.uniform(1.0, 6.0)), fast)),), float(random.choice([1.0, 1.0, 5.0]))
         )
         kind = int(random.integers(0, 2))
         if number < 7 and free[kind] >= gpus:

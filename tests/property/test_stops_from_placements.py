@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hyperscale.model.admission_query import Claim, QueuedJob, RunningShare, TurnQuestion
+from hyperscale.model.admission_query import AdmissionRequest, Claim, QueuedJob, RunningShare
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.graph import ClusterGraph
@@ -25,7 +25,7 @@ from hyperscale.planner.preempt.preemption_problem import Terms
 from hyperscale.planner.preempt.preemption_question import judge_stops
 from hyperscale.planner.queue.gpu_kinds import MOST_KINDS, kinds_of
 from hyperscale.planner.queue.joint import take_turns
-from hyperscale.planner.queue.placement_oracle import Desk, Expired
+from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_check import unsound_stops
 from hyperscale.planner.queue.queue_policies import choosers
 from hyperscale.planner.workload.profile import profile
@@ -64,8 +64,8 @@ class World:
             *(gpu_node(name, free=gpus, product=product, requested_gpus=held.get(name, 0)) for name, (gpus, product) in self.nodes.items())
         )
 
-    def desk(self) -> Desk:
-        return Desk(build(self.snapshot(), POLICY), POLICY, place)
+    def desk(self) -> PlacementOracle:
+        return PlacementOracle(build(self.snapshot(), POLICY), POLICY, place)
 
     def run(self, request: PlanRequest, *, on: Sequence[str] = (), held_seconds: float = 1e4, may_stop: bool = True) -> bool:
         """Start a job on the best free nodes, or on those named; whether it fits."""
@@ -202,7 +202,7 @@ def test_stops_are_sound_and_the_next_decision_starts_the_beneficiaries_and_no_j
     again = [QueuedJob(running[stop.key].running.request, 0.0) for stop in stops.stops]
     left = {name: Claim(max(0, claim.gpus - released.get(name, Claim()).gpus)) for name, claim in question.claims.items()}
     shares = [RunningShare(key, len(job.running.plan.workers), 1e5) for key, job in running.items() if key not in told(stops)]
-    asked_next = TurnQuestion((*question.pending, *again), (*shares, *question.others), {}, left)
+    asked_next = AdmissionRequest((*question.pending, *again), (*shares, *question.others), {}, left)
     turns = take_turns(asked_next, world.desk().vacated(released), POLICY.queue, choosers(POLICY.queue))
     started = {start.key: start.plan for start in turns.starts}
     for stop in stops.stops:

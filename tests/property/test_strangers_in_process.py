@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.control.apply.client import ApiClient
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.cache.intake import JOB, KINDS, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, key_of
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.decide.chain import decide
@@ -26,7 +26,7 @@ from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.decision import Seen
+from hyperscale.model.decision import ReconcileInput
 from hyperscale.model.status import JobStatus, LastStop, ObjectReference, to_wire
 from hyperscale.spec import api_objects
 from hyperscale.spec.api_objects import ListPage
@@ -204,11 +204,11 @@ class OneList:
 PLURALS = {JOB: "gnntrainingjobs", POLICY: "plannerpolicies", MPIJOB: "mpijobs", POD: "pods", NODE: "nodes"}
 
 
-async def listed(kind: str, resource: dict[str, Any]) -> World:
+async def listed(kind: str, resource: dict[str, Any]) -> ClusterCache:
     """The world after a full listing of good objects and this one; kinds that are only read are taken in by themselves."""
     good = {JOB: [job(GOOD.name)], MPIJOB: [mpijob(GOOD.name)], NODE: [node("node-a"), node("node-b")], POD: [], POLICY: []}
     items = {PLURALS[each]: [written(one) for one in found] for each, found in good.items()}
-    world = World(lambda: NOW)
+    world = ClusterCache(lambda: NOW)
     if kind in PLURALS:
         items[PLURALS[kind]].append(written(resource))
     await Feed(cast("ApiClient", OneList(items)), world, ()).list_all()
@@ -221,11 +221,11 @@ async def listed(kind: str, resource: dict[str, Any]) -> World:
     return world
 
 
-def look(world: World, key: Key) -> Seen:
+def look(world: ClusterCache, key: Key) -> ReconcileInput:
     """What a pass over a job sees of it."""
     record, view = world.jobs[key], world.mpijob_named(key)
     read, fault = JobReader().read(record.resource, world.policies)
-    return Seen(
+    return ReconcileInput(
         metadata=metadata_of(record.resource),
         job=read,
         fault=fault,

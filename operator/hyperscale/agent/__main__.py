@@ -16,14 +16,14 @@ from typing import Final
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 
-from hyperscale.agent.agent_server import Answer, Server, metrics
-from hyperscale.agent.agent_settings import AgentSettings, SettingsError, from_environment, variable
+from hyperscale.agent.agent_server import AgentServer, HttpAnswer, metrics
+from hyperscale.agent.agent_settings import AgentSettings, AgentSettingsError, from_environment, variable
 from hyperscale.agent.exposition import render
 from hyperscale.agent.gpus.exposition_gpus import families
 from hyperscale.agent.gpus.nvml_dcgm import Watch
 from hyperscale.agent.gpus.nvml_poll import Poller
 from hyperscale.agent.probe import probe_settings
-from hyperscale.agent.state import Condition
+from hyperscale.agent.state import DriverCondition
 from hyperscale.util.json_logging import configure_logging
 
 _LOG = logging.getLogger("hyperscale.agent")
@@ -33,7 +33,7 @@ EXIT_BAD_SETTINGS: Final = 2
 _RESTART_SECONDS: Final = 10.0
 
 
-class Agent:
+class NodeAgent:
     """One agent: what it measures and what it serves."""
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -42,7 +42,7 @@ class Agent:
         """Of the link probe; GPU readings are rendered straight from the last one."""
         self.poller = _poller(settings)
         self.watch = Watch(self.poller, settings)
-        self.server = Server({"/metrics": metrics(self.text), "/healthz": self.health, "/readyz": self.readiness})
+        self.server = AgentServer({"/metrics": metrics(self.text), "/healthz": self.health, "/readyz": self.readiness})
 
     def text(self) -> str:
         """The exposition text of everything known now."""
@@ -50,14 +50,14 @@ class Agent:
         own = families(poller.latest, self.settings.node, poller.state, poller.seconds, figures=not poller.left_to_dcgm)
         return render(own) + generate_latest(self.registry).decode()
 
-    def health(self) -> Answer:
+    def health(self) -> HttpAnswer:
         """Alive while the event loop is: a driver that hangs is no reason to restart, a restart does not mend it."""
-        return Answer(200, f"{self.poller.state.line}\n")
+        return HttpAnswer(200, f"{self.poller.state.line}\n")
 
-    def readiness(self) -> Answer:
+    def readiness(self) -> HttpAnswer:
         """Ready once the first look at the GPUs is over, whatever it found."""
         state = self.poller.state
-        return Answer(503 if state.condition is Condition.STARTING else 200, f"{state.line}\n")
+        return HttpAnswer(503 if state.condition is DriverCondition.STARTING else 200, f"{state.line}\n")
 
     async def run(self) -> int:
         """Serve until a signal; the exit code."""
@@ -105,15 +105,15 @@ def _poller(settings: AgentSettings) -> Poller:
 
 async def once(settings: AgentSettings) -> int:
     """Print one exposition text of this machine's GPUs; NVLink rates need two readings, so two are taken."""
-    agent = Agent(settings)
+    agent = NodeAgent(settings)
     await agent.watch.look()
     await agent.poller.poll()
-    if agent.poller.state.condition is Condition.READY:
+    if agent.poller.state.condition is DriverCondition.READY:
         await asyncio.sleep(min(1.0, settings.interval_seconds))
         await agent.poller.poll()
     sys.stdout.write(agent.text())
     state = agent.poller.state
-    if state.condition in {Condition.READY, Condition.LEFT_TO_DCGM, Condition.OFF}:
+    if state.condition in {DriverCondition.READY, DriverCondition.LEFT_TO_DCGM, DriverCondition.OFF}:
         return 0
     sys.stderr.write(f"{state.line}\n")
     return EXIT_NOT_READ
@@ -129,7 +129,7 @@ def _settings(environment: Mapping[str, str], *, by_hand: bool) -> AgentSettings
     if by_hand:
         return msgspec.structs.replace(settings, node=settings.node or socket.gethostname())
     if not settings.node:
-        raise SettingsError(f"{variable('node')}: missing; set it from spec.nodeName by the downward API")
+        raise AgentSettingsError(f"{variable('node')}: missing; set it from spec.nodeName by the downward API")
     probe_settings.check_peers_known(of_links, settings.namespace, environment)
     return settings
 
@@ -152,7 +152,7 @@ def main(given: list[str] | None = None) -> int:
     by_hand = arguments.once or arguments.compare
     try:
         settings = _settings(os.environ, by_hand=by_hand)
-    except SettingsError as error:
+    except AgentSettingsError as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_BAD_SETTINGS
     configure_logging(logging.ERROR if by_hand else logging.INFO)
@@ -161,7 +161,7 @@ def main(given: list[str] | None = None) -> int:
 
         return compare(sys.stdout)
     try:
-        return asyncio.run(once(settings) if arguments.once else Agent(settings).run())
+        return asyncio.run(once(settings) if arguments.once else NodeAgent(settings).run())
     except OSError as error:  # a port that is taken
         sys.stderr.write(f"{variable('metrics_port')}: {error}; write a port that is free\n")
         return EXIT_BAD_SETTINGS

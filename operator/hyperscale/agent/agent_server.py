@@ -31,7 +31,7 @@ _REASONS: Final = {
 }
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """Status, text and its type."""
 
     status: int
@@ -39,10 +39,10 @@ class Answer(NamedTuple):
     content_type: str = "text/plain; charset=utf-8"
 
 
-Page = Callable[[], Answer]
+Page = Callable[[], HttpAnswer]
 
 
-class Server:
+class AgentServer:
     """Serves pages by path; one request a connection."""
 
     def __init__(self, pages: Mapping[str, Page]) -> None:
@@ -89,15 +89,15 @@ class Server:
     def _answer(self, head: bytes) -> bytes:
         parts = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
-            return _encode(Answer(400, "this is no HTTP/1 request\n"), with_body=True)
+            return _encode(HttpAnswer(400, "this is no HTTP/1 request\n"), with_body=True)
         method, target, _ = parts
         path = target.partition("?")[0]
         # What a client sends to a proxy has the host in it, and every server must take it (RFC 9112, 3.2.2).
         page = self._pages.get("/" + path.partition("://")[2].partition("/")[2] if path.startswith("http://") else path)
         if page is None:
-            answer = Answer(404, f"not here; try one of {' '.join(sorted(self._pages))}\n")
+            answer = HttpAnswer(404, f"not here; try one of {' '.join(sorted(self._pages))}\n")
         elif method not in {"GET", "HEAD"}:
-            answer = Answer(405, "GET or HEAD only\n")
+            answer = HttpAnswer(405, "GET or HEAD only\n")
         else:
             answer = _ask(page)
         return _encode(answer, with_body=method != "HEAD")
@@ -113,15 +113,15 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
 
-def _ask(page: Page) -> Answer:
+def _ask(page: Page) -> HttpAnswer:
     try:
         return page()
     except Exception:  # a page that fails must not take the connection's task with it unseen
         _LOG.exception("a page failed")
-        return Answer(500, "failed; the agent's log says why\n")
+        return HttpAnswer(500, "failed; the agent's log says why\n")
 
 
-def _encode(answer: Answer, *, with_body: bool) -> bytes:
+def _encode(answer: HttpAnswer, *, with_body: bool) -> bytes:
     body = answer.text.encode()
     allow = "Allow: GET, HEAD\r\n" if answer.status == 405 else ""
     head = (
@@ -133,4 +133,4 @@ def _encode(answer: Answer, *, with_body: bool) -> bytes:
 
 def metrics(text: Callable[[], str]) -> Page:
     """Page of an exposition text."""
-    return lambda: Answer(200, text(), CONTENT_TYPE)
+    return lambda: HttpAnswer(200, text(), CONTENT_TYPE)

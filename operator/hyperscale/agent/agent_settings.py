@@ -52,7 +52,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     """From one attempt to find a driver to the next; a driver may be installed after the agent."""
 
 
-class SettingsError(ValueError):
+class AgentSettingsError(ValueError):
     """A variable cannot be read; the message names it and says what to write."""
 
 
@@ -64,11 +64,11 @@ def from_environment(environment: Mapping[str, str]) -> AgentSettings:
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`")
         problem = str(error).partition(" - ")[0]
-        raise SettingsError(f"{variable(field)}: {problem}; write e.g. {_example(field)}") from error
+        raise AgentSettingsError(f"{variable(field)}: {problem}; write e.g. {_example(field)}") from error
     field, problem = _fault(settings)
     if field:
         given_text = str(getattr(settings, field))[:200]
-        raise SettingsError(f"{variable(field)}: {given_text!r} {problem}; write e.g. {_example(field)}")
+        raise AgentSettingsError(f"{variable(field)}: {given_text!r} {problem}; write e.g. {_example(field)}")
     return settings
 
 

@@ -11,7 +11,7 @@ _VALUE_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 _HELP_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 
 
-class Line(NamedTuple):
+class ExpositionLine(NamedTuple):
     """One sample."""
 
     labels: Mapping[str, str]
@@ -26,7 +26,7 @@ class Family(NamedTuple):
     kind: str
     """gauge, counter or untyped."""
     help: str
-    lines: tuple[Line, ...]
+    lines: tuple[ExpositionLine, ...]
 
 
 def render(families: Iterable[Family]) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 
-class Condition(Enum):
+class DriverCondition(Enum):
     """State of a node's GPU readings, or of one GPU; the values are those of the `state` label."""
 
     STARTING = "Starting"
@@ -28,26 +28,26 @@ class Condition(Enum):
 
 
 FIXES: Final = {
-    Condition.NO_LIBRARY: "give the pod the driver's libnvidia-ml.so.1: the NVIDIA runtime class with "
+    DriverCondition.NO_LIBRARY: "give the pod the driver's libnvidia-ml.so.1: the NVIDIA runtime class with "
     "NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=utility, or mount the library and set LD_LIBRARY_PATH",
-    Condition.NO_DRIVER: "load the NVIDIA driver on the node",
-    Condition.NO_GPU: "the driver sees no GPU: run no agent with GPU readings here, or look at the node's PCI bus",
-    Condition.NO_PERMISSION: "let the pod's user open /dev/nvidiactl and /dev/nvidia*",
-    Condition.VERSION_MISMATCH: "the driver was exchanged under a running pod: restart the agent's pod, or the node if that does not help",
-    Condition.GPU_LOST: "the GPU fell off the bus: drain the node and reset or replace the GPU",
-    Condition.RESET_REQUIRED: "drain the node and reset the GPU",
-    Condition.UNREADABLE: "see whether nvidia-smi on the node meets the same error; if so, drain and reboot the node",
-    Condition.STALLED: "a call into the driver does not return: look for XIDs in the kernel's log, drain and reboot the node",
+    DriverCondition.NO_DRIVER: "load the NVIDIA driver on the node",
+    DriverCondition.NO_GPU: "the driver sees no GPU: run no agent with GPU readings here, or look at the node's PCI bus",
+    DriverCondition.NO_PERMISSION: "let the pod's user open /dev/nvidiactl and /dev/nvidia*",
+    DriverCondition.VERSION_MISMATCH: "the driver was exchanged under a running pod: restart the agent's pod, else the node",
+    DriverCondition.GPU_LOST: "the GPU fell off the bus: drain the node and reset or replace the GPU",
+    DriverCondition.RESET_REQUIRED: "drain the node and reset the GPU",
+    DriverCondition.UNREADABLE: "see whether nvidia-smi on the node meets the same error; if so, drain and reboot the node",
+    DriverCondition.STALLED: "a call into the driver does not return: look for XIDs in the kernel's log, drain and reboot the node",
 }
 """What to do about it."""
 
-_WORST_FIRST: Final = (Condition.GPU_LOST, Condition.RESET_REQUIRED, Condition.NO_PERMISSION, Condition.UNREADABLE)
+_WORST_FIRST: Final = (DriverCondition.GPU_LOST, DriverCondition.RESET_REQUIRED, DriverCondition.NO_PERMISSION, DriverCondition.UNREADABLE)
 
 
-class State(msgspec.Struct, frozen=True):
+class AgentState(msgspec.Struct, frozen=True):
     """One condition and why."""
 
-    condition: Condition
+    condition: DriverCondition
     message: str = ""
     """For people, one line; empty when all is well."""
 
@@ -58,11 +58,11 @@ class State(msgspec.Struct, frozen=True):
         return ": ".join(part for part in parts if part)
 
 
-STARTING: Final = State(Condition.STARTING)
-OFF: Final = State(Condition.OFF, "GPU readings are switched off")
+STARTING: Final = AgentState(DriverCondition.STARTING)
+OFF: Final = AgentState(DriverCondition.OFF, "GPU readings are switched off")
 
 
-def worst(states: Iterable[State]) -> State:
+def worst(states: Iterable[AgentState]) -> AgentState:
     """The state of a node whose GPUs have these states: the worst of them; Ready when all are."""
     found = sorted((state for state in states if state.condition in _WORST_FIRST), key=lambda state: _WORST_FIRST.index(state.condition))
-    return found[0] if found else State(Condition.READY)
+    return found[0] if found else AgentState(DriverCondition.READY)

@@ -47,7 +47,7 @@ HINTS: Final = {
 }
 
 
-class RefusedError(InputError):
+class ApiRefusedError(InputError):
     """The API server, or what it is a proxy for, refused a request."""
 
     def __init__(self, status: int, message: str, told: str) -> None:
@@ -56,7 +56,7 @@ class RefusedError(InputError):
         self.status, self.message = status, message
 
 
-class Answer(NamedTuple):
+class ApiAnswer(NamedTuple):
     """What a server sent."""
 
     body: bytes
@@ -146,7 +146,7 @@ class LiveCluster:
     def _get(self, path: str) -> Json | None:
         try:
             return self.object(path)
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status == 404:
                 return None
             raise
@@ -167,7 +167,7 @@ class LiveCluster:
         body: Json | None = None,
         headers: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
-    ) -> Answer:
+    ) -> ApiAnswer:
         """What answers a request; raises RefusedError, or InputError where there is no usable answer."""
         method, url, sent, content, form = self._api.param_serialize(
             method,
@@ -189,16 +189,16 @@ class LiveCluster:
             raise self._refused(response.status, _server_message(raw), method, path)
         if len(raw) > limit:
             raise InputError(f"{self._host}: the answer to {path} is larger than {limit >> 20} MiB")
-        return Answer(raw, response.response.headers)
+        return ApiAnswer(raw, response.response.headers)
 
     @property
     def _host(self) -> str:
         return str(self._api.configuration.host)
 
-    def _refused(self, status: int, message: str, method: str, path: str) -> RefusedError:
+    def _refused(self, status: int, message: str, method: str, path: str) -> ApiRefusedError:
         hint = HINTS.get(status, "try again")
         why = message or "no reason given"
-        return RefusedError(status, why, f"{self._host}: {method} {path} was refused with {status}: {why}; {hint}")
+        return ApiRefusedError(status, why, f"{self._host}: {method} {path} was refused with {status}: {why}; {hint}")
 
 
 def _context_namespace(kubeconfig: str | None, context: str | None, current: Json) -> str:

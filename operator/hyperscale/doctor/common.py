@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hyperscale.doctor.facts import Facts, Unread, Workload, known
+from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts, known
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State
+from hyperscale.doctor.findings import Finding, FindingState
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.constants import API_VERSION, POLICY_KIND
 from hyperscale.observe.kube.fields import is_gpu_node
@@ -36,20 +36,20 @@ def unread(check: str, fact: object) -> Finding | None:
         else "try again; where it stays, see the API server's log"
     )
     cause = "your account may not do that" if refused else "the API server did not answer that request"
-    return Finding(check, Fault.NOT_CHECKED, State.WARNING, f"could not {fact.what}: {fact.message}", cause, fix)
+    return Finding(check, Fault.NOT_CHECKED, FindingState.WARNING, f"could not {fact.what}: {fact.message}", cause, fix)
 
 
-def operators(facts: Facts) -> tuple[Workload, ...]:
+def operators(facts: Facts) -> tuple[WorkloadFacts, ...]:
     """Deployments of the operator."""
     return tuple(one for one in known(facts.workloads) if one.kind == "Deployment" and _is_ours(one, "operator"))
 
 
-def agents(facts: Facts) -> tuple[Workload, ...]:
+def agents(facts: Facts) -> tuple[WorkloadFacts, ...]:
     """DaemonSets of the node agent."""
     return tuple(one for one in known(facts.workloads) if one.kind == "DaemonSet" and _is_ours(one, "agent"))
 
 
-def named(facts: Facts, *parts: str) -> tuple[Workload, ...]:
+def named(facts: Facts, *parts: str) -> tuple[WorkloadFacts, ...]:
     """Workloads of others whose name or one of whose images contains one of `parts`."""
     return tuple(
         one
@@ -58,12 +58,12 @@ def named(facts: Facts, *parts: str) -> tuple[Workload, ...]:
     )
 
 
-def watched(operator: Workload) -> tuple[str, ...]:
+def watched(operator: WorkloadFacts) -> tuple[str, ...]:
     """Namespaces that an operator serves; empty for all."""
     return tuple(part.strip() for part in operator.environment.get("HYPERSCALE_WATCH_NAMESPACES", "").split(",") if part.strip())
 
 
-def helm(facts: Facts, *settings: str, of: Workload | None = None) -> str:
+def helm(facts: Facts, *settings: str, of: WorkloadFacts | None = None) -> str:
     """The command that gives the release other values; of: which release's operator, else the first."""
     operator = of or next(iter(operators(facts)), None)
     release = operator.labels.get(INSTANCE, "hyperscale") if operator else "hyperscale"
@@ -73,7 +73,7 @@ def helm(facts: Facts, *settings: str, of: Workload | None = None) -> str:
     return f"helm {action} {release} {CHART} -n {namespace}{reuse}" + "".join(f" --set {setting}" for setting in settings)
 
 
-def version_of(workload: Workload) -> str:
+def version_of(workload: WorkloadFacts) -> str:
     """Its app.kubernetes.io/version, else the tag of its first image; "" where neither tells."""
     return workload.labels.get(APP_VERSION, "") or next((tag_of(image) for image in workload.images), "")
 
@@ -130,7 +130,7 @@ def _shell(value: object) -> str:
     return shlex.quote(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def _is_ours(workload: Workload, component: str) -> bool:
+def _is_ours(workload: WorkloadFacts, component: str) -> bool:
     labels = workload.labels
     if labels.get(PART_OF) == "hyperscale" or labels.get("app.kubernetes.io/name") == "hyperscale":
         return labels.get(COMPONENT, "") == component

@@ -17,9 +17,9 @@ from hyperscale.doctor.checks.policies import history, policy
 from hyperscale.doctor.checks.prometheus import prometheus, queries
 from hyperscale.doctor.checks.set_apart import objects
 from hyperscale.doctor.facts import Facts, Unread
-from hyperscale.doctor.findings import EXIT_CODES, Report, Verdict, worst
+from hyperscale.doctor.findings import EXIT_CODES, CheckVerdict, Report, worst
 
-CHECKS: Final[dict[str, Callable[[Facts], Verdict]]] = {
+CHECKS: Final[dict[str, Callable[[Facts], CheckVerdict]]] = {
     "api": api,
     "clocks": clocks,
     "crds": crds,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from hyperscale.doctor.series import Figure
+from hyperscale.doctor.series import SeriesFigure
 from hyperscale.model.api.policy import PolicySpec
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ class Unread(msgspec.Struct, frozen=True):
     message: str
 
 
-class Server(msgspec.Struct, frozen=True):
+class ServerFacts(msgspec.Struct, frozen=True):
     """The API server."""
 
     version: str
@@ -69,7 +69,7 @@ class Crd(msgspec.Struct, frozen=True):
     """Paths of all properties of our own version, e.g. `spec.queue.order`; empty for other groups."""
 
 
-class Workload(msgspec.Struct, frozen=True):
+class WorkloadFacts(msgspec.Struct, frozen=True):
     """A Deployment or DaemonSet."""
 
     kind: str
@@ -95,7 +95,7 @@ class Workload(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class PodTrouble(msgspec.Struct, frozen=True):
     """A container that does not get to run."""
 
     image: str
@@ -114,13 +114,13 @@ class Pod(msgspec.Struct, frozen=True):
     component: str = ""
     """operator, agent, worker, launcher or "" for one of a job."""
     images: tuple[str, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[PodTrouble, ...] = ()
     restarts: int = 0
     ended: str = ""
     """Reason of the last end, e.g. OOMKilled."""
 
 
-class Lease(msgspec.Struct, frozen=True):
+class LeaseFacts(msgspec.Struct, frozen=True):
     """A coordination.k8s.io Lease."""
 
     namespace: str
@@ -136,7 +136,7 @@ class Lease(msgspec.Struct, frozen=True):
         return bool(self.holder) and self.silent_seconds <= 2 * self.duration_seconds
 
 
-class Job(msgspec.Struct, frozen=True):
+class JobFacts(msgspec.Struct, frozen=True):
     """A GNNTrainingJob that has not ended."""
 
     namespace: str
@@ -180,7 +180,7 @@ class Metrics(msgspec.Struct, frozen=True):
     ahead_seconds: float | None = None
     """Its clock minus ours."""
     doubt_seconds: float = 0.1
-    figures: dict[str, Figure] = {}
+    figures: dict[str, SeriesFigure] = {}
     names: dict[str, int] | None = None
     """Series by metric name, of exporters that are known."""
     targets: tuple[tuple[str, int, int], ...] = ()
@@ -203,7 +203,7 @@ class Metrics(msgspec.Struct, frozen=True):
     """GPUs whose power has not moved for long, and GPUs asked; None where not asked."""
 
 
-class History(msgspec.Struct, frozen=True):
+class HistoryFacts(msgspec.Struct, frozen=True):
     """Whether the database of finished runs answers."""
 
     url: str = ""
@@ -228,27 +228,27 @@ class Facts(msgspec.Struct, frozen=True):
 
     version: str
     """Of this command."""
-    server: Server | Unread
+    server: ServerFacts | Unread
     crds: tuple[Crd, ...] | Unread = ()
-    workloads: tuple[Workload, ...] | Unread = ()
+    workloads: tuple[WorkloadFacts, ...] | Unread = ()
     """All Deployments and DaemonSets that matter here."""
     pods: tuple[Pod, ...] | Unread = ()
     """Of ours."""
-    leases: tuple[Lease, ...] | Unread = ()
+    leases: tuple[LeaseFacts, ...] | Unread = ()
     """Operator Leases, ours and mpi-operator's."""
     nodes: tuple[Json, ...] | Unread = ()
     """v1 Nodes, cut down."""
     node_clocks: tuple[tuple[str, float], ...] | Unread = ()
     """Nodes whose heartbeat lies in the API server's future, and how far, seconds."""
     policies: tuple[Json, ...] | Unread = ()
-    jobs: tuple[Job, ...] | Unread = ()
+    jobs: tuple[JobFacts, ...] | Unread = ()
     unusable: tuple[Unusable, ...] | Unread = ()
     kueue: Kueue | Unread = Kueue()
     reviews: tuple[Review, ...] | Unread = ()
     mpi_may_resume: bool | None = None
     """Whether mpi-operator may update jobs/status; None where not asked."""
     metrics: Metrics = Metrics()
-    history: History = History()
+    history: HistoryFacts = HistoryFacts()
     suggested_prometheus: str = ""
     """A Service that looks like Prometheus, as URL; "" where there is none."""
     policy: PolicySpec = PolicySpec()

@@ -10,7 +10,7 @@ import msgspec
 from hyperscale.doctor.faults import Fault
 
 
-class State(enum.StrEnum):
+class FindingState(enum.StrEnum):
     """How bad a finding is, best first."""
 
     OK = "ok"
@@ -27,7 +27,7 @@ class State(enum.StrEnum):
         return _ORDER.index(self)
 
 
-_ORDER = tuple(State)
+_ORDER = tuple(FindingState)
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
     check: str
     """Name of the check that found it."""
     fault: Fault
-    state: State
+    state: FindingState
     message: str
     """What is seen."""
     cause: str
@@ -47,11 +47,11 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
     """Names of the objects concerned, at most MAX_NAMES."""
 
 
-class Verdict(msgspec.Struct, frozen=True, rename="camel"):
+class CheckVerdict(msgspec.Struct, frozen=True, rename="camel"):
     """What one check came to."""
 
     check: str
-    state: State
+    state: FindingState
     """Of its worst finding."""
     summary: str
     """What was looked at, in figures."""
@@ -65,10 +65,10 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     """Of this command."""
     cluster: str
     """Address of the API server."""
-    state: State
+    state: FindingState
     """Of the worst verdict."""
     exit_code: int
-    checks: tuple[Verdict, ...]
+    checks: tuple[CheckVerdict, ...]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -77,16 +77,16 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
         return tuple(sorted(found, key=lambda finding: -finding.state.rank))
 
 
-EXIT_CODES = {State.OK: 0, State.INFO: 0, State.WARNING: 3, State.ERROR: 4}
+EXIT_CODES = {FindingState.OK: 0, FindingState.INFO: 0, FindingState.WARNING: 3, FindingState.ERROR: 4}
 """1 and 2 mean "no plan" and "bad input" in all of this command line."""
 
 MAX_NAMES = 10
 
 
-def verdict(check: str, summary: str, findings: Iterable[Finding | None]) -> Verdict:
+def verdict(check: str, summary: str, findings: Iterable[Finding | None]) -> CheckVerdict:
     """The verdict over findings; None stands for one that does not apply."""
     found = tuple(finding for finding in findings if finding is not None)
-    return Verdict(check, worst(finding.state for finding in found), summary, found)
+    return CheckVerdict(check, worst(finding.state for finding in found), summary, found)
 
 
 def alike(findings: Iterable[Finding]) -> list[Finding]:
@@ -108,9 +108,9 @@ def _merged(group: list[Finding]) -> Finding:
     )
 
 
-def worst(states: Iterable[State]) -> State:
+def worst(states: Iterable[FindingState]) -> FindingState:
     """The worst of some states; OK of none."""
-    return max(states, key=lambda state: state.rank, default=State.OK)
+    return max(states, key=lambda state: state.rank, default=FindingState.OK)
 
 
 def some(names: Iterable[str], most: int = 3) -> str:

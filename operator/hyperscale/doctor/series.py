@@ -25,7 +25,7 @@ _WORDS: Final = frozenset(
 )
 
 
-class Figure(msgspec.Struct, frozen=True):
+class SeriesFigure(msgspec.Struct, frozen=True):
     """One query's answer in a few numbers."""
 
     query: str
@@ -62,7 +62,7 @@ def summarize(
     place: Callable[[Mapping[str, str]], object | None],
     fault: Callable[[float, float], str | None],
     now: float,
-) -> Figure:
+) -> SeriesFigure:
     """The figure that `series` amount to.
 
     place: what a series' labels lead to, None for nowhere
@@ -81,7 +81,7 @@ def summarize(
         if wrong := fault(one.value, one.timestamp):
             faults[wrong] = faults.get(wrong, 0) + 1
     values = sorted(one.value for one in series if math.isfinite(one.value))
-    return Figure(
+    return SeriesFigure(
         query=query,
         count=len(series),
         placed=placed,

@@ -11,7 +11,7 @@ import msgspec
 from safetensors import SafetensorError
 
 
-class Progress(msgspec.Struct, frozen=True):
+class LessonProgress(msgspec.Struct, frozen=True):
     """How far a training is."""
 
     step: int
@@ -33,7 +33,7 @@ class Assignment(msgspec.Struct, frozen=True):
     """Go on from the checkpoint in `folder`."""
 
 
-class Verdict(msgspec.Struct, frozen=True, rename="camel"):
+class LessonVerdict(msgspec.Struct, frozen=True, rename="camel"):
     """Whether new weights may replace those in use."""
 
     accepted: bool
@@ -45,10 +45,10 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel"):
 class Lesson(Protocol):
     """One kind of learning: `hyperscale learn NAME`. A module that has these two functions."""
 
-    def train(self, assignment: Assignment, report: Callable[[Progress], None]) -> tuple[Path, ...]:
+    def train(self, assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
         """Learn, and return the files of weights and manifest written. Raises LessonError."""
 
-    def judge(self, candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+    def judge(self, candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
         """Compare the weights in folder `candidate` with those in `in_use` on cases that no training has seen. Raises LessonError."""
 
 

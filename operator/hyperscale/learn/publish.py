@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from hyperscale.learn.lesson import LessonError, Verdict
+from hyperscale.learn.lesson import LessonError, LessonVerdict
 
 SUFFIXES: Final = (".safetensors", ".json")
 """Weights first: a reader that sees the new manifest finds the weights it names."""
@@ -23,7 +23,7 @@ def files_of(folder: Path, name: str) -> tuple[Path, ...]:
     return files
 
 
-def publish(name: str, candidate: Path, target: Path, verdict: Verdict) -> Sequence[Path]:
+def publish(name: str, candidate: Path, target: Path, verdict: LessonVerdict) -> Sequence[Path]:
     """Copy weights and manifest of `name` from `candidate` to `target`, each in one step; returns what was written.
 
     Raises LessonError where the verdict forbids it.

@@ -99,7 +99,7 @@ class Topology:
         return usable
 
 
-class Instance(NamedTuple):
+class ClusterInstance(NamedTuple):
     """One placement problem in arrays."""
 
     topology: Topology
@@ -109,12 +109,12 @@ class Instance(NamedTuple):
     workers: int
 
 
-def instance(family: str, nodes: int, workers: int, seed: int, communication_weight: float = 0.1) -> Instance:
+def instance(family: str, nodes: int, workers: int, seed: int, communication_weight: float = 0.1) -> ClusterInstance:
     """Cluster, workload and costs of one seed. Odd seeds balance Equal, even ones Capacity."""
     topology = generate(family, nodes, seed)
     workload = workload_for(topology, workers, seed)
     balance = Balance.EQUAL if seed % 2 else Balance.CAPACITY
-    return Instance(topology, workload, balance, costs_of(topology, workload, balance, communication_weight), workers)
+    return ClusterInstance(topology, workload, balance, costs_of(topology, workload, balance, communication_weight), workers)
 
 
 def generate(family: str, nodes: int, seed: int) -> Topology:

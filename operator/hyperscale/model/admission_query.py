@@ -113,7 +113,7 @@ def claims_of(pods: Iterable[PodView]) -> dict[str, Claim]:
     return {node: sums[node].claim() for node in sorted(sums)}
 
 
-class TurnQuestion(msgspec.Struct, frozen=True, rename="camel"):
+class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Which of these jobs start now, and where."""
 
     jobs: tuple[QueuedJob, ...]
@@ -150,7 +150,7 @@ class Start(msgspec.Struct, frozen=True, rename="camel"):
     """Predicted on the empty cluster, with the best worker count."""
 
 
-class Hold(msgspec.Struct, frozen=True, rename="camel"):
+class Deferral(msgspec.Struct, frozen=True, rename="camel"):
     """One job waits."""
 
     key: str
@@ -165,12 +165,12 @@ class Hold(msgspec.Struct, frozen=True, rename="camel"):
     """When time alone may change the answer."""
 
 
-class Turns(msgspec.Struct, frozen=True, rename="camel"):
+class AdmissionResult(msgspec.Struct, frozen=True, rename="camel"):
     """The answer: every job of the question once."""
 
     starts: tuple[Start, ...] = ()
     """In the order in which they were chosen: each plan reckons with those before it."""
-    holds: tuple[Hold, ...] = ()
+    holds: tuple[Deferral, ...] = ()
     """In the order in which they go next."""
     score: QueueScore | None = None
     """None where nothing was left to choose."""

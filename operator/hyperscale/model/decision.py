@@ -138,7 +138,7 @@ class SpecFault(msgspec.Struct, frozen=True):
     message: str
 
 
-class Turn(msgspec.Struct, frozen=True):
+class AdmissionTurn(msgspec.Struct, frozen=True):
     """What the queue of pending jobs said of a job in this pass."""
 
     decision: QueueDecision
@@ -168,7 +168,7 @@ class StopView(msgspec.Struct, frozen=True):
     """To be carried out now."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ReconcileInput(msgspec.Struct, frozen=True):
     """One consistent look at the world of one job; everything `decide` may know."""
 
     metadata: JobMetadata
@@ -191,7 +191,7 @@ class Seen(msgspec.Struct, frozen=True):
     """The plan in force can be read back after a crash (status or MPIJob annotation)."""
     refusal: Infeasible | None = None
     """The planners' answer in this pass when there is no plan."""
-    turn: Turn | None = None
+    turn: AdmissionTurn | None = None
     """The queue's answer in this pass; None where it was not asked."""
     misfits: tuple[Rejection, ...] = ()
     """Planned nodes of workers not yet bound that no longer fit."""

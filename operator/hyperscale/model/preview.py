@@ -73,7 +73,7 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
         return tuple(self.taught.get(workload_digest(workload_of(job, one.products)), one) for one in known) if self.taught else known
 
 
-class _Head(msgspec.Struct, frozen=True, rename="camel"):
+class _PreviewHead(msgspec.Struct, frozen=True, rename="camel"):
     """The first line."""
 
     version: int
@@ -82,7 +82,7 @@ class _Head(msgspec.Struct, frozen=True, rename="camel"):
     """In the lines that follow."""
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class _PreviewPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A further line."""
 
     nodes: tuple[Node, ...] = ()
@@ -96,12 +96,12 @@ class PreviewError(ValueError):
 def to_lines(state: PreviewState) -> Iterator[bytes]:
     """The document, a line at a time, each with its newline."""
     snapshot = state.snapshot
-    yield msgspec.json.encode(_Head(state.version, len(snapshot.nodes), len(snapshot.links))) + b"\n"
+    yield msgspec.json.encode(_PreviewHead(state.version, len(snapshot.nodes), len(snapshot.links))) + b"\n"
     yield msgspec.json.encode(replace(state, snapshot=replace(snapshot, nodes=(), links=()))) + b"\n"
     for at in range(0, len(snapshot.nodes), PART_NODES):
-        yield msgspec.json.encode(_Part(nodes=snapshot.nodes[at : at + PART_NODES])) + b"\n"
+        yield msgspec.json.encode(_PreviewPart(nodes=snapshot.nodes[at : at + PART_NODES])) + b"\n"
     for at in range(0, len(snapshot.links), PART_LINKS):
-        yield msgspec.json.encode(_Part(links=snapshot.links[at : at + PART_LINKS])) + b"\n"
+        yield msgspec.json.encode(_PreviewPart(links=snapshot.links[at : at + PART_LINKS])) + b"\n"
 
 
 def from_lines(lines: Iterable[bytes]) -> PreviewState:
@@ -110,12 +110,12 @@ def from_lines(lines: Iterable[bytes]) -> PreviewState:
     links: list[Link] = []
     rest = iter(lines)
     try:
-        head = msgspec.json.decode(next(rest, b""), type=_Head)
+        head = msgspec.json.decode(next(rest, b""), type=_PreviewHead)
         if head.version != VERSION:
             raise PreviewError(f"it is of version {head.version}, this program reads {VERSION}")
         state = msgspec.json.decode(next(rest, b""), type=PreviewState)
         for line in rest:
-            part = msgspec.json.decode(line, type=_Part)
+            part = msgspec.json.decode(line, type=_PreviewPart)
             nodes += part.nodes
             links += part.links
     except (msgspec.DecodeError, RecursionError) as error:

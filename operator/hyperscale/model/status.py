@@ -67,7 +67,7 @@ class ObjectReference(Out, frozen=True):
     uid: Annotated[str, Meta(max_length=64)]
 
 
-class Ready(Out, frozen=True):
+class ReadyCount(Out, frozen=True):
     """Worker pods."""
 
     planned: int = 0
@@ -201,7 +201,7 @@ class JobStatus(Out, frozen=True):
     """Predicted time of an epoch, e.g. 7.2ms, for the Predicted column."""
     measured_epoch: Annotated[str, Meta(max_length=16)] = ""
     """Measured time of an epoch, for the Measured column."""
-    workers: Ready | None = None
+    workers: ReadyCount | None = None
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
     plan: Plan | None = None
     """The plan in force, as `hyperscale plan -o json` prints it (docs/plan-schema.md)."""

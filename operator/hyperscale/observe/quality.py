@@ -36,7 +36,7 @@ class Point(NamedTuple):
     """What the series' past says of it."""
 
 
-class Rule(NamedTuple):
+class QualityRule(NamedTuple):
     """What is plausible for one figure."""
 
     scale: float
@@ -49,25 +49,25 @@ class Rule(NamedTuple):
     """True where the scaled value is a count (bytes, XID number)."""
 
 
-def rules(limits: QualityLimits) -> dict[str, Rule]:
+def rules(limits: QualityLimits) -> dict[str, QualityRule]:
     """The rule of every figure, raw units as in the queries: percent, MiB, degrees Celsius, watts, seconds, bytes a second."""
-    memory = Rule(scale=MIB, maximum=16.0 * 1024 * 1024, whole=True)  # 16 TiB; DCGM's blank value is 2^63 - 16
+    memory = QualityRule(scale=MIB, maximum=16.0 * 1024 * 1024, whole=True)  # 16 TiB; DCGM's blank value is 2^63 - 16
     return {
-        "gpu_utilization": Rule(scale=0.01, maximum=100.0),
+        "gpu_utilization": QualityRule(scale=0.01, maximum=100.0),
         "memory_used": memory,
         "memory_free": memory,
         "memory_reserved": memory,
-        "temperature": Rule(scale=1.0, maximum=limits.max_temperature_celsius),
-        "power": Rule(scale=1.0, maximum=10_000.0),  # DCGM's blank value is 1.4e14
-        "xid": Rule(scale=1.0, maximum=100_000.0, whole=True),
-        "link_latency": Rule(scale=1.0, maximum=limits.max_latency_seconds),
+        "temperature": QualityRule(scale=1.0, maximum=limits.max_temperature_celsius),
+        "power": QualityRule(scale=1.0, maximum=10_000.0),  # DCGM's blank value is 1.4e14
+        "xid": QualityRule(scale=1.0, maximum=100_000.0, whole=True),
+        "link_latency": QualityRule(scale=1.0, maximum=limits.max_latency_seconds),
         # 0 is a figure: a link that was measured and is dead.
-        "link_bandwidth": Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second),
-        "link_loss": Rule(scale=1.0, maximum=1.0),
-        "agent_state": Rule(scale=1.0, maximum=1.0),
-        "gpu_paths": Rule(scale=1.0, maximum=64.0, positive=True, whole=True),
-        **dict.fromkeys(SPEEDS, Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second, positive=True)),
-        **dict.fromkeys(USES, Rule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second)),
+        "link_bandwidth": QualityRule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second),
+        "link_loss": QualityRule(scale=1.0, maximum=1.0),
+        "agent_state": QualityRule(scale=1.0, maximum=1.0),
+        "gpu_paths": QualityRule(scale=1.0, maximum=64.0, positive=True, whole=True),
+        **dict.fromkeys(SPEEDS, QualityRule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second, positive=True)),
+        **dict.fromkeys(USES, QualityRule(scale=1.0, maximum=limits.max_bandwidth_bytes_per_second)),
     }
 
 
@@ -76,7 +76,7 @@ def unknown(fault: str, age_seconds: float | None = None, source: str = "") -> S
     return Sample(value=None, age_seconds=age_seconds, quality=Quality.UNKNOWN, fault=fault, source=source, confidence=0.0)
 
 
-def judge(points: Sequence[Point], rule: Rule, now: float, max_age_seconds: float) -> Sample:
+def judge(points: Sequence[Point], rule: QualityRule, now: float, max_age_seconds: float) -> Sample:
     """The one sample that `points` of the same thing amount to.
 
     Points that are out of date or out of range do not count when a sound one exists (an exporter that moved leaves old series
@@ -99,7 +99,7 @@ def judge(points: Sequence[Point], rule: Rule, now: float, max_age_seconds: floa
     return _sample(sound[0], None, rule, now)
 
 
-def _sample(point: Point, fault: str | None, rule: Rule, now: float) -> Sample:
+def _sample(point: Point, fault: str | None, rule: QualityRule, now: float) -> Sample:
     """One point that was found sound, or at fault, in base units."""
     age = _age(point, now)
     if fault is not None:
@@ -134,7 +134,7 @@ def _age(point: Point, now: float) -> float | None:
     return max(0.0, age) if math.isfinite(age) else None
 
 
-def _fault(point: Point, rule: Rule, now: float, max_age_seconds: float) -> str | None:
+def _fault(point: Point, rule: QualityRule, now: float, max_age_seconds: float) -> str | None:
     """The first thing wrong with a point, or None. Texts carry limits, not ages: equal faults give equal digests."""
     value, age = point.value, now - point.timestamp
     held = None if point.verdict is None else point.verdict.fault

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Final
 
 from hyperscale.model.api.topology import TopologyLink, TopologyNode, TopologyStatus
-from hyperscale.pictures.page_layout import PADDING, Box, Place, arranged, boxes_of, squares
+from hyperscale.pictures.page_layout import PADDING, PageBox, Place, arranged, boxes_of, squares
 
 MAX_LINES: Final = 400
 """Lines between single nodes are drawn up to so many links; of more only the slowest."""
@@ -107,7 +107,7 @@ class _Scale:
         return LATENCY_COLOURS[min(len(LATENCY_COLOURS) - 1, int(part * len(LATENCY_COLOURS)))]
 
 
-def _routes(status: TopologyStatus, boxes: Sequence[Box], corners: Sequence[Place], scale: _Scale) -> Iterator[str]:
+def _routes(status: TopologyStatus, boxes: Sequence[PageBox], corners: Sequence[Place], scale: _Scale) -> Iterator[str]:
     """Medians between boxes, from centre to centre, behind them."""
     owner = {node.name: at for at, box in enumerate(boxes) for node in box.nodes}
     between: dict[tuple[int, int], list[TopologyLink]] = {}

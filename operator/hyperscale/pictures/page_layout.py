@@ -37,7 +37,7 @@ class Place(NamedTuple):
     y: float
 
 
-class Box(NamedTuple):
+class PageBox(NamedTuple):
     """A domain: its nodes in a grid."""
 
     name: str
@@ -68,7 +68,7 @@ class Box(NamedTuple):
         return math.ceil(len(self.nodes) / self.columns) * self.step + HEAD + 2 * PADDING
 
 
-def boxes_of(status: TopologyStatus) -> list[Box]:
+def boxes_of(status: TopologyStatus) -> list[PageBox]:
     """Domains of the narrowest level that has at most MAX_BOXES of them; wider names stand before where they are told apart by them."""
     keys: list[tuple[str, ...]] = [("cluster",)] * len(status.nodes)
     for level in range(1, len(status.levels) + 1):
@@ -81,10 +81,10 @@ def boxes_of(status: TopologyStatus) -> list[Box]:
         held.setdefault(key, []).append(node)
     square = SQUARE if len(status.nodes) <= MANY_NODES else SMALL_SQUARE
     racks = {key: tuple(sorted(nodes, key=lambda node: (node.domains, node.name))) for key, nodes in held.items()}
-    return [Box(" / ".join(key), racks[key], max(4, math.ceil(math.sqrt(1.6 * len(racks[key])))), square) for key in sorted(racks)]
+    return [PageBox(" / ".join(key), racks[key], max(4, math.ceil(math.sqrt(1.6 * len(racks[key])))), square) for key in sorted(racks)]
 
 
-def arranged(boxes: Sequence[Box]) -> tuple[list[Place], Place]:
+def arranged(boxes: Sequence[PageBox]) -> tuple[list[Place], Place]:
     """Upper left corners on the smallest ellipse on which no boxes meet, the first on top, clockwise; and the size of the picture."""
     corners = _on_ellipse(boxes, 0.0) if len(boxes) < 2 else _apart(boxes)
     left = min((corner.x for corner in corners), default=0.0)
@@ -97,7 +97,7 @@ def arranged(boxes: Sequence[Box]) -> tuple[list[Place], Place]:
     return moved, Place(width, bottom - top + SPACE * 1.5)
 
 
-def _apart(boxes: Sequence[Box]) -> list[Place]:
+def _apart(boxes: Sequence[PageBox]) -> list[Place]:
     radius = 50.0
     while True:
         corners = _on_ellipse(boxes, radius)
@@ -107,7 +107,7 @@ def _apart(boxes: Sequence[Box]) -> list[Place]:
         radius *= GROWTH
 
 
-def _on_ellipse(boxes: Sequence[Box], radius: float) -> list[Place]:
+def _on_ellipse(boxes: Sequence[PageBox], radius: float) -> list[Place]:
     """Corners of boxes whose centres stand on an ellipse; two of them side by side."""
     first = math.pi if len(boxes) == 2 else math.pi / 2
     turns = [first - 2 * math.pi * at / max(1, len(boxes)) for at in range(len(boxes))]
@@ -117,7 +117,7 @@ def _on_ellipse(boxes: Sequence[Box], radius: float) -> list[Place]:
     ]
 
 
-def _meet(first: tuple[Box, Place], second: tuple[Box, Place]) -> bool:
+def _meet(first: tuple[PageBox, Place], second: tuple[PageBox, Place]) -> bool:
     """Whether two boxes come nearer to each other than half of SPACE."""
     (box, corner), (other, there) = first, second
     beside = corner.x + box.width + SPACE / 2 <= there.x or there.x + other.width + SPACE / 2 <= corner.x
@@ -125,7 +125,7 @@ def _meet(first: tuple[Box, Place], second: tuple[Box, Place]) -> bool:
     return not (beside or above)
 
 
-def squares(boxes: Sequence[Box], corners: Sequence[Place]) -> Iterator[tuple[str, Place]]:
+def squares(boxes: Sequence[PageBox], corners: Sequence[Place]) -> Iterator[tuple[str, Place]]:
     """Name of every node and the centre of its square."""
     for box, corner in zip(boxes, corners, strict=True):
         for at, node in enumerate(box.nodes):

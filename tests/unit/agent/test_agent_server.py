@@ -8,24 +8,24 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hyperscale.agent import agent_server as module
-from hyperscale.agent.agent_server import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_HOST, MAX_HEAD_BYTES, Answer, Server, metrics
+from hyperscale.agent.agent_server import MAX_CONNECTIONS, MAX_CONNECTIONS_OF_HOST, MAX_HEAD_BYTES, AgentServer, HttpAnswer, metrics
 
 LOOPBACK = "127.0.0.1"
 
 
-def fail() -> Answer:
+def fail() -> HttpAnswer:
     raise RuntimeError("a bug")
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    server = Server({"/healthz": lambda: Answer(200, "fine\n"), "/metrics": metrics(lambda: "a 1\n"), "/broken": fail})
+async def server() -> AsyncIterator[AgentServer]:
+    server = AgentServer({"/healthz": lambda: HttpAnswer(200, "fine\n"), "/metrics": metrics(lambda: "a 1\n"), "/broken": fail})
     yield server
     await server.stop()
 
 
 @pytest.fixture
-async def port(server: Server) -> int:
+async def port(server: AgentServer) -> int:
     return await server.start(0, LOOPBACK)
 
 
@@ -92,7 +92,7 @@ async def silent(port: int, number: int) -> tuple[asyncio.StreamReader, asyncio.
     return await asyncio.open_connection(LOOPBACK, port, local_addr=(f"127.0.1.{number + 1}", 0))
 
 
-async def test_one_client_that_holds_connections_does_not_shut_the_others_out(port: int, server: Server) -> None:
+async def test_one_client_that_holds_connections_does_not_shut_the_others_out(port: int, server: AgentServer) -> None:
     held = [await silent(port, 0) for _ in range(MAX_CONNECTIONS)]
     assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
     assert server.connections <= MAX_CONNECTIONS_OF_HOST
@@ -100,7 +100,7 @@ async def test_one_client_that_holds_connections_does_not_shut_the_others_out(po
         writer.close()
 
 
-async def test_a_rush_from_one_address_does_not_shut_another_out_for_a_moment_either(port: int, server: Server) -> None:
+async def test_a_rush_from_one_address_does_not_shut_another_out_for_a_moment_either(port: int, server: AgentServer) -> None:
     """All of them wait in the kernel before the server takes the first: it takes them in one go, the other address last."""
     with contextlib.ExitStack() as rush:
         for _ in range(2 * MAX_CONNECTIONS):
@@ -113,7 +113,7 @@ async def test_a_rush_from_one_address_does_not_shut_another_out_for_a_moment_ei
     assert server.connections <= MAX_CONNECTIONS_OF_HOST + 1
 
 
-async def test_an_answer_that_nobody_reads_is_not_kept(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_nobody_reads_is_not_kept(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER_SECONDS", "REQUEST_SECONDS"):
         monkeypatch.setattr(module, name, 0.2)
     full = 16 * 1024 * 1024
@@ -135,7 +135,7 @@ async def test_an_answer_that_nobody_reads_is_not_kept(server: Server, monkeypat
         assert read < full
 
 
-async def test_more_connections_than_allowed_are_closed_at_once_and_the_others_go_on(port: int, server: Server) -> None:
+async def test_more_connections_than_allowed_are_closed_at_once_and_the_others_go_on(port: int, server: AgentServer) -> None:
     held = [await silent(port, number // MAX_CONNECTIONS_OF_HOST) for number in range(MAX_CONNECTIONS)]
     while server.connections < MAX_CONNECTIONS:  # noqa: ASYNC110 - the server has nothing to wait on but its number
         await asyncio.sleep(0)

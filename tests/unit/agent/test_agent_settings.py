@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from hyperscale.agent.__main__ import main
-from hyperscale.agent.agent_settings import AgentSettings, SettingsError, from_environment, variable
+from hyperscale.agent.agent_settings import AgentSettings, AgentSettingsError, from_environment, variable
 from hyperscale.agent.gpus.exposition_gpus import families
 from hyperscale.agent.gpus.gpu_figures import FIGURES
 from hyperscale.agent.gpus.gpu_reading import GpuPath, GpuReading, Reading
-from hyperscale.agent.state import Condition, State
+from hyperscale.agent.state import AgentState, DriverCondition
 
 
 def test_without_variables_the_defaults_hold() -> None:
@@ -53,7 +53,7 @@ BAD = [
 
 @pytest.mark.parametrize(("variable", "value", "hint"), BAD)
 def test_a_bad_value_is_one_line_that_says_what_to_write(variable: str, value: str, hint: str) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(AgentSettingsError) as caught:
         from_environment({variable: value})
     message = str(caught.value)
     assert message.startswith(f"{variable}: ")
@@ -117,9 +117,9 @@ def test_by_hand_links_need_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_the_page_about_the_agent_names_every_setting_state_and_metric() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "agent.md").read_text()
     missing = [field for field in AgentSettings.__struct_fields__ if variable(field) not in page and field != "probe_port"]
-    missing += [condition.value for condition in Condition if f"`{condition.value}`" not in page]
+    missing += [condition.value for condition in DriverCondition if f"`{condition.value}`" not in page]
     reading = Reading(
-        0.0, gpus=(GpuReading(0, State(Condition.READY)),), paths=(GpuPath(0, 1, "NVLink", 4),), errors={"NVML_ERROR_UNKNOWN": 1}
+        0.0, gpus=(GpuReading(0, AgentState(DriverCondition.READY)),), paths=(GpuPath(0, 1, "NVLink", 4),), errors={"NVML_ERROR_UNKNOWN": 1}
     )
     missing += [family.name for family in families(reading, "gpu-a", reading.state, 0.1) if family.lines and family.name not in page]
     missing += [name for name in FIGURES if not all(part in page for part in name.removeprefix("DCGM_FI_").split("_")[1:])]

@@ -10,14 +10,14 @@ import pynvml
 import pytest
 
 from e2e.cluster.prometheus import CHECKER, PrometheusMissingError, executable
-from hyperscale.agent.__main__ import Agent
+from hyperscale.agent.__main__ import NodeAgent
 from hyperscale.agent.agent_settings import AgentSettings
-from hyperscale.agent.exposition import Family, Line, number, render
+from hyperscale.agent.exposition import ExpositionLine, Family, number, render
 from hyperscale.agent.gpus.exposition_gpus import families
 from hyperscale.agent.gpus.gpu_figures import FIGURES, PCIE_REPLAYS
 from hyperscale.agent.gpus.nvml import Nvml
-from hyperscale.agent.probe.probe_metrics import LinkCollector, Series
-from hyperscale.agent.state import Condition, State
+from hyperscale.agent.probe.probe_metrics import LinkCollector, ProbeSeries
+from hyperscale.agent.state import AgentState, DriverCondition
 from hyperscale.model.api.policy import QualityLimits
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.series.dcgm import MIG_FAULT, gpus_by_node
@@ -26,7 +26,7 @@ from tests.unit.agent.fakenvml import MIB, UUIDS, FakeNvml
 from tests.unit.observe.objects import NOW, raw_node
 
 NODE = "gpu-a"
-READY = State(Condition.READY)
+READY = AgentState(DriverCondition.READY)
 MIG: dict[str, object] = {"gpu0.mig": 1, "gpu0.mig0.instance": 7, "gpu0.mig0.name": "NVIDIA H100 MIG 1g.10gb"} | {
     f"gpu0.mig0.memory.{name}": mib * MIB for name, mib in (("total", 9728), ("free", 9000), ("used", 700))
 }
@@ -42,15 +42,15 @@ def text(*, figures: bool = True) -> str:
 
 @dataclass
 class Measured:
-    series: dict[str, Series]
+    series: dict[str, ProbeSeries]
     sent: int
     lost: int
 
 
 def whole_text(*, left_to_dcgm: bool = False) -> str:
     """All that /metrics serves: two readings of the GPUs, and a destination with every figure of a link."""
-    agent = Agent(AgentSettings(node=NODE))
-    links = LinkCollector(NODE, Measured({"gpu-b": Series(3e-5, 1.25e9, 1.25e9, loss_ratio=0.1)}, sent=9, lost=1), {"wrong token": 2})
+    agent = NodeAgent(AgentSettings(node=NODE))
+    links = LinkCollector(NODE, Measured({"gpu-b": ProbeSeries(3e-5, 1.25e9, 1.25e9, loss_ratio=0.1)}, sent=9, lost=1), {"wrong token": 2})
     links.peers, links.spent_bytes = 1, 8192.0
     agent.registry.register(links)
     agent.poller.left_to_dcgm = left_to_dcgm
@@ -108,7 +108,7 @@ def test_promtool_has_no_remark_on_an_agent_without_a_driver(nvml: FakeNvml) -> 
     ],
 )
 def test_what_the_agent_does_otherwise_than_dcgm_exporter_is_what_promtool_minds(name: str, kind: str, label: str) -> None:
-    code, said = checked(render([Family(name, kind, "As the exporter has it.", (Line({label: "0"}, 1),))]))
+    code, said = checked(render([Family(name, kind, "As the exporter has it.", (ExpositionLine({label: "0"}, 1),))]))
     assert (code, said.count("\n")) == (3, 1)
     assert said.startswith(f"{name} ")
 
@@ -170,7 +170,9 @@ def test_where_dcgm_serves_only_what_it_lacks_is_left(nvml: FakeNvml) -> None:
 
 
 def test_values_and_labels_are_escaped_as_prometheus_wants() -> None:
-    family = Family("a_metric", "gauge", "one\nline \\", (Line({"quote": 'a"b\\c\nd', "empty": ""}, 0.1), Line({}, float("nan"))))
+    family = Family(
+        "a_metric", "gauge", "one\nline \\", (ExpositionLine({"quote": 'a"b\\c\nd', "empty": ""}, 0.1), ExpositionLine({}, float("nan")))
+    )
     written = render([family, Family("b_metric", "gauge", "has no samples", ())])
     assert written == '# HELP a_metric one\\nline \\\\\n# TYPE a_metric gauge\na_metric{quote="a\\"b\\\\c\\nd"} 0.1\na_metric NaN\n'
     assert samples(written)["a_metric"][0] == ({"quote": 'a"b\\c\nd'}, 0.1)

@@ -9,7 +9,7 @@ import pytest
 from hyperscale.agent.gpus.gpu_reading import Reading
 from hyperscale.agent.gpus.nvml import CODE_NAMES, Nvml
 from hyperscale.agent.gpus.nvml_calls import Reach, reach
-from hyperscale.agent.state import FIXES, Condition
+from hyperscale.agent.state import FIXES, DriverCondition
 from tests.unit.agent.fakenvml import FakeNvml
 
 UNHEARD_OF = 77
@@ -19,15 +19,15 @@ OPENING = {"nvmlInitWithFlags", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCoun
 NAMING = {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo_v3"}
 CLOSING = {"nvmlEventSetFree", "nvmlShutdown"}
 LIBRARY = {
-    pynvml.NVML_ERROR_UNINITIALIZED: Condition.UNREADABLE,
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: Condition.NO_DRIVER,
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: Condition.NO_LIBRARY,
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Condition.VERSION_MISMATCH,
+    pynvml.NVML_ERROR_UNINITIALIZED: DriverCondition.UNREADABLE,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: DriverCondition.NO_DRIVER,
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: DriverCondition.NO_LIBRARY,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: DriverCondition.VERSION_MISMATCH,
 }
 AT_ONCE = LIBRARY | {
-    pynvml.NVML_ERROR_NO_PERMISSION: Condition.NO_PERMISSION,
-    pynvml.NVML_ERROR_GPU_IS_LOST: Condition.GPU_LOST,
-    pynvml.NVML_ERROR_RESET_REQUIRED: Condition.RESET_REQUIRED,
+    pynvml.NVML_ERROR_NO_PERMISSION: DriverCondition.NO_PERMISSION,
+    pynvml.NVML_ERROR_GPU_IS_LOST: DriverCondition.GPU_LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED: DriverCondition.RESET_REQUIRED,
 }
 NO_GPU = {pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_GPU_NOT_FOUND}
 
@@ -51,7 +51,7 @@ def test_opening_nvml_ends_in_a_named_state(nvml: FakeNvml, code: int) -> None:
     for function in OPENING:
         nvml.load({f"error.{function}": code})
         reading = read_twice()
-        expected = Condition.NO_GPU if code in NO_GPU else AT_ONCE.get(code, Condition.UNREADABLE)
+        expected = DriverCondition.NO_GPU if code in NO_GPU else AT_ONCE.get(code, DriverCondition.UNREADABLE)
         assert reading.state.condition is expected, function
         assert reading.state.message
         assert "\n" not in reading.state.line
@@ -64,18 +64,18 @@ def test_any_error_of_any_call_costs_what_it_concerns_and_no_more(nvml: FakeNvml
     for function in sorted(set(FUNCTIONS) - OPENING - NAMING - CLOSING - {"nvmlEventSetWait_v2"}):
         nvml.load({f"gpu0.error.{function}": code})
         reading = read_twice()
-        if code in LIBRARY and reading.state.condition is not Condition.READY:
+        if code in LIBRARY and reading.state.condition is not DriverCondition.READY:
             assert reading.state.condition is LIBRARY[code], function
             assert reading.gpus == ()
             continue
-        assert reading.gpus[1].state.condition is Condition.READY, function
+        assert reading.gpus[1].state.condition is DriverCondition.READY, function
         assert reading.gpus[1].figures.keys() >= {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"}
-        if reading.gpus[0].state.condition is Condition.READY:
+        if reading.gpus[0].state.condition is DriverCondition.READY:
             assert len(reading.gpus[0].figures) > 15, function
         else:
             assert reach(pynvml.NVMLError(code)) is Reach.GPU
             assert reading.gpus[0].figures == {}
-            assert reading.gpus[0].state.condition in {Condition.GPU_LOST, Condition.RESET_REQUIRED}
+            assert reading.gpus[0].state.condition in {DriverCondition.GPU_LOST, DriverCondition.RESET_REQUIRED}
             assert reading.state == reading.gpus[0].state
 
 
@@ -87,7 +87,7 @@ def test_a_gpu_that_cannot_be_named_is_gone_and_says_why(nvml: FakeNvml, code: i
         if code in LIBRARY:
             assert reading.state.condition is LIBRARY[code]
             continue
-        lost = Condition.GPU_LOST if code == pynvml.NVML_ERROR_GPU_NOT_FOUND else AT_ONCE.get(code, Condition.UNREADABLE)
+        lost = DriverCondition.GPU_LOST if code == pynvml.NVML_ERROR_GPU_NOT_FOUND else AT_ONCE.get(code, DriverCondition.UNREADABLE)
         assert reading.gpus[0].state.condition is lost, function
         assert reading.gpus[0].figures == {}
         assert reading.gpus[1].figures
@@ -100,7 +100,7 @@ def test_events_that_fail_cost_no_figure_but_the_xid(nvml: FakeNvml, code: int) 
     for function in ("nvmlEventSetCreate", "nvmlEventSetWait_v2"):
         nvml.load({f"error.{function}": code})
         reading = read_twice()
-        assert reading.state.condition is Condition.READY, function
+        assert reading.state.condition is DriverCondition.READY, function
         assert {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_POWER_USAGE"} <= reading.gpus[0].figures.keys()
     nvml.load({"error.nvmlEventSetCreate": code})
     assert "DCGM_FI_DEV_XID_ERRORS" not in read_twice().gpus[0].figures
@@ -110,7 +110,7 @@ def test_events_that_fail_cost_no_figure_but_the_xid(nvml: FakeNvml, code: int) 
 def test_letting_go_of_nvml_never_fails(nvml: FakeNvml, code: int) -> None:
     for function in sorted(CLOSING):
         nvml.load({f"error.{function}": code})
-        assert read_twice().state.condition is Condition.READY
+        assert read_twice().state.condition is DriverCondition.READY
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -131,9 +131,9 @@ def test_what_is_not_normal_is_counted_by_code_and_what_is_only_missing_is_not(n
 def test_a_driver_that_comes_later_is_found(nvml: FakeNvml) -> None:
     nvml.load({"error.nvmlInitWithFlags": pynvml.NVML_ERROR_DRIVER_NOT_LOADED})
     reader = Nvml()
-    assert reader.read(100.0).state.condition is Condition.NO_DRIVER
+    assert reader.read(100.0).state.condition is DriverCondition.NO_DRIVER
     nvml.load()
-    assert reader.read(130.0).state.condition is Condition.READY
+    assert reader.read(130.0).state.condition is DriverCondition.READY
     reader.close()
 
 
@@ -149,7 +149,7 @@ def test_a_driver_that_goes_takes_every_series_along_until_it_is_back(nvml: Fake
 
 def test_no_gpu_is_a_state(nvml: FakeNvml) -> None:
     nvml.load({"count": 0})
-    assert read_twice().state.condition is Condition.NO_GPU
+    assert read_twice().state.condition is DriverCondition.NO_GPU
 
 
 def test_a_lost_gpu_that_is_reset_comes_back(nvml: FakeNvml) -> None:
@@ -157,18 +157,18 @@ def test_a_lost_gpu_that_is_reset_comes_back(nvml: FakeNvml) -> None:
     reader.read(100.0)
     nvml.load({"gpu1.error.nvmlDeviceGetUUID": pynvml.NVML_ERROR_GPU_IS_LOST})
     lost = reader.read(110.0)
-    assert (lost.state.condition, [bool(gpu.figures) for gpu in lost.gpus], lost.paths) == (Condition.GPU_LOST, [True, False], ())
+    assert (lost.state.condition, [bool(gpu.figures) for gpu in lost.gpus], lost.paths) == (DriverCondition.GPU_LOST, [True, False], ())
     nvml.load()
-    assert reader.read(120.0).state.condition is Condition.READY
+    assert reader.read(120.0).state.condition is DriverCondition.READY
     reader.close()
 
 
 def test_a_name_that_is_no_text_is_a_gpu_that_cannot_be_read(nvml: FakeNvml) -> None:
     nvml.load_bytes(b"gpu0.uuid \xff\xfe\xfd\n")
     reading = read_twice()
-    assert [gpu.state.condition for gpu in reading.gpus] == [Condition.UNREADABLE, Condition.READY]
+    assert [gpu.state.condition for gpu in reading.gpus] == [DriverCondition.UNREADABLE, DriverCondition.READY]
 
 
 def test_every_state_that_a_person_must_mend_says_how() -> None:
-    expected = set(Condition) - {Condition.STARTING, Condition.READY, Condition.LEFT_TO_DCGM, Condition.OFF}
+    expected = set(DriverCondition) - {DriverCondition.STARTING, DriverCondition.READY, DriverCondition.LEFT_TO_DCGM, DriverCondition.OFF}
     assert set(FIXES) == expected

@@ -6,7 +6,7 @@ import pytest
 from hyperscale.agent.gpus.gpu_figures import FIGURES, PCIE_REPLAYS
 from hyperscale.agent.gpus.gpu_reading import GpuPath, Reading
 from hyperscale.agent.gpus.nvml import Nvml
-from hyperscale.agent.state import Condition
+from hyperscale.agent.state import DriverCondition
 from tests.unit.agent.fakenvml import MIB, UUIDS, FakeNvml
 
 EXPECTED = {
@@ -73,7 +73,7 @@ def read(now: float = 100.0) -> Reading:
 
 def test_every_reading_of_a_gpu_has_dcgms_name_and_unit(nvml: FakeNvml) -> None:
     reading = read()
-    assert reading.state.condition is Condition.READY
+    assert reading.state.condition is DriverCondition.READY
     assert reading.driver == "570.86.10"
     assert [(gpu.index, gpu.uuid, gpu.device, gpu.pci_bus_id, gpu.model) for gpu in reading.gpus] == [
         (0, UUIDS[0], "nvidia0", "00000000:1B:00.0", "NVIDIA H100 80GB HBM3"),
@@ -101,7 +101,7 @@ def test_what_the_gpu_does_not_support_is_absent_and_nothing_else(nvml: FakeNvml
     reading = read()
     assert reading.gpus[0].figures == {name: value for name, value in EXPECTED.items() if name not in LINES_OF[line]}
     assert reading.gpus[1].figures.keys() == EXPECTED.keys()
-    assert reading.state.condition is Condition.READY
+    assert reading.state.condition is DriverCondition.READY
     assert not reading.errors
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hyperscale.agent.agent_settings import SettingsError
+from hyperscale.agent.agent_settings import AgentSettingsError
 from hyperscale.agent.probe import probe_wire as wire
 from hyperscale.agent.probe.budget import Budget
-from hyperscale.agent.probe.peers import Objects, Peer, PeersError, Slices, groups_of, of_slices, parse
+from hyperscale.agent.probe.peers import EndpointSlices, Objects, Peer, PeersError, groups_of, of_slices, parse
 from hyperscale.agent.probe.probe_quiet import _share, share
 from hyperscale.agent.probe.probe_settings import from_environment
 from hyperscale.agent.probe.probe_smooth import Smoother
@@ -193,7 +193,7 @@ def test_peers_are_read_from_a_list() -> None:
 def test_a_list_of_peers_that_cannot_be_read_says_which_part(text: str) -> None:
     with pytest.raises(PeersError):
         parse(text)
-    with pytest.raises(SettingsError, match="HYPERSCALE_AGENT_PEERS"):
+    with pytest.raises(AgentSettingsError, match="HYPERSCALE_AGENT_PEERS"):
         from_environment({"HYPERSCALE_AGENT_PEERS": text})
 
 
@@ -202,7 +202,7 @@ def test_a_list_of_peers_that_cannot_be_read_says_which_part(text: str) -> None:
     [("BUDGET_BYTES_PER_SECOND", "1"), ("KEEP_SECONDS", "soon"), ("LINKS", "perhaps"), ("TRAINING_URLS", "file:///etc/passwd")],
 )
 def test_settings_that_cannot_be_name_their_variable(variable: str, value: str) -> None:
-    with pytest.raises(SettingsError, match=f"HYPERSCALE_AGENT_{variable}: .*write"):
+    with pytest.raises(AgentSettingsError, match=f"HYPERSCALE_AGENT_{variable}: .*write"):
         from_environment({f"HYPERSCALE_AGENT_{variable}": value})
 
 
@@ -214,7 +214,7 @@ def test_endpoints_without_a_node_or_with_an_address_that_is_none_are_left_out()
         b'{"addresses":["10.0.0.1"],"nodeName":"a","zone":"z1","conditions":{"ready":true}},'
         b'{"addresses":["evil.example"],"nodeName":"b"},{"addresses":["10.0.0.3"]},'
         b'{"addresses":["224.0.0.1"],"nodeName":"d"},{"addresses":["10.0.0.5"],"nodeName":"e"}]},{"endpoints":null}]}',
-        type=Slices,
+        type=EndpointSlices,
     )
     assert of_slices((page,), {"e": "rack"}, 9466) == (Peer("a", "10.0.0.1", 9466, "z1"), Peer("e", "10.0.0.5", 9466, "rack"))
 

@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from hyperscale.agent.probe.peers import Peer
 from hyperscale.agent.probe.probe_client import Burst, Trips
-from hyperscale.agent.probe.probe_metrics import MAX_SERIES, LinkCollector, Series
+from hyperscale.agent.probe.probe_metrics import MAX_SERIES, LinkCollector, ProbeSeries
 from hyperscale.agent.probe.probe_rounds import MISSES, Rounds
 from hyperscale.agent.probe.probe_settings import LinkSettings
-from hyperscale.agent.probe.probe_socket import Datagrams, Purse
+from hyperscale.agent.probe.probe_socket import Datagrams, SocketBudget
 from hyperscale.agent.probe.tokens import TokenFile
 
 LIMIT = 60
@@ -37,7 +37,7 @@ def names(found: Iterable[str]) -> set[str]:
 @pytest_asyncio.fixture
 async def rounds(tmp_path: Path) -> AsyncIterator[Rounds]:
     (tmp_path / "token").write_text("0123456789abcdef0123456789abcdef")
-    purse = Purse(1e6, 1e6)
+    purse = SocketBudget(1e6, 1e6)
     datagrams = Datagrams("127.0.0.1", 0, purse)
     made = Rounds("node-0", LinkSettings(), TokenFile(tmp_path / "token"), datagrams, purse, lambda: False)
     yield made
@@ -131,7 +131,7 @@ async def test_a_peer_whose_agent_is_away_has_no_figures_and_no_loss(rounds: Rou
     rounds._choose()
     for _ in range(MISSES + 1):
         await rounds._round_trips("node-1", rounds._destinations["node-1"])
-    assert rounds.series["node-1"] == Series()
+    assert rounds.series["node-1"] == ProbeSeries()
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,7 +145,7 @@ def test_no_losses_bring_more_series_and_what_is_lost_goes_first(found: list[tup
 
         def __init__(self) -> None:
             self.series = {
-                f"n{at}": Series(1e-4 if latency else None, 1e9 if bandwidth else None, loss_ratio=loss, rank=at)
+                f"n{at}": ProbeSeries(1e-4 if latency else None, 1e9 if bandwidth else None, loss_ratio=loss, rank=at)
                 for at, (latency, bandwidth, loss) in enumerate(found)
             }
 

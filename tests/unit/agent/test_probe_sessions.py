@@ -17,12 +17,12 @@ from hyperscale.agent.probe import probe
 from hyperscale.agent.probe import probe_wire as wire
 from hyperscale.agent.probe.peers import Peer
 from hyperscale.agent.probe.probe_client import Burst, Client, PeerError
-from hyperscale.agent.probe.probe_metrics import Series
+from hyperscale.agent.probe.probe_metrics import ProbeSeries
 from hyperscale.agent.probe.probe_rounds import Destination, Rounds
-from hyperscale.agent.probe.probe_server import MAX_STRANGERS, MAX_STRANGERS_OF_HOST, Server
+from hyperscale.agent.probe.probe_server import MAX_STRANGERS, MAX_STRANGERS_OF_HOST, ProbeServer
 from hyperscale.agent.probe.probe_settings import LinkSettings
-from hyperscale.agent.probe.probe_socket import Datagrams, Purse, Sent
-from hyperscale.agent.probe.probe_stream import Channel
+from hyperscale.agent.probe.probe_socket import Datagrams, Sent, SocketBudget
+from hyperscale.agent.probe.probe_stream import PeerChannel
 from hyperscale.agent.probe.tokens import TokenFile
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -47,9 +47,9 @@ class End:
 
     def __init__(self, name: str, token: Path, capacity: float = 1e8) -> None:
         self.name, self.tokens, self.busy = name, TokenFile(token), False
-        self.purse = Purse(1e8, capacity)
+        self.purse = SocketBudget(1e8, capacity)
         self.datagrams = Datagrams(HOST, free_port(), self.purse)
-        self.server = Server(name, self.tokens, self.datagrams, self.purse, lambda: self.busy)
+        self.server = ProbeServer(name, self.tokens, self.datagrams, self.purse, lambda: self.busy)
         self.peer = Peer(name, HOST, self.datagrams.port)
 
     def towards(self, other: End, name: str | None = None) -> Client:
@@ -72,8 +72,8 @@ async def ends(folder: Path, second_token: str = SECRET, capacity: float = 1e8) 
             end.datagrams.close()
 
 
-async def connection(end: End) -> Channel:
-    return Channel(*await asyncio.open_connection(HOST, end.peer.port), role="client")
+async def connection(end: End) -> PeerChannel:
+    return PeerChannel(*await asyncio.open_connection(HOST, end.peer.port), role="client")
 
 
 async def test_round_trips_and_a_train_are_measured(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_a_recorded_handshake_cannot_be_played_again(tmp_path: Path) -> No
         channel = await connection(second)
         await channel.send(hello)
         welcome = await channel.receive(wire.Welcome)
-        recorded = wire.Proof(wire.proof(token.secret, "client", hello, welcome.name, welcome.nonce))
+        recorded = wire.TokenProof(wire.proof(token.secret, "client", hello, welcome.name, welcome.nonce))
         await channel.close()
         again = await connection(second)
         await again.send(hello)
@@ -122,7 +122,7 @@ async def test_a_recorded_handshake_cannot_be_played_again(tmp_path: Path) -> No
 
 async def test_a_server_that_only_echoes_proofs_back_is_found_out(tmp_path: Path) -> None:
     async def mirror(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        channel = Channel(reader, writer, "server")
+        channel = PeerChannel(reader, writer, "server")
         hello = await channel.receive(wire.Hello)
         await channel.send(wire.Welcome("b", hello.nonce, "00" * 32))
         await channel.close()
@@ -196,7 +196,7 @@ async def test_a_session_ends_with_the_token_that_opened_it(tmp_path: Path) -> N
 
 
 def test_the_count_of_bytes_spent_never_falls_and_is_right_in_the_end() -> None:
-    purse = Purse(1e-9, 1000.0)
+    purse = SocketBudget(1e-9, 1000.0)
     assert purse.take(600)
     purse.give_back(500)
     assert purse.spent_bytes == 600
@@ -240,7 +240,7 @@ async def test_a_peer_that_started_anew_is_met_with_a_new_session(tmp_path: Path
         client = first.towards(second)
         await client.round_trips()
         await second.server.close()
-        second.server = Server("b", second.tokens, second.datagrams, second.purse, lambda: False)
+        second.server = ProbeServer("b", second.tokens, second.datagrams, second.purse, lambda: False)
         await second.server.start(HOST, second.peer.port)
         for _ in range(100):
             if not second.datagrams.sessions:
@@ -292,7 +292,7 @@ async def test_a_link_faster_than_the_agent_can_send_has_a_lower_bound_and_no_fi
     async with ends(tmp_path) as (first, _):
         rounds = Rounds("a", LinkSettings(), first.tokens, first.datagrams, first.purse, lambda: False)
         destination = Destination(Client("a", Peer("b", HOST, 1), first.tokens, first.datagrams, first.purse))
-        rounds._destinations["b"], rounds.series["b"] = destination, Series()
+        rounds._destinations["b"], rounds.series["b"] = destination, ProbeSeries()
         link = Burst(1e9, limited=False, blocked=False, packets=320, lost=0)
         for burst in (link, link):
             rounds._note_burst("b", destination, burst)

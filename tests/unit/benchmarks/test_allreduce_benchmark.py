@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import allreduce
-from hyperscale.learn.agents.allreduce_instances import Instance, draw
+from hyperscale.learn.agents.allreduce_instances import AllreduceInstance, draw
 
 
 def test_random_models_are_in_the_order_of_readiness_and_the_same_for_the_same_seed() -> None:
@@ -17,7 +17,7 @@ def test_random_models_are_in_the_order_of_readiness_and_the_same_for_the_same_s
 
 
 def test_exhaustive_search_tries_waiting_and_sending() -> None:
-    made = Instance((0.0, 1.0, 1.1), (10.0, 10.0, 10.0), 1.0, 0.01)
+    made = AllreduceInstance((0.0, 1.0, 1.1), (10.0, 10.0, 10.0), 1.0, 0.01)
     assert allreduce.exhaustive(made) == pytest.approx(1.1 + 1.0 + 0.2)
 
 

@@ -20,7 +20,7 @@ from hyperscale.agent.exposition import CONTENT_TYPE, render
 from hyperscale.agent.gpus.exposition_gpus import families
 from hyperscale.agent.gpus.gpu_figures import FIGURES, PCIE_REPLAYS
 from hyperscale.agent.gpus.gpu_reading import GpuReading, MigInstance, Reading
-from hyperscale.agent.state import Condition, State
+from hyperscale.agent.state import AgentState, DriverCondition
 from tests.builders.answering import answering
 from tests.unit.agent import dcgmtexts
 
@@ -33,7 +33,7 @@ INSTALL = (Path(__file__).resolve().parents[3] / "docs/install.md").read_text()
 
 def agents_text() -> str:
     """A whole GPU and one that MIG splits, each with every figure."""
-    ready, figures = State(Condition.READY), dict.fromkeys(FIGURES, 3.0)
+    ready, figures = AgentState(DriverCondition.READY), dict.fromkeys(FIGURES, 3.0)
     instance = MigInstance(7, "1g.10gb", {"DCGM_FI_DEV_FB_USED": 700.0})
     whole = GpuReading(0, ready, "GPU-0", "00000000:1B:00.0", "nvidia0", MODEL, figures)
     split = GpuReading(1, ready, "GPU-1", "00000000:43:00.0", "nvidia1", MODEL, figures, (instance,))

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hyperscale.cli.explain.explanation import MEANINGS, JobRecord, RecordedEvent, explain
+from hyperscale.cli.explain.explanation import MEANINGS, ExplainedJob, RecordedEvent, explain
 from hyperscale.control.status.conditions import degraded
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Plan
-from hyperscale.model.status import Condition, JobStatus, Phase, Ready, to_wire
+from hyperscale.model.status import Condition, JobStatus, Phase, ReadyCount, to_wire
 from tests.unit.cli.cli_samples import Files, files_fixture, job, run
 
 __all__ = ["files_fixture"]
@@ -23,9 +23,9 @@ def condition(kind: str, status: str, reason: str, message: str = "") -> Conditi
     return Condition(kind, status, reason, message, observed_generation=1, last_transition_time="2026-01-01T10:00:00Z")
 
 
-def record(status: JobStatus | None, **changed: Any) -> JobRecord:
+def record(status: JobStatus | None, **changed: Any) -> ExplainedJob:
     fields: dict[str, Any] = {"name": "cora", "namespace": "team-a", "generation": 1, "deleting": False, "status": status, "events": ()}
-    return JobRecord(**{**fields, **changed})
+    return ExplainedJob(**{**fields, **changed})
 
 
 def status(**fields: Any) -> JobStatus:
@@ -92,7 +92,7 @@ def test_a_failed_job_tells_the_failure_of_the_mpijob() -> None:
 
 
 def test_progress_of_the_ranks_is_counted() -> None:
-    explained = explain(record(status(reason=Reason.STARTING, phase=Phase.STARTING, workers=Ready(planned=4, placed=3, ready=1))))
+    explained = explain(record(status(reason=Reason.STARTING, phase=Phase.STARTING, workers=ReadyCount(planned=4, placed=3, ready=1))))
     assert "3 of 4 ranks are bound to a node, 1 are ready." in explained.summary
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.cli.explain.explanation import JobRecord, explain, plan_sentence
-from hyperscale.control.history.run_store import History
+from hyperscale.cli.explain.explanation import ExplainedJob, explain, plan_sentence
+from hyperscale.control.history.run_store import RunStore
 from hyperscale.model.api.measured import Measured, PairBytes, PhaseSeconds
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import Correction, Prediction
@@ -26,7 +26,7 @@ RUN = replace(recorded.RUN, finished_at=0.0, layers=2, hidden_size=64, correctio
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     made = f"sqlite:///{tmp_path}/history.sqlite"
-    history = History(made)
+    history = RunStore(made)
     history.record([replace(RUN, uid=str(number), name=f"cora-{number}", finished_at=float(number)) for number in range(5)])
     history.record([replace(RUN, uid="gat", name="gat", architecture="GAT", measured_seconds=None, accuracy=None, phase="Failed")])
     history.close()
@@ -64,7 +64,7 @@ def test_json_holds_runs_and_corrections(url: str) -> None:
 
 def test_accuracy_on_a_generated_stand_in_is_marked(tmp_path: Path) -> None:
     made = f"sqlite:///{tmp_path}/history.sqlite"
-    history = History(made)
+    history = RunStore(made)
     history.record([replace(RUN, measured='{"epoch":9,"epochs":9,"generated":true}')])
     history.close()
     assert "81.25% (generated graph)" in run("history", "--url", made).out
@@ -82,7 +82,7 @@ def test_the_url_may_come_from_the_environment(url: str, monkeypatch: pytest.Mon
 
 
 def test_an_empty_history_says_so(tmp_path: Path) -> None:
-    History(f"sqlite:///{tmp_path}/new.sqlite").close()
+    RunStore(f"sqlite:///{tmp_path}/new.sqlite").close()
     assert run("history", "--url", f"sqlite:///{tmp_path}/new.sqlite").out == "No run has finished yet.\n"
 
 
@@ -108,11 +108,11 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], says: str, 
 def test_explain_says_how_far_a_run_is_and_what_was_predicted() -> None:
     said = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
     status = JobStatus(observed_generation=1, phase=Phase.RUNNING, reason=Reason.RUNNING, plan=plan("a", "b"), measured=said)
-    summary = explain(JobRecord("cora", "team", 1, False, status, ())).summary
+    summary = explain(ExplainedJob("cora", "team", 1, False, status, ())).summary
     assert "Epoch 7 of 100: loss 0.4, accuracy 80.00%." in summary
     assert "An epoch takes 2 s, 2 × the predicted 1 s." in summary
     stand_in = replace(status, measured=replace(said, generated=True))
-    summary = explain(JobRecord("cora", "team", 1, False, stand_in, ())).summary
+    summary = explain(ExplainedJob("cora", "team", 1, False, stand_in, ())).summary
     assert "Epoch 7 of 100: loss 0.4, accuracy 80.00% on a generated graph." in summary
 
 
@@ -127,14 +127,14 @@ TOLD = Measured(
 
 def test_explain_says_where_an_epoch_goes_and_who_sends_most() -> None:
     status = JobStatus(observed_generation=1, phase=Phase.SUCCEEDED, reason=Reason.RUNNING, plan=plan("a", "b"), measured=TOLD)
-    summary = explain(JobRecord("cora", "team", 1, False, status, ())).summary
+    summary = explain(ExplainedJob("cora", "team", 1, False, status, ())).summary
     assert "A mean epoch of the slowest rank: forward 3 ms, boundary 20 ms." in summary
     assert "Most is sent by rank 1 to rank 0: 2 kB an epoch of all ranks' 3 kB." in summary
 
 
 def test_json_tells_phases_and_pairs_of_each_run(tmp_path: Path) -> None:
     made = f"sqlite:///{tmp_path}/history.sqlite"
-    history = History(made)
+    history = RunStore(made)
     history.record([replace(RUN, measured=msgspec.json.encode(TOLD).decode())])
     history.close()
     (one,) = json.loads(run("history", "--url", made, "-o", "json").out)["runs"]
@@ -217,7 +217,7 @@ def test_a_table_that_cannot_be_read_is_one_line(table: str | bytes, says: str, 
 
 def test_runs_say_which_correction_was_used_and_curves_how_good_they_are(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
-    history = History(url)
+    history = RunStore(url)
     shapes = [(1,), (2,), (4,), (1, 1), (2, 2), (4, 4), (1, 1, 1), (2, 2, 2)]
     runs = []
     for number in range(24):

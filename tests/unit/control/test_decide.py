@@ -14,8 +14,8 @@ from hyperscale.model.decision import (
     MakePlan,
     OpenLauncher,
     Reason,
+    ReconcileInput,
     ReleaseWorkers,
-    Seen,
     SetSuspend,
     SpecFault,
     Stop,
@@ -30,7 +30,7 @@ NO_ROOM = Infeasible(reason="InsufficientGpus", message="needs 2 GPUs, 1 is free
 TWO = plan("node-a", "node-b")
 
 
-def placed(**changes: object) -> Seen:
+def placed(**changes: object) -> ReconcileInput:
     """Both ranks run where the plan says."""
     base = seen(
         mpijob=mpijob(),

@@ -9,13 +9,13 @@ import pytest
 
 from e2e.cluster.ports import free_ports
 from hyperscale.control.telemetry import listener
-from hyperscale.control.telemetry.metrics import Server, Telemetry
+from hyperscale.control.telemetry.metrics import Telemetry, TelemetryServer
 
 
 async def test_silent_connections_are_cut_and_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "STRANGER_SECONDS", 0.2)
     health, metrics = free_ports(2)
-    server = Server(Telemetry(), lambda: "", lambda: "")
+    server = TelemetryServer(Telemetry(), lambda: "", lambda: "")
     await server.start(health, metrics)
     try:
         streams = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.telemetry.metrics import Telemetry
@@ -25,9 +25,9 @@ SPEC: dict[str, Any] = {
 }
 
 
-def world(annotations: dict[str, str] | None = None, **spec: Any) -> World:
+def world(annotations: dict[str, str] | None = None, **spec: Any) -> ClusterCache:
     """Two nodes, and a job with an MPIJob that nothing but its owner reference ties to it."""
-    made = World()
+    made = ClusterCache()
     Planning(made, InThisProcess(), Telemetry(), lambda: 1e9)
     made.replace("Node", [node("node-a"), node("node-b")])
     resource = job()

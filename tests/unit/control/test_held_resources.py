@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.cache.reservations import Reservations
 from hyperscale.model import constants
 from hyperscale.model.status import JobStatus, ObjectReference, to_wire
@@ -27,9 +27,9 @@ TEMPLATE = {
 }
 
 
-def world() -> World:
+def world() -> ClusterCache:
     """The job is planned and its MPIJob exists; no pod is bound."""
-    made = World()
+    made = ClusterCache()
     status = JobStatus(plan=TWO, mpi_job_ref=ObjectReference("cora", MPIJOB_UID))
     metadata: dict[str, Any] = {"namespace": "team", "name": "cora", "resourceVersion": "1"}
     made.see_job({"metadata": {**metadata, "uid": UID, "generation": 1}, "spec": {}, "status": to_wire(status)})
@@ -61,7 +61,7 @@ def test_what_planned_ranks_hold_is_taken_from_others_until_their_pods_show_it()
 
 
 def test_a_plan_without_mpijob_holds_what_its_question_asked_for() -> None:
-    seen = World()
+    seen = ClusterCache()
     seen.assume(CORA, TWO, {"cpu": 0.1, "pods": 1.0})
     assert seen.held(OTHER) == {"node-a": {"cpu": 0.1, "pods": 1.0}, "node-b": {"cpu": 0.1, "pods": 1.0}}
     seen.assume(CORA, TWO)

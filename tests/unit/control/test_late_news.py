@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD
 from hyperscale.control.cache.records import Key
 from hyperscale.control.cache.versions import Versions
@@ -131,7 +131,7 @@ def test_in_whatever_order_news_arrives_the_newest_stays(lives: list[bool], data
     events = [version for version in range(1, last + 1) if truth.event(version) is not None]
     listings = data.draw(st.lists(st.integers(0, last), max_size=3).map(sorted))
     news = data.draw(st.permutations([*(("event", version) for version in events), *(("list", version) for version in set(listings))]))
-    seen = World()
+    seen = ClusterCache()
     highest = 0
     for kind, version in news:
         if kind == "event":

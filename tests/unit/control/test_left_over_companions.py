@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.control.apply.client import ConflictError
-from hyperscale.control.apply.dependents import Companions, RefusedError
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.apply.dependents import Companions, DependentRefusedError
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.render.plan_file import config_map
 from hyperscale.control.render.pod import common_labels
 from hyperscale.model import constants
@@ -53,13 +53,13 @@ class Api:
 
 async def written(found: dict[str, Any], *others: str) -> Api:
     """The API after a plan file was to be written, while jobs of these uids live beside this one."""
-    api, world = Api(found), World()
+    api, world = Api(found), ClusterCache()
     for number, uid in enumerate(others):
         beside = job(f"other-{number}")
         beside["metadata"]["uid"] = uid
         world.see_job(beside)
     companions = Companions(api, world, RenderDefaults(worker_image="example.com/worker:1"), lambda _: None)  # type: ignore[arg-type] # the part of it that is used
-    with suppress(RefusedError):
+    with suppress(DependentRefusedError):
         await companions.write_plan_file(NOW, PLAN)
     return api
 

@@ -11,7 +11,7 @@ from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.movable import MOVING_CONDITION, PROPOSED_CONDITION, held_gpus, is_moving, material, obstacle, proposed
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.decision import BeginMove, MoveView, Reason, ReleaseWorkers, Seen, SetSuspend, Wait
+from hyperscale.model.decision import BeginMove, MoveView, Reason, ReconcileInput, ReleaseWorkers, SetSuspend, Wait
 from hyperscale.model.status import Condition, Phase, StatusMove, StatusMovedWorker
 from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker
 
@@ -23,14 +23,14 @@ MOVE = StatusMove(12.0, 8.0, 1, 2, 900.0, 3600.0, 65.0, "2026-01-01T00:00:00Z", 
 MOVING = condition(MOVING_CONDITION)
 
 
-def running(job: JobSpec = JOB, **changes: Any) -> Seen:
+def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
     """Both ranks run where the old plan says."""
     pods = (worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True))
     base = seen(job, mpijob=mpijob(conditions=RUNS), plan=OLD, plan_recorded=True, pods=pods)
     return msgspec.structs.replace(base, **changes)
 
 
-def moving(**changes: Any) -> Seen:
+def moving(**changes: Any) -> ReconcileInput:
     """The new plan is in force; the pods are still the old ones."""
     return running(**{"plan": NEW, "moving": True, "status": status(Phase.RUNNING, MOVING), **changes})
 
@@ -61,7 +61,7 @@ def test_a_move_that_is_due_puts_the_new_plan_in_force() -> None:
         (running(status=status(Phase.RUNNING, replans=3)), "maxReplans"),
     ],
 )
-def test_a_job_that_must_not_be_stopped_is_not(look: Seen, words: str) -> None:
+def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput, words: str) -> None:
     assert look.job is not None
     assert look.mpijob is not None
     assert words in obstacle(look.job, look.mpijob, look.status.replans)

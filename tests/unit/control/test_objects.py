@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hyperscale.control.apply.client import LARGE_BYTES
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, Intake
 from hyperscale.control.controller.feed import Feed
 from hyperscale.spec import api_objects
@@ -121,7 +121,7 @@ async def test_a_large_object_is_decoded_beside_the_event_loop(monkeypatch: pyte
     monkeypatch.setattr(api_objects, "read", noted)
     small, large = job("small"), job("large", b'{"a":"%s"}' % (b"x" * LARGE_BYTES))
     page_of_both = ListPage(7, "", [small, large])
-    world = World()
+    world = ClusterCache()
     feed = Feed(None, world, ())  # type: ignore[arg-type] # no request is made
     await feed._take(world.listing(JOB, "", 7), page_of_both)
     assert [thread is threading.main_thread() for thread in at] == [True, False]

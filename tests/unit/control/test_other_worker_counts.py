@@ -12,7 +12,7 @@ from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.movable import MOVING_CONDITION, arrived
 from hyperscale.control.scheduler.queue_entry import read_entry
 from hyperscale.control.status.conditions import derive
-from hyperscale.model.decision import MakePlan, Reason, Seen, SetSuspend, Stop, Wait
+from hyperscale.model.decision import MakePlan, Reason, ReconcileInput, SetSuspend, Stop, Wait
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import LastStop, Phase
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
@@ -28,14 +28,14 @@ JOB = job_spec(checkpoint={"volumeClaimName": "state"}, recovery={"shrinkAfterSe
 RUNS = {"Running": (True, "MPIJobRunning", "")}
 
 
-def suspended(job: Any = JOB, **changes: Any) -> Seen:
+def suspended(job: Any = JOB, **changes: Any) -> ReconcileInput:
     """Three workers were suspended, their pods are gone, and the person wants it to go on."""
     of = mpijob(workers=3, suspended=True, resizable=True)
     look = seen(job, mpijob=of, plan=THREE, plan_recorded=True, status=status(Phase.QUEUED, condition("Suspended")))
     return msgspec.structs.replace(look, **changes)
 
 
-def lost(job: Any = JOB, waited_seconds: float = AFTER_SECONDS, **changes: Any) -> Seen:
+def lost(job: Any = JOB, waited_seconds: float = AFTER_SECONDS, **changes: Any) -> ReconcileInput:
     """One of three ranks was lost with its node; its new pod is gated, the others run."""
     pods = (worker(0, node="node-a", ready=True), worker(1, gated=True), worker(2, node="node-c", ready=True))
     look = seen(
@@ -51,7 +51,7 @@ def lost(job: Any = JOB, waited_seconds: float = AFTER_SECONDS, **changes: Any) 
     return msgspec.structs.replace(look, **changes)
 
 
-def shrinking(**changes: Any) -> Seen:
+def shrinking(**changes: Any) -> ReconcileInput:
     """A plan with two workers is in force; the pods are still the old ones."""
     written = status(Phase.RUNNING, condition(MOVING_CONDITION))
     return lost(**{"plan": TWO, "moving": True, "misfits": (), "status": written, **changes})
@@ -159,7 +159,7 @@ def test_after_that_it_may_go_on_with_fewer() -> None:
     ],
     ids=["not asked for", "no checkpoint", "manual", "not Strict", "has its fewest", "launcher goes by its variables", "queue"],
 )
-def test_who_must_not_go_on_with_fewer_does_not(look: Seen) -> None:
+def test_who_must_not_go_on_with_fewer_does_not(look: ReconcileInput) -> None:
     asked = decide(look)
     assert isinstance(asked, MakePlan)
     assert not asked.may_shrink

@@ -9,19 +9,29 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.controller.context import is_progress
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.history.progress import MOST_WRITES, ProgressWatch
-from hyperscale.control.history.recorder import Recorder
-from hyperscale.control.history.run_store import History
+from hyperscale.control.history.recorder import RunRecorder
+from hyperscale.control.history.run_store import RunStore
 from hyperscale.control.scheduler.planner_client import steady
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured
-from hyperscale.model.decision import CreateMpiJob, EnsurePartitions, MakePlan, PartitionView, Reason, ReleaseWorkers, Seen, Stop, Wait
+from hyperscale.model.decision import (
+    CreateMpiJob,
+    EnsurePartitions,
+    MakePlan,
+    PartitionView,
+    Reason,
+    ReconcileInput,
+    ReleaseWorkers,
+    Stop,
+    Wait,
+)
 from hyperscale.model.plan import Correction, Plan, Prediction
 from hyperscale.model.pods import PARTITION, PodView
 from hyperscale.model.status import JobStatus, Phase, read_status, to_wire
@@ -36,7 +46,7 @@ TRAINS_ITSELF: dict[str, Any] = {"spec": {"containers": [{"name": "launcher", "c
 SAID = Measured(epoch=7, epochs=100, loss=0.4, accuracy=0.8, epoch_seconds=2.0)
 
 
-def planned(view: PartitionView | None = None, **changes: Any) -> Seen:
+def planned(view: PartitionView | None = None, **changes: Any) -> ReconcileInput:
     """A job with a plan, no MPIJob, and partitions wanted."""
     return seen(plan=TWO, plan_recorded=True, partition_key=KEY, partition=view, **changes)
 
@@ -100,7 +110,7 @@ def test_a_job_whose_parts_cannot_be_written_is_not_planned_again_while_others_t
     assert isinstance(decide(other_parts), MakePlan)
 
 
-def replaced(view: PartitionView) -> Seen:
+def replaced(view: PartitionView) -> ReconcileInput:
     """Rank 1 was lost, its new pod waits, the plan for it is recorded."""
     pods = (launcher(gated=True), worker(0, node="node-a", ready=True), worker(1, gated=True))
     return planned(view, mpijob=mpijob(), pods=pods)
@@ -153,9 +163,9 @@ def wire_job(name: str, uid: str = UID, **status: Any) -> dict[str, Any]:
     return {"metadata": {"namespace": "team", "name": name, "uid": uid, "generation": 1}, "spec": spec, "status": status}
 
 
-def world_with(count: int) -> World:
+def world_with(count: int) -> ClusterCache:
     """A world in which so many jobs run."""
-    world = World()
+    world = ClusterCache()
     for number in range(count):
         name = f"job-{number:03d}"
         world.see_job(wire_job(name, f"uid-{number}"))
@@ -173,7 +183,7 @@ def world_with(count: int) -> World:
     return world
 
 
-def watch_over(world: World) -> tuple[ProgressWatch, list[Key]]:
+def watch_over(world: ClusterCache) -> tuple[ProgressWatch, list[Key]]:
     woken: list[Key] = []
     watch = ProgressWatch(world, PrometheusReader(""), 10.0, lambda: float(len(woken)))
     watch.wake = woken.append
@@ -218,7 +228,7 @@ def test_partition_pods_are_the_jobs_but_none_of_the_mpijobs() -> None:
     assert world.pods_of(Key("team", "job-000"), MPIJOB_UID) == ()
 
 
-def ended(number: int, measured: Measured | None, of: Plan = TWO) -> tuple[Seen, JobStatus]:
+def ended(number: int, measured: Measured | None, of: Plan = TWO) -> tuple[ReconcileInput, JobStatus]:
     look = seen(plan=of)
     metadata = replace(look.metadata, uid=f"uid-{number}")
     return replace(look, metadata=metadata), JobStatus(phase=Phase.SUCCEEDED, measured=measured, completion_time="2026-01-01T00:00:00Z")
@@ -229,7 +239,7 @@ def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Pat
     reader = JobReader()
 
     async def play() -> None:
-        recorder = Recorder(reader, Telemetry(), url, 3, lambda: 0.0)
+        recorder = RunRecorder(reader, Telemetry(), url, 3, lambda: 0.0)
         running = asyncio.create_task(recorder.run())
         for number in range(3):
             look, status = ended(number, SAID)
@@ -245,13 +255,13 @@ def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Pat
     asyncio.run(play())
     (known,) = reader.calibration(seen().job)  # type: ignore[arg-type] # it has one
     assert (known.products, known.factor, known.runs) == ("A100", 2.0, 3)
-    assert len(History(url).runs(10)) == 3
+    assert len(RunStore(url).runs(10)) == 3
 
 
 @pytest.mark.parametrize(("generated", "observed"), [(False, 1.0), (True, 0.0)])
 def test_how_good_predictions_are_is_not_told_by_a_stand_in(tmp_path: Path, generated: bool, observed: float) -> None:
     telemetry = Telemetry()
-    recorder = Recorder(JobReader(), telemetry, f"sqlite:///{tmp_path}/h", 1, lambda: 0.0)
+    recorder = RunRecorder(JobReader(), telemetry, f"sqlite:///{tmp_path}/h", 1, lambda: 0.0)
     recorder.note(*ended(0, replace(SAID, generated=generated)))
     (family,) = telemetry.prediction_ratio.collect()
     assert sum(sample.value for sample in family.samples if sample.name.endswith("_count")) == observed
@@ -260,14 +270,14 @@ def test_how_good_predictions_are_is_not_told_by_a_stand_in(tmp_path: Path, gene
 
 def test_what_was_corrected_is_taken_back_before_it_teaches_again(tmp_path: Path) -> None:
     corrected = replace(TWO, predicted=Prediction(2.0, 0.2, calibration=Correction("A100", 2.0, 0.1, 5)))
-    recorder = Recorder(JobReader(), Telemetry(), f"sqlite:///{tmp_path}/h", 1, lambda: 0.0)
+    recorder = RunRecorder(JobReader(), Telemetry(), f"sqlite:///{tmp_path}/h", 1, lambda: 0.0)
     recorder.note(*ended(0, SAID, corrected))
     (run,) = recorder._waiting.values()
     assert (run.predicted_seconds, run.correction, run.ratio) == (1.0, 2.0, 2.0)
 
 
 def test_without_a_url_nothing_is_kept() -> None:
-    recorder = Recorder(JobReader(), Telemetry(), "", 1, lambda: 0.0)
+    recorder = RunRecorder(JobReader(), Telemetry(), "", 1, lambda: 0.0)
     recorder.note(*ended(0, SAID))
     asyncio.run(recorder.run())
     assert recorder._waiting == {}
@@ -275,7 +285,7 @@ def test_without_a_url_nothing_is_kept() -> None:
 
 def test_a_database_that_is_away_keeps_runs_waiting(tmp_path: Path) -> None:
     telemetry = Telemetry()
-    recorder = Recorder(JobReader(), telemetry, f"sqlite:///{tmp_path}/missing/h", 1, lambda: 0.0)
+    recorder = RunRecorder(JobReader(), telemetry, f"sqlite:///{tmp_path}/missing/h", 1, lambda: 0.0)
     recorder.note(*ended(0, SAID))
 
     def failures() -> float | None:
@@ -346,18 +356,18 @@ def test_runs_that_are_too_old_are_deleted_and_not_recorded_again(tmp_path: Path
     now = finished + day
 
     async def play(runs: int, *numbers: int) -> None:
-        recorder = Recorder(reader, Telemetry(), url, 1, lambda: now, days=30.0)
+        recorder = RunRecorder(reader, Telemetry(), url, 1, lambda: now, days=30.0)
         for number in numbers:
             recorder.note(*ended(number, SAID))
         running = asyncio.create_task(recorder.run())
         async with asyncio.timeout(20):
-            while len(History(url).runs(10)) != runs:  # noqa: ASYNC110 - it sends no event
+            while len(RunStore(url).runs(10)) != runs:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.02)
         running.cancel()
 
     asyncio.run(play(2, 0, 1))
     now = finished + 31 * day
     asyncio.run(play(0))
-    old = Recorder(reader, Telemetry(), url, 1, lambda: now, days=30.0)
+    old = RunRecorder(reader, Telemetry(), url, 1, lambda: now, days=30.0)
     old.note(*ended(0, SAID))
     assert old._waiting == {}

@@ -13,7 +13,7 @@ import pytest
 from hyperscale.control.cache.cluster_cache import Key
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, usable_gpus
 from hyperscale.control.render.mpijob import plan_annotation
-from hyperscale.control.scheduler.admission import Answer
+from hyperscale.control.scheduler.admission import PlanAnswer
 from hyperscale.control.scheduler.migration import ADVISES
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
@@ -82,7 +82,7 @@ class Scene(Stage):
         use = tuple(Series({"Hostname": "node-0", "gpu": str(gpu)}, 1.0, self.now) for gpu in range(2))
         self.world.reading = MetricsReading(self.now, MetricsState(available=True), {"gpu_utilization": use})
 
-    async def ask_for(self, key: Key, preempted: bool = False) -> Answer:
+    async def ask_for(self, key: Key, preempted: bool = False) -> PlanAnswer:
         """A pass over a job, as far as its plan."""
         look = msgspec.structs.replace(self.seen(key), preempted=preempted, mpijob=self.world.mpijobs.get(key))
         answer = await self.planning.make(key, look, MakePlan(Reason.PLANNING, workers_fixed=2 if preempted else None), self.policy)

@@ -11,7 +11,7 @@ from hyperscale.control.controller.context import is_progress
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.unscheduled import REFUSED_SECONDS, begun, delay_left, is_released, refused_nodes
 from hyperscale.control.status.conditions import derive
-from hyperscale.model.decision import DeletePods, MakePlan, Reason, ReleaseGang, ReleaseWorkers, Seen, SetSuspend, Stop, Wait
+from hyperscale.model.decision import DeletePods, MakePlan, Reason, ReconcileInput, ReleaseGang, ReleaseWorkers, SetSuspend, Stop, Wait
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import Condition, JobStatus, Phase, StatusRefusedNode, StatusScheduling, read_status, to_wire
 from hyperscale.util.rfc3339 import timestamp
@@ -28,7 +28,7 @@ def at(seconds: float) -> str:
     return timestamp(NOW + seconds)
 
 
-def waiting(since: float, **changes: Any) -> Seen:
+def waiting(since: float, **changes: Any) -> ReconcileInput:
     """Rank 0 runs, rank 1 is refused; when that was first seen, in seconds before now."""
     known = StatusScheduling(waiting_since=at(-since))
     base = {
@@ -42,7 +42,7 @@ def waiting(since: float, **changes: Any) -> Seen:
     return seen(**{**base, **changes})
 
 
-def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> Seen:
+def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> ReconcileInput:
     """The release is written down."""
     refused = (StatusRefusedNode("node-b", WORDS, at(-ago)),)
     known = StatusScheduling(releases=releases, released_at=at(-ago), message=f"cora-worker-1: {WORDS}", refused=refused)
@@ -59,7 +59,7 @@ def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> Seen:
     return seen(**{**base, **changes})
 
 
-def gone(**changes: Any) -> Seen:
+def gone(**changes: Any) -> ReconcileInput:
     """Its MPIJob is suspended and the pods are gone."""
     return released(**{"mpijob": mpijob(suspended=True), "pods": (), **changes})
 

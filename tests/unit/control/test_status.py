@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.control.cache.cluster_cache import Key
-from hyperscale.control.controller.context import Pass, news
+from hyperscale.control.controller.context import ReconcileContext, event_for
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import Reason, Seen, Stop, Wait
+from hyperscale.model.decision import Reason, ReconcileInput, Stop, Wait
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import JobStatus, Phase, read_status, to_wire
 from tests.builders.seen import MEASURED, launcher, mpijob, plan, seen, worker
@@ -26,7 +26,7 @@ def conditions(status: JobStatus) -> dict[str, tuple[str, str]]:
     return {condition.type: (condition.status, condition.reason) for condition in status.conditions}
 
 
-def after(look: Seen) -> JobStatus:
+def after(look: ReconcileInput) -> JobStatus:
     return derive(look, decide(look))
 
 
@@ -188,7 +188,9 @@ def test_a_job_that_trains_on_a_stand_in_says_so_and_what_to_set(kind: str) -> N
 def test_the_event_of_a_jobs_end_says_what_its_condition_says(measured: Measured | None, begins: str) -> None:
     job = mpijob(conditions={"Succeeded": (True, "MPIJobSucceeded", "the MPIJob's own words")})
     look = seen(plan=TWO, plan_recorded=True, mpijob=job, measured=measured)
-    told = news(Pass(Key("team", "cora"), PolicySpec(), 0.0), look, decide(look), JobStatus(phase=Phase.RUNNING), after(look))
+    told = event_for(
+        ReconcileContext(Key("team", "cora"), PolicySpec(), 0.0), look, decide(look), JobStatus(phase=Phase.RUNNING), after(look)
+    )
     assert told is not None
     assert (told.reason, told.message) == ("Succeeded", message(after(look), "Succeeded"))
     assert told.message.startswith(begins)

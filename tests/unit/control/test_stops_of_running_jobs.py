@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hyperscale.cli.explain.explanation import JobRecord, explain
+from hyperscale.cli.explain.explanation import ExplainedJob, explain
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.stoppable import (
     PREEMPTED_CONDITION,
@@ -28,7 +28,18 @@ from hyperscale.control.lifecycle.stoppable import (
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
-from hyperscale.model.decision import BeginStop, DeletePods, MakePlan, MoveView, Reason, Seen, SetSuspend, StopView, Turn, Wait
+from hyperscale.model.decision import (
+    AdmissionTurn,
+    BeginStop,
+    DeletePods,
+    MakePlan,
+    MoveView,
+    Reason,
+    ReconcileInput,
+    SetSuspend,
+    StopView,
+    Wait,
+)
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice
@@ -41,23 +52,23 @@ JOB = job_spec(checkpoint={"volumeClaimName": "state"})
 STOP = StatusStop(("team/short",), 120.0, 65.0, "2026-01-01T00:00:00Z")
 LAST = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
 PREEMPTED = condition(PREEMPTED_CONDITION)
-WAITS = Turn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForTurn", "number 2 of 2 in the queue, team/short goes first")
+WAITS = AdmissionTurn(QueueDecision(2, 2, "Rule", 30.0), "WaitingForTurn", "number 2 of 2 in the queue, team/short goes first")
 
 
-def running(job: JobSpec = JOB, **changes: Any) -> Seen:
+def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
     """Both ranks run where they were planned."""
     pods = (worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True))
     base = seen(job, mpijob=mpijob(conditions=RUNS), plan=PLAN, plan_recorded=True, pods=pods, status=status(Phase.RUNNING))
     return msgspec.structs.replace(base, **changes)
 
 
-def stopping(**changes: Any) -> Seen:
+def stopping(**changes: Any) -> ReconcileInput:
     """The stop is written down; the pods still run."""
     written = status(Phase.RUNNING, PREEMPTED, last_stop=LAST, stops=1)
     return running(**{"preempted": True, "stop_recorded": True, "status": written, **changes})
 
 
-def stopped(**changes: Any) -> Seen:
+def stopped(**changes: Any) -> ReconcileInput:
     """The pods are gone."""
     return stopping(**{"mpijob": mpijob(suspended=True), "pods": (), **changes})
 
@@ -87,7 +98,7 @@ def test_a_stop_that_is_due_begins_and_goes_before_a_move() -> None:
     ],
     ids=["no checkpoint", "in a queue", "not strict", "approved by hand", "no replans left"],
 )
-def test_a_job_that_must_not_be_stopped_is_not(look: Seen) -> None:
+def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput) -> None:
     assert look.job is not None
     assert look.mpijob is not None
     assert hindrance(look.job, look.mpijob, look.status, QueuePolicy())
@@ -200,7 +211,7 @@ def test_with_a_new_plan_it_goes_on_like_a_job_that_moves() -> None:
 
 
 @pytest.mark.parametrize("look", [stopping(), stopped()], ids=["before", "after"])
-def test_a_person_who_suspends_the_job_meanwhile_is_obeyed(look: Seen) -> None:
+def test_a_person_who_suspends_the_job_meanwhile_is_obeyed(look: ReconcileInput) -> None:
     job = job_spec(checkpoint={"volumeClaimName": "state"}, runPolicy={"suspend": True})
     theirs = msgspec.structs.replace(look, job=job)
     decision = decide(theirs)
@@ -268,11 +279,11 @@ def test_what_is_left_of_a_stopped_job_is_what_its_checkpoints_do_not_hold() -> 
 def test_explain_says_why_it_stopped_and_what_it_waits_for() -> None:
     look = stopped(turn=WAITS)
     after = msgspec.structs.replace(derive(look, decide(look)), observed_generation=1)
-    explanation = explain(JobRecord("cora", "team", 1, False, after, ()))
+    explanation = explain(ExplainedJob("cora", "team", 1, False, after, ()))
     text = " ".join(explanation.summary)
     assert "stopped so that all jobs together end sooner" in text
     assert "team/short could start on its GPUs" in text
     assert "team/short goes first" in text
     assert explanation.waits_for == "its turn in the queue"
     offered = msgspec.structs.replace(derive(running(stop=StopView(STOP)), Wait(Reason.RUNNING)), observed_generation=1)
-    assert "120 s shorter" in " ".join(explain(JobRecord("cora", "team", 1, False, offered, ())).summary)
+    assert "120 s shorter" in " ".join(explain(ExplainedJob("cora", "team", 1, False, offered, ())).summary)

@@ -13,7 +13,7 @@ from hyperscale.control.lifecycle.stoppable import is_preempted
 from hyperscale.control.render.mpijob import render
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
-from hyperscale.model.decision import FindWorkload, MakePlan, MpiJobView, Reason, ReleaseWorkers, Seen, SetSuspend, Wait
+from hyperscale.model.decision import FindWorkload, MakePlan, MpiJobView, Reason, ReconcileInput, ReleaseWorkers, SetSuspend, Wait
 from hyperscale.model.status import Condition, LastStop, Phase
 from hyperscale.observe.kube.mpijob_view import mpijob_view
 from tests.builders import placement
@@ -24,7 +24,7 @@ LAST = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
 ASKED_TO = job_spec(runPolicy={"suspend": True})
 
 
-def suspended(**changes: Any) -> Seen:
+def suspended(**changes: Any) -> ReconcileInput:
     """Another has suspended an MPIJob that the operator had not."""
     return seen(
         **{
@@ -139,7 +139,7 @@ def test_a_stop_for_others_ends_where_another_resumes_the_mpijob() -> None:
     assert isinstance(decide(look), MakePlan)
 
 
-def moved(**changes: Any) -> Seen:
+def moved(**changes: Any) -> ReconcileInput:
     """Rank 1 was to move to node-c when another resumed the MPIJob."""
     return seen(
         **{

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.lifecycle.stoppable import queued_since, waited_for_others
 from hyperscale.control.lifecycle.unscheduled import delay_left, refused_nodes
 from hyperscale.control.scheduler.pending import KEPT_BACK_SECONDS, Pending
@@ -30,8 +30,8 @@ def stored(**status: Any) -> dict[str, Any]:
     return found
 
 
-def world_of(clock: Callable[[], float] = lambda: NOW, **status: Any) -> World:
-    made = World(clock)
+def world_of(clock: Callable[[], float] = lambda: NOW, **status: Any) -> ClusterCache:
+    made = ClusterCache(clock)
     made.see_job(stored(**status))
     return made
 

@@ -15,7 +15,7 @@ from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured, PairBytes, PhaseSeconds
-from hyperscale.model.decision import MoveView, Reason, Seen, SetSuspend
+from hyperscale.model.decision import MoveView, Reason, ReconcileInput, SetSuspend
 from hyperscale.model.status import LastMove, Phase
 from hyperscale.util.rfc3339 import unix_seconds
 from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker
@@ -38,7 +38,7 @@ SAID = msgspec.structs.replace(
 """By three workers."""
 
 
-def shrinking(**changes: Any) -> Seen:
+def shrinking(**changes: Any) -> ReconcileInput:
     """A plan with two workers is in force; the MPIJob has three."""
     look = seen(
         JOB,

@@ -14,7 +14,7 @@ import networkx
 import pytest
 
 from e2e.cluster.ports import free_ports
-from hyperscale.control.telemetry.metrics import Server, Telemetry
+from hyperscale.control.telemetry.metrics import Telemetry, TelemetryServer
 from hyperscale.model.api.topology import TopologyStatus, topology_status
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
 from hyperscale.pictures import page as topologypage
@@ -153,7 +153,7 @@ async def serving(fault: str = "") -> AsyncIterator[int]:
         return html(cluster()).encode()
 
     health, metrics, port = free_ports(3)
-    server = Server(Telemetry(), lambda: "", lambda: fault, page)
+    server = TelemetryServer(Telemetry(), lambda: "", lambda: fault, page)
     await server.start(health, metrics, port)
     try:
         yield port

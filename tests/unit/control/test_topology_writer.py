@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.agent.probe.probe_schedule import MAX_DESTINATIONS, Schedule
+from hyperscale.agent.probe.probe_schedule import MAX_DESTINATIONS, ProbeSchedule
 from hyperscale.control.apply.client import ConflictError, TransientError
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.control.topology import writer as publish
-from hyperscale.control.topology.writer import Allowance, TopologyWriter
+from hyperscale.control.topology.writer import TokenBucket, TopologyWriter
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import ALL_PAIRS_NODES, topology_status
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
@@ -176,7 +176,7 @@ async def test_a_server_that_refuses_is_counted_and_harms_nothing(monkeypatch: p
 
 
 def test_an_allowance_that_was_not_used_does_not_grow_beyond_the_burst() -> None:
-    allowance = Allowance(60.0, 0.0)
+    allowance = TokenBucket(60.0, 0.0)
     assert [allowance.take(1e6) for _ in range(publish.BURST + 1)] == [True] * publish.BURST + [False]
     assert not allowance.take(1e6 + 59)
     assert allowance.take(1e6 + 61)
@@ -190,7 +190,7 @@ def test_clusters_that_differ_in_more_than_noise_are_told_apart() -> None:
 
 def of_agents(hour: int, count: int = 48) -> ClusterSnapshot:
     """Links as agents serve them in a round, none of which ever changes its figures."""
-    schedule = Schedule({f"node-{number}": f"rack-{number // 16}" for number in range(count)})
+    schedule = ProbeSchedule({f"node-{number}": f"rack-{number // 16}" for number in range(count)})
     drawn = {(f"node-{me}", peer) for me in range(count) for peer in sum(schedule.targets(f"node-{me}", hour), ())}
     links = tuple(Link(*pair, Sample(1e-3, 1.0, Quality.MEASURED), Sample(1e9, 1.0, Quality.MEASURED)) for pair in sorted(drawn))
     return replace(cluster(), links=links)

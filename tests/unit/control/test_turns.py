@@ -10,7 +10,7 @@ from hyperscale.control.cache.cluster_cache import Key
 from hyperscale.control.scheduler.admission import settled
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
-from hyperscale.model.decision import Turn
+from hyperscale.model.decision import AdmissionTurn
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import Condition, JobStatus, Phase, QueueDecision
 from tests.corpus.queue_stage import CREATED, Stage, taken
@@ -207,10 +207,10 @@ async def test_a_burst_of_alike_jobs_costs_few_questions() -> None:
     assert all(gpus <= 32 for gpus in taken(plans).values())
 
 
-def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForTurn") -> tuple[Turn, JobStatus]:
+def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForTurn") -> tuple[AdmissionTurn, JobStatus]:
     decision = QueueDecision(position=position, pending=pending, chosen_by="Rule", run_seconds=run)
     planned = Condition(type="Planned", status="False", reason=reason, message="as told")
-    return Turn(decision, reason, "anew"), JobStatus(phase=Phase.PENDING, queue_decision=decision, conditions=(planned,))
+    return AdmissionTurn(decision, reason, "anew"), JobStatus(phase=Phase.PENDING, queue_decision=decision, conditions=(planned,))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.cache.intake import MPIJOB, NODE, POD
 from hyperscale.control.render.mpijob import plan_annotation
 from hyperscale.model import constants
@@ -72,16 +72,16 @@ def job(name: str = "cora", *, version: int = 1, **status: object) -> dict[str, 
     return {"metadata": metadata, "spec": {"workers": {"min": 2, "max": 2}}, "status": status}
 
 
-def world(*, with_job: bool = True) -> World:
+def world(*, with_job: bool = True) -> ClusterCache:
     """Two nodes of two GPUs each, and a job that has no MPIJob yet."""
-    made = World()
+    made = ClusterCache()
     made.replace(NODE, [node("node-a"), node("node-b")])
     if with_job:
         made.see_job(job())
     return made
 
 
-def free(seen: World, asking: Key) -> dict[str, int]:
+def free(seen: ClusterCache, asking: Key) -> dict[str, int]:
     snapshot = seen.snapshot(PolicySpec(), 0.0)
     overlay = seen.free_gpus(snapshot, asking)
     return {n.name: overlay.get(n.name, n.free_gpus) for n in snapshot.nodes}

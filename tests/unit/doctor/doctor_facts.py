@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from hyperscale.doctor.checks.schema import OUR_CRDS, expected_fields
-from hyperscale.doctor.facts import Crd, Facts, History, Lease, Metrics, Pod, Review, Server, Workload
-from hyperscale.doctor.series import LINK_FIGURES, Figure
+from hyperscale.doctor.facts import Crd, Facts, HistoryFacts, LeaseFacts, Metrics, Pod, Review, ServerFacts, WorkloadFacts
+from hyperscale.doctor.series import LINK_FIGURES, SeriesFigure
 from hyperscale.model import constants
 from hyperscale.model.api.policy import MetricQueries
 from hyperscale.model.metrics_reading import FIGURES, OPTIONAL
@@ -50,7 +50,7 @@ def node(name: str, gpus: int = 2, ready: bool = True, **labels: str | None) -> 
     return {"metadata": {"name": name, "labels": own}, "status": {"allocatable": amounts, "capacity": amounts, "conditions": conditions}}
 
 
-def operator(**changes: Any) -> Workload:
+def operator(**changes: Any) -> WorkloadFacts:
     labels = {
         "app.kubernetes.io/part-of": "hyperscale",
         "app.kubernetes.io/component": "operator",
@@ -58,31 +58,35 @@ def operator(**changes: Any) -> Workload:
         "app.kubernetes.io/version": VERSION,
         "app.kubernetes.io/managed-by": "Helm",
     }
-    made = Workload("Deployment", "hyperscale-system", "hyperscale", labels, 1, 1, ("hyperscale/operator:0.1.0",), account="hyperscale")
+    made = WorkloadFacts(
+        "Deployment", "hyperscale-system", "hyperscale", labels, 1, 1, ("hyperscale/operator:0.1.0",), account="hyperscale"
+    )
     environment = {"HYPERSCALE_HISTORY_URL": "postgresql://db/hyperscale", "HYPERSCALE_PROMETHEUS_URL": "http://prometheus.monitoring:9090"}
     return changed(made, **{"environment": environment, **changes})
 
 
-def agent(**changes: Any) -> Workload:
+def agent(**changes: Any) -> WorkloadFacts:
     labels = {"app.kubernetes.io/part-of": "hyperscale", "app.kubernetes.io/component": "agent"}
-    return changed(Workload("DaemonSet", "hyperscale-system", "hyperscale-agent", labels, 3, 3, ("hyperscale/agent:0.1.0",)), **changes)
+    return changed(
+        WorkloadFacts("DaemonSet", "hyperscale-system", "hyperscale-agent", labels, 3, 3, ("hyperscale/agent:0.1.0",)), **changes
+    )
 
 
-def mpi_operator(*flags: str, **changes: Any) -> Workload:
+def mpi_operator(*flags: str, **changes: Any) -> WorkloadFacts:
     given = flags or ("-kube-api-qps=100", "--kube-api-burst", "200", "-threadiness=10")
-    made = Workload(
+    made = WorkloadFacts(
         "Deployment", "mpi-operator", "mpi-operator", {}, 1, 1, ("mpioperator/mpi-operator:0.8.2",), given, account="mpi-operator"
     )
     return changed(made, **changes)
 
 
-def plugin(**changes: Any) -> Workload:
-    made = Workload("DaemonSet", "nvidia", "nvidia-device-plugin", {}, 3, 3, ("nvcr.io/nvidia/k8s-device-plugin:v0.17.1",))
+def plugin(**changes: Any) -> WorkloadFacts:
+    made = WorkloadFacts("DaemonSet", "nvidia", "nvidia-device-plugin", {}, 3, 3, ("nvcr.io/nvidia/k8s-device-plugin:v0.17.1",))
     return changed(made, **changes)
 
 
-def kueue_controller(**changes: Any) -> Workload:
-    made = Workload("Deployment", "kueue-system", "kueue-controller-manager", {}, 1, 1, ("registry.k8s.io/kueue/kueue:v0.14.0",))
+def kueue_controller(**changes: Any) -> WorkloadFacts:
+    made = WorkloadFacts("Deployment", "kueue-system", "kueue-controller-manager", {}, 1, 1, ("registry.k8s.io/kueue/kueue:v0.14.0",))
     return changed(made, **changes)
 
 
@@ -90,14 +94,14 @@ def pod(**changes: Any) -> Pod:
     return changed(Pod("hyperscale-system", "hyperscale-7d9-x", "gpu-1", "Running", "operator", ("hyperscale/operator:0.1.0",)), **changes)
 
 
-def lease(**changes: Any) -> Lease:
-    return changed(Lease("hyperscale-system", constants.LEASE_NAME, "hyperscale-7d9-x", 2.0), **changes)
+def lease(**changes: Any) -> LeaseFacts:
+    return changed(LeaseFacts("hyperscale-system", constants.LEASE_NAME, "hyperscale-7d9-x", 2.0), **changes)
 
 
-def figure(name: str, **changes: Any) -> Figure:
+def figure(name: str, **changes: Any) -> SeriesFigure:
     labels = {"source", "destination"} if name in LINK_FIGURES else {"Hostname", "gpu", "UUID"}
     middle = MEDIANS[name]
-    made = Figure(getattr(MetricQueries(), name), None, 6, 6, (), frozenset(labels), 6, middle, middle, middle, age_seconds=5.0)
+    made = SeriesFigure(getattr(MetricQueries(), name), None, 6, 6, (), frozenset(labels), 6, middle, middle, middle, age_seconds=5.0)
     return changed(made, **changes)
 
 
@@ -133,7 +137,7 @@ def crds(**changed_fields: Crd | None) -> tuple[Crd, ...]:
 def facts(**changes: Any) -> Facts:
     made = Facts(
         VERSION,
-        Server("v1.34.4", 0.02, 0.1),
+        ServerFacts("v1.34.4", 0.02, 0.1),
         crds=crds(),
         workloads=(operator(), agent(), mpi_operator(), plugin()),
         pods=(pod(),),
@@ -142,6 +146,6 @@ def facts(**changes: Any) -> Facts:
         reviews=(Review(ACCOUNT, (), 38),),
         mpi_may_resume=True,
         metrics=metrics(),
-        history=History("postgresql://db/hyperscale", True),
+        history=HistoryFacts("postgresql://db/hyperscale", True),
     )
     return changed(made, **changes)

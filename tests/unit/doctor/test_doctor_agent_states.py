@@ -12,13 +12,13 @@ from hyperscale.agent.exposition import render
 from hyperscale.agent.gpus.exposition_gpus import families
 from hyperscale.agent.gpus.gpu_reading import GpuReading, Reading
 from hyperscale.agent.gpus.nvml import Nvml
-from hyperscale.agent.state import FIXES, Condition, State
-from hyperscale.cli.doctor.doctor_metrics import Asked
+from hyperscale.agent.state import FIXES, AgentState, DriverCondition
+from hyperscale.cli.doctor.doctor_metrics import QueryAsked
 from hyperscale.doctor.checks.driver import UNREAD
 from hyperscale.doctor.diagnose import diagnose
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding
-from hyperscale.doctor.findings import State as Level
+from hyperscale.doctor.findings import FindingState as Level
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.metrics_reading import Series
 from hyperscale.observe.identity import NodeIndex
@@ -27,7 +27,7 @@ from tests.unit.agent.expositiontext import samples
 from tests.unit.agent.fakenvml import FakeNvml, played
 from tests.unit.doctor.doctor_facts import facts, metrics
 
-GOOD = {Condition.STARTING, Condition.READY, Condition.LEFT_TO_DCGM, Condition.OFF}
+GOOD = {DriverCondition.STARTING, DriverCondition.READY, DriverCondition.LEFT_TO_DCGM, DriverCondition.OFF}
 SELECTOR = re.compile(r'^(\w+)\{(\w+)(!~|!=)"([^"]*)"\} == 1$')
 ERRORS = {
     "GpuLost": ({"error.nvmlDeviceGetUUID": pynvml.NVML_ERROR_GPU_IS_LOST}, "drain the node and reset or replace"),
@@ -66,7 +66,7 @@ def found(texts: Mapping[str, str]) -> list[Finding]:
             if name == metric and value == 1 and not shut.fullmatch(labels.get(label, ""))
         ]
 
-    asked = Asked(ask, PolicySpec(), NodeIndex([]), frozenset(), lambda _: None).metrics("http://p:9090", "directly")
+    asked = QueryAsked(ask, PolicySpec(), NodeIndex([]), frozenset(), lambda _: None).metrics("http://p:9090", "directly")
     told = facts(metrics=metrics(agent_states=asked.agent_states, gpu_states=asked.gpu_states))
     return [one for one in diagnose(told, "https://c").findings if one.fault is Fault.AGENT_READS_NO_GPU]
 
@@ -84,7 +84,7 @@ def read(node: str) -> str:
 
 
 def test_every_state_of_an_agent_is_good_or_has_a_cause_and_a_fix() -> None:
-    assert {condition.value for condition in Condition} - {one.value for one in GOOD} == set(UNREAD)
+    assert {condition.value for condition in DriverCondition} - {one.value for one in GOOD} == set(UNREAD)
     assert {one.value for one in FIXES} == set(UNREAD)
 
 
@@ -102,20 +102,20 @@ def test_an_error_of_nvml_ends_in_a_finding_that_names_node_and_fix(nvml: FakeNv
 
 
 def test_a_stalled_driver_is_found() -> None:
-    (one,) = found({"gpu-1": text(Reading(0.0, State(Condition.STALLED, "nvmlInit has not returned for 9 s")), "gpu-1")})
+    (one,) = found({"gpu-1": text(Reading(0.0, AgentState(DriverCondition.STALLED, "nvmlInit has not returned for 9 s")), "gpu-1")})
     assert "Stalled: gpu-1" in one.message
     assert "reboot" in one.fix
 
 
-@pytest.mark.parametrize("condition", [one for one in Condition if one in GOOD])
-def test_agents_that_are_well_or_left_out_are_no_finding(condition: Condition) -> None:
-    assert found({"gpu-1": text(Reading(0.0, State(condition)), "gpu-1")}) == []
+@pytest.mark.parametrize("condition", [one for one in DriverCondition if one in GOOD])
+def test_agents_that_are_well_or_left_out_are_no_finding(condition: DriverCondition) -> None:
+    assert found({"gpu-1": text(Reading(0.0, AgentState(condition)), "gpu-1")}) == []
 
 
 def test_each_gpu_that_is_lost_is_named_and_what_ails_its_neighbour_is_not_hidden() -> None:
-    states = [Condition.GPU_LOST, Condition.READY, Condition.RESET_REQUIRED, *[Condition.GPU_LOST] * 9]
-    gpus = tuple(GpuReading(index, State(condition)) for index, condition in enumerate(states))
-    first, second = found({"gpu-1": text(Reading(0.0, State(Condition.GPU_LOST), gpus=gpus), "gpu-1")})
+    states = [DriverCondition.GPU_LOST, DriverCondition.READY, DriverCondition.RESET_REQUIRED, *[DriverCondition.GPU_LOST] * 9]
+    gpus = tuple(GpuReading(index, AgentState(condition)) for index, condition in enumerate(states))
+    first, second = found({"gpu-1": text(Reading(0.0, AgentState(DriverCondition.GPU_LOST), gpus=gpus), "gpu-1")})
     assert first.message.endswith("GpuLost: gpu-1 (GPU 0 3 4 5 6 7 8 9 10 11)")
     assert second.message.endswith("ResetRequired: gpu-1 (GPU 2)")
     assert "reset" in second.fix

@@ -7,9 +7,22 @@ from typing import NamedTuple
 import pytest
 
 from hyperscale.doctor.diagnose import CHECKS, diagnose
-from hyperscale.doctor.facts import Facts, History, Job, Kueue, Metrics, Review, Right, Server, Trouble, Unread, Unusable, Ways
+from hyperscale.doctor.facts import (
+    Facts,
+    HistoryFacts,
+    JobFacts,
+    Kueue,
+    Metrics,
+    PodTrouble,
+    Review,
+    Right,
+    ServerFacts,
+    Unread,
+    Unusable,
+    Ways,
+)
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State
+from hyperscale.doctor.findings import Finding, FindingState
 from hyperscale.model.api.policy import PolicySpec
 from tests.unit.doctor.doctor_facts import (
     ACCOUNT,
@@ -32,7 +45,7 @@ from tests.unit.doctor.doctor_facts import (
 
 OTHERS = (agent(), mpi_operator(), plugin())
 STRANGER = {"Hostname": "dcgm-exporter-abc", "instance": "10.0.0.9:9400"}
-QUEUED = Job("team-a", "cora", queue="team-a")
+QUEUED = JobFacts("team-a", "cora", queue="team-a")
 KUEUE = Kueue(("v1beta1",), ("kubeflow.org/mpijob",), (), ("team-a/team-a",))
 FORBIDDEN = Unread("list deployments.apps", 403, "deployments.apps is forbidden")
 
@@ -41,7 +54,7 @@ class Case(NamedTuple):
     fault: Fault
     facts: Facts
     fix: str
-    state: State = State.WARNING
+    state: FindingState = FindingState.WARNING
     also: frozenset[Fault] = frozenset()
 
 
@@ -59,10 +72,10 @@ def without_gpu_series(**changes: object) -> Metrics:
 
 
 def crashed(reason: str, message: str = "", **changes: object) -> Facts:
-    return facts(pods=(pod(troubles=(Trouble("hyperscale/operator:0.1.0", reason, message),), **changes),))
+    return facts(pods=(pod(troubles=(PodTrouble("hyperscale/operator:0.1.0", reason, message),), **changes),))
 
 
-ERROR, INFO = State.ERROR, State.INFO
+ERROR, INFO = FindingState.ERROR, FindingState.INFO
 LINKED = {"NVLink": Ways(2, 8)}
 BRIDGED = {"NVLink": Ways(4, 16), "System": Ways(8, 8)}
 CASES = (
@@ -72,10 +85,10 @@ CASES = (
     Case(Fault.NOT_CHECKED, facts(crds=Unread("get customresourcedefinitions", 0, "no answer")), "try again"),
     Case(Fault.NOT_CHECKED, facts(metrics=Metrics("http://p", "through", ("NotPermitted", "services/proxy"))), "port-forward"),
     Case(Fault.API_UNREACHABLE, facts(server=Unread("get /version", 0, "no answer")), "cluster-info", ERROR),
-    Case(Fault.API_TOO_OLD, facts(server=Server("v1.29.3", 0.1)), "1.30", ERROR),
-    Case(Fault.API_SLOW, facts(server=Server("v1.34.0", 4.0)), "requestTimeoutSeconds"),
-    Case(Fault.CLOCK_SKEW, facts(server=Server("v1.34.0", 0.1, -12.0)), "timedatectl"),
-    Case(Fault.CLOCK_SKEW, facts(server=Server("v1.34.0", 0.1, 95.0)), "timedatectl", ERROR),
+    Case(Fault.API_TOO_OLD, facts(server=ServerFacts("v1.29.3", 0.1)), "1.30", ERROR),
+    Case(Fault.API_SLOW, facts(server=ServerFacts("v1.34.0", 4.0)), "requestTimeoutSeconds"),
+    Case(Fault.CLOCK_SKEW, facts(server=ServerFacts("v1.34.0", 0.1, -12.0)), "timedatectl"),
+    Case(Fault.CLOCK_SKEW, facts(server=ServerFacts("v1.34.0", 0.1, 95.0)), "timedatectl", ERROR),
     Case(Fault.PROMETHEUS_CLOCK_SKEW, facts(metrics=metrics(ahead_seconds=-300.0)), "timedatectl", ERROR),
     Case(Fault.NODE_CLOCK_SKEW, facts(node_clocks=(("gpu-2", 40.0),)), "timedatectl"),
     Case(Fault.RIGHT_MISSING, facts(reviews=(Review(ACCOUNT, (Right("patch", "", "pods"),), 38),)), "rbac.create=true", ERROR),
@@ -102,7 +115,11 @@ CASES = (
         facts(workloads=(operator(), agent(), mpi_operator(*mpi_operator().arguments, "--gang-scheduling=volcano"), plugin())),
         "remove the flag",
     ),
-    Case(Fault.MPI_OPERATOR_CANNOT_RESUME, facts(mpi_may_resume=False, jobs=(Job("a", "b", suspended=True),)), "kubectl patch clusterrole"),
+    Case(
+        Fault.MPI_OPERATOR_CANNOT_RESUME,
+        facts(mpi_may_resume=False, jobs=(JobFacts("a", "b", suspended=True),)),
+        "kubectl patch clusterrole",
+    ),
     Case(Fault.MPI_OPERATOR_CANNOT_RESUME, facts(mpi_may_resume=False), "kubectl patch clusterrole", INFO),
     Case(Fault.NO_GPU_NODES, facts(nodes=()), "device plugin", ERROR),
     Case(
@@ -258,9 +275,11 @@ CASES = (
     ),
     Case(Fault.OPERATOR_VERSIONS, facts(pods=(pod(), pod(name="old", images=("hyperscale/operator:0.0.9",)))), "rollout status"),
     Case(Fault.OPERATOR_OTHER_VERSION, facts(version="9.9"), "same release", INFO),
-    Case(Fault.HISTORY_OFF, facts(history=History()), "history.url=", INFO),
-    Case(Fault.HISTORY_VOLATILE, facts(history=History("sqlite:////tmp/history.sqlite")), "PersistentVolumeClaim", INFO),
-    Case(Fault.HISTORY_UNREACHABLE, facts(history=History("postgresql://db/x", True, "no ready endpoint")), "networkPolicy.historyPorts"),
+    Case(Fault.HISTORY_OFF, facts(history=HistoryFacts()), "history.url=", INFO),
+    Case(Fault.HISTORY_VOLATILE, facts(history=HistoryFacts("sqlite:////tmp/history.sqlite")), "PersistentVolumeClaim", INFO),
+    Case(
+        Fault.HISTORY_UNREACHABLE, facts(history=HistoryFacts("postgresql://db/x", True, "no ready endpoint")), "networkPolicy.historyPorts"
+    ),
     Case(Fault.POLICY_INVALID, facts(policies=(policy({"seed": -1}, "mine"),)), "kubectl edit plannerpolicy mine", ERROR),
     Case(
         Fault.OBJECTS_UNUSABLE,
@@ -272,7 +291,7 @@ CASES = (
         facts(unusable=tuple(Unusable("Node", f"gpu-{number:02d}", "cpu: odd") for number in range(12))),
         "kubectl delete node gpu-00",
     ),
-    Case(Fault.POLICY_MISSING, facts(jobs=(Job("team-a", "cora", policy="gone"),)), "create PlannerPolicy gone", ERROR),
+    Case(Fault.POLICY_MISSING, facts(jobs=(JobFacts("team-a", "cora", policy="gone"),)), "create PlannerPolicy gone", ERROR),
 )
 
 
@@ -283,7 +302,7 @@ def findings(given: Facts) -> tuple[Finding, ...]:
 def test_a_sound_installation_has_no_findings() -> None:
     report = diagnose(facts(), "https://example")
     assert report.findings == ()
-    assert (report.exit_code, report.state) == (0, State.OK)
+    assert (report.exit_code, report.state) == (0, FindingState.OK)
     assert [one.check for one in report.checks] == list(CHECKS)
 
 
@@ -311,19 +330,19 @@ def test_every_finding_says_what_why_and_what_to_do_on_one_line_each(case: Case)
 
 def test_the_worst_finding_decides_the_exit_code() -> None:
     codes = {state: diagnose(facts(**changes), "").exit_code for state, changes in _BY_STATE.items()}
-    assert codes == {State.OK: 0, State.INFO: 0, State.WARNING: 3, State.ERROR: 4}
+    assert codes == {FindingState.OK: 0, FindingState.INFO: 0, FindingState.WARNING: 3, FindingState.ERROR: 4}
 
 
-_BY_STATE: dict[State, dict[str, object]] = {
-    State.OK: {},
-    State.INFO: {"version": "9.9"},
-    State.WARNING: {"metrics": Metrics()},
-    State.ERROR: {"nodes": ()},
+_BY_STATE: dict[FindingState, dict[str, object]] = {
+    FindingState.OK: {},
+    FindingState.INFO: {"version": "9.9"},
+    FindingState.WARNING: {"metrics": Metrics()},
+    FindingState.ERROR: {"nodes": ()},
 }
 
 
 def test_what_nobody_may_read_is_never_a_clean_bill() -> None:
     unread = dict.fromkeys(("crds", "workloads", "pods", "leases", "nodes", "policies", "jobs", "kueue", "reviews", "unusable"), FORBIDDEN)
     report = diagnose(facts(**unread, metrics=Metrics()), "")
-    assert report.state is State.WARNING
+    assert report.state is FindingState.WARNING
     assert {one.fault for one in report.findings} >= {Fault.NOT_CHECKED}

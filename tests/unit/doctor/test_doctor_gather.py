@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hyperscale.cli.doctor import doctor_narrow as narrow
 from hyperscale.cli.doctor.doctor_api import read
-from hyperscale.cli.doctor.doctor_metrics import Asked
+from hyperscale.cli.doctor.doctor_metrics import QueryAsked
 from hyperscale.cli.main import main
 from hyperscale.doctor.diagnose import diagnose
 from hyperscale.model.api.policy import PolicySpec
@@ -195,7 +195,7 @@ def test_no_value_of_prometheus_is_too_odd_to_be_judged(values: list[float]) -> 
         return [Series({"Hostname": "gpu-1", "source": "gpu-1", "destination": "gpu-2", "__name__": "x"}, one, one) for one in values]
 
     nodes = [node("gpu-1"), node("gpu-2")]
-    asked = Asked(ask, PolicySpec(), NodeIndex(nodes), frozenset({"gpu-1", "gpu-2"}), lambda message: None)
+    asked = QueryAsked(ask, PolicySpec(), NodeIndex(nodes), frozenset({"gpu-1", "gpu-2"}), lambda message: None)
     found = asked.metrics("http://p", "directly")
     report = diagnose(facts(nodes=tuple(nodes), metrics=found), "")
     assert all(one.fix for one in report.findings)
@@ -207,6 +207,6 @@ def test_a_failure_in_the_middle_leaves_the_other_figures() -> None:
             raise QueryError("PrometheusTimeout", "slow")
         return [Series({}, 1e9, 1e9)] if query == "vector(time())" else []
 
-    found = Asked(ask, PolicySpec(), NodeIndex([]), frozenset(), lambda message: None).metrics("http://p", "directly")
+    found = QueryAsked(ask, PolicySpec(), NodeIndex([]), frozenset(), lambda message: None).metrics("http://p", "directly")
     assert found.figures["power"].failure == ("PrometheusTimeout", "slow")
     assert found.figures["xid"].failure is None

@@ -8,11 +8,11 @@ from typing import get_args
 import pytest
 
 from hyperscale.agent.gpus.gpu_reading import PathKind
-from hyperscale.cli.doctor.doctor_metrics import EACH_WAY, Asked
+from hyperscale.cli.doctor.doctor_metrics import EACH_WAY, QueryAsked
 from hyperscale.doctor.checks.gpu_interconnect import KINDS, gpu_paths
 from hyperscale.doctor.facts import Metrics, Ways
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State
+from hyperscale.doctor.findings import Finding, FindingState
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.metrics_reading import Series
 from hyperscale.observe.identity import NodeIndex
@@ -61,7 +61,7 @@ def test_where_nothing_says_that_links_are_missing_nothing_is_found(ways: dict[s
 )
 def test_a_node_joined_worse_than_most_is_named_with_its_ways_and_theirs(ways: Kinds, shown: str) -> None:
     (one,) = found(ALIKE | {"gpu-3": ways})
-    assert (one.fault, one.state, one.where) == (Fault.GPU_PATHS_WORSE, State.WARNING, ("gpu-3",))
+    assert (one.fault, one.state, one.where) == (Fault.GPU_PATHS_WORSE, FindingState.WARNING, ("gpu-3",))
     assert f"1 node of 8 × NVIDIA-H100-80GB-HBM3 are joined worse than on most of these nodes: {shown}; most: NVLink 56, links: 1,008" in (
         one.message
     )
@@ -69,7 +69,7 @@ def test_a_node_joined_worse_than_most_is_named_with_its_ways_and_theirs(ways: K
 
 def test_bridges_that_join_some_gpus_are_a_note_for_all_nodes_that_have_them() -> None:
     (one,) = found(dict.fromkeys(NODES, BRIDGED))
-    assert (one.fault, one.state, one.where) == (Fault.GPU_PATHS_MIXED, State.INFO, NODES)
+    assert (one.fault, one.state, one.where) == (Fault.GPU_PATHS_MIXED, FindingState.INFO, NODES)
     assert "3 nodes of 4 × NVIDIA-H100-80GB-HBM3" in one.message
     assert "gpu-1 (NVLink 4, System 8, links: 16)" in one.message
 
@@ -87,7 +87,7 @@ def asked(answers: dict[str, list[Series]]) -> Metrics:
             raise QueryError("PrometheusRefused", "not asked here")
         return answers[query]
 
-    return Asked(ask, PolicySpec(), NodeIndex([]), frozenset(), lambda _: None).metrics("http://p:9090", "directly")
+    return QueryAsked(ask, PolicySpec(), NodeIndex([]), frozenset(), lambda _: None).metrics("http://p:9090", "directly")
 
 
 def test_prometheus_counts_and_sums_the_ways_and_what_is_no_number_is_not_known() -> None:

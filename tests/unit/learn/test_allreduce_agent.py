@@ -13,7 +13,7 @@ from stable_baselines3.common.env_checker import check_env
 
 from hyperscale.learn.agents import allreduce_dqn, qnetwork
 from hyperscale.learn.agents.allreduce_env import ACTIONS, OBSERVED, AllreduceEnv, Channel
-from hyperscale.learn.agents.allreduce_instances import Instance, draw
+from hyperscale.learn.agents.allreduce_instances import AllreduceInstance, draw
 from hyperscale.learn.lesson import Assignment, LessonError
 from hyperscale.training.allreduce.schedule import finish, schedule
 
@@ -44,7 +44,7 @@ def test_whatever_is_played_everything_is_sent_once_and_not_before_the_exact_sch
 
 
 def test_the_optimum_can_be_played() -> None:
-    made = Instance((0.0, 1.0, 1.01, 1.02), (1e6, 10.0, 10.0, 10.0), 0.1, 1e-7)
+    made = AllreduceInstance((0.0, 1.0, 1.01, 1.02), (1e6, 10.0, 10.0, 10.0), 0.1, 1e-7)
     channel = Channel(made)
     for action in (0, 7, 0):
         channel.act(action)
@@ -54,7 +54,7 @@ def test_the_optimum_can_be_played() -> None:
 
 
 def test_the_largest_and_the_latest_can_go_first() -> None:
-    made = Instance((0.0, 0.0, 0.0), (10.0, 30.0, 20.0), 1.0, 0.0)
+    made = AllreduceInstance((0.0, 0.0, 0.0), (10.0, 30.0, 20.0), 1.0, 0.0)
     channel = Channel(made)
     channel.act(4)
     channel.act(5)

@@ -15,8 +15,8 @@ from hyperscale.learn.constructor.labels import Example, example
 from hyperscale.learn.constructor.network import Constructor, collate
 from hyperscale.learn.constructor.train_constructor import ConstructorConfig, train_weights, weights_of
 from hyperscale.learn.constructor.validate import validate
-from hyperscale.learn.lesson import LessonError, Progress
-from hyperscale.planner.learned.learned_network import Network
+from hyperscale.learn.lesson import LessonError, LessonProgress
+from hyperscale.planner.learned.learned_network import ConstructorNetwork
 from hyperscale.planner.learned.learned_weights import load, manifest_of
 
 TINY = ConstructorConfig(seed=3, steps=4, examples=5, batch=3, save_every=2, guided_from=1)
@@ -33,7 +33,7 @@ def test_the_numpy_pass_is_the_dgl_pass() -> None:
     model.normalise(collate(examples))
     torch.nn.init.normal_(model.head_out.weight)
     tensors = model(collate(examples)).detach().numpy()
-    network = Network(weights_of(model))
+    network = ConstructorNetwork(weights_of(model))
     at = 0
     for one in examples:
         hidden, whole = network.embed(one.seen)
@@ -46,7 +46,7 @@ def test_the_numpy_pass_is_the_dgl_pass() -> None:
     exact = Constructor().double()
     exact.load_state_dict(model.state_dict())
     double = exact(collate(examples, torch.float64)).detach().numpy()
-    network = Network(weights_of(exact))
+    network = ConstructorNetwork(weights_of(exact))
     hidden, whole = network.embed(examples[0].seen)
     first = examples[0].states[0]
     logits = network.logits(hidden, network.prepared(hidden, whole), first.chosen[None, :], first.features[None])[0]
@@ -56,7 +56,7 @@ def test_the_numpy_pass_is_the_dgl_pass() -> None:
 def test_before_any_training_the_choice_is_greedys() -> None:
     examples = made(1, 2, 3)
     model = Constructor()
-    network = Network(weights_of(model))
+    network = ConstructorNetwork(weights_of(model))
     for one in examples:
         hidden, whole = network.embed(one.seen)
         for state in one.states:
@@ -75,7 +75,7 @@ def test_labels_name_the_candidate_that_greedy_completes_best() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[LessonProgress] = []
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     whole.mkdir()
     parts.mkdir()

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from hyperscale.cli.training import learn_command
-from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress, LessonVerdict
 from hyperscale.learn.publish import publish
 from tests.unit.cli.cli_samples import run
 
@@ -27,15 +27,15 @@ def lesson(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
     def train(assignment: Assignment, report: object) -> tuple[Path, ...]:
         assert callable(report)
-        report(Progress(1, 1, 0.0, {"loss": 0.5}))
+        report(LessonProgress(1, 1, 0.0, {"loss": 0.5}))
         write_weights(assignment.folder, str(assignment.seed))
         return (assignment.folder / "constructor.json",)
 
-    def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+    def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
         if not (candidate / "constructor.safetensors").is_file():
             raise LessonError("no weights to judge; train first")
         value = int((candidate / "constructor.safetensors").read_text())
-        return Verdict(value > 5, f"scored {value}", {"score": float(value)})
+        return LessonVerdict(value > 5, f"scored {value}", {"score": float(value)})
 
     module.train, module.judge = train, judge  # type: ignore[attr-defined] # a module has what is put into it
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -84,7 +84,7 @@ def test_learning_without_its_packages_names_the_extra(tmp_path: Path, monkeypat
 def test_the_gate_itself_refuses_whatever_the_command_thinks(tmp_path: Path) -> None:
     write_weights(tmp_path / "new", "1")
     with pytest.raises(LessonError, match="worse by far"):
-        publish("constructor", tmp_path / "new", tmp_path / "used", Verdict(False, "worse by far"))
+        publish("constructor", tmp_path / "new", tmp_path / "used", LessonVerdict(False, "worse by far"))
     assert not (tmp_path / "used").exists()
 
 
@@ -92,4 +92,4 @@ def test_a_manifest_without_weights_is_not_published(tmp_path: Path) -> None:
     write_weights(tmp_path / "new", "1")
     (tmp_path / "new" / "constructor.safetensors").unlink()
     with pytest.raises(LessonError, match=r"no constructor\.safetensors"):
-        publish("constructor", tmp_path / "new", tmp_path / "used", Verdict(True, "fine"))
+        publish("constructor", tmp_path / "new", tmp_path / "used", LessonVerdict(True, "fine"))

@@ -11,7 +11,7 @@ from stable_baselines3.common.env_checker import check_env
 from hyperscale.learn.agents import dqn, ppo, qnetwork
 from hyperscale.learn.agents.dispatch_env import OBSERVED, RULES, DispatchEnv, chosen_by, observe
 from hyperscale.learn.agents.stream_env import MOST_CANDIDATES, StreamEnv, any_conditions
-from hyperscale.learn.lesson import Assignment, LessonError, Progress
+from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress
 from hyperscale.learn.streams.episodes import Training, initial
 from hyperscale.learn.streams.scenario import Conditions
 from hyperscale.learn.streams.simulator import TUNED, Simulator, agent, index
@@ -69,7 +69,7 @@ def test_every_dispatching_rule_finds_a_candidate_in_every_state() -> None:
 
 
 def test_ppo_starts_as_the_tuned_rule_and_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    reports: list[Progress] = []
+    reports: list[LessonProgress] = []
     steps = ppo.ENVIRONMENTS * ppo.ROLLOUT
     network = ppo.learn(Assignment(tmp_path, steps=steps), reports.append)
     assert np.array_equal(network, initial(Training(seed=0, prior=ppo.PRIOR)))  # the critic learns first

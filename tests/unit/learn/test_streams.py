@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from hyperscale.learn.lesson import LessonError, Progress
+from hyperscale.learn.lesson import LessonError, LessonProgress
 from hyperscale.learn.streams import stream_lesson, tuning
 from hyperscale.learn.streams.compare import cases, compare
-from hyperscale.learn.streams.episodes import Batch, Training, collect, gallery, initial
+from hyperscale.learn.streams.episodes import EpisodeBatch, Training, collect, gallery, initial
 from hyperscale.learn.streams.gradient import log_probabilities
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
 from hyperscale.learn.streams.simulator import (
     SHORTEST_FIRST,
     SMALLEST_FIRST,
     TUNED,
-    Outcome,
     Policy,
     Simulator,
+    StreamOutcome,
     agent,
     easy,
     fifo,
@@ -35,7 +35,7 @@ SMALL = Training(steps=2, sequences=1, episodes=2, jobs=20)
 EVERY = (fifo(), fifo(-1.0), easy(), easy(0.8), index(TUNED), index(SHORTEST_FIRST), index(SMALLEST_FIRST), marginal(), maxmin())
 
 
-def overlapping(simulator: Simulator, outcome: Outcome) -> list[tuple[int, int]]:
+def overlapping(simulator: Simulator, outcome: StreamOutcome) -> list[tuple[int, int]]:
     """Pairs of jobs that hold one node at one time."""
     nodes = [set(places) for places in simulator.stream.nodes()]
     jobs = range(len(nodes))
@@ -129,14 +129,14 @@ def test_torch_and_the_simulator_compute_the_same_network(embedding: bool) -> No
     assert (taken >= 1.0 / best.counts - 1e-6).all()  # the best of n candidates has at least 1/n
 
 
-def _batch_of(simulator: Simulator, embedding: bool) -> Batch:
+def _batch_of(simulator: Simulator, embedding: bool) -> EpisodeBatch:
     rows, counts, actions, *_ = simulator.stream.recorded()
     pictures = gallery([simulator.stream.pictures()], 1) if embedding else None
-    return Batch(rows, counts.astype(np.int64), actions.astype(np.int64), np.zeros(len(counts)), 1.0, pictures)
+    return EpisodeBatch(rows, counts.astype(np.int64), actions.astype(np.int64), np.zeros(len(counts)), 1.0, pictures)
 
 
 def test_training_gives_the_same_weights_whether_interrupted_or_not(tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[LessonProgress] = []
     whole = train(SMALL, tmp_path / "whole", seen.append)
     again = train(SMALL, tmp_path / "again", seen.append)
     assert np.array_equal(whole, again)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.observe.kube.demand import MAX_CONTAINERS, MAX_RESOURCES, pod_demand
 from hyperscale.observe.kube.mpijob_view import mpijob_view
 
@@ -66,7 +66,7 @@ ENDLESS = {
 def test_a_pod_without_end_closes_its_node_and_is_counted(spec: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="more than"):
         pod_demand(spec)
-    world = World()
+    world = ClusterCache()
     _, view = world.see_pod({"kind": "Pod", "metadata": META, "spec": {"nodeName": "v", **spec}, "status": {"phase": "Running"}})
     assert view is not None
     assert (view.unreadable, view.node, view.holds_resources) == (True, "v", True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot, Quality
 from hyperscale.model.metrics_reading import Series
@@ -84,7 +84,7 @@ def test_an_idle_reading_is_kept() -> None:
 
 @pytest.mark.parametrize("ends", ["deleted", "succeeded", "not in the listing"])
 def test_the_world_takes_gpus_for_idle_as_soon_as_their_pod_has_ended(ends: str) -> None:
-    world = World(clock=lambda: NOW)
+    world = ClusterCache(clock=lambda: NOW)
     world.replace("Node", [raw_node("gpu-a", 2)])
     holding = raw_pod("rank-0", "gpu-a", 2)
     world.see_pod(holding)

@@ -10,7 +10,7 @@ from hyperscale.model.pods import PodView
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.snapshot import build_snapshot as snapshot_module
 from hyperscale.observe.snapshot import snapshot_cache as memory_module
-from hyperscale.observe.snapshot.build_snapshot import Figures, build_snapshot, judged
+from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures, build_snapshot, judged
 from hyperscale.observe.snapshot.snapshot_cache import Memory
 from tests.unit.observe.objects import NOW, raw_node, reading, series
 
@@ -29,7 +29,7 @@ def test_nodes_that_are_gone_leave_nothing_behind() -> None:
 def judged_before(monkeypatch: pytest.MonkeyPatch) -> tuple[Memory, MetricsReading]:
     """Figures of a large cluster that a thread judged; judging them again is an error."""
 
-    def never(*_: object) -> Figures:
+    def never(*_: object) -> SnapshotFigures:
         raise AssertionError("judged on the event loop")
 
     memory, given = Memory(), reading(power=(series(300, node="a", UUID="GPU-1"),))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.model.api.policy import NodeOverride, Overrides, PolicySpec
 from hyperscale.model.metrics_reading import MetricsReading
-from hyperscale.observe.kube.fabric import HYPERNODE_LABEL, Claims, Fabric, fabric_of, hypernode, topology_levels
+from hyperscale.observe.kube.fabric import HYPERNODE_LABEL, Fabric, FabricClaims, fabric_of, hypernode, topology_levels
 from hyperscale.observe.kube.node_labels import domains
 from hyperscale.observe.snapshot.build_snapshot import build_snapshot
 from hyperscale.observe.snapshot.snapshot_cache import Memory
@@ -71,24 +71,26 @@ def test_members_may_be_chosen_by_labels() -> None:
     found = hypernode(switch("leaf", 1, {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"leaf": "x"}}}}))
     assert found is not None
     nodes = [raw_node("gpu-a", labels={"leaf": "x"}), raw_node("gpu-b", labels={"leaf": "y"})]
-    assert Claims([found]).labels(nodes) == {"gpu-a": {f"{HYPERNODE_LABEL}1": "leaf"}}
+    assert FabricClaims([found]).labels(nodes) == {"gpu-a": {f"{HYPERNODE_LABEL}1": "leaf"}}
 
 
 def test_a_circle_of_hypernodes_ends() -> None:
     circle = fabric_of([switch("x", 1, exact("y", "HyperNode"), exact("gpu-a")), switch("y", 2, exact("x", "HyperNode"))], ())
-    assert Claims(circle.hypernodes).labels([raw_node("gpu-a")]) == {"gpu-a": {f"{HYPERNODE_LABEL}1": "x", f"{HYPERNODE_LABEL}2": "y"}}
+    assert FabricClaims(circle.hypernodes).labels([raw_node("gpu-a")]) == {
+        "gpu-a": {f"{HYPERNODE_LABEL}1": "x", f"{HYPERNODE_LABEL}2": "y"}
+    }
 
 
 def test_hypernodes_that_all_name_each_other_cost_no_more_than_there_are() -> None:
     everything = {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "s.*"}}}
     tangle = fabric_of([switch(f"s{at:02}", 1 + at % 3, everything, exact(f"gpu-{at}")) for at in range(40)], ())
-    found = Claims(tangle.hypernodes).labels([raw_node(f"gpu-{at}") for at in range(40)])
+    found = FabricClaims(tangle.hypernodes).labels([raw_node(f"gpu-{at}") for at in range(40)])
     assert {frozenset(labels.values()) for labels in found.values()} == {frozenset({"s00", "s01", "s02"})}
 
 
 def test_only_nodes_that_changed_are_tried_again() -> None:
     leaf = fabric_of([switch("leaf", 1, {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "r1"}}}})], ())
-    claims, key = Claims(leaf.hypernodes), f"{HYPERNODE_LABEL}1"
+    claims, key = FabricClaims(leaf.hypernodes), f"{HYPERNODE_LABEL}1"
     nodes = [raw_node("gpu-a", labels={"rack": "r1"}), raw_node("gpu-b", labels={"rack": "r2"})]
     first = claims.labels(nodes)
     assert first == {"gpu-a": {key: "leaf"}}
@@ -98,7 +100,7 @@ def test_only_nodes_that_changed_are_tried_again() -> None:
 
 
 async def test_a_fabric_that_changes_is_in_the_next_snapshot() -> None:
-    world = World()
+    world = ClusterCache()
     for name in ("gpu-a", "gpu-b"):
         world.see_node(raw_node(name))
     for switches in ([switch("x", 1, exact("gpu-a"))], [switch("y", 1, exact("gpu-a"), exact("gpu-b"))], []):
@@ -112,7 +114,9 @@ async def test_a_fabric_that_changes_is_in_the_next_snapshot() -> None:
 def test_patterns_with_several_numbers_are_usual() -> None:
     pattern = r"^gpu-[0-9]+-row[0-9]+-rack\d+-[a-z]+-.*$"
     leaf = fabric_of([switch("leaf", 1, {"type": "Node", "selector": {"regexMatch": {"pattern": pattern}}})], ())
-    assert Claims(leaf.hypernodes).labels([raw_node("gpu-1-row2-rack3-a-b")]) == {"gpu-1-row2-rack3-a-b": {f"{HYPERNODE_LABEL}1": "leaf"}}
+    assert FabricClaims(leaf.hypernodes).labels([raw_node("gpu-1-row2-rack3-a-b")]) == {
+        "gpu-1-row2-rack3-a-b": {f"{HYPERNODE_LABEL}1": "leaf"}
+    }
 
 
 @pytest.mark.parametrize(

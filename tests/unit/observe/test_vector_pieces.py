@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hyperscale.observe.prometheus import vector
-from hyperscale.observe.prometheus.vector import EMPTY, Decoder, LabelSets, NotJsonError, Shape, Vector
+from hyperscale.observe.prometheus.vector import EMPTY, Decoder, LabelSets, NotJsonError, SeriesShape, Vector
 from hyperscale.observe.series import _follow
 
 KEPT = frozenset({"Hostname", "UUID", "a", "z", "Z"})
@@ -26,7 +26,7 @@ def series(count: int, **more: str) -> list[tuple[dict[str, str], str]]:
     return [({"Hostname": f"n{at}", 'odd,{"metric":': '},{"metric":{"x"', "UUID": f"GPU-{at}", **more}, str(at)) for at in range(count)]
 
 
-def decoded(answer: bytes, piece: int = 10**9, expected: Shape = EMPTY, sets: LabelSets | None = None) -> Vector:
+def decoded(answer: bytes, piece: int = 10**9, expected: SeriesShape = EMPTY, sets: LabelSets | None = None) -> Vector:
     decoder = Decoder(sets if sets is not None else LabelSets(KEPT), expected)
     for at in range(0, len(answer), piece):
         decoder.feed(answer[at : at + piece])
@@ -136,7 +136,7 @@ def test_label_sets_are_narrowed_once_and_forgotten_when_no_answer_has_them_any_
     assert first == {"a": "1"}
     sets.sweep([shape])
     assert sets.labels(shape.identities[0]) is first
-    sets.sweep([Shape(shape.identities[1:], shape.cuts[1:], shape.labels[1:])])
+    sets.sweep([SeriesShape(shape.identities[1:], shape.cuts[1:], shape.labels[1:])])
     assert len(sets) == 1
     assert sets.labels(shape.identities[0]) is not first
     with pytest.raises(ValueError, match=r"."):

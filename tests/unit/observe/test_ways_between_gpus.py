@@ -7,7 +7,7 @@ import pytest
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import GpuPaths
 from hyperscale.model.metrics_reading import Series
-from hyperscale.observe.prometheus.incremental import Judge
+from hyperscale.observe.prometheus.incremental import IncrementalValidator
 from hyperscale.observe.snapshot.build_snapshot import build_snapshot, snapshot_digest
 from hyperscale.observe.snapshot.snapshot_cache import Memory
 from tests.unit.observe.objects import NOW, raw_node, reading, series
@@ -40,7 +40,7 @@ def test_old_unknown_and_foreign_ways_tell_nothing() -> None:
 
 
 def test_ways_that_change_make_another_snapshot_also_from_one_reading_to_the_next() -> None:
-    nodes, memory, judge = [raw_node("gpu-a")], Memory(), Judge()
+    nodes, memory, judge = [raw_node("gpu-a")], Memory(), IncrementalValidator()
     seen = []
     for links in (18.0, 18.0, 9.0):
         told = reading(gpu_paths=(series(links, node="gpu-a", kind="NVLink"),))

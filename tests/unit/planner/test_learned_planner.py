@@ -16,8 +16,8 @@ from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.learned import learned_weights
 from hyperscale.planner.learned.learned_features import VERSION, View
 from hyperscale.planner.learned.learned_planner import MOST_WORKERS, Learned, planners
-from hyperscale.planner.learned.learned_state import LARGEST, State, Surroundings
-from hyperscale.planner.learned.learned_weights import Manifest, WeightsError, load, shipped
+from hyperscale.planner.learned.learned_state import LARGEST, ConstructorState, Surroundings
+from hyperscale.planner.learned.learned_weights import WeightsError, WeightsManifest, load, shipped
 from hyperscale.planner.problem.placement_problem import pose
 from hyperscale.planner.search.greedy import greedy
 from hyperscale.planner.search.heuristic import Heuristic
@@ -32,7 +32,7 @@ NOBODY = np.zeros(0, dtype=np.int64)
 def test_the_greedy_feature_alone_builds_what_greedy_builds(family: str) -> None:
     drawn = instance(family, 24, 6, 31)
     seeds = np.flatnonzero(drawn.topology.slots > 0)
-    state = State(Surroundings(drawn.costs, drawn.topology.slots, 6), seeds[:, None])
+    state = ConstructorState(Surroundings(drawn.costs, drawn.topology.slots, 6), seeds[:, None])
     while state.size < 6:
         state.add(state.added().objective.argmin(axis=1))
     free = greedy(drawn.costs, drawn.topology.slots, 6, seeds, NOBODY)
@@ -46,7 +46,7 @@ def test_the_cheapest_followers_respect_slots() -> None:
         slots = rng.integers(0, 4, 7)
         workers = int(max(2, min(slots.sum(), rng.integers(2, 9))))
         around = Surroundings(instance("zones", 7, 3, seed).costs, slots, workers)
-        state = State(around, np.zeros((1, 0), dtype=np.int64))
+        state = ConstructorState(around, np.zeros((1, 0), dtype=np.int64))
         while state.size < workers - 1:
             seconds, followers = state.ahead()
             for candidate in np.flatnonzero(state.left[0] > 0):
@@ -67,12 +67,12 @@ def test_features_are_finite_whatever_the_cluster() -> None:
             drawn = instance(family, 12, workers, 77)
             view = View(Surroundings(drawn.costs, drawn.topology.slots, workers))
             seen = view.seen()
-            features, _ = view.step(State(view.around, np.zeros((1, 0), dtype=np.int64)))
+            features, _ = view.step(ConstructorState(view.around, np.zeros((1, 0), dtype=np.int64)))
             assert all(np.isfinite(part).all() for part in (seen.node, seen.edge, seen.whole, features))
 
 
 def test_the_shipped_weights_are_those_of_their_manifest() -> None:
-    manifest = msgspec.json.decode((SHIPPED / "constructor.json").read_bytes(), type=Manifest)
+    manifest = msgspec.json.decode((SHIPPED / "constructor.json").read_bytes(), type=WeightsManifest)
     assert manifest.feature_version == VERSION
     assert manifest.command.startswith("hyperscale learn constructor --seed ")
     assert manifest.figures["over_greedy_nearest"] <= 0.99

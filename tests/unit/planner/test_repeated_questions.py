@@ -17,6 +17,7 @@ from hyperscale.planner.problem import candidates, figures
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.planner.search import heuristic
+from hyperscale.planner.search.improve import SearchBudget
 from hyperscale.planner.workload.profile import profile
 from hyperscale.util.memo import Memo
 from tests.builders.clusters import POLICY, answer, gpu_node, link, measured, planned, random_cluster, snapshot, training
@@ -145,7 +146,7 @@ def test_a_refusal_is_given_soon_after_time_is_up() -> None:
     looks: list[int] = []
     original = heuristic._Search._look
 
-    def counted(self: heuristic._Search, workers: int, effort: heuristic.Effort) -> None:
+    def counted(self: heuristic._Search, workers: int, effort: SearchBudget) -> None:
         looks.append(workers)
         original(self, workers, effort)
 

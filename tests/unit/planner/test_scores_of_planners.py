@@ -11,7 +11,7 @@ from hyperscale.model.plan import Infeasible, Plan, PlannerScore
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.choice.reasons import distance
-from hyperscale.planner.choice.scores import Planner, gap, scores
+from hyperscale.planner.choice.scores import ProposingPlanner, gap, scores
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.search.heuristic import Candidate, Expired, Heuristic
@@ -59,7 +59,7 @@ class Proving(Worse):
         return found
 
 
-def planned_by(*planners: Planner) -> Plan:
+def planned_by(*planners: ProposingPlanner) -> Plan:
     request = PlanRequest(job_key="team-a/gnn", job=JOB)
     plan = make_plan(request, build(SEEN, POLICY), profile(JOB), POLICY, planners=planners)
     assert isinstance(plan, Plan)

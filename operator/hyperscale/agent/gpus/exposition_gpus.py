@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hyperscale import __version__
-from hyperscale.agent.exposition import Family, Line
+from hyperscale.agent.exposition import ExpositionLine, Family
 from hyperscale.agent.gpus.gpu_figures import FIGURES
 from hyperscale.agent.gpus.gpu_reading import GpuReading, Reading
-from hyperscale.agent.state import State
+from hyperscale.agent.state import AgentState
 
 _MIG_SHARED: Final = frozenset({"DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_RESERVED"})
 """Figures that instances have of their own; the others are the whole GPU's and repeated for each instance, as DCGM does."""
 
 
-def families(reading: Reading, node: str, state: State, seconds: float, *, figures: bool = True) -> tuple[Family, ...]:
+def families(reading: Reading, node: str, state: AgentState, seconds: float, *, figures: bool = True) -> tuple[Family, ...]:
     """All families of a reading of `node`; without `figures` those that a DCGM exporter serves are left out.
 
     state: of the readings as a whole; seconds: what the reading took.
@@ -32,16 +32,16 @@ def _figures(reading: Reading, node: str) -> tuple[Family, ...]:
     return tuple(found)
 
 
-def _lines(gpu: GpuReading, name: str, node: str, driver: str) -> Iterator[Line]:
+def _lines(gpu: GpuReading, name: str, node: str, driver: str) -> Iterator[ExpositionLine]:
     """One figure of one GPU, or of each of its instances."""
     if not gpu.instances:
         if name in gpu.figures:
-            yield Line(_labels(gpu, node, driver), gpu.figures[name])
+            yield ExpositionLine(_labels(gpu, node, driver), gpu.figures[name])
         return
     for instance in gpu.instances:
         figures = instance.figures if name in _MIG_SHARED else gpu.figures
         if name in figures:
-            yield Line(_labels(gpu, node, driver, instance.profile, str(instance.id)), figures[name])
+            yield ExpositionLine(_labels(gpu, node, driver, instance.profile, str(instance.id)), figures[name])
 
 
 def _labels(gpu: GpuReading, node: str, driver: str, profile: str = "", instance: str = "") -> dict[str, str]:
@@ -62,7 +62,7 @@ def _labels(gpu: GpuReading, node: str, driver: str, profile: str = "", instance
 def _paths(reading: Reading, node: str) -> Family:
     uuids: Mapping[int, str] = {gpu.index: gpu.uuid for gpu in reading.gpus}
     lines = tuple(
-        Line(
+        ExpositionLine(
             {
                 "node": node,
                 "gpu": str(path.gpu),
@@ -78,17 +78,20 @@ def _paths(reading: Reading, node: str) -> Family:
     return Family("hyperscale_gpu_path", "gauge", "Best way between two GPUs of a node: number of NVLinks, or 1.", lines)
 
 
-def _own(reading: Reading, node: str, state: State, seconds: float) -> Iterator[Family]:
+def _own(reading: Reading, node: str, state: AgentState, seconds: float) -> Iterator[Family]:
     """About the agent itself."""
-    condition = (Line({"node": node, "state": state.condition.value}, 1),)
+    condition = (ExpositionLine({"node": node, "state": state.condition.value}, 1),)
     yield Family("hyperscale_agent_state", "gauge", "State of the agent's GPU readings, as a label.", condition)
     gpus = tuple(
-        Line({"node": node, "gpu": str(gpu.index), "uuid": gpu.uuid, "state": gpu.state.condition.value}, 1) for gpu in reading.gpus
+        ExpositionLine({"node": node, "gpu": str(gpu.index), "uuid": gpu.uuid, "state": gpu.state.condition.value}, 1)
+        for gpu in reading.gpus
     )
     yield Family("hyperscale_agent_gpu_state", "gauge", "State of each GPU that the driver lists, as a label.", gpus)
-    errors = tuple(Line({"node": node, "code": code}, count) for code, count in sorted(reading.errors.items()))
+    errors = tuple(ExpositionLine({"node": node, "code": code}, count) for code, count in sorted(reading.errors.items()))
     yield Family("hyperscale_agent_nvml_errors_total", "counter", "NVML calls that failed abnormally, by NVML's code.", errors)
     if seconds > 0:
-        took = (Line({"node": node}, seconds),)
+        took = (ExpositionLine({"node": node}, seconds),)
         yield Family("hyperscale_agent_reading_seconds", "gauge", "What the last finished reading of the GPUs took.", took)
-    yield Family("hyperscale_agent_build_info", "gauge", "Version of this agent.", (Line({"node": node, "version": __version__}, 1),))
+    yield Family(
+        "hyperscale_agent_build_info", "gauge", "Version of this agent.", (ExpositionLine({"node": node, "version": __version__}, 1),)
+    )

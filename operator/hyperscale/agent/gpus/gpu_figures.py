@@ -14,7 +14,7 @@ NVLINK_RX_KIB: Final = "nvlink_rx_kib"
 """Running totals in KiB; served as rates only, because DCGM knows no total."""
 
 
-class Figure(NamedTuple):
+class GpuFigure(NamedTuple):
     """How a figure is served."""
 
     kind: str
@@ -24,34 +24,34 @@ class Figure(NamedTuple):
     """Larger values are nonsense and left out."""
 
 
-FIGURES: Final[Mapping[str, Figure]] = {
-    "DCGM_FI_DEV_SM_CLOCK": Figure("gauge", "SM clock frequency (in MHz).", 100_000),
-    "DCGM_FI_DEV_MEM_CLOCK": Figure("gauge", "Memory clock frequency (in MHz).", 100_000),
-    "DCGM_FI_DEV_MEMORY_TEMP": Figure("gauge", "Memory temperature (in C).", 200),
-    "DCGM_FI_DEV_GPU_TEMP": Figure("gauge", "GPU temperature (in C).", 200),
-    "DCGM_FI_DEV_POWER_USAGE": Figure("gauge", "Power draw (in W).", 10_000),
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": Figure("untyped", "Total energy consumption since the driver was loaded (in mJ)."),
-    PCIE_REPLAYS: Figure("counter", "Total number of PCIe retries (dcgm-exporter: DCGM_FI_DEV_PCIE_REPLAY_COUNTER)."),
-    "DCGM_FI_DEV_GPU_UTIL": Figure("gauge", "GPU utilization (in %).", 100),
-    "DCGM_FI_DEV_MEM_COPY_UTIL": Figure("gauge", "Memory utilization (in %).", 100),
-    "DCGM_FI_DEV_XID_ERRORS": Figure("gauge", "Last XID error seen since the agent started, 0 for none."),
-    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": Figure("gauge", "Why the clocks are lowered: NVML's bit mask of clock event reasons."),
-    "DCGM_FI_DEV_FB_FREE": Figure("gauge", "Framebuffer memory free (in MiB).", 2.0**24),
-    "DCGM_FI_DEV_FB_USED": Figure("gauge", "Framebuffer memory used (in MiB).", 2.0**24),
-    "DCGM_FI_DEV_FB_RESERVED": Figure("gauge", "Framebuffer memory reserved (in MiB).", 2.0**24),
-    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": Figure("untyped", "Total number of single-bit volatile ECC errors."),
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": Figure("untyped", "Total number of double-bit volatile ECC errors."),
-    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": Figure("untyped", "Total number of single-bit persistent ECC errors."),
-    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": Figure("untyped", "Total number of double-bit persistent ECC errors."),
-    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": Figure("untyped", "Number of remapped rows for uncorrectable errors."),
-    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": Figure("untyped", "Number of remapped rows for correctable errors."),
-    "DCGM_FI_DEV_ROW_REMAP_PENDING": Figure("gauge", "Whether remapping of rows waits for a reset.", 1),
-    "DCGM_FI_DEV_ROW_REMAP_FAILURE": Figure("gauge", "Whether remapping of rows has failed.", 1),
-    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": Figure("gauge", "Traffic of all NVLinks, both directions (in MB/s)."),
-    "DCGM_FI_PROF_NVLINK_TX_BYTES": Figure("gauge", "Rate of data sent over NVLink, headers excluded (in B/s)."),
-    "DCGM_FI_PROF_NVLINK_RX_BYTES": Figure("gauge", "Rate of data received over NVLink, headers excluded (in B/s)."),
-    "DCGM_FI_PROF_PCIE_TX_BYTES": Figure("gauge", "Rate of data sent over PCIe (in B/s)."),
-    "DCGM_FI_PROF_PCIE_RX_BYTES": Figure("gauge", "Rate of data received over PCIe (in B/s)."),
+FIGURES: Final[Mapping[str, GpuFigure]] = {
+    "DCGM_FI_DEV_SM_CLOCK": GpuFigure("gauge", "SM clock frequency (in MHz).", 100_000),
+    "DCGM_FI_DEV_MEM_CLOCK": GpuFigure("gauge", "Memory clock frequency (in MHz).", 100_000),
+    "DCGM_FI_DEV_MEMORY_TEMP": GpuFigure("gauge", "Memory temperature (in C).", 200),
+    "DCGM_FI_DEV_GPU_TEMP": GpuFigure("gauge", "GPU temperature (in C).", 200),
+    "DCGM_FI_DEV_POWER_USAGE": GpuFigure("gauge", "Power draw (in W).", 10_000),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": GpuFigure("untyped", "Total energy consumption since the driver was loaded (in mJ)."),
+    PCIE_REPLAYS: GpuFigure("counter", "Total number of PCIe retries (dcgm-exporter: DCGM_FI_DEV_PCIE_REPLAY_COUNTER)."),
+    "DCGM_FI_DEV_GPU_UTIL": GpuFigure("gauge", "GPU utilization (in %).", 100),
+    "DCGM_FI_DEV_MEM_COPY_UTIL": GpuFigure("gauge", "Memory utilization (in %).", 100),
+    "DCGM_FI_DEV_XID_ERRORS": GpuFigure("gauge", "Last XID error seen since the agent started, 0 for none."),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": GpuFigure("gauge", "Why the clocks are lowered: NVML's bit mask of clock event reasons."),
+    "DCGM_FI_DEV_FB_FREE": GpuFigure("gauge", "Framebuffer memory free (in MiB).", 2.0**24),
+    "DCGM_FI_DEV_FB_USED": GpuFigure("gauge", "Framebuffer memory used (in MiB).", 2.0**24),
+    "DCGM_FI_DEV_FB_RESERVED": GpuFigure("gauge", "Framebuffer memory reserved (in MiB).", 2.0**24),
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": GpuFigure("untyped", "Total number of single-bit volatile ECC errors."),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": GpuFigure("untyped", "Total number of double-bit volatile ECC errors."),
+    "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL": GpuFigure("untyped", "Total number of single-bit persistent ECC errors."),
+    "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL": GpuFigure("untyped", "Total number of double-bit persistent ECC errors."),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": GpuFigure("untyped", "Number of remapped rows for uncorrectable errors."),
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": GpuFigure("untyped", "Number of remapped rows for correctable errors."),
+    "DCGM_FI_DEV_ROW_REMAP_PENDING": GpuFigure("gauge", "Whether remapping of rows waits for a reset.", 1),
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": GpuFigure("gauge", "Whether remapping of rows has failed.", 1),
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": GpuFigure("gauge", "Traffic of all NVLinks, both directions (in MB/s)."),
+    "DCGM_FI_PROF_NVLINK_TX_BYTES": GpuFigure("gauge", "Rate of data sent over NVLink, headers excluded (in B/s)."),
+    "DCGM_FI_PROF_NVLINK_RX_BYTES": GpuFigure("gauge", "Rate of data received over NVLink, headers excluded (in B/s)."),
+    "DCGM_FI_PROF_PCIE_TX_BYTES": GpuFigure("gauge", "Rate of data sent over PCIe (in B/s)."),
+    "DCGM_FI_PROF_PCIE_RX_BYTES": GpuFigure("gauge", "Rate of data received over PCIe (in B/s)."),
 }
 """In the order in which they are served. DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL is a gauge although the exporter calls it a counter: it is a
 rate in MB/s (dcgm-exporter#417, dcgm-exporter#658)."""

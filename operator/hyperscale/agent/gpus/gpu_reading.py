@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from hyperscale.agent.state import STARTING, State
+from hyperscale.agent.state import STARTING, AgentState
 
 PathKind = Literal["NVLink", "PcieSwitch", "PcieBridge", "Socket", "System"]
 
@@ -27,7 +27,7 @@ class GpuReading(msgspec.Struct, frozen=True):
 
     index: int
     """NVML's index, the `gpu` label."""
-    state: State
+    state: AgentState
     uuid: str = ""
     pci_bus_id: str = ""
     device: str = ""
@@ -52,7 +52,7 @@ class Reading(msgspec.Struct, frozen=True):
 
     taken_at: float
     """Seconds by the reader's monotonic clock."""
-    state: State = STARTING
+    state: AgentState = STARTING
     driver: str = ""
     gpus: tuple[GpuReading, ...] = ()
     paths: tuple[GpuPath, ...] = ()

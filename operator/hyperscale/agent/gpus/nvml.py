@@ -14,7 +14,7 @@ from hyperscale.agent.gpus.nvml_calls import Call, Reach, reach, state_of
 from hyperscale.agent.gpus.nvml_figures import READERS
 from hyperscale.agent.gpus.nvml_mig import instances
 from hyperscale.agent.gpus.nvml_paths import normal_bus_id, paths
-from hyperscale.agent.state import Condition, State, worst
+from hyperscale.agent.state import AgentState, DriverCondition, worst
 
 PATHS_EVERY: Final = 6
 """Readings between two looks at the ways between GPUs: links go down rarely, and asking costs some hundred calls."""
@@ -23,13 +23,13 @@ _MAX_EVENTS: Final = 256
 _EVENT_MILLISECONDS: Final = 1
 """What waiting for an XID may take; they queue up between readings. Never 0: for some that means for ever (cuda-python#2924)."""
 _XID = "DCGM_FI_DEV_XID_ERRORS"
-_READY = State(Condition.READY)
+_READY = AgentState(DriverCondition.READY)
 
 
 class _BeginAgainError(Exception):
     """NVML as a whole failed; `state` says how."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: AgentState) -> None:
         super().__init__(state.line)
         self.state = state
 
@@ -87,7 +87,7 @@ class Nvml:
         self._readings += 1
         found = self._find_paths(gpus)
         reading = Reading(taken_at=now, state=state, driver=self._driver, gpus=gpus, paths=found, errors=dict(self._errors))
-        mending = state.condition is not Condition.READY and not self._readings % PATHS_EVERY
+        mending = state.condition is not DriverCondition.READY and not self._readings % PATHS_EVERY
         if mending or not figures:
             # A GPU that was reset shows itself only to those who begin again. Not each time: XIDs of the others would be missed meanwhile.
             # And who only looks now and then holds nothing open: open devices keep a driver from being exchanged (gpu-operator#2570).
@@ -106,10 +106,10 @@ class Nvml:
                 self._watch_events(count)
         except pynvml.NVMLError as error:
             if error.value in {pynvml.NVML_ERROR_GPU_NOT_FOUND, pynvml.NVML_ERROR_NOT_FOUND}:
-                raise _BeginAgainError(State(Condition.NO_GPU, "NVML finds no GPU")) from error
+                raise _BeginAgainError(AgentState(DriverCondition.NO_GPU, "NVML finds no GPU")) from error
             raise _BeginAgainError(state_of(error, self.call.doing)) from error
         if not count:
-            raise _BeginAgainError(State(Condition.NO_GPU, "NVML finds no GPU"))
+            raise _BeginAgainError(AgentState(DriverCondition.NO_GPU, "NVML finds no GPU"))
         return count
 
     def _watch_events(self, count: int) -> None:
@@ -162,7 +162,7 @@ class Nvml:
             self._check(error)
             return GpuReading(index, state_of(error, self.call.doing))
         except ValueError as error:  # a name that is no text
-            return GpuReading(index, State(Condition.UNREADABLE, f"{self.call.doing}: {error}"))
+            return GpuReading(index, AgentState(DriverCondition.UNREADABLE, f"{self.call.doing}: {error}"))
 
     def _named(self, index: int, handle: Any) -> GpuReading:  # noqa: ANN401 - an NVML handle
         uuid = str(self.call("nvmlDeviceGetUUID", handle))

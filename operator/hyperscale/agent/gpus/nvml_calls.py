@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pynvml
 
-from hyperscale.agent.state import Condition, State
+from hyperscale.agent.state import AgentState, DriverCondition
 
 
 class Reach(Enum):
@@ -44,13 +44,13 @@ _REACHES: Final = {
 }
 
 _CONDITIONS: Final = {
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: Condition.NO_LIBRARY,
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: Condition.NO_DRIVER,
-    pynvml.NVML_ERROR_NO_PERMISSION: Condition.NO_PERMISSION,
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Condition.VERSION_MISMATCH,
-    pynvml.NVML_ERROR_GPU_IS_LOST: Condition.GPU_LOST,
-    pynvml.NVML_ERROR_GPU_NOT_FOUND: Condition.GPU_LOST,
-    pynvml.NVML_ERROR_RESET_REQUIRED: Condition.RESET_REQUIRED,
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: DriverCondition.NO_LIBRARY,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: DriverCondition.NO_DRIVER,
+    pynvml.NVML_ERROR_NO_PERMISSION: DriverCondition.NO_PERMISSION,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: DriverCondition.VERSION_MISMATCH,
+    pynvml.NVML_ERROR_GPU_IS_LOST: DriverCondition.GPU_LOST,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND: DriverCondition.GPU_LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED: DriverCondition.RESET_REQUIRED,
 }
 
 
@@ -59,9 +59,9 @@ def reach(error: pynvml.NVMLError) -> Reach:
     return _REACHES.get(error.value, Reach.TROUBLE)
 
 
-def state_of(error: pynvml.NVMLError, where: str) -> State:
+def state_of(error: pynvml.NVMLError, where: str) -> AgentState:
     """State of whatever `where` names, after this error."""
-    return State(_CONDITIONS.get(error.value, Condition.UNREADABLE), f"{where}: {error} (NVML code {error.value})")
+    return AgentState(_CONDITIONS.get(error.value, DriverCondition.UNREADABLE), f"{where}: {error} (NVML code {error.value})")
 
 
 class Call:

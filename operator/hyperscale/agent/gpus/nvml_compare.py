@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TextIO
 
 from hyperscale.agent.gpus.gpu_reading import GpuReading
 from hyperscale.agent.gpus.nvml import Nvml
-from hyperscale.agent.state import Condition
+from hyperscale.agent.state import DriverCondition
 
 TOOL: Final = "nvidia-smi"
 _TOOL_SECONDS: Final = 30.0
@@ -81,7 +81,7 @@ def compare(out: TextIO) -> int:
         return EXIT_NO_TOOL
     finally:
         nvml.close()
-    if reading.state.condition is not Condition.READY:
+    if reading.state.condition is not DriverCondition.READY:
         sys.stderr.write(f"no GPU to compare: {reading.state.line}\n")
         return EXIT_NO_TOOL
     found = [line for gpu in reading.gpus for line in compared(gpu, before.get(gpu.uuid, {}), after.get(gpu.uuid, {}))]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from hyperscale.agent.agent_settings import AgentSettings
 from hyperscale.agent.gpus.gpu_reading import Reading
-from hyperscale.agent.state import OFF, STARTING, Condition, State
+from hyperscale.agent.state import OFF, STARTING, AgentState, DriverCondition
 from hyperscale.util.threads import in_daemon_thread
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ STALE_READINGS: Final = 3
 """Figures older than that many intervals are not served: old figures look like frozen ones."""
 PATHS_SECONDS: Final = 60.0
 """From one reading to the next where figures are left to DCGM: NVML is opened for the ways between GPUs and let go of at once."""
-_NOTHING_TO_READ: Final = frozenset({Condition.NO_LIBRARY, Condition.NO_DRIVER, Condition.NO_GPU, Condition.VERSION_MISMATCH})
+_NOTHING_TO_READ: Final = frozenset(
+    {DriverCondition.NO_LIBRARY, DriverCondition.NO_DRIVER, DriverCondition.NO_GPU, DriverCondition.VERSION_MISMATCH}
+)
 
-_NO_MATTER_TO_DCGM: Final = frozenset({Condition.READY, Condition.NO_LIBRARY, Condition.NO_PERMISSION})
+_NO_MATTER_TO_DCGM: Final = frozenset({DriverCondition.READY, DriverCondition.NO_LIBRARY, DriverCondition.NO_PERMISSION})
 """States in which an exporter with a driver of its own gives all figures; in the others it would have none either."""
 
 
@@ -49,7 +51,7 @@ class Poller:
         self._work: asyncio.Task[Reading] | None = None
         self._started_at = 0.0
         self._latest = Reading(taken_at=clock(), state=STARTING if source else OFF)
-        self._told: State | None = None
+        self._told: AgentState | None = None
         self._left_to_dcgm = False
         self._changed = asyncio.Event()
         self.seconds = 0.0
@@ -60,7 +62,7 @@ class Poller:
         """The last reading, or why there is none that can be served."""
         age = self._clock() - self._latest.taken_at
         if self._source and self._latest.gpus and age > STALE_READINGS * self._period + self._settings.nvml_deadline_seconds:
-            return self._without_gpus(State(Condition.STALLED, f"the last reading is {age:.0f} s old"))
+            return self._without_gpus(AgentState(DriverCondition.STALLED, f"the last reading is {age:.0f} s old"))
         return self._latest
 
     @property
@@ -82,14 +84,14 @@ class Poller:
         return max(self._settings.interval_seconds, PATHS_SECONDS) if self._left_to_dcgm else self._settings.interval_seconds
 
     @property
-    def state(self) -> State:
+    def state(self) -> AgentState:
         """State of the GPU readings."""
         state = self.latest.state
         if not self.left_to_dcgm or state.condition not in _NO_MATTER_TO_DCGM:
             return state
         served = "a DCGM exporter serves the figures of this node's GPUs"
-        untold = "" if state.condition is Condition.READY else f"; the ways between them are not known: {state.message}"
-        return State(Condition.LEFT_TO_DCGM, served + untold)
+        untold = "" if state.condition is DriverCondition.READY else f"; the ways between them are not known: {state.message}"
+        return AgentState(DriverCondition.LEFT_TO_DCGM, served + untold)
 
     async def run(self) -> None:
         """Read for ever."""
@@ -120,19 +122,19 @@ class Poller:
             return work.result()
         except Exception as error:  # whatever a foreign library raises must not end the agent
             _LOG.exception("reading the GPUs failed")
-            return self._without_gpus(State(Condition.UNREADABLE, f"{type(error).__name__}: {error}"[:300]))
+            return self._without_gpus(AgentState(DriverCondition.UNREADABLE, f"{type(error).__name__}: {error}"[:300]))
 
     def _stalled(self) -> Reading:
         doing = self._source.call.doing if self._source else ""
         waited = self._clock() - self._started_at
-        return self._without_gpus(State(Condition.STALLED, f"{doing or 'NVML'} has not returned for {waited:.0f} s"))
+        return self._without_gpus(AgentState(DriverCondition.STALLED, f"{doing or 'NVML'} has not returned for {waited:.0f} s"))
 
-    def _without_gpus(self, state: State) -> Reading:
+    def _without_gpus(self, state: AgentState) -> Reading:
         return Reading(taken_at=self._clock(), state=state, driver=self._latest.driver, errors=self._latest.errors)
 
-    def _tell(self, state: State) -> None:
+    def _tell(self, state: AgentState) -> None:
         """Log what changed; a stall's growing age is no change."""
         if self._told is None or self._told.condition is not state.condition:
-            good = state.condition in {Condition.READY, Condition.LEFT_TO_DCGM, Condition.OFF}
+            good = state.condition in {DriverCondition.READY, DriverCondition.LEFT_TO_DCGM, DriverCondition.OFF}
             _LOG.log(logging.INFO if good else logging.WARNING, state.line)
         self._told = state

@@ -39,20 +39,20 @@ class _Slice(msgspec.Struct, rename="camel"):
     endpoints: tuple[_Endpoint, ...] | None = None
 
 
-class _Metadata(msgspec.Struct):
+class _PeerMetadata(msgspec.Struct):
     name: str = ""
     labels: dict[str, str] | None = None
 
 
 class _Object(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: _PeerMetadata = msgspec.field(default_factory=_PeerMetadata)
 
 
 class _ListMetadata(msgspec.Struct, rename="camel"):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class Slices(msgspec.Struct):
+class EndpointSlices(msgspec.Struct):
     """An EndpointSliceList, as far as it is read."""
 
     items: tuple[_Slice, ...] = ()
@@ -82,7 +82,7 @@ def parse(text: str) -> tuple[Peer, ...]:
     return tuple(peers[name] for name in sorted(peers))
 
 
-def of_slices(pages: tuple[Slices, ...], groups: dict[str, str], port: int) -> tuple[Peer, ...]:
+def of_slices(pages: tuple[EndpointSlices, ...], groups: dict[str, str], port: int) -> tuple[Peer, ...]:
     """Peers in EndpointSlices, one a node, sorted by name; group of a node without one in `groups`: its zone.
 
     Endpoints that are not ready count too: an agent that is starting answers or does not. Addresses that are none are left out.

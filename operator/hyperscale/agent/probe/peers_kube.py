@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from hyperscale.agent.probe.peers import Objects, Peer, PeersError, Slices, groups_of, of_slices
+from hyperscale.agent.probe.peers import EndpointSlices, Objects, Peer, PeersError, groups_of, of_slices
 
 LOGGER: Final = logging.getLogger("hyperscale.agent.probe.probe")
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -29,7 +29,7 @@ METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v
 LABELS_SECONDS: Final = 600.0
 LABELS_SECONDS_PER_NODE: Final = 1.0
 """Node labels change seldom, and all of them is a long answer: together the agents ask for it once a second at most."""
-Body = TypeVar("Body", Slices, Objects)
+Body = TypeVar("Body", EndpointSlices, Objects)
 
 
 class KubePeers:
@@ -60,7 +60,7 @@ class KubePeers:
                 LOGGER.info("link probe: groups are zones, node labels cannot be read: %s", error)
         path = f"/apis/discovery.k8s.io/v1/namespaces/{quote(self._namespace, safe='')}/endpointslices"
         query = {"labelSelector": f"kubernetes.io/service-name={self._service}"}
-        return of_slices(self._pages(path, query, "application/json", Slices), self._groups, self._probe_port)
+        return of_slices(self._pages(path, query, "application/json", EndpointSlices), self._groups, self._probe_port)
 
     def _pages(self, path: str, query: dict[str, str], accept: str, kind: type[Body]) -> tuple[Body, ...]:
         context = ssl.create_default_context(cafile=str(self._account / "ca.crt"))

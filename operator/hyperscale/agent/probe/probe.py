@@ -12,16 +12,16 @@ from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry
 
-from hyperscale.agent.agent_settings import SettingsError
+from hyperscale.agent.agent_settings import AgentSettingsError
 from hyperscale.agent.probe import probe_settings
 from hyperscale.agent.probe.peers import Peer, PeersError
 from hyperscale.agent.probe.peers_kube import KubePeers
 from hyperscale.agent.probe.probe_metrics import LinkCollector
 from hyperscale.agent.probe.probe_quiet import Quiet
 from hyperscale.agent.probe.probe_rounds import Rounds
-from hyperscale.agent.probe.probe_server import Server, train_bytes
+from hyperscale.agent.probe.probe_server import ProbeServer, train_bytes
 from hyperscale.agent.probe.probe_settings import LinkSettings
-from hyperscale.agent.probe.probe_socket import Datagrams, Purse
+from hyperscale.agent.probe.probe_socket import Datagrams, SocketBudget
 from hyperscale.agent.probe.probe_train import MAX_BYTES, PACKET_BYTES, SKIP_BYTES
 from hyperscale.agent.probe.tokens import TokenFile
 
@@ -64,7 +64,7 @@ async def run(settings: NodeSettings, registry: CollectorRegistry, environment: 
                 LOGGER.info("link probe: off%s", "" if chosen.links == "off" else ", NODE_NAME is not set")
                 await asyncio.Event().wait()
             await _probe(settings, chosen, registry, environment)
-        except (SettingsError, PeersError, OSError) as error:
+        except (AgentSettingsError, PeersError, OSError) as error:
             if str(error) != said:
                 LOGGER.error("link probe: %s", error)
             said = str(error)
@@ -77,12 +77,12 @@ async def _probe(settings: NodeSettings, chosen: LinkSettings, registry: Collect
     """One life of the probe; raises what `run` logs."""
     tokens = TokenFile(Path(chosen.token_file))
     largest = train_bytes((SKIP_BYTES + MAX_BYTES) // PACKET_BYTES + 1)
-    purse = Purse(chosen.budget_bytes_per_second, max(CAPACITY_TRAINS * largest, chosen.budget_bytes_per_second))
+    purse = SocketBudget(chosen.budget_bytes_per_second, max(CAPACITY_TRAINS * largest, chosen.budget_bytes_per_second))
     host = chosen.link_address or settings.pod_ip or "0.0.0.0"  # noqa: S104 - an agent is there to be reached
     source = _source(settings, chosen, environment)
     datagrams = Datagrams(host, settings.probe_port, purse)
     quiet = Quiet(chosen.training())
-    server = Server(settings.node, tokens, datagrams, purse, quiet.busy)
+    server = ProbeServer(settings.node, tokens, datagrams, purse, quiet.busy)
     rounds = Rounds(settings.node, chosen, tokens, datagrams, purse, quiet.busy)
     collector = LinkCollector(settings.node, rounds, server.refused)
     registry.register(collector)
@@ -99,7 +99,7 @@ async def _probe(settings: NodeSettings, chosen: LinkSettings, registry: Collect
         datagrams.close()
 
 
-async def _watch(source: KubePeers | tuple[Peer, ...], rounds: Rounds, collector: LinkCollector, purse: Purse) -> None:
+async def _watch(source: KubePeers | tuple[Peer, ...], rounds: Rounds, collector: LinkCollector, purse: SocketBudget) -> None:
     """Keep the list of peers and the facts about the probe itself current."""
     asked, alone_seconds = -float("inf"), 1.0
     while True:

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from hyperscale.agent.probe import probe_wire as wire
 from hyperscale.agent.probe.peers import Peer
 from hyperscale.agent.probe.probe_server import CONTROL_BYTES, train_bytes
-from hyperscale.agent.probe.probe_socket import ECHO_BYTES, Datagrams, Outgoing, Purse
-from hyperscale.agent.probe.probe_stream import DEADLINE_SECONDS, Channel, RefusedError
+from hyperscale.agent.probe.probe_socket import ECHO_BYTES, Datagrams, Outgoing, SocketBudget
+from hyperscale.agent.probe.probe_stream import DEADLINE_SECONDS, PeerChannel, PeerRefusedError
 from hyperscale.agent.probe.probe_train import IP_BYTES, PACE, PACKET_BYTES, limited, packets
 from hyperscale.agent.probe.tokens import TokenError, TokenFile
 
@@ -59,11 +59,11 @@ class Burst(NamedTuple):
 class Client:
     """Sessions of an agent towards one peer."""
 
-    def __init__(self, name: str, peer: Peer, tokens: TokenFile, datagrams: Datagrams, purse: Purse) -> None:
+    def __init__(self, name: str, peer: Peer, tokens: TokenFile, datagrams: Datagrams, purse: SocketBudget) -> None:
         """Connects when first needed."""
         self.peer = peer
         self._name, self._tokens, self._datagrams, self._purse = name, tokens, datagrams, purse
-        self._channel: Channel | None = None
+        self._channel: PeerChannel | None = None
         self._lock = asyncio.Lock()
         self._number = 0
 
@@ -124,11 +124,11 @@ class Client:
                 self._datagrams.sessions.pop(channel.session.identity, None)
             await channel.close()
 
-    def _address(self, channel: Channel) -> tuple[str, int]:
+    def _address(self, channel: PeerChannel) -> tuple[str, int]:
         """Where datagrams go: a peer's name would be looked up for each of them, in the event loop, and count as round trip."""
         return channel.host, self.peer.port
 
-    async def _train(self, channel: Channel, pace: float | None, count: int) -> Burst:
+    async def _train(self, channel: PeerChannel, pace: float | None, count: int) -> Burst:
         session = channel.session
         if session is None:
             raise PeerError("no session")
@@ -148,7 +148,7 @@ class Client:
         held = limited(reply.bytes_per_second, count, left.seconds)
         return Burst(reply.bytes_per_second, held, left.blocked, count, max(0, count - reply.arrived))
 
-    async def _alive(self, channel: Channel) -> bool:
+    async def _alive(self, channel: PeerChannel) -> bool:
         """Tell the peer now and then that the session is in use: its end closes idle ones."""
         if channel.idle_seconds < ALIVE_SECONDS:
             return True
@@ -160,7 +160,7 @@ class Client:
             return False
         return True
 
-    async def _connected(self) -> Channel:
+    async def _connected(self) -> PeerChannel:
         if self._channel is not None and self._channel.gone:
             await self.close()
         if self._channel is not None:
@@ -172,11 +172,11 @@ class Client:
         except (OSError, TimeoutError) as error:
             silent = not isinstance(error, ConnectionRefusedError | ConnectionResetError)
             raise PeerError(f"cannot be reached ({type(error).__name__})", silent=silent) from error
-        channel = Channel(reader, writer, "client")
+        channel = PeerChannel(reader, writer, "client")
         try:
             await channel.connect(self._name, self.peer.name, token)
             await channel.receive(wire.Reply)
-        except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError, wire.WireError, RefusedError) as error:
+        except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError, wire.WireError, PeerRefusedError) as error:
             await channel.close()
             raise PeerError(f"handshake failed: {error or type(error).__name__}", silent=isinstance(error, TimeoutError)) from error
         if channel.session is None:

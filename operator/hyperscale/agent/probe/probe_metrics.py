@@ -21,7 +21,7 @@ _HELP: Final = {
 
 
 @dataclass
-class Series:
+class ProbeSeries:
     """All figures of one destination."""
 
     latency_seconds: float | None = None
@@ -40,11 +40,11 @@ class Series:
         return [(name, value) for name, value in zip(_HELP, values, strict=True) if value is not None]
 
 
-class Found(Protocol):
+class ProbeResult(Protocol):
     """What the probe has measured."""
 
     @property
-    def series(self) -> Mapping[str, Series]:
+    def series(self) -> Mapping[str, ProbeSeries]:
         """By destination."""
 
     @property
@@ -59,7 +59,7 @@ class Found(Protocol):
 class LinkCollector(Collector):
     """Reads what was found and refused, and the facts set here, at every scrape."""
 
-    def __init__(self, source: str, found: Found, refused: Mapping[str, int]) -> None:
+    def __init__(self, source: str, found: ProbeResult, refused: Mapping[str, int]) -> None:
         """source: this node; refused: by reason."""
         self._source, self._found, self._refused = source, found, refused
         self.peers = 0

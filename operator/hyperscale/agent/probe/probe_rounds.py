@@ -13,12 +13,12 @@ from typing import Final
 
 from hyperscale.agent.probe.peers import Peer
 from hyperscale.agent.probe.probe_client import PINGS, Burst, Client, PeerError, Trips
-from hyperscale.agent.probe.probe_metrics import Series
-from hyperscale.agent.probe.probe_schedule import ROUND_SECONDS, Cadence, Schedule, Targets, cadence
+from hyperscale.agent.probe.probe_metrics import ProbeSeries
+from hyperscale.agent.probe.probe_schedule import ROUND_SECONDS, Cadence, ProbeSchedule, Targets, cadence
 from hyperscale.agent.probe.probe_server import RESERVE_BYTES, Busy, train_bytes
 from hyperscale.agent.probe.probe_settings import LinkSettings
 from hyperscale.agent.probe.probe_smooth import Smoother
-from hyperscale.agent.probe.probe_socket import ECHO_BYTES, Datagrams, Purse
+from hyperscale.agent.probe.probe_socket import ECHO_BYTES, Datagrams, SocketBudget
 from hyperscale.agent.probe.probe_train import packets
 from hyperscale.agent.probe.tokens import TokenError, TokenFile
 
@@ -71,9 +71,9 @@ class Destination:
 class Rounds:
     """All destinations of this agent."""
 
-    def __init__(self, name: str, settings: LinkSettings, tokens: TokenFile, datagrams: Datagrams, purse: Purse, busy: Busy) -> None:
+    def __init__(self, name: str, settings: LinkSettings, tokens: TokenFile, datagrams: Datagrams, purse: SocketBudget, busy: Busy) -> None:
         """busy: whether this node's training communicates right now."""
-        self.series: dict[str, Series] = {}
+        self.series: dict[str, ProbeSeries] = {}
         """Of the destinations of this round."""
         self.sent = self.lost = 0
         self.peers: dict[str, Peer] = {}
@@ -122,12 +122,12 @@ class Rounds:
         self._round = number
         groups = {name: peer.group for name, peer in self.peers.items()}
         groups.setdefault(self.name, "")
-        self._targets = Schedule(groups).targets(self.name, number)
+        self._targets = ProbeSchedule(groups).targets(self.name, number)
         chosen = (*self._targets.near, *self._targets.far)
         for name in self._destinations.keys() - set(chosen):
             self._forget(name)
         for rank, name in enumerate(chosen):
-            self.series.setdefault(name, Series()).rank = rank
+            self.series.setdefault(name, ProbeSeries()).rank = rank
             if name not in self._destinations:
                 client = Client(self.name, self.peers[name], self._tokens, self._datagrams, self._purse)
                 start = time.monotonic()
@@ -201,7 +201,7 @@ class Rounds:
         value = destination.trip.value
         series.latency_seconds = None if value is None else value / 2
 
-    def _note_miss(self, destination: Destination, series: Series, sent: int) -> None:
+    def _note_miss(self, destination: Destination, series: ProbeSeries, sent: int) -> None:
         """A visit without an answer; sent: 0 where the peer's machine answered and its agent is away."""
         if sent:
             destination.visits.append((sent, sent))
@@ -247,7 +247,7 @@ class Rounds:
             destination.rate_due = min(destination.rate_due, again)
         series.bandwidth_bytes_per_second = destination.rate.value
 
-    def _note_bound(self, destination: Destination, series: Series, bytes_per_second: float) -> None:
+    def _note_bound(self, destination: Destination, series: ProbeSeries, bytes_per_second: float) -> None:
         """The train left no faster than it arrived: the link is at least that fast. More than the figure so far, that is no more true."""
         value = destination.rate.value
         if value is None or bytes_per_second >= value * CONFIRMED:

@@ -45,7 +45,7 @@ class Cadence(NamedTuple):
     burst_seconds: float
 
 
-class Schedule:
+class ProbeSchedule:
     """Of all nodes that are known."""
 
     def __init__(self, groups: Mapping[str, str]) -> None:

@@ -9,8 +9,8 @@ from typing import Final
 
 from hyperscale.agent.probe import probe_wire as wire
 from hyperscale.agent.probe.budget import SEGMENT_OVERHEAD_BYTES, WIRE_OVERHEAD_BYTES
-from hyperscale.agent.probe.probe_socket import Datagrams, Incoming, Purse, Train
-from hyperscale.agent.probe.probe_stream import Channel
+from hyperscale.agent.probe.probe_socket import Datagrams, Incoming, SocketBudget, Train
+from hyperscale.agent.probe.probe_stream import PeerChannel
 from hyperscale.agent.probe.probe_train import MAX_BYTES, PACKET_BYTES, SKIP_BYTES, measure
 from hyperscale.agent.probe.tokens import TokenFile
 
@@ -38,10 +38,10 @@ def train_bytes(packets: int) -> int:
     return packets * (PACKET_BYTES + WIRE_OVERHEAD_BYTES) + CONTROL_BYTES
 
 
-class Server:
+class ProbeServer:
     """Listens until closed."""
 
-    def __init__(self, name: str, tokens: TokenFile, datagrams: Datagrams, purse: Purse, busy: Busy) -> None:
+    def __init__(self, name: str, tokens: TokenFile, datagrams: Datagrams, purse: SocketBudget, busy: Busy) -> None:
         """busy: whether this node's training communicates right now; trains are then refused."""
         self._name, self._tokens, self._datagrams, self._purse, self._busy = name, tokens, datagrams, purse, busy
         self._server: asyncio.Server | None = None
@@ -74,7 +74,7 @@ class Server:
         task.add_done_callback(self._tasks.discard)
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        channel = Channel(reader, writer, "server")
+        channel = PeerChannel(reader, writer, "server")
         try:
             if await self._proven(channel):
                 await self._serve(channel)
@@ -86,7 +86,7 @@ class Server:
         finally:
             await channel.close()
 
-    async def _proven(self, channel: Channel) -> bool:
+    async def _proven(self, channel: PeerChannel) -> bool:
         host = channel.host
         alike = self._strangers_of.get(host, 0)
         if self.strangers >= MAX_STRANGERS or alike >= MAX_STRANGERS_OF_HOST or self.sessions >= MAX_SESSIONS:
@@ -107,7 +107,7 @@ class Server:
                 del self._strangers_of[host]
         return True
 
-    async def _serve(self, channel: Channel) -> None:
+    async def _serve(self, channel: PeerChannel) -> None:
         session = channel.session
         if session is None:
             return
@@ -129,7 +129,7 @@ class Server:
             self.sessions -= 1
             self._datagrams.sessions.pop(session.identity, None)
 
-    async def _train(self, channel: Channel, incoming: Incoming, request: wire.Request) -> None:
+    async def _train(self, channel: PeerChannel, incoming: Incoming, request: wire.Request) -> None:
         reason = self._objection(request)
         if reason:
             self._refuse(reason)

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from hyperscale.agent.agent_settings import PREFIX, SettingsError, is_address, is_dns_label, is_http_url
+from hyperscale.agent.agent_settings import PREFIX, AgentSettingsError, is_address, is_dns_label, is_http_url
 from hyperscale.agent.probe.peers import Peer, PeersError, parse
 
 GROUP_LABELS: Final = (
@@ -74,14 +74,14 @@ def from_environment(environment: Mapping[str, str]) -> LinkSettings:
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`")
         problem = str(error).partition(" - ")[0]
-        raise SettingsError(f"{PREFIX}{field.upper()}: {problem}; write e.g. {getattr(LinkSettings(), field)}") from error
+        raise AgentSettingsError(f"{PREFIX}{field.upper()}: {problem}; write e.g. {getattr(LinkSettings(), field)}") from error
     try:
         settings.static_peers()
     except PeersError as error:
-        raise SettingsError(f"{PREFIX}PEERS: {error}; write e.g. {_EXAMPLES['peers']}") from error
+        raise AgentSettingsError(f"{PREFIX}PEERS: {error}; write e.g. {_EXAMPLES['peers']}") from error
     field, problem = _fault(settings)
     if field:
-        raise SettingsError(f"{PREFIX}{field.upper()}: {problem}; write e.g. {_EXAMPLES[field]}")
+        raise AgentSettingsError(f"{PREFIX}{field.upper()}: {problem}; write e.g. {_EXAMPLES[field]}")
     return settings
 
 
@@ -91,7 +91,7 @@ def check_peers_known(settings: LinkSettings, namespace: str, environment: Mappi
     if settings.links == "off" or listed or (environment.get("KUBERNETES_SERVICE_HOST") and namespace and not settings.peers.strip()):
         return
     problem = "names nobody" if settings.peers else "missing, and there is no cluster here (KUBERNETES_SERVICE_HOST, POD_NAMESPACE)"
-    raise SettingsError(f"{PREFIX}PEERS: {problem}; write e.g. {_EXAMPLES['peers']}, or set {PREFIX}LINKS=off to measure no links")
+    raise AgentSettingsError(f"{PREFIX}PEERS: {problem}; write e.g. {_EXAMPLES['peers']}, or set {PREFIX}LINKS=off to measure no links")
 
 
 def _fault(settings: LinkSettings) -> tuple[str, str]:

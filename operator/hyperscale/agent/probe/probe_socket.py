@@ -47,7 +47,7 @@ class Sent(NamedTuple):
     """The kernel made the sender wait again and again: this machine's own link is the narrow place."""
 
 
-class Purse:
+class SocketBudget:
     """A budget that threads share."""
 
     def __init__(self, bytes_per_second: float, capacity_bytes: float) -> None:
@@ -114,7 +114,7 @@ class Outgoing:
 class Datagrams:
     """The socket and its thread."""
 
-    def __init__(self, host: str, port: int, purse: Purse) -> None:
+    def __init__(self, host: str, port: int, purse: SocketBudget) -> None:
         """Binds; raises OSError."""
         self.sessions: dict[bytes, Incoming | Outgoing] = {}
         self._purse = purse

@@ -15,11 +15,11 @@ DEADLINE_SECONDS: Final = 5.0
 Answer = TypeVar("Answer")
 
 
-class RefusedError(Exception):
+class PeerRefusedError(Exception):
     """The other end will not talk; the message is its one word for why."""
 
 
-class Channel:
+class PeerChannel:
     """One connection; sealed in both directions once the handshake is over."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, role: str) -> None:
@@ -82,13 +82,13 @@ class Channel:
         await self.send(hello)
         welcome = await self.receive(wire.Welcome)
         if welcome.refused:
-            raise RefusedError(welcome.refused)
+            raise PeerRefusedError(welcome.refused)
         right = wire.proof(token.secret, "server", hello, welcome.name, welcome.nonce)
         if not wire.same(welcome.proof, right):
             raise wire.WireError("the peer does not know the token")
         if welcome.name != expected:
             raise wire.WireError("the peer is another node than the list of peers says")
-        await self.send(wire.Proof(wire.proof(token.secret, "client", hello, welcome.name, welcome.nonce)))
+        await self.send(wire.TokenProof(wire.proof(token.secret, "client", hello, welcome.name, welcome.nonce)))
         self.session, self.peer = wire.session(token.secret, hello, welcome.name, welcome.nonce), welcome.name
 
     async def accept(self, name: str, tokens: TokenFile) -> None:
@@ -101,7 +101,7 @@ class Channel:
             raise wire.WireError("an unknown token" if well_formed else "another version of the protocol")
         nonce = secrets.token_hex(wire.NONCE_BYTES)
         await self.send(wire.Welcome(name, nonce, wire.proof(token.secret, "server", hello, name, nonce)))
-        proof = await self.receive(wire.Proof)
+        proof = await self.receive(wire.TokenProof)
         if not wire.same(proof.proof, wire.proof(token.secret, "client", hello, name, nonce)):
             raise wire.WireError("a wrong proof of the token")
         self.session, self.peer, self.key_id = wire.session(token.secret, hello, name, nonce), hello.name, token.key_id

@@ -53,7 +53,7 @@ class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refused: str = ""
 
 
-class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenProof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Third frame."""
 
     proof: str

@@ -16,7 +16,7 @@ from hyperscale import __version__
 from hyperscale.cli.doctor import doctor_narrow as narrow
 from hyperscale.cli.doctor.doctor_api import DoctorCluster, read
 from hyperscale.cli.doctor.doctor_history import probe
-from hyperscale.cli.doctor.doctor_metrics import Asked, direct, proxied, shown_url
+from hyperscale.cli.doctor.doctor_metrics import QueryAsked, direct, proxied, shown_url
 from hyperscale.cli.doctor.doctor_objects import unusable
 from hyperscale.cli.doctor.doctor_reviews import may_resume, reviews
 from hyperscale.cli.doctor.doctor_urls import HIDDEN
@@ -26,7 +26,21 @@ from hyperscale.doctor.checks.mpi import LEASE as MPI_LEASE
 from hyperscale.doctor.checks.policies import HISTORY
 from hyperscale.doctor.checks.schema import OUR_CRDS
 from hyperscale.doctor.common import DEFAULT_NAMESPACE, DEFAULT_POLICY, operators
-from hyperscale.doctor.facts import Crd, Facts, History, Job, Kueue, Lease, Metrics, Pod, Server, Trouble, Unread, Workload, known
+from hyperscale.doctor.facts import (
+    Crd,
+    Facts,
+    HistoryFacts,
+    JobFacts,
+    Kueue,
+    LeaseFacts,
+    Metrics,
+    Pod,
+    PodTrouble,
+    ServerFacts,
+    Unread,
+    WorkloadFacts,
+    known,
+)
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.observe.identity import NodeIndex
@@ -104,12 +118,12 @@ def _replaced(facts: Facts, **changes: Any) -> Facts:  # noqa: ANN401 - any fact
     return msgspec.structs.replace(facts, **changes)
 
 
-def _server(cluster: DoctorCluster) -> Server:
+def _server(cluster: DoctorCluster) -> ServerFacts:
     version, took, ahead, doubt = cluster.clock()
-    return Server(version, took, ahead, doubt)
+    return ServerFacts(version, took, ahead, doubt)
 
 
-def _clock(server: Server | Unread) -> Callable[[], float]:
+def _clock(server: ServerFacts | Unread) -> Callable[[], float]:
     ahead = 0.0 if isinstance(server, Unread) or server.ahead_seconds is None else server.ahead_seconds
     return lambda: time.time() + ahead
 
@@ -125,7 +139,7 @@ def _crds(cluster: DoctorCluster) -> tuple[Crd, ...]:
     return tuple(narrow.crd(raw) for raw in found if raw is not None)
 
 
-def _workloads(cluster: DoctorCluster) -> tuple[Workload, ...]:
+def _workloads(cluster: DoctorCluster) -> tuple[WorkloadFacts, ...]:
     found = []
     for kind, plural in (("Deployment", "deployments"), ("DaemonSet", "daemonsets")):
         listed = cluster.items(f"list {plural}.apps", f"/apis/apps/v1/{plural}")
@@ -145,15 +159,15 @@ def _pods(cluster: DoctorCluster) -> tuple[Pod, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def _unmounted(cluster: DoctorCluster, namespaces: Sequence[str]) -> list[tuple[tuple[str, str], Trouble]]:
+def _unmounted(cluster: DoctorCluster, namespaces: Sequence[str]) -> list[tuple[tuple[str, str], PodTrouble]]:
     """Pods of the release whose volumes cannot be mounted: their containers only say ContainerCreating."""
-    latest: dict[tuple[str, str], Trouble] = {}
+    latest: dict[tuple[str, str], PodTrouble] = {}
     for namespace in namespaces:
         query = {"fieldSelector": "reason=FailedMount,involvedObject.kind=Pod"}
         events = read(partial(_items, cluster, "list events", f"/api/v1/namespaces/{namespace}/events", query))
         for event in [] if isinstance(events, Unread) else events:
             name = str((event.get("involvedObject") or {}).get("name"))
-            latest[namespace, name] = Trouble("", "FailedMount", str(event.get("message") or "")[:500])
+            latest[namespace, name] = PodTrouble("", "FailedMount", str(event.get("message") or "")[:500])
     return sorted(latest.items())
 
 
@@ -161,7 +175,7 @@ def _items(cluster: DoctorCluster, what: str, path: str, query: dict[str, str]) 
     return list(cluster.items(what, path, query))
 
 
-def _leases(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[Lease, ...]:
+def _leases(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[LeaseFacts, ...]:
     found = []
     for name in (constants.LEASE_NAME, MPI_LEASE):
         query = {"fieldSelector": f"metadata.name={name}"}
@@ -180,7 +194,7 @@ def _node_clocks(cluster: DoctorCluster, server_now: Callable[[], float]) -> tup
     return tuple(sorted(found))
 
 
-def _jobs(cluster: DoctorCluster) -> tuple[Job, ...]:
+def _jobs(cluster: DoctorCluster) -> tuple[JobFacts, ...]:
     listed = cluster.items("list gnntrainingjobs.hyperscale.dev", _ours(constants.JOB_PLURAL))
     return tuple(one for raw in listed if (one := narrow.job(raw)) is not None)
 
@@ -226,7 +240,7 @@ def _metrics(cluster: DoctorCluster, facts: Facts, wishes: Wishes, say: Say) -> 
     ask, way = (direct(url, wishes.access, wishes.limit_seconds), "directly") if through is None else (through, "through the API server")
     nodes = known(facts.nodes)
     gpu_nodes = frozenset(node["metadata"]["name"] for node in nodes if is_gpu_node(node))
-    found = Asked(ask, facts.policy, NodeIndex(nodes), gpu_nodes, say).metrics(shown_url(url), way)
+    found = QueryAsked(ask, facts.policy, NodeIndex(nodes), gpu_nodes, say).metrics(shown_url(url), way)
     if not any(one.placed < one.count for one in found.figures.values()):
         return found
     # Some exporters name their pod instead of its node: only now is it worth to list every pod.
@@ -235,10 +249,10 @@ def _metrics(cluster: DoctorCluster, facts: Facts, wishes: Wishes, say: Say) -> 
         pods = cluster.pods()
     except InputError:
         return found
-    return Asked(ask, facts.policy, NodeIndex(nodes, pods), gpu_nodes, say).metrics(shown_url(url), way)
+    return QueryAsked(ask, facts.policy, NodeIndex(nodes, pods), gpu_nodes, say).metrics(shown_url(url), way)
 
 
-def _history(cluster: DoctorCluster, facts: Facts, wishes: Wishes) -> History:
+def _history(cluster: DoctorCluster, facts: Facts, wishes: Wishes) -> HistoryFacts:
     url = wishes.history or next((url for one in operators(facts) if (url := one.environment.get(HISTORY, ""))), "")
     home = next((one.namespace for one in operators(facts)), DEFAULT_NAMESPACE)
     return probe(cluster, url, home, bool(wishes.history), wishes.limit_seconds)

@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 from hyperscale.cli.doctor.doctor_api import DoctorCluster, read
 from hyperscale.cli.doctor.doctor_urls import HIDDEN, without_secrets
-from hyperscale.doctor.facts import History, Unread
+from hyperscale.doctor.facts import HistoryFacts, Unread
 
 _SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
 _PROBES: Final = {"sqlite": "SELECT count(*) FROM sqlite_master", "postgresql": "SELECT 1"}
 SLICE_LABEL: Final = "kubernetes.io/service-name"
 
 
-def probe(cluster: DoctorCluster, url: str, home: str, named_here: bool, limit_seconds: float) -> History:
+def probe(cluster: DoctorCluster, url: str, home: str, named_here: bool, limit_seconds: float) -> HistoryFacts:
     """What is wrong with the database at `url`, if anything.
 
     home: namespace of the operator, for Services without one in their name
@@ -26,17 +26,17 @@ def probe(cluster: DoctorCluster, url: str, home: str, named_here: bool, limit_s
     """
     shown = without_secrets(url)
     if not url:
-        return History()
+        return HistoryFacts()
     if named_here:
-        return History(shown, True, _opened(url, limit_seconds))
+        return HistoryFacts(shown, True, _opened(url, limit_seconds))
     if HIDDEN in shown:
-        return History(shown)
+        return HistoryFacts(shown)
     host = urlsplit(url).hostname or ""
     matched = _SERVICE.match(host)
     if url.startswith("sqlite") or matched is None or host == "localhost":
-        return History(shown)
+        return HistoryFacts(shown)
     namespace, name = matched["namespace"] or home, matched["name"]
-    return History(shown, True, _service(cluster, namespace, name))
+    return HistoryFacts(shown, True, _service(cluster, namespace, name))
 
 
 def _opened(url: str, limit_seconds: float) -> str:

@@ -13,13 +13,13 @@ from hyperscale.cli.doctor.doctor_api import DoctorCluster, RequestError
 from hyperscale.cli.doctor.doctor_urls import without_secrets
 from hyperscale.doctor.checks.prometheus import LOGIN_NEEDED, NOT_PERMITTED
 from hyperscale.doctor.facts import Metrics, Ways
-from hyperscale.doctor.series import LINK_FIGURES, Figure, metric_names, summarize
+from hyperscale.doctor.series import LINK_FIGURES, SeriesFigure, metric_names, summarize
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.metrics_reading import FIGURES, Series
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.prometheus.access import Access
 from hyperscale.observe.prometheus.reader import DENIED, DENYING, PrometheusReader, QueryError
-from hyperscale.observe.quality import Point, Rule, judge, rules
+from hyperscale.observe.quality import Point, QualityRule, judge, rules
 
 KNOWN_NAMES: Final = "DCGM_FI_.+|dcgm_.+|nvidia_.+|hyperscale_link_.+|hyperscale_agent_.+|hyperscale_gpu_.+"
 _SERVICE = re.compile(r"^(?P<name>[a-z0-9-]+)(?:\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.[a-z0-9.-]+)?)?)?$")
@@ -89,7 +89,7 @@ def _reason(error: RequestError, access: Access) -> str:
     return "PrometheusRefused" if 0 < status < 500 else "PrometheusUnreachable"
 
 
-class Asked:
+class QueryAsked:
     """One round of questions."""
 
     def __init__(self, ask: Asker, policy: PolicySpec, index: NodeIndex, gpu_nodes: frozenset[str], say: Callable[[str], None]) -> None:
@@ -108,7 +108,7 @@ class Asked:
         except IndexError:
             return Metrics(url=url, way=way, failure=("PrometheusRefused", "vector(time()) gave nothing: is this Prometheus?"))
         took = time.monotonic() - started
-        figures: dict[str, Figure] = {}
+        figures: dict[str, SeriesFigure] = {}
         for figure in FIGURES:
             query = str(getattr(self._policy.queries, figure)).strip()
             if query:
@@ -133,14 +133,14 @@ class Asked:
             frozen=self._frozen(figures),
         )
 
-    def _figure(self, figure: str, query: str, now: float) -> Figure:
+    def _figure(self, figure: str, query: str, now: float) -> SeriesFigure:
         try:
             found = self._ask(query)
             if not found:
                 return self._empty(query)
             series = self._scraped(query, found)
         except QueryError as error:
-            return Figure(query=query, failure=(error.reason, error.message))
+            return SeriesFigure(query=query, failure=(error.reason, error.message))
         place = self._pair(figure) if figure in LINK_FIGURES else self._node
         return summarize(query, series, place, self._fault(figure, now), now)
 
@@ -154,7 +154,7 @@ class Asked:
             stamps = {}
         return [Series(one.labels, one.value, stamps.get(_key(one.labels), one.timestamp)) for one in found]
 
-    def _empty(self, query: str) -> Figure:
+    def _empty(self, query: str) -> SeriesFigure:
         """For a query without series: what its metrics look like without its selectors."""
         alone: dict[str, int] = {}
         labels: set[str] = set()
@@ -165,7 +165,7 @@ class Asked:
                     labels |= {label for one in self._ask(f"topk(3, {name})") for label in one.labels}
             except QueryError:
                 continue
-        return Figure(query=query, alone=alone, alone_labels=frozenset(labels))
+        return SeriesFigure(query=query, alone=alone, alone_labels=frozenset(labels))
 
     def _node(self, labels: Mapping[str, str]) -> str | None:
         found = self._index.of_series(labels)
@@ -185,7 +185,7 @@ class Asked:
         return place
 
     def _fault(self, figure: str, now: float) -> Callable[[float, float], str | None]:
-        rule, limit = self._rules.get(figure, Rule(1.0, math.inf)), self._policy.limits.max_age_seconds
+        rule, limit = self._rules.get(figure, QualityRule(1.0, math.inf)), self._policy.limits.max_age_seconds
         return lambda value, stamp: judge([Point(value, stamp)], rule, now, limit).fault
 
     def _names(self) -> dict[str, int] | None:
@@ -201,7 +201,7 @@ class Asked:
         down = self._by_label("count by (job) (up == 0)", "job")
         return tuple((job, round(total) - round(down.get(job, 0)), round(down.get(job, 0))) for job, total in sorted(everything.items()))
 
-    def _frozen(self, figures: Mapping[str, Figure]) -> tuple[int, int] | None:
+    def _frozen(self, figures: Mapping[str, SeriesFigure]) -> tuple[int, int] | None:
         """GPUs whose power did not change in a quarter of an hour in which it was scraped ten times, and GPUs asked."""
         power = figures.get("power")
         if power is None or not power.count:

@@ -10,7 +10,7 @@ import yaml
 
 from hyperscale.doctor.checks.schema import OUR_CRDS, schema_fields
 from hyperscale.doctor.common import COMPONENT
-from hyperscale.doctor.facts import Crd, Job, Lease, Pod, Trouble, Workload
+from hyperscale.doctor.facts import Crd, JobFacts, LeaseFacts, Pod, PodTrouble, WorkloadFacts
 from hyperscale.model import constants
 from hyperscale.model.constants import GPU_RESOURCE
 
@@ -39,7 +39,7 @@ def crd(raw: Json) -> Crd:
     )
 
 
-def workload(kind: str, raw: Json) -> Workload:
+def workload(kind: str, raw: Json) -> WorkloadFacts:
     """A Deployment or DaemonSet."""
     metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     pod = spec["template"]["spec"]
@@ -47,7 +47,7 @@ def workload(kind: str, raw: Json) -> Workload:
     daemon = kind == "DaemonSet"
     variables = first.get("env") or ()
     bad = [one for one in status.get("conditions") or () if one.get("type") in ("Available", "Progressing") and one.get("status") != "True"]
-    return Workload(
+    return WorkloadFacts(
         kind=kind,
         namespace=str(metadata["namespace"]),
         name=str(metadata["name"]),
@@ -82,7 +82,7 @@ def pod(raw: Json) -> Pod:
     for one in containers:
         waiting = (one.get("state") or {}).get("waiting") or {}
         if waiting.get("reason", "") not in _WAITING_IS_FINE:
-            troubles.append(Trouble(str(one.get("image", "")), str(waiting["reason"]), str(waiting.get("message", ""))[:MAX_TEXT]))
+            troubles.append(PodTrouble(str(one.get("image", "")), str(waiting["reason"]), str(waiting.get("message", ""))[:MAX_TEXT]))
     ended = [(one.get("lastState") or {}).get("terminated") or {} for one in containers]
     return Pod(
         namespace=str(metadata["namespace"]),
@@ -97,11 +97,11 @@ def pod(raw: Json) -> Pod:
     )
 
 
-def lease(raw: Json, server_now: float) -> Lease:
+def lease(raw: Json, server_now: float) -> LeaseFacts:
     """A Lease; its silence by the API server's clock."""
     spec = raw.get("spec") or {}
     renewed = seconds_of(spec.get("renewTime"))
-    return Lease(
+    return LeaseFacts(
         namespace=str(raw["metadata"]["namespace"]),
         name=str(raw["metadata"]["name"]),
         holder=str(spec.get("holderIdentity") or ""),
@@ -134,12 +134,12 @@ def policy(raw: Json) -> dict[str, Any]:
     return {**raw, "metadata": {**raw["metadata"], "name": str(raw["metadata"]["name"])}}
 
 
-def job(raw: Json) -> Job | None:
+def job(raw: Json) -> JobFacts | None:
     """A GNNTrainingJob; None where it has ended."""
     metadata, spec = raw["metadata"], raw.get("spec") or {}
     if (raw.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return None
-    return Job(
+    return JobFacts(
         namespace=str(metadata["namespace"]),
         name=str(metadata["name"]),
         queue=str((metadata.get("labels") or {}).get(constants.KUEUE_QUEUE_LABEL, "")),

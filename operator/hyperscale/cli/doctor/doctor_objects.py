@@ -8,7 +8,7 @@ from typing import Final
 from hyperscale.cli.doctor.doctor_api import DoctorCluster, RequestError
 from hyperscale.cli.live import BOUND_AND_LIVE
 from hyperscale.control.apply import paths
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD, POLICY, Intake, Refused
 from hyperscale.control.cache.versions import EVERYWHERE
 from hyperscale.doctor.facts import Unusable
@@ -25,7 +25,7 @@ LISTED: Final = (
 def unusable(cluster: DoctorCluster) -> tuple[Unusable, ...]:
     """In the order of kinds, then names; raises RequestError."""
     told: list[Refused] = []
-    world = World(intake=Intake(told.append, time.time))
+    world = ClusterCache(intake=Intake(told.append, time.time))
     for kind, what, path in LISTED:
         listing = world.listing(kind, EVERYWHERE, 0)
         for resource in cluster.items(what, path, {"fieldSelector": BOUND_AND_LIVE} if kind == POD else None):

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hyperscale.cli.doctor.doctor_api import DoctorCluster, RequestError
 from hyperscale.doctor.checks.rights import agent_rights, operator_rights
 from hyperscale.doctor.common import DEFAULT_NAMESPACE, agents, named, operators, watched
-from hyperscale.doctor.facts import Facts, Review, Right, Unread, Workload
+from hyperscale.doctor.facts import Facts, Review, Right, Unread, WorkloadFacts
 
 THREADS: Final = 8
 
@@ -32,12 +32,12 @@ def reviews(cluster: DoctorCluster, facts: Facts) -> tuple[Review, ...]:
     return tuple(asked)
 
 
-def account_of(one: Workload) -> str:
+def account_of(one: WorkloadFacts) -> str:
     """User name of a workload's account."""
     return f"system:serviceaccount:{one.namespace}:{one.account}"
 
 
-def subject_of(one: Workload) -> Json:
+def subject_of(one: WorkloadFacts) -> Json:
     """The account as an access review wants it."""
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{one.namespace}", "system:authenticated"]
     return {"user": account_of(one), "groups": groups}

@@ -6,10 +6,10 @@ import textwrap
 from typing import Final
 
 from hyperscale.cli.text_tables import counted, printable, table
-from hyperscale.doctor.findings import Finding, Report, State
+from hyperscale.doctor.findings import Finding, FindingState, Report
 
 WIDTH: Final = 118
-_MARKS: Final = {State.OK: "ok", State.INFO: "info", State.WARNING: "WARNING", State.ERROR: "ERROR"}
+_MARKS: Final = {FindingState.OK: "ok", FindingState.INFO: "info", FindingState.WARNING: "WARNING", FindingState.ERROR: "ERROR"}
 
 
 def report_lines(report: Report) -> list[str]:
@@ -35,8 +35,9 @@ def _block(title: str, text: str, whole: bool) -> list[str]:
 
 
 def _summary(report: Report) -> str:
-    counts = {state: sum(finding.state is state for finding in report.findings) for state in State}
-    if report.state in (State.OK, State.INFO):
-        notes = f", {counted(counts[State.INFO], 'note')}" if counts[State.INFO] else ""
+    counts = {state: sum(finding.state is state for finding in report.findings) for state in FindingState}
+    if report.state in (FindingState.OK, FindingState.INFO):
+        notes = f", {counted(counts[FindingState.INFO], 'note')}" if counts[FindingState.INFO] else ""
         return f"{counted(len(report.checks), 'check')} without a fault{notes}."
-    return f"{counted(counts[State.ERROR], 'error')}, {counted(counts[State.WARNING], 'warning')}, {counted(counts[State.INFO], 'note')}."
+    kinds = ((FindingState.ERROR, "error"), (FindingState.WARNING, "warning"), (FindingState.INFO, "note"))
+    return ", ".join(counted(counts[state], word) for state, word in kinds) + "."

@@ -11,7 +11,7 @@ from hyperscale.cli import exit_codes
 from hyperscale.cli.documents import display_name, read_object
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.explain.explain_view import explanation_table
-from hyperscale.cli.explain.explanation import JobRecord, RecordedEvent, explain
+from hyperscale.cli.explain.explanation import ExplainedJob, RecordedEvent, explain
 from hyperscale.cli.plan import inputs
 from hyperscale.model import constants
 from hyperscale.model.status import JobStatus
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-def job_record(resource: Json, events: list[Json], shown: str) -> JobRecord:
+def job_record(resource: Json, events: list[Json], shown: str) -> ExplainedJob:
     """What is read of a GNNTrainingJob and its events; InputError where its status is not one of ours."""
     metadata = resource.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
@@ -46,7 +46,7 @@ def job_record(resource: Json, events: list[Json], shown: str) -> JobRecord:
         fault, _, place = str(error).partition(" - at `$")
         raise InputError(f"{shown}: status{place.rstrip('`')}: {fault}; was it written by another version of the operator?") from None
     generation = metadata.get("generation")
-    return JobRecord(
+    return ExplainedJob(
         name=metadata["name"],
         namespace=str(metadata.get("namespace") or "default"),
         generation=generation if isinstance(generation, int) else 0,

@@ -29,7 +29,7 @@ class RecordedEvent(msgspec.Struct, frozen=True, rename="camel"):
     """RFC 3339; "" when the event does not tell."""
 
 
-class JobRecord(msgspec.Struct, frozen=True):
+class ExplainedJob(msgspec.Struct, frozen=True):
     """What is known of a job."""
 
     name: str
@@ -203,7 +203,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
 }
 
 
-def explain(record: JobRecord) -> Explanation:
+def explain(record: ExplainedJob) -> Explanation:
     """The status in sentences; also for a job that nobody has looked at."""
     status = record.status
     if status is None or not status.observed_generation:
@@ -266,7 +266,7 @@ def _corrected(predicted: Prediction) -> str:
     return f"; corrected by {known.factor:.3g}, the median of {counted(known.runs, 'finished run')} on {gpus} (spread {known.spread:.2g})"
 
 
-def _unseen(record: JobRecord) -> Explanation:
+def _unseen(record: ExplainedJob) -> Explanation:
     return Explanation(
         job=f"{record.namespace}/{record.name}",
         phase=Phase.PENDING.value,
@@ -280,7 +280,7 @@ def _unseen(record: JobRecord) -> Explanation:
     )
 
 
-def _meaning(record: JobRecord, status: JobStatus) -> Meaning:
+def _meaning(record: ExplainedJob, status: JobStatus) -> Meaning:
     if record.deleting:
         return MEANINGS[Reason.DELETED]
     return MEANINGS.get(status.reason, Meaning(f"The job is {status.phase.value.lower()} ({status.reason or 'no reason given'})."))
@@ -330,7 +330,7 @@ def _better(status: JobStatus) -> list[str]:
     return [f"Elsewhere it would be faster: {_sentence(proposed(status.move).message)}"] if status.move is not None else []
 
 
-def _stopped(record: JobRecord, status: JobStatus) -> list[str]:
+def _stopped(record: ExplainedJob, status: JobStatus) -> list[str]:
     """What would be gained if it stopped for others, or what was."""
     key = f"{record.namespace}/{record.name}"
     if status.stop is not None:
@@ -343,7 +343,7 @@ def _stopped(record: JobRecord, status: JobStatus) -> list[str]:
     return [*waiting, f"{_sentence(told(status.last_stop, key))}{times}"]
 
 
-def _stale(record: JobRecord, status: JobStatus) -> list[str]:
+def _stale(record: ExplainedJob, status: JobStatus) -> list[str]:
     if record.generation <= status.observed_generation:
         return []
     return [f"The spec is newer (generation {record.generation}) than what the operator has answered to ({status.observed_generation})."]

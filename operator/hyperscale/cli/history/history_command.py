@@ -11,7 +11,7 @@ import msgspec
 
 from hyperscale.cli.exit_codes import OK, InputError
 from hyperscale.cli.text_tables import seconds_text, table
-from hyperscale.control.history.run_store import FinishedRun, History, HistoryError
+from hyperscale.control.history.run_store import FinishedRun, HistoryError, RunStore
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import PairBytes, PhaseSeconds
 from hyperscale.model.step_curves import StepTime
@@ -161,7 +161,7 @@ def _read(arguments: argparse.Namespace) -> Shown:
     if architecture is not None and architecture not in tuple(Architecture):
         raise InputError(f"--architecture: {architecture!r} is none; write one of {', '.join(Architecture)}")
     try:
-        history = History(url, make=False)
+        history = RunStore(url, make=False)
         try:
             runs = history.runs(arguments.limit, architecture)
             found = history.calibrations(arguments.min_runs)
@@ -178,7 +178,7 @@ def _read(arguments: argparse.Namespace) -> Shown:
     return Shown(tuple(map(_shown, runs)), kept, curves)
 
 
-def _taught(history: History, min_runs: int, architecture: str | None) -> tuple[ShownCurve, ...]:
+def _taught(history: RunStore, min_runs: int, architecture: str | None) -> tuple[ShownCurve, ...]:
     """Curves as the operator fits them."""
     from hyperscale.planner.cost.steptime_fit import LEAST_ROWS, learn  # numpy, which the tables alone do without
 

@@ -26,7 +26,7 @@ SHORTEST_SHOWN: Final = 1e-9
 COLUMNS: Final = ("placement", "local_bsz", "step_time_s")
 
 
-class Judged(msgspec.Struct, frozen=True, rename="camel"):
+class CurveJudgement(msgspec.Struct, frozen=True, rename="camel"):
     """What the curve does with a table; the schema of `-o json`."""
 
     file: str
@@ -82,7 +82,7 @@ def tau(first: FloatArray, second: FloatArray) -> float:
     return 0.0 if math.isnan(found) else found
 
 
-def judge(name: str, rows: Sequence[Step], seed: int) -> Judged:
+def judge(name: str, rows: Sequence[Step], seed: int) -> CurveJudgement:
     """Fitted to a random half, judged on the other. Raises ValueError where there are too few rows."""
     chosen = set(np.random.default_rng(seed).permutation(len(rows))[: len(rows) // 2].tolist())
     if len(chosen) < LEAST_ROWS:
@@ -91,7 +91,7 @@ def judge(name: str, rows: Sequence[Step], seed: int) -> Judged:
     asked = [row for index, row in enumerate(rows) if index not in chosen]
     predicted, measured = predict(curve, asked), np.array([row.step_seconds for row in asked])
     samples = np.array([row.batch * sum(row.gpus) for row in asked])
-    return Judged(
+    return CurveJudgement(
         file=name,
         rows=len(rows),
         placements=len({row.counts for row in rows}),
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def lines(judged: Judged) -> list[str]:
+def lines(judged: CurveJudgement) -> list[str]:
     """The figures in words."""
     curve = judged.curve
     one, two, more = (

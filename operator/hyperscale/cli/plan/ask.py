@@ -19,8 +19,8 @@ import msgspec
 
 from hyperscale.cli import spinner
 from hyperscale.cli.exit_codes import InputError
-from hyperscale.cli.live import LiveCluster, RefusedError
-from hyperscale.cli.plan.inputs import Job, note
+from hyperscale.cli.live import ApiRefusedError, LiveCluster
+from hyperscale.cli.plan.inputs import JobInput, note
 from hyperscale.cli.plan.known_inputs import UnavailableError
 from hyperscale.control.apply import paths
 from hyperscale.model import constants
@@ -57,7 +57,7 @@ class Answered:
     answer: Plan | Infeasible
 
 
-def ask(cluster: LiveCluster, job: Job, arguments: argparse.Namespace) -> Answered:
+def ask(cluster: LiveCluster, job: JobInput, arguments: argparse.Namespace) -> Answered:
     """The operator's plan for a job, or its refusal.
 
     Raises UnavailableError where no job may be created or no operator answers, InputError where the job itself is at fault.
@@ -69,7 +69,7 @@ def ask(cluster: LiveCluster, job: Job, arguments: argparse.Namespace) -> Answer
         return Answered(name, _wait(cluster, job.namespace, name))
 
 
-def _resource(job: Job, arguments: argparse.Namespace) -> Json:
+def _resource(job: JobInput, arguments: argparse.Namespace) -> Json:
     """The job under another name, to be planned and nothing else."""
     spec = copy.deepcopy(job.resource["spec"])
     spec["planOnly"] = True
@@ -95,13 +95,13 @@ def _resource(job: Job, arguments: argparse.Namespace) -> Json:
 
 
 @contextmanager
-def _created(cluster: LiveCluster, job: Job, resource: Json) -> Iterator[Json]:
+def _created(cluster: LiveCluster, job: JobInput, resource: Json) -> Iterator[Json]:
     """The job, until the block ends, also by Ctrl-C or SIGTERM."""
     with _interruptible():
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # until the answer comes its name is unknown
         try:
             made = cluster.object(paths.jobs(job.namespace), method="POST", body=resource)
-        except RefusedError as error:
+        except ApiRefusedError as error:
             if error.status in (400, 422):
                 raise InputError(f"{job.shown}: the API server refuses it: {error.message}") from None
             raise UnavailableError(f"no GNNTrainingJob can be created in {job.namespace}: {error.message}") from None
@@ -165,7 +165,7 @@ def _sweep(cluster: LiveCluster, namespace: str) -> None:
 def _delete(cluster: LiveCluster, namespace: str, name: str) -> None:
     try:
         cluster.request(paths.job(namespace, name), method="DELETE")
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status != 404:
             note(f"the temporary job is still there: {error.message}; run kubectl delete gnntj {name} -n {namespace}")
     except InputError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from hyperscale.cli.live import LiveCluster, RefusedError
-from hyperscale.cli.plan.inputs import Job
+from hyperscale.cli.live import ApiRefusedError, LiveCluster
+from hyperscale.cli.plan.inputs import JobInput
 from hyperscale.control.apply import paths
 from hyperscale.control.apply.claims import FORBIDDEN, MAX_CLAIMS
 from hyperscale.control.specs.plan_question import worker_asks
@@ -24,7 +24,7 @@ class Looked(NamedTuple):
     """Nothing was withheld."""
 
 
-def look(cluster: LiveCluster, job: Job, spec: JobSpec) -> Looked:
+def look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> Looked:
     """Of the claims that the workers mount; raises render.template.RenderError for a template that cannot be used."""
     rules: list[NodeRule] = []
     missing: list[str] = []
@@ -50,7 +50,7 @@ def _find(cluster: LiveCluster, path: str) -> dict[str, Any] | None:
     """The object; None where there is none, empty where it must not be read."""
     try:
         return cluster.object(path)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status == 404:
             return None
         if error.status == FORBIDDEN:

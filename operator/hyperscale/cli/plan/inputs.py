@@ -33,7 +33,7 @@ DEFAULT_POLICY: Final = "default"
 
 
 @dataclass(frozen=True)
-class Job:
+class JobInput:
     """A job as read from a file."""
 
     spec: JobSpec
@@ -56,14 +56,14 @@ class Job:
         return f"{self.namespace}/{self.name}"
 
 
-def read_jobs(paths: list[str], namespace: str | None) -> list[Job]:
+def read_jobs(paths: list[str], namespace: str | None) -> list[JobInput]:
     """The jobs in files, one at least in each; `namespace` counts where a file names none."""
     if paths.count(STDIN) > 1:
         raise InputError("-f: standard input is named twice; name it once")
     return [_job(resource, shown, namespace) for path in paths for shown, resource in read_objects(path)]
 
 
-def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> Job:
+def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> JobInput:
     from hyperscale.spec.parse import SpecError, parse_job
 
     try:
@@ -75,7 +75,7 @@ def _job(resource: dict[str, Any], shown: str, namespace: str | None) -> Job:
         raise InputError(f"{shown}: metadata.namespace: is no text; write the namespace's name")
     if written and namespace and written != namespace:
         raise InputError(f"{shown}: metadata.namespace: is {written!r}, --namespace is {namespace!r}; make them equal or leave one out")
-    return Job(spec, resource["metadata"]["name"], written or namespace or "default", shown, resource)
+    return JobInput(spec, resource["metadata"]["name"], written or namespace or "default", shown, resource)
 
 
 def read_policy(path: str) -> PolicySpec:
@@ -117,11 +117,11 @@ def connect(arguments: argparse.Namespace) -> LiveCluster:
 
 def cluster_policy(cluster: LiveCluster, wanted: str | None) -> PolicySpec:
     """The PlannerPolicy named `wanted`, else the one called default, else built-in figures."""
-    from hyperscale.cli.live import RefusedError
+    from hyperscale.cli.live import ApiRefusedError
 
     try:
         resource = cluster.policy(wanted or DEFAULT_POLICY)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status != 403 or wanted is not None:
             raise
         note(f"PlannerPolicies cannot be read ({error.message}): built-in figures are used")
@@ -135,7 +135,7 @@ def topology_status(cluster: LiveCluster) -> TopologyStatus | None:
     """What the ClusterTopology says; None where there is none, or none that this user may read and this program understands."""
     import msgspec
 
-    from hyperscale.cli.live import RefusedError
+    from hyperscale.cli.live import ApiRefusedError
     from hyperscale.control.apply import paths
     from hyperscale.model import constants
     from hyperscale.model.api.topology import TopologyStatus
@@ -144,7 +144,7 @@ def topology_status(cluster: LiveCluster) -> TopologyStatus | None:
     try:
         status = msgspec.convert(cluster.object(paths.topology(constants.TOPOLOGY_NAME)).get("status"), TopologyStatus)
         unix_seconds(status.taken_at)
-    except (RefusedError, msgspec.ValidationError, ValueError):
+    except (ApiRefusedError, msgspec.ValidationError, ValueError):
         return None
     return status
 

@@ -11,7 +11,7 @@ from hyperscale.cli import spinner
 from hyperscale.cli.documents import display_name
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.plan import inputs
-from hyperscale.cli.plan.inputs import Job, note
+from hyperscale.cli.plan.inputs import JobInput, note
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.preview import PreviewState
@@ -33,7 +33,7 @@ DETAILS: Final = "labels, taints, processors and memory of the nodes"
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownInputs:
     """Everything that plans are made from."""
 
     policy: PolicySpec
@@ -56,7 +56,7 @@ class UnavailableError(Exception):
     """One way to the figures is closed; the message says why."""
 
 
-def find(arguments: argparse.Namespace, job: Job | None = None) -> Known:
+def find(arguments: argparse.Namespace, job: JobInput | None = None) -> KnownInputs:
     """A file where one is named, else the operator's own figures, else what the API server has."""
     if getattr(arguments, "snapshot", None) is not None:
         return of_file(arguments, job)
@@ -81,7 +81,7 @@ def chosen(arguments: argparse.Namespace) -> str | None:
     return API if asked is None and inputs.prometheus_url(arguments) else asked
 
 
-def of_file(arguments: argparse.Namespace, job: Job | None) -> Known:
+def of_file(arguments: argparse.Namespace, job: JobInput | None) -> KnownInputs:
     """A snapshot from a file, under the policy of a file."""
     access = (f"prometheus_{field}" for field in Access.__struct_fields__)
     for option in ("source", "kubeconfig", "context", "prometheus", *access):
@@ -95,10 +95,10 @@ def of_file(arguments: argparse.Namespace, job: Job | None) -> Known:
         note(f"spec.policyRef names PlannerPolicy {name!r}, which a snapshot lacks: built-in figures are used; see --policy")
     taken = f", taken {_ago(time.time() - snapshot.taken_at)}" if snapshot.taken_at else ""
     policy, snapshot = (PolicySpec(), snapshot) if policy is None else (policy, inputs.overridden(snapshot, policy))
-    return Known(policy, snapshot, "File", f"{display_name(arguments.snapshot)}{taken}")
+    return KnownInputs(policy, snapshot, "File", f"{display_name(arguments.snapshot)}{taken}")
 
 
-def of_operator(cluster: LiveCluster, arguments: argparse.Namespace, job: Job | None) -> Known:
+def of_operator(cluster: LiveCluster, arguments: argparse.Namespace, job: JobInput | None) -> KnownInputs:
     """The operator's own figures, through the API server's proxy; raises UnavailableError."""
     from hyperscale.cli.plan.operator_state import read_state
 
@@ -118,12 +118,12 @@ def of_operator(cluster: LiveCluster, arguments: argparse.Namespace, job: Job | 
     shown = f"of the operator at {where}, {_ago(elapsed)}"
     if not state.snapshot.nodes:
         raise InputError(inputs.NO_GPU_NODES)
-    return Known(policy, state.snapshot, "Operator", shown, elapsed, tuple(missing), state, cluster)
+    return KnownInputs(policy, state.snapshot, "Operator", shown, elapsed, tuple(missing), state, cluster)
 
 
-def of_api(cluster: LiveCluster, arguments: argparse.Namespace, job: Job | None) -> Known:
+def of_api(cluster: LiveCluster, arguments: argparse.Namespace, job: JobInput | None) -> KnownInputs:
     """Nodes and pods as the API server has them, with figures of Prometheus where it is named, else with the links of ClusterTopology."""
-    from hyperscale.cli.live import RefusedError
+    from hyperscale.cli.live import ApiRefusedError
     from hyperscale.observe.kube.topology_object import snapshot_of, with_links
 
     wanted = job.spec.policy_ref.name if job is not None and job.spec.policy_ref is not None else None
@@ -132,22 +132,22 @@ def of_api(cluster: LiveCluster, arguments: argparse.Namespace, job: Job | None)
     topology = inputs.topology_status(cluster) if not url else None
     try:
         snapshot = inputs.live_snapshot(cluster, policy, url, inputs.prometheus_access(arguments))
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status != 403 or topology is None:
             raise
         note(f"nodes and pods cannot be read ({error.message}): the ClusterTopology alone is used")
         snapshot = snapshot_of(topology, time.time())
         lacks: tuple[str, ...] = (HELD, CORRECTIONS, LOAD, DETAILS)
-        return Known(policy, snapshot, "ClusterTopology", _written(topology), missing=lacks, cluster=cluster)
+        return KnownInputs(policy, snapshot, "ClusterTopology", _written(topology), missing=lacks, cluster=cluster)
     if url:
         shown = f"read now, metrics from {inputs.shown_url(url)}"
-        return Known(policy, snapshot, "Cluster", shown, missing=(HELD, CORRECTIONS), cluster=cluster)
+        return KnownInputs(policy, snapshot, "Cluster", shown, missing=(HELD, CORRECTIONS), cluster=cluster)
     if topology is None:
         lacks = (HELD, CORRECTIONS, LOAD, LINKS)
-        return Known(policy, snapshot, "Cluster", "nodes and pods read now", missing=lacks, cluster=cluster)
+        return KnownInputs(policy, snapshot, "Cluster", "nodes and pods read now", missing=lacks, cluster=cluster)
     shown = f"nodes and pods read now; {_written(topology)}"
     lacks = (HELD, CORRECTIONS, LOAD)
-    return Known(policy, with_links(snapshot, topology), "ClusterTopology", shown, missing=lacks, cluster=cluster)
+    return KnownInputs(policy, with_links(snapshot, topology), "ClusterTopology", shown, missing=lacks, cluster=cluster)
 
 
 def _written(topology: TopologyStatus) -> str:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from hyperscale.cli.plan.inputs import Job
-from hyperscale.cli.plan.known_inputs import Known
-from hyperscale.cli.plan.outcome import Outcome
-from hyperscale.model.admission_query import Hold, QueuedJob, QueueScore, Start, TurnQuestion, Turns
+from hyperscale.cli.plan.inputs import JobInput
+from hyperscale.cli.plan.known_inputs import KnownInputs
+from hyperscale.cli.plan.outcome import PlanOutcome
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Deferral, QueuedJob, QueueScore, Start
 from hyperscale.model.api.policy import QueueOrder
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.plan import Infeasible, Plan
@@ -24,18 +24,18 @@ from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.learned.learned_planner import planners
 from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.joint import take_turns
-from hyperscale.planner.queue.placement_oracle import Desk, Expired
+from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
 from hyperscale.planner.workload.profile import profile
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedJob:
     """One job that is asked about."""
 
-    job: Job
+    job: JobInput
     request: PlanRequest
-    outcome: Outcome
+    outcome: PlanOutcome
     refusal: Infeasible | None = None
     """Why the operator does not even ask its planners."""
     missing: tuple[str, ...] = ()
@@ -48,9 +48,9 @@ class Decided:
 
     starts: list[Start] = field(default_factory=list)
     """Of the jobs that the operator's queue starts now, in the order chosen."""
-    holds: list[Hold] = field(default_factory=list)
+    holds: list[Deferral] = field(default_factory=list)
     """Of those that it lets wait, in the order in which they go next."""
-    others: list[tuple[Asked, Plan | Infeasible]] = field(default_factory=list)
+    others: list[tuple[AskedJob, Plan | Infeasible]] = field(default_factory=list)
     """Of those that it plans and does not start."""
     missing: tuple[str, ...] = ()
     """What the plans were made without."""
@@ -61,7 +61,7 @@ class Decided:
 class Preview:
     """Decides on what is known, within a time."""
 
-    def __init__(self, known: Known, deadline_seconds: float) -> None:
+    def __init__(self, known: KnownInputs, deadline_seconds: float) -> None:
         self._known = known
         self._missing = known.missing
         self._ends = time.monotonic() + deadline_seconds
@@ -73,7 +73,7 @@ class Preview:
         self._free = dict(state.free_gpus) if state is not None else {}
         self._held = dict(state.held) if state is not None else {}
 
-    def decide(self, asked: Sequence[Asked]) -> Decided:
+    def decide(self, asked: Sequence[AskedJob]) -> Decided:
         """Jobs of the queue together, as it decides; the others each on what those leave free.
 
         Raises QueueError where time ran out before anything was decided; ValueError for a job that cannot be profiled.
@@ -82,17 +82,17 @@ class Preview:
         queued = [one for one in asked if one.outcome.decided_by_operator and one.refusal is None]
         decided = self._together(queued) if self._orders(queued) else self._in_order(queued)
         refused = [(one.job.key, one.refusal) for one in asked if one.outcome.decided_by_operator and one.refusal is not None]
-        decided.holds += [Hold(key, refusal.reason, refusal.message, infeasible=refusal) for key, refusal in refused]
+        decided.holds += [Deferral(key, refusal.reason, refusal.message, infeasible=refusal) for key, refusal in refused]
         decided.others = [(one, one.refusal or self._said(self._alone(one))) for one in asked if not one.outcome.decided_by_operator]
         decided.missing = self._missing
         return decided
 
-    def _orders(self, queued: Sequence[Asked]) -> bool:
+    def _orders(self, queued: Sequence[AskedJob]) -> bool:
         """Whether there is anything to order, as control/scheduler/admission.py sees it."""
         others = bool(self._queue.running or self._queue.pending or len(queued) > 1)
         return bool(queued) and others and self._known.policy.queue.order is not QueueOrder.ARRIVAL
 
-    def _in_order(self, queued: Sequence[Asked]) -> Decided:
+    def _in_order(self, queued: Sequence[AskedJob]) -> Decided:
         decided = Decided()
         for one in queued:
             answer = self._alone(one)
@@ -101,12 +101,12 @@ class Preview:
                 seconds = answer.predicted.epoch_seconds * one.request.job.model.epochs
                 decided.starts.append(Start(one.job.key, self._dated(answer), seconds, seconds))
             else:
-                decided.holds.append(Hold(one.job.key, answer.reason, answer.message, infeasible=answer))
+                decided.holds.append(Deferral(one.job.key, answer.reason, answer.message, infeasible=answer))
         return decided
 
-    def _together(self, queued: Sequence[Asked]) -> Decided:
+    def _together(self, queued: Sequence[AskedJob]) -> Decided:
         policy = self._known.policy
-        desk = Desk(self._graph, policy, self._place)
+        desk = PlacementOracle(self._graph, policy, self._place)
         desk.expired, desk.hurried = self._expired, lambda: time.monotonic() >= self._hurries
         requests = [one.request for one in queued]
         first = self._queue.since_last_arrival_seconds or 0.0
@@ -114,7 +114,7 @@ class Preview:
             QueuedJob(request, weight=float(min(request.job.run_policy.priority, policy.queue.max_priority)), gap_seconds=gap)
             for request, gap in zip(requests, (first, *(0.0 for _ in requests[1:])), strict=True)
         )
-        question = TurnQuestion(
+        question = AdmissionRequest(
             jobs=jobs,
             running=self._queue.running,
             free_gpus=self._free,
@@ -123,14 +123,14 @@ class Preview:
             arrivals=self._queue.arrivals,
             held=self._held,
         )
-        turns: Turns = take_turns(question, desk, policy.queue, choosers(policy.queue))
+        turns: AdmissionResult = take_turns(question, desk, policy.queue, choosers(policy.queue))
         by_key = {request.job_key: request for request in requests}
         for start in turns.starts:
             self._take(start.plan, by_key[start.key])
         starts = [replace(start, plan=self._dated(start.plan)) for start in turns.starts]
         return Decided(starts, list(turns.holds), score=turns.score, fallbacks=turns.fallbacks)
 
-    def _alone(self, one: Asked) -> Plan | Infeasible:
+    def _alone(self, one: AskedJob) -> Plan | Infeasible:
         request = replace(one.request, free_gpus=self._free, held=self._held)
         return make_plan(request, self._graph, profile(request.job), self._known.policy, expired=self._expired, planners=self._planners)
 

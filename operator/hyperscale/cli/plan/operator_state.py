@@ -10,7 +10,7 @@ import msgspec
 
 from hyperscale import __version__
 from hyperscale.cli.exit_codes import InputError
-from hyperscale.cli.live import LiveCluster, RefusedError
+from hyperscale.cli.live import ApiRefusedError, LiveCluster
 from hyperscale.cli.plan.inputs import note
 from hyperscale.cli.plan.known_inputs import UnavailableError
 from hyperscale.control.apply import paths
@@ -44,7 +44,7 @@ def read_state(cluster: LiveCluster, policy: str) -> Read:
     path = f"/api/v1/namespaces/{place.namespace}/services/http:{place.service}:preview/proxy{PATH}"
     try:
         answer = cluster.request(path, {POLICY_QUERY: policy} if policy else {}, headers={KEY_HEADER: key}, max_bytes=MAX_BYTES)
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status == 404 and "PlannerPolicy" in error.message:
             raise InputError(f"spec.policyRef.name: {error.message}") from None
         raise UnavailableError(_why(error, where)) from None
@@ -64,7 +64,7 @@ def _place(cluster: LiveCluster) -> TopologyPreview:
     """Where the ClusterTopology says that previews are; the usual place where it cannot be read."""
     try:
         topology = cluster.object(paths.topology(constants.TOPOLOGY_NAME))
-    except RefusedError as error:
+    except ApiRefusedError as error:
         if error.status == 403:
             return DEFAULT_PLACE
         raise UnavailableError("there is no ClusterTopology: has the operator run?" if error.status == 404 else str(error)) from None
@@ -79,7 +79,7 @@ def _key(cluster: LiveCluster, place: TopologyPreview) -> str:
     try:
         secret = cluster.object(f"/api/v1/namespaces/{place.namespace}/secrets/{place.secret}")
         key = base64.b64decode(str((secret.get("data") or {})["key"]), validate=True).decode("ascii").strip()
-    except RefusedError as error:
+    except ApiRefusedError as error:
         raise UnavailableError(_why(error, f"{place.namespace}/{place.secret}")) from None
     except InputError as error:
         raise UnavailableError(str(error)) from None
@@ -90,7 +90,7 @@ def _key(cluster: LiveCluster, place: TopologyPreview) -> str:
     return key
 
 
-def _why(error: RefusedError, what: str) -> str:
+def _why(error: ApiRefusedError, what: str) -> str:
     if error.status == 403:
         return f"{what}: {error.message}; ask for the Role hyperscale-preview-reader (docs/rbac.md)"
     if error.status == 404:

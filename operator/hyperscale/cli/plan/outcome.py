@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from hyperscale.cli.plan.inputs import Job
+from hyperscale.cli.plan.inputs import JobInput
 from hyperscale.model import constants
 from hyperscale.model.api.job import Approval, JobSpec
 from hyperscale.model.plan import Plan
@@ -22,7 +22,7 @@ class Then(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlanOutcome:
     """One job's."""
 
     then: Then
@@ -34,21 +34,21 @@ class Outcome:
         return self.then is Then.STARTS
 
 
-def outcome_of(job: Job, spec: JobSpec) -> Outcome:
+def outcome_of(job: JobInput, spec: JobSpec) -> PlanOutcome:
     """In the order in which the operator looks (control/decide/chain.py)."""
     if spec.run_policy.suspend:
-        return Outcome(Then.SUSPENDED, "spec.runPolicy.suspend is true; set it to false to plan and start the job")
+        return PlanOutcome(Then.SUSPENDED, "spec.runPolicy.suspend is true; set it to false to plan and start the job")
     if spec.plan_only:
-        return Outcome(Then.PLAN_ONLY, "spec.planOnly is true; set it to false to run the plan")
+        return PlanOutcome(Then.PLAN_ONLY, "spec.planOnly is true; set it to false to run the plan")
     queue = job.labels.get(constants.KUEUE_QUEUE_LABEL, "")
     if spec.approval is Approval.MANUAL:
-        return Outcome(Then.APPROVAL, f'then waits for queue "{queue}"' if queue else "")
+        return PlanOutcome(Then.APPROVAL, f'then waits for queue "{queue}"' if queue else "")
     if queue:
-        return Outcome(Then.QUEUED, f'Kueue admits it from queue "{queue}"')
-    return Outcome(Then.STARTS, "")
+        return PlanOutcome(Then.QUEUED, f'Kueue admits it from queue "{queue}"')
+    return PlanOutcome(Then.STARTS, "")
 
 
-def sentence(outcome: Outcome, job: Job, plan: Plan) -> str:
+def sentence(outcome: PlanOutcome, job: JobInput, plan: Plan) -> str:
     """What happens with the plan."""
     if outcome.then is Then.APPROVAL:
         command = constants.approval_command(job.namespace, job.name, plan.plan_id)

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.plan import inputs, known_inputs
-from hyperscale.cli.plan.inputs import Job
-from hyperscale.cli.plan.known_inputs import Known, UnavailableError
+from hyperscale.cli.plan.inputs import JobInput
+from hyperscale.cli.plan.known_inputs import KnownInputs, UnavailableError
 from hyperscale.cli.plan.outcome import outcome_of, sentence
 from hyperscale.cli.plan.plan_view import PlanView, refused, show
 from hyperscale.model.api.job import JobSpec, PlannerChoice
@@ -31,7 +31,7 @@ from hyperscale.model.planning import NO_VOLUMES, Volumes
 if TYPE_CHECKING:
     from hyperscale.cli.live import LiveCluster
     from hyperscale.cli.plan.claim_volumes import Looked
-    from hyperscale.cli.plan.operator_preview import Asked, Decided
+    from hyperscale.cli.plan.operator_preview import AskedJob, Decided
 
 GRACE_SECONDS: Final = 5.0
 """Planners keep the deadline themselves; so long after it the process stops waiting for them."""
@@ -75,9 +75,9 @@ def asks_operator(arguments: argparse.Namespace) -> bool:
     return True
 
 
-def asked_about(job: Job, spec: JobSpec, found: Known, arguments: argparse.Namespace) -> Asked:
+def asked_about(job: JobInput, spec: JobSpec, found: KnownInputs, arguments: argparse.Namespace) -> AskedJob:
     """The question that the operator would put about the job, with what the command line changes."""
-    from hyperscale.cli.plan.operator_preview import Asked
+    from hyperscale.cli.plan.operator_preview import AskedJob
     from hyperscale.control.render.template import RenderError
     from hyperscale.control.specs.plan_question import missing_volumes, question_about
 
@@ -97,10 +97,10 @@ def asked_about(job: Job, spec: JobSpec, found: Known, arguments: argparse.Names
         workers_fixed=arguments.workers,
     )
     refusal = missing_volumes(job.namespace, volumes.missing) if volumes.missing and not spec.plan_only else None
-    return Asked(job, request, outcome_of(job, spec), refusal, missing)
+    return AskedJob(job, request, outcome_of(job, spec), refusal, missing)
 
 
-def _volumes(job: Job, spec: JobSpec, found: Known) -> tuple[Volumes, tuple[str, ...]]:
+def _volumes(job: JobInput, spec: JobSpec, found: KnownInputs) -> tuple[Volumes, tuple[str, ...]]:
     """What the job's volumes allow, and what could not be read; nothing is known of them in a file."""
     if found.cluster is None:
         return NO_VOLUMES, ()
@@ -110,7 +110,7 @@ def _volumes(job: Job, spec: JobSpec, found: Known) -> tuple[Volumes, tuple[str,
     return looked.volumes, () if looked.whole else (UNREAD,)
 
 
-def _look(cluster: LiveCluster, job: Job, spec: JobSpec) -> Looked:
+def _look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> Looked:
     from hyperscale.cli.plan.claim_volumes import look
     from hyperscale.control.render.template import RenderError
 
@@ -120,7 +120,7 @@ def _look(cluster: LiveCluster, job: Job, spec: JobSpec) -> Looked:
         raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
 
 
-def decided(found: Known, asked: Sequence[Asked], deadline_seconds: float) -> Decided | Infeasible:
+def decided(found: KnownInputs, asked: Sequence[AskedJob], deadline_seconds: float) -> Decided | Infeasible:
     """What comes of the jobs, within a hard limit; Infeasible where no planner answered."""
     from hyperscale.cli.plan.operator_preview import Preview
     from hyperscale.planner.queue.joint import QueueError
@@ -138,7 +138,7 @@ def decided(found: Known, asked: Sequence[Asked], deadline_seconds: float) -> De
         raise InputError(f"{asked[0].job.shown}: {error}") from None
 
 
-def _single(found: Known, job: Job, spec: JobSpec, arguments: argparse.Namespace) -> int:
+def _single(found: KnownInputs, job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
     asked = asked_about(job, spec, found, arguments)
     answer = _only(decided(found, [asked], asked.request.deadline_seconds))
     if isinstance(answer, Infeasible):
@@ -147,7 +147,7 @@ def _single(found: Known, job: Job, spec: JobSpec, arguments: argparse.Namespace
     return exit_codes.OK
 
 
-def _view(plan: Plan, found: Known, job: Job, spec: JobSpec, then: str) -> PlanView:
+def _view(plan: Plan, found: KnownInputs, job: JobInput, spec: JobSpec, then: str) -> PlanView:
     snapshot, weight = found.snapshot, spec.placement.communication_weight
     metrics = snapshot.metrics
     return PlanView(
@@ -175,7 +175,7 @@ def _only(found: Decided | Infeasible) -> Plan | Infeasible:
     return hold.infeasible or Infeasible(reason=hold.reason, message=hold.message or "other jobs go first")
 
 
-def _ask(job: Job, spec: JobSpec, arguments: argparse.Namespace) -> int:
+def _ask(job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
     """The operator's own answer to a temporary job; raises UnavailableError where it gives none, unless --from says job."""
     from hyperscale.cli.plan.ask import ask
     from hyperscale.control.specs.plan_question import missing_volumes
@@ -207,7 +207,7 @@ def _refuse(answer: Infeasible, arguments: argparse.Namespace) -> int:
     return exit_codes.INFEASIBLE
 
 
-def _asked(job: Job, arguments: argparse.Namespace) -> JobSpec:
+def _asked(job: JobInput, arguments: argparse.Namespace) -> JobSpec:
     """The job's spec with what the command line changes; InputError where the two cannot be combined."""
     spec = job.spec
     if arguments.planner is not None:

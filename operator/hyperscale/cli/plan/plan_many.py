@@ -14,13 +14,13 @@ from msgspec import UNSET, Struct, UnsetType
 from hyperscale.cli import exit_codes
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.plan import known_inputs
-from hyperscale.cli.plan.inputs import Job
-from hyperscale.cli.plan.known_inputs import Known
-from hyperscale.cli.plan.operator_preview import Asked, Decided
+from hyperscale.cli.plan.inputs import JobInput
+from hyperscale.cli.plan.known_inputs import KnownInputs
+from hyperscale.cli.plan.operator_preview import AskedJob, Decided
 from hyperscale.cli.plan.outcome import Then, sentence
 from hyperscale.cli.plan.plan_command import asked_about, decided
 from hyperscale.cli.text_tables import bullets, counted, pairs, seconds_text, table
-from hyperscale.model.admission_query import MAX_TURN_JOBS, Hold, QueueScore, Start
+from hyperscale.model.admission_query import MAX_TURN_JOBS, Deferral, QueueScore, Start
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.plan import Infeasible, Plan
 
@@ -35,18 +35,18 @@ class Other(Struct, frozen=True, rename="camel"):
     infeasible: Infeasible | UnsetType = UNSET
 
 
-class Document(Struct, frozen=True, rename="camel"):
+class PlansDocument(Struct, frozen=True, rename="camel"):
     """What `-o json` prints of several jobs."""
 
     starts: list[Start]
-    holds: list[Hold]
+    holds: list[Deferral]
     others: list[Other]
     score: QueueScore | None
     fallbacks: tuple[str, ...]
     figures: str
 
 
-def check(jobs: Sequence[Job], arguments: argparse.Namespace) -> None:
+def check(jobs: Sequence[JobInput], arguments: argparse.Namespace) -> None:
     """InputError for what does not go with several jobs."""
     if arguments.workers is not None:
         raise InputError("--workers: counts for one job; several are named, leave it out")
@@ -60,7 +60,7 @@ def check(jobs: Sequence[Job], arguments: argparse.Namespace) -> None:
         raise InputError(f"{jobs[0].shown}: the jobs name different policies in spec.policyRef; plan them separately")
 
 
-def run(arguments: argparse.Namespace, jobs: Sequence[Job], specs: Sequence[JobSpec]) -> int:
+def run(arguments: argparse.Namespace, jobs: Sequence[JobInput], specs: Sequence[JobSpec]) -> int:
     """Decide and print; 0 where some job has a plan, 1 where none fits."""
     found = known_inputs.find(arguments, jobs[0])
     asked = [asked_about(job, spec, found, arguments) for job, spec in zip(jobs, specs, strict=True)]
@@ -73,21 +73,21 @@ def run(arguments: argparse.Namespace, jobs: Sequence[Job], specs: Sequence[JobS
     return exit_codes.OK if planned else exit_codes.INFEASIBLE
 
 
-def _data(came: Decided, found: Known, form: str) -> str:
+def _data(came: Decided, found: KnownInputs, form: str) -> str:
     others = [
         Other(one.job.key, str(one.outcome.then), sentence(one.outcome, one.job, answer), plan=answer)
         if isinstance(answer, Plan)
         else Other(one.job.key, str(one.outcome.then), answer.message or answer.reason, infeasible=answer)
         for one, answer in came.others
     ]
-    document = Document(came.starts, came.holds, others, came.score, came.fallbacks, found.shown)
+    document = PlansDocument(came.starts, came.holds, others, came.score, came.fallbacks, found.shown)
     if form == "yaml":
         text: str = yaml.dump(msgspec.to_builtins(document), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
         return text
     return msgspec.json.format(msgspec.json.encode(document, order="deterministic"), indent=2).decode() + "\n"
 
 
-def _table(came: Decided, found: Known) -> str:
+def _table(came: Decided, found: KnownInputs) -> str:
     rows = [
         (start.key, str(Then.STARTS), str(len(start.plan.workers)), seconds_text(start.run_seconds), _nodes(start.plan))
         for start in came.starts
@@ -105,7 +105,7 @@ def _table(came: Decided, found: Known) -> str:
     return "\n".join([*lines, *(f"Step down: {step}" for step in came.fallbacks)]) + "\n"
 
 
-def _other(one: Asked, answer: Plan | Infeasible) -> tuple[str, str, str, str, str]:
+def _other(one: AskedJob, answer: Plan | Infeasible) -> tuple[str, str, str, str, str]:
     if isinstance(answer, Infeasible):
         return one.job.key, f"{one.outcome.then}; {answer.reason}", "-", "unknown", answer.message or answer.reason
     seconds = answer.predicted.epoch_seconds * one.request.job.model.epochs

@@ -39,7 +39,7 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     """Where each figure above came from, by its name; several of them with a blank between where GPUs differ."""
 
 
-class Level(msgspec.Struct, frozen=True, rename="camel"):
+class LevelSummary(msgspec.Struct, frozen=True, rename="camel"):
     """One topology level."""
 
     label: str
@@ -47,7 +47,7 @@ class Level(msgspec.Struct, frozen=True, rename="camel"):
     unlabelled_nodes: int
 
 
-class Known(msgspec.Struct, frozen=True, rename="camel"):
+class KnownShare(msgspec.Struct, frozen=True, rename="camel"):
     """How many figures of one kind are of which quality."""
 
     measured: int
@@ -96,13 +96,13 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     free_gpus: int
     products: dict[str, int]
     """Allocatable GPUs by product."""
-    levels: tuple[Level, ...]
+    levels: tuple[LevelSummary, ...]
     links: int
     unlisted_pairs: int
     """Ordered pairs of nodes without a link in the snapshot."""
     absent_links: str
     """What such a pair means: estimate or unreachable."""
-    quality: dict[str, Known]
+    quality: dict[str, KnownShare]
     domain_pairs: tuple[DomainPair, ...]
     slowest_links: tuple[LinkRow, ...]
     """Highest latency first."""
@@ -181,12 +181,12 @@ def _sources(node: Node) -> dict[str, str]:
     return {**node.sources, **{name: " ".join(sources) for name, sources in told.items() if sources}}
 
 
-def _level(graph: ClusterGraph, level: int, label: str) -> Level:
+def _level(graph: ClusterGraph, level: int, label: str) -> LevelSummary:
     unlabelled = sum(1 for node in graph.nodes if level >= len(node.domains) or not node.domains[level])
-    return Level(label=label, domains=len(by_level(graph, level)) - (1 if unlabelled else 0), unlabelled_nodes=unlabelled)
+    return LevelSummary(label=label, domains=len(by_level(graph, level)) - (1 if unlabelled else 0), unlabelled_nodes=unlabelled)
 
 
-def _quality(graph: ClusterGraph) -> dict[str, Known]:
+def _quality(graph: ClusterGraph) -> dict[str, KnownShare]:
     gpus = [gpu for node in graph.nodes for gpu in node.gpus]
     links = graph.snapshot.links
     return {
@@ -199,11 +199,11 @@ def _quality(graph: ClusterGraph) -> dict[str, Known]:
     }
 
 
-def _known(samples: Iterable[Sample]) -> Known:
+def _known(samples: Iterable[Sample]) -> KnownShare:
     listed = list(samples)
     counted = Counter(sample.quality for sample in listed)
     usable = [sample for sample in listed if sample.value is not None]
-    return Known(
+    return KnownShare(
         measured=counted[Quality.MEASURED],
         estimated=counted[Quality.ESTIMATED],
         unknown=counted[Quality.UNKNOWN],

@@ -26,7 +26,7 @@ OURS: Final = "schedule"
 LEAST_SHOWN: Final = 1e-9
 
 
-class Rule(msgspec.Struct, frozen=True, rename="camel"):
+class AllreduceRule(msgspec.Struct, frozen=True, rename="camel"):
     """What one rule makes of the gradients."""
 
     rule: str
@@ -36,7 +36,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel"):
     """To the schedule's; 1 is as fast."""
 
 
-class Answer(msgspec.Struct, frozen=True, rename="camel"):
+class ScheduleAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """What `-o json` prints."""
 
     gradients: int
@@ -46,7 +46,7 @@ class Answer(msgspec.Struct, frozen=True, rename="camel"):
     seconds_per_byte: float
     finish_seconds: float
     bounds: LowerBounds
-    rules: tuple[Rule, ...]
+    rules: tuple[AllreduceRule, ...]
     messages: tuple[simulate.Message, ...]
     groups: list[list[str]]
     environment: dict[str, str]
@@ -89,7 +89,7 @@ def _read(arguments: argparse.Namespace) -> tuple[Layers, tuple[float, ...]]:
         raise InputError(f"{file}: {error}") from None
 
 
-def _answer(arguments: argparse.Namespace, layers: Layers, ready: tuple[float, ...]) -> Answer:
+def _answer(arguments: argparse.Namespace, layers: Layers, ready: tuple[float, ...]) -> ScheduleAnswer:
     plain = AllreduceCost(arguments.alpha, arguments.beta)
     levels = AllreduceCost(*arguments.two_levels) if arguments.two_levels is not None else None
     chosen = variants.choose(ready, layers.sizes_bytes, plain, two_levels=levels, cast_seconds_per_byte=arguments.cast)
@@ -100,7 +100,7 @@ def _answer(arguments: argparse.Namespace, layers: Layers, ready: tuple[float, .
         found = schedule(ready, sent, *cost)
     sizes = layers.sizes_bytes
     groups, environment = horovod.options(found, layers.names, sizes)
-    return Answer(
+    return ScheduleAnswer(
         len(sizes),
         sum(sizes),
         max(ready),
@@ -117,7 +117,7 @@ def _answer(arguments: argparse.Namespace, layers: Layers, ready: tuple[float, .
     )
 
 
-def _rules(layers: Layers, ready: tuple[float, ...], cost: tuple[float, float], found: Schedule) -> tuple[Rule, ...]:
+def _rules(layers: Layers, ready: tuple[float, ...], cost: tuple[float, float], found: Schedule) -> tuple[AllreduceRule, ...]:
     sizes = layers.sizes_bytes
     engine = simulate.horovod(ready, sizes, *cost)
     tuned = simulate.Engine(cycle_seconds=horovod.cycle_seconds(found.finish_seconds), threshold_bytes=float("inf"))
@@ -135,10 +135,10 @@ def _rules(layers: Layers, ready: tuple[float, ...], cost: tuple[float, float], 
         *((name, len(groups), finish(groups, ready, sizes, *cost)) for name, groups in plain),
     ]
     least = max(found.finish_seconds, LEAST_SHOWN)
-    return tuple(Rule(name, messages, seconds, seconds / least) for name, messages, seconds in figures)
+    return tuple(AllreduceRule(name, messages, seconds, seconds / least) for name, messages, seconds in figures)
 
 
-def _lines(answer: Answer, layers: Layers) -> list[str]:
+def _lines(answer: ScheduleAnswer, layers: Layers) -> list[str]:
     bounds = answer.bounds
     head = pairs(
         (
@@ -169,12 +169,12 @@ def _lines(answer: Answer, layers: Layers) -> list[str]:
     ]
 
 
-def _variant(answer: Answer) -> str:
+def _variant(answer: ScheduleAnswer) -> str:
     taken = [name for name, used in (("two levels", answer.two_levels), ("half precision", answer.half)) if used]
     return f"{' and '.join(taken)}; the plain schedule would end after {seconds_text(answer.plain_seconds)}" if taken else ""
 
 
-def _timeline(answer: Answer, layers: Layers) -> list[str]:
+def _timeline(answer: ScheduleAnswer, layers: Layers) -> list[str]:
     """One line a message: `.` its gradients are being computed, `-` it waits, `#` it is sent."""
     scale = WIDTH / max(answer.finish_seconds, LEAST_SHOWN)
     rows, begun = [], 0.0

@@ -15,7 +15,7 @@ from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.exit_codes import InputError
 
 if TYPE_CHECKING:
-    from hyperscale.learn.lesson import Lesson, Progress, Verdict
+    from hyperscale.learn.lesson import Lesson, LessonProgress, LessonVerdict
 
 MODULES: Final = {
     "constructor": "hyperscale.learn.constructor.constructor_lesson",
@@ -98,7 +98,7 @@ def _in_use(arguments: argparse.Namespace) -> Path | None:
     return None
 
 
-def _publish(arguments: argparse.Namespace, verdict: Verdict) -> list[Path]:
+def _publish(arguments: argparse.Namespace, verdict: LessonVerdict) -> list[Path]:
     from hyperscale.learn.publish import publish
 
     try:
@@ -107,7 +107,7 @@ def _publish(arguments: argparse.Namespace, verdict: Verdict) -> list[Path]:
         raise InputError(f"--publish: cannot write to {arguments.publish!r}: {error.strerror}; name a folder that can be written") from None
 
 
-def _print(arguments: argparse.Namespace, verdict: Verdict, files: list[Path]) -> None:
+def _print(arguments: argparse.Namespace, verdict: LessonVerdict, files: list[Path]) -> None:
     if arguments.output == "json":
         answer = {
             "accepted": verdict.accepted,
@@ -130,7 +130,7 @@ class _Reporter:
     def __init__(self) -> None:
         self._printed_at = -REPORT_SECONDS
 
-    def __call__(self, reached: Progress) -> None:
+    def __call__(self, reached: LessonProgress) -> None:
         figures = "  ".join(f"{name} {figure:.4g}" for name, figure in reached.figures.items())
         spinner.say(f"{reached.step}/{reached.steps}  {figures}")
         if sys.stderr.isatty() or (time.monotonic() - self._printed_at < REPORT_SECONDS and reached.step < reached.steps):

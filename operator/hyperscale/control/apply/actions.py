@@ -11,14 +11,14 @@ import msgspec
 
 from hyperscale.control.apply import paths
 from hyperscale.control.apply.client import ApiClient, ApiError, ConflictError, NotFoundError
-from hyperscale.control.apply.dependents import HTTP_FORBIDDEN, UNACCEPTABLE, Companions, RefusedError
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.apply.dependents import HTTP_FORBIDDEN, UNACCEPTABLE, Companions, DependentRefusedError
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.lifecycle.movable import resizes
 from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, suspend_annotation, worker_pod_for_dry_run
 from hyperscale.control.render.release import launcher_release_patch, release_patch
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.decision import DeletePods, MpiJobView, OpenLauncher, ReleaseWorkers, Seen, SetSuspend
+from hyperscale.model.decision import DeletePods, MpiJobView, OpenLauncher, ReconcileInput, ReleaseWorkers, SetSuspend
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, PodView
@@ -41,7 +41,7 @@ class Actions:
     """Writes to the API on behalf of one pass at a time; every answer goes straight into the world."""
 
     def __init__(
-        self, client: ApiClient, world: World, defaults: RenderDefaults, probe: Callable[[str], None], clock: Callable[[], float]
+        self, client: ApiClient, world: ClusterCache, defaults: RenderDefaults, probe: Callable[[str], None], clock: Callable[[], float]
     ) -> None:
         self._client = client
         self._world = world
@@ -58,7 +58,7 @@ class Actions:
         """By how much the API server's clock is ahead of this machine's."""
         return self._client.server_time.ahead_seconds
 
-    async def create_mpijob(self, key: Key, seen: Seen, job: JobSpec, began: float) -> None:
+    async def create_mpijob(self, key: Key, seen: ReconcileInput, job: JobSpec, began: float) -> None:
         """Create the MPIJob, after its plan file, unless the job moved meanwhile; raises RefusedError where the API server refuses.
 
         Of a new job the watch has told just now. Where the job was passed over before, or the pass that `began` then took long, the API
@@ -74,7 +74,7 @@ class Actions:
             created = await self._client.create(paths.mpijobs(key.namespace), manifest, {"fieldManager": constants.FIELD_MANAGER})
         except ApiError as error:
             if error.status in UNACCEPTABLE:
-                raise RefusedError.of("the MPIJob was refused", error) from error
+                raise DependentRefusedError.of("the MPIJob was refused", error) from error
             raise
         self._world.see_mpijob(created, made=True)
         self.probe("created")
@@ -83,16 +83,16 @@ class Actions:
         """Tell running workers, and those to come, of a new plan."""
         await self._companions.write_plan_file(metadata, plan)
 
-    async def ensure_partitions(self, key: Key, seen: Seen, job: JobSpec, began: float) -> None:
+    async def ensure_partitions(self, key: Key, seen: ReconcileInput, job: JobSpec, began: float) -> None:
         """Create the Job that writes partitions, or read how far it is."""
         await self._confirm_unless_new(key, seen, began)
         await self._companions.ensure_partitions(key, seen, job)
 
-    async def _confirm_unless_new(self, key: Key, seen: Seen, began: float) -> None:
+    async def _confirm_unless_new(self, key: Key, seen: ReconcileInput, began: float) -> None:
         if seen.status.observed_generation or self._clock() - began > LOOK_HOLDS_SECONDS:
             await self._confirm(key, seen)
 
-    async def _confirm(self, key: Key, seen: Seen) -> None:
+    async def _confirm(self, key: Key, seen: ReconcileInput) -> None:
         """Raise ConflictError when the job is not what the pass saw."""
         current = await self._client.find(paths.job(*key))
         if current is None or current["metadata"]["uid"] != seen.metadata.uid:
@@ -101,7 +101,7 @@ class Actions:
             self._world.see_job(current)
             raise ConflictError(409, "the job was changed during the pass")
 
-    async def release(self, seen: Seen, step: ReleaseWorkers, job: JobSpec) -> None:
+    async def release(self, seen: ReconcileInput, step: ReleaseWorkers, job: JobSpec) -> None:
         """Open the gates of all workers; each patch tests its gate, so that no newer decision of others is overwritten."""
         for count, pod in enumerate(pod for pod in seen.workers if pod.uid in step.nodes):
             hostname = self._world.hostname(step.nodes[pod.uid])
@@ -110,7 +110,7 @@ class Actions:
                 self.probe("first-released")
         self.probe("released")
 
-    async def open_launcher(self, seen: Seen, step: OpenLauncher) -> None:
+    async def open_launcher(self, seen: ReconcileInput, step: OpenLauncher) -> None:
         """Open the launcher's gate.
 
         Where the launcher goes by the plan file that must say the plan in force: one that a crash kept from being written down is there
@@ -123,7 +123,7 @@ class Actions:
             if pod.uid in step.pod_uids:
                 await self._patch_pod(pod, launcher_release_patch(pod))
 
-    async def delete_pods(self, seen: Seen, step: DeletePods) -> None:
+    async def delete_pods(self, seen: ReconcileInput, step: DeletePods) -> None:
         """Delete exactly these pods, by uid; by force only where the job opted in."""
         for pod in seen.pods:
             if pod.uid in step.pod_uids:
@@ -145,7 +145,7 @@ class Actions:
             metadata = {"uid": pod.uid, "resourceVersion": left["metadata"]["resourceVersion"], "finalizers": others or None}
             await self._client.merge(path, {"metadata": metadata}, constants.FIELD_MANAGER)
 
-    async def set_suspend(self, key: Key, seen: Seen, step: SetSuspend) -> None:
+    async def set_suspend(self, key: Key, seen: ReconcileInput, step: SetSuspend) -> None:
         """Carry `suspend` to an MPIJob that no queue owns."""
         if seen.mpijob is None:
             return
@@ -235,14 +235,14 @@ class Actions:
                 await self._client.create(paths.pods(key.namespace), pod, {"dryRun": "All"})
             except ApiError as error:
                 if error.status in UNACCEPTABLE:
-                    raise RefusedError.of(f"spec.{role}.template", error) from error
+                    raise DependentRefusedError.of(f"spec.{role}.template", error) from error
                 raise
         while len(self._accepted) >= _CHECKED_TEMPLATES:
             del self._accepted[next(iter(self._accepted))]
         self._accepted[digest] = None
 
 
-def suspension(mpijob: MpiJobView, seen: Seen, step: SetSuspend) -> Json:
+def suspension(mpijob: MpiJobView, seen: ReconcileInput, step: SetSuspend) -> Json:
     """The merge patch that suspends or resumes the MPIJob; with a move the plan too, where a lost status is made good from.
 
     It says in the same request that the operator did so, and fails where the MPIJob was changed meanwhile: what another writes to `suspend`

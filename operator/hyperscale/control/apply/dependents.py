@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from hyperscale.control.apply import paths
 from hyperscale.control.apply.client import ApiClient, ApiError, ConflictError
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.render.partition_job_manifest import job_name, partition_job
 from hyperscale.control.render.plan_file import config_map, config_map_name
 from hyperscale.control.render.pod import common_labels
 from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.decision import Decision, Reason, Seen, Stop, Wait
+from hyperscale.model.decision import Decision, Reason, ReconcileInput, Stop, Wait
 from hyperscale.model.meta import JobMetadata, RenderDefaults
 from hyperscale.model.plan import Plan
 
@@ -41,7 +41,7 @@ _CURABLE: Final = {"exceeded quota": Reason.QUOTA_EXCEEDED, "cannot create resou
 """What the API server's 403 says where the object itself is sound (apiserver's quota evaluator and RBAC authorizer)."""
 
 
-class RefusedError(Exception):
+class DependentRefusedError(Exception):
     """The API server will not have what the job amounts to; the message names the field or the object."""
 
     def __init__(self, message: str, reason: Reason = Reason.INVALID_POD_TEMPLATE) -> None:
@@ -49,7 +49,7 @@ class RefusedError(Exception):
         self.reason = reason
 
     @classmethod
-    def of(cls, what: str, error: ApiError) -> RefusedError:
+    def of(cls, what: str, error: ApiError) -> DependentRefusedError:
         """For the answer to a creation; `what` begins the message."""
         found = (reason for text, reason in _CURABLE.items() if error.status == HTTP_FORBIDDEN and text in error.message)
         return cls(f"{what}: {error.message}", next(found, Reason.INVALID_POD_TEMPLATE))
@@ -64,7 +64,7 @@ class RefusedError(Exception):
 class Companions:
     """Creates and updates them, one pass at a time."""
 
-    def __init__(self, client: ApiClient, world: World, defaults: RenderDefaults, probe: Callable[[str], None]) -> None:
+    def __init__(self, client: ApiClient, world: ClusterCache, defaults: RenderDefaults, probe: Callable[[str], None]) -> None:
         self._client = client
         self._world = world
         self._defaults = defaults
@@ -104,7 +104,7 @@ class Companions:
             del self._files[next(iter(self._files))]
         self._files[job_uid] = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
 
-    async def ensure_partitions(self, key: Key, seen: Seen, job: JobSpec) -> None:
+    async def ensure_partitions(self, key: Key, seen: ReconcileInput, job: JobSpec) -> None:
         """Create the partition Job, or read how far it is; one for other partitions is deleted, the next pass creates its successor."""
         path = paths.batch_job(key.namespace, job_name(key.name))
         found = await self._client.find(path) if key in self._world.partitions else None
@@ -140,7 +140,7 @@ class Companions:
             return await self._client.create(collection, body, query)
         except ApiError as error:
             if error.status in UNACCEPTABLE:
-                raise RefusedError.of(f"the {body['kind']} {body['metadata']['name']} was refused", error) from error
+                raise DependentRefusedError.of(f"the {body['kind']} {body['metadata']['name']} was refused", error) from error
             raise
 
     def _is_left_over(self, found: Json, metadata: JobMetadata) -> bool:
@@ -161,7 +161,7 @@ class Companions:
         if self._is_left_over(found, metadata):
             raise ConflictError(409, f"the {kind} {name} of an earlier job of this name is still there")
         message = f'a {kind} "{name}" of another owner exists in namespace {metadata.namespace}; delete it or rename this job'
-        raise RefusedError(message, Reason.NAME_CONFLICT)
+        raise DependentRefusedError(message, Reason.NAME_CONFLICT)
 
 
 def _owner(found: Json) -> Json:

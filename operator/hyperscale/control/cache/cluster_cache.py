@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, Intake, key_of
 from hyperscale.control.cache.pod_index import PodIndex, matters
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.cache.reservations import Ledger, Reservations
+from hyperscale.control.cache.reservations import GpuReservations, Reservations
 from hyperscale.control.cache.versions import EVERYWHERE, Versions
 from hyperscale.control.lifecycle.movable import held_gpus, holds_plan, is_moving
 from hyperscale.control.lifecycle.stoppable import is_preempted, run_is_over, waits_again
@@ -31,15 +31,15 @@ from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, WORKER, PodView
 from hyperscale.model.status import JobStatus
-from hyperscale.observe.kube.fabric import Claims, Fabric
+from hyperscale.observe.kube.fabric import Fabric, FabricClaims
 from hyperscale.observe.run_report import read_measured
 from hyperscale.observe.series.recently_freed import Releases
-from hyperscale.observe.snapshot.build_snapshot import Figures, build_snapshot, warm
+from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures, build_snapshot, warm
 from hyperscale.observe.snapshot.snapshot_cache import Memory
 from hyperscale.spec.api_objects import version_of
 from hyperscale.util.threads import in_daemon_thread
 
-__all__ = ["JobRecord", "Key", "Listing", "World"]
+__all__ = ["ClusterCache", "JobRecord", "Key", "Listing"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Listing:
         self.listed: set[Key] = set()
 
 
-class World:
+class ClusterCache:
     """Last known state of jobs, MPIJobs, pods, nodes, policies and metrics."""
 
     def __init__(self, clock: Callable[[], float] = time.time, intake: Intake | None = None) -> None:
@@ -97,7 +97,7 @@ class World:
         self.ground = 0
         """Grows whenever nodes come, go, or differ by more than cordons, taints and conditions, and with the topology that others tell."""
         self._assumed: dict[Key, Plan] = {}
-        self._ledger: Ledger[Key] = Ledger()
+        self._ledger: GpuReservations[Key] = GpuReservations()
         self._reserved: Reservations[Key] = Reservations()
         self._amounts: dict[Key, Mapping[str, float]] = {}
         """What a worker of each assumed plan takes."""
@@ -204,8 +204,8 @@ class World:
             return
         nodes = tuple(self._nodes.values())
 
-        def found() -> Claims:
-            claims = Claims(fabric.hypernodes)
+        def found() -> FabricClaims:
+            claims = FabricClaims(fabric.hypernodes)
             claims.labels(nodes)
             return claims
 
@@ -249,7 +249,7 @@ class World:
         """What series are assigned to nodes by, for a thread: nodes and pods of now."""
         return tuple(self._nodes.values()), tuple(self._pods.values())
 
-    async def take(self, figures: Figures, policy: PolicySpec) -> None:
+    async def take(self, figures: SnapshotFigures, policy: PolicySpec) -> None:
         """Make figures that a thread judged those of now; in small steps, so that nobody waits long."""
         self.memory.laid = (policy.overrides, self._fabric)
         self.memory.see(self._nodes.values(), self._pods.values())

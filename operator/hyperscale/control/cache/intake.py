@@ -55,7 +55,7 @@ Json = dict[str, Any]
 View = TypeVar("View")
 
 
-class Fault(NamedTuple):
+class IntakeFault(NamedTuple):
     """What is wrong with an object."""
 
     path: str
@@ -155,7 +155,7 @@ class Intake:
         """The object is gone, or in order again."""
         self.refused.pop((kind, key), None)
 
-    def _guarded(self, kind: str, resource: Json, make: Callable[[Json], View], otherwise: Callable[[Fault], View]) -> View:
+    def _guarded(self, kind: str, resource: Json, make: Callable[[Json], View], otherwise: Callable[[IntakeFault], View]) -> View:
         """`make`, or `otherwise` for what an object cannot be read for."""
         key = key_of(resource)
         try:
@@ -182,14 +182,14 @@ def _text(resource: Mapping[str, Any], field: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _fault(error: Exception) -> Fault:
+def _fault(error: Exception) -> IntakeFault:
     """One line; Python's own errors are named, since their text alone says little."""
     if isinstance(error, SpecError):
-        return Fault(error.path, error.message[:MAX_MESSAGE])
+        return IntakeFault(error.path, error.message[:MAX_MESSAGE])
     if isinstance(error, RecursionError):
-        return Fault("", "nested too deeply")
+        return IntakeFault("", "nested too deeply")
     text = " ".join(str(error).split())[:MAX_MESSAGE]
-    return Fault("", text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}")
+    return IntakeFault("", text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}")
 
 
 class _Identity(msgspec.Struct):
@@ -205,7 +205,7 @@ class _Identity(msgspec.Struct):
     deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
 
 
-class _Metadata(msgspec.Struct):
+class _IntakeMetadata(msgspec.Struct):
     name: str
     labels: dict[str, str]
 
@@ -227,7 +227,7 @@ class _NodeStatus(msgspec.Struct):
 
 
 class _Node(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _IntakeMetadata
     spec: _NodeSpec
     status: _NodeStatus
 
@@ -308,14 +308,14 @@ def judged_status(wire: object, now: float, created: str) -> tuple[JobStatus, st
     return found, "" if found is status else "times in the future, or a wait longer than the job is old"
 
 
-def _unreadable_job(resource: Json, fault: Fault, now: float) -> JobRecord:
+def _unreadable_job(resource: Json, fault: IntakeFault, now: float) -> JobRecord:
     """A job whose spec cannot be kept; its status counts where it can be decoded."""
     decoded = api_objects.fault_of(resource) is None
     created = readable_time(_text(resource, "creationTimestamp"))
     return job_record(_marked(resource, fault), *judged_status((resource.get("status") or {}) if decoded else {}, now, created))
 
 
-def _marked(resource: Json, fault: Fault) -> Json:
+def _marked(resource: Json, fault: IntakeFault) -> Json:
     """What identifies an object, and what is wrong with the rest."""
     metadata = found if isinstance(found := resource.get("metadata"), dict) else {}
     kept = {name: value for name, value in metadata.items() if isinstance(value, str | int)}

@@ -10,7 +10,7 @@ THOUSANDTHS: Final = 1000
 """Amounts are kept in whole thousandths, so that sums come back to nothing when all is given back."""
 
 
-class Ledger(Generic[Key]):
+class GpuReservations(Generic[Key]):
     """Held GPUs of each job, and their sum by node."""
 
     def __init__(self) -> None:

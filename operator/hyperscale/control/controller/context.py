@@ -12,12 +12,12 @@ from hyperscale.control.lifecycle.unscheduled import NOTHING
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import Decision, Reason, Seen, Stop, Turn
+from hyperscale.model.decision import AdmissionTurn, Decision, Reason, ReconcileInput, Stop
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, LastMove, LastStop, StatusScheduling
 
 
-class Pass:
+class ReconcileContext:
     """What one pass has made so far."""
 
     def __init__(self, key: Key, policy: PolicySpec, began: float) -> None:
@@ -27,7 +27,7 @@ class Pass:
         self.plan: Plan | None = None
         self.refusal: Infeasible | None = None
         self.metrics: MetricsState | None = None
-        self.turn: Turn | None = None
+        self.turn: AdmissionTurn | None = None
         self.replans = 0
         self.partition_looked = False
         """The partition Job was read or created in this pass."""
@@ -69,7 +69,7 @@ class DriftCount:
         self._drifted: dict[Key, frozenset[str]] = {}
         """Uids of pods already counted."""
 
-    def count(self, key: Key, seen: Seen) -> None:
+    def count(self, key: Key, seen: ReconcileInput) -> None:
         """The pods of one pass."""
         planned = {worker.index: worker.node for worker in seen.plan.workers} if seen.plan is not None and not seen.moving else {}
         away = {pod.uid for pod in seen.workers if pod.bound and pod.index in planned and pod.node != planned[pod.index]}
@@ -94,7 +94,7 @@ def is_progress(before: JobStatus, after: JobStatus) -> bool:
     )
 
 
-class News(NamedTuple):
+class EventMessage(NamedTuple):
     """The event of a pass."""
 
     reason: str
@@ -102,18 +102,18 @@ class News(NamedTuple):
     warning: bool = False
 
 
-def news(run: Pass, seen: Seen, decision: Decision, before: JobStatus, after: JobStatus) -> News | None:
+def event_for(run: ReconcileContext, seen: ReconcileInput, decision: Decision, before: JobStatus, after: JobStatus) -> EventMessage | None:
     """What people should hear of a pass that wrote a status; None where nothing but counts moved."""
     if run.plan is not None:
-        return News("Planned", run.plan.summary())
+        return EventMessage("Planned", run.plan.summary())
     if after.move is not None and before.move is None:
         told = movable.proposed(after.move)
-        return News(told.type, told.message)
+        return EventMessage(told.type, told.message)
     if after.stop is not None and before.stop is None:
         told = stoppable.proposed(after.stop, seen.metadata.key)
-        return News(told.type, told.message)
+        return EventMessage(told.type, told.message)
     if decision.reason != before.reason and not is_progress(before, after):
-        return News(str(decision.reason), _message(decision, after), is_warning(seen, decision))
+        return EventMessage(str(decision.reason), _message(decision, after), is_warning(seen, decision))
     return None
 
 
@@ -124,12 +124,12 @@ def _message(decision: Decision, after: JobStatus) -> str:
     return next((condition.message for condition in after.conditions if condition.type == "Succeeded"), decision.message)
 
 
-def is_warning(seen: Seen, decision: Decision) -> bool:
+def is_warning(seen: ReconcileInput, decision: Decision) -> bool:
     """Whether a person should look at the job."""
     told = decision.reason == Reason.SCHEDULING_TIMEOUT or seen.refusal is not None
     return told or (isinstance(decision, Stop) and decision.reason != "Succeeded")
 
 
-def edition(record: JobRecord) -> tuple[str, int]:
+def spec_revision(record: JobRecord) -> tuple[str, int]:
     """Differs where the spec does."""
     return record.uid, record.generation

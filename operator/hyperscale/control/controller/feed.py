@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from hyperscale.control.apply import paths
 from hyperscale.control.apply.client import LARGE_BYTES, ApiClient, ApiError, GoneError, NotFoundError, TransientError, read_object
-from hyperscale.control.cache.cluster_cache import Listing, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Listing
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD, POLICY
 from hyperscale.control.cache.records import Key
 from hyperscale.control.cache.versions import EVERYWHERE
@@ -74,7 +74,7 @@ class Event(NamedTuple):
 class Feed:
     """Keeps the world up to date."""
 
-    def __init__(self, client: ApiClient, world: World, namespaces: tuple[str, ...]) -> None:
+    def __init__(self, client: ApiClient, world: ClusterCache, namespaces: tuple[str, ...]) -> None:
         """namespaces: those whose jobs are served; () for all."""
         self._client = client
         self._world = world

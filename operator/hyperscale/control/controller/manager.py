@@ -16,7 +16,7 @@ from hyperscale.control.apply import paths
 from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.claims import Claims
 from hyperscale.control.apply.client import ApiClient, ApiError
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.cache.intake import key_of
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.controller.preview_server import Previews
@@ -33,9 +33,9 @@ from hyperscale.model.meta import RenderDefaults
 from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.observe.identity import NodeIndex
 from hyperscale.observe.kube.fields import is_gpu_node
-from hyperscale.observe.prometheus.incremental import Judge
+from hyperscale.observe.prometheus.incremental import IncrementalValidator
 from hyperscale.observe.prometheus.reader import PrometheusReader
-from hyperscale.observe.snapshot.build_snapshot import Figures
+from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures
 from hyperscale.pictures import page as topologypage
 from hyperscale.planner.service.process import COMMAND, PlannerProcess
 from hyperscale.util import gc_tuning
@@ -63,14 +63,14 @@ class Operator:
     def __init__(self, client: ApiClient, settings: Settings) -> None:
         self.settings = settings
         self.telemetry = Telemetry()
-        self.world = World()
+        self.world = ClusterCache()
         self.feed = Feed(client, self.world, settings.watch_namespaces)
         self.feed.after_listing = self._pass_over_changed
         self.synced = False
         command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
         self._planner = PlannerProcess(command, memory_bytes=planner_limit_bytes(settings), on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
-        self._judging = Judge()
+        self._judging = IncrementalValidator()
         self._metrics_reason = self.world.reading.state.reason
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
         claims = Claims(client, time.time)
@@ -264,7 +264,7 @@ class Operator:
         """In a thread too: what every series says of which node."""
         nodes, pods = self.world.names()
 
-        def judged() -> Figures:
+        def judged() -> SnapshotFigures:
             return self._judging.figures(reading, NodeIndex(filter(is_gpu_node, nodes), pods), policy.limits)
 
         figures = await in_daemon_thread(judged)

@@ -19,8 +19,8 @@ import msgspec
 from aiohttp import web
 
 from hyperscale import __version__
-from hyperscale.control.cache.cluster_cache import World
-from hyperscale.control.scheduler.admission import TurnTaker
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.scheduler.admission import AdmissionScheduler
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.listener import Door
 from hyperscale.model.api.policy import PolicySpec
@@ -46,7 +46,7 @@ GZIP: Final = 31
 """zlib's largest window, in gzip's frame."""
 
 
-class Document(NamedTuple):
+class PreviewDocument(NamedTuple):
     """One answer."""
 
     made_at: float
@@ -64,11 +64,13 @@ class Document(NamedTuple):
 class Previews:
     """Makes the documents and keeps them for a while."""
 
-    def __init__(self, world: World, taker: TurnTaker, reader: JobReader, own_weights: bool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, world: ClusterCache, taker: AdmissionScheduler, reader: JobReader, own_weights: bool, clock: Callable[[], float]
+    ) -> None:
         """clock: Unix seconds."""
         self._world, self._taker, self._reader = world, taker, reader
         self._own_weights, self._clock = own_weights, clock
-        self._kept: dict[str, Document] = {}
+        self._kept: dict[str, PreviewDocument] = {}
         """By name of the policy."""
         self._lock = asyncio.Lock()
 
@@ -97,7 +99,7 @@ class Previews:
             own_weights=self._own_weights,
         )
 
-    async def document(self, name: str) -> Document | SpecFault:
+    async def document(self, name: str) -> PreviewDocument | SpecFault:
         """The state under the policy of that name, "" for the default one, as bytes; or what is wrong with the policy.
 
         Raises ValueError where the state is too large to be served.
@@ -111,14 +113,14 @@ class Previews:
                 started = time.monotonic()
                 state, version = self.state(policy), self._world.version
                 body = await in_daemon_thread(lambda: _packed(state))
-                kept = Document(started, time.monotonic() - started, policy, state.snapshot, version, body)
+                kept = PreviewDocument(started, time.monotonic() - started, policy, state.snapshot, version, body)
                 self._kept.pop(name, None)
                 while len(self._kept) >= KEPT_POLICIES:
                     del self._kept[next(iter(self._kept))]
                 self._kept[name] = kept
             return kept
 
-    def _outdated(self, kept: Document) -> bool:
+    def _outdated(self, kept: PreviewDocument) -> bool:
         """Whether anything that a plan depends on has changed, and the last making was paid for with a rest."""
         age = time.monotonic() - kept.made_at
         changed = self._world.version != kept.version or self._world.snapshot(kept.policy, self._clock()) is not kept.snapshot

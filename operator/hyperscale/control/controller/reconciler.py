@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.client import ApiError, ConflictError, NotFoundError, TransientError
-from hyperscale.control.apply.dependents import RefusedError
-from hyperscale.control.cache.cluster_cache import JobRecord, Key, World
-from hyperscale.control.controller.context import DriftCount, Pass, edition, is_progress, news
+from hyperscale.control.apply.dependents import DependentRefusedError
+from hyperscale.control.cache.cluster_cache import ClusterCache, JobRecord, Key
+from hyperscale.control.controller.context import DriftCount, ReconcileContext, event_for, is_progress, spec_revision
 from hyperscale.control.controller.steps import Steps
 from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 from hyperscale.control.decide.chain import decide
@@ -29,7 +29,7 @@ from hyperscale.control.specs.parsed_specs import metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
-from hyperscale.model.decision import Decision, Seen, Wait
+from hyperscale.model.decision import Decision, ReconcileInput, Wait
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Reconciler:
 
     def __init__(
         self,
-        world: World,
+        world: ClusterCache,
         planning: Planning,
         actions: Actions,
         telemetry: Telemetry,
@@ -71,7 +71,7 @@ class Reconciler:
         self._clock = clock
         self._written_at: dict[Key, float] = {}
         self._drift = DriftCount(telemetry)
-        self._unreported: dict[Key, Pass] = {}
+        self._unreported: dict[Key, ReconcileContext] = {}
         """Passes that created an MPIJob while other jobs waited for theirs: their report comes after those."""
         self._new: set[Key] = set()
         """Jobs that have never been passed over."""
@@ -91,7 +91,7 @@ class Reconciler:
             return
         with self._telemetry.reconcile_seconds.time():
             try:
-                run = self._unreported.pop(key, None) or Pass(
+                run = self._unreported.pop(key, None) or ReconcileContext(
                     key, self.reader.policy_of(record.resource, self.world.policies), self._clock()
                 )
                 await self._pass(run, record)
@@ -108,7 +108,7 @@ class Reconciler:
                 self._planning.taker.pending.settle(key)
                 self._passed(key)
 
-    async def _pass(self, run: Pass, record: JobRecord) -> None:
+    async def _pass(self, run: ReconcileContext, record: JobRecord) -> None:
         self._actions.probe("look")
         for _ in range(MAX_STEPS):
             seen = self._look(run, record)
@@ -116,7 +116,7 @@ class Reconciler:
             try:
                 if not await self._steps.take(run, seen, decision):
                     break
-            except RefusedError as error:
+            except DependentRefusedError as error:
                 decision = error.decision()
                 break
             if run.key not in self.world.jobs:
@@ -132,7 +132,7 @@ class Reconciler:
         if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
             self.queue.add_after(run.key, decision.retry_after_seconds)
 
-    def _may_report_later(self, run: Pass, seen: Seen) -> bool:
+    def _may_report_later(self, run: ReconcileContext, seen: ReconcileInput) -> bool:
         """While other jobs wait for their MPIJob, the report of one that has it can wait: the MPIJob says it all, plan included."""
         return (
             run.plan is not None
@@ -154,15 +154,15 @@ class Reconciler:
                 for waiting in sorted(self._unreported):
                     self.queue.add(waiting)
 
-    def _refreshed(self, run: Pass, record: JobRecord) -> JobRecord:
+    def _refreshed(self, run: ReconcileContext, record: JobRecord) -> JobRecord:
         """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
         latest = self.world.jobs.get(run.key, record)
-        if edition(latest) != edition(record) and self.world.mpijob_named(run.key) is None:
+        if spec_revision(latest) != spec_revision(record) and self.world.mpijob_named(run.key) is None:
             run.plan = run.refusal = run.metrics = run.turn = None
             self._planning.taker.pending.drop(run.key)
         return latest
 
-    def _look(self, run: Pass, record: JobRecord) -> Seen:
+    def _look(self, run: ReconcileContext, record: JobRecord) -> ReconcileInput:
         """Everything `decide` may know, from the world as it is now."""
         job, fault = self.reader.read(record.resource, self.world.policies)
         mpijob = self.world.mpijob_named(run.key)
@@ -170,7 +170,7 @@ class Reconciler:
             mpijob = replace(mpijob, owner_uid="")  # whatever it says: it is not the job's
         pods = self.world.pods_of(run.key, mpijob.uid) if mpijob else ()
         recorded = self.world.plan_in_force(run.key)
-        seen = Seen(
+        seen = ReconcileInput(
             metadata=metadata_of(record.resource),
             job=job,
             fault=fault,
@@ -205,7 +205,7 @@ class Reconciler:
         )
         return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
 
-    async def _report(self, run: Pass, seen: Seen, decision: Decision, version: str) -> None:
+    async def _report(self, run: ReconcileContext, seen: ReconcileInput, decision: Decision, version: str) -> None:
         """The pass's one status write, if anything differs, and its one event, after the write; `version` is the job's as it was seen."""
         if seen.deleting:
             return
@@ -227,7 +227,7 @@ class Reconciler:
             self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
         if replace(status, measured=None) != replace(before, measured=None):
             _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
-        if (told := news(run, seen, decision, before, status)) is not None:
+        if (told := event_for(run, seen, decision, before, status)) is not None:
             await self._actions.emit(seen.metadata, told.reason, told.message, told.warning)
 
     def _count_error(self, error: BaseException) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hyperscale.control.apply.actions import Actions
-from hyperscale.control.controller.context import Pass
+from hyperscale.control.controller.context import ReconcileContext
 from hyperscale.control.lifecycle.stoppable import epochs_safe
 from hyperscale.control.lifecycle.unscheduled import begun
 from hyperscale.control.scheduler.planner_client import Planning
@@ -23,9 +23,9 @@ from hyperscale.model.decision import (
     FindWorkload,
     MakePlan,
     OpenLauncher,
+    ReconcileInput,
     ReleaseGang,
     ReleaseWorkers,
-    Seen,
     SetSuspend,
 )
 from hyperscale.model.plan import Plan
@@ -43,7 +43,7 @@ class Steps:
         self._telemetry = telemetry
         self._clock = clock
 
-    async def take(self, run: Pass, seen: Seen, decision: Decision) -> bool:
+    async def take(self, run: ReconcileContext, seen: ReconcileInput, decision: Decision) -> bool:
         """Carry one decision out; False when there is nothing more to decide in this pass."""
         match decision:
             case MakePlan():
@@ -69,7 +69,7 @@ class Steps:
                 return False
         return True
 
-    async def _read(self, run: Pass, seen: Seen, decision: EnsurePartitions | FindWorkload) -> None:
+    async def _read(self, run: ReconcileContext, seen: ReconcileInput, decision: EnsurePartitions | FindWorkload) -> None:
         """Read what is not watched, once a pass; a partition Job that is not there is created."""
         if isinstance(decision, FindWorkload):
             run.workload_looked = True
@@ -78,7 +78,7 @@ class Steps:
             run.partition_looked = True
             await self._actions.ensure_partitions(run.key, seen, seen.job, run.began)
 
-    async def _plan(self, run: Pass, seen: Seen, step: MakePlan) -> None:
+    async def _plan(self, run: ReconcileContext, seen: ReconcileInput, step: MakePlan) -> None:
         answer, snapshot, run.turn = await self._planning.make(run.key, seen, step, run.policy)
         if not isinstance(answer, Plan):
             run.refusal = answer
@@ -98,7 +98,7 @@ class Steps:
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
         self._actions.probe("planned")
 
-    def _stop(self, run: Pass, seen: Seen, decision: BeginStop | ReleaseGang) -> None:
+    def _stop(self, run: ReconcileContext, seen: ReconcileInput, decision: BeginStop | ReleaseGang) -> None:
         """A stop for others, or of ranks that the scheduler leaves waiting; it is in force once this pass has reported it."""
         if isinstance(decision, BeginStop):
             run.last_stop = self._planning.stops.begin(run.key, run.policy)
@@ -108,7 +108,7 @@ class Steps:
             self._telemetry.scheduling_timeouts.inc()
             self._actions.probe("gang-released")
 
-    async def _begin_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
+    async def _begin_move(self, run: ReconcileContext, seen: ReconcileInput, plan: Plan) -> None:
         """The new plan is in force once this pass has reported it; until then nothing has happened."""
         snapshot = await self._planning.begin_move(run.key, plan, run.policy)
         if snapshot is None:
@@ -120,7 +120,7 @@ class Steps:
         self._telemetry.predicted_seconds.labels(*run.key).set(plan.predicted.epoch_seconds)
         self._actions.probe("move-begun")
 
-    def _note_move(self, run: Pass, seen: Seen, plan: Plan) -> None:
+    def _note_move(self, run: ReconcileContext, seen: ReconcileInput, plan: Plan) -> None:
         """A running job's new plan is to be carried out by a stop and a start."""
         moved = len([pod for pod in seen.workers if pod.index in range(len(plan.workers)) and pod.node != plan.node_of(pod.index or 0)])
         kept = epochs_safe(seen.job, seen.measured, seen.status, seen.move.epochs_done if seen.move is not None else 0.0)

@@ -29,9 +29,9 @@ from hyperscale.model.decision import (
     MakePlan,
     OpenLauncher,
     Reason,
+    ReconcileInput,
     ReleaseGang,
     ReleaseWorkers,
-    Seen,
     SetSuspend,
     Stop,
     Wait,
@@ -47,7 +47,7 @@ REPLAN_AFTER_SECONDS: Final = 30.0
 """How soon a job without room asks again when no event came; capacity events ask at once. What never fits asks when nodes change."""
 
 
-def decide(seen: Seen) -> Decision:
+def decide(seen: ReconcileInput) -> Decision:
     """The next step for one job, from one consistent look at the world."""
     decision = next((found for check in CHAIN if (found := check(seen)) is not None), None) or _steady(seen)
     left = seconds_left(seen)
@@ -57,12 +57,12 @@ def decide(seen: Seen) -> Decision:
     return replace(decision, retry_after_seconds=left if again is None else min(left, again))
 
 
-def deleted(seen: Seen) -> Decision | None:
+def deleted(seen: ReconcileInput) -> Decision | None:
     """The owner reference takes the MPIJob along; nothing is created for what is going away."""
     return Stop(Reason.DELETED) if seen.deleting else None
 
 
-def name_is_taken(seen: Seen) -> Decision | None:
+def name_is_taken(seen: ReconcileInput) -> Decision | None:
     """An MPIJob of that name that is not ours is never touched."""
     if seen.mpijob is None or seen.mpijob.owner_uid == seen.metadata.uid:
         return None
@@ -73,7 +73,7 @@ def name_is_taken(seen: Seen) -> Decision | None:
     )
 
 
-def unreadable_mpijob(seen: Seen) -> Decision | None:
+def unreadable_mpijob(seen: ReconcileInput) -> Decision | None:
     """An MPIJob of ours that cannot be read may run: nothing is done about it, and no second one is made."""
     if seen.mpijob is None or not seen.mpijob.fault:
         return None
@@ -81,14 +81,14 @@ def unreadable_mpijob(seen: Seen) -> Decision | None:
     return Stop(Reason.UNREADABLE_MPIJOB, f'the MPIJob "{name}" cannot be read: {fault}; delete it, and the operator creates it again')
 
 
-def spec_is_bad(seen: Seen) -> Decision | None:
+def spec_is_bad(seen: ReconcileInput) -> Decision | None:
     """Nothing is created from a spec that cannot be read; what runs already goes on."""
     if seen.fault is None:
         return None
     return Stop(Reason.INVALID_SPEC, f"{seen.fault.path}: {seen.fault.message}")
 
 
-def finished(seen: Seen) -> Decision | None:
+def finished(seen: ReconcileInput) -> Decision | None:
     """A run ends once: neither a restart nor the MPIJob's TTL starts it again."""
     if seen.mpijob is not None:
         for condition, reason in (("Succeeded", Reason.SUCCEEDED), ("Failed", Reason.FAILED)):
@@ -100,14 +100,14 @@ def finished(seen: Seen) -> Decision | None:
     return None
 
 
-def leaving_mpijob(seen: Seen) -> Decision | None:
+def leaving_mpijob(seen: ReconcileInput) -> Decision | None:
     """An MPIJob that is being deleted holds its name and its GPUs until it is gone."""
     if seen.mpijob is not None and seen.mpijob.deleting:
         return Wait(Reason.CREATING, "the previous MPIJob of this name is still being deleted")
     return None
 
 
-def suspended_by_another(seen: Seen) -> Decision | None:
+def suspended_by_another(seen: ReconcileInput) -> Decision | None:
     """Leave an MPIJob suspended that another than the operator suspended, whatever the operator had begun."""
     job = seen.mpijob
     if job is None or not suspended_by_other(job, seen.status):
@@ -131,7 +131,7 @@ def suspended_by_another(seen: Seen) -> Decision | None:
     )
 
 
-def moving(seen: Seen) -> Decision | None:
+def moving(seen: ReconcileInput) -> Decision | None:
     """A move that was written down is carried through: stop, wait until the old pods are gone, start on the new plan."""
     if not seen.moving or seen.mpijob is None or seen.plan is None or _job(seen).run_policy.suspend:
         return None
@@ -153,7 +153,7 @@ def moving(seen: Seen) -> Decision | None:
     return None
 
 
-def preempted(seen: Seen) -> Decision | None:
+def preempted(seen: ReconcileInput) -> Decision | None:
     """A stop that was written down is carried through; then the job waits for its turn like others, and goes on on a plan made anew."""
     job, stop = seen.mpijob, seen.status.last_stop
     if not seen.preempted or stop is None or job is None or job.holder or _job(seen).run_policy.suspend:
@@ -168,7 +168,7 @@ def preempted(seen: Seen) -> Decision | None:
     return replace(step, reason=Reason.PREEMPTED) if isinstance(step, Wait) else step
 
 
-def gang_released(seen: Seen) -> Decision | None:
+def gang_released(seen: ReconcileInput) -> Decision | None:
     """Carry a written release through: end all pods, wait a while, plan again without the nodes that were refused.
 
     The MPIJob of an external queue is not suspended; its pods are deleted, and come back gated (kueue.md, rule 6).
@@ -190,7 +190,7 @@ def gang_released(seen: Seen) -> Decision | None:
     return _held_back(seen) or _ask(seen, MakePlan(Reason.SCHEDULING_TIMEOUT, known.message, workers_fixed=workers))
 
 
-def resizable_again(seen: Seen) -> Decision | None:
+def resizable_again(seen: ReconcileInput) -> Decision | None:
     """After a suspension a job may go on with any number of workers that it allows; its plan comes first, for its pods follow from it."""
     job = seen.mpijob
     if job is None or not job.suspended or _job(seen).run_policy.suspend or not resizable(_job(seen), job):
@@ -200,14 +200,14 @@ def resizable_again(seen: Seen) -> Decision | None:
     return _ask(seen, MakePlan(Reason.RESUMED, "planned anew after a suspension"))
 
 
-def suspended_before_start(seen: Seen) -> Decision | None:
+def suspended_before_start(seen: ReconcileInput) -> Decision | None:
     """A suspended job that has no MPIJob yet is neither planned nor created."""
     if seen.mpijob is None and _job(seen).run_policy.suspend:
         return Wait(Reason.SUSPENDED, "spec.runPolicy.suspend is true; set it to false to plan and start the job")
     return None
 
 
-def suspension_differs(seen: Seen) -> Decision | None:
+def suspension_differs(seen: ReconcileInput) -> Decision | None:
     """Carry `suspend` to the MPIJob once for each change, unless a queue owns it (kueue.md, rule 1).
 
     Another who resumes the MPIJob is not overruled, which might go on for ever: the gates stay closed instead.
@@ -227,7 +227,7 @@ def suspension_differs(seen: Seen) -> Decision | None:
     return None if awaits_report(seen.status) else step
 
 
-def queued(seen: Seen) -> Decision | None:
+def queued(seen: ReconcileInput) -> Decision | None:
     """Suspended means queued, not failed: the plan's reservations lapse, it is made anew on admission (kueue.md, rule 6)."""
     if seen.mpijob is None or not seen.mpijob.suspended:
         return None
@@ -236,28 +236,28 @@ def queued(seen: Seen) -> Decision | None:
     return Wait(Reason.SUSPENDED, "spec.runPolicy.suspend is true; set it to false to go on")
 
 
-def lacks_plan(seen: Seen) -> Decision | None:
+def lacks_plan(seen: ReconcileInput) -> Decision | None:
     """Plan before anything exists; without room say what is missing and ask again."""
     if _unplanned(seen) or seen.plan is not None or (seen.mpijob is not None and not seen.mpijob.gated):
         return None
     return _ask(seen, MakePlan(Reason.PLANNING, workers_fixed=seen.mpijob.workers if seen.mpijob else None))
 
 
-def spec_changed_before_start(seen: Seen) -> Decision | None:
+def spec_changed_before_start(seen: ReconcileInput) -> Decision | None:
     """A plan for another generation is void as long as nothing was created from it."""
     if seen.mpijob is not None or seen.plan is None or not _planned_generation_differs(seen):
         return None
     return _ask(seen, MakePlan(Reason.SPEC_CHANGED, "the spec changed since the plan was made"))
 
 
-def plan_only(seen: Seen) -> Decision | None:
+def plan_only(seen: ReconcileInput) -> Decision | None:
     """The plan is the result."""
     if seen.mpijob is None and _job(seen).plan_only:
         return Wait(Reason.PLAN_ONLY, "spec.planOnly is true; set it to false to run this plan")
     return None
 
 
-def plan_no_longer_fits(seen: Seen) -> Decision | None:
+def plan_no_longer_fits(seen: ReconcileInput) -> Decision | None:
     """A planned node went away, filled up or was cordoned before anything was created.
 
     Where the parts of the plan could not be written another node does not help: the job waits for a new spec or a new partition Job.
@@ -269,7 +269,7 @@ def plan_no_longer_fits(seen: Seen) -> Decision | None:
     return _ask(seen, MakePlan(Reason.PLAN_STALE, _told(seen)))
 
 
-def awaits_approval(seen: Seen) -> Decision | None:
+def awaits_approval(seen: ReconcileInput) -> Decision | None:
     """A person decides, and decides on one plan: a later plan needs its own approval."""
     if seen.mpijob is not None or seen.plan is None or _job(seen).approval is not Approval.MANUAL:
         return None
@@ -281,17 +281,17 @@ def awaits_approval(seen: Seen) -> Decision | None:
     return Wait(Reason.AWAITING_APPROVAL, f"{was}approve with: {command}")
 
 
-def lacks_partitions(seen: Seen) -> Decision | None:
+def lacks_partitions(seen: ReconcileInput) -> Decision | None:
     """Where a volume is named the parts of the training graph are on it before any worker starts."""
     return _partitions(seen) if seen.mpijob is None else None
 
 
-def lacks_mpijob(seen: Seen) -> Decision | None:
+def lacks_mpijob(seen: ReconcileInput) -> Decision | None:
     """Everything is decided: create it, with the plan written on it."""
     return CreateMpiJob(Reason.CREATING) if seen.mpijob is None else None
 
 
-def resumed(seen: Seen) -> Decision | None:
+def resumed(seen: ReconcileInput) -> Decision | None:
     """After a suspension the old plan is only a memory: the pods are new and the cluster has moved. So is one for another MPIJob's size."""
     stops = ("Suspended", PREEMPTED_CONDITION)
     was_suspended = any(condition.type in stops and condition.status == "True" for condition in seen.status.conditions)
@@ -304,7 +304,7 @@ def resumed(seen: Seen) -> Decision | None:
     return _ask(seen, MakePlan(Reason.RESUMED, "planned anew after a suspension", workers_fixed=seen.mpijob.workers))
 
 
-def stuck_on_lost_node(seen: Seen) -> Decision | None:
+def stuck_on_lost_node(seen: ReconcileInput) -> Decision | None:
     """Pods that can never end by themselves: pinned to a node that is gone, or Terminating on an unreachable one (opt-in)."""
     recovery = _job(seen).recovery
     if not recovery.replace_lost_workers:
@@ -325,21 +325,21 @@ def stuck_on_lost_node(seen: Seen) -> Decision | None:
     return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(stuck)), force=True) if stuck else None
 
 
-def rank_left_out(seen: Seen) -> Decision | None:
+def rank_left_out(seen: ReconcileInput) -> Decision | None:
     """Release all ranks where one has no pod, or the scheduler has not placed it, in time: the others would hold GPUs for nothing."""
     if seen.mpijob is None or not seen.mpijob.gated or seconds_left(seen) != 0.0:
         return None
     return ReleaseGang(Reason.SCHEDULING_TIMEOUT, words(seen))
 
 
-def lacks_new_partitions(seen: Seen) -> Decision | None:
+def lacks_new_partitions(seen: ReconcileInput) -> Decision | None:
     """New shares for a replaced worker need new parts before its gate opens; the same shares have theirs already."""
     if not _gated(seen) or seen.misfits or not seen.plan_recorded:
         return None
     return _partitions(seen)
 
 
-def gates_closed(seen: Seen) -> Decision | None:
+def gates_closed(seen: ReconcileInput) -> Decision | None:
     """Open the gates once every worker's pod exists and its node still has room: all or none (faults.md, 12 and 13)."""
     waiting = _gated(seen)
     plan = seen.plan
@@ -363,7 +363,7 @@ def gates_closed(seen: Seen) -> Decision | None:
     return ReleaseWorkers(reason, nodes={pod.uid: plan.node_of(pod.index) for pod in waiting if pod.index is not None})
 
 
-def launcher_closed(seen: Seen) -> Decision | None:
+def launcher_closed(seen: ReconcileInput) -> Decision | None:
     """The launcher starts when every worker is Ready, also after a suspension (mpi-operator#615)."""
     gated = [pod.uid for pod in seen.launchers if constants.LAUNCHER_GATE in pod.gates and not pod.terminating]
     if not gated or seen.mpijob is None:
@@ -374,7 +374,7 @@ def launcher_closed(seen: Seen) -> Decision | None:
     return OpenLauncher(Reason.OPENING_LAUNCHER, pod_uids=tuple(sorted(gated)))
 
 
-def stop_pays(seen: Seen) -> Decision | None:
+def stop_pays(seen: ReconcileInput) -> Decision | None:
     """A running job without which others end so much sooner that its own delay is paid for is stopped, if it may be."""
     if seen.stop is None or not seen.stop.due or seen.moving or seen.mpijob is None or not seen.mpijob.is_true("Running"):
         return None
@@ -383,7 +383,7 @@ def stop_pays(seen: Seen) -> Decision | None:
     return BeginStop(Reason.PREEMPTED)
 
 
-def move_pays(seen: Seen) -> Decision | None:
+def move_pays(seen: ReconcileInput) -> Decision | None:
     """A running job whose better placement has paid for long enough, and that may be stopped and started, is moved."""
     if seen.move is None or seen.move.plan is None or seen.moving or seen.mpijob is None or not seen.mpijob.is_true("Running"):
         return None
@@ -392,7 +392,7 @@ def move_pays(seen: Seen) -> Decision | None:
     return BeginMove(Reason.MOVING, "a better placement pays for the restart", plan=seen.move.plan)
 
 
-CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
+CHAIN: Final[tuple[Callable[[ReconcileInput], Decision | None], ...]] = (
     deleted,
     name_is_taken,
     unreadable_mpijob,
@@ -425,7 +425,7 @@ CHAIN: Final[tuple[Callable[[Seen], Decision | None], ...]] = (
 )
 
 
-def _steady(seen: Seen) -> Decision:
+def _steady(seen: ReconcileInput) -> Decision:
     """Nothing left to decide: say how far the pods are."""
     assert seen.mpijob is not None
     if seen.mpijob.is_true("Running"):
@@ -435,7 +435,7 @@ def _steady(seen: Seen) -> Decision:
     return Wait(Reason.STARTING, f"{ready} of {seen.mpijob.workers} workers are ready{'; ' + unschedulable if unschedulable else ''}")
 
 
-def _held_back(seen: Seen) -> Decision | None:
+def _held_back(seen: ReconcileInput) -> Decision | None:
     """No further try of a job that the scheduler refused too often, and none before its delay is over."""
     known, limit = seen.status.scheduling, _job(seen).recovery.max_replans
     if known is None or not known.releases:
@@ -448,7 +448,7 @@ def _held_back(seen: Seen) -> Decision | None:
     return Wait(Reason.SCHEDULING_TIMEOUT, known.message, retry_after_seconds=left) if left > 0.0 else None
 
 
-def _stay(seen: Seen) -> Decision | None:
+def _stay(seen: ReconcileInput) -> Decision | None:
     """Another resumed the MPIJob before its workers had moved: those that still run stay, and the plan follows them."""
     assert seen.mpijob is not None
     if not (resizes(seen) or strays(seen)):
@@ -460,7 +460,7 @@ def _stay(seen: Seen) -> Decision | None:
     return _ask(seen, MakePlan(Reason.PLAN_STALE, message, workers_fixed=seen.mpijob.workers, pinned=pinned))
 
 
-def _replan_waiting(seen: Seen, waiting: list[PodView]) -> Decision:
+def _replan_waiting(seen: ReconcileInput, waiting: list[PodView]) -> Decision:
     """Only workers that still wait are planned again; the others keep node and data."""
     assert seen.mpijob is not None
     recovery = _job(seen).recovery
@@ -484,7 +484,7 @@ def _replan_waiting(seen: Seen, waiting: list[PodView]) -> Decision:
     return replace(asked, message=message, retry_after_seconds=min(REPLAN_AFTER_SECONDS, due - seen.now))
 
 
-def _shrinks_at(seen: Seen) -> float | None:
+def _shrinks_at(seen: ReconcileInput) -> float | None:
     """Unix seconds from which a job whose lost workers find no room may go on with fewer workers; None: never."""
     job, spec = seen.mpijob, _job(seen)
     after_seconds = spec.recovery.shrink_after_seconds
@@ -496,7 +496,7 @@ def _shrinks_at(seen: Seen) -> float | None:
     return (unix_seconds(placed.last_transition_time) if placed is not None else seen.now) + after_seconds
 
 
-def _ask(seen: Seen, step: MakePlan) -> Decision:
+def _ask(seen: ReconcileInput, step: MakePlan) -> Decision:
     """Ask for a plan; where this pass has asked already and been refused, or told to wait for its turn, say why and ask again later."""
     turn = seen.turn
     if seen.refusal is not None:
@@ -508,7 +508,7 @@ def _ask(seen: Seen, step: MakePlan) -> Decision:
     return step
 
 
-def _partitions(seen: Seen) -> Decision | None:
+def _partitions(seen: ReconcileInput) -> Decision | None:
     """None once the parts are written. The Job is read at most once a pass: it is not watched, its pods are."""
     view = seen.partition
     if not seen.partition_key or (view is not None and view.key == seen.partition_key and view.succeeded):
@@ -528,22 +528,22 @@ def _partitions(seen: Seen) -> Decision | None:
     return Wait(Reason.PARTITIONING, message, retry_after_seconds=PARTITION_POLL_SECONDS)
 
 
-def _job(seen: Seen) -> JobSpec:
+def _job(seen: ReconcileInput) -> JobSpec:
     """The parsed spec; `spec_is_bad` comes first in the chain for every caller."""
     assert seen.job is not None
     return seen.job
 
 
-def _unplanned(seen: Seen) -> bool:
+def _unplanned(seen: ReconcileInput) -> bool:
     return _job(seen).planner is PlannerChoice.NONE
 
 
-def _gated(seen: Seen) -> list[PodView]:
+def _gated(seen: ReconcileInput) -> list[PodView]:
     """Worker pods that wait for their node."""
     return [pod for pod in seen.workers if constants.PLACEMENT_GATE in pod.gates and not pod.terminating]
 
 
-def _pinned_unbound(pod: PodView, seen: Seen, misfit_nodes: set[str]) -> bool:
+def _pinned_unbound(pod: PodView, seen: ReconcileInput, misfit_nodes: set[str]) -> bool:
     """The pod was sent to a node that cannot take it any more, before it got there."""
     if pod.bound or pod.gates or pod.terminating or seen.plan is None or pod.index is None or pod.index >= len(seen.plan.workers):
         return False
@@ -551,12 +551,12 @@ def _pinned_unbound(pod: PodView, seen: Seen, misfit_nodes: set[str]) -> bool:
     return strict and seen.plan.node_of(pod.index) in misfit_nodes
 
 
-def _planned_generation_differs(seen: Seen) -> bool:
+def _planned_generation_differs(seen: ReconcileInput) -> bool:
     """The recorded plan was made for another generation of the spec."""
     planned = next((condition for condition in seen.status.conditions if condition.type == "Planned"), None)
     return planned is not None and seen.metrics is None and planned.observed_generation != seen.metadata.generation
 
 
-def _told(seen: Seen) -> str:
+def _told(seen: ReconcileInput) -> str:
     """The misfits in words."""
     return "; ".join(f"{misfit.node}: {misfit.message or misfit.reason}" for misfit in seen.misfits[:3])

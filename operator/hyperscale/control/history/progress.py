@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.model.api.measured import Measured
 from hyperscale.observe.prometheus.progress_query import read_progress
 from hyperscale.observe.prometheus.reader import PrometheusReader, QueryError
@@ -25,7 +25,7 @@ MOST_WRITES: Final = 100
 class ProgressWatch:
     """Asks while jobs run, and wakes the jobs that got on."""
 
-    def __init__(self, world: World, reader: PrometheusReader, interval_seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(self, world: ClusterCache, reader: PrometheusReader, interval_seconds: float, clock: Callable[[], float]) -> None:
         self._world = world
         self._reader = reader
         self._interval_seconds = interval_seconds

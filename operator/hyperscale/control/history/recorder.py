@@ -20,7 +20,7 @@ from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.datasets import dataset_size
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
-from hyperscale.model.decision import Seen
+from hyperscale.model.decision import ReconcileInput
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.status import JobStatus, Phase
@@ -29,7 +29,7 @@ from hyperscale.util.rfc3339 import is_future, unix_seconds
 from hyperscale.util.threads import in_daemon_thread
 
 if TYPE_CHECKING:
-    from hyperscale.control.history.run_store import FinishedRun, History, MeasuredStep
+    from hyperscale.control.history.run_store import FinishedRun, MeasuredStep, RunStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ SETTLE_SECONDS: Final = 1.0
 """Runs that end together are written together."""
 
 
-class Recorder:
+class RunRecorder:
     """Notes runs as they end; `run` writes them and keeps the reader's corrections fresh."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Recorder:
         self._something = asyncio.Event()
         self._fault = ""
 
-    def note(self, seen: Seen, status: JobStatus) -> None:
+    def note(self, seen: ReconcileInput, status: JobStatus) -> None:
         """A job as its pass ends; kept where its run has ended, once for each thing that it says of itself."""
         uid = seen.metadata.uid
         if not self._url or seen.job is None or status.phase not in (Phase.SUCCEEDED, Phase.FAILED) or seen.plan is None:
@@ -90,7 +90,7 @@ class Recorder:
         """Until cancelled; at once where no history is kept."""
         if not self._url:
             return
-        history: History | None = None
+        history: RunStore | None = None
         while True:
             try:
                 if history is None:
@@ -110,7 +110,7 @@ class Recorder:
                 self._fault = fault
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _write(self, history: History) -> None:
+    async def _write(self, history: RunStore) -> None:
         self._something.clear()
         while self._waiting:
             batch = dict(list(self._waiting.items())[:BATCH])
@@ -123,7 +123,7 @@ class Recorder:
             if new + await self._prune(history):
                 await self._learn(history)
 
-    async def _prune(self, history: History) -> int:
+    async def _prune(self, history: RunStore) -> int:
         """Delete runs that are too old, now and then; their number."""
         now = self._clock()
         if now - self._pruned_at < PRUNE_SECONDS or self._keep_seconds == math.inf:
@@ -131,7 +131,7 @@ class Recorder:
         self._pruned_at = now
         return await in_daemon_thread(partial(history.prune, now - self._keep_seconds))
 
-    async def _learn(self, history: History) -> None:
+    async def _learn(self, history: RunStore) -> None:
         self._reader.calibrations = await in_daemon_thread(partial(history.calibrations, self._min_runs))
         self._reader.taught = await in_daemon_thread(partial(self._curves.learn, history, self._min_runs))
 
@@ -142,7 +142,7 @@ class Curves:
     def __init__(self) -> None:
         self._known: dict[Workload, tuple[tuple[MeasuredStep, ...], StepTime | None]] = {}
 
-    def learn(self, history: History, least: int) -> dict[Workload, Calibration]:
+    def learn(self, history: RunStore, least: int) -> dict[Workload, Calibration]:
         """Of those that taught a curve which can be trusted, with the factor of their own runs for what it does not reach.
 
         Raises HistoryError.
@@ -206,7 +206,7 @@ def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobSta
     )
 
 
-def _open(url: str) -> History:
-    from hyperscale.control.history.run_store import History  # SQLAlchemy: some 20 MB that an operator without history does without
+def _open(url: str) -> RunStore:
+    from hyperscale.control.history.run_store import RunStore  # SQLAlchemy: some 20 MB that an operator without history does without
 
-    return History(url)
+    return RunStore(url)

@@ -157,7 +157,7 @@ def placement(plan: str) -> dict[str, int]:
     return gpus if all(count > 0 for count in gpus.values()) else {}
 
 
-class History:
+class RunStore:
     """The table of finished runs."""
 
     def __init__(self, url: str, *, make: bool = True) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hyperscale.model.api.job import Approval, JobSpec, PlacementMode
-from hyperscale.model.decision import MpiJobView, Seen
+from hyperscale.model.decision import MpiJobView, ReconcileInput
 from hyperscale.model.migration_query import MoveAdvice
 from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.pods import PodView
@@ -41,7 +41,7 @@ def resizable(job: JobSpec, mpijob: MpiJobView) -> bool:
     return mpijob.resizable and not mpijob.holder and job.approval is Approval.AUTOMATIC
 
 
-def resizes(seen: Seen) -> bool:
+def resizes(seen: ReconcileInput) -> bool:
     """Whether the plan in force has another number of workers than the MPIJob."""
     return seen.plan is not None and seen.mpijob is not None and len(seen.plan.workers) != seen.mpijob.workers
 
@@ -73,7 +73,7 @@ def _unbound(plan: Plan, pods: Iterable[PodView], moving: bool) -> Iterator[Work
     return (worker for worker in plan.workers if worker.index not in bound or (moving and bound[worker.index] != worker.node))
 
 
-def strays(seen: Seen) -> tuple[PodView, ...]:
+def strays(seen: ReconcileInput) -> tuple[PodView, ...]:
     """Workers that are bound to another node than the plan in force says."""
     plan = seen.plan
     if plan is None:
@@ -82,7 +82,7 @@ def strays(seen: Seen) -> tuple[PodView, ...]:
     return tuple(pod for pod in known if pod.node != plan.node_of(pod.index or 0))
 
 
-def arrived(seen: Seen) -> bool:
+def arrived(seen: ReconcileInput) -> bool:
     """Every worker of the plan in force is on its node."""
     if seen.plan is None or resizes(seen) or (seen.mpijob is not None and seen.mpijob.suspended):
         return False

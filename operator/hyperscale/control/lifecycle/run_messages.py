@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hyperscale.model.decision import Seen
+from hyperscale.model.decision import ReconcileInput
 from hyperscale.model.pods import LAUNCHER
 
 MAX_LENGTH: Final = 512
@@ -16,7 +16,7 @@ HOST_STAGING: Final = (
 )
 
 
-def told(seen: Seen, kind: str) -> tuple[str, str]:
+def told(seen: ReconcileInput, kind: str) -> tuple[str, str]:
     """Return reason and message of a condition of the MPIJob.
 
     A stand-in comes first: its accuracy is read as the builtin graph's otherwise. A failed launcher's last line follows: mpi-operator's own
@@ -32,7 +32,7 @@ def told(seen: Seen, kind: str) -> tuple[str, str]:
     return reason, before if message and before.startswith(f"{message}; ") else message
 
 
-def _notes(seen: Seen) -> Iterator[str]:
+def _notes(seen: ReconcileInput) -> Iterator[str]:
     measured = seen.measured or seen.status.measured
     if measured is not None and measured.generated:
         yield _stand_in(seen)
@@ -40,7 +40,7 @@ def _notes(seen: Seen) -> Iterator[str]:
         yield HOST_STAGING
 
 
-def _last_words(seen: Seen) -> str:
+def _last_words(seen: ReconcileInput) -> str:
     """The last line of the newest launcher that failed; empty where none did or it left nothing but a result."""
     failed = [pod for pod in seen.pods if pod.role == LAUNCHER and pod.phase == "Failed"]
     lines = max(failed, key=lambda pod: (pod.created, pod.name)).termination.strip().splitlines() if failed else []
@@ -48,7 +48,7 @@ def _last_words(seen: Seen) -> str:
     return "" if last.startswith("{") else last[:MAX_LENGTH]
 
 
-def _stand_in(seen: Seen) -> str:
+def _stand_in(seen: ReconcileInput) -> str:
     """What was trained on instead of the builtin graph, and what to write so that it is found."""
     source = seen.job.dataset.source.builtin if seen.job is not None else None
     name = source.name if source is not None else "the builtin graph"

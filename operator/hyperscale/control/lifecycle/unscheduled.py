@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hyperscale.control.lifecycle.suspension import resumed_by_other
 from hyperscale.model import constants
-from hyperscale.model.decision import MpiJobView, Reason, Seen
+from hyperscale.model.decision import MpiJobView, Reason, ReconcileInput
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import MAX_REFUSAL_LENGTH, MAX_REFUSED_NODES, JobStatus, StatusRefusedNode, StatusScheduling
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
@@ -27,7 +27,7 @@ SILENT: Final = "the scheduler has given no reason"
 NOTHING: Final = StatusScheduling()
 
 
-def left_out(seen: Seen) -> tuple[PodView, ...]:
+def left_out(seen: ReconcileInput) -> tuple[PodView, ...]:
     """Pods of the job that wait for nothing of the operator's and are on no node."""
     ours = (constants.PLACEMENT_GATE, constants.LAUNCHER_GATE)
     return tuple(
@@ -37,7 +37,7 @@ def left_out(seen: Seen) -> tuple[PodView, ...]:
     )
 
 
-def missing(seen: Seen) -> tuple[int, ...]:
+def missing(seen: ReconcileInput) -> tuple[int, ...]:
     """Indices of workers whose pods do not exist though the MPIJob is to run: their plan holds unused GPUs."""
     job = seen.mpijob
     if job is None or not job.gated or job.suspended or job.ending is not None:
@@ -53,13 +53,13 @@ def is_released(status: JobStatus, mpijob: MpiJobView | None) -> bool:
     return any((condition.type, condition.reason) == (PLACED_CONDITION, Reason.SCHEDULING_TIMEOUT) for condition in status.conditions)
 
 
-def is_back(seen: Seen) -> bool:
+def is_back(seen: ReconcileInput) -> bool:
     """Whether a released job of an external queue has all its workers again, gated: its pods were deleted, not its MPIJob suspended."""
     ended = all(constants.PLACEMENT_GATE in pod.gates for pod in seen.workers) and not missing(seen)
     return seen.released and seen.mpijob is not None and bool(seen.mpijob.holder) and ended
 
 
-def seconds_left(seen: Seen) -> float | None:
+def seconds_left(seen: ReconcileInput) -> float | None:
     """Until all ranks are released; None where none is left out or missing, or where that is not written down yet."""
     known = seen.status.scheduling
     if known is None or not known.waiting_since or not (left_out(seen) or missing(seen)):
@@ -82,7 +82,7 @@ def refused_nodes(status: JobStatus, now: float) -> dict[str, str]:
     return {refused.node: refused.message for refused in known.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS}
 
 
-def words(seen: Seen) -> str:
+def words(seen: ReconcileInput) -> str:
     """Which pods are left out, and what the scheduler says of the first; else which do not exist, and where to look."""
     pods = left_out(seen)
     if not pods and seen.mpijob is not None and (indices := missing(seen)):
@@ -91,7 +91,7 @@ def words(seen: Seen) -> str:
     return f"{shown} on no node {seen.scheduling_timeout_seconds} s after the gates opened: {_said(pods)}"
 
 
-def begun(seen: Seen) -> StatusScheduling:
+def begun(seen: ReconcileInput) -> StatusScheduling:
     """What is remembered of a release that begins now."""
     known, time = seen.status.scheduling or NOTHING, timestamp(seen.now)
     found = {
@@ -104,7 +104,7 @@ def begun(seen: Seen) -> StatusScheduling:
     return StatusScheduling(releases=known.releases + 1, released_at=time, message=words(seen)[:MAX_MESSAGE_LENGTH], refused=refused)
 
 
-def observed(seen: Seen) -> StatusScheduling | None:
+def observed(seen: ReconcileInput) -> StatusScheduling | None:
     """What is remembered after a pass: since when a pod is left out or missing, and nothing of earlier releases once the job runs."""
     known = seen.status.scheduling or NOTHING
     job = seen.mpijob
@@ -116,7 +116,7 @@ def observed(seen: Seen) -> StatusScheduling | None:
     return None if kept == NOTHING else kept
 
 
-def _missing_words(seen: Seen, job: MpiJobView, indices: tuple[int, ...]) -> str:
+def _missing_words(seen: ReconcileInput, job: MpiJobView, indices: tuple[int, ...]) -> str:
     name, namespace = seen.metadata.name, seen.metadata.namespace
     shown = ", ".join(f"{name}-worker-{index}" for index in indices[:3]) + (f" and {len(indices) - 3} more" if len(indices) > 3 else "")
     cause = (
@@ -132,7 +132,7 @@ def _lasting(known: StatusScheduling, now: float) -> tuple[StatusRefusedNode, ..
     return tuple(refused for refused in known.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS)
 
 
-def _refusing_node(seen: Seen, pod: PodView) -> str:
+def _refusing_node(seen: ReconcileInput, pod: PodView) -> str:
     """The planned node of a worker that the scheduler refused there; "" where it said nothing, or spoke of no node."""
     index, plan = pod.index, seen.plan
     if index is None or plan is None or index >= len(plan.workers) or not pod.unschedulable:

@@ -7,16 +7,16 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import Key, World
-from hyperscale.control.scheduler.pending import Pending, Told
-from hyperscale.control.scheduler.queue_entry import Entry
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.scheduler.pending import CachedVerdict, Pending
+from hyperscale.control.scheduler.queue_entry import QueueEntry
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
-from hyperscale.model.admission_query import Chooser, Hold, QueueScore, TurnQuestion, Turns
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Chooser, Deferral, QueueScore
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import Reason, Seen, Turn
+from hyperscale.model.decision import AdmissionTurn, Reason, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, QueueDecision
 
@@ -32,28 +32,30 @@ DIGITS: Final = 4
 """Of predicted figures in status: less is noise, and would be written again and again."""
 
 
-class TurnPlanner(Protocol):
+class AdmissionPlanner(Protocol):
     """Whoever decides; in the operator the planner process."""
 
-    async def turns(self, question: TurnQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Turns | None:
+    async def turns(self, question: AdmissionRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> AdmissionResult | None:
         """Who of several pending jobs starts, every plan checked; None where that could not be found out. Never raises."""
         ...
 
 
-class Answer(NamedTuple):
+class PlanAnswer(NamedTuple):
     """What came of asking."""
 
     found: Plan | Infeasible | None
     """None: the job waits for what `turn` says."""
     snapshot: ClusterSnapshot
-    turn: Turn | None = None
+    turn: AdmissionTurn | None = None
     """None where no other job was pending or running."""
 
 
-class TurnTaker:
+class AdmissionScheduler:
     """Asks for decisions and hands them out, job by job. One pass at a time may ask."""
 
-    def __init__(self, world: World, planner: TurnPlanner, telemetry: Telemetry, reader: JobReader, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, world: ClusterCache, planner: AdmissionPlanner, telemetry: Telemetry, reader: JobReader, clock: Callable[[], float]
+    ) -> None:
         self.pending = Pending(world, reader, clock)
         self.wake: Callable[[Key], None] = lambda key: None
         """Asks for a pass over a job that was decided on in another's pass."""
@@ -70,7 +72,7 @@ class TurnTaker:
         """A decision failed lately: jobs are planned in order of arrival."""
         return self._clock() < self._distrusted_until
 
-    def alone(self, key: Key, seen: Seen, policy: PolicySpec, plan: Plan) -> Plan:
+    def alone(self, key: Key, seen: ReconcileInput, policy: PolicySpec, plan: Plan) -> Plan:
         """A plan that was made without a decision: the job counts among the arrivals, and the plan says so where a decision failed."""
         entry = self.pending.entry(key, policy) if is_pending(seen) else None
         if entry is None:
@@ -78,7 +80,7 @@ class TurnTaker:
         self.pending.alone(entry, plan)
         return replace(plan, fallbacks=(QUEUE_FAILED, *plan.fallbacks)) if self.failed else plan
 
-    async def take(self, key: Key, seen: Seen, policy: PolicySpec) -> Answer | None:
+    async def take(self, key: Key, seen: ReconcileInput, policy: PolicySpec) -> PlanAnswer | None:
         """What the queue says of a job; None where there is nothing to order, where others decide, or where nobody could say."""
         entry = self.pending.entry(key, policy) if is_pending(seen) else None
         if entry is None:
@@ -91,7 +93,7 @@ class TurnTaker:
                 return None
         snapshot = self._world.snapshot(policy, self._clock())
         if (releasing := self.pending.kept_back(key)) is not None:
-            return Answer(None, snapshot, self._kept_back(entry, releasing))
+            return PlanAnswer(None, snapshot, self._kept_back(entry, releasing))
         told = self.pending.held(entry, snapshot) or await self._ask(entry, snapshot)
         return self._answer(entry, told, seen.status) if told is not None else None
 
@@ -100,7 +102,7 @@ class TurnTaker:
         await self.pending.read_all(policy)
         await self.running.tally()
 
-    async def _ask(self, entry: Entry, snapshot: ClusterSnapshot) -> Told | None:
+    async def _ask(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict | None:
         """Put the question, unless it is plain that the job must wait; None where there is nothing to order, or nobody could say."""
         policy = entry.policy
         if self.failed:
@@ -113,7 +115,7 @@ class TurnTaker:
         if not (others or running):
             return None
         asked = self.pending.question_about(entry, others, free, bound)
-        question = TurnQuestion(
+        question = AdmissionRequest(
             jobs=self.pending.queued(asked),
             running=running,
             free_gpus=free_gpus,
@@ -134,10 +136,10 @@ class TurnTaker:
         self._count(turns)
         return self.pending.granted(entry) or self.pending.held(entry, snapshot)
 
-    def _kept_back(self, entry: Entry, releasing: Key) -> Turn:
+    def _kept_back(self, entry: QueueEntry, releasing: Key) -> AdmissionTurn:
         place, count, _ = self.pending.place(entry, entry.policy.queue.starvation_seconds)
         decision = _decision(entry, place, count, entry.run_seconds, None)
-        return Turn(decision, Reason.WAITING_FOR_TURN, f"{releasing} is giving its GPUs to others")
+        return AdmissionTurn(decision, Reason.WAITING_FOR_TURN, f"{releasing} is giving its GPUs to others")
 
     def free(self, snapshot: ClusterSnapshot) -> tuple[dict[str, int], int]:
         """Free GPUs by node where the snapshot does not know, and all of them; pending jobs hold none, so it is the same for each."""
@@ -148,34 +150,34 @@ class TurnTaker:
             known = self._known_free = (snapshot, self._world.version, changed, free)
         return known[2], known[3]
 
-    def _count(self, turns: Turns) -> None:
+    def _count(self, turns: AdmissionResult) -> None:
         chooser = turns.score.used if turns.score is not None else Chooser.RULE
         for outcome in ["Started" for _ in turns.starts] + [hold.reason for hold in turns.holds]:
             self._telemetry.queue_decisions.labels(chooser=chooser, outcome=outcome).inc()
 
-    def _answer(self, entry: Entry, told: Told, status: JobStatus) -> Answer:
+    def _answer(self, entry: QueueEntry, told: CachedVerdict, status: JobStatus) -> PlanAnswer:
         if told.start is not None:
             if not entry.stopped:
                 self._telemetry.queue_waiting_seconds.observe(max(0.0, self._clock() - entry.created))
             plan = told.start.plan
             found = replace(plan, fallbacks=(*told.fallbacks, *plan.fallbacks)) if told.fallbacks else plan
-            return Answer(found, told.snapshot, Turn(_decision(entry, 0, told.others, told.start.run_seconds, told.score)))
+            return PlanAnswer(found, told.snapshot, AdmissionTurn(_decision(entry, 0, told.others, told.start.run_seconds, told.score)))
         assert told.hold is not None  # noqa: S101 - a question starts a job or holds it
         place, count, first = self.pending.place(entry, entry.policy.queue.starvation_seconds)
         decision = _decision(entry, place, count, entry.run_seconds, told.score)
-        turn = settled(Turn(decision, *_words(entry, told.hold, place, count, first), told.hold.retry_seconds), status)
+        turn = settled(AdmissionTurn(decision, *_words(entry, told.hold, place, count, first), told.hold.retry_seconds), status)
         refusal = told.hold.infeasible
         if refusal is None:
-            return Answer(None, told.snapshot, turn)
-        return Answer(replace(refusal, message=turn.message), told.snapshot, replace(turn, reason="", message=""))
+            return PlanAnswer(None, told.snapshot, turn)
+        return PlanAnswer(replace(refusal, message=turn.message), told.snapshot, replace(turn, reason="", message=""))
 
 
-def is_pending(seen: Seen) -> bool:
+def is_pending(seen: ReconcileInput) -> bool:
     """Neither planned nor created yet, or stopped for others since."""
     return seen.preempted or (seen.mpijob is None and seen.plan is None)
 
 
-def settled(turn: Turn, status: JobStatus) -> Turn:
+def settled(turn: AdmissionTurn, status: JobStatus) -> AdmissionTurn:
     """The turn as last told, where nothing changed that a person would care about: waiting jobs are not written anew each time."""
     before, now = status.queue_decision, turn.decision
     told = next(
@@ -199,7 +201,7 @@ def _differs(before: float | None, now: float | None) -> bool:
     return not before / LONGER_RATIO <= now <= before * LONGER_RATIO
 
 
-def _words(entry: Entry, hold: Hold, place: int, count: int, first: Entry | None) -> tuple[str, str]:
+def _words(entry: QueueEntry, hold: Deferral, place: int, count: int, first: QueueEntry | None) -> tuple[str, str]:
     """Reason and message."""
     if entry.hopeless:
         return hold.reason, hold.message
@@ -215,12 +217,12 @@ def _words(entry: Entry, hold: Hold, place: int, count: int, first: Entry | None
     return hold.reason, f"{hold.message.rstrip('.')}; {order}, first is {first.key}: {other} against {own}"
 
 
-def _length(entry: Entry) -> str:
+def _length(entry: QueueEntry) -> str:
     seconds = "a run of unknown length" if entry.run_seconds is None else f"a run of {entry.run_seconds:.3g} s"
     return seconds if entry.weight == 1 else f"{seconds} of priority {entry.weight:g}"
 
 
-def _decision(entry: Entry, place: int, count: int, run_seconds: float | None, score: QueueScore | None) -> QueueDecision:
+def _decision(entry: QueueEntry, place: int, count: int, run_seconds: float | None, score: QueueScore | None) -> QueueDecision:
     return QueueDecision(
         position=place,
         pending=count,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import JobRecord, Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, JobRecord, Key
 from hyperscale.control.lifecycle.movable import material, obstacle, shown_move
 from hyperscale.control.lifecycle.stoppable import epochs_kept, undisturbed
 from hyperscale.control.scheduler.running_jobs import LATE_RATIO
@@ -44,7 +44,7 @@ DISTRUST_SECONDS: Final = 30.0
 ADVISES: Final = "the PlannerPolicy only advises"
 
 
-class MovePlanner(Protocol):
+class MigrationSearch(Protocol):
     """Whoever judges; in the operator the planner process."""
 
     async def moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves | None:
@@ -55,7 +55,7 @@ class MovePlanner(Protocol):
 RequestFor = Callable[[Key, JobSpec, PodView | None, PolicySpec, ClusterSnapshot], PlanRequest]
 
 
-class Progress(NamedTuple):
+class MigrationProgress(NamedTuple):
     """How far a run had come at a time, and its pace from then on."""
 
     start_time: str
@@ -69,7 +69,7 @@ class Progress(NamedTuple):
         return self.epochs + max(0.0, now - self.at) / max(self.epoch_seconds, 1e-9)
 
 
-class Judged(NamedTuple):
+class MigrationEvaluation(NamedTuple):
     """The last that is known of a job."""
 
     since: float | None = None
@@ -81,13 +81,13 @@ class Judged(NamedTuple):
     """Predicted, what the checkpoints hold."""
 
 
-class DriftWatch:
+class MigrationPlanner:
     """Judges running jobs, a few at a time."""
 
     def __init__(
         self,
-        world: World,
-        planner: MovePlanner,
+        world: ClusterCache,
+        planner: MigrationSearch,
         telemetry: Telemetry,
         reader: JobReader,
         request_for: RequestFor,
@@ -104,8 +104,8 @@ class DriftWatch:
         self._request_for = request_for
         self._clock = clock
         self._due: dict[Key, float] = {}
-        self._judged: dict[Key, Judged] = {}
-        self._progress: dict[Key, Progress] = {}
+        self._judged: dict[Key, MigrationEvaluation] = {}
+        self._progress: dict[Key, MigrationProgress] = {}
         self._rest_until = 0.0
 
     async def run(self) -> None:
@@ -174,7 +174,7 @@ class DriftWatch:
             at=now, epochs=self._progress[key].epochs_at(now), epoch_seconds=advice.now_epoch_seconds
         )
         told = record.status.move
-        before = self._judged.get(key) or Judged(unix_seconds(told.since) if told else None, told)
+        before = self._judged.get(key) or MigrationEvaluation(unix_seconds(told.since) if told else None, told)
         pays = advice.plan is not None and advice.gain_ratio >= policy.replan.min_gain_ratio
         # What has been told stays while the move pays for itself: figures swing around the threshold.
         since = (before.since or now) if pays or (before.shown is not None and advice.plan is not None) else None
@@ -187,7 +187,7 @@ class DriftWatch:
             shown = fresh if before.shown is None or material(before.shown, fresh) else before.shown
         act = advice.plan if held and pays and not hindrance else None
         kept = self._progress[key].epochs - job.redone_epochs
-        self._judged[key] = Judged(since, None if act is not None else shown, act, kept)
+        self._judged[key] = MigrationEvaluation(since, None if act is not None else shown, act, kept)
         if self._judged[key].shown is not None and before.shown is None:
             self._telemetry.moves.labels(outcome="proposed").inc()
         if act is not None or self._judged[key].shown != told:
@@ -217,7 +217,9 @@ class DriftWatch:
         now, known = self._clock(), self._progress.get(key)
         if known is None or known.start_time != view.start_time:
             began = unix_seconds(view.start_time)
-            known = self._progress[key] = Progress(view.start_time, began, epochs_kept(record.status), plan.predicted.epoch_seconds)
+            known = self._progress[key] = MigrationProgress(
+                view.start_time, began, epochs_kept(record.status), plan.predicted.epoch_seconds
+            )
         if (reported := self._world.progress.get(key) or record.status.measured) is not None:
             known = self._progress[key] = known._replace(at=now, epochs=float(reported.epoch))
         return known.epochs_at(now)
@@ -243,7 +245,7 @@ class DriftWatch:
             if replan.mode is not ReplanMode.OFF:
                 yield key, replan.check_seconds
             elif record.status.move is not None and key not in self._judged:
-                self._judged[key] = Judged()
+                self._judged[key] = MigrationEvaluation()
                 self.wake(key)
 
     def _steady(self, record: JobRecord, view: MpiJobView) -> bool:

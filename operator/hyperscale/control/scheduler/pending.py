@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from hyperscale.control.cache.cluster_cache import Key, World
-from hyperscale.control.scheduler.queue_entry import Edition, Entry, edition_of, read_entry, waits
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.scheduler.queue_entry import QueueEntry, SpecRevision, read_entry, revision_of, waits
 from hyperscale.control.specs.parsed_specs import JobReader
-from hyperscale.model.admission_query import MAX_TURN_JOBS, MAX_TURN_KINDS, Arrivals, Hold, QueuedJob, QueueScore, Start, Turns
+from hyperscale.model.admission_query import (
+    MAX_TURN_JOBS,
+    MAX_TURN_KINDS,
+    AdmissionResult,
+    Arrivals,
+    Deferral,
+    QueuedJob,
+    QueueScore,
+    Start,
+)
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import Reason
@@ -35,10 +44,10 @@ OLDEST_KINDS: Final = 2
 
 
 @dataclass(frozen=True)
-class Told:
+class CachedVerdict:
     """What a question said of one job."""
 
-    edition: Edition
+    edition: SpecRevision
     policy: PolicySpec
     snapshot: ClusterSnapshot
     version: int
@@ -48,13 +57,13 @@ class Told:
     others: int = 0
     """Jobs that the question was about beside this one."""
     start: Start | None = None
-    hold: Hold | None = None
+    hold: Deferral | None = None
     fallbacks: tuple[str, ...] = ()
 
 
 @dataclass
 class _Grant:
-    told: Told
+    told: CachedVerdict
     passes: int = 0
     """Passes over the job that ended without taking it."""
 
@@ -65,7 +74,7 @@ class _Ranking:
 
     version: int
     policy: PolicySpec
-    entries: tuple[Entry, ...]
+    entries: tuple[QueueEntry, ...]
     places: dict[Key, int]
     """From 1."""
 
@@ -73,24 +82,24 @@ class _Ranking:
 class Pending:
     """The pending jobs of all policies, and what was decided."""
 
-    def __init__(self, world: World, reader: JobReader, clock: Callable[[], float]) -> None:
+    def __init__(self, world: ClusterCache, reader: JobReader, clock: Callable[[], float]) -> None:
         self._world = world
         self._reader = reader
         self._clock = clock
-        self._entries: dict[Key, Entry] = {}
-        self._told: dict[Key, Told] = {}
+        self._entries: dict[Key, QueueEntry] = {}
+        self._told: dict[Key, CachedVerdict] = {}
         self._grants: dict[Key, _Grant] = {}
         self._ranking: _Ranking | None = None
         self.arrivals = Arrivals()
         """What the jobs so far were like."""
         self._last_arrival = 0.0
 
-    def entry(self, key: Key, policy: PolicySpec) -> Entry | None:
+    def entry(self, key: Key, policy: PolicySpec) -> QueueEntry | None:
         """The job if it is decided together with others; None where something else decides on its start."""
         record = self._world.jobs.get(key)
         if record is None or key not in self._world.unstarted:
             return None
-        edition = edition_of(record)
+        edition = revision_of(record)
         known = self._entries.get(key)
         volumes = self._reader.volumes(key).rules
         if known is None or known.edition != edition or known.policy != policy or known.volumes != volumes:
@@ -113,7 +122,7 @@ class Pending:
                 self.entry(key, policy)
             await slices.pause_if_due()
 
-    def others(self, key: Key | None, policy: PolicySpec) -> list[Entry]:
+    def others(self, key: Key | None, policy: PolicySpec) -> list[QueueEntry]:
         """Further pending jobs of the same policy that hold no plan yet, and that are not known to fit nowhere; with None all."""
         found = []
         for other in self._world.unstarted:
@@ -139,11 +148,13 @@ class Pending:
                 return other
         return None
 
-    def question_about(self, asking: Entry, others: Iterable[Entry], free_gpus: int, starvation_seconds: float) -> list[Entry]:
+    def question_about(
+        self, asking: QueueEntry, others: Iterable[QueueEntry], free_gpus: int, starvation_seconds: float
+    ) -> list[QueueEntry]:
         """Whom one question is about, oldest first: the asking job, new ones, starving ones, the oldest and the shortest that may fit."""
         now = self._clock()
 
-        def starving(entry: Entry) -> bool:
+        def starving(entry: QueueEntry) -> bool:
             return 0 < starvation_seconds <= now - entry.created
 
         may_fit = [entry for entry in others if not entry.asked or entry.least_gpus <= free_gpus or starving(entry)]
@@ -157,7 +168,7 @@ class Pending:
                     kinds.add(entry.kind)
         return sorted(chosen.values(), key=lambda entry: (entry.created, entry.key))
 
-    def queued(self, asked: Iterable[Entry]) -> tuple[QueuedJob, ...]:
+    def queued(self, asked: Iterable[QueueEntry]) -> tuple[QueuedJob, ...]:
         """The jobs as a question has them; `asked` are the oldest first."""
         now, before = self._clock(), self._last_arrival
         made = []
@@ -171,7 +182,7 @@ class Pending:
         """Seconds since the newest job that was decided on was created; None where there was none yet."""
         return max(0.0, self._clock() - self._last_arrival) if self._last_arrival else None
 
-    def alone(self, entry: Entry, plan: Plan) -> None:
+    def alone(self, entry: QueueEntry, plan: Plan) -> None:
         """A job was planned without a question: it counts among the arrivals too."""
         if entry.asked or entry.stopped:
             return
@@ -183,7 +194,7 @@ class Pending:
         self._last_arrival = max(self._last_arrival, entry.created)
         entry.asked = True
 
-    def learn(self, turns: Turns, asked: Iterable[Entry], snapshot: ClusterSnapshot) -> list[Key]:
+    def learn(self, turns: AdmissionResult, asked: Iterable[QueueEntry], snapshot: ClusterSnapshot) -> list[Key]:
         """Take an answer in; the jobs that start. Their plans' GPUs are taken from now on."""
         entries = {str(entry.key): entry for entry in asked}
         self.arrivals = turns.arrivals
@@ -194,7 +205,7 @@ class Pending:
             self._world.assume(entry.key, start.plan, amounts_of(entry.request))
             started.append(entry.key)
         told = partial(
-            Told,
+            CachedVerdict,
             snapshot=snapshot,
             version=self._world.version,
             at=self._clock(),
@@ -212,14 +223,14 @@ class Pending:
             self._told[entry.key] = told(edition=entry.edition, policy=entry.policy, hold=hold)
         return started
 
-    def passed_over(self, entry: Entry, snapshot: ClusterSnapshot) -> Told:
+    def passed_over(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict:
         """For a job that does not fit by the number of free GPUs, while others go first: there is nothing to ask."""
-        hold = Hold(str(entry.key), Reason.WAITING_FOR_TURN, "", entry.run_seconds)
+        hold = Deferral(str(entry.key), Reason.WAITING_FOR_TURN, "", entry.run_seconds)
         known = self._told.get(entry.key)
         score = known.score if known is not None else None
-        return Told(entry.edition, entry.policy, snapshot, self._world.version, self._clock(), score, hold=hold)
+        return CachedVerdict(entry.edition, entry.policy, snapshot, self._world.version, self._clock(), score, hold=hold)
 
-    def granted(self, entry: Entry) -> Told | None:
+    def granted(self, entry: QueueEntry) -> CachedVerdict | None:
         """The plan that an earlier question gave to this job; it is taken with this."""
         grant = self._grants.pop(entry.key, None)
         if grant is None:
@@ -229,7 +240,7 @@ class Pending:
         self._world.assume(entry.key, None)
         return None
 
-    def held(self, entry: Entry, snapshot: ClusterSnapshot) -> Told | None:
+    def held(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict | None:
         """What the last question said of this job, if it would be said again."""
         told = self._told.get(entry.key)
         if told is None or told.edition != entry.edition or told.policy != entry.policy or told.hold is None:
@@ -238,7 +249,7 @@ class Pending:
         lasts = min(VALID_SECONDS, (told.hold.retry_seconds or VALID_SECONDS) * 0.9)
         return told if same and self._clock() - told.at < lasts else None
 
-    def place(self, entry: Entry, starvation_seconds: float) -> tuple[int, int, Entry | None]:
+    def place(self, entry: QueueEntry, starvation_seconds: float) -> tuple[int, int, QueueEntry | None]:
         """Place of the job among the pending ones of its policy, from 1; their number; and who goes first, None where it does."""
         ranking = self._ranking
         if ranking is None or ranking.version != self._world.version or ranking.policy != entry.policy or entry.key not in ranking.places:
@@ -246,10 +257,10 @@ class Pending:
         first = ranking.entries[0]
         return ranking.places[entry.key], len(ranking.entries), None if first.key == entry.key else first
 
-    def _rank(self, entry: Entry, starvation_seconds: float) -> _Ranking:
+    def _rank(self, entry: QueueEntry, starvation_seconds: float) -> _Ranking:
         now = self._clock()
 
-        def rank(one: Entry) -> tuple[float, float, Key]:
+        def rank(one: QueueEntry) -> tuple[float, float, Key]:
             waited = now - one.created
             return (-waited if 0 < starvation_seconds <= waited else 0.0, *one.index)
 

@@ -11,13 +11,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from hyperscale.control.cache.cluster_cache import Key, World
-from hyperscale.control.history.recorder import Recorder
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.history.recorder import RunRecorder
 from hyperscale.control.lifecycle.stoppable import run_is_over
 from hyperscale.control.lifecycle.unscheduled import refused_nodes
-from hyperscale.control.scheduler.admission import Answer, TurnPlanner, TurnTaker, is_pending
-from hyperscale.control.scheduler.migration import DriftWatch, MovePlanner
-from hyperscale.control.scheduler.preemption import PreemptionWatch, StopPlanner
+from hyperscale.control.scheduler.admission import AdmissionPlanner, AdmissionScheduler, PlanAnswer, is_pending
+from hyperscale.control.scheduler.migration import MigrationPlanner, MigrationSearch
+from hyperscale.control.scheduler.preemption import PreemptionPlanner, PreemptionSearch
 from hyperscale.control.scheduler.waiting import Waiting
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.specs.plan_question import missing_volumes, question_about, worker_asks
@@ -27,7 +27,7 @@ from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MakePlan, Seen
+from hyperscale.model.decision import MakePlan, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.planning import PlanRequest, Toleration, Volumes, toleration
 from hyperscale.model.pods import WORKER, PodView
@@ -43,7 +43,7 @@ SAME_SHARE_RATIO: Final = 0.05
 """Parts of METIS differ from their shares by 3 % themselves."""
 
 
-class Planner(TurnPlanner, MovePlanner, StopPlanner, Protocol):
+class Planner(AdmissionPlanner, MigrationSearch, PreemptionSearch, Protocol):
     """Whoever answers requests; in the operator a process of its own."""
 
     async def plan(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
@@ -68,7 +68,7 @@ class Planning:
 
     def __init__(
         self,
-        world: World,
+        world: ClusterCache,
         planner: Planner,
         telemetry: Telemetry,
         clock: Callable[[], float],
@@ -83,19 +83,19 @@ class Planning:
         self._claims = claims
         if claims is not None:
             self.reader.volumes = claims.known
-        self.taker = TurnTaker(world, planner, telemetry, self.reader, clock)
-        self.drift = DriftWatch(world, planner, telemetry, self.reader, self._request_for, clock)
+        self.taker = AdmissionScheduler(world, planner, telemetry, self.reader, clock)
+        self.drift = MigrationPlanner(world, planner, telemetry, self.reader, self._request_for, clock)
         self._world = world
         self._planner = planner
         self._telemetry = telemetry
         self._clock = clock
         self.waiting = Waiting(world, lambda key: self.reader.volumes(key).rules, clock)
-        self.stops = PreemptionWatch(world, planner, telemetry, self.taker, self.drift, self.reader, clock)
+        self.stops = PreemptionPlanner(world, planner, telemetry, self.taker, self.drift, self.reader, clock)
         self._lock = asyncio.Lock()
         self.drift.busy = self.stops.busy = self._lock.locked
-        self.recorder = Recorder(self.reader, telemetry, history_url, history_min_runs, clock, history_days)
+        self.recorder = RunRecorder(self.reader, telemetry, history_url, history_min_runs, clock, history_days)
 
-    async def make(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
+    async def make(self, key: Key, seen: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen.
 
         Raises apply.client.ApiError where the claims of its volumes cannot be read now.
@@ -103,7 +103,7 @@ class Planning:
         if (missing := await self._missing_volumes(key, seen)) is not None:
             snapshot = self._world.snapshot(policy, self._clock())
             self._count(missing, snapshot)
-            return Answer(missing, snapshot)
+            return PlanAnswer(missing, snapshot)
         if is_pending(seen) and (standing := self.waiting.refusal(key, policy)) is not None:
             return standing._replace(snapshot=self._world.snapshot(policy, self._clock()))
         async with self._lock:
@@ -120,7 +120,7 @@ class Planning:
         elapsed = max(0.0, self._clock() - answer.snapshot.taken_at)
         return answer._replace(found=with_figures(answer.found, answer.snapshot, OPERATOR, elapsed))
 
-    async def _missing_volumes(self, key: Key, seen: Seen) -> Infeasible | None:
+    async def _missing_volumes(self, key: Key, seen: ReconcileInput) -> Infeasible | None:
         """Read the claims that the workers mount; a refusal where nothing exists yet and one of them is missing.
 
         Its pods would hold GPUs and never start. A plan that nothing follows from needs no volume.
@@ -133,7 +133,7 @@ class Planning:
             return None
         return missing_volumes(key.namespace, missing)
 
-    async def _ask(self, key: Key, seen: Seen, step: MakePlan, policy: PolicySpec) -> Answer:
+    async def _ask(self, key: Key, seen: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
         snapshot = self._world.snapshot(policy, self._clock())
         request = msgspec.structs.replace(
             self._request(key, seen, policy, snapshot),
@@ -152,9 +152,9 @@ class Planning:
             answer = steady(answer, seen.plan)
             answer = self.taker.alone(key, seen, policy, answer)
             self._world.assume(key, answer, amounts_of(request))
-        return Answer(answer, snapshot)
+        return PlanAnswer(answer, snapshot)
 
-    async def _shrunk(self, seen: Seen, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | None:
+    async def _shrunk(self, seen: ReconcileInput, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | None:
         """A plan with fewer workers than the MPIJob has, on the cluster without its pods; None where even that does not fit."""
         if seen.mpijob is None:
             return None
@@ -177,7 +177,7 @@ class Planning:
             self._telemetry.moves.labels(outcome="begun").inc()
             return snapshot
 
-    def misfits(self, key: Key, seen: Seen, policy: PolicySpec) -> tuple[Rejection, ...]:
+    def misfits(self, key: Key, seen: ReconcileInput, policy: PolicySpec) -> tuple[Rejection, ...]:
         """Planned nodes of workers not yet bound that could not take them now."""
         if (
             seen.plan is None
@@ -195,7 +195,7 @@ class Planning:
         return tuple(misfit for misfit in misfits(seen.plan, request, snapshot) if misfit.node in waiting)
 
     def _request(
-        self, key: Key, seen: Seen, policy: PolicySpec, snapshot: ClusterSnapshot, nodes: Collection[str] | None = None
+        self, key: Key, seen: ReconcileInput, policy: PolicySpec, snapshot: ClusterSnapshot, nodes: Collection[str] | None = None
     ) -> PlanRequest:
         """The question about a job; it knows what other plans hold of these `nodes`, or of all."""
         if seen.job is None:

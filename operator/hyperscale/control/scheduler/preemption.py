@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import JobRecord, Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, JobRecord, Key
 from hyperscale.control.lifecycle.stoppable import (
     begun,
     epochs_safe,
@@ -22,9 +22,9 @@ from hyperscale.control.lifecycle.stoppable import (
     undisturbed,
     usable_gpus,
 )
-from hyperscale.control.scheduler.admission import TurnTaker
-from hyperscale.control.scheduler.migration import ADVISES, DISTRUST_SECONDS, REST_FACTOR, TICK_SECONDS, DriftWatch
-from hyperscale.control.scheduler.queue_entry import Entry, with_workers
+from hyperscale.control.scheduler.admission import AdmissionScheduler
+from hyperscale.control.scheduler.migration import ADVISES, DISTRUST_SECONDS, REST_FACTOR, TICK_SECONDS, MigrationPlanner
+from hyperscale.control.scheduler.queue_entry import QueueEntry, with_workers
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.admission_query import MAX_RUNNING
@@ -46,7 +46,7 @@ WITHDRAWN_AFTER: Final = 2
 """Answers in a row that must not name a job before its proposal is taken back: figures swing around the threshold."""
 
 
-class StopPlanner(Protocol):
+class PreemptionSearch(Protocol):
     """Whoever judges; in the operator the planner process."""
 
     async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
@@ -54,7 +54,7 @@ class StopPlanner(Protocol):
         ...
 
 
-class Judged(NamedTuple):
+class PreemptionEvaluation(NamedTuple):
     """The last that is known of a running job."""
 
     shown: StatusStop | None = None
@@ -76,16 +76,16 @@ class _Group(NamedTuple):
     keys: list[Key]
 
 
-class PreemptionWatch:
+class PreemptionPlanner:
     """Puts the question, one policy at a time, and keeps the answers."""
 
     def __init__(
         self,
-        world: World,
-        planner: StopPlanner,
+        world: ClusterCache,
+        planner: PreemptionSearch,
         telemetry: Telemetry,
-        taker: TurnTaker,
-        drift: DriftWatch,
+        taker: AdmissionScheduler,
+        drift: MigrationPlanner,
         reader: JobReader,
         clock: Callable[[], float],
     ) -> None:
@@ -100,7 +100,7 @@ class PreemptionWatch:
         self._drift = drift
         self._reader = reader
         self._clock = clock
-        self._judged: dict[Key, Judged] = {}
+        self._judged: dict[Key, PreemptionEvaluation] = {}
         self._asked: list[tuple[PolicySpec, float]] = []
         """When the question was last put, by policy."""
         self._rest_until = 0.0
@@ -126,7 +126,7 @@ class PreemptionWatch:
         may = may and job is not None and not hindrance(job, view, record.status, policy.queue)
         held = now - unix_seconds(view.start_time) >= policy.queue.preemption.hold_down_seconds
         good = may and held and any(self._gains(name, key) for name in judged.beneficiaries)
-        self._judged[key] = Judged(begun=good)
+        self._judged[key] = PreemptionEvaluation(begun=good)
         self._telemetry.preemptions.labels(outcome="begun" if good else "given up").inc()
         kept = epochs_safe(job, self._world.progress.get(key), record.status, judged.epochs_kept)
         return begun(record.status, view, judged.beneficiaries, kept, now) if good else None
@@ -169,7 +169,7 @@ class PreemptionWatch:
         return True
 
     def _question(
-        self, waiting: list[Entry], running: dict[Key, StoppableJob], snapshot: ClusterSnapshot, policy: PolicySpec
+        self, waiting: list[QueueEntry], running: dict[Key, StoppableJob], snapshot: ClusterSnapshot, policy: PolicySpec
     ) -> StopQuestion:
         free_gpus, free = self._taker.free(snapshot)
         free += sum(claim.gpus for job in running.values() for claim in job.running.claims.values())
@@ -222,7 +222,7 @@ class PreemptionWatch:
             record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
             if record is None or view is None or not undisturbed(record.status, view):
                 continue
-            before = self._judged.get(key) or Judged(record.status.stop)
+            before = self._judged.get(key) or PreemptionEvaluation(record.status.stop)
             advice = answers.get(str(key))
             after = self._advised(advice, before, asked[key], policy) if advice is not None else _not_advised(before, bool(asked))
             self._judged[key] = after
@@ -231,14 +231,14 @@ class PreemptionWatch:
             if after.due or after.shown != record.status.stop:
                 self.wake(key)
 
-    def _advised(self, advice: StopAdvice, before: Judged, job: StoppableJob, policy: PolicySpec) -> Judged:
+    def _advised(self, advice: StopAdvice, before: PreemptionEvaluation, job: StoppableJob, policy: PolicySpec) -> PreemptionEvaluation:
         running = job.running
         kept = max(0.0, running.request.job.model.epochs - running.remaining_epochs - running.redone_epochs)
         if policy.queue.preemption.mode is PreemptionMode.ACT:
-            return Judged(due=True, beneficiaries=advice.beneficiaries, epochs_kept=kept)
+            return PreemptionEvaluation(due=True, beneficiaries=advice.beneficiaries, epochs_kept=kept)
         since = before.shown.since if before.shown is not None else timestamp(self._clock())
         fresh = shown_stop(advice, since, ADVISES)
-        return Judged(fresh if before.shown is None or material(before.shown, fresh) else before.shown)
+        return PreemptionEvaluation(fresh if before.shown is None or material(before.shown, fresh) else before.shown)
 
     def _gains(self, name: str, own: Key) -> bool:
         """Whether a job for which another one should stop still needs that: it waits, or is stopped with it."""
@@ -272,7 +272,7 @@ class PreemptionWatch:
         """What was said of jobs that are not watched any more is void; where it was told, it is taken back."""
         for key, record, _ in self._undisturbed():
             if key not in watched and record.status.stop is not None and (key not in self._judged or self._judged[key].shown is not None):
-                self._judged[key] = Judged()
+                self._judged[key] = PreemptionEvaluation()
                 self.wake(key)
         running = self._world.live.keys() & self._world.jobs.keys()
         self._judged = {key: judged for key, judged in self._judged.items() if key in running and (key in watched or not judged.due)}
@@ -292,7 +292,7 @@ class PreemptionWatch:
         return next((at for known, at in self._asked if known == policy), 0.0)
 
 
-def _not_advised(before: Judged, judged: bool) -> Judged:
+def _not_advised(before: PreemptionEvaluation, judged: bool) -> PreemptionEvaluation:
     """Of a job that the answer does not name; `judged` where there was a question."""
     missed = before.missed + 1 if judged else WITHDRAWN_AFTER
-    return Judged(before.shown if missed < WITHDRAWN_AFTER else None, missed=missed)
+    return PreemptionEvaluation(before.shown if missed < WITHDRAWN_AFTER else None, missed=missed)

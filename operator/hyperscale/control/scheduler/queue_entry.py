@@ -19,15 +19,15 @@ from hyperscale.model.planning import NodeRule, PlanRequest
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.util.rfc3339 import unix_seconds
 
-Edition = tuple[str, int, str]
+SpecRevision = tuple[str, int, str]
 
 
 @dataclass
-class Entry:
+class QueueEntry:
     """One pending job."""
 
     key: Key
-    edition: Edition
+    edition: SpecRevision
     policy: PolicySpec
     request: PlanRequest
     """Without free GPUs."""
@@ -69,7 +69,7 @@ def read_entry(
     calibration: tuple[Calibration, ...] = (),
     view: MpiJobView | None = None,
     volumes: tuple[NodeRule, ...] = (),
-) -> Entry | None:
+) -> QueueEntry | None:
     """The job if the queue decides on its start; None where it cannot be read, or something else decides.
 
     volumes: nodes from which its claims can be reached
@@ -83,9 +83,9 @@ def read_entry(
         job = replace(job, model=replace(job.model, epochs=epochs_left(job, stop)))
     request = question_about(str(key), job, policy, calibration, volumes=volumes)
     request = with_workers(request, view.workers) if view is not None and not resizable(job, view) else request
-    return Entry(
+    return QueueEntry(
         key=key,
-        edition=edition_of(record),
+        edition=revision_of(record),
         policy=policy,
         request=request,
         weight=float(min(job.run_policy.priority, policy.queue.max_priority)),
@@ -102,7 +102,7 @@ def with_workers(request: PlanRequest, workers: int) -> PlanRequest:
     return replace(request, workers_fixed=workers, job=replace(request.job, workers=counts))
 
 
-def edition_of(record: JobRecord) -> Edition:
+def revision_of(record: JobRecord) -> SpecRevision:
     """Differs where the spec does, or where the job was stopped for others again."""
     stop = record.status.last_stop
     return record.uid, record.generation, stop.time if stop is not None and is_preempted(record.status) else ""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import Key, World
+from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import MAX_RUNNING, Claim, RunningShare, claims_of
 from hyperscale.model.cluster import ClusterSnapshot
@@ -36,7 +36,7 @@ class _Run(NamedTuple):
 class Running:
     """What runs, or is about to."""
 
-    def __init__(self, world: World, reader: JobReader, clock: Callable[[], float]) -> None:
+    def __init__(self, world: ClusterCache, reader: JobReader, clock: Callable[[], float]) -> None:
         self._world = world
         self._reader = reader
         self._clock = clock

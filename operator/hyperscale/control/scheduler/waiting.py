@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
-from hyperscale.control.scheduler.admission import Answer
-from hyperscale.control.scheduler.queue_entry import Edition, edition_of
+from hyperscale.control.scheduler.admission import PlanAnswer
+from hyperscale.control.scheduler.queue_entry import SpecRevision, revision_of
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.plan import Infeasible
 
@@ -23,7 +23,7 @@ STANDS_SECONDS: Final = 600.0
 class _Basis(NamedTuple):
     """What decides that a job never fits."""
 
-    edition: Edition
+    edition: SpecRevision
     policy: PolicySpec
     rules: object
     """Nodes from which its volumes can be reached."""
@@ -34,27 +34,27 @@ class _Basis(NamedTuple):
 class _Refusal(NamedTuple):
     basis: _Basis
     at: float
-    answer: Answer
+    answer: PlanAnswer
 
 
 class Waiting:
     """Knows the jobs that wait, and the refusals that stand."""
 
-    def __init__(self, world: World, rules: Callable[[Key], object], clock: Callable[[], float]) -> None:
+    def __init__(self, world: ClusterCache, rules: Callable[[Key], object], clock: Callable[[], float]) -> None:
         """rules: nodes from which a job's volumes can be reached, as last read."""
         self._world = world
         self._rules = rules
         self._clock = clock
         self._refusals: dict[Key, _Refusal] = {}
 
-    def learn(self, key: Key, policy: PolicySpec, answer: Answer) -> None:
+    def learn(self, key: Key, policy: PolicySpec, answer: PlanAnswer) -> None:
         """What a question about a job came to."""
         if isinstance(answer.found, Infeasible) and answer.found.never and (basis := self._basis(key, policy)) is not None:
             self._refusals[key] = _Refusal(basis, self._clock(), answer)
         else:
             self.forget(key)
 
-    def refusal(self, key: Key, policy: PolicySpec) -> Answer | None:
+    def refusal(self, key: Key, policy: PolicySpec) -> PlanAnswer | None:
         """What the planner would say again of a job that never fits; None where it must be asked."""
         known = self._refusals.get(key)
         if known is None or known.basis != self._basis(key, policy) or self._clock() - known.at >= STANDS_SECONDS:
@@ -80,4 +80,4 @@ class Waiting:
 
     def _basis(self, key: Key, policy: PolicySpec) -> _Basis | None:
         record = self._world.jobs.get(key)
-        return _Basis(edition_of(record), policy, self._rules(key), self._world.ground) if record is not None else None
+        return _Basis(revision_of(record), policy, self._rules(key), self._world.ground) if record is not None else None

@@ -12,9 +12,9 @@ from hyperscale.control.lifecycle.unscheduled import PLACED_CONDITION, is_back, 
 from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, Seen, Stop
+from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, ReconcileInput, Stop
 from hyperscale.model.plan import NEVER_FITS, Plan, bounded
-from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, QueueDecision, Ready, StatusMove, StatusStop
+from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, QueueDecision, ReadyCount, StatusMove, StatusStop
 from hyperscale.util.rfc3339 import PREDICTED_DIGITS, duration_text, timestamp
 
 _STALLED = frozenset(
@@ -55,7 +55,7 @@ _SUSPENDED = frozenset({Reason.SUSPENDED, Reason.SUSPENDED_EXTERNALLY, Reason.QU
 PARTITIONED_CONDITION = "Partitioned"
 
 
-def derive(seen: Seen, decision: Decision) -> JobStatus:
+def derive(seen: ReconcileInput, decision: Decision) -> JobStatus:
     """The status after a pass that ended with `decision`; transition times move only where a condition changed."""
     job = seen.mpijob if seen.mpijob is not None and seen.mpijob.owner_uid == seen.metadata.uid else None
     workers = seen.workers
@@ -71,7 +71,7 @@ def derive(seen: Seen, decision: Decision) -> JobStatus:
         ready=f"{ready}/{planned}" if planned and decision.reason not in _ENDED else "",
         predicted_epoch=_column(seen.plan.predicted.epoch_seconds if seen.plan else None, PREDICTED_DIGITS),
         measured_epoch=_column(measured.epoch_seconds if measured else None),
-        workers=Ready(planned=planned, placed=sum(1 for pod in workers if pod.bound), ready=ready) if planned else None,
+        workers=ReadyCount(planned=planned, placed=sum(1 for pod in workers if pod.bound), ready=ready) if planned else None,
         conditions=_conditions(seen, decision, job),
         plan=bounded(seen.plan) if seen.plan else None,
         mpi_job_ref=ObjectReference(name=job.name, uid=job.uid) if job else seen.status.mpi_job_ref,
@@ -91,38 +91,38 @@ def _column(epoch_seconds: float | None, digits: int = 3) -> str:
     return "" if epoch_seconds is None else duration_text(epoch_seconds, digits).replace(" ", "")
 
 
-def _measured(seen: Seen) -> Measured | None:
+def _measured(seen: ReconcileInput) -> Measured | None:
     """What the run said last; the pace of another number of workers than are planned says nothing beside what is predicted for these."""
     told = seen.measured or seen.status.measured
     return told.without_pace() if told is not None and resizes(seen) else told
 
 
-def _move(seen: Seen, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
+def _move(seen: ReconcileInput, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
     """The proposed move of a running job; what the status says stays until the job is judged anew."""
     if job is None or not _undisturbed(seen, job) or decision.reason == Reason.MOVING:
         return None
     return seen.status.move if seen.move is None else seen.move.proposal
 
 
-def _stop(seen: Seen, job: MpiJobView | None) -> StatusStop | None:
+def _stop(seen: ReconcileInput, job: MpiJobView | None) -> StatusStop | None:
     """What would be gained if a running job stopped for others; it stays like a proposed move."""
     if job is None or not _undisturbed(seen, job):
         return None
     return seen.status.stop if seen.stop is None else seen.stop.proposal
 
 
-def _undisturbed(seen: Seen, job: MpiJobView) -> bool:
+def _undisturbed(seen: ReconcileInput, job: MpiJobView) -> bool:
     return not (seen.moving or seen.preempted or job.suspended) and job.is_true("Running")
 
 
-def _kept_decision(seen: Seen) -> QueueDecision | None:
+def _kept_decision(seen: ReconcileInput) -> QueueDecision | None:
     """Of an earlier pass; a place in the queue is void once the job was planned without it."""
     kept = seen.status.queue_decision
     planned = seen.plan is not None and not seen.preempted
     return None if kept is not None and kept.position > 0 and planned else kept
 
 
-def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
+def _phase(seen: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Phase:
     if decision.reason in _ENDED:
         return Phase(str(decision.reason))
     if job is None and decision.reason == Reason.PARTITIONING:
@@ -135,7 +135,7 @@ def _phase(seen: Seen, decision: Decision, job: MpiJobView | None) -> Phase:
     return Phase.RUNNING if job.is_true("Running") else Phase.STARTING
 
 
-def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
+def _conditions(seen: ReconcileInput, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
     """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
     wanted = [_planned(seen, decision), _degraded(seen), _approved(decision), _partitioned(seen, decision), _placed(seen, job)]
     wanted.append(_suspended(decision, job))
@@ -156,7 +156,7 @@ def _conditions(seen: Seen, decision: Decision, job: MpiJobView | None) -> tuple
     return tuple(new[kind] for kind in sorted(new))
 
 
-def _moving(seen: Seen, decision: Decision) -> Condition | None:
+def _moving(seen: ReconcileInput, decision: Decision) -> Condition | None:
     """From the moment a new plan is in force until every rank is on its node; this is what a later pass goes on by."""
     begun = seen.moving or isinstance(decision, BeginMove)
     if not begun or seen.released or arrived(seen) or decision.reason in (*_SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
@@ -164,7 +164,7 @@ def _moving(seen: Seen, decision: Decision) -> Condition | None:
     return _condition(MOVING_CONDITION, True, str(Reason.MOVING), decision.message if decision.reason == Reason.MOVING else "")
 
 
-def _preempted(seen: Seen, decision: Decision, job: MpiJobView | None) -> Condition | None:
+def _preempted(seen: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Condition | None:
     """From the decision to stop for others until a new plan is in force; this is what a later pass goes on by."""
     stop = seen.status.last_stop
     if not seen.preempted or stop is None or job is None or job.holder:
@@ -174,7 +174,7 @@ def _preempted(seen: Seen, decision: Decision, job: MpiJobView | None) -> Condit
     return _condition(PREEMPTED_CONDITION, True, "StoppedForOthers", told(stop, seen.metadata.key))
 
 
-def _planned(seen: Seen, decision: Decision) -> Condition | None:
+def _planned(seen: ReconcileInput, decision: Decision) -> Condition | None:
     if seen.plan is not None and seen.refusal is None and not seen.preempted:
         was = next((condition for condition in seen.status.conditions if condition.type == "Planned" and condition.status == "True"), None)
         if was is not None and seen.metrics is None and seen.mpijob is None:
@@ -192,7 +192,7 @@ def _planned(seen: Seen, decision: Decision) -> Condition | None:
     return None
 
 
-def _degraded(seen: Seen) -> Condition | None:
+def _degraded(seen: ReconcileInput) -> Condition | None:
     """Whether the plan had to do without something; kept from the pass that made the plan."""
     if seen.metrics is None or seen.plan is None:
         kept = next((condition for condition in seen.status.conditions if condition.type == "Degraded"), None)
@@ -215,7 +215,7 @@ def _approved(decision: Decision) -> Condition | None:
     return _condition("Approved", False, str(decision.reason), decision.message) if decision.reason == Reason.AWAITING_APPROVAL else None
 
 
-def _partitioned(seen: Seen, decision: Decision) -> Condition | None:
+def _partitioned(seen: ReconcileInput, decision: Decision) -> Condition | None:
     """Whether the parts of the training graph are on the job's volume; absent without one."""
     view = seen.partition
     if seen.partition_key and view is not None and view.key == seen.partition_key and view.succeeded:
@@ -225,14 +225,14 @@ def _partitioned(seen: Seen, decision: Decision) -> Condition | None:
     return next((condition for condition in seen.status.conditions if condition.type == PARTITIONED_CONDITION), None)
 
 
-def _running(seen: Seen, job: MpiJobView) -> Condition:
+def _running(seen: ReconcileInput, job: MpiJobView) -> Condition:
     """As mpi-operator says while the run lasts; afterwards its reason and message still say that the job runs."""
     if (end := job.ending) is not None:
         return _condition("Running", False, end, "finished")
     return _condition("Running", job.is_true("Running"), *told_of_run(seen, "Running"), otherwise="Starting")
 
 
-def _placed(seen: Seen, job: MpiJobView | None) -> Condition | None:
+def _placed(seen: ReconcileInput, job: MpiJobView | None) -> Condition | None:
     """Whether every rank has a node; a run that has ended had one for each, though its pods may be gone."""
     if job is None or not job.gated:
         return None
@@ -262,7 +262,7 @@ def _condition(kind: str, true: bool, reason: str = "", message: str = "", other
     return Condition(type=kind, status="True" if true else "False", reason=reason or otherwise, message=message[:2048])
 
 
-def _dated(condition: Condition, before: Condition | None, seen: Seen) -> Condition:
+def _dated(condition: Condition, before: Condition | None, seen: ReconcileInput) -> Condition:
     """With generation and transition time; the time stays as long as the status does."""
     if before is condition:
         return condition

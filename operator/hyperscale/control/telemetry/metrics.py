@@ -142,7 +142,7 @@ class Telemetry:
             self.predicted_seconds.remove(namespace, job)
 
 
-class Server:
+class TelemetryServer:
     """HTTP for probes, metrics and the page of the cluster; nothing else is served and no request body is read."""
 
     def __init__(

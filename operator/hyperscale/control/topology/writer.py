@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hyperscale.control.apply import paths
 from hyperscale.control.apply.client import ApiClient, ApiError
-from hyperscale.control.cache.cluster_cache import World
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
@@ -36,7 +36,7 @@ RETRY_SECONDS: Final = 30.0
 """After a write that failed."""
 
 
-class News(NamedTuple):
+class TopologyNews(NamedTuple):
     """What there is to write."""
 
     status: TopologyStatus
@@ -44,7 +44,7 @@ class News(NamedTuple):
     """The status as JSON-compatible objects."""
 
 
-class Allowance:
+class TokenBucket:
     """One write every `seconds` on average, BURST of them at once at most."""
 
     def __init__(self, seconds: float, now: float) -> None:
@@ -72,7 +72,7 @@ class TopologyWriter:
     def __init__(
         self,
         client: ApiClient,
-        world: World,
+        world: ClusterCache,
         policy: Callable[[], PolicySpec],
         telemetry: Telemetry,
         clock: Callable[[], float],
@@ -95,7 +95,7 @@ class TopologyWriter:
 
     async def run(self) -> None:
         """Until cancelled."""
-        allowance = Allowance(self._seconds, self._clock())
+        allowance = TokenBucket(self._seconds, self._clock())
         self._written = await self._found()
         while True:
             try:
@@ -107,7 +107,7 @@ class TopologyWriter:
                 await asyncio.sleep(max(RETRY_SECONDS, self._seconds))
                 self._written = await self._found()
 
-    async def _look(self, allowance: Allowance) -> None:
+    async def _look(self, allowance: TokenBucket) -> None:
         """Write the snapshot of now if it is new, has news, and may be written."""
         snapshot = self._world.snapshot(self._policy(), self._clock())
         if snapshot is self._seen or not allowance.take(self._clock()):
@@ -121,7 +121,7 @@ class TopologyWriter:
         self._written, self._seen = news.status, snapshot
         self._telemetry.topology_writes.labels(outcome="written").inc()
 
-    async def _write(self, news: News) -> None:
+    async def _write(self, news: TopologyNews) -> None:
         body: Json = {"apiVersion": constants.API_VERSION, "kind": constants.TOPOLOGY_KIND, "metadata": {"name": constants.TOPOLOGY_NAME}}
         if self._written is None:
             await self._apply(self._path, body)
@@ -144,11 +144,11 @@ class TopologyWriter:
             return None
 
 
-def _news(snapshot: ClusterSnapshot, written: TopologyStatus | None, preview: TopologyPreview | None = None) -> News | None:
+def _news(snapshot: ClusterSnapshot, written: TopologyStatus | None, preview: TopologyPreview | None = None) -> TopologyNews | None:
     """What to write; None where `written` says it already. Takes a tenth of a second for 5,000 nodes."""
     status = replace(topology_status(snapshot), preview=preview)
     if written is not None:
         status = settled(status, written)
         if tells_the_same(status, written):
             return None
-    return News(status, msgspec.to_builtins(status))
+    return TopologyNews(status, msgspec.to_builtins(status))

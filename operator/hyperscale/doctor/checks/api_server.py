@@ -8,7 +8,7 @@ from typing import Final
 from hyperscale.doctor.common import unread
 from hyperscale.doctor.facts import Facts, Unread, known
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 
 OLDEST_MINOR: Final = 30
 """Scheduling gates and CEL with field paths."""
@@ -21,12 +21,12 @@ _MINOR = re.compile(r"^v?1\.(\d+)")
 NTP: Final = "start time synchronization (chrony or systemd-timesyncd), e.g. `timedatectl set-ntp true`"
 
 
-def api(facts: Facts) -> Verdict:
+def api(facts: Facts) -> CheckVerdict:
     """Reachable, new enough, quick enough."""
     server = facts.server
     if isinstance(server, Unread):
         fix = "check the address and `kubectl cluster-info`; log in again where the answer was 401"
-        found = Finding("api", Fault.API_UNREACHABLE, State.ERROR, f"the API server gives no version: {server.message}", "", fix)
+        found = Finding("api", Fault.API_UNREACHABLE, FindingState.ERROR, f"the API server gives no version: {server.message}", "", fix)
         return verdict("api", "not reachable", [found])
     minor = _MINOR.match(server.version)
     old = slow = None
@@ -34,7 +34,7 @@ def api(facts: Facts) -> Verdict:
         old = Finding(
             "api",
             Fault.API_TOO_OLD,
-            State.ERROR,
+            FindingState.ERROR,
             f"Kubernetes is {server.version or 'of an unknown version'}",
             "scheduling gates and the CRDs' rules need 1.30",
             "upgrade the control plane to Kubernetes 1.30 or newer",
@@ -43,7 +43,7 @@ def api(facts: Facts) -> Verdict:
         slow = Finding(
             "api",
             Fault.API_SLOW,
-            State.WARNING,
+            FindingState.WARNING,
             f"the API server took {server.answered_seconds:.1f} s for its version",
             "it is overloaded, or the way to it is long",
             "raise settings.requestTimeoutSeconds in the chart's values if the operator reports timeouts",
@@ -51,7 +51,7 @@ def api(facts: Facts) -> Verdict:
     return verdict("api", f"Kubernetes {server.version}, answered in {server.answered_seconds * 1e3:.0f} ms", [old, slow])
 
 
-def clocks(facts: Facts) -> Verdict:
+def clocks(facts: Facts) -> CheckVerdict:
     """API server, Prometheus, this machine and the nodes agree on the time."""
     ahead = None if isinstance(facts.server, Unread) else facts.server.ahead_seconds
     doubt = 0.0 if isinstance(facts.server, Unread) else facts.server.doubt_seconds
@@ -70,7 +70,7 @@ def _skew(fault: Fault, whose: str, ahead: float | None, doubt: float, suspects:
     """A clock that is off by more than can be explained by how it was read."""
     if ahead is None or abs(ahead) - doubt < WARN_SECONDS:
         return None
-    state = State.ERROR if abs(ahead) - doubt >= ERROR_SECONDS else State.WARNING
+    state = FindingState.ERROR if abs(ahead) - doubt >= ERROR_SECONDS else FindingState.WARNING
     direction = "ahead of" if ahead > 0 else "behind"
     return Finding(
         "clocks",
@@ -92,7 +92,7 @@ def _nodes(ahead: tuple[tuple[str, float], ...]) -> Finding | None:
     return Finding(
         "clocks",
         Fault.NODE_CLOCK_SKEW,
-        State.WARNING,
+        FindingState.WARNING,
         f"the clocks of {plural(len(off), 'node')} are ahead of the API server's, by up to {most:.0f} s: {some(names)}",
         "their kubelets renew heartbeats with times that have not come yet",
         f"{NTP} on those nodes",

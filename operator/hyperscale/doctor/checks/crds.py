@@ -6,19 +6,19 @@ from hyperscale.doctor.checks.schema import OUR_CRDS, expected_fields
 from hyperscale.doctor.common import helm, operators, unread
 from hyperscale.doctor.facts import Crd, Facts, Unread
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, alike, plural, verdict
+from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, alike, plural, verdict
 from hyperscale.model import constants
 
 APPLY = "kubectl apply --server-side --force-conflicts -f crds/"
 
 
-def crds(facts: Facts) -> Verdict:
+def crds(facts: Facts) -> CheckVerdict:
     """Present, established, served, and with every field that this release knows."""
     if isinstance(facts.crds, Unread):
         return verdict("crds", "not checked", [unread("crds", facts.crds)])
     by_name = {crd.name: crd for crd in facts.crds}
     found = [_judge(facts, name, by_name.get(name)) for name in OUR_CRDS]
-    good = sum(finding is None or finding.state is State.INFO for finding in found)
+    good = sum(finding is None or finding.state is FindingState.INFO for finding in found)
     return verdict(
         "crds",
         f"{good} of {len(OUR_CRDS)} kinds served as {constants.API_VERSION} with all fields",
@@ -29,7 +29,7 @@ def crds(facts: Facts) -> Verdict:
 def _judge(facts: Facts, name: str, crd: Crd | None) -> Finding | None:
     by_helm = any(one.labels.get("app.kubernetes.io/managed-by") == "Helm" for one in operators(facts))
     fix = helm(facts, "crds.enabled=true") if by_helm else APPLY
-    state = State.WARNING if name.startswith(constants.TOPOLOGY_PLURAL) else State.ERROR
+    state = FindingState.WARNING if name.startswith(constants.TOPOLOGY_PLURAL) else FindingState.ERROR
     if crd is None:
         return Finding(
             "crds", Fault.CRD_MISSING, state, f"{name} is not installed", "crds.enabled was false, or it was deleted", fix, (name,)
@@ -43,7 +43,7 @@ def _judge(facts: Facts, name: str, crd: Crd | None) -> Finding | None:
         return Finding(
             "crds",
             Fault.CRD_OLD,
-            State.ERROR,
+            FindingState.ERROR,
             f"{name} lacks {plural(len(missing), 'field')}: {', '.join(shown[:4])}{' …' if len(shown) > 4 else ''}",
             "the CRD is older than this release; the API server drops or refuses what it does not know",
             fix,
@@ -53,5 +53,5 @@ def _judge(facts: Facts, name: str, crd: Crd | None) -> Finding | None:
     if more:
         message = f"{name} has {plural(len(more), 'field')} that this command does not know, e.g. {min(more)}"
         fix = "use the `hyperscale` command of the installed release"
-        return Finding("crds", Fault.CRD_NEWER, State.INFO, message, "the CRD is newer than this command", fix, (name,))
+        return Finding("crds", Fault.CRD_NEWER, FindingState.INFO, message, "the CRD is newer than this command", fix, (name,))
     return None

@@ -6,7 +6,7 @@ from typing import Final
 
 from hyperscale.doctor.facts import Facts
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, plural, some, where
+from hyperscale.doctor.findings import Finding, FindingState, plural, some, where
 
 UNREAD: Final = {
     "NoLibrary": (
@@ -47,7 +47,7 @@ def _finding(facts: Facts, state: str) -> Finding:
     return Finding(
         "links",
         Fault.AGENT_READS_NO_GPU,
-        State.INFO if state in _LINKS_ONLY else State.WARNING,
+        FindingState.INFO if state in _LINKS_ONLY else FindingState.WARNING,
         f"{plural(len(nodes), 'agent')} cannot read GPUs of the node: {state}: {shown}",
         cause,
         fix,

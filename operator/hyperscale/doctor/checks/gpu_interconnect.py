@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from hyperscale.doctor.common import labels_of, name_of
 from hyperscale.doctor.facts import Facts, Ways, known
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, plural, some, where
+from hyperscale.doctor.findings import Finding, FindingState, plural, some, where
 from hyperscale.observe.kube.node_labels import gpu_product
 
 NVLINK: Final = "NVLink"
@@ -74,7 +74,7 @@ def _worse(alike: _Class, nodes: Mapping[str, Node], usual: Ways) -> Finding:
     return Finding(
         "links",
         Fault.GPU_PATHS_WORSE,
-        State.WARNING,
+        FindingState.WARNING,
         f"GPUs of {plural(len(nodes), 'node')} of {_named(alike)} are joined worse than on most of these nodes: {shown}; "
         f"most: {NVLINK} {usual.pairs:,}, links: {usual.links:,}",
         "NVLinks are down, a bridge is missing or the fabric manager does not run; workers there exchange data more slowly than elsewhere",
@@ -89,7 +89,7 @@ def _mixed(alike: _Class, nodes: Mapping[str, Node]) -> Finding:
     return Finding(
         "links",
         Fault.GPU_PATHS_MIXED,
-        State.INFO,
+        FindingState.INFO,
         f"on {plural(len(nodes), 'node')} of {_named(alike)} some GPUs have {NVLINK} and some pairs meet only between processors: {shown}",
         "NVLink bridges join some of the GPUs only; where they should join all, some are down",
         "let no worker have more GPUs than NVLink joins (spec.workers.gpusPerWorker; nvidia-smi topo -m), and kubelets hand out "

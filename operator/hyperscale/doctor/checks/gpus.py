@@ -8,7 +8,7 @@ from typing import Any, Final
 from hyperscale.doctor.common import gpu_nodes, labels_of, name_of, named, policy_set, unread
 from hyperscale.doctor.facts import Facts, Unread
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 from hyperscale.model import constants
 from hyperscale.observe.kube.fields import node_view
 from hyperscale.observe.kube.node_labels import gpu_memory_bytes, gpu_product
@@ -21,7 +21,7 @@ PLUGIN: Final = (
 _SLICE: Final = "nvidia.com/mig-"
 
 
-def device_plugin(facts: Facts) -> Verdict:
+def device_plugin(facts: Facts) -> CheckVerdict:
     """Every node with GPUs offers all of them."""
     if isinstance(facts.nodes, Unread):
         return verdict("gpus", "not checked", [unread("gpus", facts.nodes)])
@@ -30,7 +30,7 @@ def device_plugin(facts: Facts) -> Verdict:
         fix = f"install NVIDIA's driver and container toolkit on the GPU nodes, then the device plugin: {PLUGIN}"
         message = f"none of {plural(len(facts.nodes), 'node')} offers {constants.GPU_RESOURCE} or is labelled as having GPUs"
         missing = Finding(
-            "gpus", Fault.NO_GPU_NODES, State.ERROR, message, "there is no GPU node, or neither device plugin nor GFD runs", fix
+            "gpus", Fault.NO_GPU_NODES, FindingState.ERROR, message, "there is no GPU node, or neither device plugin nor GFD runs", fix
         )
         return verdict("gpus", "no GPU nodes", [missing])
     offered = sum(_count(node, "allocatable") for node in found)
@@ -39,7 +39,7 @@ def device_plugin(facts: Facts) -> Verdict:
     return verdict("gpus", summary, [_silent(facts, silent), _unhealthy(found), _not_ready(found)])
 
 
-def discovery(facts: Facts) -> Verdict:
+def discovery(facts: Facts) -> CheckVerdict:
     """GPU Feature Discovery tells product and memory, and the product's speed is known."""
     if isinstance(facts.nodes, Unread):
         return verdict("labels", "not checked", [unread("labels", facts.nodes)])
@@ -59,7 +59,7 @@ def _silent(facts: Facts, nodes: list[str]) -> Finding | None:
     plugins = [one for one in named(facts, "device-plugin") if one.kind == "DaemonSet"]
     if not plugins and not isinstance(facts.workloads, Unread):
         cause = "no DaemonSet of NVIDIA's device plugin is in the cluster"
-        return Finding("gpus", Fault.DEVICE_PLUGIN_MISSING, State.ERROR, shown, cause, PLUGIN, where(nodes))
+        return Finding("gpus", Fault.DEVICE_PLUGIN_MISSING, FindingState.ERROR, shown, cause, PLUGIN, where(nodes))
     plugin = next(iter(plugins), None)
     place = f"-n {plugin.namespace} {plugin.name}" if plugin else "of the device plugin"
     cause = "its pod does not run there (selector, taint), or it finds no driver: nvidia-smi fails or the nvidia runtime is not the default"
@@ -68,7 +68,7 @@ def _silent(facts: Facts, nodes: list[str]) -> Finding | None:
     fix = (
         f"kubectl describe daemonset {place}; kubectl logs on the pod of such a node; on the node: nvidia-smi, nvidia-ctk runtime configure"
     )
-    return Finding("gpus", Fault.DEVICE_PLUGIN_SILENT, State.ERROR, shown, cause, fix, where(nodes))
+    return Finding("gpus", Fault.DEVICE_PLUGIN_SILENT, FindingState.ERROR, shown, cause, fix, where(nodes))
 
 
 def _unhealthy(nodes: tuple[dict[str, Any], ...]) -> Finding | None:
@@ -78,7 +78,7 @@ def _unhealthy(nodes: tuple[dict[str, Any], ...]) -> Finding | None:
     return Finding(
         "gpus",
         Fault.GPUS_UNHEALTHY,
-        State.WARNING,
+        FindingState.WARNING,
         f"{plural(sum(short.values()), 'GPU')} on {plural(len(short), 'node')} cannot be allocated: {some(short)}",
         "the device plugin holds them for unhealthy (a critical XID), or it has just restarted",
         "see `dmesg | grep Xid` and nvidia-smi on the node; reset the GPU or drain and reboot the node",
@@ -94,7 +94,7 @@ def _not_ready(nodes: tuple[dict[str, Any], ...]) -> Finding | None:
     return Finding(
         "gpus",
         Fault.GPU_NODES_NOT_READY,
-        State.ERROR if len(lost) == len(nodes) else State.WARNING,
+        FindingState.ERROR if len(lost) == len(nodes) else FindingState.WARNING,
         f"{len(lost)} of {plural(len(nodes), 'GPU node')} not Ready: {some(lost)}",
         "the kubelet is silent or reports a fault",
         f"kubectl describe node {min(lost)}",
@@ -112,7 +112,7 @@ def _bare(facts: Facts, nodes: list[str]) -> Finding | None:
     return Finding(
         "labels",
         Fault.GPU_LABELS_MISSING,
-        State.WARNING,
+        FindingState.WARNING,
         f"{plural(len(nodes), 'GPU node')} without nvidia.com/gpu.product or nvidia.com/gpu.memory: {some(nodes)}",
         f"{cause}; speed and memory of those GPUs are assumed",
         f"{PLUGIN}; or by hand: kubectl label node {min(nodes)} nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB nvidia.com/gpu.memory=81920",
@@ -132,7 +132,7 @@ def _unknown_speed(facts: Facts, nodes: tuple[dict[str, Any], ...]) -> Finding |
     return Finding(
         "labels",
         Fault.GPU_SPEED_UNKNOWN,
-        State.INFO,
+        FindingState.INFO,
         f"the speed of {some(unknown)} is in no table",
         "plans assume a common speed for them",
         f"{policy_set(facts, entry)} with the TFLOP/s that they sustain in place of 10",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.doctor.common import named, tag_of, unread
-from hyperscale.doctor.facts import Facts, Kueue, Unread, Workload, known
+from hyperscale.doctor.facts import Facts, Kueue, Unread, WorkloadFacts, known
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 from hyperscale.model import constants
 
 FRAMEWORK: Final = "kubeflow.org/mpijob"
 INSTALL: Final = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/kueue/releases/latest/download/manifests.yaml"
 
 
-def kueue(facts: Facts) -> Verdict:
+def kueue(facts: Facts) -> CheckVerdict:
     """Installed where jobs name queues, handling MPIJobs, and not our own kind as well."""
     found = facts.kueue
     if isinstance(found, Unread):
@@ -35,7 +35,7 @@ def _missing(queued: dict[str, str]) -> Finding | None:
     return Finding(
         "kueue",
         Fault.KUEUE_MISSING,
-        State.ERROR,
+        FindingState.ERROR,
         f"{plural(len(queued), 'job')} with the label {constants.KUEUE_QUEUE_LABEL}, but Kueue is not installed: {some(queued)}",
         "HyperScale leaves such jobs to the queue, and nobody admits them",
         f"{INSTALL}; or take the label away: kubectl label gnntj -n {min(queued).replace('/', ' ')} {constants.KUEUE_QUEUE_LABEL}-",
@@ -43,37 +43,37 @@ def _missing(queued: dict[str, str]) -> Finding | None:
     )
 
 
-def _down(controller: Workload | None) -> Finding | None:
+def _down(controller: WorkloadFacts | None) -> Finding | None:
     if controller is None or controller.ready:
         return None
     message = f"Kueue's controller is not available: {controller.ready} of {controller.wanted} pods ready"
     fix = f"kubectl -n {controller.namespace} describe pods; kubectl -n {controller.namespace} logs deployment/{controller.name}"
     cause = controller.message or "its pod is not ready; its webhook then refuses every new job too"
-    return Finding("kueue", Fault.KUEUE_DOWN, State.ERROR, message, cause, fix, (controller.place,))
+    return Finding("kueue", Fault.KUEUE_DOWN, FindingState.ERROR, message, cause, fix, (controller.place,))
 
 
-def _frameworks(found: Kueue, controller: Workload | None, queued: dict[str, str]) -> Finding | None:
+def _frameworks(found: Kueue, controller: WorkloadFacts | None, queued: dict[str, str]) -> Finding | None:
     """MPIJobs are not among what Kueue manages."""
     if found.frameworks is None or FRAMEWORK in found.frameworks:
         return None
     return Finding(
         "kueue",
         Fault.KUEUE_WITHOUT_MPI,
-        State.ERROR if queued else State.WARNING,
+        FindingState.ERROR if queued else FindingState.WARNING,
         f"Kueue does not manage MPIJobs: integrations.frameworks has {', '.join(found.frameworks) or 'nothing'}",
         "jobs with a queue label start at once, or wait for a queue that never looks at them",
         f"add {FRAMEWORK} to integrations.frameworks: {_edit(controller)}",
     )
 
 
-def _external(found: Kueue, controller: Workload | None) -> Finding | None:
+def _external(found: Kueue, controller: WorkloadFacts | None) -> Finding | None:
     ours = [name for name in found.external if constants.JOB_KIND.lower() in name.lower()]
     if not ours:
         return None
     return Finding(
         "kueue",
         Fault.KUEUE_OWNS_OUR_KIND,
-        State.WARNING,
+        FindingState.WARNING,
         f"Kueue is told that {ours[0]} is a framework of its own",
         "then it suspends the MPIJob as a child of an unmanaged parent (kubernetes-sigs/kueue#2612), and jobs never start",
         f"remove it from integrations.externalFrameworks: {_edit(controller)}",
@@ -97,7 +97,7 @@ def _queues(facts: Facts, found: Kueue) -> Finding | None:
     return Finding(
         "kueue",
         Fault.KUEUE_QUEUE_MISSING,
-        State.ERROR,
+        FindingState.ERROR,
         f"{plural(len(lost), 'job')} with a queue that is no LocalQueue of the job's namespace: {some(lost)}",
         f"namespace {job.namespace} has {some(there) if there else 'no LocalQueue'}",
         fix,
@@ -105,7 +105,7 @@ def _queues(facts: Facts, found: Kueue) -> Finding | None:
     )
 
 
-def _edit(controller: Workload | None) -> str:
+def _edit(controller: WorkloadFacts | None) -> str:
     namespace = controller.namespace if controller else "kueue-system"
     name = controller.name if controller else "kueue-controller-manager"
     return f"kubectl -n {namespace} edit configmap kueue-manager-config; kubectl -n {namespace} rollout restart deployment {name}"

@@ -7,9 +7,9 @@ from typing import Final
 from hyperscale.doctor.checks.driver import unread_gpus
 from hyperscale.doctor.checks.gpu_interconnect import gpu_paths
 from hyperscale.doctor.common import agents, gpu_nodes, helm, labels_of, name_of, policy_set, query_of
-from hyperscale.doctor.facts import Facts, Unread, Workload
+from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 from hyperscale.observe.kube.node_labels import detect_levels
 
 DENSE_NODES: Final = 12
@@ -19,7 +19,7 @@ AGENT_LABEL: Final = "app.kubernetes.io/component=agent"
 TOPOGRAPH: Final = "https://github.com/NVIDIA/topograph"
 
 
-def links(facts: Facts) -> Verdict:
+def links(facts: Facts) -> CheckVerdict:
     """How many pairs are measured, and whether the agents run."""
     nodes = [name_of(node) for node in gpu_nodes(facts)]
     pairs = len(nodes) * (len(nodes) - 1)
@@ -38,7 +38,7 @@ def links(facts: Facts) -> Verdict:
     return verdict("links", f"{plural(pairs, 'ordered pair')} of GPU nodes{share}{agent}", found)
 
 
-def _coverage(facts: Facts, nodes: list[str], pairs: int, daemon: Workload | None) -> list[Finding | None]:
+def _coverage(facts: Facts, nodes: list[str], pairs: int, daemon: WorkloadFacts | None) -> list[Finding | None]:
     """Nothing measured, or some nodes without a single link."""
     metrics = facts.metrics
     if not pairs or not metrics.url or metrics.failure is not None:
@@ -60,7 +60,7 @@ def _coverage(facts: Facts, nodes: list[str], pairs: int, daemon: Workload | Non
         Finding(
             "links",
             Fault.LINKS_PARTIAL,
-            State.WARNING,
+            FindingState.WARNING,
             f"latency known for {latency:.0%}, bandwidth for {bandwidth:.0%} of the pairs; {what}",
             f"{cause}; the rest is estimated",
             "let TCP and UDP 9466 pass between the nodes' agents (NetworkPolicy, firewall); "
@@ -70,7 +70,7 @@ def _coverage(facts: Facts, nodes: list[str], pairs: int, daemon: Workload | Non
     ]
 
 
-def _none(facts: Facts, daemon: Workload | None) -> Finding:
+def _none(facts: Facts, daemon: WorkloadFacts | None) -> Finding:
     message = "no link between GPU nodes is measured: plans go by topology labels alone"
     if not query_of(facts.policy, "link_latency") and not query_of(facts.policy, "link_bandwidth"):
         cause, fix = "both link queries are switched off", "remove linkLatency and linkBandwidth from spec.queries of the PlannerPolicy"
@@ -82,10 +82,10 @@ def _none(facts: Facts, daemon: Workload | None) -> Finding:
     else:
         cause = "the agents are scraped, but measure nothing: they do not find or reach each other, or their tokens differ"
         fix = f"kubectl -n {daemon.namespace} logs daemonset/{daemon.name}; let TCP and UDP 9466 pass between nodes"
-    return Finding("links", Fault.LINKS_MISSING, State.WARNING, message, cause, fix)
+    return Finding("links", Fault.LINKS_MISSING, FindingState.WARNING, message, cause, fix)
 
 
-def _agent(facts: Facts, daemon: Workload | None) -> Finding | None:
+def _agent(facts: Facts, daemon: WorkloadFacts | None) -> Finding | None:
     """An agent that is missing is no fault where others measure."""
     if isinstance(facts.workloads, Unread):
         return None
@@ -94,7 +94,7 @@ def _agent(facts: Facts, daemon: Workload | None) -> Finding | None:
             return None
         message = "the node agent is not installed"
         cause = "agent.enabled is false, or the release is older than the agent"
-        return Finding("links", Fault.AGENT_MISSING, State.INFO, message, cause, helm(facts, "agent.enabled=true"))
+        return Finding("links", Fault.AGENT_MISSING, FindingState.INFO, message, cause, helm(facts, "agent.enabled=true"))
     if daemon.ready >= daemon.wanted and daemon.wanted:
         return None
     cause = daemon.message or (
@@ -103,7 +103,7 @@ def _agent(facts: Facts, daemon: Workload | None) -> Finding | None:
     return Finding(
         "links",
         Fault.AGENT_PARTIAL,
-        State.WARNING,
+        FindingState.WARNING,
         f"the node agent is ready on {daemon.ready} of {daemon.wanted} nodes",
         cause,
         f"kubectl -n {daemon.namespace} get pods -l {AGENT_LABEL} -o wide; kubectl -n {daemon.namespace} describe daemonset {daemon.name}",
@@ -111,7 +111,7 @@ def _agent(facts: Facts, daemon: Workload | None) -> Finding | None:
     )
 
 
-def _refused(facts: Facts, daemon: Workload | None) -> Finding | None:
+def _refused(facts: Facts, daemon: WorkloadFacts | None) -> Finding | None:
     """Probes that agents turn away."""
     refused = {reason: count for reason, count in facts.metrics.refused.items() if count >= 1 and reason not in _NORMAL_REFUSALS}
     if not refused:
@@ -121,7 +121,7 @@ def _refused(facts: Facts, daemon: Workload | None) -> Finding | None:
     return Finding(
         "links",
         Fault.PROBES_REFUSED,
-        State.WARNING,
+        FindingState.WARNING,
         f"agents refused link probes in the last 10 minutes: {shown}",
         "agents hold different tokens, as after the Secret was changed, or somebody else sends to port 9466",
         f"kubectl rollout restart {place}",
@@ -133,7 +133,7 @@ _NORMAL_REFUSALS: Final = ("budget", "busy", "occupied", "full")
 """An agent that has enough to do already says so, and is asked again later."""
 
 
-def topology(facts: Facts) -> Verdict:
+def topology(facts: Facts) -> CheckVerdict:
     """Labels that say which nodes are close."""
     nodes = gpu_nodes(facts)
     sets = [labels_of(node) for node in nodes]
@@ -154,7 +154,7 @@ def _no_levels(facts: Facts, node: str) -> Finding:
     return Finding(
         "topology",
         Fault.TOPOLOGY_LABELS_MISSING,
-        State.WARNING,
+        FindingState.WARNING,
         "no GPU node carries a topology label that is known",
         "neither the cloud nor topograph nor an administrator labelled the nodes; links that are not measured all look alike",
         f"label zones and racks, e.g. kubectl label node {node} topology.kubernetes.io/zone=hall-1 cloud.provider.com/topology-rack=r1; "
@@ -172,7 +172,7 @@ def _level(
         return Finding(
             "topology",
             Fault.TOPOLOGY_LEVEL_UNKNOWN,
-            State.WARNING,
+            FindingState.WARNING,
             f"spec.topologyLevels names {level}, which no GPU node carries",
             "a typing error, or topograph renamed its labels (network.topology.nvidia.com/… is now fabric.topograph.run/…)",
             f"correct spec.topologyLevels of the PlannerPolicy, or let levels be detected: {policy_set(facts, {'topologyLevels': []})}",
@@ -180,7 +180,7 @@ def _level(
     return Finding(
         "topology",
         Fault.TOPOLOGY_LABELS_PARTIAL,
-        State.WARNING if configured or 2 * count >= total else State.INFO,
+        FindingState.WARNING if configured or 2 * count >= total else FindingState.INFO,
         f"{len(bare)} of {plural(total, 'GPU node')} lack {level}: {some(bare)}",
         "nodes were added after the others were labelled, or topograph does not run there",
         f"kubectl label node {min(bare)} {level}=VALUE",

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from hyperscale.doctor.common import named, unread
-from hyperscale.doctor.facts import Facts, Unread, Workload, known
+from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts, known
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, verdict
+from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, verdict
 from hyperscale.model import constants
 
 CRD: Final = f"{constants.MPI_PLURAL}.{constants.MPI_GROUP}"
@@ -24,7 +24,7 @@ ADVISED: Final = {"kube-api-qps": 100, "kube-api-burst": 200, "threadiness": 10}
 RESUME_RULE: Final = {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update", "patch"]}
 
 
-def mpi_operator(facts: Facts) -> Verdict:
+def mpi_operator(facts: Facts) -> CheckVerdict:
     """CRD, Deployment, flags, and the right that its own role forgot."""
     found = [unread("mpi-operator", facts.workloads)]
     if not isinstance(facts.crds, Unread):
@@ -45,12 +45,12 @@ def _crd(facts: Facts) -> Finding | None:
     if crd is None:
         message = f"{CRD} is not installed"
         return Finding(
-            "mpi-operator", Fault.MPI_CRD_MISSING, State.ERROR, message, "the MPI Operator was never installed here", INSTALL, (CRD,)
+            "mpi-operator", Fault.MPI_CRD_MISSING, FindingState.ERROR, message, "the MPI Operator was never installed here", INSTALL, (CRD,)
         )
     if not crd.established or constants.MPI_VERSION not in crd.served:
         message = f"{CRD} serves {', '.join(crd.served) or 'nothing'}, not {constants.MPI_VERSION}"
         cause = crd.complaint or "it is of an older MPI Operator, or of the training operator's v1"
-        return Finding("mpi-operator", Fault.MPI_CRD_VERSION, State.ERROR, message, cause, INSTALL, (CRD,))
+        return Finding("mpi-operator", Fault.MPI_CRD_VERSION, FindingState.ERROR, message, cause, INSTALL, (CRD,))
     return None
 
 
@@ -60,14 +60,19 @@ def _absent(facts: Facts) -> Finding:
         message = f"mpi-operator holds its Lease in {lease.namespace}, but no Deployment runs it"
         fix = "see that it was started with -kube-api-qps=100 -kube-api-burst=200 -threadiness=10"
         cause = "it runs outside of this cluster, or its Deployment has another name"
-        return Finding("mpi-operator", Fault.MPI_OPERATOR_UNSEEN, State.INFO, message, cause, fix, (lease.holder,))
+        return Finding("mpi-operator", Fault.MPI_OPERATOR_UNSEEN, FindingState.INFO, message, cause, fix, (lease.holder,))
     message = "no Deployment runs mpi-operator and nobody holds its Lease"
     return Finding(
-        "mpi-operator", Fault.MPI_OPERATOR_MISSING, State.ERROR, message, "MPIJobs are created, and nobody makes pods of them", INSTALL
+        "mpi-operator",
+        Fault.MPI_OPERATOR_MISSING,
+        FindingState.ERROR,
+        message,
+        "MPIJobs are created, and nobody makes pods of them",
+        INSTALL,
     )
 
 
-def _down(one: Workload) -> Finding | None:
+def _down(one: WorkloadFacts) -> Finding | None:
     if one.ready:
         return None
     cause = one.message or ("it is scaled to 0" if not one.wanted else "its pod is not ready")
@@ -75,10 +80,10 @@ def _down(one: Workload) -> Finding | None:
     if not one.wanted:
         fix = f"kubectl -n {one.namespace} scale deployment/{one.name} --replicas=1"
     message = f"mpi-operator is not available: {one.ready} of {one.wanted} pods ready"
-    return Finding("mpi-operator", Fault.MPI_OPERATOR_DOWN, State.ERROR, message, cause, fix, (one.place,))
+    return Finding("mpi-operator", Fault.MPI_OPERATOR_DOWN, FindingState.ERROR, message, cause, fix, (one.place,))
 
 
-def _slow(one: Workload) -> Finding | None:
+def _slow(one: WorkloadFacts) -> Finding | None:
     flags = _flags(one.arguments)
     low = [flag for flag, least in ENOUGH.items() if flags[flag] < least]
     if not low:
@@ -87,7 +92,7 @@ def _slow(one: Workload) -> Finding | None:
     return Finding(
         "mpi-operator",
         Fault.MPI_OPERATOR_SLOW,
-        State.WARNING,
+        FindingState.WARNING,
         f"mpi-operator runs with {now}",
         "these limits, its defaults where not set, hold up more than a few jobs at once: a job of 16 workers needs about 20 requests",
         _patch(one, low),
@@ -95,7 +100,7 @@ def _slow(one: Workload) -> Finding | None:
     )
 
 
-def _patch(one: Workload, flags: Sequence[str]) -> str:
+def _patch(one: WorkloadFacts, flags: Sequence[str]) -> str:
     """The command that appends flags; Go's flag package takes the last of two."""
     wanted = [f"-{flag}={ADVISED[flag]}" for flag in flags]
     path = "/spec/template/spec/containers/0/args"
@@ -105,14 +110,14 @@ def _patch(one: Workload, flags: Sequence[str]) -> str:
     return f"kubectl -n {one.namespace} patch deployment {one.name} --type=json -p '{json.dumps(operations)}'"
 
 
-def _gang(one: Workload) -> Finding | None:
+def _gang(one: WorkloadFacts) -> Finding | None:
     flags = _given(one.arguments)
     if not flags.get("gang-scheduling"):
         return None
     return Finding(
         "mpi-operator",
         Fault.MPI_OPERATOR_GANG,
-        State.WARNING,
+        FindingState.WARNING,
         f"mpi-operator runs with --gang-scheduling={flags['gang-scheduling']}",
         "it sets a scheduler of its own on pods that HyperScale's gates already hold together; both can wait for each other",
         f"remove the flag: kubectl -n {one.namespace} edit deployment {one.name}",
@@ -130,7 +135,7 @@ def _resume(facts: Facts) -> Finding | None:
     return Finding(
         "mpi-operator",
         Fault.MPI_OPERATOR_CANNOT_RESUME,
-        State.WARNING if used or suspended else State.INFO,
+        FindingState.WARNING if used or suspended else FindingState.INFO,
         "mpi-operator may not update jobs/status",
         "its role of release 0.8.2 lacks that (kubeflow/mpi-operator#830): a suspended MPIJob, as Kueue makes them, never resumes",
         f"kubectl patch clusterrole mpi-operator --type=json -p '{rule}'",

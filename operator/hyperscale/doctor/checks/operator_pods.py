@@ -7,9 +7,9 @@ from itertools import combinations
 from typing import Final
 
 from hyperscale.doctor.common import DEFAULT_NAMESPACE, helm, operators, tag_of, unread, version_of, watched
-from hyperscale.doctor.facts import Facts, Lease, Pod, Trouble, Unread, Workload, known
+from hyperscale.doctor.facts import Facts, LeaseFacts, Pod, PodTrouble, Unread, WorkloadFacts, known
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 from hyperscale.model import constants
 
 PULL_REASONS: Final = (
@@ -24,7 +24,7 @@ MANY_RESTARTS: Final = 5
 _SECRET = re.compile(r'secret "([a-z0-9.-]+)" not found')
 
 
-def operator(facts: Facts) -> Verdict:
+def operator(facts: Facts) -> CheckVerdict:
     """Deployment, Lease, rivals, versions."""
     if isinstance(facts.workloads, Unread):
         return verdict("operator", "not checked", [unread("operator", facts.workloads)])
@@ -43,11 +43,11 @@ def operator(facts: Facts) -> Verdict:
     return verdict("operator", shown or "no Deployment", findings)
 
 
-def images(facts: Facts) -> Verdict:
+def images(facts: Facts) -> CheckVerdict:
     """Pods of ours whose containers cannot be created."""
     if isinstance(facts.pods, Unread):
         return verdict("images", "not checked", [unread("images", facts.pods)])
-    by_image: dict[tuple[str, str], list[tuple[Pod, Trouble]]] = {}
+    by_image: dict[tuple[str, str], list[tuple[Pod, PodTrouble]]] = {}
     for pod in facts.pods:
         for trouble in pod.troubles:
             kind = "pull" if trouble.reason in PULL_REASONS else trouble.reason
@@ -56,18 +56,20 @@ def images(facts: Facts) -> Verdict:
     return verdict("images", f"{plural(len(facts.pods), 'pod')} of ours looked at", found)
 
 
-def _absent(facts: Facts, leases: list[Lease]) -> Finding:
+def _absent(facts: Facts, leases: list[LeaseFacts]) -> Finding:
     fresh = next((lease for lease in leases if lease.fresh), None)
     if fresh is not None:
         message = f"the Lease in {fresh.namespace} is held by {fresh.holder}, but no Deployment runs the operator"
         fix = f"install it with Helm where it should survive its node: {helm(facts)}"
-        return Finding("operator", Fault.OPERATOR_OUTSIDE, State.INFO, message, "it runs outside of a Deployment", fix, (fresh.holder,))
+        return Finding(
+            "operator", Fault.OPERATOR_OUTSIDE, FindingState.INFO, message, "it runs outside of a Deployment", fix, (fresh.holder,)
+        )
     message = "no Deployment runs the operator and nobody holds its Lease"
     fix = f"kubectl create namespace {DEFAULT_NAMESPACE}; {helm(facts)}"
-    return Finding("operator", Fault.OPERATOR_MISSING, State.ERROR, message, "it is not installed in this cluster", fix)
+    return Finding("operator", Fault.OPERATOR_MISSING, FindingState.ERROR, message, "it is not installed in this cluster", fix)
 
 
-def _down(one: Workload) -> Finding | None:
+def _down(one: WorkloadFacts) -> Finding | None:
     if one.ready:
         return None
     cause = one.message or ("it is scaled to 0" if not one.wanted else "its pod is not ready")
@@ -76,10 +78,10 @@ def _down(one: Workload) -> Finding | None:
     if not one.wanted:
         fix = f"kubectl -n {one.namespace} scale deployment/{one.name} --replicas=1"
     message = f"the operator in {one.namespace} is not available: {one.ready} of {one.wanted} pods ready"
-    return Finding("operator", Fault.OPERATOR_DOWN, State.ERROR, message, cause, fix, (one.place,))
+    return Finding("operator", Fault.OPERATOR_DOWN, FindingState.ERROR, message, cause, fix, (one.place,))
 
 
-def _lease(facts: Facts, one: Workload, leases: list[Lease]) -> Finding | None:
+def _lease(facts: Facts, one: WorkloadFacts, leases: list[LeaseFacts]) -> Finding | None:
     """A ready operator that does not renew its Lease serves no job."""
     restart = f"kubectl -n {one.namespace} rollout restart deployment/{one.name}; see its log where it comes back"
     if not leases:
@@ -87,7 +89,7 @@ def _lease(facts: Facts, one: Workload, leases: list[Lease]) -> Finding | None:
             return None
         message = f"the operator in {one.namespace} has no Lease {constants.LEASE_NAME}"
         cause = "it has not started yet, or may not create leases (see the check of rights)"
-        return Finding("operator", Fault.LEASE_MISSING, State.ERROR, message, cause, restart, (one.place,))
+        return Finding("operator", Fault.LEASE_MISSING, FindingState.ERROR, message, cause, restart, (one.place,))
     lease = leases[0]
     if lease.fresh:
         return None
@@ -95,10 +97,10 @@ def _lease(facts: Facts, one: Workload, leases: list[Lease]) -> Finding | None:
         f"the Lease of the operator in {one.namespace} was last renewed {lease.silent_seconds:.0f} s ago by {lease.holder or 'nobody'}"
     )
     cause = "the operator hangs, has lost the API server, or was killed; its clock may be wrong (see the check of clocks)"
-    return Finding("operator", Fault.LEASE_STALE, State.ERROR, message, cause, restart, (f"{lease.namespace}/{lease.name}",))
+    return Finding("operator", Fault.LEASE_STALE, FindingState.ERROR, message, cause, restart, (f"{lease.namespace}/{lease.name}",))
 
 
-def _foreign(facts: Facts, found: tuple[Workload, ...], leases: list[Lease]) -> Finding | None:
+def _foreign(facts: Facts, found: tuple[WorkloadFacts, ...], leases: list[LeaseFacts]) -> Finding | None:
     """A fresh Lease that no pod of the operator holds: a second operator from outside."""
     if isinstance(facts.pods, Unread) or not found:
         return None
@@ -112,7 +114,7 @@ def _foreign(facts: Facts, found: tuple[Workload, ...], leases: list[Lease]) -> 
     return Finding(
         "operator",
         Fault.LEASE_FOREIGN,
-        State.ERROR,
+        FindingState.ERROR,
         f"the Lease in {lease.namespace} is held by {lease.holder}, which is no pod of the operator there",
         "a second operator runs, from a checkout or of another release; the installed one waits, or both serve the same jobs",
         f"end that process, then: kubectl -n {lease.namespace} delete lease {lease.name}",
@@ -120,7 +122,7 @@ def _foreign(facts: Facts, found: tuple[Workload, ...], leases: list[Lease]) -> 
     )
 
 
-def _overlap(first: Workload, second: Workload) -> Finding | None:
+def _overlap(first: WorkloadFacts, second: WorkloadFacts) -> Finding | None:
     """Each has its own Lease in its own namespace, so nothing keeps two from serving one job."""
     one, other = set(watched(first)), set(watched(second))
     shared = one & other if one and other else one | other
@@ -132,7 +134,7 @@ def _overlap(first: Workload, second: Workload) -> Finding | None:
     return Finding(
         "operator",
         Fault.OPERATORS_OVERLAP,
-        State.ERROR,
+        FindingState.ERROR,
         f"{first.place} and {second.place} both serve {served}{different}",
         "two releases without disjoint watchNamespaces: both write the same jobs",
         f"uninstall one: helm uninstall {second.labels.get('app.kubernetes.io/instance', second.name)} -n {second.namespace}; "
@@ -141,22 +143,22 @@ def _overlap(first: Workload, second: Workload) -> Finding | None:
     )
 
 
-def _versions(facts: Facts, found: tuple[Workload, ...]) -> Finding | None:
+def _versions(facts: Facts, found: tuple[WorkloadFacts, ...]) -> Finding | None:
     """One release whose pods run different images, or another one than this command."""
     tags = {tag for pod in known(facts.pods) if pod.component == "operator" for image in pod.images if (tag := tag_of(image))}
     if len(found) == 1 and len(tags) > 1:
         message = f"pods of the operator run different versions: {some(tags)}"
         fix = f"kubectl -n {found[0].namespace} rollout status deployment/{found[0].name}; delete pods that are left over"
-        return Finding("operator", Fault.OPERATOR_VERSIONS, State.WARNING, message, "an upgrade has not ended", fix, where(tags))
+        return Finding("operator", Fault.OPERATOR_VERSIONS, FindingState.WARNING, message, "an upgrade has not ended", fix, where(tags))
     other = sorted({version for one in found if (version := version_of(one)) and version != facts.version})
     if not other:
         return None
     message = f"the operator is of version {' and '.join(other)}, this command of {facts.version}"
     fix = "use the command of the same release: what it expects of CRDs and roles may differ"
-    return Finding("operator", Fault.OPERATOR_OTHER_VERSION, State.INFO, message, "they were installed at different times", fix)
+    return Finding("operator", Fault.OPERATOR_OTHER_VERSION, FindingState.INFO, message, "they were installed at different times", fix)
 
 
-def _crashing(facts: Facts, found: tuple[Workload, ...]) -> Finding | None:
+def _crashing(facts: Facts, found: tuple[WorkloadFacts, ...]) -> Finding | None:
     """Pods of operator and agent that restart again and again."""
     bad = [pod for pod in known(facts.pods) if pod.component in ("operator", "agent") and pod.restarts >= MANY_RESTARTS and pod.ended]
     if not bad:
@@ -167,7 +169,7 @@ def _crashing(facts: Facts, found: tuple[Workload, ...]) -> Finding | None:
     return Finding(
         "operator",
         Fault.POD_CRASHING,
-        State.WARNING,
+        FindingState.WARNING,
         f"{pod.namespace}/{pod.name} restarted {pod.restarts} times, last by {pod.ended}",
         "it needs more memory than its limit" if memory else "see the log of the container before",
         helm(facts, f"{prefix}resources.limits.memory=2Gi", f"{prefix}resources.requests.memory=2Gi")
@@ -177,13 +179,13 @@ def _crashing(facts: Facts, found: tuple[Workload, ...]) -> Finding | None:
     )
 
 
-def _pull(cases: list[tuple[Pod, Trouble]]) -> Finding:
+def _pull(cases: list[tuple[Pod, PodTrouble]]) -> Finding:
     pod, trouble = min(cases, key=lambda case: (case[0].namespace, case[0].name))
     cause, fix = _why(pod, trouble)
     return Finding(
         "images",
         Fault.IMAGE_PULL_FAILED,
-        State.ERROR,
+        FindingState.ERROR,
         f"{trouble.image} cannot be pulled ({trouble.reason}) by {plural(len(cases), 'pod')}: "
         + some(f"{one.namespace}/{one.name}" for one, _ in cases),
         cause,
@@ -192,7 +194,7 @@ def _pull(cases: list[tuple[Pod, Trouble]]) -> Finding:
     )
 
 
-def _why(pod: Pod, trouble: Trouble) -> tuple[str, str]:
+def _why(pod: Pod, trouble: PodTrouble) -> tuple[str, str]:
     """Cause and fix out of the runtime's own words."""
     value = {"operator": "image", "agent": "agent.image"}.get(pod.component, "workerImage")
     text = trouble.message.lower()
@@ -224,7 +226,7 @@ def _why(pod: Pod, trouble: Trouble) -> tuple[str, str]:
     ] or "the runtime gave no reason", f"kubectl -n {pod.namespace} describe pod {pod.name}; set {value}.* in the chart's values"
 
 
-def _broken(cases: list[tuple[Pod, Trouble]]) -> Finding:
+def _broken(cases: list[tuple[Pod, PodTrouble]]) -> Finding:
     pod, trouble = min(cases, key=lambda case: (case[0].namespace, case[0].name))
     crash = trouble.reason == "CrashLoopBackOff"
     fix = f"kubectl -n {pod.namespace} logs {pod.name} --previous" if crash else f"kubectl -n {pod.namespace} describe pod {pod.name}"
@@ -234,7 +236,7 @@ def _broken(cases: list[tuple[Pod, Trouble]]) -> Finding:
     return Finding(
         "images",
         Fault.POD_CRASHING if crash else Fault.POD_MISCONFIGURED,
-        State.ERROR if pod.component in ("operator", "agent") else State.WARNING,
+        FindingState.ERROR if pod.component in ("operator", "agent") else FindingState.WARNING,
         f"{pod.namespace}/{pod.name} does not start: {trouble.reason}",
         trouble.message[:200] or "see the pod's events",
         fix,

@@ -8,7 +8,7 @@ from hyperscale.doctor.checks.rights import WHY, words
 from hyperscale.doctor.common import helm, operators, unread
 from hyperscale.doctor.facts import Facts, Review, Right, Unread
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import MAX_NAMES, Finding, State, Verdict, plural, verdict
+from hyperscale.doctor.findings import MAX_NAMES, CheckVerdict, Finding, FindingState, plural, verdict
 
 _HARMLESS = frozenset(
     {
@@ -27,7 +27,7 @@ _HARMLESS = frozenset(
 """Without these jobs still run."""
 
 
-def rights(facts: Facts) -> Verdict:
+def rights(facts: Facts) -> CheckVerdict:
     """Every right that the chart's roles grant is there."""
     if isinstance(facts.reviews, Unread):
         return verdict("rights", "not checked", [unread("rights", facts.reviews)])
@@ -55,7 +55,7 @@ def _finding(facts: Facts, review: Review, resource: tuple[str, str], denied: li
     return Finding(
         "rights",
         Fault.RIGHT_MISSING,
-        State.WARNING if harmless else State.ERROR,
+        FindingState.WARNING if harmless else FindingState.ERROR,
         f"{review.account} may not {listed}",
         f"a role or its binding is missing or was changed; {WHY.get(resource, 'some requests fail')}",
         fix,

@@ -8,14 +8,14 @@ from typing import Any, Final
 from hyperscale.doctor.common import DEFAULT_POLICY, helm, operators, unread
 from hyperscale.doctor.facts import Facts, Unread, known
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, plural, some, verdict, where
+from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 from hyperscale.spec.parse import SpecError, parse_policy
 
 HISTORY: Final = "HYPERSCALE_HISTORY_URL"
 _LASTING: Final = "history.url=sqlite:////var/lib/hyperscale/history.sqlite"
 
 
-def policy(facts: Facts) -> Verdict:
+def policy(facts: Facts) -> CheckVerdict:
     """Every PlannerPolicy is valid, and those that jobs name exist."""
     if isinstance(facts.policies, Unread):
         return verdict("policy", "not checked", [unread("policy", facts.policies)])
@@ -26,7 +26,7 @@ def policy(facts: Facts) -> Verdict:
     return verdict("policy", f"{plural(len(by_name), 'PlannerPolicy').replace('Policys', 'Policies')}; {default}", found)
 
 
-def history(facts: Facts) -> Verdict:
+def history(facts: Facts) -> CheckVerdict:
     """Finished runs are kept where they last, and the database answers."""
     found = next(iter(operators(facts)), None)
     url = facts.history.url
@@ -38,7 +38,12 @@ def history(facts: Facts) -> Verdict:
     if not url:
         message = "no finished runs are kept"
         off = Finding(
-            "history", Fault.HISTORY_OFF, State.INFO, message, "history.url is empty: predictions stay uncorrected", helm(facts, _LASTING)
+            "history",
+            Fault.HISTORY_OFF,
+            FindingState.INFO,
+            message,
+            "history.url is empty: predictions stay uncorrected",
+            helm(facts, _LASTING),
         )
         return verdict("history", "off", [off])
     return verdict("history", url, [_unreachable(facts), _volatile(facts)])
@@ -52,7 +57,7 @@ def _invalid(name: str, resource: Mapping[str, Any]) -> Finding | None:
         return Finding(
             "policy",
             Fault.POLICY_INVALID,
-            State.ERROR,
+            FindingState.ERROR,
             f"PlannerPolicy {name}: {error.path}: {error.message}",
             "it was stored under another release's CRD, or past validation; jobs that use it are refused",
             f"kubectl edit plannerpolicy {name}: correct {error.path or 'it'}",
@@ -69,7 +74,7 @@ def _missing(facts: Facts, by_name: Mapping[str, object]) -> Finding | None:
     return Finding(
         "policy",
         Fault.POLICY_MISSING,
-        State.ERROR,
+        FindingState.ERROR,
         f"PlannerPolicy {some(lost.values())} does not exist, and {plural(len(lost), 'job')} refer to it: {some(lost)}",
         "it was deleted, or its name is misspelt; such jobs are refused",
         f"create PlannerPolicy {wanted}, or leave spec.policyRef out",
@@ -83,7 +88,7 @@ def _unreachable(facts: Facts) -> Finding | None:
     return Finding(
         "history",
         Fault.HISTORY_UNREACHABLE,
-        State.WARNING,
+        FindingState.WARNING,
         f"{facts.history.url}: {facts.history.complaint}",
         "the database is down, its Service has no endpoints, or the URL is wrong; runs are not recorded meanwhile",
         f"{helm(facts, 'history.url=postgresql+psycopg://USER@HOST:5432/hyperscale', 'networkPolicy.historyPorts={5432}')}",
@@ -97,4 +102,4 @@ def _volatile(facts: Facts) -> Finding | None:
     message = f"finished runs are kept in {url}, which ends with the pod"
     cause = "that is the chart's default: it needs no volume"
     fix = f"{helm(facts, _LASTING)} with a PersistentVolumeClaim in extraVolumes and extraVolumeMounts, or a PostgreSQL URL"
-    return Finding("history", Fault.HISTORY_VOLATILE, State.INFO, message, cause, fix)
+    return Finding("history", Fault.HISTORY_VOLATILE, FindingState.INFO, message, cause, fix)

@@ -8,7 +8,7 @@ from hyperscale.doctor.checks.queries import judge_figure
 from hyperscale.doctor.common import gpu_nodes, helm, name_of, query_of
 from hyperscale.doctor.facts import Facts, Metrics
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, Verdict, alike, plural, some, verdict, where
+from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, alike, plural, some, verdict, where
 from hyperscale.doctor.series import LINK_FIGURES
 from hyperscale.model.metrics_reading import FIGURES, OPTIONAL
 
@@ -65,7 +65,7 @@ _REASONS: Final = {
 }
 
 
-def prometheus(facts: Facts) -> Verdict:
+def prometheus(facts: Facts) -> CheckVerdict:
     """Set, reachable, and its targets up."""
     metrics = facts.metrics
     if not metrics.url:
@@ -77,7 +77,7 @@ def prometheus(facts: Facts) -> Verdict:
     return verdict("prometheus", summary, [_targets(metrics)])
 
 
-def queries(facts: Facts) -> Verdict:
+def queries(facts: Facts) -> CheckVerdict:
     """Every query of the default policy."""
     metrics = facts.metrics
     if not metrics.url or metrics.failure is not None:
@@ -103,7 +103,7 @@ def _not_set(facts: Facts) -> Finding:
     fix = helm(facts, f"prometheus.url={guess or 'http://prometheus.monitoring:9090'}")
     cause = f"prometheus.url is empty; {guess} looks like one" if guess else "prometheus.url is empty"
     message = "no Prometheus is set: plans are made from labels only, and jobs show Degraded"
-    return Finding("prometheus", Fault.PROMETHEUS_NOT_SET, State.WARNING, message, cause, fix)
+    return Finding("prometheus", Fault.PROMETHEUS_NOT_SET, FindingState.WARNING, message, cause, fix)
 
 
 def _failure(facts: Facts, metrics: Metrics, reason: str, message: str) -> Finding:
@@ -114,7 +114,7 @@ def _failure(facts: Facts, metrics: Metrics, reason: str, message: str) -> Findi
         "write the URL up to, not including, /api/v1: {helm}",
     )
     fault, cause, fix = _REASONS.get(reason, default)
-    state = State.WARNING if fault is Fault.NOT_CHECKED else State.ERROR
+    state = FindingState.WARNING if fault is Fault.NOT_CHECKED else FindingState.ERROR
     return Finding("prometheus", fault, state, f"{metrics.url}: {message}", cause, fix.format(helm=url))
 
 
@@ -127,7 +127,7 @@ def _targets(metrics: Metrics) -> Finding | None:
     return Finding(
         "prometheus",
         Fault.TARGETS_DOWN,
-        State.WARNING,
+        FindingState.WARNING,
         f"{plural(lost, 'target')} down in {some(f'{job} ({gone} of {up + gone})' for job, (up, gone) in down.items())}",
         "the exporter's pod is down or its port is closed to Prometheus (NetworkPolicy)",
         f"see the error on {metrics.url}/targets; kubectl get pods -A -o wide | grep -e {min(down)}",
@@ -159,7 +159,7 @@ def _all_missing(facts: Facts, wanted: list[str]) -> Finding | None:
         cause = "no dcgm-exporter is scraped: it is not installed, or no ServiceMonitor or scrape job selects it"
         fix = f"{DCGM}; or the node agent: {helm(facts, 'agent.enabled=true')}"
     message = f"none of {plural(len(asked), 'GPU query').replace('querys', 'queries')} has a series"
-    return Finding("queries", Fault.EXPORTER_MISSING, State.WARNING, message, cause, fix)
+    return Finding("queries", Fault.EXPORTER_MISSING, FindingState.WARNING, message, cause, fix)
 
 
 def _frozen(metrics: Metrics) -> Finding | None:
@@ -169,7 +169,7 @@ def _frozen(metrics: Metrics) -> Finding | None:
     return Finding(
         "queries",
         Fault.METRICS_FROZEN,
-        State.WARNING,
+        FindingState.WARNING,
         f"the power of {still} of {plural(asked, 'GPU')} has not moved at all for 15 minutes",
         "the exporter serves old values, as after a restart of the host engine, while its health check is fine",
         "restart it: kubectl -n NAMESPACE rollout restart daemonset dcgm-exporter",
@@ -184,7 +184,7 @@ def _unseen(metrics: Metrics, nodes: list[str]) -> Finding | None:
     return Finding(
         "queries",
         Fault.NODES_UNSEEN,
-        State.WARNING,
+        FindingState.WARNING,
         f"{len(unseen)} of {plural(len(nodes), 'GPU node')} have no GPU series: {some(unseen)}",
         "no exporter runs there (its DaemonSet does not tolerate a taint or does not select the node), or it is not scraped",
         f"kubectl get pods -A -o wide --field-selector spec.nodeName={min(unseen)} | grep -e dcgm -e agent",

@@ -8,8 +8,8 @@ from hyperscale.doctor.checks.units import wrong_unit
 from hyperscale.doctor.common import field_of, set_query
 from hyperscale.doctor.facts import Facts
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State, plural
-from hyperscale.doctor.series import LINK_FIGURES, Figure, metric_names, selector_labels
+from hyperscale.doctor.findings import Finding, FindingState, plural
+from hyperscale.doctor.series import LINK_FIGURES, SeriesFigure, metric_names, selector_labels
 from hyperscale.model.metrics_reading import OPTIONAL
 from hyperscale.observe.quality import STALE
 
@@ -36,32 +36,32 @@ MANY_SHARE: Final = 0.05
 """A few strange series are a node that has just gone."""
 
 
-def judge_figure(facts: Facts, figure: str, found: Figure, main: bool) -> list[Finding | None]:
+def judge_figure(facts: Facts, figure: str, found: SeriesFigure, main: bool) -> list[Finding | None]:
     """What is wrong with one figure; main: plans suffer without it."""
     if found.failure is not None:
         return [_refused(figure, found)]
     if figure in OPTIONAL:
         return []
     if not found.count:
-        return [_empty(facts, figure, found, State.WARNING if main else State.INFO)]
+        return [_empty(facts, figure, found, FindingState.WARNING if main else FindingState.INFO)]
     return [_strangers(figure, found), wrong_unit(facts, figure, found) or _unusable(figure, found), _stale(facts, figure, found)]
 
 
-def _refused(figure: str, found: Figure) -> Finding:
+def _refused(figure: str, found: SeriesFigure) -> Finding:
     reason, message = found.failure or ("", "")
     slow = reason in ("PrometheusTimeout", "PrometheusBodyTooLarge")
     fix = "write a cheaper expression, e.g. a recording rule, into" if slow else "correct the PromQL in"
     return Finding(
         "queries",
         Fault.QUERY_REFUSED,
-        State.ERROR,
+        FindingState.ERROR,
         f"{field_of(figure)}: `{found.query}` fails: {message}",
         "it is too expensive" if slow else "Prometheus cannot evaluate it",
         f"{fix} spec.queries.{field_of(figure)} of the PlannerPolicy",
     )
 
 
-def _empty(facts: Facts, figure: str, found: Figure, state: State) -> Finding:
+def _empty(facts: Facts, figure: str, found: SeriesFigure, state: FindingState) -> Finding:
     """Why a query has no series: another label, another metric, or nothing exports it."""
     present = [name for name, count in found.alone.items() if count]
     field = field_of(figure)
@@ -71,13 +71,13 @@ def _empty(facts: Facts, figure: str, found: Figure, state: State) -> Finding:
     name, other = SUBSTITUTES.get(figure, ("", ""))
     if name and (facts.metrics.names or {}).get(name):
         cause = f"the exporter leaves {', '.join(metric_names(found.query)) or 'it'} out, but has {name}"
-        return Finding("queries", Fault.METRIC_ABSENT, State.WARNING, message, cause, set_query(facts, figure, other))
+        return Finding("queries", Fault.METRIC_ABSENT, FindingState.WARNING, message, cause, set_query(facts, figure, other))
     cause = "the exporter's list of fields (its CSV) leaves it out, or this GPU does not report it"
     fix = f"add it to the exporter's CSV; or switch the figure off: {set_query(facts, figure, '')}"
     return Finding("queries", Fault.QUERY_EMPTY, state, message, cause, fix)
 
 
-def _renamed(facts: Facts, figure: str, found: Figure, metric: str, message: str) -> Finding:
+def _renamed(facts: Facts, figure: str, found: SeriesFigure, metric: str, message: str) -> Finding:
     """The metric is there; what the query selects by is not."""
     gone = [label for label in selector_labels(found.query) if label not in found.alone_labels]
     if not gone:
@@ -85,16 +85,16 @@ def _renamed(facts: Facts, figure: str, found: Figure, metric: str, message: str
             "seriess", "series"
         )
         fix = f"compare with `{metric}` in Prometheus; without selectors: {set_query(facts, figure, metric)}"
-        return Finding("queries", Fault.LABEL_RENAMED, State.WARNING, message, cause, fix)
+        return Finding("queries", Fault.LABEL_RENAMED, FindingState.WARNING, message, cause, fix)
     label = gone[0]
     other = next((name for name in ALIASES.get(label, (f"exported_{label}",)) if name in found.alone_labels), "")
     cause = f"{metric} has series, but no label {label}"
     cause += f"; it has {other} (renamed by the exporter, or by Prometheus without honorLabels)" if other else ""
     query = found.query.replace(label, other) if other else metric
-    return Finding("queries", Fault.LABEL_RENAMED, State.WARNING, message, cause, set_query(facts, figure, query), (label,))
+    return Finding("queries", Fault.LABEL_RENAMED, FindingState.WARNING, message, cause, set_query(facts, figure, query), (label,))
 
 
-def _strangers(figure: str, found: Figure) -> Finding | None:
+def _strangers(figure: str, found: SeriesFigure) -> Finding | None:
     lost = found.count - found.placed
     if lost <= MANY_SHARE * found.count:
         return None
@@ -110,10 +110,10 @@ def _strangers(figure: str, found: Figure) -> Finding | None:
         cause += f" ({pairs}): a pod's name or address that is gone, or another cluster's"
         fix = NODE_RELABELLING
     message = f"{field_of(figure)}: {lost} of {found.count:,} series lead to no node"
-    return Finding("queries", Fault.SERIES_WITHOUT_NODE, State.WARNING, message, cause, fix)
+    return Finding("queries", Fault.SERIES_WITHOUT_NODE, FindingState.WARNING, message, cause, fix)
 
 
-def _without_pair(figure: str, found: Figure, lost: int) -> Finding:
+def _without_pair(figure: str, found: SeriesFigure, lost: int) -> Finding:
     message = f"{field_of(figure)}: {lost} of {found.count:,} series lead to no pair of nodes"
     if {"source", "destination"} <= found.labels:
         one = found.strangers[0]
@@ -128,10 +128,10 @@ def _without_pair(figure: str, found: Figure, lost: int) -> Finding:
         cause = f"the labels are {', '.join(sorted(found.labels)) or 'none'}, not `source` and `destination`"
         rename = 'label_replace(…, "source", "$1", "OLD", "(.*)")'
         fix = f"wrap the query in {rename}, for `destination` likewise, in spec.queries.{field_of(figure)}"
-    return Finding("queries", Fault.SERIES_WITHOUT_PAIR, State.WARNING, message, cause, fix)
+    return Finding("queries", Fault.SERIES_WITHOUT_PAIR, FindingState.WARNING, message, cause, fix)
 
 
-def _unusable(figure: str, found: Figure) -> Finding | None:
+def _unusable(figure: str, found: SeriesFigure) -> Finding | None:
     """Values that are no figures, ages aside."""
     bad = {fault: count for fault, count in found.faults.items() if fault != STALE and "future" not in fault}
     lost = sum(bad.values())
@@ -143,14 +143,14 @@ def _unusable(figure: str, found: Figure) -> Finding | None:
     return Finding(
         "queries",
         Fault.VALUES_UNUSABLE,
-        State.WARNING,
+        FindingState.WARNING,
         f"{field_of(figure)}: {lost} of {found.count:,} series have no usable value: {shown}",
         cause,
         fix,
     )
 
 
-def _stale(facts: Facts, figure: str, found: Figure) -> Finding | None:
+def _stale(facts: Facts, figure: str, found: SeriesFigure) -> Finding | None:
     limit = facts.policy.limits.max_age_seconds
     old = found.faults.get(STALE, 0)
     if old <= MANY_SHARE * found.count or found.age_seconds is None:
@@ -158,7 +158,7 @@ def _stale(facts: Facts, figure: str, found: Figure) -> Finding | None:
     return Finding(
         "queries",
         Fault.METRICS_STALE,
-        State.WARNING,
+        FindingState.WARNING,
         f"{field_of(figure)}: {old} of {found.count:,} samples are older than {limit:g} s (median {found.age_seconds:.0f} s)",
         "the exporter is scraped too seldom or not any more, or a clock is wrong",
         f"scrape it every 15 s (scrape_interval), or raise spec.limits.maxAgeSeconds above {max(limit, 3 * found.age_seconds):.0f}",

@@ -7,7 +7,7 @@ from typing import Final
 from hyperscale.doctor.common import unread
 from hyperscale.doctor.facts import Facts, Unread, Unusable
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import MAX_NAMES, Finding, State, Verdict, plural, verdict, where
+from hyperscale.doctor.findings import MAX_NAMES, CheckVerdict, Finding, FindingState, plural, verdict, where
 
 CAUSES: Final = {
     "Pod": "what it holds cannot be read: all GPUs of its node count as taken until it is gone",
@@ -19,7 +19,7 @@ CAUSES: Final = {
 OTHERS: Final = "plans do without it"
 
 
-def objects(facts: Facts) -> Verdict:
+def objects(facts: Facts) -> CheckVerdict:
     """Every object of a kind that the operator watches or lists, read as the operator reads it."""
     if isinstance(facts.unusable, Unread):
         return verdict("objects", "not checked", [unread("objects", facts.unusable)])
@@ -39,7 +39,7 @@ def _finding(kind: str, found: list[Unusable]) -> Finding:
     return Finding(
         "objects",
         Fault.OBJECTS_UNUSABLE,
-        State.WARNING,
+        FindingState.WARNING,
         f"{plural(len(found), kind)} cannot be used as stored: {listed}{more}",
         CAUSES.get(kind, OTHERS),
         f"correct the field, or delete the object: {command}",

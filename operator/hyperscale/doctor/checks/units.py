@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from hyperscale.doctor.common import field_of, gpu_nodes, labels_of, set_query
 from hyperscale.doctor.facts import Facts
 from hyperscale.doctor.faults import Fault
-from hyperscale.doctor.findings import Finding, State
-from hyperscale.doctor.series import Figure
+from hyperscale.doctor.findings import Finding, FindingState
+from hyperscale.doctor.series import SeriesFigure
 from hyperscale.observe.kube.node_labels import gpu_memory_bytes
 
 MIB: Final = 2.0**20
@@ -28,7 +28,7 @@ class Guess(NamedTuple):
     """What follows the query to set it right."""
 
 
-def wrong_unit(facts: Facts, figure: str, found: Figure) -> Finding | None:
+def wrong_unit(facts: Facts, figure: str, found: SeriesFigure) -> Finding | None:
     """A finding where the values only make sense in another unit."""
     guess = _guess(facts, figure, found)
     if guess is None:
@@ -36,14 +36,14 @@ def wrong_unit(facts: Facts, figure: str, found: Figure) -> Finding | None:
     return Finding(
         "queries",
         Fault.WRONG_UNIT,
-        State.ERROR,
+        FindingState.ERROR,
         f"{field_of(figure)}: values from {found.low:.4g} to {found.high:.4g}, median {found.middle:.4g}, are hardly {guess.wanted}",
         f"the query gives {guess.unit}",
         set_query(facts, figure, f"({found.query}) {guess.factor}"),
     )
 
 
-def _guess(facts: Facts, figure: str, found: Figure) -> Guess | None:
+def _guess(facts: Facts, figure: str, found: SeriesFigure) -> Guess | None:
     if not found.finite:
         return None
     if figure in _MEMORY:
@@ -65,37 +65,37 @@ def _memory(facts: Facts) -> Guess | None:
     return None
 
 
-def _utilization(found: Figure) -> Guess | None:
+def _utilization(found: SeriesFigure) -> Guess | None:
     if found.high <= 1.0 and found.fractions:
         return Guess("a ratio from 0 to 1", "percent", "* 100")
     return Guess("hundredths of a percent", "percent", "/ 100") if 100 < found.middle <= 10_000 else None
 
 
-def _power(found: Figure) -> Guess | None:
+def _power(found: SeriesFigure) -> Guess | None:
     return Guess("milliwatts", "watts", "/ 1000") if found.middle > 5000 else None
 
 
-def _temperature(found: Figure) -> Guess | None:
+def _temperature(found: SeriesFigure) -> Guess | None:
     if 273 <= found.middle < 423:
         return Guess("kelvin", "degrees Celsius", "- 273.15")
     return Guess("millidegrees", "degrees Celsius", "/ 1000") if found.middle > 5000 else None
 
 
-def _latency(found: Figure) -> Guess | None:
+def _latency(found: SeriesFigure) -> Guess | None:
     """One way between two nodes of one cluster is below 0.3 s, even by satellite, and not below a microsecond."""
     if found.middle > 2000:
         return Guess("microseconds", "seconds", "/ 1000000")
     return Guess("milliseconds", "seconds", "/ 1000") if found.middle > 0.5 else None
 
 
-def _bandwidth(found: Figure) -> Guess | None:
+def _bandwidth(found: SeriesFigure) -> Guess | None:
     """Slower than 100 kB/s trains nothing; 1 to 800 is what links have in Gbit/s."""
     if 0 < found.middle <= 3200:
         return Guess("Gbit/s", "bytes a second", "* 125000000")
     return Guess("Mbit/s", "bytes a second", "* 125000") if 3200 < found.middle < 100_000 else None
 
 
-_RULES: Final[dict[str, Callable[[Figure], Guess | None]]] = {
+_RULES: Final[dict[str, Callable[[SeriesFigure], Guess | None]]] = {
     "gpu_utilization": _utilization,
     "power": _power,
     "temperature": _temperature,

@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from hyperscale.learn.agents.allreduce_env import AllreduceEnv, Channel
-from hyperscale.learn.agents.allreduce_instances import Instance, draw
+from hyperscale.learn.agents.allreduce_instances import AllreduceInstance, draw
 from hyperscale.learn.agents.qnetwork import Habits, Layers, Report, load, save, teach, values
-from hyperscale.learn.lesson import Assignment, Verdict
+from hyperscale.learn.lesson import Assignment, LessonVerdict
 from hyperscale.training.allreduce.schedule import Groups, schedule
 
 NAME: Final = "allreduce-dqn"
@@ -34,7 +34,7 @@ def learn(assignment: Assignment, report: Report) -> Layers:
     return teach(NAME, AllreduceEnv(assignment.seed), HABITS, assignment, report)
 
 
-def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     """How far it is from the exact schedule on models it has not seen; never accepted. Raises LessonError without weights."""
     layers = load(NAME, candidate)
     rng = np.random.default_rng([JUDGED_SEED, 29])
@@ -45,10 +45,10 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
         "optimal": float(np.mean(np.less(ratios, 1 + 1e-9))),
     }
     said = f"ends {figures['mean_ratio'] - 1:.1%} after the exact schedule on average; this agent is for comparison only"
-    return Verdict(False, said, figures)
+    return LessonVerdict(False, said, figures)
 
 
-def play(layers: Layers, instance: Instance) -> tuple[Groups, float]:
+def play(layers: Layers, instance: AllreduceInstance) -> tuple[Groups, float]:
     """What the agent sends, and when the last message ends."""
     channel = Channel(instance)
     while not channel.ended:
@@ -56,7 +56,7 @@ def play(layers: Layers, instance: Instance) -> tuple[Groups, float]:
     return channel.groups, channel.now
 
 
-def ratio(layers: Layers, instance: Instance) -> float:
+def ratio(layers: Layers, instance: AllreduceInstance) -> float:
     """End of the agent's last message as a multiple of the exact schedule's."""
     exact = schedule(instance.ready_seconds, instance.sizes_bytes, instance.alpha, instance.beta)
     return play(layers, instance)[1] / exact.finish_seconds

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from hyperscale.learn.agents.allreduce_instances import Instance, draw
+from hyperscale.learn.agents.allreduce_instances import AllreduceInstance, draw
 from hyperscale.training.allreduce.schedule import Groups, lower_bounds
 
 ACTIONS: Final = (
@@ -34,13 +34,13 @@ WORTH: Final = 4.0
 """Of ACTIONS[3], in latencies."""
 
 State = NDArray[np.float32]
-Draw = Callable[[np.random.Generator], Instance]
+Draw = Callable[[np.random.Generator], AllreduceInstance]
 
 
 class Channel:
     """One backward pass being sent: the rules of the game, without gymnasium."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: AllreduceInstance) -> None:
         """Begin when the first gradient is ready."""
         self.instance = instance
         self.length_seconds = max(

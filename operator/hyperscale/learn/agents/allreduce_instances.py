@@ -25,7 +25,7 @@ BACKWARD_SECONDS: Final = (2e-3, 0.3)
 SIZES_BYTES: Final = (256.0, 2**24)
 
 
-class Instance(msgspec.Struct, frozen=True):
+class AllreduceInstance(msgspec.Struct, frozen=True):
     """Gradients in the order of readiness on one network."""
 
     ready_seconds: tuple[float, ...]
@@ -34,7 +34,7 @@ class Instance(msgspec.Struct, frozen=True):
     beta: float
 
 
-def draw(rng: np.random.Generator, least: int = LEAST_GRADIENTS, most: int = MOST_GRADIENTS) -> Instance:
+def draw(rng: np.random.Generator, least: int = LEAST_GRADIENTS, most: int = MOST_GRADIENTS) -> AllreduceInstance:
     """Sizes as in real models: half of the gradients are biases and norms of a few hundred bytes, the others spread over five decades.
 
     Each gradient takes a part of the backward pass that is as uneven as exponential draws.
@@ -48,4 +48,4 @@ def draw(rng: np.random.Generator, least: int = LEAST_GRADIENTS, most: int = MOS
     backward = float(np.exp(rng.uniform(*np.log(BACKWARD_SECONDS))))
     parts = rng.exponential(1.0, count)
     ready = backward * np.cumsum(parts) / parts.sum()
-    return Instance(tuple(ready.tolist()), tuple(np.round(sizes).tolist()), alpha, beta)
+    return AllreduceInstance(tuple(ready.tolist()), tuple(np.round(sizes).tolist()), alpha, beta)

@@ -14,9 +14,9 @@ import numpy as np
 from hyperscale.learn.agents.dispatch_env import DispatchEnv, chosen_by, observe
 from hyperscale.learn.agents.qnetwork import Habits, Layers, Report, load, save, teach, values
 from hyperscale.learn.agents.stream_env import any_conditions
-from hyperscale.learn.lesson import Assignment, Verdict
+from hyperscale.learn.lesson import Assignment, LessonVerdict
 from hyperscale.learn.streams.compare import cases, compare
-from hyperscale.learn.streams.simulator import TUNED, Outcome, Simulator, index
+from hyperscale.learn.streams.simulator import TUNED, Simulator, StreamOutcome, index
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 
 NAME: Final = "dqn"
@@ -37,7 +37,7 @@ def learn(assignment: Assignment, report: Report) -> Layers:
     return teach(NAME, DispatchEnv(assignment.seed, draw=lambda rng: any_conditions(rng, JOBS)), HABITS, assignment, report)
 
 
-def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     """How it does beside the tuned rule; never accepted. Raises LessonError without weights."""
     layers = load(NAME, candidate)
     own, rule = [], []
@@ -48,15 +48,15 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
     found = compare(own, rule)
     figures = {"ratio_to_rule": found.ratio, "p": found.p, "worst": found.worst}
     said = f"{found.ratio:.3f} of the tuned rule's weighted completion time (p = {found.p:.1g}); this agent is for comparison only"
-    return Verdict(False, said, figures)
+    return LessonVerdict(False, said, figures)
 
 
-def play(layers: Layers, simulator: Simulator) -> Outcome:
+def play(layers: Layers, simulator: Simulator) -> StreamOutcome:
     """One whole stream by the best rule at every decision."""
     return play_with(simulator, lambda: int(np.argmax(values(layers, observe(simulator)))))
 
 
-def play_with(simulator: Simulator, rule: Callable[[], int]) -> Outcome:
+def play_with(simulator: Simulator, rule: Callable[[], int]) -> StreamOutcome:
     """One whole stream; `rule` gives the number of the rule for the decision at hand."""
     going_on, decisions = simulator.reset(), 0
     while going_on:
@@ -64,4 +64,4 @@ def play_with(simulator: Simulator, rule: Callable[[], int]) -> Outcome:
         going_on, decisions = not ended, decisions + 1
     arrival, weight, best, _ = simulator.stream.jobs_table()
     start, finish, communication, seconds, workers = simulator.stream.outcome()
-    return Outcome(arrival, weight, best, start, finish, communication, seconds, workers, decisions)
+    return StreamOutcome(arrival, weight, best, start, finish, communication, seconds, workers, decisions)

@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from hyperscale.learn.agents.scorer import CandidateScorer, ScorerPolicy
 from hyperscale.learn.agents.stream_env import StreamEnv
-from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict, reading
+from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress, LessonVerdict, reading
 from hyperscale.learn.streams.episodes import Training, initial
 from hyperscale.learn.streams.simulator import Network
 from hyperscale.learn.streams.stream_lesson import judge as judge_agent
@@ -40,7 +40,7 @@ PRIOR: Final = 2.0
 """Logit of the rule's flag at the start: nearly always the rule."""
 CHECKPOINT: Final = "ppo-checkpoint.safetensors"
 
-Report = Callable[[Progress], None]
+Report = Callable[[LessonProgress], None]
 
 
 def train(assignment: Assignment, report: Report) -> tuple[Path, ...]:
@@ -50,7 +50,7 @@ def train(assignment: Assignment, report: Report) -> tuple[Path, ...]:
     return write(network, Training(seed=assignment.seed), assignment.folder, command)
 
 
-def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     """As for the other agent of the stream."""
     return judge_agent(candidate, in_use, seed)
 
@@ -65,7 +65,7 @@ def learn(assignment: Assignment, report: Report) -> Network:
     if assignment.resume:
         _restore(model, assignment.folder, asked)
     remaining = max(0, steps - model.num_timesteps)
-    model.learn(remaining, callback=_Reporter(asked, assignment.folder, report), reset_num_timesteps=False, tb_log_name="ppo")
+    model.learn(remaining, callback=_PpoReporter(asked, assignment.folder, report), reset_num_timesteps=False, tb_log_name="ppo")
     _keep(model, assignment.folder, asked)
     policy: Any = model.policy
     network: Network = policy.network
@@ -101,7 +101,7 @@ def _maker(seed: int) -> Callable[[], Monitor[Any, Any]]:
     return lambda: Monitor(StreamEnv(seed))
 
 
-class _Reporter(BaseCallback):
+class _PpoReporter(BaseCallback):
     """Reports after every rollout; holds the actor still during the first ones."""
 
     def __init__(self, asked: NDArray[np.int64], folder: Path, report: Report) -> None:
@@ -118,7 +118,7 @@ class _Reporter(BaseCallback):
     def _on_rollout_end(self) -> None:
         returns = [float(episode["r"]) for episode in self.model.ep_info_buffer or ()]
         figures = {"mean_return": float(np.mean(returns))} if returns else {}
-        self._report(Progress(min(self.num_timesteps, self._steps), self._steps, time.monotonic() - self._began, figures))
+        self._report(LessonProgress(min(self.num_timesteps, self._steps), self._steps, time.monotonic() - self._began, figures))
         _keep(self.model, self._folder, self._asked)
 
     def _on_step(self) -> bool:

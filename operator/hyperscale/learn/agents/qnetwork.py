@@ -17,7 +17,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 
-from hyperscale.learn.lesson import Assignment, LessonError, Progress
+from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress
 
 EPISODES: Final = 1000
 HIDDEN: Final = 64
@@ -29,7 +29,7 @@ MOST_DECISIONS: Final = 400
 
 Layers = dict[str, NDArray[np.float32]]
 """Weights and biases by layer, `0.weight` (out, in), `0.bias` (out,), `2.weight`, `2.bias`."""
-Report = Callable[[Progress], None]
+Report = Callable[[LessonProgress], None]
 
 
 class Habits(NamedTuple):
@@ -113,5 +113,5 @@ class _Episodes(BaseCallback):
                 self._done += 1
                 self._returns.append(float(info["episode"]["r"]))
                 figures = {"mean_return": float(np.mean(self._returns[-50:]))}
-                self._report(Progress(self._done, self._episodes, time.monotonic() - self._began, figures))
+                self._report(LessonProgress(self._done, self._episodes, time.monotonic() - self._began, figures))
         return self._done < self._episodes

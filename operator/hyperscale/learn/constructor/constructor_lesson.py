@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from hyperscale.learn.constructor.train_constructor import ConstructorConfig, train_weights, weights_of
 from hyperscale.learn.constructor.validate import Validation, validate
-from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress, LessonVerdict
 from hyperscale.learn.publish import replace_file
-from hyperscale.planner.learned.learned_network import Network
+from hyperscale.planner.learned.learned_network import ConstructorNetwork
 from hyperscale.planner.learned.learned_weights import NAME, WeightsError, load, manifest_of
 
 NEAREST_LIMIT: Final = 0.99
@@ -24,14 +24,14 @@ LOSES: Final = 1.002
 """Over the weights in use; less is noise of the validation's clusters."""
 
 
-def train(assignment: Assignment, report: Callable[[Progress], None]) -> tuple[Path, ...]:
+def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
     """Learn, and write weights and manifest. Raises LessonError where the folder holds no checkpoint to go on from."""
     config = ConstructorConfig(seed=assignment.seed)
     if assignment.steps is not None:
         config = replace(config, steps=assignment.steps)
     resumed = assignment.folder if assignment.resume else None
     weights = weights_of(train_weights(config, assignment.folder, report, resumed))
-    judged = validate(Network(weights), assignment.seed)
+    judged = validate(ConstructorNetwork(weights), assignment.seed)
     files = (assignment.folder / f"{NAME}.safetensors", assignment.folder / f"{NAME}.json")
     packed = safetensors.numpy.save(weights)
     command = f"hyperscale learn constructor --seed {config.seed} --steps {config.steps}"
@@ -41,7 +41,7 @@ def train(assignment: Assignment, report: Callable[[Progress], None]) -> tuple[P
     return files
 
 
-def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     """Accept weights that beat greedy and do not lose to those in use. Raises LessonError where the candidate cannot be read."""
     try:
         ours = validate(load(candidate), seed)
@@ -49,14 +49,18 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
         raise LessonError(f"cannot judge {candidate}: {error}; train first") from None
     figures = _figures(ours)
     if not ours.over_nearest <= NEAREST_LIMIT:
-        return Verdict(False, f"costs {ours.over_nearest:.3f} of greedy from the nearest neighbourhood, above {NEAREST_LIMIT}", figures)
+        return LessonVerdict(
+            False, f"costs {ours.over_nearest:.3f} of greedy from the nearest neighbourhood, above {NEAREST_LIMIT}", figures
+        )
     theirs = _in_use(in_use, seed)
     if theirs is None:
-        return Verdict(True, f"costs {ours.over_nearest:.3f} of greedy from the nearest neighbourhood; nothing to compare with", figures)
+        return LessonVerdict(
+            True, f"costs {ours.over_nearest:.3f} of greedy from the nearest neighbourhood; nothing to compare with", figures
+        )
     beside = float(np.exp(np.mean(np.log(ours.costs / theirs.costs))))
     figures["over_in_use"] = beside
     said = f"costs {beside:.4f} of the weights in use on {ours.cases} clusters and {ours.over_nearest:.3f} of greedy"
-    return Verdict(beside <= LOSES, said, figures)
+    return LessonVerdict(beside <= LOSES, said, figures)
 
 
 def _in_use(folder: Path | None, seed: int) -> Validation | None:
@@ -64,7 +68,7 @@ def _in_use(folder: Path | None, seed: int) -> Validation | None:
     if folder is None:
         return None
     try:
-        network: Network = load(folder)
+        network: ConstructorNetwork = load(folder)
     except WeightsError:
         return None
     return validate(network, seed)

@@ -8,11 +8,11 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from hyperscale.learn.topologies import FAMILIES, TRAINING_SEEDS, Instance, instance
+from hyperscale.learn.topologies import FAMILIES, TRAINING_SEEDS, ClusterInstance, instance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.planner.learned.learned_features import DELTA, Seen, View
-from hyperscale.planner.learned.learned_network import Network
-from hyperscale.planner.learned.learned_state import State, Surroundings
+from hyperscale.planner.learned.learned_features import DELTA, ConstructorView, View
+from hyperscale.planner.learned.learned_network import ConstructorNetwork
+from hyperscale.planner.learned.learned_state import ConstructorState, Surroundings
 from hyperscale.planner.search.kernels.kernel import kernel_for, local_search, objectives, rings
 
 WORST: Final = 1.0
@@ -31,7 +31,7 @@ MISTAKES: Final = 0.05
 """Spread of the greedy choice with mistakes, in ln of the objective."""
 GUIDED_SPREAD: Final = 0.5
 
-Likings = Callable[[State, FloatArray], FloatArray]
+Likings = Callable[[ConstructorState, FloatArray], FloatArray]
 """Of a state and its step features: (m,) logits of the candidates."""
 
 
@@ -53,14 +53,14 @@ class Begun:
 class Example:
     """One instance with its states."""
 
-    seen: Seen
+    seen: ConstructorView
     states: tuple[Begun, ...]
 
 
-Kept = TypeVar("Kept", Seen, Begun)
+Kept = TypeVar("Kept", ConstructorView, Begun)
 
 
-def draw(seed: int) -> Instance:
+def draw(seed: int) -> ClusterInstance:
     """The training instance of one seed."""
     rng = np.random.default_rng([seed, 11])
     family = sorted(FAMILIES)[int(rng.integers(len(FAMILIES)))]
@@ -70,7 +70,7 @@ def draw(seed: int) -> Instance:
     return instance(family, nodes, workers, TRAINING_SEEDS + seed)
 
 
-def example(seed: int, guide: Network | None = None) -> Example | None:
+def example(seed: int, guide: ConstructorNetwork | None = None) -> Example | None:
     """Features and labels of one seed; None where greedy finds no placement at all.
 
     guide: whose own way some of the placements begun are on; greedy's without one
@@ -92,7 +92,7 @@ def example(seed: int, guide: Network | None = None) -> Example | None:
 
 def begun(view: View, around: Surroundings, start: IntArray) -> Begun | None:
     """Labels of one placement begun; None where nothing completes it, or every candidate is as good."""
-    state = State(around, start[None, :])
+    state = ConstructorState(around, start[None, :])
     features, feasible = view.step(state)
     each = np.flatnonzero(feasible[0])
     if not len(each):
@@ -128,7 +128,7 @@ def grown(around: Surroundings, start: IntArray) -> tuple[IntArray, BoolArray]:
 
 
 def _grown(around: Surroundings, start: IntArray, stuck: BoolArray) -> tuple[IntArray, BoolArray]:
-    state = State(around, start)
+    state = ConstructorState(around, start)
     while state.size < around.workers:
         objective = state.added().objective
         best = objective.argmin(axis=1)
@@ -137,7 +137,7 @@ def _grown(around: Surroundings, start: IntArray, stuck: BoolArray) -> tuple[Int
     return state.chosen, stuck
 
 
-def search(drawn: Instance, around: Surroundings) -> IntArray | None:
+def search(drawn: ClusterInstance, around: Surroundings) -> IntArray | None:
     """(k,) the best placement that greedy from every node and local search of the best few find."""
     orders, stuck = grown(around, np.flatnonzero(drawn.topology.slots > 0)[:, None])
     orders = orders[~stuck]
@@ -156,12 +156,12 @@ def finished(around: Surroundings, orders: IntArray) -> FloatArray:
     return seconds
 
 
-def _greedy_likings(_: State, features: FloatArray) -> FloatArray:
+def _greedy_likings(_: ConstructorState, features: FloatArray) -> FloatArray:
     """(m,) logits of greedy with mistakes."""
     return -features[0, :, DELTA] / MISTAKES
 
 
-def _guided_likings(guide: Network, seen: Seen) -> Likings:
+def _guided_likings(guide: ConstructorNetwork, seen: ConstructorView) -> Likings:
     """Logits of the guide, sharpened: its own mistakes are wanted, not those of chance."""
     hidden, whole = guide.embed(seen)
     fixed = guide.prepared(hidden, whole)
@@ -182,7 +182,7 @@ def _part(solution: IntArray, rng: np.random.Generator) -> IntArray:
 
 def _stray(view: View, likings: Likings, size: int, rng: np.random.Generator) -> IntArray:
     """(s,) a way drawn by `likings`, at most `size` workers."""
-    state = State(view.around, np.zeros((1, 0), dtype=np.int64))
+    state = ConstructorState(view.around, np.zeros((1, 0), dtype=np.int64))
     while state.size < size:
         features, feasible = view.step(state)
         if not feasible.any():

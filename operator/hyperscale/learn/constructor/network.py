@@ -28,7 +28,7 @@ BARRED: Final = -1e9
 
 
 @dataclass(frozen=True)
-class Batch:
+class InstanceBatch:
     """Examples side by side: N nodes of one DGL graph, B states, R rows of a state and a candidate each."""
 
     graph: dgl.DGLGraph
@@ -70,7 +70,7 @@ class Constructor(nn.Module):
         self.pool_edge = nn.Linear(EDGE_FEATURES, WIDTH)
         self.pool_node = nn.Linear(NODE_FEATURES, WIDTH, bias=False)
         self.node_in = nn.Linear(NODE_FEATURES + 2 * WIDTH + WHOLE_FEATURES, WIDTH)
-        self.layers = nn.ModuleList(Attention() for _ in range(LAYERS))
+        self.layers = nn.ModuleList(EdgeAttention() for _ in range(LAYERS))
         self.whole_in = nn.Linear(2 * WIDTH + WHOLE_FEATURES, WIDTH)
         self.head_node = nn.Linear(WIDTH, WIDTH)
         self.head_members = nn.Linear(2 * WIDTH, WIDTH, bias=False)
@@ -81,12 +81,12 @@ class Constructor(nn.Module):
         nn.init.zeros_(self.head_out.weight)
         self.log_alpha = nn.Parameter(torch.tensor([float(np.log(START_ALPHA))]))
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: InstanceBatch) -> Tensor:
         """(R,) logits, BARRED where a candidate may not be chosen."""
         hidden, whole = self.embed(batch)
         return self.point(batch, hidden, whole)
 
-    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def embed(self, batch: InstanceBatch) -> tuple[Tensor, Tensor]:
         """(N, WIDTH) of the nodes and (graphs, WIDTH) of the whole."""
         graph = batch.graph
         node, edge, whole = (
@@ -107,7 +107,7 @@ class Constructor(nn.Module):
             together = torch.cat((dgl.mean_nodes(graph, "h"), dgl.max_nodes(graph, "h"), whole), dim=1)
         return hidden, torch.relu(self.whole_in(together))
 
-    def point(self, batch: Batch, hidden: Tensor, whole: Tensor) -> Tensor:
+    def point(self, batch: InstanceBatch, hidden: Tensor, whole: Tensor) -> Tensor:
         """(R,) logits from what `embed` returned."""
         states = len(batch.graph_of_state)
         members = hidden[batch.member]
@@ -122,7 +122,7 @@ class Constructor(nn.Module):
         logits = learned - self.log_alpha.exp() * batch.step[:, DELTA]
         return torch.where(batch.feasible, logits, torch.full_like(logits, BARRED))
 
-    def normalise(self, batch: Batch) -> None:
+    def normalise(self, batch: InstanceBatch) -> None:
         """Take means and spreads of the features from `batch`."""
         for name, given in (("node", batch.node), ("edge", batch.edge), ("whole", batch.whole), ("step", batch.step[batch.feasible])):
             getattr(self, f"{name}_mean").copy_(given.mean(dim=0))
@@ -133,7 +133,7 @@ class Constructor(nn.Module):
         return normal
 
 
-class Attention(nn.Module):
+class EdgeAttention(nn.Module):
     """Attention over a node's partners, biased by the links, then a small network of the node alone; both add to what came in."""
 
     def __init__(self) -> None:
@@ -168,7 +168,7 @@ class Attention(nn.Module):
         return result
 
 
-def collate(examples: list[Example], dtype: torch.dtype = torch.float32) -> Batch:
+def collate(examples: list[Example], dtype: torch.dtype = torch.float32) -> InstanceBatch:
     """Examples side by side."""
     sizes = [len(example.seen.node) for example in examples]
     first = np.cumsum([0, *sizes[:-1]])
@@ -186,7 +186,7 @@ def collate(examples: list[Example], dtype: torch.dtype = torch.float32) -> Batc
     def numbers(parts: list[np.ndarray[Any, Any]]) -> Tensor:
         return torch.from_numpy(np.concatenate(parts)).to(dtype)
 
-    return Batch(
+    return InstanceBatch(
         graph=graph,
         node=numbers([example.seen.node for example in examples]),
         edge=numbers([example.seen.edge.reshape(-1, EDGE_FEATURES) for example in examples]),

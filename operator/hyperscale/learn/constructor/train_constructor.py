@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from hyperscale.learn.constructor.labels import Example, example
-from hyperscale.learn.constructor.network import BARRED, Batch, Constructor, collate, segment_log_softmax
-from hyperscale.learn.lesson import LessonError, Progress, reading
+from hyperscale.learn.constructor.network import BARRED, Constructor, InstanceBatch, collate, segment_log_softmax
+from hyperscale.learn.lesson import LessonError, LessonProgress, reading
 from hyperscale.model.graph import FloatArray
-from hyperscale.planner.learned.learned_network import Network
+from hyperscale.planner.learned.learned_network import ConstructorNetwork
 
 CHECKPOINT: Final = "checkpoint.safetensors"
 MARK: Final = "mark"
@@ -62,7 +62,7 @@ class Mark(msgspec.Struct, frozen=True):
 def train_weights(
     config: ConstructorConfig,
     out: Path,
-    progress: Callable[[Progress], None],
+    progress: Callable[[LessonProgress], None],
     resume: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Constructor:
@@ -74,9 +74,9 @@ def train_weights(
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.rate, weight_decay=config.weight_decay)
     first = 0 if resume is None else _load(resume, config, model, optimizer)
 
-    def labelled(places: range, guide: Network | None, step: int) -> list[Example]:
+    def labelled(places: range, guide: ConstructorNetwork | None, step: int) -> list[Example]:
         return _labelled(
-            config, places, guide, lambda done: progress(Progress(step, config.steps, clock() - began, {"labels": float(done)}))
+            config, places, guide, lambda done: progress(LessonProgress(step, config.steps, clock() - began, {"labels": float(done)}))
         )
 
     examples = labelled(range(config.examples), None, first)
@@ -92,7 +92,7 @@ def train_weights(
         for name, figure in figures.items():
             rows.add_scalar(f"constructor/{name}", figure, step)
         if (step + 1) % REPORT_EVERY == 0:
-            progress(Progress(step + 1, config.steps, clock() - began, figures))
+            progress(LessonProgress(step + 1, config.steps, clock() - began, figures))
         if (step + 1) % config.save_every == 0 or step + 1 == config.steps:
             _save(out, Mark(config, step + 1), model, optimizer)
     rows.close()
@@ -104,7 +104,7 @@ def weights_of(model: Constructor) -> dict[str, FloatArray]:
     return {name: np.ascontiguousarray(tensor.detach().numpy()) for name, tensor in sorted(model.state_dict().items())}
 
 
-def loss_of(model: Constructor, batch: Batch, config: ConstructorConfig) -> tuple[Tensor, dict[str, Tensor]]:
+def loss_of(model: Constructor, batch: InstanceBatch, config: ConstructorConfig) -> tuple[Tensor, dict[str, Tensor]]:
     """Cross-entropy to the candidates that lead to little cost, plus the cost that the choice may expect; and figures to watch.
 
     The cross-entropy is that of a set: all candidates from which greedy ends as well share the target.
@@ -149,7 +149,7 @@ def _chosen(examples: list[Example], config: ConstructorConfig, step: int) -> li
     return [examples[place] for place in drawn]
 
 
-def _labelled(config: ConstructorConfig, places: range, guide: Network | None, progress: Callable[[int], None]) -> list[Example]:
+def _labelled(config: ConstructorConfig, places: range, guide: ConstructorNetwork | None, progress: Callable[[int], None]) -> list[Example]:
     """Examples of the seeds that belong to the training's seed, two blocks of them: without and with a guide."""
     made: list[Example] = []
     for place in places:
@@ -161,13 +161,13 @@ def _labelled(config: ConstructorConfig, places: range, guide: Network | None, p
     return made
 
 
-def _guide(out: Path, model: Constructor, resume: Path | None) -> Network:
+def _guide(out: Path, model: Constructor, resume: Path | None) -> ConstructorNetwork:
     """The network as it is now, or as it was when its own way was first looked at; kept, so that a resumed training sees the same."""
     if resume is None:
         save_file(model.state_dict(), out / f"{GUIDE}.safetensors")
-        return Network(weights_of(model))
+        return ConstructorNetwork(weights_of(model))
     with reading(resume / f"{GUIDE}.safetensors"):
-        return Network({name: tensor.numpy() for name, tensor in load_file(resume / f"{GUIDE}.safetensors").items()})
+        return ConstructorNetwork({name: tensor.numpy() for name, tensor in load_file(resume / f"{GUIDE}.safetensors").items()})
 
 
 def _save(out: Path, mark: Mark, model: Constructor, optimizer: torch.optim.AdamW) -> None:

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.learn.constructor.labels import finished, grown
-from hyperscale.learn.topologies import FAMILIES, VALIDATION_SEEDS, Instance, instance
+from hyperscale.learn.topologies import FAMILIES, VALIDATION_SEEDS, ClusterInstance, instance
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.learned.learned_features import View
-from hyperscale.planner.learned.learned_network import Network
+from hyperscale.planner.learned.learned_network import ConstructorNetwork
 from hyperscale.planner.learned.learned_state import LARGEST, Surroundings
 
 SHAPES: Final = ((32, 8), (64, 12))
@@ -34,7 +34,7 @@ class Validation(NamedTuple):
     """(cases,) objectives of the constructor."""
 
 
-def validate(network: Network, seed: int, cases: int = CASES) -> Validation:
+def validate(network: ConstructorNetwork, seed: int, cases: int = CASES) -> Validation:
     """Judge a network on clusters of the seeds kept for validation; the same seed gives the same clusters."""
     scores = [score for drawn in drawn_cases(seed, cases) if (score := scores_of(drawn, network)) is not None]
     return Validation(
@@ -46,7 +46,7 @@ def validate(network: Network, seed: int, cases: int = CASES) -> Validation:
     )
 
 
-def drawn_cases(seed: int, cases: int) -> list[Instance]:
+def drawn_cases(seed: int, cases: int) -> list[ClusterInstance]:
     """The validation's instances."""
     return [
         instance(family, nodes, workers, VALIDATION_SEEDS + seed * cases + place)
@@ -56,7 +56,7 @@ def drawn_cases(seed: int, cases: int) -> list[Instance]:
     ]
 
 
-def scores_of(drawn: Instance, network: Network) -> Score | None:
+def scores_of(drawn: ClusterInstance, network: ConstructorNetwork) -> Score | None:
     """Objectives of the constructor and of greedy from the fastest node, from the node with the nearest partners, from every node."""
     around = Surroundings(drawn.costs, drawn.topology.slots, drawn.workers)
     view = View(around)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import wilcoxon
 
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
-from hyperscale.learn.streams.simulator import Outcome, Policy, Simulator
+from hyperscale.learn.streams.simulator import Policy, Simulator, StreamOutcome
 from hyperscale.model.graph import FloatArray
 
 LOADS: Final = (0.5, 0.7, 0.9, 1.1, 1.3)
@@ -60,9 +60,9 @@ def cases(count: int, base: Conditions | None = None) -> list[Conditions]:
     ]
 
 
-def outcomes(policies: dict[str, Policy], conditions: Sequence[Conditions], first_seed: int) -> dict[str, list[Outcome]]:
+def outcomes(policies: dict[str, Policy], conditions: Sequence[Conditions], first_seed: int) -> dict[str, list[StreamOutcome]]:
     """Every policy on every stream; stream number i has seed first_seed + i."""
-    found: dict[str, list[Outcome]] = {name: [] for name in policies}
+    found: dict[str, list[StreamOutcome]] = {name: [] for name in policies}
     for number, condition in enumerate(conditions):
         simulator = Simulator(first_seed + number, condition)
         for name, policy in policies.items():
@@ -70,6 +70,6 @@ def outcomes(policies: dict[str, Policy], conditions: Sequence[Conditions], firs
     return found
 
 
-def completions(runs: Sequence[Outcome]) -> FloatArray:
+def completions(runs: Sequence[StreamOutcome]) -> FloatArray:
     """(S,) weighted mean completion seconds."""
     return np.array([run.mean_completion for run in runs])

@@ -60,7 +60,7 @@ class Training:
     """A graph network over nodes and queue beside the candidates' own features."""
 
 
-class Batch(NamedTuple):
+class EpisodeBatch(NamedTuple):
     """Decisions of one step."""
 
     rows: NDArray[np.float32]
@@ -89,7 +89,7 @@ def initial(config: Training) -> Network:
     return np.concatenate((first, none, second, none, none, skip, graph)).astype(np.float32)
 
 
-def collect(config: Training, network: Network, step: int) -> Batch:
+def collect(config: Training, network: Network, step: int) -> EpisodeBatch:
     """Episodes of one step, simulated with `network`; all chance comes from the seed and the step."""
     rng = np.random.default_rng([config.seed, step, 13])
     rows, counts, actions, advantages, costs = [], [], [], [], []
@@ -110,7 +110,7 @@ def collect(config: Training, network: Network, step: int) -> Batch:
         own = _advantages([record[3:] for record in records], config.horizon * simulator.mean_seconds)
         advantages += own
         costs.append(float(np.mean([record[5][-1] for record in records])) / _rule_cost(simulator, config))
-    return Batch(
+    return EpisodeBatch(
         np.concatenate(rows),
         np.concatenate(counts).astype(np.int64),
         np.concatenate(actions).astype(np.int64),

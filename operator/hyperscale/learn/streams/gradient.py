@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hyperscale.learn.streams import embedding
 from hyperscale.learn.streams._streams import FEATURES, HIDDEN
-from hyperscale.learn.streams.episodes import Batch, Training
+from hyperscale.learn.streams.episodes import EpisodeBatch, Training
 from hyperscale.learn.streams.simulator import PARAMETERS, Network
 from hyperscale.model.graph import IntArray
 from hyperscale.planner.queue.queue_agent import TENSORS
@@ -35,7 +35,7 @@ def logits(flat: torch.Tensor, rows: torch.Tensor, more: torch.Tensor | None = N
     return hidden @ last + rows @ skip
 
 
-def gradient(flat: torch.Tensor, batch: Batch, before: torch.Tensor, config: Training) -> tuple[torch.Tensor, float]:
+def gradient(flat: torch.Tensor, batch: EpisodeBatch, before: torch.Tensor, config: Training) -> tuple[torch.Tensor, float]:
     """The loss, and the policy's mean entropy; `before`: (D,) log-probabilities of the actions when taken."""
     log_probability, spread = log_probabilities(flat, batch)
     change = torch.exp(log_probability - before)
@@ -45,7 +45,7 @@ def gradient(flat: torch.Tensor, batch: Batch, before: torch.Tensor, config: Tra
     return -gain - config.entropy * spread, float(spread.detach())
 
 
-def log_probabilities(flat: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+def log_probabilities(flat: torch.Tensor, batch: EpisodeBatch) -> tuple[torch.Tensor, torch.Tensor]:
     """(D,) of the actions taken, and the mean entropy."""
     counts = torch.from_numpy(batch.counts)
     decision = torch.repeat_interleave(torch.arange(len(counts)), counts)
@@ -59,7 +59,7 @@ def log_probabilities(flat: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, t
     return every[taken], -(torch.exp(every) * every).sum() / len(counts)
 
 
-def some(batch: Batch, decisions: IntArray) -> Batch:
+def some(batch: EpisodeBatch, decisions: IntArray) -> EpisodeBatch:
     """Some decisions of a batch."""
     counts = batch.counts[decisions]
     starts = (np.cumsum(batch.counts) - batch.counts)[decisions]
@@ -67,4 +67,4 @@ def some(batch: Batch, decisions: IntArray) -> Batch:
     seen = batch.pictures
     if seen is not None:
         seen = embedding.Pictures(seen.nodes[decisions], seen.queue[decisions], seen.held[rows], seen.near, seen.stream[decisions])
-    return Batch(batch.rows[rows], counts, batch.actions[decisions], batch.advantages[decisions], batch.cost, seen)
+    return EpisodeBatch(batch.rows[rows], counts, batch.actions[decisions], batch.advantages[decisions], batch.cost, seen)

@@ -27,7 +27,7 @@ Network = NDArray[np.float32]
 """(PARAMETERS,) weights of the agent one after the other; see `plan.queue.agent`."""
 
 
-class Order(enum.IntEnum):
+class JobOrder(enum.IntEnum):
     """What the index rule sorts by."""
 
     SECONDS = 0
@@ -37,7 +37,7 @@ class Order(enum.IntEnum):
 class RuleKnobs(NamedTuple):
     """The index rule's parameters."""
 
-    order: Order
+    order: JobOrder
     thrift_alone: float
     """α with one pending job."""
     thrift: float
@@ -46,9 +46,9 @@ class RuleKnobs(NamedTuple):
     """c."""
 
 
-SHORTEST_FIRST: Final = RuleKnobs(Order.SECONDS, 0.0, 0.0, NO_PATIENCE)
-SMALLEST_FIRST: Final = RuleKnobs(Order.AREA, 0.0, 0.0, NO_PATIENCE)
-TUNED: Final = RuleKnobs(Order.SECONDS, 0.23, 0.15, 2.63)
+SHORTEST_FIRST: Final = RuleKnobs(JobOrder.SECONDS, 0.0, 0.0, NO_PATIENCE)
+SMALLEST_FIRST: Final = RuleKnobs(JobOrder.AREA, 0.0, 0.0, NO_PATIENCE)
+TUNED: Final = RuleKnobs(JobOrder.SECONDS, 0.23, 0.15, 2.63)
 """What `tune` finds."""
 
 
@@ -94,7 +94,7 @@ def agent(network: Network, knobs: RuleKnobs = TUNED) -> Policy:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StreamOutcome:
     """What became of the jobs of one stream, in order of arrival."""
 
     arrival: FloatArray
@@ -171,7 +171,7 @@ class Simulator:
 
     def run(
         self, policy: Policy, sample: bool = False, seed: int = 0, record: bool = False, mask_patience: float = MASK_PATIENCE
-    ) -> Outcome:
+    ) -> StreamOutcome:
         """The whole stream under one policy; `sample` draws the agent's choices instead of taking its best."""
         self.stream.set_rule(*policy.knobs, mask_patience)
         if policy.network is not None:
@@ -179,7 +179,7 @@ class Simulator:
         result = self.stream.run(policy.kind, policy.alpha, sample, seed, record)
         start, finish, communication, seconds, workers = result
         arrival, weight, best, _ = self._jobs
-        return Outcome(arrival, weight, best, start, finish, communication, seconds, workers, self.stream.decisions)
+        return StreamOutcome(arrival, weight, best, start, finish, communication, seconds, workers, self.stream.decisions)
 
     def reset(self) -> bool:
         """To the first decision; False where there is none."""

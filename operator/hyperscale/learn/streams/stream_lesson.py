@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import save
 from torch.utils.tensorboard import SummaryWriter
 
-from hyperscale.learn.lesson import Assignment, LessonError, Progress, Verdict
+from hyperscale.learn.lesson import Assignment, LessonError, LessonProgress, LessonVerdict
 from hyperscale.learn.publish import replace_file
 from hyperscale.learn.streams import tuning
 from hyperscale.learn.streams.compare import Compared, cases, compare, completions, outcomes
@@ -24,7 +24,7 @@ from hyperscale.learn.streams.simulator import MASK_PATIENCE, SHORTEST_FIRST, TU
 from hyperscale.learn.streams.training import train as learn
 from hyperscale.learn.topologies import VALIDATION_SEEDS
 from hyperscale.planner.queue import features, rule
-from hyperscale.planner.queue.queue_agent import NAME, TENSORS, Agent, AgentUnavailableError, Manifest, Prior, load_agent
+from hyperscale.planner.queue.queue_agent import NAME, TENSORS, AgentManifest, AgentUnavailableError, Prior, QueueAgent, load_agent
 
 VALIDATION_STREAMS: Final = 125
 LARGEST_P: Final = 0.01
@@ -33,14 +33,14 @@ WORST: Final = 1.25
 TUNING_STREAMS: Final = 75
 
 
-def train(assignment: Assignment, report: Callable[[Progress], None]) -> tuple[Path, ...]:
+def train(assignment: Assignment, report: Callable[[LessonProgress], None]) -> tuple[Path, ...]:
     """Learn, validate, write weights and manifest into the assignment's folder. Raises LessonError."""
     config = Training(seed=assignment.seed)
     if assignment.steps is not None:
         config = dataclasses.replace(config, steps=assignment.steps)
     with SummaryWriter(str(assignment.folder / "curves")) as curves:
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: LessonProgress) -> None:
             for name, figure in progress.figures.items():
                 curves.add_scalar(f"streams/{name}", figure, progress.step)
             report(progress)
@@ -53,10 +53,10 @@ def write(network: Network, config: Training, folder: Path, command: str = "") -
     """Weights and manifest of a trained network, with the figures of its validation against the rule and the `command` that made it."""
     content = save(parts_by_name(network))
     figures = validate(network, config.knobs)
-    manifest = Manifest(
+    manifest = AgentManifest(
         sha256=hashlib.sha256(content).hexdigest(),
         features=features.VERSION,
-        prior=Prior(rule.Order.SECONDS if config.knobs.order == 0 else rule.Order.AREA, *config.knobs[1:]),
+        prior=Prior(rule.QueueOrder.SECONDS if config.knobs.order == 0 else rule.QueueOrder.AREA, *config.knobs[1:]),
         patience=MASK_PATIENCE,
         command=command or f"hyperscale learn streams --seed {config.seed} --steps {config.steps}",
         seed=config.seed,
@@ -76,7 +76,7 @@ def validate(network: Network, knobs: RuleKnobs, against: Policy | None = None) 
     return compare(completions(runs["agent"]).tolist(), completions(runs["other"]).tolist())
 
 
-def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
+def judge(candidate: Path, in_use: Path | None, seed: int) -> LessonVerdict:
     """Better than the freshly tuned rule, beyond chance and on no stream much worse; and no worse than the weights in use."""
     try:
         own, knobs = network_of(load_agent(candidate))
@@ -104,17 +104,17 @@ def judge(candidate: Path, in_use: Path | None, seed: int) -> Verdict:
         f"{by_rule.ratio:.3f} of the freshly tuned rule's weighted completion time (p = {by_rule.p:.1g}, worst of {VALIDATION_STREAMS} "
         f"streams {by_rule.worst:.2f}), {to_used:.3f} of the weights in use; needed: below 1, p < {LARGEST_P}, worst <= {WORST}, at most 1"
     )
-    return Verdict(accepted, reason, figures)
+    return LessonVerdict(accepted, reason, figures)
 
 
-def network_of(loaded: Agent) -> tuple[Network, RuleKnobs]:
+def network_of(loaded: QueueAgent) -> tuple[Network, RuleKnobs]:
     """The flat weights of the simulator, and the rule that is among the inputs."""
     prior = loaded.manifest.prior
     flat = np.concatenate([loaded.weights[name].ravel() for name in TENSORS]).astype(np.float32)
-    order = 0 if prior.order is rule.Order.SECONDS else 1
+    order = 0 if prior.order is rule.QueueOrder.SECONDS else 1
     return flat, RuleKnobs(type(TUNED.order)(order), prior.thrift_alone, prior.thrift, prior.patience)
 
 
-def shipped() -> Agent:
+def shipped() -> QueueAgent:
     """The agent that comes with the package. Raises AgentUnavailableError."""
     return load_agent(resources.files("hyperscale.planner.learned") / "weights")

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from hyperscale.learn.lesson import LessonError, Progress, reading
-from hyperscale.learn.streams.episodes import Batch, Training, collect, initial
+from hyperscale.learn.lesson import LessonError, LessonProgress, reading
+from hyperscale.learn.streams.episodes import EpisodeBatch, Training, collect, initial
 from hyperscale.learn.streams.gradient import gradient, log_probabilities, some
 from hyperscale.learn.streams.simulator import Network
 from hyperscale.model.graph import FloatArray
@@ -26,7 +26,7 @@ from hyperscale.model.graph import FloatArray
 CHECKPOINT: Final = "checkpoint.safetensors"
 CHECKPOINT_STEPS: Final = 25
 
-Report = Callable[[Progress], None]
+Report = Callable[[LessonProgress], None]
 
 
 def train(config: Training, folder: Path, report: Report, resume: bool = False) -> Network:
@@ -36,7 +36,7 @@ def train(config: Training, folder: Path, report: Report, resume: bool = False) 
     configuration lies in `folder`.
     """
     torch.set_num_threads(1)
-    state = _State.read(config, folder) if resume else _State.new(config)
+    state = _TrainingState.read(config, folder) if resume else _TrainingState.new(config)
     began = time.monotonic() - state.seconds
     average_from = config.steps - max(1, config.steps // 5)
     while state.step < config.steps:
@@ -47,13 +47,13 @@ def train(config: Training, folder: Path, report: Report, resume: bool = False) 
             state.total += state.network
             state.averaged += 1
         state.seconds = time.monotonic() - began
-        report(Progress(state.step, config.steps, state.seconds, {"cost_over_rule": batch.cost, "entropy": spread}))
+        report(LessonProgress(state.step, config.steps, state.seconds, {"cost_over_rule": batch.cost, "entropy": spread}))
         if state.step % CHECKPOINT_STEPS == 0 or state.step == config.steps:
             state.write(config, folder)
     return (state.total / state.averaged).astype(np.float32)
 
 
-def _improve(state: _State, batch: Batch, config: Training) -> float:
+def _improve(state: _TrainingState, batch: EpisodeBatch, config: Training) -> float:
     """Some passes over the batch in parts; the entropy at the end."""
     rng = np.random.default_rng([config.seed, state.step, 19])
     flat = torch.from_numpy(state.network.copy()).requires_grad_(True)
@@ -70,7 +70,7 @@ def _improve(state: _State, batch: Batch, config: Training) -> float:
     return spread
 
 
-class _State:
+class _TrainingState:
     """Weights, Adam's moments and the running mean."""
 
     def __init__(self, network: Network) -> None:
@@ -80,11 +80,11 @@ class _State:
         self.seconds = 0.0
 
     @classmethod
-    def new(cls, config: Training) -> _State:
+    def new(cls, config: Training) -> _TrainingState:
         return cls(initial(config))
 
     @classmethod
-    def read(cls, config: Training, folder: Path) -> _State:
+    def read(cls, config: Training, folder: Path) -> _TrainingState:
         file = folder / CHECKPOINT
         with reading(file):
             held = load_file(file)

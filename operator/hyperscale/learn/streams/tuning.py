@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hyperscale.learn.streams.scenario import FAMILIES, Conditions
-from hyperscale.learn.streams.simulator import SHORTEST_FIRST, SMALLEST_FIRST, Order, RuleKnobs, Simulator, index
+from hyperscale.learn.streams.simulator import SHORTEST_FIRST, SMALLEST_FIRST, JobOrder, RuleKnobs, Simulator, index
 
 TUNING_SEEDS: Final = 700_000
 LOADS: Final = (0.5, 0.7, 0.9, 1.1, 1.3)
@@ -57,7 +57,7 @@ def _ranked(settings: Sequence[RuleKnobs], cases: Sequence[Simulator], report: C
 
 
 def _draw(rng: np.random.Generator) -> RuleKnobs:
-    order = Order.SECONDS if rng.random() < 0.6 else Order.AREA
+    order = JobOrder.SECONDS if rng.random() < 0.6 else JobOrder.AREA
     return RuleKnobs(
         order, float(rng.uniform(0.0, 0.8)), float(rng.uniform(0.0, 0.5)), float(math.exp(rng.uniform(math.log(1.3), math.log(6.0))))
     )

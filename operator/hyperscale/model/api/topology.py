@@ -34,11 +34,11 @@ _Item = TypeVar("_Item", bound=msgspec.Struct)
 NodeName = Annotated[str, Meta(max_length=253)]
 
 
-class Figures(Struct, frozen=True, rename="camel", omit_defaults=True):
+class TopologyFigures(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Base of what stands in the status: what is unknown is absent, which keeps thousands of entries small."""
 
 
-class TopologyNode(Figures, frozen=True):
+class TopologyNode(TopologyFigures, frozen=True):
     """One node with GPUs."""
 
     name: NodeName
@@ -55,7 +55,7 @@ class TopologyNode(Figures, frozen=True):
     """Topology domains, aligned with `levels`."""
 
 
-class TopologyLink(Figures, frozen=True):
+class TopologyLink(TopologyFigures, frozen=True):
     """A directed network path that was measured."""
 
     source: NodeName
@@ -74,7 +74,7 @@ class TopologyLink(Figures, frozen=True):
     """The lower of the two figures', 0..1."""
 
 
-class TopologyMetrics(Figures, frozen=True):
+class TopologyMetrics(TopologyFigures, frozen=True):
     """State of the metrics source."""
 
     available: bool
@@ -85,7 +85,7 @@ class TopologyMetrics(Figures, frozen=True):
     """Figures whose query failed."""
 
 
-class TopologyPreview(Figures, frozen=True):
+class TopologyPreview(TopologyFigures, frozen=True):
     """Where `hyperscale plan` finds what the operator's next plan depends on (docs/rbac.md says who may read it)."""
 
     namespace: Annotated[str, Meta(max_length=63)]
@@ -95,7 +95,7 @@ class TopologyPreview(Figures, frozen=True):
     """Holds the key that every request shows, under `key`."""
 
 
-class TopologyStatus(Figures, frozen=True):
+class TopologyStatus(TopologyFigures, frozen=True):
     """What was seen, when, and how far it may be trusted."""
 
     taken_at: Annotated[str, Meta(max_length=32)]

@@ -89,7 +89,7 @@ def fabric_of(hypernodes: Iterable[Json], topologies: Iterable[Json]) -> Fabric:
     return Fabric(tuple(switches), tuple(levels for _, levels in named if levels))
 
 
-class Claims:
+class FabricClaims:
     """What HyperNodes say of nodes as labels, `HYPERNODE_LABEL` + tier. Of two HyperNodes of one tier the first by name has a node.
 
     Remembered node by node: hundreds of patterns on thousands of nodes take half a second, on the one that changed next to nothing.

@@ -23,7 +23,7 @@ from hyperscale.model.pods import LAUNCHER, PARTITION, WORKER, PodView
 from hyperscale.observe.kube.demand import MAX_FURTHER, Amounts, further, is_further, mig_devices, pod_demand
 from hyperscale.observe.kube.node_labels import domains, gpu_memory_bytes, gpu_product, has_gpu_labels
 from hyperscale.observe.kube.overlay import own_labels, topology_source
-from hyperscale.observe.series.network_cards import NO_NETWORK, Network
+from hyperscale.observe.series.network_cards import NO_NETWORK, NodeNetwork
 from hyperscale.util.quantity import parse_bytes, parse_number
 
 KEPT_LABELS: Final = (
@@ -117,7 +117,7 @@ def node_view(
     requested: Amounts,
     gpus: tuple[Gpu, ...],
     levels: tuple[str, ...],
-    network: Network = NO_NETWORK,
+    network: NodeNetwork = NO_NETWORK,
     paths: GpuPaths | None = None,
 ) -> Node:
     """What we read of a v1 Node.

@@ -20,7 +20,7 @@ Unit = tuple[str, str] | None
 UnitOf = Callable[[Labels], Unit]
 
 
-class Rows:
+class SeriesRows:
     """Whom the n series of a column speak of. Figures of the same series share one."""
 
     def __init__(self, labels: tuple[Labels, ...], units: Sequence[Unit]) -> None:
@@ -58,17 +58,17 @@ class Rows:
 class _Known:
     """One figure's series as last judged."""
 
-    def __init__(self, rows: Rows, series: Column, ages: Floats) -> None:
+    def __init__(self, rows: SeriesRows, series: Column, ages: Floats) -> None:
         self.rows, self.series, self.ages = rows, series, ages
 
 
-class Moved:
+class ChangedSeries:
     """The figures of one kind of unit, reading after reading."""
 
     def __init__(self, figures: Iterable[str]) -> None:
         self._figures = tuple(figures)
         self._known: dict[str, _Known] = {}
-        self._turned: dict[tuple[int, int], tuple[Rows, Rows, NDArray[np.int64]]] = {}
+        self._turned: dict[tuple[int, int], tuple[SeriesRows, SeriesRows, NDArray[np.int64]]] = {}
 
     def forget(self) -> None:
         """All series are new again."""
@@ -79,7 +79,7 @@ class Moved:
         """Whom any series speaks of."""
         return {unit for kind in self.kinds() for unit in kind.units}
 
-    def kinds(self) -> list[Rows]:
+    def kinds(self) -> list[SeriesRows]:
         """The different rows of all figures."""
         return list({id(known.rows): known.rows for known in self._known.values()}.values())
 
@@ -106,7 +106,7 @@ class Moved:
 
     def _reshaped(self, figure: str, known: _Known | None, series: Column, unit_of: UnitOf, moment: float) -> set[Unit]:
         """Series came, went or moved: those that are still there are compared as ever."""
-        before = known.rows if known is not None else Rows((), ())
+        before = known.rows if known is not None else SeriesRows((), ())
         rows, origin = self._turn(before, series.labels, unit_of)
         ages = moment - series.timestamps
         changed = np.ones(len(series), dtype=np.bool_)
@@ -120,13 +120,13 @@ class Moved:
         self._known[figure] = _Known(rows, series, ages)
         return rows.named(changed) | before.named(gone)
 
-    def _turn(self, before: Rows, labels: tuple[Labels, ...], unit_of: UnitOf) -> tuple[Rows, NDArray[np.int64]]:
+    def _turn(self, before: SeriesRows, labels: tuple[Labels, ...], unit_of: UnitOf) -> tuple[SeriesRows, NDArray[np.int64]]:
         """Rows of these label sets, and where each stood before; worked out once for all figures of the same series."""
         key = id(before) if before.labels else 0, id(labels)
         if key not in self._turned:
             origin = before.origin(labels)
             units = [before.unit(row) if row >= 0 else unit_of(one) for one, row in zip(labels, origin.tolist(), strict=True)]
-            self._turned[key] = before, Rows(labels, units), origin
+            self._turned[key] = before, SeriesRows(labels, units), origin
         return self._turned[key][1:]
 
     def series_of(self, wanted: set[Unit]) -> dict[Unit, list[tuple[str, Series]]]:

@@ -24,7 +24,7 @@ class BodyTooLargeError(requests.RequestException):
     """The answer was longer than the limit; what had come was thrown away."""
 
 
-class RefusedError(requests.RequestException):
+class HttpRefusedError(requests.RequestException):
     """The answer has another status than 200; in the server's own words where it has some."""
 
     def __init__(self, status: int, complaint: str) -> None:
@@ -96,7 +96,7 @@ class BoundedAdapter(HTTPAdapter):
             response._content = self._read(response, sink if response.status_code == 200 else None)
             response._content_consumed = True  # type: ignore[attr-defined] # as requests does itself
             if response.status_code != 200:
-                raise RefusedError(response.status_code, _complaint(response, self._hide))
+                raise HttpRefusedError(response.status_code, _complaint(response, self._hide))
         except (requests.RequestException, OSError, ValueError) as error:
             if expired.is_set() or "timed out" in str(error):
                 raise requests.ReadTimeout(f"no whole answer within {timeout:g} s", request=request) from error

@@ -16,12 +16,12 @@ from hyperscale.model.cluster import Gpu, Link
 from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.observe.columns import Labels, column
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.prometheus.changed_series import Moved, Unit, UnitOf, part
+from hyperscale.observe.prometheus.changed_series import ChangedSeries, Unit, UnitOf, part
 from hyperscale.observe.provenance import Agents
 from hyperscale.observe.series import dcgm, links
 from hyperscale.observe.series.gpu_paths import paths_by_node
 from hyperscale.observe.series.network_cards import bounded, networks
-from hyperscale.observe.snapshot.build_snapshot import Figures, state_of
+from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures, state_of
 
 GROUP: Final = 200
 """Nodes, or links times 8, judged at a time: what is made on the way is young garbage, and the interpreter is never held for long."""
@@ -33,12 +33,12 @@ INDEXED: Final = "#"
 T = TypeVar("T")
 
 
-class Judge:
+class IncrementalValidator:
     """Judges readings one after the other."""
 
     def __init__(self) -> None:
-        self._last: Figures | None = None
-        self._of_gpus, self._of_links = Moved(dcgm.GPU_FIGURES), Moved(links.LINK_FIGURES)
+        self._last: SnapshotFigures | None = None
+        self._of_gpus, self._of_links = ChangedSeries(dcgm.GPU_FIGURES), ChangedSeries(links.LINK_FIGURES)
         self._context: frozenset[object] = frozenset()
         self._gpus: dict[str, tuple[Gpu, ...]] = {}
         self._whole: dict[str, set[tuple[str, str]]] = {}
@@ -52,7 +52,7 @@ class Judge:
         self.judged_units = 0
         """GPUs and pairs that the last reading made to be judged."""
 
-    def figures(self, reading: MetricsReading, index: NodeIndex, limits: QualityLimits) -> Figures:
+    def figures(self, reading: MetricsReading, index: NodeIndex, limits: QualityLimits) -> SnapshotFigures:
         """What the reading tells, judged at its own moment."""
         last, context = self._last, _context(reading)
         names_hold = last is not None and last.names.agrees_with(index)
@@ -69,7 +69,7 @@ class Judge:
         gpus = dict(self._gpus)
         state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
         holders, paths = self._holders(reading, index), paths_by_node(reading, index, limits, reading.taken_at)
-        self._last = Figures(reading, limits, index, gpus, found, state, reading.taken_at, holders, cards, paths)
+        self._last = SnapshotFigures(reading, limits, index, gpus, found, state, reading.taken_at, holders, cards, paths)
         return self._last
 
     def _forget(self) -> None:

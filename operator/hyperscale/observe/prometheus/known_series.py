@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.observe.prometheus.targets import TargetTimes
-from hyperscale.observe.prometheus.vector import EMPTY, Floats, LabelSets, Shape, Vector
+from hyperscale.observe.prometheus.vector import EMPTY, Floats, LabelSets, SeriesShape, Vector
 
 _TARGETS: Final = "targets of "
 
@@ -18,20 +18,20 @@ class KnownSeries:
 
     def __init__(self, kept_labels: frozenset[str]) -> None:
         self.sets = LabelSets(kept_labels)
-        self._shapes: dict[str, Shape] = {}
-        self._renewed: dict[int, Shape] = {}
+        self._shapes: dict[str, SeriesShape] = {}
+        self._renewed: dict[int, SeriesShape] = {}
         """By the identity of a shape of the last reading what came in its place in this one: the figures of one exporter change alike."""
-        self._newest: dict[bool, Shape] = {}
+        self._newest: dict[bool, SeriesShape] = {}
         self._times: dict[str, TargetTimes] = {}
 
-    def expected(self, figure: str, *, of_targets: bool = False) -> Shape:
+    def expected(self, figure: str, *, of_targets: bool = False) -> SeriesShape:
         """What the answer to a figure's query probably has; to that for the times of its targets."""
         known = self._shapes.get(_TARGETS + figure if of_targets else figure)
         if known is None:
             return self._newest.get(of_targets, EMPTY)
         return self._renewed.get(id(known), known)
 
-    def keep(self, figure: str, shape: Shape, *, of_targets: bool = False) -> None:
+    def keep(self, figure: str, shape: SeriesShape, *, of_targets: bool = False) -> None:
         """What the answer had."""
         name = _TARGETS + figure if of_targets else figure
         before = self._shapes.get(name)

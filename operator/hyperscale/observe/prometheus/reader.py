@@ -18,9 +18,9 @@ from hyperscale.observe.columns import Column
 from hyperscale.observe.identity import NODE_LABELS, POD_LABELS
 from hyperscale.observe.prometheus import credentials, targets
 from hyperscale.observe.prometheus.access import PLAIN, Access
-from hyperscale.observe.prometheus.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession, RefusedError
+from hyperscale.observe.prometheus.http import MAX_BODY_BYTES, BodyTooLargeError, BoundedSession, HttpRefusedError
 from hyperscale.observe.prometheus.known_series import KnownSeries, one_by_one
-from hyperscale.observe.prometheus.vector import Decoder, Floats, NotJsonError, Shape, Vector
+from hyperscale.observe.prometheus.vector import Decoder, Floats, NotJsonError, SeriesShape, Vector
 from hyperscale.observe.series.dcgm import INDEX_LABELS, MIG_LABELS, UUID_LABELS
 from hyperscale.observe.series.debounce import History, advance
 
@@ -178,7 +178,7 @@ class _Reading:
         answer = self._told(f"timestamp({query})", found.shape, moment)
         return found.evaluated if answer is None else one_by_one(found, answer)
 
-    def _told(self, query: str, expected: Shape, evaluate_at: float) -> Vector | None:
+    def _told(self, query: str, expected: SeriesShape, evaluate_at: float) -> Vector | None:
         """One instant query; None where Prometheus answers, only not this: several metric names in one have no common timestamp()."""
         try:
             return self._vector(query, expected, evaluate_at)
@@ -187,7 +187,7 @@ class _Reading:
                 raise
             return None
 
-    def _vector(self, query: str, expected: Shape, evaluate_at: float | None = None) -> Vector:
+    def _vector(self, query: str, expected: SeriesShape, evaluate_at: float | None = None) -> Vector:
         """One instant query, its answer decoded as it comes; raises QueryError."""
 
         def sent(params: Mapping[str, str], seconds: float) -> Vector:
@@ -225,7 +225,7 @@ class _Reading:
             raise QueryError(TIMEOUT, f"{self._host} did not answer within {seconds:.1f} s") from error
         except BodyTooLargeError as error:
             raise QueryError(TOO_LARGE, f"{self._host}: {error}") from error
-        except RefusedError as error:
+        except HttpRefusedError as error:
             if error.status in DENYING:
                 raise QueryError(DENIED, f"{self._host} denies access ({error}): {CHANGE_CREDENTIALS}") from error
             raise QueryError(REFUSED, f"{self._host} refused the query: {error}") from error

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hyperscale.observe.prometheus.vector import Floats, Shape, Vector
+from hyperscale.observe.prometheus.vector import Floats, SeriesShape, Vector
 
 TARGET_LABELS: Final = ("instance", "job")
 LEAST_SERIES: Final = 1000
@@ -32,9 +32,9 @@ class TargetTimes:
     """Times of series by the times of their targets; remembers which target a series belongs to. Not for two threads at once."""
 
     def __init__(self) -> None:
-        self._rows: tuple[Shape, Shape, NDArray[np.int64]] | None = None
+        self._rows: tuple[SeriesShape, SeriesShape, NDArray[np.int64]] | None = None
 
-    def of(self, series: Shape, answer: Vector) -> Floats | None:
+    def of(self, series: SeriesShape, answer: Vector) -> Floats | None:
         """(n,) Unix seconds of every series; None where the answer has no time for some."""
         if self._rows is None or self._rows[0] is not series or self._rows[1] is not answer.shape:
             self._rows = series, answer.shape, _rows(series, answer.shape)
@@ -44,7 +44,7 @@ class TargetTimes:
         return answer.values[rows]
 
 
-def _rows(series: Shape, targets: Shape) -> NDArray[np.int64]:
+def _rows(series: SeriesShape, targets: SeriesShape) -> NDArray[np.int64]:
     """(n,) the row of each series' target; -1 where it is not there, or there twice."""
     known: dict[Target, int] = {}
     for row, labels in enumerate(targets.labels):

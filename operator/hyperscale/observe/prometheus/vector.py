@@ -62,7 +62,7 @@ class _Answer(msgspec.Struct):
     status: str = "success"
 
 
-class Shape:
+class SeriesShape:
     """Which series an answer has, in its order. Not to be changed."""
 
     __slots__ = ("cuts", "identities", "labels", "rows")
@@ -87,14 +87,14 @@ class Shape:
 class Vector(NamedTuple):
     """An instant vector."""
 
-    shape: Shape
+    shape: SeriesShape
     values: Floats
     """(n,)"""
     evaluated: Floats
     """(n,) Unix seconds."""
 
 
-EMPTY: Final = Shape()
+EMPTY: Final = SeriesShape()
 _ANSWER: Final = msgspec.json.Decoder(_Answer)
 _ENTRIES: Final = msgspec.json.Decoder(list[_Entry])
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
@@ -107,7 +107,7 @@ class LabelSets:
         self._kept = kept
         self._known: dict[bytes, Labels] = {}
         self._texts: dict[str, str] = {}
-        self._swept: tuple[Shape, ...] = ()
+        self._swept: tuple[SeriesShape, ...] = ()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -119,7 +119,7 @@ class LabelSets:
             found = self._known[identity] = self._narrowed(_LABELS.decode(identity))
         return found
 
-    def sweep(self, shapes: Iterable[Shape]) -> None:
+    def sweep(self, shapes: Iterable[SeriesShape]) -> None:
         """After a reading: what is in none of these shapes is forgotten."""
         used = tuple({id(shape): shape for shape in shapes}.values())
         self._texts = {}
@@ -135,7 +135,7 @@ class LabelSets:
 class Decoder:
     """Decodes one answer: `feed` it as it comes, then `finish`. All raise ValueError for what is no instant vector."""
 
-    def __init__(self, sets: LabelSets, expected: Shape = EMPTY) -> None:
+    def __init__(self, sets: LabelSets, expected: SeriesShape = EMPTY) -> None:
         """expected: what the answer probably has; only time depends on it."""
         self._sets, self._expected = sets, expected
         self._row = 0
@@ -147,7 +147,7 @@ class Decoder:
         self._stamp = b""
         self._evaluated = 0.0
         self._odd_bytes = ODD_BYTES
-        self._parts: list[tuple[Shape, int, int]] = []
+        self._parts: list[tuple[SeriesShape, int, int]] = []
         """Runs of rows of shapes, first and end."""
         self._values: list[Floats] = []
         self._moments: list[Floats] = []
@@ -223,19 +223,19 @@ class Decoder:
         if not found:
             return b""
         identities = [identity for identity, _ in found]
-        made = Shape(identities, (cut for _, cut in found), map(self._sets.labels, identities))
+        made = SeriesShape(identities, (cut for _, cut in found), map(self._sets.labels, identities))
         self._parts.append((made, 0, len(found)))
         self._values.append(np.array([float(entry.value[1]) for entry in entries]))
         self._moments.append(np.array([entry.value[0] for entry in entries]))
         return identities[-1]
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> SeriesShape:
         """What came: the expected shape itself where it is that."""
         identities = tuple(chain.from_iterable(shape.identities[first:end] for shape, first, end in self._parts))
         cuts = np.concatenate([EMPTY.cuts, *(shape.cuts[first:end] for shape, first, end in self._parts)])
         if identities == self._expected.identities and not ((cuts >= 0) & (cuts != self._expected.cuts)).any():
             return self._expected
-        return Shape(identities, cuts, chain.from_iterable(shape.labels[first:end] for shape, first, end in self._parts))
+        return SeriesShape(identities, cuts, chain.from_iterable(shape.labels[first:end] for shape, first, end in self._parts))
 
 
 def _vector(body: bytes | bytearray) -> list[_Entry]:

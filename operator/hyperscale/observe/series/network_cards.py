@@ -14,7 +14,7 @@ from hyperscale.model.api.policy import QualityLimits
 from hyperscale.model.cluster import UNKNOWN_SAMPLE, Link, Origin, Quality, Sample
 from hyperscale.model.metrics_reading import MetricsReading
 from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.quality import Point, Rule, judge, rules, unknown
+from hyperscale.observe.quality import Point, QualityRule, judge, rules, unknown
 
 TOLERANCE: Final = 1.1
 """A card's speed is a round figure, and a short burst may come out of a buffer."""
@@ -29,36 +29,36 @@ Port = tuple[str, str]
 """Device and port."""
 
 
-class Network(NamedTuple):
+class NodeNetwork(NamedTuple):
     """The fastest card of one node."""
 
     bytes_per_second: Sample = UNKNOWN_SAMPLE
     use_ratio: Sample = UNKNOWN_SAMPLE
 
 
-NO_NETWORK: Final = Network()
+NO_NETWORK: Final = NodeNetwork()
 
 
 def networks(
-    reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float, before: Mapping[str, Network] | None = None
-) -> dict[str, Network]:
+    reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float, before: Mapping[str, NodeNetwork] | None = None
+) -> dict[str, NodeNetwork]:
     """The fastest card of every node that has usable figures; a node whose cards tell no speed is absent.
 
     before: the answer of last time; a card of which nothing but ages changed, and those by little, is the same object again
     """
     figure_rules = rules(limits)
-    best: dict[str, Network] = {}
+    best: dict[str, NodeNetwork] = {}
     for kind, origin in KINDS:
         speeds = _ports(f"{kind}_speed", reading, index, origin)
         flows = [_ports(f"{kind}_{way}", reading, index, origin) for way in ("received", "sent")]
         for node in sorted(speeds):
             for port, points in sorted(speeds[node].items()):
                 speed = judge(points, figure_rules[f"{kind}_speed"], now, limits.max_age_seconds)
-                known = best.get(node, Network()).bytes_per_second.value or 0.0
+                known = best.get(node, NodeNetwork()).bytes_per_second.value or 0.0
                 if speed.value is None or speed.value <= known:
                     continue
                 uses = [judge(flow.get(node, {}).get(port, ()), _flow_rule(limits), now, limits.max_age_seconds) for flow in flows]
-                best[node] = Network(speed, _use(uses, speed))
+                best[node] = NodeNetwork(speed, _use(uses, speed))
     if before:
         best = {node: last if (last := before.get(node)) is not None and _same(last, card) else card for node, card in best.items()}
     return best
@@ -81,7 +81,7 @@ def _bounded(link: Link, speeds: Mapping[str, Sample]) -> Link:
     return replace(link, bandwidth_bytes_per_second=clipped)
 
 
-def _same(last: Network, card: Network) -> bool:
+def _same(last: NodeNetwork, card: NodeNetwork) -> bool:
     return all(
         old.value == new.value and old.source == new.source and abs((old.age_seconds or 0.0) - (new.age_seconds or 0.0)) <= AGE_SECONDS
         for old, new in zip(last, card, strict=True)
@@ -98,7 +98,7 @@ def _ports(figure: str, reading: MetricsReading, index: NodeIndex, origin: Origi
     return found
 
 
-def _flow_rule(limits: QualityLimits) -> Rule:
+def _flow_rule(limits: QualityLimits) -> QualityRule:
     return rules(limits)["network_received"]
 
 

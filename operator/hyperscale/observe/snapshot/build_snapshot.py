@@ -23,7 +23,7 @@ from hyperscale.observe.kube.overrides import MAX_MESSAGE, spoken_for
 from hyperscale.observe.quality import FROZEN, STALE
 from hyperscale.observe.series import dcgm, links
 from hyperscale.observe.series.gpu_paths import paths_by_node
-from hyperscale.observe.series.network_cards import NO_NETWORK, Network, bounded, networks
+from hyperscale.observe.series.network_cards import NO_NETWORK, NodeNetwork, bounded, networks
 from hyperscale.observe.series.recently_freed import Holders, PodName, Release, Tenancy, settled
 from hyperscale.observe.snapshot.snapshot_cache import Memory
 
@@ -72,7 +72,7 @@ def _overridden(snapshot: ClusterSnapshot, nodes: Iterable[Mapping[str, Any]], o
     return spoken_for(snapshot, {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}, overrides)[0]
 
 
-def warm(memory: Memory, policy: PolicySpec, figures: Figures, releases: Mapping[str, tuple[Release, ...]]) -> Iterator[None]:
+def warm(memory: Memory, policy: PolicySpec, figures: SnapshotFigures, releases: Mapping[str, tuple[Release, ...]]) -> Iterator[None]:
     """Make the views of all nodes for figures that are about to be published, a hundred nodes a step: the snapshot then finds them made."""
     levels = memory.levels(policy.topology_levels)
     for at, node in enumerate(memory.gpu_nodes):
@@ -85,7 +85,7 @@ def _view(
     node: Mapping[str, Any],
     held: Amounts,
     levels: tuple[str, ...],
-    figures: Figures,
+    figures: SnapshotFigures,
     tenants: Mapping[PodName, bool],
     releases: tuple[Release, ...],
 ) -> Node:
@@ -104,7 +104,7 @@ def _view(
     return view if gpus is view.gpus else replace(view, gpus=gpus)
 
 
-class Figures(NamedTuple):
+class SnapshotFigures(NamedTuple):
     """All figures of one reading, judged."""
 
     reading: MetricsReading
@@ -118,17 +118,17 @@ class Figures(NamedTuple):
     """Unix seconds from which ages count."""
     holders: Mapping[str, Holders]
     """The pods under which GPUs were read, by node."""
-    networks: Mapping[str, Network] = {}
+    networks: Mapping[str, NodeNetwork] = {}
     """The fastest card of every node that tells one."""
     paths: Mapping[str, GpuPaths] = {}
     """The narrowest way between two GPUs of every node that tells one."""
 
 
-_last: list[Figures] = []
+_last: list[SnapshotFigures] = []
 """Memory of `judged`, one entry: nodes and pods change many times between two readings, and change no figure."""
 
 
-def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float) -> Figures:
+def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float) -> SnapshotFigures:
     """Every series of `reading` as a sample of a node's GPU or of a link, judged at the moment of the reading.
 
     A reading that is itself older than the limit at `now` counts as stale as a whole: whoever reads has stopped.
@@ -149,7 +149,9 @@ def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now
     found = bounded(links.believed(found), {name: card.bytes_per_second for name, card in cards.items()})
     holders = dcgm.holders_by_node(reading, index)
     state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
-    figures = Figures(reading, limits, index, gpus, found, state, moment, holders, cards, paths_by_node(reading, index, limits, moment))
+    figures = SnapshotFigures(
+        reading, limits, index, gpus, found, state, moment, holders, cards, paths_by_node(reading, index, limits, moment)
+    )
     if moment == reading.taken_at:
         _last[:] = [figures]
     return figures

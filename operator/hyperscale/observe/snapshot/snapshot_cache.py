@@ -16,16 +16,16 @@ from hyperscale.model.pods import PodView
 from hyperscale.observe.identity import NodeIndex, aliases_of
 from hyperscale.observe.kube import node_labels
 from hyperscale.observe.kube.demand import Amounts
-from hyperscale.observe.kube.fabric import Claims, Fabric, declared_levels
+from hyperscale.observe.kube.fabric import Fabric, FabricClaims, declared_levels
 from hyperscale.observe.kube.fields import is_gpu_node, requested_by_node
 from hyperscale.observe.kube.overlay import overlaid
 from hyperscale.observe.series.recently_freed import PodName, Release
 
 if TYPE_CHECKING:
-    from hyperscale.observe.snapshot.build_snapshot import Figures
+    from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures
 
 RawNode = Mapping[str, Any]
-Make = Callable[[RawNode, Amounts, tuple[str, ...], "Figures", Mapping[PodName, bool], tuple[Release, ...]], Node]
+Make = Callable[[RawNode, Amounts, tuple[str, ...], "SnapshotFigures", Mapping[PodName, bool], tuple[Release, ...]], Node]
 
 LARGE_SERIES: Final = 10_000
 """More series than these are not judged on the event loop when a node comes or goes: that takes a tenth of a second and more."""
@@ -46,7 +46,7 @@ class _Last(NamedTuple):
 
     order: dict[str, int]
     levels: tuple[str, ...]
-    figures: Figures
+    figures: SnapshotFigures
     released: frozenset[str]
     views: tuple[Node, ...]
 
@@ -55,13 +55,13 @@ class Memory:
     """Nodes, pods and views of the last snapshot, and the figures judged last. Not for two threads at once."""
 
     def __init__(self) -> None:
-        self.published: Figures | None = None
+        self.published: SnapshotFigures | None = None
         """Figures that somebody judged beforehand, for the reading that they were made from."""
         self.outdated = False
         """Names of nodes have changed since `published` was judged, and there was too much of it to judge it again at once."""
         self.laid: tuple[Overrides, Fabric] = (Overrides(), Fabric())
         """Topology that is not on the nodes: an administrator's word, and what other operators describe."""
-        self.claims = Claims()
+        self.claims = FabricClaims()
         """What the fabric's HyperNodes say of nodes; found beforehand where there may be many."""
         self._raw: tuple[tuple[RawNode, ...], tuple[Overrides, Fabric]] = ((), self.laid)
         self._listed: tuple[RawNode, ...] = ()
@@ -85,7 +85,7 @@ class Memory:
         self._touched: set[str] = set()
         """Nodes that may have another view than in the last snapshot, by the node itself or its pods."""
         self._last: _Last | None = None
-        self._named: tuple[Figures, dict[PodName, list[str]]] | None = None
+        self._named: tuple[SnapshotFigures, dict[PodName, list[str]]] | None = None
         """Nodes on which figures name a pod."""
 
     def see(self, nodes: Iterable[RawNode], pods: Iterable[PodView]) -> NodeIndex:
@@ -99,7 +99,7 @@ class Memory:
         listed, fabric = self._listed, self.laid[1]
         if given != self._raw:
             if fabric.hypernodes != self.claims.hypernodes:
-                self.claims = Claims(fabric.hypernodes)
+                self.claims = FabricClaims(fabric.hypernodes)
             listed = tuple(overlaid(given[0], self.laid[0], self.claims.labels(given[0])))
         if listed != self._listed or fabric.topologies != self._raw[1][1].topologies:
             self._listed = listed
@@ -192,7 +192,7 @@ class Memory:
         """Topology label keys: those chosen, else those detected."""
         return chosen or self._detected
 
-    def figures(self, reading: object, limits: QualityLimits, stale: bool) -> Figures | None:
+    def figures(self, reading: object, limits: QualityLimits, stale: bool) -> SnapshotFigures | None:
         """The figures judged beforehand where they are still true; None where they have to be judged anew.
 
         Many series are never judged here, where the event loop waits: for a few seconds a node that just came has no figures, and limits
@@ -210,7 +210,9 @@ class Memory:
             self.outdated = True
         return known
 
-    def views(self, levels: tuple[str, ...], figures: Figures, releases: Mapping[str, tuple[Release, ...]], make: Make) -> tuple[Node, ...]:
+    def views(
+        self, levels: tuple[str, ...], figures: SnapshotFigures, releases: Mapping[str, tuple[Release, ...]], make: Make
+    ) -> tuple[Node, ...]:
         """Views of all GPU nodes, by name; after the first only of those that something happened to."""
         last, released = self._last, frozenset(releases)
         if last is not None and last.order is self._order and last.levels == levels and last.figures is figures:
@@ -227,7 +229,7 @@ class Memory:
         self._touched.clear()
         return views
 
-    def view(self, node: RawNode, levels: tuple[str, ...], figures: Figures, releases: tuple[Release, ...], make: Make) -> Node:
+    def view(self, node: RawNode, levels: tuple[str, ...], figures: SnapshotFigures, releases: tuple[Release, ...], make: Make) -> Node:
         """The view that `make` makes of a node, or made of the same node before."""
         name = node["metadata"]["name"]
         held, holders = self._held.get(name, _NOTHING), figures.holders.get(name)
@@ -247,7 +249,7 @@ def _traits(node: RawNode) -> _Traits:
     return _Traits(node, is_gpu_node(node), node_labels.level_keys(node["metadata"].get("labels") or {}), aliases_of(node))
 
 
-def _nothing_of(figures: Figures) -> Figures:
+def _nothing_of(figures: SnapshotFigures) -> SnapshotFigures:
     """What is left of figures that are older than the limit all together."""
     state = figures.state
     if state.available:

@@ -17,7 +17,7 @@ RELATIVE: Final = 1e-12
 _WORD: Final = (1 << 64) - 1
 
 
-class Chance:
+class SplitMix:
     """splitmix64: 64 bits of state, the same on every machine."""
 
     def __init__(self, seed: int) -> None:
@@ -189,7 +189,7 @@ class SumSearch:
 
     def anneal(self, steps: int, hot: float, cold: float, seed: int) -> float:
         """So many proposals between two temperatures; `group` becomes the best seen; the change of the cost from the start."""
-        chance, machines = Chance(seed), len(self.group)
+        chance, machines = SplitMix(seed), len(self.group)
         temperature, ratio, now, lowest = hot, (cold / hot) ** (1.0 / max(steps, 1)), 0.0, 0.0
         best = self.group.copy()
         for _ in range(steps if machines else 0):

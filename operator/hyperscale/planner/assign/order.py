@@ -20,7 +20,7 @@ ROTATIONS: Final = 4000
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class StopOrder:
     """Stops in an order."""
 
     stops: tuple[int, ...]
@@ -61,15 +61,15 @@ def _walk_back(reach: FloatArray, cost: FloatArray) -> tuple[tuple[int, ...], fl
     return tuple(found), length
 
 
-def bottleneck(cost: FloatArray, ring: bool = True) -> Order:
+def bottleneck(cost: FloatArray, ring: bool = True) -> StopOrder:
     """The ring (or open path) through all stops whose dearest hop is cheapest: what a ring allreduce or a pipeline waits for.
 
-    `cost` is symmetric, (stops, stops); +inf is a pair that cannot talk. Exact up to `EXACT` stops; see `Order.bound` beyond.
+    `cost` is symmetric, (stops, stops); +inf is a pair that cannot talk. Exact up to `EXACT` stops; see `StopOrder.bound` beyond.
     """
     stops = len(cost)
     if stops < 3:
         worst = float(cost[0, 1]) if stops == 2 else 0.0
-        return Order(tuple(range(stops)), worst, worst)
+        return StopOrder(tuple(range(stops)), worst, worst)
     levels = np.unique(cost[np.triu_indices(stops, 1)])
     low, high, found, bound = 0, len(levels) - 1, tuple(range(stops)), float(levels[0])
     while low <= high:
@@ -82,7 +82,7 @@ def bottleneck(cost: FloatArray, ring: bool = True) -> Order:
             if stops <= EXACT or not _may_have(cost <= levels[middle], ring):
                 bound = max(bound, float(levels[min(middle + 1, len(levels) - 1)]))
     hops = [float(cost[found[place - 1], found[place]]) for place in range(0 if ring else 1, stops)]
-    return Order(found, max(hops), bound)
+    return StopOrder(found, max(hops), bound)
 
 
 def _hamiltonian(linked: BoolArray, ring: bool) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from hyperscale.model.graph import FloatArray
 from hyperscale.model.products import PRODUCT_LABEL
 from hyperscale.planner.cost.shares import LEAST_SHARE, largest_parts
 from hyperscale.planner.problem.affinity import meets, shown
-from hyperscale.planner.problem.candidates import GIB, UNLIMITED, Demand, amount_text, hidden_gpus
+from hyperscale.planner.problem.candidates import GIB, UNLIMITED, WorkerDemand, amount_text, hidden_gpus
 from hyperscale.planner.problem.figures import gpu_memory_bytes
 from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO, Problem
 
@@ -59,7 +59,7 @@ def never(problem: Problem) -> str | None:
     )
 
 
-def _features(demand: Demand, nodes: tuple[Node, ...]) -> Iterator[str]:
+def _features(demand: WorkerDemand, nodes: tuple[Node, ...]) -> Iterator[str]:
     """Labels and products that no node has."""
     count = f"none of the {len(nodes)} GPU nodes"
     for key, value in demand.labels:
@@ -89,7 +89,7 @@ def _too_large(size: _Size, nodes: tuple[Node, ...]) -> str:
     return f"{size.field} asks for {size.words(size.asked)}, and {where}. {size.advice(size.has(most))}, {OR_ADD}"
 
 
-def _jointly(demand: Demand, sizes: tuple[_Size, ...], nodes: tuple[Node, ...]) -> str:
+def _jointly(demand: WorkerDemand, sizes: tuple[_Size, ...], nodes: tuple[Node, ...]) -> str:
     """Each demand is met by some node and all of them by none."""
     reasons: Counter[str] = Counter()
     for node in nodes:
@@ -190,7 +190,7 @@ def _further(name: str, amount: float) -> _Size:
     return _Size("a worker", amount, has, lambda given: amount_text(name, given), lambda most: "Change spec.worker.template")
 
 
-def _failed(node: Node, demand: Demand, sizes: tuple[_Size, ...]) -> str | None:
+def _failed(node: Node, demand: WorkerDemand, sizes: tuple[_Size, ...]) -> str | None:
     """Field of the first lasting demand that the node does not meet."""
     if any(node.labels.get(key) != value for key, value in demand.labels):
         return "the node selector"
@@ -227,7 +227,7 @@ def _level(node: Node, key: str) -> str:
     return node.labels.get(key, node.name if key == constants.HOSTNAME_LABEL else "")
 
 
-def _has_product(node: Node, demand: Demand) -> bool:
+def _has_product(node: Node, demand: WorkerDemand) -> bool:
     return not demand.products or node.gpu_product in demand.products or node.labels.get(PRODUCT_LABEL) in demand.products
 
 

@@ -27,7 +27,7 @@ from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.check.artifact import plan_id, rounded, rounded_shares
 from hyperscale.planner.check.plan_check import violations
 from hyperscale.planner.choice import reasons, refusal, trust
-from hyperscale.planner.choice.scores import Planner, Proposals, gap, propose, scores
+from hyperscale.planner.choice.scores import Proposals, ProposingPlanner, gap, propose, scores
 from hyperscale.planner.choice.ties import settled, tolerance
 from hyperscale.planner.cost.objective import Breakdown, predict, shares, slowest_hops
 from hyperscale.planner.problem.placement_problem import Problem, pose
@@ -53,7 +53,7 @@ def make_plan(
     policy: PolicySpec,
     *,
     expired: Callable[[], bool] = lambda: False,
-    planners: Sequence[Planner] = (Heuristic(),),
+    planners: Sequence[ProposingPlanner] = (Heuristic(),),
 ) -> Plan | Infeasible:
     """The best checked plan for `request`, or the one reason why there is none.
 
@@ -81,7 +81,7 @@ def make_plan(
     return bounded_refusal(refused_as)
 
 
-def _proposed(problem: Problem, planners: Sequence[Planner], expired: Callable[[], bool]) -> Proposals:
+def _proposed(problem: Problem, planners: Sequence[ProposingPlanner], expired: Callable[[], bool]) -> Proposals:
     """Placements of all planners; where ranks are pinned the repair of the others comes first, and a whole search only if that fails."""
     if not len(problem.nodes):
         return Proposals((), None, ())
@@ -92,7 +92,9 @@ def _proposed(problem: Problem, planners: Sequence[Planner], expired: Callable[[
     return propose(problem, planners, expired)
 
 
-def _allowed(choice: PlannerChoice, policy: PolicySpec, planners: Sequence[Planner]) -> tuple[list[Planner], tuple[str, ...]]:
+def _allowed(
+    choice: PlannerChoice, policy: PolicySpec, planners: Sequence[ProposingPlanner]
+) -> tuple[list[ProposingPlanner], tuple[str, ...]]:
     """Planners to run and the steps down that were taken; the heuristic always runs, it is what the others are measured against."""
     heuristic = [planner for planner in planners if planner.name == Heuristic.name] or [Heuristic()]
     if choice is PlannerChoice.HEURISTIC:

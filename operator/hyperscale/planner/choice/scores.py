@@ -13,7 +13,7 @@ from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.search.heuristic import Candidate, Expired
 
 
-class Planner(Protocol):
+class ProposingPlanner(Protocol):
     """A source of placements; what it proposes is scored and checked like everyone's."""
 
     @property
@@ -44,7 +44,7 @@ class Proposals:
     """<planner>Failed for each that raised."""
 
 
-def propose(problem: Problem, planners: Sequence[Planner], expired: Expired) -> Proposals:
+def propose(problem: Problem, planners: Sequence[ProposingPlanner], expired: Expired) -> Proposals:
     """Ask every planner, once time is up only until one has proposed something.
 
     Raises what the last of them raised where none proposes anything and some failed.

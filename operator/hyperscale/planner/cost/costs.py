@@ -88,7 +88,7 @@ class Costs:
         return self._waits[rounds]
 
     @cached_property
-    def volumes_by_workers(self) -> dict[int, Volumes]:
+    def volumes_by_workers(self) -> dict[int, ExchangeVolumes]:
         """Those asked for so far; see `volumes`."""
         return {}
 
@@ -113,7 +113,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Volumes:
+class ExchangeVolumes:
     """Figures of one epoch that depend on the worker count alone."""
 
     steps: int
@@ -127,7 +127,7 @@ class Volumes:
     """Seconds per byte of the slowest hop -> seconds of allreduce."""
 
 
-def volumes(costs: Costs, workers: int) -> Volumes:
+def volumes(costs: Costs, workers: int) -> ExchangeVolumes:
     """Steps, rounds and bytes of an epoch with `workers` workers."""
     known = costs.volumes_by_workers.get(workers)
     if known is None:
@@ -135,12 +135,12 @@ def volumes(costs: Costs, workers: int) -> Volumes:
     return known
 
 
-def _volumes(costs: Costs, workers: int) -> Volumes:
+def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:
     workload, gpus, ranks = costs.workload, costs.gpus_per_worker, costs.ranks(workers)
     steps = workload.steps(workers, gpus)
     if ranks == 1:
-        return Volumes(steps, 0, 0.0, 0.0, 0.0)
-    return Volumes(
+        return ExchangeVolumes(steps, 0, 0.0, 0.0, 0.0)
+    return ExchangeVolumes(
         steps=steps,
         rounds=steps * workload.exchanges_per_step,
         # Parts beyond the ranks are merged: a rank exchanges nothing with itself.

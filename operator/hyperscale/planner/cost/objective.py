@@ -13,7 +13,7 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost.costs import UNREACHABLE_SECONDS as UNREACHABLE_SECONDS
 from hyperscale.planner.cost.costs import Costs as Costs
-from hyperscale.planner.cost.costs import Volumes as Volumes
+from hyperscale.planner.cost.costs import ExchangeVolumes
 from hyperscale.planner.cost.costs import volumes as volumes
 from hyperscale.planner.cost.shares import largest_shares as largest_shares
 from hyperscale.planner.cost.shares import shares as shares
@@ -56,7 +56,7 @@ def set_objectives(costs: Costs, sets: IntArray) -> FloatArray:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def ring_costs(costs: Costs, orders: IntArray, volume: Volumes) -> FloatArray:
+def ring_costs(costs: Costs, orders: IntArray, volume: ExchangeVolumes) -> FloatArray:
     """(B,) allreduce seconds of an epoch over each row of `orders` (B, k)."""
     latency, per_byte = slowest_hops(costs, orders)
     seconds: FloatArray = volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte
@@ -118,7 +118,7 @@ def _set_objectives(costs: Costs, sets: IntArray) -> FloatArray:
     return np.where(fits & ~apart, (rank_seconds + halo).max(axis=1) + overhead + costs.communication_weight * halo.max(axis=1), np.inf)
 
 
-def halo_seconds(costs: Costs, sets: IntArray, share: FloatArray, volume: Volumes) -> tuple[FloatArray, BoolArray]:
+def halo_seconds(costs: Costs, sets: IntArray, share: FloatArray, volume: ExchangeVolumes) -> tuple[FloatArray, BoolArray]:
     """(B, k) boundary data of a rank of each worker, and (B,) whether some two workers cannot talk.
 
     sets: (B, k) candidates; share: (B, k) or (k,) part of the vertices of each worker, which its ranks divide evenly.
@@ -155,7 +155,7 @@ def predict(costs: Costs, order: IntArray) -> Breakdown:
     return Breakdown(epoch, communication, max(compute), max(halo), ring, float(objective), slowest, reason)
 
 
-def _ring_seconds(costs: Costs, order: IntArray, volume: Volumes) -> float:
+def _ring_seconds(costs: Costs, order: IntArray, volume: ExchangeVolumes) -> float:
     """All allreduces of an epoch over `order` (k,): the slowest hop sets the pace (Patarasuk & Yuan 2009); 0 for one rank.
 
     Hops lead to the next GPU of a worker and then to the next worker. A node that the ring leaves c times gives each of these hops 1 / c
@@ -172,7 +172,7 @@ def _ring_seconds(costs: Costs, order: IntArray, volume: Volumes) -> float:
     return volume.ring_latency_factor * latency + volume.ring_byte_factor * per_byte
 
 
-def _halo_seconds(costs: Costs, order: IntArray, share: FloatArray, worker: int, volume: Volumes) -> float:
+def _halo_seconds(costs: Costs, order: IntArray, share: FloatArray, worker: int, volume: ExchangeVolumes) -> float:
     """Boundary data of one rank of a worker: its bytes to ranks of its own node by the node's inside; to others by the node's card.
 
     All ranks of the node send through the card, so that each waits for the bytes of all; and the farthest partner's latency every round.

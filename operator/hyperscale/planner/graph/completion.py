@@ -10,7 +10,7 @@ import numpy as np
 
 from hyperscale.model.graph import BoolArray, Estimates, FloatArray, IntArray
 from hyperscale.planner.graph import completion_models as models
-from hyperscale.planner.graph.completion_models import Links, Model
+from hyperscale.planner.graph.completion_models import LinkSamples, Model
 
 MIN_LINKS: Final = 16
 """Fewer say too little: the tiers' figures stand."""
@@ -29,7 +29,7 @@ SLACK: Final = 0.7
 
 
 @dataclass(frozen=True)
-class Figure:
+class LinkFigure:
     """How one figure (latency or bandwidth) is estimated."""
 
     way: str
@@ -75,15 +75,15 @@ def fit(
         tier_logarithm = np.log(tier[tier_of_link[usable]])
         logarithm = np.log(figure[usable])
         count = len(domains)
-        links = Links(count, keys[usable] // count, keys[usable] % count, logarithm - tier_logarithm, tier_logarithm)
+        links = LinkSamples(count, keys[usable] // count, keys[usable] % count, logarithm - tier_logarithm, tier_logarithm)
         found.append(_figure(links, tier_of_link[usable], domains, len(tier), latency=place == 0))
     return Estimates(*found) if any(figure.model is not None for figure in found) else None
 
 
-def _figure(links: Links, tier: IntArray, domains: IntArray, tiers: int, *, latency: bool) -> Figure:
+def _figure(links: LinkSamples, tier: IntArray, domains: IntArray, tiers: int, *, latency: bool) -> LinkFigure:
     nothing = np.full(tiers, UNKNOWN_ERROR)
     if len(links.excess) < MIN_LINKS:
-        return Figure("tiers", None, 0.0, 0.0, (nothing,))
+        return LinkFigure("tiers", None, 0.0, 0.0, (nothing,))
     folds = FOLDS if len(links.excess) <= FEW_LINKS else 1
     held = [_held_out(links, fold) for fold in range(folds)]
     truth, of_tier = (np.concatenate([values[fold] for fold in held]) for values in (links.excess, tier))
@@ -102,7 +102,7 @@ def _figure(links: Links, tier: IntArray, domains: IntArray, tiers: int, *, late
     if best in ("domains", "factors"):
         stated[1:1] = _wider(links, held, domains, truth, of_tier, tiers)
     logarithm = links.excess + links.tier_logarithm
-    return Figure(
+    return LinkFigure(
         way=best,
         model=ways[best](links) if best != "tiers" else None,
         low=float(logarithm.min()) - SLACK,
@@ -111,7 +111,9 @@ def _figure(links: Links, tier: IntArray, domains: IntArray, tiers: int, *, late
     )
 
 
-def _wider(links: Links, held: list[BoolArray], domains: IntArray, truth: FloatArray, of_tier: IntArray, tiers: int) -> list[FloatArray]:
+def _wider(
+    links: LinkSamples, held: list[BoolArray], domains: IntArray, truth: FloatArray, of_tier: IntArray, tiers: int
+) -> list[FloatArray]:
     """Errors of domains of every level but the narrowest, each on its own: a region's median says less of a pair of racks than theirs."""
     found = []
     for used in range(1, domains.shape[1]):
@@ -122,9 +124,9 @@ def _wider(links: Links, held: list[BoolArray], domains: IntArray, truth: FloatA
     return found
 
 
-def _ways(links: Links, domains: IntArray, *, latency: bool) -> dict[str, Callable[[Links], Model]]:
+def _ways(links: LinkSamples, domains: IntArray, *, latency: bool) -> dict[str, Callable[[LinkSamples], Model]]:
     """Simple and cheap ones first."""
-    ways: dict[str, Callable[[Links], Model]] = {}
+    ways: dict[str, Callable[[LinkSamples], Model]] = {}
     if domains.shape[1]:
         ways["domains"] = lambda some: models.by_domain(some, domains)
     if links.nodes <= models.MAX_ALIKE:
@@ -135,12 +137,12 @@ def _ways(links: Links, domains: IntArray, *, latency: bool) -> dict[str, Callab
     return ways
 
 
-def _guess(model: Model, links: Links, held: BoolArray) -> FloatArray:
+def _guess(model: Model, links: LinkSamples, held: BoolArray) -> FloatArray:
     """(h,) what a model says about the links that it has not seen."""
     return model.pairs(links.source[held], links.destination[held], links.tier_logarithm[held])
 
 
-def _held_out(links: Links, fold: int) -> BoolArray:
+def _held_out(links: LinkSamples, fold: int) -> BoolArray:
     """(m,) True for about a fifth of the pairs, both directions of each: what a model may not see while it is judged."""
     first, second = np.minimum(links.source, links.destination), np.maximum(links.source, links.destination)
     mixed = (first * 2_654_435_761 + second * 40_503 + 12_345) % 1_000_003
@@ -148,8 +150,8 @@ def _held_out(links: Links, fold: int) -> BoolArray:
     return held
 
 
-def _chosen(links: Links, which: BoolArray) -> Links:
-    return Links(links.nodes, links.source[which], links.destination[which], links.excess[which], links.tier_logarithm[which])
+def _chosen(links: LinkSamples, which: BoolArray) -> LinkSamples:
+    return LinkSamples(links.nodes, links.source[which], links.destination[which], links.excess[which], links.tier_logarithm[which])
 
 
 def _errors(guess: FloatArray, truth: FloatArray) -> FloatArray:

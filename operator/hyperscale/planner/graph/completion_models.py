@@ -26,7 +26,7 @@ SWEEPS: Final = 4
 RIDGE: Final = 0.3
 
 
-class Links(NamedTuple):
+class LinkSamples(NamedTuple):
     """Measured links of one figure."""
 
     nodes: int
@@ -148,7 +148,7 @@ class ByPlace(NamedTuple):
         return np.ones((len(rows), len(columns)), dtype=np.int64)
 
 
-def by_domain(links: Links, domains: IntArray) -> ByDomain:
+def by_domain(links: LinkSamples, domains: IntArray) -> ByDomain:
     """domains: (n, levels) codes, widest level first, -1 without one."""
     levels = domains.shape[1]
     classes = np.zeros(links.nodes, dtype=np.int64)
@@ -160,7 +160,7 @@ def by_domain(links: Links, domains: IntArray) -> ByDomain:
     table = np.full((len(unique), len(unique)), np.nan)
     depth = np.zeros(table.shape, dtype=np.int64)
     order = np.argsort(links.excess, kind="stable")  # once for all medians
-    links = Links(links.nodes, links.source[order], links.destination[order], links.excess[order], links.tier_logarithm)
+    links = LinkSamples(links.nodes, links.source[order], links.destination[order], links.excess[order], links.tier_logarithm)
     for level in range(unique.shape[1]):
         codes = domains[:, level]
         here = (codes[links.source] >= 0) & (codes[links.destination] >= 0)
@@ -171,7 +171,7 @@ def by_domain(links: Links, domains: IntArray) -> ByDomain:
     return ByDomain(table, depth, classes)
 
 
-def by_likeness(links: Links) -> ByLikeness:
+def by_likeness(links: LinkSamples) -> ByLikeness:
     """For at most MAX_ALIKE nodes; two are alike where their links to third ones are."""
     known = np.full((links.nodes, links.nodes), np.nan)
     known[links.source, links.destination] = links.excess + links.tier_logarithm
@@ -187,7 +187,7 @@ def by_likeness(links: Links) -> ByLikeness:
     return ByLikeness(table)
 
 
-def by_factors(links: Links, under: ByDomain) -> ByFactors:
+def by_factors(links: LinkSamples, under: ByDomain) -> ByFactors:
     """Alternating least squares on what `under` leaves unexplained."""
     classes = under.classes
     rest = links.excess - np.nan_to_num(under.table[classes[links.source], classes[links.destination]])
@@ -200,7 +200,7 @@ def by_factors(links: Links, under: ByDomain) -> ByFactors:
     return ByFactors(under, left, right)
 
 
-def by_place(links: Links) -> ByPlace:
+def by_place(links: LinkSamples) -> ByPlace:
     """Network coordinates."""
     return ByPlace(coordinates.fit(links.nodes, links.source, links.destination, links.excess + links.tier_logarithm))
 

@@ -13,22 +13,22 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray, Tiers
 
 
-class Network(NamedTuple):
+class TierNetwork(NamedTuple):
     """One-way figures of a kind of network."""
 
     latency_seconds: float
     bandwidth_bytes_per_second: float
 
 
-FABRIC: Final = Network(8e-6, 25e9)
+FABRIC: Final = TierNetwork(8e-6, 25e9)
 """One accelerator domain (NVLink or rail-optimised fabric)."""
-RACK: Final = Network(2e-5, 12.5e9)
+RACK: Final = TierNetwork(2e-5, 12.5e9)
 """One switch, 100 Gbit/s."""
-ZONE: Final = Network(1e-4, 3.125e9)
+ZONE: Final = TierNetwork(1e-4, 3.125e9)
 """One datacentre, 25 Gbit/s."""
-REGION: Final = Network(1e-3, 1.25e9)
+REGION: Final = TierNetwork(1e-3, 1.25e9)
 """Datacentres of one region, 10 Gbit/s."""
-WORLD: Final = Network(3e-2, 1.25e8)
+WORLD: Final = TierNetwork(3e-2, 1.25e8)
 """Different regions, 1 Gbit/s."""
 
 MIN_SAMPLES: Final = 8
@@ -81,11 +81,11 @@ def _scope(level: str) -> str:
     return "inner"
 
 
-def _beyond(widest_scope: str) -> Network:
+def _beyond(widest_scope: str) -> TierNetwork:
     """What lies between two domains of the widest level."""
     return {"wide": WORLD, "zonal": REGION, "inner": ZONE, "fabric": RACK}[widest_scope]
 
 
-def _between(wide: Network, narrow: Network, fraction: float) -> Network:
+def _between(wide: TierNetwork, narrow: TierNetwork, fraction: float) -> TierNetwork:
     """Geometric step from `wide` (fraction 0) to `narrow` (1)."""
-    return Network(*(w * (n / w) ** fraction for w, n in zip(wide, narrow, strict=True)))
+    return TierNetwork(*(w * (n / w) ** fraction for w, n in zip(wide, narrow, strict=True)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.planner.learned.learned_state import LARGEST, State, Surroundings
+from hyperscale.planner.learned.learned_state import LARGEST, ConstructorState, Surroundings
 
 VERSION: Final = 1
 """Of the features; weights made with another one are refused."""
@@ -33,7 +33,7 @@ NO_WAY: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class ConstructorView:
     """A cluster and a job as the network takes them in; m candidates, each with K partners."""
 
     node: FloatArray
@@ -53,7 +53,7 @@ class View:
         self.around = around
         self.scale = float(np.median(around.compute))
         """Seconds: arithmetic of a middling node."""
-        blank = State(around, np.zeros((1, 0), dtype=np.int64))
+        blank = ConstructorState(around, np.zeros((1, 0), dtype=np.int64))
         seconds, nearest = blank.ahead()
         self.seed_seconds: FloatArray = np.where(around.slots > 0, seconds[0], LARGEST)
         """(m,) pair seconds of each candidate with its cheapest partners: what the first worker is chosen by."""
@@ -61,7 +61,7 @@ class View:
         self.near_seconds: FloatArray = self.completions(blank, nearest, possible[None, :])[0]
         """(m,) objective of each with those partners."""
 
-    def seen(self) -> Seen:
+    def seen(self) -> ConstructorView:
         """What does not depend on the workers placed so far."""
         around = self.around
         partner = self._partners()
@@ -86,9 +86,9 @@ class View:
             ),
             axis=1,
         )
-        return Seen(node, edge, partner, self._whole())
+        return ConstructorView(node, edge, partner, self._whole())
 
-    def step(self, state: State) -> tuple[FloatArray, BoolArray]:
+    def step(self, state: ConstructorState) -> tuple[FloatArray, BoolArray]:
         """Features (B, m, STEP_FEATURES) of every candidate as the next worker of every placement, and which may be chosen, (B, m)."""
         around = self.around
         feasible = state.open()
@@ -120,7 +120,7 @@ class View:
         features[:, :, 17] = rest * features[:, :, 16]
         return features, feasible
 
-    def completions(self, state: State, nearest: IntArray, feasible: BoolArray) -> FloatArray:
+    def completions(self, state: ConstructorState, nearest: IntArray, feasible: BoolArray) -> FloatArray:
         """(B, m) seconds of every placement plus a candidate plus the workers `nearest` (B, m, rest); +inf where such a set cannot work."""
         seconds = np.full(feasible.shape, np.inf)
         if nearest.shape[2] + state.size + 1 != self.around.workers:

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.planner.learned.learned_features import DELTA, Seen, View
-from hyperscale.planner.learned.learned_state import State, Surroundings
+from hyperscale.planner.learned.learned_features import DELTA, ConstructorView, View
+from hyperscale.planner.learned.learned_state import ConstructorState, Surroundings
 
 WIDTH: Final = 64
 HEADS: Final = 4
@@ -22,7 +22,7 @@ DIGITS: Final = 6
 NORM_EPSILON: Final = 1e-5
 
 
-class Network:
+class ConstructorNetwork:
     """Weights and what they say."""
 
     def __init__(self, weights: Mapping[str, FloatArray]) -> None:
@@ -30,7 +30,7 @@ class Network:
         self._weights = {name: np.asarray(array, dtype=np.float64) for name, array in weights.items()}
         self._alpha = float(np.exp(self._weights["log_alpha"][0]))
 
-    def embed(self, seen: Seen) -> tuple[FloatArray, FloatArray]:
+    def embed(self, seen: ConstructorView) -> tuple[FloatArray, FloatArray]:
         """(m, WIDTH) of the candidates and (WIDTH,) of the whole."""
         node, edge, whole = self._normal("node", seen.node), self._normal("edge", seen.edge), self._normal("whole", seen.whole)
         message = np.maximum(self._linear("pool_node", node)[seen.partner] + self._linear("pool_edge", edge), 0.0)
@@ -67,7 +67,7 @@ class Network:
         around: Surroundings = view.around
         hidden, whole = self.embed(view.seen())
         fixed = self.prepared(hidden, whole)
-        state = State(around, start[None, :], takes_slot)
+        state = ConstructorState(around, start[None, :], takes_slot)
         while state.size < around.workers:
             if stop():
                 return None

@@ -15,7 +15,7 @@ import numpy as np
 from hyperscale.model.graph import BoolArray, IntArray
 from hyperscale.planner.cost.objective import Costs
 from hyperscale.planner.learned.learned_features import View
-from hyperscale.planner.learned.learned_network import Network
+from hyperscale.planner.learned.learned_network import ConstructorNetwork
 from hyperscale.planner.learned.learned_state import Surroundings
 from hyperscale.planner.learned.learned_weights import NAME, WeightsError, load, shipped
 from hyperscale.planner.problem.placement_problem import Problem
@@ -39,7 +39,7 @@ class Learned:
 
     name = "Learned"
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: ConstructorNetwork) -> None:
         self._network = network
         self._found: Memo[tuple[Candidate, ...]] = Memo(KEPT_PROBLEMS)
 

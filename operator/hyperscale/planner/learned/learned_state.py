@@ -72,7 +72,7 @@ class Surroundings:
         return np.where(fits & ~apart, seconds, np.inf)
 
 
-class State:
+class ConstructorState:
     """B partial placements; row = placement, column = candidate."""
 
     def __init__(self, around: Surroundings, start: IntArray, takes_slot: bool = True) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from hyperscale.planner.learned.learned_features import EDGE_FEATURES, NODE_FEATURES, STEP_FEATURES, VERSION, WHOLE_FEATURES
-from hyperscale.planner.learned.learned_network import HEADS, LAYERS, WIDTH, Network
+from hyperscale.planner.learned.learned_network import HEADS, LAYERS, WIDTH, ConstructorNetwork
 from hyperscale.planner.learned.weights_file import MOST_WEIGHTS_BYTES, DamagedError, manifest, read, tensors
 
 NAME: Final = "constructor"
@@ -63,7 +63,7 @@ def _shapes() -> Iterator[tuple[str, tuple[int, ...]]]:
 SHAPES: Final[dict[str, tuple[int, ...]]] = dict(_shapes())
 
 
-class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+class WeightsManifest(msgspec.Struct, frozen=True, rename="camel"):
     """Beside the weights, as JSON."""
 
     sha256: str
@@ -81,27 +81,27 @@ class WeightsError(Exception):
     """The weights cannot be used; the message says why."""
 
 
-def manifest_of(weights: bytes, command: str, seed: int, figures: dict[str, float]) -> Manifest:
+def manifest_of(weights: bytes, command: str, seed: int, figures: dict[str, float]) -> WeightsManifest:
     """The manifest of weights made by this code."""
-    return Manifest(hashlib.sha256(weights).hexdigest(), VERSION, DIMENSIONS, command, seed, figures)
+    return WeightsManifest(hashlib.sha256(weights).hexdigest(), VERSION, DIMENSIONS, command, seed, figures)
 
 
-def load(folder: Path) -> Network:
+def load(folder: Path) -> ConstructorNetwork:
     """The network in `folder`. Raises WeightsError where a file is missing or damaged, or made for other features or dimensions."""
     try:
-        made = manifest(folder / f"{NAME}.json", Manifest)
+        made = manifest(folder / f"{NAME}.json", WeightsManifest)
         weights = read(folder / f"{NAME}.safetensors", MOST_WEIGHTS_BYTES)
         if made.feature_version != VERSION or made.dimensions != DIMENSIONS:
             raise DamagedError(f"made for features of version {made.feature_version}, this planner has version {VERSION}")
         if hashlib.sha256(weights).hexdigest() != made.sha256:
             raise DamagedError("the weights are not those of the manifest")
         read_tensors = tensors(f"{NAME}.safetensors", weights, SHAPES)
-        return Network({name: tensor.astype(np.float64) for name, tensor in read_tensors.items()})
+        return ConstructorNetwork({name: tensor.astype(np.float64) for name, tensor in read_tensors.items()})
     except DamagedError as error:
         raise WeightsError(f"{NAME}: {error}") from None
 
 
 @cache
-def shipped() -> Network:
+def shipped() -> ConstructorNetwork:
     """The network that came with the package, read once. Raises WeightsError as `load` does."""
     return load(Path(str(resources.files("hyperscale.planner.learned"))) / "weights")

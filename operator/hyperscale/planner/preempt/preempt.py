@@ -15,7 +15,7 @@ import msgspec
 
 from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.forecast import NOBODY, Forecast
-from hyperscale.planner.queue.kinds import NOWHERE, Contender, Demand, Outcome, best_seconds
+from hyperscale.planner.queue.kinds import NOWHERE, Contender, KindDemand, KindsOutcome, best_seconds
 
 MOST_STEPS: Final = 8
 """Changes of the set of stops, each the best of its neighbourhood."""
@@ -26,7 +26,7 @@ STARTS: Final = 4
 Expired = Callable[[], bool]
 
 
-class Stop(msgspec.Struct, frozen=True, rename="camel"):
+class Preemption(msgspec.Struct, frozen=True, rename="camel"):
     """One running job gives its GPUs away."""
 
     key: str
@@ -37,7 +37,7 @@ class Stop(msgspec.Struct, frozen=True, rename="camel"):
 class Advice(msgspec.Struct, frozen=True, rename="camel"):
     """All stops of a decision; empty where every job stays."""
 
-    stops: tuple[Stop, ...] = ()
+    stops: tuple[Preemption, ...] = ()
     """In order of their keys."""
     saved_seconds: float = 0.0
     """Fall of the weighted mean of the seconds until all jobs end, prices included."""
@@ -47,7 +47,7 @@ def advise(
     jobs: Sequence[Contender],
     free: Sequence[int],
     min_gain_ratio: float,
-    settings: rule.Settings = rule.DEFAULTS,
+    settings: rule.RuleSettings = rule.DEFAULTS,
     expired: Expired = lambda: False,
 ) -> Advice:
     """The stops that pay most. Raises ValueError where a job has not one figure a kind.
@@ -58,7 +58,7 @@ def advise(
     known = feasible(jobs, free)
     if not any(job.stoppable for job in known) or len(known) < 2:
         return Advice()
-    search = _Search(known, free, min_gain_ratio, settings)
+    search = _PreemptionSearch(known, free, min_gain_ratio, settings)
     best = search.run(expired)
     return search.advice(best) if best else Advice()
 
@@ -77,10 +77,10 @@ def margin_seconds(jobs: Sequence[Contender], mean_seconds: float, min_gain_rati
     return min_gain_ratio * mean_seconds / max(1, sum(job.weight > 0.0 for job in jobs))
 
 
-class _Search:
+class _PreemptionSearch:
     """Best-improvement descent over sets of stops."""
 
-    def __init__(self, jobs: Sequence[Contender], free: Sequence[int], min_gain_ratio: float, settings: rule.Settings) -> None:
+    def __init__(self, jobs: Sequence[Contender], free: Sequence[int], min_gain_ratio: float, settings: rule.RuleSettings) -> None:
         self.forecast = Forecast(jobs, free, settings)
         self.jobs = {job.key: job for job in jobs}
         self.free = tuple(free)
@@ -119,7 +119,7 @@ class _Search:
         """In words of the answer."""
         before, after = self.forecast.outcome(), self.forecast.outcome(stopped)
         saved = self.base - self.forecast.mean_seconds(stopped)
-        return Advice(tuple(Stop(key, self._beneficiaries(key, before, after)) for key in sorted(stopped)), saved)
+        return Advice(tuple(Preemption(key, self._beneficiaries(key, before, after)) for key in sorted(stopped)), saved)
 
     def _cost(self, stopped: frozenset[str]) -> float:
         """Weighted mean seconds to the end of all, and the margin of each stop; +inf where a job would go on where it was stopped."""
@@ -147,7 +147,7 @@ class _Search:
                 for victims in self._victims:
                     yield stopped | self._room(job, kind, demand.gpus, victims, stopped)
 
-    def _better(self, job: Contender) -> Iterator[tuple[int, Demand]]:
+    def _better(self, job: Contender) -> Iterator[tuple[int, KindDemand]]:
         """Kinds where a job would gain: any for one that waits, faster ones for one that runs and may be stopped."""
         if job.runs and not job.stoppable:
             return
@@ -169,7 +169,7 @@ class _Search:
                 room += victim.held[kind]
         return frozenset(chosen) if room >= gpus else frozenset()
 
-    def _beneficiaries(self, key: str, before: Outcome, after: Outcome) -> tuple[str, ...]:
+    def _beneficiaries(self, key: str, before: KindsOutcome, after: KindsOutcome) -> tuple[str, ...]:
         """Jobs that start on GPUs of the kinds that a stopped one held, by gain."""
         held = self.jobs[key].held
         using = [other for other, taken in after.starts.items() if any(a and b for a, b in zip(held, taken, strict=True))]

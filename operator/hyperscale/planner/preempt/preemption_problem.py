@@ -17,9 +17,9 @@ from hyperscale.planner.check.drained_snapshot import added, without
 from hyperscale.planner.preempt.preempt import feasible
 from hyperscale.planner.queue.gpu_kinds import kinds_of
 from hyperscale.planner.queue.job_class import kind_of
-from hyperscale.planner.queue.kinds import NOWHERE, Contender, Demand
+from hyperscale.planner.queue.kinds import NOWHERE, Contender, KindDemand
 from hyperscale.planner.queue.options import LARGE_NODES, MOST_COUNTS, counts_of
-from hyperscale.planner.queue.placement_oracle import Desk
+from hyperscale.planner.queue.placement_oracle import PlacementOracle
 
 FEW_COUNTS: Final = 2
 """Worker counts where a placement takes long."""
@@ -36,10 +36,10 @@ class Terms(msgspec.Struct, frozen=True):
     """Price of a stop beside the work that is done again."""
 
 
-class Scene:
+class PreemptionProblem:
     """The question over kinds of GPU."""
 
-    def __init__(self, question: StopQuestion, desk: Desk, terms: Terms) -> None:
+    def __init__(self, question: StopQuestion, desk: PlacementOracle, terms: Terms) -> None:
         self.question = question
         self.desk = desk
         self.terms = terms
@@ -93,7 +93,7 @@ class Scene:
             found.append(Contender(share.key, _anywhere(tuple(held), left), weight=0.0, held=tuple(held), left_seconds=left))
         return found
 
-    def _demands(self, request: PlanRequest, epochs: float) -> tuple[Demand, ...]:
+    def _demands(self, request: PlanRequest, epochs: float) -> tuple[KindDemand, ...]:
         """What is left on each kind by worker count; empty where it does not fit, or time does not allow to find out."""
         slots = request.job.workers.gpus_per_worker
         demands = []
@@ -106,7 +106,7 @@ class Scene:
                 self._epochs[kind] = self._epoch_seconds(asked)
             on_kinds, mixed = self._epochs[kind]
             if math.isfinite(min(*on_kinds, mixed)):
-                demands.append(Demand(count * slots, tuple(seconds * epochs for seconds in on_kinds), mixed * epochs))
+                demands.append(KindDemand(count * slots, tuple(seconds * epochs for seconds in on_kinds), mixed * epochs))
         return tuple(demands)
 
     def _counts(self, request: PlanRequest) -> list[int]:
@@ -133,9 +133,9 @@ def fixed(job: StoppableJob) -> PlanRequest:
     return replace(job.running.request, workers_fixed=len(job.running.plan.workers), pinned={}, free_gpus={}, held={})
 
 
-def _anywhere(held: tuple[int, ...], left_seconds: float) -> tuple[Demand, ...]:
+def _anywhere(held: tuple[int, ...], left_seconds: float) -> tuple[KindDemand, ...]:
     """Of a job that goes on where it is."""
-    return (Demand(sum(held), (left_seconds,) * len(held), left_seconds),)
+    return (KindDemand(sum(held), (left_seconds,) * len(held), left_seconds),)
 
 
 def _epoch(found: Plan | Infeasible) -> float:

@@ -12,31 +12,31 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.model.admission_query import QueuedJob, RunningShare, TurnQuestion, Turns
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, QueuedJob, RunningShare
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Plan
 from hyperscale.model.preemption_query import StopAdvice, StopQuestion, Stops
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.check.drained_snapshot import added, without
 from hyperscale.planner.preempt.preempt import advise, margin_seconds
-from hyperscale.planner.preempt.preemption_problem import Scene, Terms, fixed
+from hyperscale.planner.preempt.preemption_problem import PreemptionProblem, Terms, fixed
 from hyperscale.planner.queue.forecast import mean_seconds
 from hyperscale.planner.queue.joint import QueueError, take_turns
 from hyperscale.planner.queue.kinds import Contender
 from hyperscale.planner.queue.options import LARGE_NODES
-from hyperscale.planner.queue.placement_oracle import Desk
+from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
 
 ATTEMPTS: Final = 3
 """Times that stops which turn out to serve nobody are left out and the rest is checked again."""
 
 
-def judge_stops(question: StopQuestion, desk: Desk, policy: QueuePolicy, terms: Terms, choosers: Choosers) -> Stops:
+def judge_stops(question: StopQuestion, desk: PlacementOracle, policy: QueuePolicy, terms: Terms, choosers: Choosers) -> Stops:
     """The stops that pay, most often none; none where time does not suffice to be sure."""
     if not any(job.held_seconds >= terms.hold_down_seconds for job in question.running):
         return Stops()
     large = len(desk.graph.nodes) > LARGE_NODES
-    scene = Scene(question, desk.rough() if large else desk, terms)
+    scene = PreemptionProblem(question, desk.rough() if large else desk, terms)
     jobs = scene.contenders()
     found = advise(jobs, scene.free, terms.min_gain_ratio, settings_of(policy), desk.hurried)
     try:
@@ -45,7 +45,7 @@ def judge_stops(question: StopQuestion, desk: Desk, policy: QueuePolicy, terms: 
         return Stops()
 
 
-def _checked(scene: Scene, jobs: Sequence[Contender], stopped: list[str], policy: QueuePolicy, choosers: Choosers) -> Stops:
+def _checked(scene: PreemptionProblem, jobs: Sequence[Contender], stopped: list[str], policy: QueuePolicy, choosers: Choosers) -> Stops:
     """As much of the advice as survives the queue's own decision."""
     base = _Trial(scene, jobs, (), policy, choosers) if stopped else None
     for _ in range(ATTEMPTS):
@@ -61,7 +61,7 @@ def _checked(scene: Scene, jobs: Sequence[Contender], stopped: list[str], policy
     return Stops()
 
 
-def _advice(scene: Scene, key: str, beneficiaries: tuple[str, ...], saved_seconds: float) -> StopAdvice:
+def _advice(scene: PreemptionProblem, key: str, beneficiaries: tuple[str, ...], saved_seconds: float) -> StopAdvice:
     running = scene.running[key].running
     price = scene.terms.restart_seconds + running.redone_epochs * running.plan.predicted.epoch_seconds
     return StopAdvice(key, beneficiaries, saved_seconds=rounded(saved_seconds), price_seconds=rounded(price))
@@ -70,7 +70,9 @@ def _advice(scene: Scene, key: str, beneficiaries: tuple[str, ...], saved_second
 class _Trial:
     """What the queue would decide if these jobs were stopped, and when all jobs would end then."""
 
-    def __init__(self, scene: Scene, jobs: Sequence[Contender], stopped: Collection[str], policy: QueuePolicy, choosers: Choosers) -> None:
+    def __init__(
+        self, scene: PreemptionProblem, jobs: Sequence[Contender], stopped: Collection[str], policy: QueuePolicy, choosers: Choosers
+    ) -> None:
         self._scene = scene
         self._jobs = {job.key: job for job in jobs}
         self._stopped = sorted(stopped)
@@ -92,14 +94,14 @@ class _Trial:
         served = sorted((other for other in using if gains[other] > 0.0), key=lambda other: (-gains[other], other))
         return (*served, *([key] if own is not None else []))
 
-    def _turns(self, jobs: Sequence[Contender], policy: QueuePolicy, choosers: Choosers) -> Turns:
+    def _turns(self, jobs: Sequence[Contender], policy: QueuePolicy, choosers: Choosers) -> AdmissionResult:
         """The queue's decision with the stopped jobs among the pending ones, on the cluster without their pods."""
         question = self._scene.question
         again = tuple(self._queued(key) for key in self._stopped)
         if not question.pending and not again:
-            return Turns()
+            return AdmissionResult()
         shares = [RunningShare(job.key, sum(job.held), job.left_seconds) for job in jobs if job.runs and job.key not in self._stopped]
-        asked = TurnQuestion(
+        asked = AdmissionRequest(
             jobs=(*question.pending, *again),
             running=tuple(sorted(shares, key=lambda share: (share.remaining_seconds, share.key))),
             free_gpus={name: gpus + self._gpus(name) for name, gpus in question.free_gpus.items()},

@@ -38,7 +38,7 @@ Failure = tuple[str, str]
 """Reason and message."""
 
 
-class Demand(NamedTuple):
+class WorkerDemand(NamedTuple):
     """What every worker needs of its node."""
 
     gpus: int
@@ -74,13 +74,13 @@ class Vetting(NamedTuple):
     """The others, in the order of the nodes."""
 
 
-def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> Demand:
+def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> WorkerDemand:
     """Needs of one worker. least_gpu_bytes: what the model itself needs on every GPU, whatever its share."""
     job = request.job
     workers = job.workers
     asked = parse_bytes(workers.gpu_memory) if workers.gpu_memory else 0
     amounts = amounts_of(request)
-    return Demand(
+    return WorkerDemand(
         gpus=workers.gpus_per_worker,
         gpu_memory_bytes=max(asked, math.ceil(least_gpu_bytes)),
         gpu_memory_asked=asked > 0,
@@ -123,12 +123,12 @@ class Lasting(NamedTuple):
 
 
 CHANGING: Final = 3
-"""Fields at the end of `Demand` that `Lasting` does not depend on."""
+"""Fields at the end of `WorkerDemand` that `Lasting` does not depend on."""
 KEPT_DEMANDS: Final = 16
 _LASTING: Final[Memo[Lasting]] = Memo(KEPT_DEMANDS)
 
 
-def vet(graph: ClusterGraph, demand: Demand) -> Vetting:
+def vet(graph: ClusterGraph, demand: WorkerDemand) -> Vetting:
     """Slots of every suitable node, and the first failed check of every other one."""
     figures = figures_of(graph)
     lasting = _without_held(graph, demand, _LASTING.get((graph.digest, demand[:-CHANGING]), lambda: _lasting(graph, demand)))
@@ -151,7 +151,7 @@ def vet(graph: ClusterGraph, demand: Demand) -> Vetting:
     return Vetting(fitting, tuple(rejected))
 
 
-def _too_few_free(node: Node, free: int, demand: Demand) -> str:
+def _too_few_free(node: Node, free: int, demand: WorkerDemand) -> str:
     hidden = hidden_gpus(node)
     offers = f"; the device plugin offers {node.allocatable_gpus} of {node.allocatable_gpus + hidden}" if hidden else ""
     return f"{free} of {node.allocatable_gpus} GPUs free, a worker needs {demand.gpus}{offers}"
@@ -162,7 +162,7 @@ def hidden_gpus(node: Node) -> int:
     return max(0, count_of(node.labels, COUNT_LABEL) - node.allocatable_gpus)
 
 
-def free_gpus(graph: ClusterGraph, demand: Demand) -> IntArray:
+def free_gpus(graph: ClusterGraph, demand: WorkerDemand) -> IntArray:
     """(n,) GPUs that a new pod could get on each node, with what is planned but not yet bound taken away."""
     figures = figures_of(graph)
     free = figures.free_gpus.copy()
@@ -172,7 +172,7 @@ def free_gpus(graph: ClusterGraph, demand: Demand) -> IntArray:
     return np.clip(free, 0, np.maximum(figures.allocatable_gpus, 0))
 
 
-def _lasting(graph: ClusterGraph, demand: Demand) -> Lasting:
+def _lasting(graph: ClusterGraph, demand: WorkerDemand) -> Lasting:
     nodes = graph.nodes
     early = [_first_failure(node, demand, EARLY_CHECKS) for node in nodes]
     for position, others in graph.cut_off.items():
@@ -187,7 +187,7 @@ def _cut_off(graph: ClusterGraph, position: int, others: Sequence[int]) -> Rejec
     return Rejection(graph.nodes[position].name, "Unreachable", f"all {len(others)} measured links are dead ({shown}): check its network")
 
 
-def _without_held(graph: ClusterGraph, demand: Demand, lasting: Lasting) -> Lasting:
+def _without_held(graph: ClusterGraph, demand: WorkerDemand, lasting: Lasting) -> Lasting:
     """The same with what planned ranks of other jobs hold taken away."""
     held = {graph.index[name]: amounts for name, amounts in demand.held.items() if name in graph.index}
     if not held:
@@ -200,7 +200,7 @@ def _without_held(graph: ClusterGraph, demand: Demand, lasting: Lasting) -> Last
     return Lasting(lasting.early, tuple(late), refused, room)
 
 
-def held_room(graph: ClusterGraph, demand: Demand) -> dict[int, int]:
+def held_room(graph: ClusterGraph, demand: WorkerDemand) -> dict[int, int]:
     """Workers by cores, memory and further resources on the nodes where planned ranks hold some, by position."""
     held = {graph.index[name]: amounts for name, amounts in demand.held.items() if name in graph.index}
     return {position: max(0, _room(with_held(graph.nodes[position], amounts), demand)) for position, amounts in held.items()}
@@ -217,10 +217,10 @@ def with_held(node: Node, amounts: Mapping[str, float]) -> Node:
     )
 
 
-Check = Callable[[Node, "Demand"], Failure | None]
+Check = Callable[[Node, "WorkerDemand"], Failure | None]
 
 
-def _first_failure(node: Node, demand: Demand, checks: Sequence[Check]) -> Rejection | None:
+def _first_failure(node: Node, demand: WorkerDemand, checks: Sequence[Check]) -> Rejection | None:
     """The first of `checks` that `node` fails; None where it passes all."""
     for check in checks:
         if (failure := check(node, demand)) is not None:
@@ -240,47 +240,47 @@ def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
     return False
 
 
-def _ready(node: Node, demand: Demand) -> Failure | None:
+def _ready(node: Node, demand: WorkerDemand) -> Failure | None:
     return None if node.ready else ("NotReady", "the node is not Ready")
 
 
-def _schedulable(node: Node, demand: Demand) -> Failure | None:
+def _schedulable(node: Node, demand: WorkerDemand) -> Failure | None:
     return None if node.schedulable else ("Cordoned", "the node is cordoned")
 
 
-def _taints(node: Node, demand: Demand) -> Failure | None:
+def _taints(node: Node, demand: WorkerDemand) -> Failure | None:
     for taint in node.taints:
         if taint.effect in EVICTING_EFFECTS and not tolerated(taint, demand.tolerations):
             return "Tainted", f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated"
     return None
 
 
-def _labels(node: Node, demand: Demand) -> Failure | None:
+def _labels(node: Node, demand: WorkerDemand) -> Failure | None:
     for key, value in demand.labels:
         if node.labels.get(key) != value:
             return "NodeSelector", f"label {key} is {node.labels.get(key, 'absent')}, needs {value}"
     return None
 
 
-def _rules(node: Node, demand: Demand) -> Failure | None:
+def _rules(node: Node, demand: WorkerDemand) -> Failure | None:
     for rule in demand.rules:
         if not meets(node, rule):
             return rule.reason, f"{rule.source} asks for {shown(rule)}"
     return None
 
 
-def _whole_gpus(node: Node, demand: Demand) -> Failure | None:
+def _whole_gpus(node: Node, demand: WorkerDemand) -> Failure | None:
     """Speed, memory and the way to the next GPU are those of a whole card."""
     return sliced(node.labels, node.allocatable_gpus)
 
 
-def _product(node: Node, demand: Demand) -> Failure | None:
+def _product(node: Node, demand: WorkerDemand) -> Failure | None:
     if not demand.products or node.gpu_product in demand.products or node.labels.get(PRODUCT_LABEL) in demand.products:
         return None
     return "GpuProduct", f"has {node.gpu_product or 'unlabelled GPUs'}, not among workers.gpuProducts"
 
 
-def _memory_of_gpu(node: Node, demand: Demand) -> Failure | None:
+def _memory_of_gpu(node: Node, demand: WorkerDemand) -> Failure | None:
     if demand.gpu_memory_asked and node.gpu_memory_bytes is None:
         return "GpuMemory", "has no label nvidia.com/gpu.memory, which workers.gpuMemory needs"
     memory = gpu_memory_bytes(node)
@@ -289,14 +289,14 @@ def _memory_of_gpu(node: Node, demand: Demand) -> Failure | None:
     return "GpuMemory", f"has {memory / GIB:.0f} GiB a GPU, needs {demand.gpu_memory_bytes / GIB:.1f}"
 
 
-def _fault(node: Node, demand: Demand) -> Failure | None:
+def _fault(node: Node, demand: WorkerDemand) -> Failure | None:
     for gpu in node.gpus:
         if gpu.last_xid.quality is not Quality.UNKNOWN and gpu.last_xid.value in HARDWARE_XIDS:
             return "GpuFault", f"GPU {gpu.uuid} reported XID {gpu.last_xid.value:.0f}"
     return None
 
 
-def _room_for_cpu(node: Node, demand: Demand) -> Failure | None:
+def _room_for_cpu(node: Node, demand: WorkerDemand) -> Failure | None:
     free = _free_cpu(node)
     return (
         None
@@ -305,21 +305,21 @@ def _room_for_cpu(node: Node, demand: Demand) -> Failure | None:
     )
 
 
-def _room_for_memory(node: Node, demand: Demand) -> Failure | None:
+def _room_for_memory(node: Node, demand: WorkerDemand) -> Failure | None:
     free = _free_memory(node)
     if demand.memory_bytes <= 0 or free >= demand.memory_bytes:
         return None
     return "Memory", f"{free / GIB:.1f} GiB free, a worker needs {demand.memory_bytes / GIB:.1f}"
 
 
-def _room_for_further(node: Node, demand: Demand) -> Failure | None:
+def _room_for_further(node: Node, demand: WorkerDemand) -> Failure | None:
     for name, amount in demand.further:
         if (free := free_further(node, name)) < amount - ROUNDING:
             return "Resource", f"{amount_text(name, free)} free, a worker needs {amount_text(name, amount)}"
     return None
 
 
-def _has_required_level(node: Node, demand: Demand) -> Failure | None:
+def _has_required_level(node: Node, demand: WorkerDemand) -> Failure | None:
     if demand.required_key in (None, constants.HOSTNAME_LABEL) or node.labels.get(demand.required_key or ""):
         return None
     return "Constraint", f"has no label {demand.required_key}, which placement.topology.required names"
@@ -346,7 +346,7 @@ Before all of them comes what the request excludes; between early and late ones,
 """
 
 
-def _room(node: Node, demand: Demand) -> int:
+def _room(node: Node, demand: WorkerDemand) -> int:
     """Workers that fit on `node` at once by everything but GPUs; very many where that is unknown or not asked for."""
     fits = [1 if demand.apart else UNLIMITED]
     if demand.cpu_cores > 0 and node.allocatable_cpu_cores is not None:

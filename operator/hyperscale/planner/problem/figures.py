@@ -18,7 +18,7 @@ PERCENT_DIGITS: Final = 2
 
 
 @dataclass(frozen=True)
-class Figures:
+class NodeFigures:
     """Of all n nodes, in name order."""
 
     names: tuple[str, ...]
@@ -58,10 +58,10 @@ def _at(use: FloatArray, place: IntArray) -> FloatArray:
     return figures
 
 
-_FIGURES: Final[Memo[Figures]] = Memo(KEPT_SNAPSHOTS)
+_FIGURES: Final[Memo[NodeFigures]] = Memo(KEPT_SNAPSHOTS)
 
 
-def figures_of(graph: ClusterGraph) -> Figures:
+def figures_of(graph: ClusterGraph) -> NodeFigures:
     """The figures of the snapshot behind `graph`."""
     return _FIGURES.get(graph.digest, lambda: _figures(graph.nodes))
 
@@ -74,13 +74,13 @@ def gpu_memory_bytes(node: Node) -> int | None:
     return int(min(sampled)) if sampled else None
 
 
-def _figures(nodes: tuple[Node, ...]) -> Figures:
+def _figures(nodes: tuple[Node, ...]) -> NodeFigures:
     samples = [_samples(node) for node in nodes]
     use = np.full((len(nodes), max((len(figures) for figures in samples), default=0)), np.inf)
     for row, figures in enumerate(samples):
         use[row, : len(figures)] = figures
     memory = [gpu_memory_bytes(node) for node in nodes]
-    return Figures(
+    return NodeFigures(
         names=tuple(node.name for node in nodes),
         free_gpus=np.array([node.free_gpus for node in nodes], dtype=np.int64),
         allocatable_gpus=np.array([node.allocatable_gpus for node in nodes], dtype=np.int64),

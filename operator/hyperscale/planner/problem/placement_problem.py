@@ -16,7 +16,7 @@ from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.cost.objective import Costs
-from hyperscale.planner.problem.candidates import Demand, Vetting, demand_of, vet
+from hyperscale.planner.problem.candidates import Vetting, WorkerDemand, demand_of, vet
 from hyperscale.planner.problem.figures import figures_of
 from hyperscale.planner.problem.speeds import Speed, gpu_speeds
 
@@ -37,7 +37,7 @@ class Problem:
     graph: ClusterGraph
     workload: WorkloadProfile
     policy: PolicySpec
-    demand: Demand
+    demand: WorkerDemand
     vetting: Vetting
     nodes: IntArray
     """(m,) positions in graph.nodes."""

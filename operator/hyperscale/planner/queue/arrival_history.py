@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from hyperscale.planner.queue.queue_types import ClusterState, History, PendingJob
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, PendingJob
 
 GAIN: Final = 0.02
 """Weight of the newest arrival once there are fifty: older ones fade."""
 
 
-def arrived(history: History, job: PendingJob, gap_seconds: float) -> History:
+def arrived(history: ArrivalHistory, job: PendingJob, gap_seconds: float) -> ArrivalHistory:
     """`history` after one more job, which came `gap_seconds` after the last (for the first: after the start)."""
     gain = max(1.0 / (history.arrivals + 1), GAIN)
-    return History(
+    return ArrivalHistory(
         arrivals=history.arrivals + 1,
         interval_seconds=history.interval_seconds + gain * (gap_seconds - history.interval_seconds),
         run_seconds=history.run_seconds + gain * (job.best_empty_seconds - history.run_seconds),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hyperscale.model.admission_query import Arrivals
 from hyperscale.planner.queue.arrival_history import arrived
-from hyperscale.planner.queue.queue_types import History, PendingJob
+from hyperscale.planner.queue.queue_types import ArrivalHistory, PendingJob
 
 
-def history_of(arrivals: Arrivals) -> History:
+def history_of(arrivals: Arrivals) -> ArrivalHistory:
     """As choosers see it."""
-    return History(arrivals.arrivals, arrivals.interval_seconds, arrivals.run_seconds, arrivals.area_seconds)
+    return ArrivalHistory(arrivals.arrivals, arrivals.interval_seconds, arrivals.run_seconds, arrivals.area_seconds)
 
 
 def counted(arrivals: Arrivals, job: PendingJob, gap_seconds: float) -> Arrivals:

@@ -14,18 +14,18 @@ import numpy as np
 
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.queue import arrival_history, rule
-from hyperscale.planner.queue.queue_types import Choice, ClusterState, Option, PendingJob, RunningJob
+from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob
 
 FEATURES: Final = 30
 VERSION: Final = 1
 """Weights are of use for one version only."""
 OLDEST: Final = 2
 SMALLEST: Final = 6
-SHORTEST_FIRST: Final = rule.Settings(thrift_alone=0.0, thrift=0.0, patience=math.inf)
+SHORTEST_FIRST: Final = rule.RuleSettings(thrift_alone=0.0, thrift=0.0, patience=math.inf)
 """The second opinion among the features."""
 
 
-class Candidate(NamedTuple):
+class QueueCandidate(NamedTuple):
     """Start `job` with `option`, or nothing."""
 
     job: PendingJob | None
@@ -42,34 +42,34 @@ class Situation(NamedTuple):
 
     pending: list[PendingJob]
     """Longest waiting first."""
-    running: Sequence[RunningJob]
+    running: Sequence[QueueRunningJob]
     cluster: ClusterState
-    settings: rule.Settings
-    rule: Choice
-    candidates: list[Candidate]
+    settings: rule.RuleSettings
+    rule: QueueChoice
+    candidates: list[QueueCandidate]
 
 
 def situation(
-    pending: Sequence[PendingJob], running: Sequence[RunningJob], cluster: ClusterState, settings: rule.Settings, patience: float
+    pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState, settings: rule.RuleSettings, patience: float
 ) -> Situation:
     """The candidates of one decision; `settings` are the rule's, `patience` is the agent's own."""
     aged = rule.by_age(pending)
     by_rule = rule.choose(aged, running, cluster, settings)
     starving = rule.starving(aged, settings)
-    candidates: list[Candidate] = []
+    candidates: list[QueueCandidate] = []
     for job in [starving] if starving is not None else _considered(aged, by_rule):
         for option in job.options:
             if not option.fits or option.workers * job.slots_per_worker > cluster.free_slots:
                 continue
             poor = bool(running) and starving is None and option.seconds > patience * job.best_empty_seconds
             if not poor or (job.key, option.workers) == (by_rule.job, by_rule.workers):
-                candidates.append(Candidate(job, option))
+                candidates.append(QueueCandidate(job, option))
     if candidates and running and starving is None:
-        candidates.append(Candidate(None, None))
+        candidates.append(QueueCandidate(None, None))
     return Situation(aged, running, cluster, settings, by_rule, candidates)
 
 
-def _considered(aged: list[PendingJob], by_rule: Choice) -> list[PendingJob]:
+def _considered(aged: list[PendingJob], by_rule: QueueChoice) -> list[PendingJob]:
     """The oldest, the smallest of the others, and the rule's."""
     chosen = aged[:OLDEST]
     rest = sorted(aged[OLDEST:], key=lambda job: job.least_area / job.weight)  # stable: among equals the older
@@ -157,12 +157,12 @@ def _neighbours(now: Situation, job: PendingJob, option: Option) -> tuple[float,
     return before, after.seconds if after is not None and fits else math.inf
 
 
-def _index(candidate: Candidate) -> float:
+def _index(candidate: QueueCandidate) -> float:
     job, option = _both(candidate)
     return option.seconds / job.weight
 
 
-def _both(candidate: Candidate) -> tuple[PendingJob, Option]:
+def _both(candidate: QueueCandidate) -> tuple[PendingJob, Option]:
     if candidate.job is None or candidate.option is None:
         raise ValueError("to wait is no start")
     return candidate.job, candidate.option

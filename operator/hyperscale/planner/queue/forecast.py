@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.planner.queue import rule
-from hyperscale.planner.queue.kinds import NOWHERE, Contender, Outcome, by_age, rolled
+from hyperscale.planner.queue.kinds import NOWHERE, Contender, KindsOutcome, by_age, rolled
 
 try:
     from hyperscale.planner.queue import _roll
@@ -22,7 +22,7 @@ class Forecast:
     """What follows from stopping these or those jobs. Raises ValueError where a job has not one figure a kind."""
 
     def __init__(
-        self, jobs: Sequence[Contender], free: Sequence[int], settings: rule.Settings, *, compiled: bool = _roll is not None
+        self, jobs: Sequence[Contender], free: Sequence[int], settings: rule.RuleSettings, *, compiled: bool = _roll is not None
     ) -> None:
         if any(len(demand.seconds) != len(free) for job in jobs for demand in job.demands):
             raise ValueError("every job needs its seconds on every kind")
@@ -32,13 +32,13 @@ class Forecast:
         self._weight = np.array([job.weight for job in self._jobs], dtype=np.float64)
         self._arrays = _Arrays(self._jobs, self._free, settings) if compiled and jobs and len(free) else None
 
-    def outcome(self, stopped: Collection[str] = NOBODY) -> Outcome:
+    def outcome(self, stopped: Collection[str] = NOBODY) -> KindsOutcome:
         """Every job's end, and who starts at once."""
         if self._arrays is None:
             return rolled(self._jobs, self._free, self._settings, stopped)
         ends, starts = self._arrays.roll(stopped)
         began = starts.sum(axis=1).tolist()
-        return Outcome(
+        return KindsOutcome(
             {job.key: float(end) for job, end in zip(self._jobs, ends, strict=True)},
             {job.key: tuple(taken.tolist()) for job, taken, at_once in zip(self._jobs, starts, began, strict=True) if at_once},
         )
@@ -64,7 +64,7 @@ class Forecast:
 class _Arrays:
     """Jobs by age as the compiled roll takes them."""
 
-    def __init__(self, jobs: Sequence[Contender], free: Sequence[int], settings: rule.Settings) -> None:
+    def __init__(self, jobs: Sequence[Contender], free: Sequence[int], settings: rule.RuleSettings) -> None:
         count, kinds, most = len(jobs), len(free), max(len(job.demands) for job in jobs)
         self.gpus = np.zeros((count, most), dtype=np.int32)
         self.seconds = np.full((count, most, kinds), NOWHERE)
@@ -95,7 +95,7 @@ class _Arrays:
         return ends, starts
 
 
-def mean_seconds(jobs: Sequence[Contender], free: Sequence[int], settings: rule.Settings) -> tuple[dict[str, float], float]:
+def mean_seconds(jobs: Sequence[Contender], free: Sequence[int], settings: rule.RuleSettings) -> tuple[dict[str, float], float]:
     """Seconds to the end of each job if none is stopped, and their weighted mean."""
     forecast = Forecast(jobs, free, settings)
     return forecast.outcome().ends, forecast.mean_seconds()

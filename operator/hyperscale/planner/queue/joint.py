@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from hyperscale.model.admission_query import Chooser, Hold, QueueScore, Start, TurnQuestion, Turns
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Chooser, Deferral, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.planner.queue.arrivals import counted, history_of
-from hyperscale.planner.queue.options import Catalogue, Entry, Ledger, patience_seconds, run_seconds
-from hyperscale.planner.queue.placement_oracle import Desk
+from hyperscale.planner.queue.options import Catalogue, CatalogueEntry, FreeGpus, patience_seconds, run_seconds
+from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers
-from hyperscale.planner.queue.queue_types import Choice, ClusterState, History, RunningJob
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, QueueChoice, QueueRunningJob
 from hyperscale.planner.queue.rollout import Choose, Started, weighted_mean_seconds
 
 WAITING_FOR_TURN: Final = "WaitingForTurn"
@@ -33,7 +33,7 @@ class QueueError(Exception):
     """A chooser chose what cannot be, or time ran out before anything was decided."""
 
 
-def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers: Choosers) -> Turns:
+def take_turns(question: AdmissionRequest, desk: PlacementOracle, policy: QueuePolicy, choosers: Choosers) -> AdmissionResult:
     """Who starts and who waits. Raises QueueError when the rule fails or nothing could be decided in time.
 
     choosers: an agent proposes beside the rule; its choice is carried out only where the rule, rolled forward, rates it no worse
@@ -43,7 +43,7 @@ def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers
     aged = sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))
     looks = {queued.request.job_key: catalogue.entry(queued) for queued in aged}
     entries = [entry for entry in looks.values() if entry is not None]
-    unseen = tuple(Hold(key, WAITING_FOR_TURN, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
+    unseen = tuple(Deferral(key, WAITING_FOR_TURN, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
     feasible = [entry for entry in entries if entry.feasible]
     arrivals = question.arrivals
     for entry in feasible:
@@ -67,24 +67,32 @@ def take_turns(question: TurnQuestion, desk: Desk, policy: QueuePolicy, choosers
                 score = QueueScore(rule=value, agent=proposed, used=used)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
-    return Turns(starts=chosen.starts(), holds=_holds(entries, chosen) + unseen, score=score, arrivals=arrivals, fallbacks=fallbacks)
+    return AdmissionResult(
+        starts=chosen.starts(), holds=_holds(entries, chosen) + unseen, score=score, arrivals=arrivals, fallbacks=fallbacks
+    )
 
 
 class _Sequence:
     """One chooser's starts, one after the other."""
 
     def __init__(
-        self, question: TurnQuestion, desk: Desk, policy: QueuePolicy, catalogue: Catalogue, feasible: Sequence[Entry], past: History
+        self,
+        question: AdmissionRequest,
+        desk: PlacementOracle,
+        policy: QueuePolicy,
+        catalogue: Catalogue,
+        feasible: Sequence[CatalogueEntry],
+        past: ArrivalHistory,
     ) -> None:
         self.catalogue = catalogue
         self.past = past
         self.question = question
         self.desk = desk
-        self.ledger = Ledger(desk.free({}), dict(question.free_gpus), held=dict(question.held))
+        self.ledger = FreeGpus(desk.free({}), dict(question.free_gpus), held=dict(question.held))
         self.pending = {entry.key: entry for entry in feasible}
         self.entries = dict(self.pending)
-        self.running = [RunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]
-        self.starving: Entry | None = None
+        self.running = [QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]
+        self.starving: CatalogueEntry | None = None
         """The first job that has waited too long and does not fit yet."""
         self.policy = policy
 
@@ -109,7 +117,7 @@ class _Sequence:
         """As a chooser sees it."""
         return ClusterState(self.ledger.free_slots, self.desk.total_slots, self.desk.speed_ratio(self.ledger.open_nodes), self.past)
 
-    def _choice(self, choose: Choose) -> Choice:
+    def _choice(self, choose: Choose) -> QueueChoice:
         """What the chooser says; where nothing runs and nothing would start, the first in order that fits."""
         pending = tuple(self.catalogue.pending(entry, self.ledger) for entry in self.pending.values())
         try:
@@ -123,12 +131,12 @@ class _Sequence:
             return choice
         return choice if self.running else self._first_that_fits()
 
-    def _first_that_fits(self) -> Choice:
+    def _first_that_fits(self) -> QueueChoice:
         for entry in sorted(self.pending.values(), key=lambda entry: entry.index):
             fitting = [option for option in self.catalogue.options(entry, self.ledger).values() if option.fits]
             if fitting:
-                return Choice(entry.key, min(fitting, key=lambda option: (option.seconds, option.workers)).workers)
-        return Choice(None)
+                return QueueChoice(entry.key, min(fitting, key=lambda option: (option.seconds, option.workers)).workers)
+        return QueueChoice(None)
 
     def _starving_first(self) -> None:
         """Jobs beyond the bound, the longest wait first: start them, or keep for them what they could use."""
@@ -141,12 +149,12 @@ class _Sequence:
                 self.starving = self.starving or entry
                 self.ledger.reserved |= self.desk.suitable(entry.queued.request)
 
-    def _start(self, entry: Entry, workers: int) -> None:
+    def _start(self, entry: CatalogueEntry, workers: int) -> None:
         plan = self.desk.final(self.ledger.open_to(entry.queued.request, workers))
         if isinstance(plan, Infeasible):
             raise QueueError(f"{entry.key}: {plan.reason}")
         self.ledger.take(entry.queued.request, plan)
-        self.running.append(RunningJob(entry.key, sum(plan.gpus_by_node().values()), run_seconds(entry.queued.request, plan)))
+        self.running.append(QueueRunningJob(entry.key, sum(plan.gpus_by_node().values()), run_seconds(entry.queued.request, plan)))
         del self.pending[entry.key]
 
 
@@ -158,7 +166,7 @@ def _value(sequence: _Sequence, rule: Choose) -> float:
     ]
     waiting = tuple(sequence.catalogue.ideal(entry) for entry in sorted(sequence.pending.values(), key=lambda entry: entry.index))
     shares = sequence.question.running
-    running = tuple(RunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in shares)
+    running = tuple(QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in shares)
     return weighted_mean_seconds(started, waiting, running, sequence.cluster(), rule)
 
 
@@ -166,7 +174,7 @@ def _weight(sequence: _Sequence, key: str) -> float:
     return sequence.entries[key].queued.weight
 
 
-def _holds(entries: Sequence[Entry], chosen: _Sequence) -> tuple[Hold, ...]:
+def _holds(entries: Sequence[CatalogueEntry], chosen: _Sequence) -> tuple[Deferral, ...]:
     """Why each of the others waits, in the order in which they go next; those that never fit come last."""
     left = [entry for entry in entries if entry.key not in chosen.ledger.starts]
     waiting = sorted((entry for entry in left if entry.feasible), key=lambda entry: (entry is not chosen.starving, entry.index))
@@ -174,37 +182,37 @@ def _holds(entries: Sequence[Entry], chosen: _Sequence) -> tuple[Hold, ...]:
     return (*holds, *(_refused(entry, chosen) for entry in left if not entry.feasible))
 
 
-def _hold(entry: Entry, chosen: _Sequence, *, first: bool) -> Hold:
+def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
     if chosen.desk.hurried():
-        return Hold(entry.key, WAITING_FOR_TURN, "", entry.best_seconds, retry_seconds=UNSEEN_SECONDS)
+        return Deferral(entry.key, WAITING_FOR_TURN, "", entry.best_seconds, retry_seconds=UNSEEN_SECONDS)
     options = tuple(chosen.catalogue.options(entry, chosen.ledger).values())
     fitting = [option for option in options if option.fits]
     if fitting:
         best = min(fitting, key=lambda option: (option.seconds, option.workers))
         left = patience_seconds(entry, options) - entry.queued.waited_seconds
         if best.seconds <= chosen.policy.patience * entry.best_seconds:
-            return Hold(entry.key, WAITING_FOR_TURN, "the agent keeps the free nodes for others", entry.best_seconds)
+            return Deferral(entry.key, WAITING_FOR_TURN, "the agent keeps the free nodes for others", entry.best_seconds)
         message = (
             f"the free nodes would take {_seconds(best.seconds)} with {best.workers} workers, "
             f"{best.seconds / entry.best_seconds:.1f} times the {_seconds(entry.best_seconds)} on nodes that running jobs hold; "
             f"it waits for those at most {_seconds(left)} longer"
         )
-        return Hold(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
+        return Deferral(entry.key, WAITING_FOR_BETTER_NODES, message, entry.best_seconds, retry_seconds=max(1.0, left))
     if chosen.starving is not None and chosen.starving is not entry:
         message = f"{chosen.starving.key} has waited longer than the policy allows and goes first"
-        return Hold(entry.key, WAITING_FOR_TURN, message, entry.best_seconds)
+        return Deferral(entry.key, WAITING_FOR_TURN, message, entry.best_seconds)
     if first:
         return _refused(entry, chosen)
-    return Hold(entry.key, WAITING_FOR_TURN, "", entry.best_seconds)
+    return Deferral(entry.key, WAITING_FOR_TURN, "", entry.best_seconds)
 
 
-def _refused(entry: Entry, chosen: _Sequence) -> Hold:
+def _refused(entry: CatalogueEntry, chosen: _Sequence) -> Deferral:
     """In the planner's own words."""
     seconds = entry.best_seconds if entry.feasible else None
     found = chosen.desk.refusal(chosen.ledger.open_to(entry.queued.request, None, reserved=entry is chosen.starving))
     if isinstance(found, Plan):  # it fits, with a worker count that was not looked at
-        return Hold(entry.key, WAITING_FOR_TURN, "its worker count does not fit yet", seconds, retry_seconds=1.0)
-    return Hold(entry.key, found.reason, found.message, seconds, found)
+        return Deferral(entry.key, WAITING_FOR_TURN, "its worker count does not fit yet", seconds, retry_seconds=1.0)
+    return Deferral(entry.key, found.reason, found.message, seconds, found)
 
 
 def _seconds(seconds: float) -> str:

@@ -16,13 +16,13 @@ import msgspec
 
 from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.options import patient
-from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, RunningJob
+from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueRunningJob
 
 NOWHERE: Final = math.inf
 """Seconds of a job where it cannot run."""
 
 
-class Demand(msgspec.Struct, frozen=True, rename="camel"):
+class KindDemand(msgspec.Struct, frozen=True, rename="camel"):
     """One worker count."""
 
     gpus: int
@@ -36,7 +36,7 @@ class Contender(msgspec.Struct, frozen=True, rename="camel"):
     """A job that runs or waits."""
 
     key: str
-    demands: tuple[Demand, ...]
+    demands: tuple[KindDemand, ...]
     """If it starts now or later; rising by GPUs, at least one."""
     weight: float = 1.0
     waited_seconds: float = 0.0
@@ -55,7 +55,7 @@ class Contender(msgspec.Struct, frozen=True, rename="camel"):
         return bool(self.held)
 
 
-class Outcome(msgspec.Struct, frozen=True, rename="camel"):
+class KindsOutcome(msgspec.Struct, frozen=True, rename="camel"):
     """What the roll found, by key."""
 
     ends: dict[str, float]
@@ -69,7 +69,7 @@ def by_age(jobs: Sequence[Contender]) -> list[Contender]:
     return sorted(jobs, key=lambda job: (-job.waited_seconds, job.key))
 
 
-def rolled(jobs: Sequence[Contender], free: Sequence[int], settings: rule.Settings, stopped: Collection[str] = ()) -> Outcome:
+def rolled(jobs: Sequence[Contender], free: Sequence[int], settings: rule.RuleSettings, stopped: Collection[str] = ()) -> KindsOutcome:
     """All jobs to their ends by the rule, from `free` GPUs of each kind; those in `stopped` wait from now on.
 
     Raises ValueError where a job has not one figure a kind.
@@ -106,10 +106,10 @@ def rolled(jobs: Sequence[Contender], free: Sequence[int], settings: rule.Settin
         else:  # more than the cluster holds by this reckoning: the same for everybody's choice
             ends |= {key: now + best_seconds(job, capacity) for key, job in waiting.items()}
             break
-    return Outcome(ends, starts)
+    return KindsOutcome(ends, starts)
 
 
-def seconds_on(demand: Demand, room: Sequence[int]) -> float:
+def seconds_on(demand: KindDemand, room: Sequence[int]) -> float:
     """The fastest start on this room; +inf where there is none."""
     fitting = [seconds for seconds, gpus in zip(demand.seconds, room, strict=True) if gpus >= demand.gpus]
     best = min(fitting, default=NOWHERE)
@@ -121,7 +121,7 @@ def best_seconds(job: Contender, capacity: Sequence[int]) -> float:
     return min(seconds_on(demand, capacity) for demand in job.demands)
 
 
-def taken_by(demand: Demand, room: Sequence[int]) -> tuple[int, ...]:
+def taken_by(demand: KindDemand, room: Sequence[int]) -> tuple[int, ...]:
     """GPUs of each kind that the fastest start takes: the first kind of the fastest, else of several, those with most room first."""
     fitting = [kind for kind, gpus in enumerate(room) if gpus >= demand.gpus and math.isfinite(demand.seconds[kind])]
     taken = [0] * len(room)
@@ -148,11 +148,11 @@ def _next(
     now: float,
     room: Sequence[int],
     capacity: Sequence[int],
-    settings: rule.Settings,
+    settings: rule.RuleSettings,
 ) -> tuple[str, float, tuple[int, ...]] | None:
     """What the rule starts: key, seconds, GPUs of each kind."""
     shown = [pending(job, job.waited_seconds + now, room, capacity) for job in waiting]
-    running = [RunningJob(key, sum(held), end - now) for end, key, held in active]
+    running = [QueueRunningJob(key, sum(held), end - now) for end, key, held in active]
     choice = rule.choose(shown, running, ClusterState(sum(room), sum(capacity)), settings)
     if choice.job is None:
         return None

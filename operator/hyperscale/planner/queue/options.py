@@ -13,7 +13,7 @@ from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.problem.amounts import amounts_of
 from hyperscale.planner.queue.job_class import kind_of
-from hyperscale.planner.queue.placement_oracle import Desk
+from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_types import Option, PendingJob
 
 MOST_COUNTS: Final = 4
@@ -23,7 +23,7 @@ LARGE_NODES: Final = 400
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A pending job with what it would take on the empty cluster."""
 
     queued: QueuedJob
@@ -54,7 +54,7 @@ class Entry:
 
 
 @dataclass
-class Ledger:
+class FreeGpus:
     """What is free while a decision is being made."""
 
     base: Mapping[str, int]
@@ -102,13 +102,13 @@ class Ledger:
 class Catalogue:
     """Options of the jobs of one question."""
 
-    def __init__(self, desk: Desk, claims: Mapping[str, Claim]) -> None:
+    def __init__(self, desk: PlacementOracle, claims: Mapping[str, Claim]) -> None:
         self._desk = desk
         self._claims = claims
         self._empty: dict[bytes, dict[int, float]] = {}
         self._options: dict[tuple[bytes, int, bytes], dict[int, Option]] = {}
 
-    def entry(self, queued: QueuedJob) -> Entry | None:
+    def entry(self, queued: QueuedJob) -> CatalogueEntry | None:
         """The job and its times on the empty cluster; None where time does not allow to find out, which it does for the first job."""
         request = queued.request
         kind = kind_of(request)
@@ -117,7 +117,7 @@ class Catalogue:
                 return None
             self._empty[kind] = self._empty_epochs(request)
         epochs = request.job.model.epochs
-        return Entry(queued, kind, {count: seconds * epochs for count, seconds in self._empty[kind].items()})
+        return CatalogueEntry(queued, kind, {count: seconds * epochs for count, seconds in self._empty[kind].items()})
 
     def _empty_epochs(self, request: PlanRequest) -> dict[int, float]:
         best = self._desk.empty(request, self._claims)
@@ -132,7 +132,7 @@ class Catalogue:
                     seconds[count] = found.predicted.epoch_seconds
         return dict(sorted(seconds.items()))
 
-    def options(self, entry: Entry, ledger: Ledger) -> dict[int, Option]:
+    def options(self, entry: CatalogueEntry, ledger: FreeGpus) -> dict[int, Option]:
         """By worker count; `seconds` is +inf where it does not fit now."""
         request = ledger.open_to(entry.queued.request, None)
         key = (entry.kind, request.job.model.epochs, self._desk.state(request))
@@ -140,7 +140,7 @@ class Catalogue:
             self._options[key] = {count: self._option(entry, request, count) for count in entry.empty_seconds}
         return self._options[key]
 
-    def _option(self, entry: Entry, request: PlanRequest, count: int) -> Option:
+    def _option(self, entry: CatalogueEntry, request: PlanRequest, count: int) -> Option:
         found = self._desk.now(replace(request, workers_fixed=count))
         empty = entry.empty_seconds[count]
         if isinstance(found, Infeasible):
@@ -154,7 +154,7 @@ class Catalogue:
             speed_ratio=self._desk.speed_ratio(frozenset(found.gpus_by_node())),
         )
 
-    def pending(self, entry: Entry, ledger: Ledger) -> PendingJob:
+    def pending(self, entry: CatalogueEntry, ledger: FreeGpus) -> PendingJob:
         """The job as a chooser sees it."""
         options = tuple(self.options(entry, ledger).values())
         return PendingJob(
@@ -165,14 +165,14 @@ class Catalogue:
             slots_per_worker=entry.queued.request.job.workers.gpus_per_worker,
         )
 
-    def ideal(self, entry: Entry) -> PendingJob:
+    def ideal(self, entry: CatalogueEntry) -> PendingJob:
         """The job as it would run on the empty cluster."""
         options = tuple(Option(workers=count, seconds=seconds, empty_seconds=seconds) for count, seconds in entry.empty_seconds.items())
         slots = entry.queued.request.job.workers.gpus_per_worker
         return PendingJob(entry.key, options, entry.queued.weight, entry.queued.waited_seconds, slots)
 
 
-def patience_seconds(entry: Entry, options: tuple[Option, ...]) -> float:
+def patience_seconds(entry: CatalogueEntry, options: tuple[Option, ...]) -> float:
     """How long waiting for better nodes can be worth it: as long as the run would be longer on those that are free.
 
     Whoever waits so long and then starts on poor nodes is done after at most twice the best time there was (the ski rental argument).

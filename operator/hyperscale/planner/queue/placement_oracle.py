@@ -33,7 +33,7 @@ Place = Callable[[PlanRequest, ClusterGraph, Expired], Plan | Infeasible]
 """Makes a checked plan; `portfolio.make_plan` with everything else given."""
 
 
-class Desk:
+class PlacementOracle:
     """Answers "where would it run, and how long" for one snapshot; keeps the answers as long as the snapshot is planned on."""
 
     def __init__(self, graph: ClusterGraph, policy: PolicySpec, place: Place) -> None:
@@ -45,8 +45,8 @@ class Desk:
         self.hurried: Expired = lambda: False
         """Turns true before that: nothing new is begun, but what was begun may be finished."""
         self._kept: Memo[Plan | Infeasible] = Memo(KEPT_PLACEMENTS)
-        self._rough: Desk | None = None
-        self._whole: tuple[Desk, Mapping[str, Claim]] | None = None
+        self._rough: PlacementOracle | None = None
+        self._whole: tuple[PlacementOracle, Mapping[str, Claim]] | None = None
         """Whose cluster this is without those claims: emptied, both are the same."""
         self._claims: dict[str, Claim] = {}
         self._emptied = graph
@@ -55,18 +55,18 @@ class Desk:
         self._speed: FloatArray = speeds * np.maximum(figures.allocatable_gpus, 0)
         self._free: IntArray = figures.free_gpus
 
-    def rough(self) -> Desk:
+    def rough(self) -> PlacementOracle:
         """The same with the planners' first placements, which are nearly as fast to run on as those they find by search."""
         if self._rough is None:
-            self._rough = Desk(self.graph, self.policy, lambda request, graph, expired: self._place(request, graph, _at_once))
+            self._rough = PlacementOracle(self.graph, self.policy, lambda request, graph, expired: self._place(request, graph, _at_once))
         self._rough.expired, self._rough.hurried = self.expired, self.hurried
         return self._rough
 
-    def vacated(self, claims: Mapping[str, Claim]) -> Desk:
+    def vacated(self, claims: Mapping[str, Claim]) -> PlacementOracle:
         """The same for the cluster without these claims, under the same deadlines."""
         if not claims:
             return self
-        desk = Desk(emptied(self.graph, claims), self.policy, self._place)
+        desk = PlacementOracle(emptied(self.graph, claims), self.policy, self._place)
         desk.expired, desk.hurried = self.expired, self.hurried
         desk._whole = (self, claims)
         return desk

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hyperscale.model.graph import FloatArray
 from hyperscale.planner.learned.weights_file import MOST_WEIGHTS_BYTES, DamagedError, manifest, read, tensors
 from hyperscale.planner.queue import features, rule
-from hyperscale.planner.queue.queue_types import Choice, ClusterState, PendingJob, RunningJob, Score
+from hyperscale.planner.queue.queue_types import ClusterState, PendingJob, QueueChoice, QueueRunningJob, Score
 
 NAME: Final = "stream"
 """Of the files, without suffix."""
@@ -41,13 +41,13 @@ class AgentUnavailableError(Exception):
 class Prior(msgspec.Struct, frozen=True, rename="camel"):
     """The rule whose choice is among the agent's inputs, as it was in training."""
 
-    order: rule.Order
+    order: rule.QueueOrder
     thrift_alone: float
     thrift: float
     patience: float
 
 
-class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+class AgentManifest(msgspec.Struct, frozen=True, rename="camel"):
     """What the weights are."""
 
     sha256: str
@@ -65,29 +65,29 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True)
-class Agent:
+class QueueAgent:
     """Weights that fit this program."""
 
-    manifest: Manifest
+    manifest: AgentManifest
     weights: dict[str, NDArray[np.float32]]
 
     def choose(
         self,
         pending: Sequence[PendingJob],
-        running: Sequence[RunningJob],
+        running: Sequence[QueueRunningJob],
         cluster: ClusterState,
         starvation_seconds: float = float("inf"),
-    ) -> Choice:
+    ) -> QueueChoice:
         """What the agent starts next. Scores are logits, more is better; only a candidate can be chosen, and those are feasible."""
         prior = self.manifest.prior
-        settings = rule.Settings(prior.order, prior.thrift_alone, prior.thrift, prior.patience, starvation_seconds)
+        settings = rule.RuleSettings(prior.order, prior.thrift_alone, prior.thrift, prior.patience, starvation_seconds)
         now = features.situation(pending, running, cluster, settings, self.manifest.patience)
         if not now.candidates:
-            return Choice(None, waits_for_better_nodes=now.rule.waits_for_better_nodes)
+            return QueueChoice(None, waits_for_better_nodes=now.rule.waits_for_better_nodes)
         scores = self.scores(features.features(now))
         ranking = np.argsort(-scores, kind="stable")[: rule.MAX_SCORES]
         named = tuple(_score(now.candidates[place], float(scores[place])) for place in ranking)
-        return Choice(named[0].job, named[0].workers, named, waits_for_better_nodes=named[0].job is None)
+        return QueueChoice(named[0].job, named[0].workers, named, waits_for_better_nodes=named[0].job is None)
 
     def scores(self, rows: FloatArray) -> FloatArray:
         """(C,) logits of candidates (C, FEATURES)."""
@@ -98,20 +98,20 @@ class Agent:
         return scores
 
 
-def _score(candidate: features.Candidate, score: float) -> Score:
+def _score(candidate: features.QueueCandidate, score: float) -> Score:
     job, workers = candidate.key
     return Score(job, workers, score)
 
 
-def load_agent(folder: Traversable) -> Agent:
+def load_agent(folder: Traversable) -> QueueAgent:
     """The agent whose files lie in `folder`. Raises AgentUnavailableError where they are missing, damaged or made for another version."""
     try:
-        made = manifest(folder / f"{NAME}.json", Manifest)
+        made = manifest(folder / f"{NAME}.json", AgentManifest)
         content = read(folder / f"{NAME}.safetensors", MOST_WEIGHTS_BYTES)
         if made.features != features.VERSION:
             raise DamagedError(f"the weights are for version {made.features} of the features, this program has {features.VERSION}")
         if hashlib.sha256(content).hexdigest() != made.sha256:
             raise DamagedError(f"{NAME}.safetensors is not the file that {NAME}.json describes")
-        return Agent(made, tensors(f"{NAME}.safetensors", content, SHAPES))
+        return QueueAgent(made, tensors(f"{NAME}.safetensors", content, SHAPES))
     except DamagedError as error:
         raise AgentUnavailableError(f"no usable {NAME}.json and {NAME}.safetensors: {error}") from None

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hyperscale.model.admission_query import TurnQuestion, Turns
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.preemption_query import StopQuestion, Stops
 from hyperscale.planner.check.check_needs import add_worker
 from hyperscale.planner.check.plan_check import violations
 
 
-def unsound(turns: Turns, question: TurnQuestion, snapshot: ClusterSnapshot) -> tuple[str, ...]:
+def unsound(turns: AdmissionResult, question: AdmissionRequest, snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """Sentences that say what is wrong with an answer; empty when it may be carried out."""
     return (*_every_job_once(turns, question), *_plans(turns, question, snapshot))
 
 
-def _every_job_once(turns: Turns, question: TurnQuestion) -> Iterator[str]:
+def _every_job_once(turns: AdmissionResult, question: AdmissionRequest) -> Iterator[str]:
     asked = Counter(queued.request.job_key for queued in question.jobs)
     told = Counter([start.key for start in turns.starts] + [hold.key for hold in turns.holds])
     for key in sorted(asked.keys() | told.keys()):
@@ -28,7 +28,7 @@ def _every_job_once(turns: Turns, question: TurnQuestion) -> Iterator[str]:
             yield f"{key}: asked about {asked[key]} times, answered {told[key]} times"
 
 
-def _plans(turns: Turns, question: TurnQuestion, snapshot: ClusterSnapshot) -> Iterator[str]:
+def _plans(turns: AdmissionResult, question: AdmissionRequest, snapshot: ClusterSnapshot) -> Iterator[str]:
     """Each plan on what the plans before it have left."""
     free = {node.name: question.free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes}
     held = {name: dict(amounts) for name, amounts in question.held.items()}

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.planner.queue import rule
-from hyperscale.planner.queue.queue_agent import NAME, Agent, AgentUnavailableError, load_agent
+from hyperscale.planner.queue.queue_agent import NAME, AgentUnavailableError, QueueAgent, load_agent
 from hyperscale.planner.queue.rollout import Choose
 
 AGENT_UNAVAILABLE: Final = "QueueAgentUnavailable"
@@ -38,13 +38,13 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
     return Choosers(by_rule, agent.choose) if agent is not None else Choosers(by_rule, None, (AGENT_UNAVAILABLE,))
 
 
-def settings_of(policy: QueuePolicy) -> rule.Settings:
+def settings_of(policy: QueuePolicy) -> rule.RuleSettings:
     """The rule's knobs."""
-    return rule.Settings(thrift_alone=policy.thrift_alone, thrift=policy.thrift, patience=policy.patience)
+    return rule.RuleSettings(thrift_alone=policy.thrift_alone, thrift=policy.thrift, patience=policy.patience)
 
 
 @cache
-def published_agent(folder: Path) -> Agent | None:
+def published_agent(folder: Path) -> QueueAgent | None:
     """The agent in a folder of published weights; None where they are damaged or of another version."""
     try:
         return load_agent(folder)
@@ -53,7 +53,7 @@ def published_agent(folder: Path) -> Agent | None:
 
 
 @cache
-def packaged_agent() -> Agent | None:
+def packaged_agent() -> QueueAgent | None:
     """The agent that ships with this program; None where its weights are missing or of another version."""
     try:
         return load_agent(files(WEIGHTS))

@@ -53,7 +53,7 @@ class PendingJob(msgspec.Struct, frozen=True, rename="camel"):
         return min(option.workers * option.empty_seconds for option in self.options) * self.slots_per_worker
 
 
-class RunningJob(msgspec.Struct, frozen=True, rename="camel"):
+class QueueRunningJob(msgspec.Struct, frozen=True, rename="camel"):
     """A job that holds slots."""
 
     key: str
@@ -62,7 +62,7 @@ class RunningJob(msgspec.Struct, frozen=True, rename="camel"):
     """Predicted; 0 for a job that is late."""
 
 
-class History(msgspec.Struct, frozen=True, rename="camel"):
+class ArrivalHistory(msgspec.Struct, frozen=True, rename="camel"):
     """What arrived so far, recent jobs more than old ones: the transition statistics of the queue (arrival_history.py)."""
 
     arrivals: int = 0
@@ -82,7 +82,7 @@ class ClusterState(msgspec.Struct, frozen=True, rename="camel"):
     total_slots: int
     free_speed_ratio: float = 1.0
     """Speed of the nodes with free slots / speed of all nodes, 0..1."""
-    history: History = History()
+    history: ArrivalHistory = ArrivalHistory()
 
 
 class Score(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,7 +94,7 @@ class Score(msgspec.Struct, frozen=True, rename="camel"):
     score: float
 
 
-class Choice(msgspec.Struct, frozen=True, rename="camel"):
+class QueueChoice(msgspec.Struct, frozen=True, rename="camel"):
     """What to do next."""
 
     job: str | None

@@ -13,9 +13,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.planner.queue.queue_types import Choice, ClusterState, PendingJob, RunningJob
+from hyperscale.planner.queue.queue_types import ClusterState, PendingJob, QueueChoice, QueueRunningJob
 
-Choose = Callable[[Sequence[PendingJob], Sequence[RunningJob], ClusterState], Choice]
+Choose = Callable[[Sequence[PendingJob], Sequence[QueueRunningJob], ClusterState], QueueChoice]
 """One step: which pending job starts next, with how many workers, or none."""
 
 MOST_ROLLED: Final = 24
@@ -35,7 +35,7 @@ class Started:
 def weighted_mean_seconds(
     started: Iterable[Started],
     waiting: tuple[PendingJob, ...],
-    running: tuple[RunningJob, ...],
+    running: tuple[QueueRunningJob, ...],
     cluster: ClusterState,
     rule: Choose,
 ) -> float:
@@ -47,7 +47,7 @@ def weighted_mean_seconds(
     begun = tuple(started)
     total = sum(one.seconds * one.weight for one in begun)
     weight = sum(one.weight for one in begun)
-    active = (*running, *(RunningJob(one.key, one.slots, one.seconds) for one in begun))
+    active = (*running, *(QueueRunningJob(one.key, one.slots, one.seconds) for one in begun))
     for job in waiting[:MOST_ROLLED]:
         weight += job.weight
     for job, ends in _rolled({job.key: job for job in waiting[:MOST_ROLLED]}, active, cluster, rule):
@@ -56,7 +56,7 @@ def weighted_mean_seconds(
 
 
 def _rolled(
-    waiting: Mapping[str, PendingJob], running: tuple[RunningJob, ...], cluster: ClusterState, rule: Choose
+    waiting: Mapping[str, PendingJob], running: tuple[QueueRunningJob, ...], cluster: ClusterState, rule: Choose
 ) -> Iterable[tuple[PendingJob, float]]:
     """Every waiting job and the second in which it ends."""
     left = dict(waiting)
@@ -65,7 +65,7 @@ def _rolled(
     free, now = cluster.free_slots, 0.0
     while left:
         shown = tuple(_at_best(job, free) for job in left.values())
-        active = tuple(RunningJob(key, slots, end - now) for end, key, slots in sorted(ends))
+        active = tuple(QueueRunningJob(key, slots, end - now) for end, key, slots in sorted(ends))
         choice = rule(shown, active, replace(cluster, free_slots=free))
         if choice.job is not None and choice.job in left:
             job = left.pop(choice.job)

@@ -12,13 +12,13 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from hyperscale.planner.queue.queue_types import Choice, ClusterState, Option, PendingJob, RunningJob, Score
+from hyperscale.planner.queue.queue_types import ClusterState, Option, PendingJob, QueueChoice, QueueRunningJob, Score
 
 MAX_SCORES: Final = 8
 """Candidates named in a choice."""
 
 
-class Order(enum.StrEnum):
+class QueueOrder(enum.StrEnum):
     """What the index is."""
 
     SECONDS = "Seconds"
@@ -27,10 +27,10 @@ class Order(enum.StrEnum):
     """Slot seconds / weight: smallest first."""
 
 
-class Settings(NamedTuple):
+class RuleSettings(NamedTuple):
     """Knobs of the rule; the defaults are what `hyperscale.learn.streams.tuning` found."""
 
-    order: Order = Order.SECONDS
+    order: QueueOrder = QueueOrder.SECONDS
     thrift_alone: float = 0.23
     """α with one pending job: a larger worker count must shorten the run by more than the ratio of the counts to the power of α."""
     thrift: float = 0.15
@@ -45,7 +45,7 @@ class Settings(NamedTuple):
         return self.thrift_alone if pending == 1 else self.thrift
 
 
-DEFAULTS: Final = Settings()
+DEFAULTS: Final = RuleSettings()
 
 
 def by_age(pending: Sequence[PendingJob]) -> list[PendingJob]:
@@ -53,7 +53,7 @@ def by_age(pending: Sequence[PendingJob]) -> list[PendingJob]:
     return sorted(pending, key=lambda job: (-job.waited_seconds, job.key))
 
 
-def starving(aged: Sequence[PendingJob], settings: Settings) -> PendingJob | None:
+def starving(aged: Sequence[PendingJob], settings: RuleSettings) -> PendingJob | None:
     """The job that goes first because it has waited too long; `aged` is `by_age`."""
     return aged[0] if aged and aged[0].waited_seconds > settings.starvation_seconds else None
 
@@ -69,13 +69,15 @@ def thrifty(job: PendingJob, free_slots: int, alpha: float, limit_seconds: float
     return best
 
 
-def choose(pending: Sequence[PendingJob], running: Sequence[RunningJob], cluster: ClusterState, settings: Settings = DEFAULTS) -> Choice:
+def choose(
+    pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState, settings: RuleSettings = DEFAULTS
+) -> QueueChoice:
     """What the rule starts next. Scores are indices: seconds (or slot seconds) / weight, less is better."""
     aged, alpha = by_age(pending), settings.alpha(len(pending))
     first = starving(aged, settings)
     if first is not None:
         option = thrifty(first, cluster.free_slots, alpha)
-        return Choice(None) if option is None else Choice(first.key, option.workers, (Score(first.key, option.workers, 0.0),))
+        return QueueChoice(None) if option is None else QueueChoice(first.key, option.workers, (Score(first.key, option.workers, 0.0),))
     scores: list[Score] = []
     impatient = False
     for job in aged:
@@ -86,11 +88,11 @@ def choose(pending: Sequence[PendingJob], running: Sequence[RunningJob], cluster
         elif running and not impatient:
             impatient = thrifty(job, cluster.free_slots, alpha) is not None
     if not scores:
-        return Choice(None, waits_for_better_nodes=impatient)
+        return QueueChoice(None, waits_for_better_nodes=impatient)
     ranked = sorted(scores, key=lambda score: score.score)  # stable: among equals the one that waits longest
-    return Choice(ranked[0].job, ranked[0].workers, tuple(ranked[:MAX_SCORES]))
+    return QueueChoice(ranked[0].job, ranked[0].workers, tuple(ranked[:MAX_SCORES]))
 
 
-def index(job: PendingJob, option: Option, order: Order) -> float:
+def index(job: PendingJob, option: Option, order: QueueOrder) -> float:
     """What the rule sorts by."""
-    return option.seconds * (option.workers * job.slots_per_worker if order is Order.AREA else 1) / job.weight
+    return option.seconds * (option.workers * job.slots_per_worker if order is QueueOrder.AREA else 1) / job.weight

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.planner.cost.objective import Breakdown, Costs, Volumes, halo_seconds, largest_shares, ring_costs, volumes
+from hyperscale.planner.cost.costs import ExchangeVolumes
+from hyperscale.planner.cost.objective import Breakdown, Costs, halo_seconds, largest_shares, ring_costs, volumes
 from hyperscale.planner.search.local_search_batch import ring_with_each
 
 FITS = 1e-9
@@ -66,7 +67,9 @@ def held_replacements(costs: Costs, order: IntArray, position: int, share: Float
     return np.where(apart | np.logical_not(fits), np.inf, seconds)
 
 
-def _halo_with_each(costs: Costs, members: IntArray, parts: FloatArray, part: float, volume: Volumes) -> tuple[FloatArray, FloatArray]:
+def _halo_with_each(
+    costs: Costs, members: IntArray, parts: FloatArray, part: float, volume: ExchangeVolumes
+) -> tuple[FloatArray, FloatArray]:
     """Boundary data with each candidate as one more worker that holds `part`: of `members` (k - 1, m), and of the candidate (m,)."""
     gpus, apart = costs.gpus_per_worker, costs.apart_seconds_per_byte
     pairs, same = np.ix_(members, members), members[:, None] == np.arange(len(costs.weight))

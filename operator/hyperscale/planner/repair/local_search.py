@@ -25,7 +25,7 @@ ELEMENTS: Final = 24_000_000
 
 
 @dataclass(frozen=True)
-class Board:
+class AssignmentState:
     """Where ranks may go."""
 
     costs: Costs
@@ -142,7 +142,7 @@ class Board:
         return order
 
 
-def settle(board: Board, order: IntArray, free: BoolArray) -> IntArray:
+def settle(board: AssignmentState, order: IntArray, free: BoolArray) -> IntArray:
     """A placement that no single replacement or swap of the positions where `free` (k,) improves; the others stay."""
     positions = np.flatnonzero(free & ~board.fixed)
     best = float(board.objectives(order[None, :])[0])

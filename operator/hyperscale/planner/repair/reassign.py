@@ -12,7 +12,7 @@ from hyperscale.model.graph import FloatArray, IntArray
 from hyperscale.planner.cost.objective import volumes
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
-from hyperscale.planner.repair.local_search import Board, settle
+from hyperscale.planner.repair.local_search import AssignmentState, settle
 from hyperscale.planner.search.heuristic import Candidate, Heuristic
 
 POOL_NODES: Final = 192
@@ -75,7 +75,7 @@ class Task:
     def candidate(self, order: IntArray) -> Candidate:
         """The placement with its exact objective."""
         members, positions = np.unique(order, return_inverse=True)
-        board = Board(self.problem.costs(members), self.problem.slots[members], positions < 0, self.share)
+        board = AssignmentState(self.problem.costs(members), self.problem.slots[members], positions < 0, self.share)
         seconds = float(board.objectives(positions[None, :])[0])
         return Candidate(seconds, len(order), tuple(self.problem.names[member] for member in order), tuple(int(m) for m in order))
 
@@ -152,17 +152,17 @@ def _pool(problem: Problem, region: IntArray, seats: IntArray) -> IntArray:
     return np.unique(np.concatenate((near, fast, staying)))
 
 
-def _board(task: Task, pool: IntArray) -> Board:
+def _board(task: Task, pool: IntArray) -> AssignmentState:
     problem = task.problem
     fixed = np.zeros(len(task.seats), dtype=np.bool_)
     room = problem.slots[pool].copy()
     for rank, candidate in problem.pinned:
         fixed[rank] = True
         room[np.searchsorted(pool, candidate)] += 1
-    return Board(problem.costs(pool), room, fixed, task.share)
+    return AssignmentState(problem.costs(pool), room, fixed, task.share)
 
 
-def _built(task: Task, board: Board, seats: IntArray, allowed: int, expired: Expired) -> Iterator[IntArray]:
+def _built(task: Task, board: AssignmentState, seats: IntArray, allowed: int, expired: Expired) -> Iterator[IntArray]:
     """Repaired placements, then the best of one more move each, up to `allowed`."""
     beam = _repaired(board, seats)
     yield from beam
@@ -175,7 +175,7 @@ def _built(task: Task, board: Board, seats: IntArray, allowed: int, expired: Exp
         yield from beam
 
 
-def _repaired(board: Board, seats: IntArray) -> list[IntArray]:
+def _repaired(board: AssignmentState, seats: IntArray) -> list[IntArray]:
     """Placements with every lost rank on a node, those that stay where they are; the best few, best first."""
     lost = np.flatnonzero(seats < 0)
     if not len(lost):
@@ -186,7 +186,7 @@ def _repaired(board: Board, seats: IntArray) -> list[IntArray]:
     return _best_different(board, settled)
 
 
-def _one_more(board: Board, seats: IntArray, beam: list[IntArray], affordable: int) -> list[IntArray]:
+def _one_more(board: AssignmentState, seats: IntArray, beam: list[IntArray], affordable: int) -> list[IntArray]:
     """The best placements that move one rank more than those of `beam`, the moved ones settled; of each the `affordable` slowest ranks."""
     found: list[tuple[float, tuple[int, ...]]] = []
     for order in beam:
@@ -202,7 +202,7 @@ def _one_more(board: Board, seats: IntArray, beam: list[IntArray], affordable: i
     return _best_different(board, [settle(board, np.array(order), np.array(order) != seats) for _, order in ranked])
 
 
-def _best_different(board: Board, orders: list[IntArray]) -> list[IntArray]:
+def _best_different(board: AssignmentState, orders: list[IntArray]) -> list[IntArray]:
     different = sorted({tuple(order.tolist()) for order in orders})
     if not different:
         return []

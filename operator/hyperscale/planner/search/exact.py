@@ -38,7 +38,7 @@ PROVEN: Final = 1.0 - 1e-9
 """A bound this near to the objective is the objective: what is left is rounding."""
 
 
-class Proof(NamedTuple):
+class OptimalityProof(NamedTuple):
     """The best placement known and what none can beat."""
 
     order: IntArray | None
@@ -63,7 +63,7 @@ def branch_and_bound(
     pinned: IntArray = NO_START,
     work: int = DEFAULT_WORK,
     expired: Callable[[], bool] = lambda: False,
-) -> Proof:
+) -> OptimalityProof:
     """The best placement of `workers` workers among all; `upper_order` (k,) is the best known so far; the nearer, the faster.
 
     upper:   instead of `upper_order` the objective that a placement must be below to be of interest, e.g. that of another worker count
@@ -81,12 +81,12 @@ def branch_and_bound(
     seconds, bound, used = _branch.branch_and_bound(kernel, pinned.astype(np.int32), order, min(upper, CANNOT_WORK), work, expired)
     if seconds >= min(upper, CANNOT_WORK) and upper_order is None:
         bound = max(floor, bound)
-        return Proof(None, np.inf, np.inf if bound >= CANNOT_WORK else bound, bound >= seconds * PROVEN, used)
+        return OptimalityProof(None, np.inf, np.inf if bound >= CANNOT_WORK else bound, bound >= seconds * PROVEN, used)
     if seconds >= CANNOT_WORK:
-        return Proof(None, np.inf, max(floor, np.inf if bound >= CANNOT_WORK else bound), bound >= CANNOT_WORK, used)
+        return OptimalityProof(None, np.inf, max(floor, np.inf if bound >= CANNOT_WORK else bound), bound >= CANNOT_WORK, used)
     best = order.astype(np.int64) if seconds < upper or upper_order is None else upper_order
     proven = max(bound, floor) >= seconds * PROVEN
-    return Proof(best, seconds, seconds if proven else max(bound, floor), proven, used)
+    return OptimalityProof(best, seconds, seconds if proven else max(bound, floor), proven, used)
 
 
 def proof_work(slots: IntArray, workers: int) -> int:
@@ -109,14 +109,14 @@ def proof_work(slots: IntArray, workers: int) -> int:
 
 def _listed(
     costs: Costs, slots: IntArray, workers: int, upper_order: IntArray | None, upper: float, floor: float, pinned: IntArray
-) -> Proof:
+) -> OptimalityProof:
     """The same by listing all sets where there are few; else the simple bound only."""
     best = None if len(pinned) else exact(costs, slots, workers, LISTED_SETS)
     if best is None:
-        return Proof(upper_order, upper, floor, upper <= floor / PROVEN, 0)
+        return OptimalityProof(upper_order, upper, floor, upper <= floor / PROVEN, 0)
     seconds: FloatArray = objectives(costs, best[None, :])
     if not seconds[0] < upper and upper_order is None:
-        return Proof(None, np.inf, float(seconds[0]), True, LISTED_SETS)
+        return OptimalityProof(None, np.inf, float(seconds[0]), True, LISTED_SETS)
     if not np.isfinite(seconds[0]):
-        return Proof(None, np.inf, np.inf, True, LISTED_SETS)
-    return Proof(best, float(seconds[0]), float(seconds[0]), True, LISTED_SETS)
+        return OptimalityProof(None, np.inf, np.inf, True, LISTED_SETS)
+    return OptimalityProof(best, float(seconds[0]), float(seconds[0]), True, LISTED_SETS)

@@ -9,7 +9,8 @@ import numpy as np
 
 from hyperscale.model.api.job import Balance
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.planner.cost.objective import Costs, Volumes, volumes
+from hyperscale.planner.cost.costs import ExchangeVolumes
+from hyperscale.planner.cost.objective import Costs, volumes
 
 LEAST_ROUNDS: Final = 1e-50
 """Instead of no exchange at all, so that a pair that cannot talk still costs more than anything."""
@@ -38,7 +39,7 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
     return np.where(slots > 0, mean * partners, np.inf)
 
 
-def halo_factor(costs: Costs, volume: Volumes, workers: int) -> float:
+def halo_factor(costs: Costs, volume: ExchangeVolumes, workers: int) -> float:
     """Boundary bytes between two workers with equal shares."""
     pairs = workers * (workers - 1.0 / costs.gpus_per_worker)
     return volume.halo_bytes / pairs if pairs > 0.0 else 0.0
@@ -61,7 +62,7 @@ def greedy(
     start:  (p,) candidates that are taken already (their slots were not counted)
     stop:   ends the search; nothing is found then
     """
-    state = _State(costs, slots, workers, start[None, :] if len(start) else seeds[:, None], takes_slot=not len(start))
+    state = _GreedyState(costs, slots, workers, start[None, :] if len(start) else seeds[:, None], takes_slot=not len(start))
     for _ in range(workers - state.chosen.shape[1]):
         if stop():
             return np.zeros((0, workers), dtype=np.int64)
@@ -72,7 +73,7 @@ def greedy(
 
 def scores_after(costs: Costs, slots: IntArray, chosen: IntArray, workers: int) -> FloatArray:
     """(m,) greedy's score of each candidate after `chosen` (p,), which take slots; +inf where it has none left or cannot talk to all."""
-    state = _State(costs, slots, workers, chosen[None, :1], takes_slot=True)
+    state = _GreedyState(costs, slots, workers, chosen[None, :1], takes_slot=True)
     for member in chosen[1:]:
         state.take(np.array([member]))
     scores: FloatArray = state.scores()[0]
@@ -80,7 +81,7 @@ def scores_after(costs: Costs, slots: IntArray, chosen: IntArray, workers: int) 
     return np.where(apart.any(), np.inf, scores)
 
 
-class _State:
+class _GreedyState:
     """Partial placements of all seeds; row = seed, column = candidate."""
 
     def __init__(self, costs: Costs, slots: IntArray, workers: int, start: IntArray, takes_slot: bool) -> None:
@@ -171,7 +172,7 @@ class _State:
         self.blocked |= costs.blocked[added]
 
 
-def pair_seconds(costs: Costs, workers: int, volume: Volumes) -> FloatArray:
+def pair_seconds(costs: Costs, workers: int, volume: ExchangeVolumes) -> FloatArray:
     """(m, m) share of the communication that one pair causes when all pairs are like it; +inf where blocked."""
     halo = halo_factor(costs, volume, workers) * costs.seconds_per_byte
     ring = (volume.rounds + volume.ring_latency_factor) * costs.latency_seconds + volume.ring_byte_factor * costs.seconds_per_byte

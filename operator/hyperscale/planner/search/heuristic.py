@@ -18,10 +18,10 @@ from hyperscale.planner.problem.regions import MAX_DOMAINS, regions
 from hyperscale.planner.search.beam import beam_sets
 from hyperscale.planner.search.exact import EARLY_WORK, branch_and_bound, proof_work
 from hyperscale.planner.search.improve import (
-    CLOSE_LOOK,
-    FIRST_LOOK,
     FIRST_NODES,
     ROUGH_LOOK,
+    SCREENING,
+    THOROUGH,
     annealed,
     distinct,
     greedy_from,
@@ -31,13 +31,13 @@ from hyperscale.planner.search.improve import (
     promising_seeds,
     seated,
 )
-from hyperscale.planner.search.improve import Effort as Effort
+from hyperscale.planner.search.improve import SearchBudget as Effort
 from hyperscale.planner.search.initial_solutions import fastest_sets, nearest_sets, scattered_sets
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
 from hyperscale.planner.search.pools import Pools
 from hyperscale.planner.search.ring import canonical
 from hyperscale.planner.search.search_result import Candidate as Candidate
-from hyperscale.planner.search.search_result import Found as Found
+from hyperscale.planner.search.search_result import SearchResult as Found
 from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKERS, domains_with_room, part
 from hyperscale.util.memo import Memo
 
@@ -125,7 +125,7 @@ class _Search:
         counts = self.counts = [count for count in self.problem.counts() if count <= self.capacity]
         steps = ladder(counts)
         if len(counts) == 1 and FIRST_NODES < len(self.region) == len(self.pools.pool(counts[0])):
-            self._look(counts[0], CLOSE_LOOK)
+            self._look(counts[0], THOROUGH)
         for count in steps if not self.best else ():
             if not self.expired() or self.best or count in (steps[0], steps[-1]):
                 self._first(count)
@@ -136,16 +136,16 @@ class _Search:
         for candidate in looked:
             # Against the first look's best: a close look at one count gains a tenth where links have no structure, and so may the next.
             if candidate.objective <= looked[0].objective * CLOSE_RATIO:
-                if not self.problem.pinned and (candidate.workers, CLOSE_LOOK) not in self.looked:
+                if not self.problem.pinned and (candidate.workers, THOROUGH) not in self.looked:
                     self._bound(candidate.workers, min(EARLY_WORK, proof_work(self.problem.slots[self.region], candidate.workers)))
-                self._look(candidate.workers, CLOSE_LOOK)
+                self._look(candidate.workers, THOROUGH)
         if self.best:
             self._widen(min(self.best.values()).workers)
         self.lower_bound = self._prove()
         return sorted({*self.best.values(), *self.others})
 
     def _first(self, count: int) -> None:
-        self._look(count, FIRST_LOOK if count <= DENSE_COUNTS else ROUGH_LOOK)
+        self._look(count, SCREENING if count <= DENSE_COUNTS else ROUGH_LOOK)
 
     def _between(self, counts: list[int]) -> list[int]:
         """Untried counts half-way between the best one and its tried neighbours."""
@@ -168,7 +168,7 @@ class _Search:
         pool = self.pools.pool(workers)
         costs, slots = self._costs_of(pool), self.problem.slots[pool]
         bound = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
-        if effort is CLOSE_LOOK and self.best and bound > min(self.best.values()).objective:
+        if effort is THOROUGH and self.best and bound > min(self.best.values()).objective:
             return
         self.looked.add((workers, effort))
         fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])

@@ -21,7 +21,7 @@ NUMPY_RATIO: Final = 10
 """Numpy gets so many times fewer."""
 
 
-class Effort(NamedTuple):
+class SearchBudget(NamedTuple):
     """How closely one worker count is looked at."""
 
     seeds: int
@@ -53,10 +53,10 @@ GREEDY_SEEDS: Final = 16
 
 FIRST_NODES: Final = 40
 """With more candidates, all of them searched, a single worker count gets its close look at once."""
-FIRST_LOOK: Final = Effort(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
-ROUGH_LOOK: Final = FIRST_LOOK._replace(starts=1, sweeps=0)
+SCREENING: Final = SearchBudget(seeds=12, starts=2, elements=20_000_000, sweeps=12, scattered=0, work=0, walks=0, steps=0)
+ROUGH_LOOK: Final = SCREENING._replace(starts=1, sweeps=0)
 """For large worker counts: they are compared by greedy alone, there are many of them, and improvement moves them all by much the same."""
-CLOSE_LOOK: Final = Effort(
+THOROUGH: Final = SearchBudget(
     seeds=128, starts=8, elements=120_000_000, sweeps=12, scattered=4, work=1_200_000, walks=0, steps=0, pairs=1_500_000, beam=1800
 )
 PAIRED: Final = 16
@@ -90,7 +90,7 @@ def greedy_from(costs: Costs, slots: IntArray, workers: int, seeds: IntArray, st
 
 
 def improve(
-    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, stop: Callable[[], bool]
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: SearchBudget, stop: Callable[[], bool]
 ) -> tuple[IntArray, FloatArray]:
     """As many of `orders` (B, k), best first, as the effort allows, improved: placements (B', k), objectives (B',).
 
@@ -112,7 +112,7 @@ def improve(
 
 
 def annealed(
-    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, seed: int, stop: Callable[[], bool]
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: SearchBudget, seed: int, stop: Callable[[], bool]
 ) -> tuple[IntArray, FloatArray]:
     """The best different sets of `orders` (B, k) after a walk each: (B', k), (B',)."""
     seconds = objectives(costs, orders)
@@ -127,7 +127,7 @@ def annealed(
 
 
 def paired(
-    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: Effort, seed: int, stop: Callable[[], bool]
+    costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, effort: SearchBudget, seed: int, stop: Callable[[], bool]
 ) -> tuple[IntArray, FloatArray]:
     """The best of `orders` (B, k) after a search by pairs from several: (B', k), (B',); none where the effort asks for none."""
     seconds = objectives(costs, orders)

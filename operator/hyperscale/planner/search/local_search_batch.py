@@ -9,7 +9,8 @@ import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost.bounds import memory_may_limit
-from hyperscale.planner.cost.objective import Costs, Volumes, objectives, ring_costs, volumes
+from hyperscale.planner.cost.costs import ExchangeVolumes
+from hyperscale.planner.cost.objective import Costs, objectives, ring_costs, volumes
 from hyperscale.planner.search.ring import ring_order, ring_orders
 
 SWEEPS: Final = 6
@@ -157,7 +158,7 @@ def replacements(costs: Costs, orders: IntArray, position: int) -> FloatArray:
     return seconds
 
 
-def _halo_with_each(costs: Costs, others: IntArray, scale: FloatArray, volume: Volumes) -> tuple[FloatArray, FloatArray]:
+def _halo_with_each(costs: Costs, others: IntArray, scale: FloatArray, volume: ExchangeVolumes) -> tuple[FloatArray, FloatArray]:
     """Halo seconds with each candidate as the last worker: of the others (B, k - 1, m), and of the candidate (B, m)."""
     weight, gpus = costs.weight, costs.gpus_per_worker
     theirs, members = weight[others], np.arange(len(weight))
@@ -183,7 +184,7 @@ def _halo_with_each(costs: Costs, others: IntArray, scale: FloatArray, volume: V
     return stay, come
 
 
-def ring_with_each(costs: Costs, orders: IntArray, position: int, volume: Volumes) -> FloatArray:
+def ring_with_each(costs: Costs, orders: IntArray, position: int, volume: ExchangeVolumes) -> FloatArray:
     """(B, m) allreduce seconds with each candidate at `position` of the ring."""
     rows, workers = orders.shape
     nodes = len(costs.weight)

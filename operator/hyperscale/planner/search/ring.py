@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.planner.cost.objective import Costs, Volumes, ring_costs, volumes
+from hyperscale.planner.cost.costs import ExchangeVolumes
+from hyperscale.planner.cost.objective import Costs, ring_costs, volumes
 
 EXACT_WORKERS: Final = 7
 """Workers whose rings are all tried: 360 of them."""
@@ -58,7 +59,7 @@ def all_rings(workers: int) -> IntArray:
     return rings
 
 
-def _best_of(costs: Costs, rings: IntArray, volume: Volumes) -> IntArray:
+def _best_of(costs: Costs, rings: IntArray, volume: ExchangeVolumes) -> IntArray:
     """(B, k) the fastest ring of every row of `rings` (B, r, k), the first of equals."""
     count, tried, workers = rings.shape
     if tried == 1:
@@ -78,7 +79,7 @@ def canonical(orders: IntArray) -> IntArray:
     return np.where((turned[:, 1] <= turned[:, -1])[:, None], turned, backwards)
 
 
-def _nearest_neighbour(costs: Costs, members: IntArray, volume: Volumes) -> IntArray:
+def _nearest_neighbour(costs: Costs, members: IntArray, volume: ExchangeVolumes) -> IntArray:
     """(B, k) the best of some nearest-neighbour tours of every row, all built at once."""
     rows, count = members.shape
     tries = min(count, MAX_STARTS, max(2, BATCH_TOURS // rows))
@@ -101,7 +102,7 @@ def _nearest_neighbour(costs: Costs, members: IntArray, volume: Volumes) -> IntA
     return _best_of(costs, np.take_along_axis(members[owner], tours, axis=1).reshape(rows, len(starts), count), volume)
 
 
-def _repair(costs: Costs, orders: IntArray, volume: Volumes) -> IntArray:
+def _repair(costs: Costs, orders: IntArray, volume: ExchangeVolumes) -> IntArray:
     """2-opt on the slowest hops of every row until none improves: only a move that takes out a slowest hop can help."""
     orders = orders.copy()
     workers = orders.shape[1]
@@ -138,7 +139,7 @@ def _reversals(orders: IntArray, hops: IntArray) -> IntArray:
     return moves
 
 
-def _swap_free(costs: Costs, order: IntArray, fixed: BoolArray, volume: Volumes) -> IntArray:
+def _swap_free(costs: Costs, order: IntArray, fixed: BoolArray, volume: ExchangeVolumes) -> IntArray:
     """Swaps among the free positions, best first, until none improves."""
     free = np.flatnonzero(~fixed)
     left, right = np.triu_indices(len(free), 1)

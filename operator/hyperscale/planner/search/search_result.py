@@ -17,7 +17,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """Placements of one problem, and what none can beat over all worker counts that it allows; None where that is unknown."""
 
     placements: tuple[Candidate, ...]

@@ -21,11 +21,11 @@ from hyperscale.planner.service.frames import (
     KEPT_WORLDS,
     OUT_OF_MEMORY_EXIT,
     Answer,
+    ClusterFrame,
     FrameError,
+    PlannerTrouble,
     Question,
     Ready,
-    Trouble,
-    World,
     body_length,
     pack,
     unpack_answer,
@@ -55,7 +55,7 @@ class PlannerError(Exception):
         self.fallback = fallback
 
 
-def _named(nameless: World) -> tuple[World, bytes]:
+def _named(nameless: ClusterFrame) -> tuple[ClusterFrame, bytes]:
     """The world under a name of its own, and its frame: a tenth of a second for 5,000 nodes."""
     world = replace(nameless, name=hashlib.sha256(msgspec.json.encode(nameless)).hexdigest())
     return world, pack(world)
@@ -72,7 +72,7 @@ class Child:
         self._memory_bytes = memory_bytes
         self._log = bytearray()
         self._draining = asyncio.ensure_future(self._drain(process.stderr))
-        self._worlds: deque[World] = deque(maxlen=KEPT_WORLDS)
+        self._worlds: deque[ClusterFrame] = deque(maxlen=KEPT_WORLDS)
 
     @property
     def pid(self) -> int:
@@ -96,7 +96,7 @@ class Child:
         answer = await self._bounded(self._exchange(question, snapshot, policy), seconds)
         if isinstance(answer, Ready) or answer.number != number:
             raise PlannerError(CRASHED, "the planner answered another question")
-        if isinstance(answer, Trouble):
+        if isinstance(answer, PlannerTrouble):
             raise PlannerError(CRASHED, answer.message)
         return answer
 
@@ -122,7 +122,7 @@ class Child:
         for known in self._worlds:
             if known.snapshot is snapshot and known.policy == policy:
                 return known.name
-        name_it = partial(_named, World(name="", snapshot=snapshot, policy=policy))
+        name_it = partial(_named, ClusterFrame(name="", snapshot=snapshot, policy=policy))
         world, frame = name_it() if len(snapshot.nodes) <= SMALL_NODES else await in_daemon_thread(name_it)
         if not any(known.name == world.name for known in self._worlds):
             await self._send(frame)

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from hyperscale.model.admission_query import TurnQuestion, Turns
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.migration_query import MoveQuestion, Moves
@@ -33,7 +33,7 @@ class FrameError(Exception):
     """A frame is too long, cut off, or not what was expected; the connection cannot be used any more."""
 
 
-class World(msgspec.Struct, frozen=True, rename="camel", tag="world"):
+class ClusterFrame(msgspec.Struct, frozen=True, rename="camel", tag="world"):
     """A cluster and the policy to plan by, sent once for all requests against it."""
 
     name: str
@@ -56,7 +56,7 @@ class AskTurns(msgspec.Struct, frozen=True, rename="camel", tag="askTurns"):
 
     number: int
     world: str
-    question: TurnQuestion
+    question: AdmissionRequest
 
 
 class AskMoves(msgspec.Struct, frozen=True, rename="camel", tag="askMoves"):
@@ -97,10 +97,10 @@ class Turned(msgspec.Struct, frozen=True, rename="camel", tag="turned"):
     """Who of the pending jobs starts."""
 
     number: int
-    turns: Turns
+    turns: AdmissionResult
 
 
-class Moved(msgspec.Struct, frozen=True, rename="camel", tag="moved"):
+class MigrationAdvice(msgspec.Struct, frozen=True, rename="camel", tag="moved"):
     """Which running jobs would be better off elsewhere."""
 
     number: int
@@ -114,7 +114,7 @@ class Stopped(msgspec.Struct, frozen=True, rename="camel", tag="stopped"):
     stops: Stops
 
 
-class Trouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):
+class PlannerTrouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):
     """The planner failed on this question."""
 
     number: int
@@ -122,8 +122,8 @@ class Trouble(msgspec.Struct, frozen=True, rename="camel", tag="trouble"):
     """Kind of the error and its text, one line."""
 
 
-Question = World | Ask | AskTurns | AskMoves | AskStops
-Answer = Ready | Planned | NotPlanned | Turned | Moved | Stopped | Trouble
+Question = ClusterFrame | Ask | AskTurns | AskMoves | AskStops
+Answer = Ready | Planned | NotPlanned | Turned | MigrationAdvice | Stopped | PlannerTrouble
 
 _QUESTIONS: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
 _ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)

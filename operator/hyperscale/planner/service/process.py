@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from hyperscale.model.admission_query import TurnQuestion, Turns
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
@@ -34,7 +34,7 @@ from hyperscale.planner.service.frames import (
     AskMoves,
     AskStops,
     AskTurns,
-    Moved,
+    MigrationAdvice,
     NotPlanned,
     Planned,
     Question,
@@ -146,7 +146,7 @@ class PlannerProcess:
             raise PlannerError(REJECTED, "; ".join(wrong[:3]))
         return found
 
-    async def turns(self, question: TurnQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Turns | None:
+    async def turns(self, question: AdmissionRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> AdmissionResult | None:
         """Who of several pending jobs starts, every plan checked; None where the planner failed on that, which is counted."""
         try:
             return await self._turns(question, snapshot, policy)
@@ -155,7 +155,7 @@ class PlannerProcess:
             self._on_failure(QUEUE_FAILED)
             return None
 
-    async def _turns(self, question: TurnQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Turns:
+    async def _turns(self, question: AdmissionRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> AdmissionResult:
         answer = await self._answer(partial(AskTurns, question=question), question.deadline_seconds, snapshot, policy)
         if not isinstance(answer, Turned):
             raise PlannerError(CRASHED, "the planner answered another question")
@@ -174,7 +174,7 @@ class PlannerProcess:
 
     async def _moves(self, question: MoveQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Moves:
         answer = await self._answer(partial(AskMoves, question=question), question.deadline_seconds, snapshot, policy)
-        if not isinstance(answer, Moved):
+        if not isinstance(answer, MigrationAdvice):
             raise PlannerError(CRASHED, "the planner answered another question")
         if wrong := unsound_moves(answer.moves, question, snapshot):
             raise PlannerError(REJECTED, "; ".join(wrong[:3]))

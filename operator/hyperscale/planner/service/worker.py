@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from hyperscale.model.admission_query import Turns
+from hyperscale.model.admission_query import AdmissionResult
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.graph import ClusterGraph
 from hyperscale.model.migration_query import Moves
@@ -31,7 +31,7 @@ from hyperscale.planner.migration.migration_evaluation import judge
 from hyperscale.planner.preempt.preemption_problem import Terms
 from hyperscale.planner.preempt.preemption_question import judge_stops
 from hyperscale.planner.queue.joint import take_turns
-from hyperscale.planner.queue.placement_oracle import Desk, Expired
+from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
 from hyperscale.planner.service.frames import (
     KEPT_WORLDS,
@@ -41,15 +41,15 @@ from hyperscale.planner.service.frames import (
     AskMoves,
     AskStops,
     AskTurns,
+    ClusterFrame,
     FrameError,
-    Moved,
+    MigrationAdvice,
     NotPlanned,
     Planned,
+    PlannerTrouble,
     Ready,
     Stopped,
-    Trouble,
     Turned,
-    World,
     pack,
     read_question,
 )
@@ -63,19 +63,19 @@ HURRY_FRACTION: Final = 0.5
 MAX_MESSAGE_LENGTH: Final = 500
 
 
-class Planner:
+class PlannerService:
     """Answers questions; builds the graph of each world once, when it is first asked about."""
 
     def __init__(self, clock: Callable[[], float], weights: Path | None = None) -> None:
         """Plan with published weights of the learned planners from a folder, or with those of the package."""
         self._clock = clock
         self._weights = weights
-        self._worlds: dict[str, World] = {}
+        self._worlds: dict[str, ClusterFrame] = {}
         self._graphs: dict[str, ClusterGraph] = {}
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, PlacementOracle] = {}
         self._planners = planners(weights)
 
-    def learn(self, world: World) -> None:
+    def learn(self, world: ClusterFrame) -> None:
         """Keep a world to plan in, and forget the oldest."""
         self._worlds[world.name] = world
         while len(self._worlds) > KEPT_WORLDS:
@@ -94,14 +94,14 @@ class Planner:
             if isinstance(ask, AskTurns):
                 return Turned(ask.number, self._turns(ask, started))
             if isinstance(ask, AskMoves):
-                return Moved(ask.number, self._moves(ask, started))
+                return MigrationAdvice(ask.number, self._moves(ask, started))
             if isinstance(ask, AskStops):
                 return Stopped(ask.number, self._stops(ask, started))
             found = self._plan(ask, started)
         except MemoryError:
             raise  # ends the process: what it holds would be missing for the next question too
         except Exception as error:  # any other error of a planner is answered, none ends the process
-            return Trouble(ask.number, f"{type(error).__name__}: {error}".replace("\n", " ")[:MAX_MESSAGE_LENGTH])
+            return PlannerTrouble(ask.number, f"{type(error).__name__}: {error}".replace("\n", " ")[:MAX_MESSAGE_LENGTH])
         return Planned(ask.number, found) if isinstance(found, Plan) else NotPlanned(ask.number, found)
 
     def _plan(self, ask: Ask, started: float) -> Plan | Infeasible:
@@ -109,7 +109,7 @@ class Planner:
         expired = self._alarm(request.deadline_seconds, started)
         return make_plan(request, self._graph(world), profile(request.job), world.policy, expired=expired, planners=self._planners)
 
-    def _turns(self, ask: AskTurns, started: float) -> Turns:
+    def _turns(self, ask: AskTurns, started: float) -> AdmissionResult:
         world = self._worlds[ask.world]
         desk = self._desk(world, ask.question.deadline_seconds, started)
         return take_turns(ask.question, desk, world.policy.queue, choosers(world.policy.queue, self._weights))
@@ -122,11 +122,11 @@ class Planner:
         terms = Terms(own.min_gain_ratio, own.hold_down_seconds, policy.replan.restart_seconds)
         return judge_stops(ask.question, desk, policy.queue, terms, choosers(policy.queue, self._weights))
 
-    def _desk(self, world: World, deadline_seconds: float, started: float) -> Desk:
+    def _desk(self, world: ClusterFrame, deadline_seconds: float, started: float) -> PlacementOracle:
         """Keeps what it has found on this world; under the deadline of the question in hand."""
         desk = self._desks.get(world.name)
         if desk is None:
-            desk = self._desks[world.name] = Desk(self._graph(world), world.policy, partial(self._place, world.policy))
+            desk = self._desks[world.name] = PlacementOracle(self._graph(world), world.policy, partial(self._place, world.policy))
         desk.expired = self._alarm(deadline_seconds, started)
         desk.hurried = self._alarm(deadline_seconds * HURRY_FRACTION, started)
         return desk
@@ -139,7 +139,7 @@ class Planner:
         expired = self._alarm(ask.question.deadline_seconds, started)
         return judge(ask.question, self._graph(world), world.policy, lambda job: profile(job.request.job), expired)
 
-    def _graph(self, world: World) -> ClusterGraph:
+    def _graph(self, world: ClusterFrame) -> ClusterGraph:
         if world.name not in self._graphs:
             self._graphs[world.name] = build(world.snapshot, world.policy)
         return self._graphs[world.name]
@@ -150,11 +150,11 @@ class Planner:
         return lambda: self._clock() >= ends
 
 
-def serve(source: BinaryIO, sink: BinaryIO, planner: Planner) -> None:
+def serve(source: BinaryIO, sink: BinaryIO, planner: PlannerService) -> None:
     """Answer every question of `source` until it ends; raises FrameError when it cannot be read."""
     _send(sink, Ready())
     while (question := read_question(source)) is not None:
-        if isinstance(question, World):
+        if isinstance(question, ClusterFrame):
             planner.learn(question)
         else:
             _send(sink, planner.answer(question))
@@ -171,7 +171,7 @@ def main() -> int:
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     try:
-        serve(sys.stdin.buffer, sink, Planner(time.monotonic, options.weights))
+        serve(sys.stdin.buffer, sink, PlannerService(time.monotonic, options.weights))
     except MemoryError:
         os._exit(OUT_OF_MEMORY_EXIT)  # nothing is left to clean up with
     except (FrameError, BrokenPipeError) as error:

@@ -81,14 +81,14 @@ def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batc
     return TRAINING_PASSES * step_flops * batches + _custom_flops(model, trained), 0.0, fetched, held, step_bytes
 
 
-def _network(model: ModelSpec, stack: tuple[Layer, ...]) -> training_memory.Network:
+def _network(model: ModelSpec, stack: tuple[Layer, ...]) -> training_memory.NetworkShape:
     """As the worker builds it; what the job does not state of dropout is as published, which is some."""
     stated = model.hyperparameters
     dropped = stated is None or stated.dropout is None or stated.dropout > 0.0
     attention = stated is None or stated.attention_dropout is None or stated.attention_dropout > 0.0
     widths = (stack[0].inputs, *(layer.outputs for layer in stack))
     attends = model.architecture is Architecture.GAT
-    return training_memory.Network(model.architecture, widths, model.heads if attends else 1, dropped, attends and attention)
+    return training_memory.NetworkShape(model.architecture, widths, model.heads if attends else 1, dropped, attends and attention)
 
 
 def _custom_flops(model: ModelSpec, vertices: int) -> float:

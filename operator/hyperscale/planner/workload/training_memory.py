@@ -27,7 +27,7 @@ LIBRARIES: Final = 48 << 20
 """On a GPU: cuBLAS's workspace (32 MiB on Hopper) and cuSPARSE's buffers."""
 
 
-class Network(NamedTuple):
+class NetworkShape(NamedTuple):
     """What of a model decides its memory."""
 
     architecture: Architecture
@@ -56,7 +56,7 @@ class Need(NamedTuple):
         return vertices * self.vertex + edges * self.edge + copies * self.copy
 
 
-def full_graph(network: Network, vertices: float, edges: float) -> Need:
+def full_graph(network: NetworkShape, vertices: float, edges: float) -> Need:
     """The peak of training on the whole graph: construction, forward pass, backward pass and evaluation, whichever needs most."""
     held = static(network, edges)
     moments = (*_training(network, edges), *_evaluation(network, edges))
@@ -64,12 +64,12 @@ def full_graph(network: Network, vertices: float, edges: float) -> Need:
     return held.plus(peak)
 
 
-def blocks(network: Network) -> int:
+def blocks(network: NetworkShape) -> int:
     """Bytes of the blocks that rows and edges are taken in."""
     return BLOCK * (3 if network.architecture is Architecture.GAT else 1)
 
 
-def evaluation(network: Network, vertices: float, edges: float) -> Need:
+def evaluation(network: NetworkShape, vertices: float, edges: float) -> Need:
     """Of a sampled job on the whole graph: features and whole-neighbourhood scoring; nothing is kept for a backward pass."""
     ids = _id_bytes(edges)
     attends = network.architecture is Architecture.GAT
@@ -77,7 +77,7 @@ def evaluation(network: Network, vertices: float, edges: float) -> Need:
     return held.plus(max(_evaluation(network, edges), key=lambda need: need.bytes(vertices, edges)))
 
 
-def static(network: Network, edges: float) -> Need:
+def static(network: NetworkShape, edges: float) -> Need:
     """Features, labels, and the matrix of the sums with its transposed one."""
     ids = _id_bytes(edges)
     features = Need(FLOAT * network.widths[0] + LABEL)
@@ -88,7 +88,7 @@ def static(network: Network, edges: float) -> Need:
     return features.plus(Need(2 * ids + loops, 2.0 * (ids + FLOAT)))
 
 
-def batch(network: Network, sizes: tuple[float, ...], drawn: tuple[float, ...], edges: float) -> float:
+def batch(network: NetworkShape, sizes: tuple[float, ...], drawn: tuple[float, ...], edges: float) -> float:
     """Bytes of one sampled step: `sizes` are vertices at each depth from the seeds to the inputs, `drawn` the edges of each layer's hop."""
     ids = _id_bytes(edges)
     total = FLOAT * network.widths[0] * sizes[-1] * (2.0 if network.dropout else 1.0)
@@ -100,14 +100,14 @@ def batch(network: Network, sizes: tuple[float, ...], drawn: tuple[float, ...], 
     return total
 
 
-def _layers(network: Network) -> Iterator[tuple[int, int, bool]]:
+def _layers(network: NetworkShape) -> Iterator[tuple[int, int, bool]]:
     """Width in, width out with all heads, whether it is the last, layer by layer."""
     last = len(network.widths) - 2
     for at, (entering, leaving) in enumerate(pairwise(network.widths)):
         yield entering, leaving, at == last
 
 
-def _kept(network: Network, entering: int, leaving: int) -> Need:
+def _kept(network: NetworkShape, entering: int, leaving: int) -> Need:
     """What a layer keeps for the backward pass."""
     if network.architecture is Architecture.GAT:
         # What was projected, of copies too; the result; sources' and rows' scores, maxima and sums of each head.
@@ -115,7 +115,7 @@ def _kept(network: Network, entering: int, leaving: int) -> Need:
     return Need(FLOAT * (leaving if leaving <= entering else entering + leaving))
 
 
-def _training(network: Network, edges: float) -> Iterable[Need]:
+def _training(network: NetworkShape, edges: float) -> Iterable[Need]:
     """Beyond `static`: every moment at which a peak can be."""
     features = network.widths[0]
     kept = Need(FLOAT * features if network.dropout else 0.0)
@@ -138,7 +138,7 @@ def _training(network: Network, edges: float) -> Iterable[Need]:
             yield earlier.plus(Need(FLOAT * (ways * entering + ways * leaving)))
 
 
-def _forward(network: Network, entering: int, leaving: int, edges: float) -> Need:
+def _forward(network: NetworkShape, entering: int, leaving: int, edges: float) -> Need:
     """Beyond what the layer keeps."""
     narrow = min(entering, leaving)
     boundary = 2.0 * FLOAT * narrow
@@ -147,7 +147,7 @@ def _forward(network: Network, entering: int, leaving: int, edges: float) -> Nee
     return Need(FLOAT * leaving if leaving <= entering or network.architecture is Architecture.GRAPH_SAGE else 0.0, 0.0, boundary)
 
 
-def _backward(network: Network, leaving: int, summed: int, edges: float, *, tail: bool) -> Need:
+def _backward(network: NetworkShape, leaving: int, summed: int, edges: float, *, tail: bool) -> Need:
     """Beyond what the layer keeps: gradient of the result, of the sums where an activation came after, of what was summed."""
     ends = FLOAT * leaving * (2 if tail else 1)
     if network.architecture is Architecture.GAT:
@@ -156,7 +156,7 @@ def _backward(network: Network, leaving: int, summed: int, edges: float, *, tail
     return Need(ends + FLOAT * summed, 0.0, 2.0 * FLOAT * summed)
 
 
-def _evaluation(network: Network, edges: float) -> Iterable[Need]:
+def _evaluation(network: NetworkShape, edges: float) -> Iterable[Need]:
     for entering, leaving, _ in _layers(network):
         given = 0 if entering == network.widths[0] else entering
         attends = network.architecture is Architecture.GAT
@@ -164,13 +164,13 @@ def _evaluation(network: Network, edges: float) -> Iterable[Need]:
         yield Need(FLOAT * (given + rows)).plus(_forward(network, entering, leaving, edges)) if attends else Need(FLOAT * (given + rows))
 
 
-def _edge_floats(network: Network, edges: float) -> float:
+def _edge_floats(network: NetworkShape, edges: float) -> float:
     """Bytes an edge of attention's backward pass: weights, products, signs of scores, what dropout left, one head in another order."""
     heads = _heads_at_once(network, edges)
     return heads * (2 * FLOAT + 1 + (FLOAT if network.attention_dropout else 0)) + FLOAT
 
 
-def _heads_at_once(network: Network, edges: float) -> int:
+def _heads_at_once(network: NetworkShape, edges: float) -> int:
     return min(network.heads, max(1, int(HEAD_FLOATS // max(edges, 1.0))))
 
 

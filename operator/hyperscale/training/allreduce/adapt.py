@@ -35,7 +35,7 @@ class Observation(msgspec.Struct, frozen=True, rename="camel"):
     """Bytes and seconds of allreduces that had nothing to wait for."""
 
 
-class State(msgspec.Struct, frozen=True, rename="camel"):
+class AdaptState(msgspec.Struct, frozen=True, rename="camel"):
     """What is used now, and what it rests on."""
 
     groups: Groups
@@ -54,7 +54,7 @@ class State(msgspec.Struct, frozen=True, rename="camel"):
 
 def begin(
     sizes_bytes: Sequence[float], cost: AllreduceCost, order: Sequence[int] | None = None, most_bytes: float = THRESHOLD_BYTES
-) -> State:
+) -> AdaptState:
     """Before anything is measured: everything in as few messages as the threshold allows, in `order` (default: last gradient first).
 
     Raises ScheduleError.
@@ -65,10 +65,10 @@ def begin(
         raise ScheduleError(f"order names {len(ranks)} gradients of {count}; name each of 0..{count - 1} once")
     place = {at: float(number) for number, at in enumerate(ranks)}
     first = schedule([place[at] * 1e-12 for at in range(count)], sizes_bytes, max(cost.latency_seconds, 1e-9), 0.0, most_bytes=most_bytes)
-    return State(first.groups, cost, tuple(float(size) for size in sizes_bytes), most_bytes)
+    return AdaptState(first.groups, cost, tuple(float(size) for size in sizes_bytes), most_bytes)
 
 
-def observe(state: State, seen: Observation, *, least_gain: float = LEAST_GAIN) -> State:
+def observe(state: AdaptState, seen: Observation, *, least_gain: float = LEAST_GAIN) -> AdaptState:
     """The next state; its groups differ from the last ones only where they gain `least_gain` by the figures of the last epochs.
 
     The same state and observation give the same result on every rank. Raises ScheduleError where the observation is of another model.

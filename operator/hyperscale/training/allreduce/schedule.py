@@ -53,7 +53,7 @@ class LowerBounds(msgspec.Struct, frozen=True, rename="camel"):
     """The same for what is ready not before any given gradient; the largest of them, at least the two above."""
 
 
-class Gradients(msgspec.Struct, frozen=True):
+class GradientSizes(msgspec.Struct, frozen=True):
     """Checked figures in the order of readiness."""
 
     order: tuple[int, ...]
@@ -99,7 +99,7 @@ def lower_bounds(ready_seconds: Sequence[float], sizes_bytes: Sequence[float], a
     return _bounds(ordered(ready_seconds, sizes_bytes, alpha, beta), alpha, beta)
 
 
-def ordered(ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: float, beta: float) -> Gradients:
+def ordered(ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha: float, beta: float) -> GradientSizes:
     """The gradients in the order of readiness, equally ready ones in the order given. Raises ScheduleError."""
     if len(ready_seconds) != len(sizes_bytes) or not len(sizes_bytes):
         raise ScheduleError(f"{len(ready_seconds)} ready times for {len(sizes_bytes)} sizes; give one of each per gradient, one at least")
@@ -114,16 +114,16 @@ def ordered(ready_seconds: Sequence[float], sizes_bytes: Sequence[float], alpha:
     before = [0.0]
     for at in order:
         before.append(before[-1] + float(sizes_bytes[at]))
-    return Gradients(order, tuple(float(ready_seconds[at]) for at in order), tuple(before))
+    return GradientSizes(order, tuple(float(ready_seconds[at]) for at in order), tuple(before))
 
 
-def _bounds(known: Gradients, alpha: float, beta: float) -> LowerBounds:
+def _bounds(known: GradientSizes, alpha: float, beta: float) -> LowerBounds:
     ready, before = known.ready, known.before
     tails = [at + alpha + beta * (before[-1] - sent) for at, sent in zip(ready, before, strict=False)]
     return LowerBounds(tails[-1], tails[0], max(tails))
 
 
-def _earliest(known: Gradients, alpha: float, beta: float, most_bytes: float) -> list[float]:
+def _earliest(known: GradientSizes, alpha: float, beta: float, most_bytes: float) -> list[float]:
     """(L + 1,) earliest end of the first 0..L gradients, in linear time.
 
     Of the ends that are not after ready_j the latest is best, it leaves the fewest bytes; of the others the least E(i) − beta × before_i.
@@ -149,7 +149,7 @@ def _earliest(known: Gradients, alpha: float, beta: float, most_bytes: float) ->
     return ends
 
 
-def _fewest(known: Gradients, ends: list[float], alpha: float, beta: float, most_bytes: float, within: float) -> list[tuple[int, int]]:
+def _fewest(known: GradientSizes, ends: list[float], alpha: float, beta: float, most_bytes: float, within: float) -> list[tuple[int, int]]:
     """Ranges of the schedule with the fewest messages among those that are fast enough, from the last gradient back.
 
     With g messages left after the first j gradients these may end at `end − g × alpha − beta × (bytes after j)`, whatever those messages

@@ -18,14 +18,14 @@ LEAST_GAIN: Final = 0.03
 """A variant must be predicted to end so much earlier, as part of the plain schedule's time; below that the model's error decides."""
 
 
-class Links(msgspec.Struct, frozen=True, rename="camel"):
+class NetworkLinks(msgspec.Struct, frozen=True, rename="camel"):
     """Slowest link of a ring, one way."""
 
     latency_seconds: float
     bytes_per_second: float
 
 
-class Choice(msgspec.Struct, frozen=True, rename="camel"):
+class VariantChoice(msgspec.Struct, frozen=True, rename="camel"):
     """How gradients travel."""
 
     schedule: Schedule
@@ -40,13 +40,13 @@ class Choice(msgspec.Struct, frozen=True, rename="camel"):
         return {"HOROVOD_HIERARCHICAL_ALLREDUCE": "1"} if self.hierarchical else {}
 
 
-def flat(ranks: int, links: Links) -> AllreduceCost:
+def flat(ranks: int, links: NetworkLinks) -> AllreduceCost:
     """One ring over all ranks. Raises ScheduleError."""
     _check(ranks, links)
     return AllreduceCost(2 * (ranks - 1) * links.latency_seconds, 2 * (ranks - 1) / ranks / links.bytes_per_second)
 
 
-def hierarchical(nodes: int, ranks_per_node: int, inside: Links, between: Links) -> AllreduceCost:
+def hierarchical(nodes: int, ranks_per_node: int, inside: NetworkLinks, between: NetworkLinks) -> AllreduceCost:
     """Reduce-scatter in each node, one ring per local rank between the nodes with its part, allgather in each node.
 
     The rings between the nodes share each node's link, so that a node moves as many bytes as one ring over nodes would. Horovod 0.28.1 has
@@ -93,29 +93,29 @@ def choose(
     two_levels: AllreduceCost | None = None,
     cast_seconds_per_byte: float | None = None,
     least_gain: float = LEAST_GAIN,
-) -> Choice:
+) -> VariantChoice:
     """The plain schedule, unless a variant that is offered ends earlier by `least_gain`; both together only if that gains again as much.
 
     Raises ScheduleError.
     """
     first = schedule(ready_seconds, sizes_bytes, plain.latency_seconds, plain.seconds_per_byte)
-    best = Choice(first, plain, plain_seconds=first.finish_seconds)
+    best = VariantChoice(first, plain, plain_seconds=first.finish_seconds)
     alone, both = [], []
     if two_levels is not None:
         found = schedule(ready_seconds, sizes_bytes, two_levels.latency_seconds, two_levels.seconds_per_byte)
-        alone.append(Choice(found, two_levels, True, False, first.finish_seconds))
+        alone.append(VariantChoice(found, two_levels, True, False, first.finish_seconds))
     if cast_seconds_per_byte is not None:
         found = half_precision(ready_seconds, sizes_bytes, plain, cast_seconds_per_byte)
-        alone.append(Choice(found, plain, False, True, first.finish_seconds))
+        alone.append(VariantChoice(found, plain, False, True, first.finish_seconds))
     if two_levels is not None and cast_seconds_per_byte is not None:
         found = half_precision(ready_seconds, sizes_bytes, two_levels, cast_seconds_per_byte)
-        both.append(Choice(found, two_levels, True, True, first.finish_seconds))
+        both.append(VariantChoice(found, two_levels, True, True, first.finish_seconds))
     for more in (alone, both):
         least = best.schedule.finish_seconds - least_gain * (best.schedule.finish_seconds - min(ready_seconds))
         best = min([best, *(one for one in more if one.schedule.finish_seconds <= least)], key=lambda one: one.schedule.finish_seconds)
     return best
 
 
-def _check(ranks: int, links: Links) -> None:
+def _check(ranks: int, links: NetworkLinks) -> None:
     if ranks < 1 or not links.bytes_per_second > 0 or not links.latency_seconds >= 0:
         raise ScheduleError(f"{ranks} ranks over {links}; give one rank at least, a bandwidth above 0 and a latency of 0 or more")

@@ -20,7 +20,7 @@ NO_LABEL: Final = -1
 
 
 @dataclass(frozen=True)
-class Found:
+class RawGraph:
     """Arrays as they stood in a file; `None` where it has none."""
 
     vertices: int
@@ -43,7 +43,7 @@ class Found:
     """What the reader did to the data, or did not find, one line each."""
 
 
-def assemble(found: Found, place: Path | str, name: str, stated: Stated, seed: int) -> TrainingGraph:
+def assemble(found: RawGraph, place: Path | str, name: str, stated: Stated, seed: int) -> TrainingGraph:
     """A `TrainingGraph`; raises DataError naming `place` where the arrays do not fit each other."""
     check_ids(found, place)
     if not found.vertices:
@@ -66,7 +66,7 @@ def assemble(found: Found, place: Path | str, name: str, stated: Stated, seed: i
     return TrainingGraph(indptr, indices, features, labels, *masks, max(classes, 1), name=name, notes=notes)
 
 
-def _notes(found: Found, stated: Stated, edges: int, *, labelled: bool) -> Iterator[str]:
+def _notes(found: RawGraph, stated: Stated, edges: int, *, labelled: bool) -> Iterator[str]:
     """What was decided for the data where the file leaves it open."""
     if stated.direction == AUTO and not found.directed and edges > len(found.sources):
         yield (
@@ -81,7 +81,7 @@ def _notes(found: Found, stated: Stated, edges: int, *, labelled: bool) -> Itera
         yield "no split: 60 % of the labelled vertices are drawn for training, 20 % each for validation and test"
 
 
-def check_ids(found: Found, place: Path | str) -> None:
+def check_ids(found: RawGraph, place: Path | str) -> None:
     """Raises DataError where an edge ends outside 0..vertices-1."""
     for side, ids in (("source", found.sources), ("destination", found.destinations)):
         if ids.dtype.kind not in "iu":

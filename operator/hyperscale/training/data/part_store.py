@@ -81,7 +81,7 @@ class PartFile(msgspec.Struct, frozen=True, rename="camel"):
     edges: int
 
 
-class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+class PartManifest(msgspec.Struct, frozen=True, rename="camel"):
     """What a folder of the store holds, and what it was made from."""
 
     version: int
@@ -113,7 +113,7 @@ def request(environment: Mapping[str, str]) -> str:
     return hashlib.sha256(_ENCODER.encode(asked)).hexdigest()[:KEY_DIGITS]
 
 
-def write(root: Path, key: str, parts: Iterable[LocalPart], manifest: Manifest) -> Manifest:
+def write(root: Path, key: str, parts: Iterable[LocalPart], manifest: PartManifest) -> PartManifest:
     """Write all parts, one in memory at a time, and the manifest with their sums last; gives the manifest as written.
 
     Raises DataError where the volume is full or read-only.
@@ -158,10 +158,10 @@ def has(root: Path, key: str) -> bool:
         return False
 
 
-def manifest(root: Path, key: str) -> Manifest:
+def manifest(root: Path, key: str) -> PartManifest:
     """What is stored under `key`; raises DataError where it is absent, unfinished or of another version."""
     file = _folder(root, key) / MANIFEST
-    found: Manifest = _read_document(file, Manifest)
+    found: PartManifest = _read_document(file, PartManifest)
     if found.version != VERSION or found.key != key:
         raise fault(file, f"version {found.version} of {found.key[:40]!r}", "delete the folder and partition again")
     for at, part in enumerate(found.parts):

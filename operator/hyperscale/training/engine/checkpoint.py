@@ -34,7 +34,7 @@ class CheckpointError(ValueError):
     """A checkpoint of another model or job, or a directory that cannot be used; one line."""
 
 
-class Progress(msgspec.Struct, frozen=True, rename="camel"):
+class CheckpointProgress(msgspec.Struct, frozen=True, rename="camel"):
     """Where a run stands; what picks the best epoch goes on after a resume as if nothing had happened."""
 
     epoch: int = 0
@@ -48,14 +48,14 @@ class Progress(msgspec.Struct, frozen=True, rename="camel"):
     """Epochs since a validation figure was last better."""
 
 
-class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+class CheckpointManifest(msgspec.Struct, frozen=True, rename="camel"):
     """What is written beside the tensors."""
 
     version: int
     job: str
     model: str
     """What must be the same to go on: architecture and shapes."""
-    progress: Progress
+    progress: CheckpointProgress
     workers: int
     """Ranks that wrote it; a resumed run may have others."""
     bytes: int
@@ -65,7 +65,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
 class Checkpoint(msgspec.Struct, frozen=True):
     """A checkpoint that was read back whole."""
 
-    manifest: Manifest
+    manifest: CheckpointManifest
     tensors: dict[str, Tensor]
 
 
@@ -84,11 +84,11 @@ class Checkpoints:
         if not os.access(directory, os.W_OK):
             raise CheckpointError(f"CHECKPOINT_DIR: {directory} is not writable for user {os.geteuid()}; set the volume's fsGroup")
 
-    def save(self, progress: Progress, tensors: dict[str, Tensor], workers: int) -> Path:
+    def save(self, progress: CheckpointProgress, tensors: dict[str, Tensor], workers: int) -> Path:
         """Write atomically, then drop all but the last two. Raises CheckpointError where the volume is full or gone."""
         payload = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())})
         digest = hashlib.sha256(payload).hexdigest()
-        manifest = Manifest(VERSION, self._job, self._model, progress, workers, len(payload), digest)
+        manifest = CheckpointManifest(VERSION, self._job, self._model, progress, workers, len(payload), digest)
         target = self._directory / f"{_PREFIX}{progress.epoch:08d}"
         partial = self._directory / f".{target.name}.{os.getpid()}"
         try:
@@ -171,7 +171,7 @@ def _below(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def _read(path: Path) -> Checkpoint:
-    manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+    manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=CheckpointManifest)
     payload = (path / STATE).read_bytes()
     if len(payload) != manifest.bytes or hashlib.sha256(payload).hexdigest() != manifest.sha256:
         raise ValueError(f"{STATE} has {len(payload)} bytes and another sha256 than its manifest")

@@ -125,7 +125,7 @@ class FullTrainer:
         """Collective: agrees on the boundary and on the first weights. passes: None takes those of the device."""
         self._comm, self._device, self._timer = comm, device, Timer(device)
         on_processor = device.type == "cpu"
-        self.chance = models.Chance(run.seed, 0 if on_processor else run.rank)
+        self.chance = models.DropoutRng(run.seed, 0 if on_processor else run.rank)
         self.exchange = Exchange(comm, part, device)
         attention = run.model.architecture is Architecture.GAT and run.hyper.attention_dropout > 0.0
         numbers = numbering.counted(comm, part, attention=attention) if on_processor else PLACES

@@ -16,7 +16,7 @@ from safetensors.torch import save as save_tensors
 from hyperscale.model.api.measured import Measured
 from hyperscale.training.engine import checkpoint
 from hyperscale.training.engine.average import Average
-from hyperscale.training.engine.checkpoint import Checkpoints, Progress
+from hyperscale.training.engine.checkpoint import CheckpointProgress, Checkpoints
 from hyperscale.training.engine.rates import Rates
 from hyperscale.training.engine.report import Reporter, measured
 from hyperscale.training.engine.trainer import EpochStats, Scores, Trainer
@@ -37,7 +37,7 @@ class Loop:
         """Collective: reads the newest checkpoint on rank 0 and hands it to all. Raises CheckpointError, on every rank."""
         self._run, self._comm, self._trainer, self._reporter = run, comm, trainer, reporter
         self._after_epoch = after_epoch
-        self._progress = Progress()
+        self._progress = CheckpointProgress()
         self._best: dict[str, Tensor] = {}
         self._history: list[EpochStats] = []
         self._checkpoints: Checkpoints | None = None
@@ -115,7 +115,7 @@ class Loop:
         if not document:
             return None
         length = int.from_bytes(document[:8], "big")
-        self._progress = msgspec.json.decode(document[8 : 8 + length], type=Progress)
+        self._progress = msgspec.json.decode(document[8 : 8 + length], type=CheckpointProgress)
         tensors = load_tensors(document[8 + length :])
         self._best = checkpoint.restore(tensors, self._trainer.model, self._trainer.optimizer)
         self._average.load(tensors)

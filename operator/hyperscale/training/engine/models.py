@@ -20,7 +20,7 @@ from hyperscale.training.engine.adam import Adam
 from hyperscale.training.engine.neighbourhood import GCN, MEAN, OWN_MEAN, Neighbourhood
 from hyperscale.training.engine.sparse_features import SparseRows
 from hyperscale.training.modelgraph import tails
-from hyperscale.training.modelgraph.kernels import ELU, NOTHING, RELU, Attention, Drop, Tail
+from hyperscale.training.modelgraph.kernels import ELU, NOTHING, RELU, AttentionRows, Drop, Tail
 
 if TYPE_CHECKING:  # both need msgspec, which training itself does not
     from hyperscale.model.api.job import ModelSpec
@@ -33,7 +33,7 @@ _LEAK = 0.2
 _WIDE = 2**64 - 1
 
 
-class Chance:
+class DropoutRng:
     """Seeds of what is dropped, begun anew for every epoch, so that a resumed run draws what it would have drawn.
 
     Ranks that count rows as the whole graph does (`Counted`) share those of rank 0, whatever their number.
@@ -58,7 +58,7 @@ class Chance:
 class Dropout(nn.Module):
     """As torch's, drawing from these numbers; of sparse rows it drops the entries that are there."""
 
-    def __init__(self, p: float, chance: Chance) -> None:
+    def __init__(self, p: float, chance: DropoutRng) -> None:
         super().__init__()
         self.p, self._chance = p, chance
 
@@ -151,7 +151,7 @@ class GATLayer(nn.Module):
     def forward(self, graph: Neighbourhood, x: Rows, tail: Tail = NOTHING) -> Tensor:
         """(d, outputs) where averaged, else (d, heads × outputs)."""
         projected = product(x, self.weight)
-        how = Attention(self._heads, _LEAK, self.dropout.next())
+        how = AttentionRows(self._heads, _LEAK, self.dropout.next())
         vectors = self.left, self.right
         if self.values.now:
             rows = graph.sources(projected, self._name)
@@ -170,10 +170,10 @@ class GATLayer(nn.Module):
         return None if ids is None else (ids[:, None] * self._heads + np.arange(self._heads)).reshape(-1)
 
 
-class Network(nn.Module):
+class GraphNetwork(nn.Module):
     """Layers with dropout before each and a nonlinearity between them: ReLU, or ELU for GAT."""
 
-    def __init__(self, layers: Sequence[nn.Module], dropout: float, chance: Chance, *, elu: bool) -> None:
+    def __init__(self, layers: Sequence[nn.Module], dropout: float, chance: DropoutRng, *, elu: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.dropout = Dropout(dropout, chance)
@@ -189,7 +189,7 @@ class Network(nn.Module):
         return dense(x)
 
 
-def build(model: ModelSpec, hyper: Hyperparameters, inputs: int, outputs: int, chance: Chance, seed: int) -> Network:
+def build(model: ModelSpec, hyper: Hyperparameters, inputs: int, outputs: int, chance: DropoutRng, seed: int) -> GraphNetwork:
     """The network with Glorot's weights, the same for the same seed on every rank. Raises ValueError for Custom."""
     if model.architecture is Architecture.CUSTOM:
         raise ValueError("HYPERSCALE_MODEL: architecture Custom needs its own script; write spec.model.script")
@@ -208,7 +208,7 @@ def build(model: ModelSpec, hyper: Hyperparameters, inputs: int, outputs: int, c
         else:
             layers.append(_convolution(model.architecture, hyper, width, size, name))
             width = size
-    network = Network(layers, hyper.dropout, chance, elu=attention)
+    network = GraphNetwork(layers, hyper.dropout, chance, elu=attention)
     initialise(network, seed)
     return network
 
@@ -227,7 +227,7 @@ def initialise(network: nn.Module, seed: int) -> None:
             nn.init.xavier_uniform_(parameter, generator=generator)
 
 
-def optimizer(network: Network, hyper: Hyperparameters) -> torch.optim.Optimizer:
+def optimizer(network: GraphNetwork, hyper: Hyperparameters) -> torch.optim.Optimizer:
     """Adam with the paper's decay."""
     first, rest = list(network.layers[0].parameters()), list(network.layers[1:].parameters())
     rest_decay = 0.0 if hyper.decay_first_layer_only else hyper.weight_decay

@@ -14,7 +14,7 @@ from hyperscale.model.adjacency import Array
 from hyperscale.training.engine.ops import Passes
 from hyperscale.training.modelgraph import csr
 from hyperscale.training.modelgraph.edges import Edges, Matrix, edges_of
-from hyperscale.training.modelgraph.kernels import NOTHING, Attention, Tail
+from hyperscale.training.modelgraph.kernels import NOTHING, AttentionRows, Tail
 
 Tensor = torch.Tensor
 GCN, MEAN, OWN_MEAN = "gcn", "mean", "own-mean"
@@ -70,11 +70,11 @@ class Neighbourhood(abc.ABC):
     ) -> Tensor:
         """drop(activation(A x + add() + bias)) (d, f), A with `weights` GCN, MEAN or OWN_MEAN; `add` is computed while rows travel."""
 
-    def attend(self, x: Tensor, vectors: tuple[Tensor, Tensor], how: Attention, name: str, bias: Tensor | None, tail: Tail) -> Tensor:
+    def attend(self, x: Tensor, vectors: tuple[Tensor, Tensor], how: AttentionRows, name: str, bias: Tensor | None, tail: Tail) -> Tensor:
         """drop(activation(Σ attention × x + bias)) (d, H·D) over in-neighbours and the vertex itself; x (rows, H·D), vectors (H, D)."""
         return self.passes.attend(self.looped, self.sources(x, name), vectors, how, bias=bias, tail=tail)
 
-    def weighed(self, rows: Tensor, values: Tensor, vectors: tuple[Tensor, Tensor], how: Attention) -> Tensor:
+    def weighed(self, rows: Tensor, values: Tensor, vectors: tuple[Tensor, Tensor], how: AttentionRows) -> Tensor:
         """(d, H·D) sums of `values` by attention scored with `rows`, both (sources, H·D)."""
         return csr.attend(self.looped, rows, vectors, how, values=values)
 

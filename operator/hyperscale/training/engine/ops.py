@@ -9,7 +9,7 @@ import torch
 from hyperscale.model.adjacency import Array
 from hyperscale.training.modelgraph import csr, fused_operations, kernels, tails
 from hyperscale.training.modelgraph.edges import Edges, Matrix
-from hyperscale.training.modelgraph.kernels import NOTHING, Attention, Drop, Tail
+from hyperscale.training.modelgraph.kernels import NOTHING, AttentionRows, Drop, Tail
 
 Tensor = torch.Tensor
 
@@ -28,7 +28,7 @@ class Passes(Protocol):
         edges: Edges,
         x: Tensor,
         vectors: tuple[Tensor, Tensor],
-        how: Attention,
+        how: AttentionRows,
         *,
         bias: Tensor | None = None,
         tail: Tail = NOTHING,

@@ -12,7 +12,7 @@ import prometheus_client
 import torch
 
 from hyperscale.model.api.measured import MOST_PAIRS, MOST_PHASES, Measured, PairBytes, PhaseSeconds
-from hyperscale.training.engine.checkpoint import Progress
+from hyperscale.training.engine.checkpoint import CheckpointProgress
 from hyperscale.training.engine.trainer import EpochStats
 from hyperscale.training.runtime.comm import Comm
 from hyperscale.training.runtime.contract import Run
@@ -61,7 +61,7 @@ class Reporter:
         """Ranks on GPUs send through host memory: times must not be seen without that."""
         self._set("host_staging", 1.0)
 
-    def epoch(self, number: int, stats: EpochStats, progress: Progress) -> None:
+    def epoch(self, number: int, stats: EpochStats, progress: CheckpointProgress) -> None:
         """After every epoch."""
         self._set("epoch", number)
         self._set("loss", stats.loss)
@@ -88,7 +88,7 @@ class Reporter:
         self._gauges[name].labels(**self._labels).set(value)
 
 
-def measured(comm: Comm, epochs: int, history: Sequence[EpochStats], progress: Progress, resumed: int | None) -> Measured:
+def measured(comm: Comm, epochs: int, history: Sequence[EpochStats], progress: CheckpointProgress, resumed: int | None) -> Measured:
     """The run over all ranks, the same on every rank; collective. history: this process's epochs, oldest first."""
     later = history[1:] or history
     columns = (

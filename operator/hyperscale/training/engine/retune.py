@@ -11,7 +11,7 @@ import torch
 
 from hyperscale.model.api.job import AllreduceSchedule
 from hyperscale.model.runplan import AllreduceCost
-from hyperscale.training.allreduce.adapt import Observation, State, begin, observe
+from hyperscale.training.allreduce.adapt import AdaptState, Observation, begin, observe
 from hyperscale.training.allreduce.latency_fit import Sample, fit, probes, seconds
 from hyperscale.training.allreduce.simulate import CYCLE_SECONDS, THRESHOLD_BYTES
 from hyperscale.training.engine.gradients import Gradients
@@ -37,7 +37,7 @@ class Adaptive:
         """Collective: where the plan knows no measured links, a few messages are timed. most_bytes: Horovod's fusion threshold."""
         self._comm, self._gradients, self._clock = comm, gradients, clock
         self._names = tuple(gradients.bytes)
-        self.state: State | None = None
+        self.state: AdaptState | None = None
         self._messages: tuple[Sample, ...] = ()
         self._rounds, self._spent = 0, 0.0
         self._connected = False
@@ -80,7 +80,7 @@ class Adaptive:
             self._apply(self.state)
         return changed
 
-    def _apply(self, state: State) -> None:
+    def _apply(self, state: AdaptState) -> None:
         self._gradients.regroup([[self._names[at] for at in group] for group in state.groups])
 
     @property
@@ -88,7 +88,7 @@ class Adaptive:
         """Rounds of the next probing: the first makes connections, and has nothing before it to be the median of."""
         return 1 if self._connected else _ROUNDS + 1
 
-    def _affordable(self, state: State, elapsed_seconds: float, spent_seconds: float) -> bool:
+    def _affordable(self, state: AdaptState, elapsed_seconds: float, spent_seconds: float) -> bool:
         """Whether probing now stays within its part of the time, by what earlier rounds took or else by what links are believed to cost."""
         asked = probes(state.sizes_bytes)
         # Each row of messages, and the barrier before it, waits for Horovod's next look.

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from hyperscale.model.adjacency import Array
 from hyperscale.training.modelgraph import kernels
-from hyperscale.training.modelgraph.kernels import Attention, Drop
+from hyperscale.training.modelgraph.kernels import AttentionRows, Drop
 from hyperscale.training.modelgraph.kernels_numpy import WIDE
 from hyperscale.training.modelgraph.places import Places
 from hyperscale.training.modelgraph.tails import blocks, drawn, fits
@@ -31,7 +31,7 @@ class Scored:
     """One layer's scores over one graph with H heads."""
 
     places: Places
-    how: Attention
+    how: AttentionRows
     left: Tensor
     """(H, m), of the sources."""
     right: Tensor
@@ -137,7 +137,7 @@ def blocks_of(count: int, step: int) -> Iterator[tuple[int, int]]:
     return ((first, min(first + step, count)) for first in range(0, count, step))
 
 
-def scored(places: Places, how: Attention, x: Tensor, vectors: tuple[Tensor, Tensor], offsets: Array | None) -> Scored:
+def scored(places: Places, how: AttentionRows, x: Tensor, vectors: tuple[Tensor, Tensor], offsets: Array | None) -> Scored:
     """Scores of x (m, H·D) with the vectors (H, D) of sources and rows."""
     depth = x.shape[1] // how.heads
     by_head = [x[:, head * depth : (head + 1) * depth] for head in range(how.heads)]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hyperscale.training.modelgraph import fused_operations
 from hyperscale.training.modelgraph.edges import of_dgl
-from hyperscale.training.modelgraph.kernels import Attention, Drop
+from hyperscale.training.modelgraph.kernels import AttentionRows, Drop
 
 
 def takes(graph: Any, *tensors: Tensor) -> bool:  # noqa: ANN401 - a DGLGraph; DGL ships no types
@@ -41,5 +41,5 @@ def attention(
     Destination v must be source v, as in DGL's blocks. The seed decides which edges dropout leaves out; its mask is never stored.
     """
     heads, depth = source.shape
-    how = Attention(heads, slope, Drop(dropout, seed))
+    how = AttentionRows(heads, slope, Drop(dropout, seed))
     return fused_operations.attend(of_dgl(graph), x.reshape(len(x), heads * depth), (source, destination), how).view(-1, heads, depth)

@@ -14,14 +14,14 @@ from torch.autograd.function import once_differentiable
 
 from hyperscale.training.modelgraph.attention_scores import Scored, scored
 from hyperscale.training.modelgraph.edges import Edges, Matrix
-from hyperscale.training.modelgraph.kernels import NOTHING, Attention, Tail
+from hyperscale.training.modelgraph.kernels import NOTHING, AttentionRows, Tail
 from hyperscale.training.modelgraph.places import placed, weighted
 from hyperscale.training.modelgraph.tails import finish_, finish_back
 
 
 def aggregate(matrix: Matrix, x: Tensor, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING) -> Tensor:
     """drop(activation(A x + add + bias)) of x (m, F): (n, F), in the memory of `add`, which nothing else may need."""
-    made: Tensor = _Aggregate.apply(matrix, tail, x, add, bias)
+    made: Tensor = _CsrAggregate.apply(matrix, tail, x, add, bias)
     return made
 
 
@@ -29,7 +29,7 @@ def attend(
     edges: Edges,
     x: Tensor,
     vectors: tuple[Tensor, Tensor],
-    how: Attention,
+    how: AttentionRows,
     *,
     bias: Tensor | None = None,
     tail: Tail = NOTHING,
@@ -39,11 +39,11 @@ def attend(
 
     values: (m, H·D) what is weighed; None: x. Destination v is source v.
     """
-    made: Tensor = _Attend.apply(edges, how, tail, x, values, *vectors, bias)
+    made: Tensor = _CsrAttend.apply(edges, how, tail, x, values, *vectors, bias)
     return made
 
 
-class _Aggregate(torch.autograd.Function):
+class _CsrAggregate(torch.autograd.Function):
     """Needs of its forward pass only the output, and that only where an activation follows."""
 
     @staticmethod
@@ -72,14 +72,14 @@ class _Aggregate(torch.autograd.Function):
         return None, None, x_grad, inner if ctx.needs_input_grad[3] else None, inner.sum(0) if ctx.needs_input_grad[4] else None
 
 
-class _Attend(torch.autograd.Function):
+class _CsrAttend(torch.autograd.Function):
     """Keeps (H, n) maxima and sums of the softmax, nothing by edge."""
 
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401
         edges: Edges,
-        how: Attention,
+        how: AttentionRows,
         tail: Tail,
         x: Tensor,
         values: Tensor | None,
@@ -90,7 +90,7 @@ class _Attend(torch.autograd.Function):
         rows = x if values is None else values
         places = placed(edges, x.device)
         if any(ctx.needs_input_grad):
-            _ = places.turned  # as in `_Aggregate`
+            _ = places.turned  # as in `_CsrAggregate`
         scores = scored(places, how, x, (source, destination), edges.offsets)
         out = x.new_empty((scores.places.rows, x.shape[1]))
         for first, last in scores.groups():

@@ -40,7 +40,7 @@ FAINT: Final = "#6b7280"
 
 
 @dataclass(frozen=True)
-class Box:
+class GraphBox:
     """One thing in the picture."""
 
     name: str
@@ -67,7 +67,7 @@ def svg(graph: ModelGraph) -> str:
     widest = max((one.weight for one in graph.operations), default=1.0) or 1.0
     most = max((passed for _, _, passed in graph.edges), default=1.0) or 1.0
     boxes = [
-        Box(
+        GraphBox(
             one.name,
             f"{one.kind} {one.module or (one.name if one.kind == 'input' else '')}".rstrip(),
             "×".join(map(str, one.shape)) + (f"   W {count_text(one.weight)}" if one.weight else ""),
@@ -89,7 +89,7 @@ def calls_svg(graph: CallGraph, name: str) -> str:
     shown = [*own, *sorted(node for node, data in directed.nodes(data=True) if not data["line"] and node != MODULE and data["roles"])]
     roles = {node: directed.nodes[node]["roles"].split(",") for node in shown}
     boxes = [
-        Box(
+        GraphBox(
             node,
             *_written(node, directed.nodes[node]["line"]),
             next((COLOURS[role] for role in (COLLECTIVE, STEP, MODEL) if role in roles[node]), COLOURS["other"]),
@@ -127,7 +127,7 @@ def _by_distance(directed: nx.DiGraph[str], order: Sequence[str]) -> dict[str, i
     return rows
 
 
-def _svg(boxes: Sequence[Box], lines: Sequence[Line], rows: dict[str, int], title: str, key: str) -> str:
+def _svg(boxes: Sequence[GraphBox], lines: Sequence[Line], rows: dict[str, int], title: str, key: str) -> str:
     members: dict[int, list[str]] = {}
     for box in boxes:
         members.setdefault(rows[box.name], []).append(box.name)
@@ -159,7 +159,7 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _draw_box(axes: Axes, place: tuple[float, float], box: Box, columns: int) -> None:
+def _draw_box(axes: Axes, place: tuple[float, float], box: GraphBox, columns: int) -> None:
     width = (0.62 + 0.3 * box.size) / (columns + 1)
     x, y = place
     axes.add_patch(

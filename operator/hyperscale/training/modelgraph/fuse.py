@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from hyperscale.training.modelgraph import fused_layers, fused_operations
-from hyperscale.training.modelgraph.fused_layers import Fused, Settings, activation_code, fused_layer, shallow
+from hyperscale.training.modelgraph.fused_layers import Fused, LayerSettings, activation_code, fused_layer, shallow
 from hyperscale.training.modelgraph.fusion_rules import (
     ATTENTION,
     BYTES,
@@ -139,7 +139,7 @@ def _fused(name: str, module: nn.Module, first: bool, graph: GraphStatistics, ru
         wanted += [ORDER] if ORDER in rules and first and not _dropping(module) and saved_bytes(ORDER, module, graph) > 0 else []
         wanted += [HOIST] if HOIST in rules and first and graph.constant_input and not _dropping(module) else []
     fusion.applied += [applied(rule, name, module, graph, first) for rule in wanted]
-    return fused_layer(module, Settings(epilogue=EPILOGUE in wanted, reorder=ORDER in wanted, hoist=HOIST in wanted))
+    return fused_layer(module, LayerSettings(epilogue=EPILOGUE in wanted, reorder=ORDER in wanted, hoist=HOIST in wanted))
 
 
 def _dropping(module: Any) -> bool:  # noqa: ANN401

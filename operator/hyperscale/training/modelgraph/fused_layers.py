@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from hyperscale.training.modelgraph import fused_operations
 from hyperscale.training.modelgraph.edges import Edges, Matrix, of_dgl
-from hyperscale.training.modelgraph.kernels import ELU, NONE, RELU, Attention, Drop, Tail
+from hyperscale.training.modelgraph.kernels import ELU, NONE, RELU, AttentionRows, Drop, Tail
 
 SUPPORTED: Final = (dglnn.GraphConv, dglnn.SAGEConv, dglnn.GATConv)
 
 
 @dataclass
-class Settings:
+class LayerSettings:
     """What the rules decided for one layer."""
 
     kernel: bool = True
@@ -42,7 +42,7 @@ class Settings:
 class Fused:
     """What fused layers share; mixed into a DGL layer by changing the class of a copy."""
 
-    settings: Settings
+    settings: LayerSettings
     training: bool
 
     @property
@@ -157,7 +157,7 @@ class FusedGATConv(Fused, dglnn.GATConv):  # type: ignore[misc] # DGL ships no t
         tail, rest = self.tail()
         rows = dropped(self.feat_drop, feat)
         drop = self.attn_drop.p if self.attn_drop.training else 0.0
-        how = Attention(self._num_heads, self.leaky_relu.negative_slope, _drop(drop))
+        how = AttentionRows(self._num_heads, self.leaky_relu.negative_slope, _drop(drop))
         residual = self.res_fc is not None
         folded = self.has_explicit_bias and not residual and self.settings.epilogue
         out = fused_operations.attend(
@@ -178,7 +178,7 @@ class FusedGATConv(Fused, dglnn.GATConv):  # type: ignore[misc] # DGL ships no t
         return shaped if rest is None else rest(shaped)
 
 
-def fused_layer(layer: nn.Module, settings: Settings) -> nn.Module:
+def fused_layer(layer: nn.Module, settings: LayerSettings) -> nn.Module:
     """A fused copy that shares the layer's parameters."""
     kinds = {dglnn.GraphConv: FusedGraphConv, dglnn.SAGEConv: FusedSAGEConv, dglnn.GATConv: FusedGATConv}
     made = shallow(layer)

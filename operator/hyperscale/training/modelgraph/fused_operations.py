@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from hyperscale.model.adjacency import Array
 from hyperscale.training.modelgraph import kernels, tails
 from hyperscale.training.modelgraph.edges import Edges, Matrix
-from hyperscale.training.modelgraph.kernels import NOTHING, Attended, Attention, Drop, Tail
+from hyperscale.training.modelgraph.kernels import NOTHING, Attended, AttentionRows, Drop, Tail
 from hyperscale.training.modelgraph.tails import fits
 
 __all__ = ["aggregate", "attend", "dropout", "fits", "fresh_seed", "transform_and_aggregate"]
@@ -46,7 +46,7 @@ def transform_and_aggregate(
 
 
 def attend(
-    edges: Edges, x: Tensor, scores: tuple[Tensor, Tensor], how: Attention, *, bias: Tensor | None = None, tail: Tail = NOTHING
+    edges: Edges, x: Tensor, scores: tuple[Tensor, Tensor], how: AttentionRows, *, bias: Tensor | None = None, tail: Tail = NOTHING
 ) -> Tensor:
     """drop(activation(Σ attention × x + bias)): x (m, H·D), `scores` the vectors (H, D) of sources and destinations -> (n, H·D).
 
@@ -149,7 +149,7 @@ class _Attend(torch.autograd.Function):
     def forward(
         ctx: Any,  # noqa: ANN401
         edges: Edges,
-        how: Attention,
+        how: AttentionRows,
         tail: Tail,
         x: Tensor,
         source: Tensor,

@@ -63,7 +63,7 @@ class Tail(NamedTuple):
 NOTHING: Final = Tail()
 
 
-class Attention(NamedTuple):
+class AttentionRows(NamedTuple):
     """Heads, leaky ReLU and dropout of an attention layer."""
 
     heads: int
@@ -208,7 +208,7 @@ class Attended(NamedTuple):
 
 
 def attend(
-    edges: Edges, x: Array, left: Array, right: Array, how: Attention, bias: Array | None = None, tail: Tail = NOTHING, threads: int = 1
+    edges: Edges, x: Array, left: Array, right: Array, how: AttentionRows, bias: Array | None = None, tail: Tail = NOTHING, threads: int = 1
 ) -> Attended:
     """Σ_e softmax_e(leaky(left[u] + right[v])) x[u] by head: x (m, H·D), left (m, H), right (n, H)."""
     width = _width(x, edges.sources, "x")
@@ -242,7 +242,7 @@ def attend(
 
 
 def attend_back(
-    edges: Edges, x: Array, left: Array, right: Array, how: Attention, done: Attended, inner: Array, dots: Array, threads: int = 1
+    edges: Edges, x: Array, left: Array, right: Array, how: AttentionRows, done: Attended, inner: Array, dots: Array, threads: int = 1
 ) -> tuple[Array, Array, Array]:
     """Gradients of x, left and right from `inner` (n, H·D), that of the sums, and `dots` (n, H), its products with them."""
     if not COMPILED:

@@ -116,7 +116,7 @@ class Part:
     """Grows with the edges of the graph, whatever the shapes say."""
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own __init_subclass__
+class OperationRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's own __init_subclass__
     """Collects the parts of whatever runs while it is open."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ def without_compiler(mode: type[TorchDispatchMode]) -> None:
         wrapped.__dynamo_disable = wrapped
 
 
-without_compiler(Recorder)
+without_compiler(OperationRecorder)
 
 
 def tensors(value: Any) -> Iterator[Tensor]:  # noqa: ANN401 - whatever an operation or a module returns
@@ -180,15 +180,15 @@ def taken_apart() -> Iterator[None]:
 
 
 @contextmanager
-def recording() -> Iterator[Recorder]:
+def recording() -> Iterator[OperationRecorder]:
     """Parts of everything that runs inside, DGL's sparse operations among them."""
-    recorder = Recorder()
+    recorder = OperationRecorder()
     with taken_apart(), _sparse_seen(recorder), recorder:
         yield recorder
 
 
 @contextmanager
-def _sparse_seen(recorder: Recorder) -> Iterator[None]:
+def _sparse_seen(recorder: OperationRecorder) -> Iterator[None]:
     """Stand in for the functions through which all of DGL's sparse operations go; what was there comes back at the end."""
     import dgl.core
     import dgl.ops  # noqa: F401 - its modules hide behind functions of the same names
@@ -209,7 +209,7 @@ def _sparse_seen(recorder: Recorder) -> Iterator[None]:
             setattr(module, name, real)
 
 
-def _standing_in(recorder: Recorder, real: Callable[..., Any], describe: Callable[..., list[Part]]) -> Callable[..., Any]:
+def _standing_in(recorder: OperationRecorder, real: Callable[..., Any], describe: Callable[..., list[Part]]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as DGL calls it
         before = len(recorder.parts)
         out = real(*args, **kwargs)

@@ -24,7 +24,7 @@ from hyperscale.training.engine.sampling_batches import Shuffle, everybodys
 from hyperscale.training.engine.timing import Moment, Timer
 from hyperscale.training.engine.trainer import EpochStats, Scores
 from hyperscale.training.molecules import molecules_linear
-from hyperscale.training.molecules.molecules_batch import Batch, assemble, in_turn, prepared
+from hyperscale.training.molecules.molecules_batch import MoleculeBatch, assemble, in_turn, prepared
 from hyperscale.training.molecules.molecules_model import GraphNetwork, build
 from hyperscale.training.molecules.molecules_norm import Sums
 from hyperscale.training.molecules.molecules_score import accuracy, mean_roc_auc
@@ -53,7 +53,7 @@ class GraphTrainer:
         self.hyper = hyper = run.hyper_for_graphs
         self._check_labels()
         self._single_label = part.labels.ndim == 1
-        self.chance = models.Chance(run.seed, 0)
+        self.chance = models.DropoutRng(run.seed, 0)
         """The same on all ranks: what is dropped of a graph does not depend on where it lies."""
         self._sums = Sums(comm, device)
         self._vertices = _vertices(part, device)
@@ -163,7 +163,7 @@ class GraphTrainer:
     def _logits(self, graphs: Array) -> Tensor:
         return self._forward(assemble(self._graphs, graphs, self._device))
 
-    def _forward(self, batch: Batch) -> Tensor:
+    def _forward(self, batch: MoleculeBatch) -> Tensor:
         features, kind_of = self._vertices
         if kind_of is None:
             features = features[batch.vertices]

@@ -54,7 +54,7 @@ def prepared(part: LocalPart, kind_of: Array, kinds: int, architecture: Architec
 
 
 @dataclass(frozen=True)
-class Batch:
+class MoleculeBatch:
     """Some graphs side by side."""
 
     vertices: Tensor
@@ -81,7 +81,7 @@ class Batch:
     """(g,) int64 rows of the part's labels."""
 
 
-def assemble(graphs: Graphs, chosen: Array, device: torch.device) -> Batch:
+def assemble(graphs: Graphs, chosen: Array, device: torch.device) -> MoleculeBatch:
     """Graphs `chosen` (rows of the part's labels) in that order; may be none."""
     offsets = graphs.offsets
     sizes = (offsets[chosen + 1] - offsets[chosen]).astype(np.int64)
@@ -96,7 +96,7 @@ def assemble(graphs: Graphs, chosen: Array, device: torch.device) -> Batch:
     def tensor(array: Array, kind: type = np.int64) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array, dtype=kind)).to(device)
 
-    return Batch(
+    return MoleculeBatch(
         vertices=tensor(vertices),
         ids=tensor(graphs.ids[vertices]),
         graph_of=tensor(np.repeat(np.arange(len(chosen)), sizes)),

@@ -14,11 +14,11 @@ from torch import nn
 from torch.nn import functional
 
 from hyperscale.model.api.job import Architecture, ModelSpec
-from hyperscale.training.engine.models import Chance
+from hyperscale.training.engine.models import DropoutRng
 from hyperscale.training.modelgraph.kernels import Drop
-from hyperscale.training.molecules.molecules_batch import Batch
+from hyperscale.training.molecules.molecules_batch import MoleculeBatch
 from hyperscale.training.molecules.molecules_linear import Linear, linear, lookup, pool
-from hyperscale.training.molecules.molecules_norm import Rows, SharedNorm, Sums
+from hyperscale.training.molecules.molecules_norm import NormRows, SharedNorm, Sums
 from hyperscale.training.molecules.molecules_ops import attention, gather, kept
 from hyperscale.training.runtime.published_settings import Hyperparameters
 
@@ -43,7 +43,7 @@ class Embeddings(nn.Module):
         return functional.embedding_bag(rows + self._first, torch.cat(list(self.tables)), mode="sum")
 
 
-class GCNLayer(nn.Module):
+class MoleculeGCNLayer(nn.Module):
     """Sum of ReLU(z_u + e_uv) / sqrt(d_u d_v) + ReLU(z_v + r) / d_v with z = x W + b and d = in-degree + 1."""
 
     def __init__(self, width: int, kinds: Embeddings) -> None:
@@ -51,12 +51,12 @@ class GCNLayer(nn.Module):
         self.linear, self.kinds = Linear(width, width), kinds
         self.root = nn.Parameter(torch.empty(1, width, dtype=torch.float64))
 
-    def forward(self, x: Tensor, batch: Batch, kinds: Tensor) -> Tensor:
+    def forward(self, x: Tensor, batch: MoleculeBatch, kinds: Tensor) -> Tensor:
         """(n, width)."""
         return gather(self.linear(x, batch.offsets), torch.cat([self.kinds(kinds), self.root]), batch.weights, batch, relu=True)
 
 
-class SAGELayer(nn.Module):
+class MoleculeSAGELayer(nn.Module):
     """X W + mean over in-neighbours of ReLU(x_u + e_uv), times V; the normalisation behind it has the bias."""
 
     def __init__(self, width: int, kinds: Embeddings) -> None:
@@ -64,24 +64,24 @@ class SAGELayer(nn.Module):
         self.linear, self.neighbour = Linear(width, width, bias=False), Linear(width, width, bias=False)
         self.kinds = kinds
 
-    def forward(self, x: Tensor, batch: Batch, kinds: Tensor) -> Tensor:
+    def forward(self, x: Tensor, batch: MoleculeBatch, kinds: Tensor) -> Tensor:
         """(n, width)."""
         mean = gather(x, self.kinds(kinds), batch.weights, batch, relu=True)
         result: Tensor = self.linear(x, batch.offsets) + self.neighbour(mean, batch.offsets)
         return result
 
 
-class GATLayer(nn.Module):
+class MoleculeGATLayer(nn.Module):
     """Heads that weigh z_u + e_uv and the vertex's own z_v by softmax(LeakyReLU(a_l m_uv + a_r z_v)); concatenated."""
 
-    def __init__(self, width: int, kinds: Embeddings, heads: int, dropout: float, chance: Chance) -> None:
+    def __init__(self, width: int, kinds: Embeddings, heads: int, dropout: float, chance: DropoutRng) -> None:
         super().__init__()
         self.linear, self.kinds, self.heads = Linear(width, width, bias=False), kinds, heads
         self.left = nn.Parameter(torch.empty(heads, width // heads, dtype=torch.float64))
         self.right = nn.Parameter(torch.empty(heads, width // heads, dtype=torch.float64))
         self._dropout, self._chance = dropout, chance
 
-    def forward(self, x: Tensor, batch: Batch, kinds: Tensor) -> Tensor:
+    def forward(self, x: Tensor, batch: MoleculeBatch, kinds: Tensor) -> Tensor:
         """(n, width)."""
         z = self.linear(x, batch.offsets)
         table = functional.pad(self.kinds(kinds), (0, 0, 0, 1))
@@ -107,7 +107,7 @@ class GraphNetwork(nn.Module):
 
     def __init__(
         self, encoder: nn.Module, layers: Sequence[nn.Module], norms: Sequence[SharedNorm], width: int, outputs: int,
-        hyper: Hyperparameters, chance: Chance,
+        hyper: Hyperparameters, chance: DropoutRng,
     ) -> None:  # fmt: skip
         super().__init__()
         self.encoder = encoder
@@ -115,13 +115,13 @@ class GraphNetwork(nn.Module):
         self.head = Linear(width, outputs)
         self._dropout, self._residual, self._chance = hyper.dropout, hyper.residual, chance
 
-    def forward(self, features: Tensor, kind_of: Tensor | None, batch: Batch, kinds: Tensor) -> Tensor:
+    def forward(self, features: Tensor, kind_of: Tensor | None, batch: MoleculeBatch, kinds: Tensor) -> Tensor:
         """(g, outputs) logits. features: of each kind of vertex, kind_of (n,) tells which, or of each vertex where it is None.
 
         kinds: (k, a) categories of each kind of edge.
         """
         x = self._encoded(features, kind_of, batch)
-        rows = Rows(batch.ids, batch.offsets)
+        rows = NormRows(batch.ids, batch.offsets)
         for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             drop = Drop(self._dropout, self._chance.seed()) if self.training and self._dropout else Drop()
             after = norm(layer(x, batch, kinds), rows, drop, relu=index < len(self.layers) - 1)
@@ -130,7 +130,7 @@ class GraphNetwork(nn.Module):
         result: Tensor = self.head(means, torch.arange(len(means) + 1))
         return result
 
-    def _encoded(self, features: Tensor, kind_of: Tensor | None, batch: Batch) -> Tensor:
+    def _encoded(self, features: Tensor, kind_of: Tensor | None, batch: MoleculeBatch) -> Tensor:
         if isinstance(self.encoder, Linear):
             encoded: Tensor = self.encoder(features, batch.offsets)
             return encoded
@@ -139,7 +139,7 @@ class GraphNetwork(nn.Module):
 
 def build(
     model: ModelSpec, hyper: Hyperparameters, vertex_sizes: Sequence[int] | int, edge_sizes: Sequence[int], outputs: int,
-    chance: Chance, seed: int, sums: Sums,
+    chance: DropoutRng, seed: int, sums: Sums,
 ) -> GraphNetwork:  # fmt: skip
     """The network, the same on every rank. vertex_sizes: values of each column, or the number of real-valued columns.
 
@@ -159,7 +159,7 @@ def build(
     return network
 
 
-def _layer(model: ModelSpec, hyper: Hyperparameters, kinds: Embeddings, chance: Chance) -> nn.Module:
+def _layer(model: ModelSpec, hyper: Hyperparameters, kinds: Embeddings, chance: DropoutRng) -> nn.Module:
     if model.architecture is Architecture.GAT:
-        return GATLayer(model.hidden_size, kinds, model.heads, hyper.attention_dropout, chance)
-    return (GCNLayer if model.architecture is Architecture.GCN else SAGELayer)(model.hidden_size, kinds)
+        return MoleculeGATLayer(model.hidden_size, kinds, model.heads, hyper.attention_dropout, chance)
+    return (MoleculeGCNLayer if model.architecture is Architecture.GCN else MoleculeSAGELayer)(model.hidden_size, kinds)

@@ -20,7 +20,7 @@ MOMENTUM = 0.1
 EPSILON = 1e-5
 
 
-class Rows(NamedTuple):
+class NormRows(NamedTuple):
     """Which rows are normalised."""
 
     ids: Tensor
@@ -47,7 +47,16 @@ class _Normalised(torch.autograd.Function):
     """Dropout of ReLU of (x - mean) / deviation × weight + bias, mean and deviation over the rows of all ranks."""
 
     @staticmethod
-    def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor, norm: SharedNorm, rows_of: Rows, relu: bool, drop: Drop) -> Tensor:  # noqa: ANN401 - torch's own signature
+    def forward(
+        context: Any,  # noqa: ANN401 - torch's own signature
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        norm: SharedNorm,
+        rows_of: NormRows,
+        relu: bool,
+        drop: Drop,
+    ) -> Tensor:
         mean, variance, count = norm.over_all(x, rows_of.offsets)
         inverse = (variance + EPSILON).rsqrt()
         scale = weight * inverse
@@ -85,7 +94,7 @@ class SharedNorm(nn.Module):
         self.register_buffer("variance", torch.ones(width, dtype=torch.float64))
         self.sums, self.name = sums, name
 
-    def forward(self, x: Tensor, rows_of: Rows, drop: Drop, *, relu: bool) -> Tensor:
+    def forward(self, x: Tensor, rows_of: NormRows, drop: Drop, *, relu: bool) -> Tensor:
         """(n, width) of x (n, width), with ReLU and dropout behind it; n may be 0 on some ranks."""
         if self.training:
             result: Tensor = _Normalised.apply(x, self.weight, self.bias, self, rows_of, relu, drop)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from hyperscale.training.modelgraph.kernels import Drop
-from hyperscale.training.molecules.molecules_batch import Batch
+from hyperscale.training.molecules.molecules_batch import MoleculeBatch
 
 try:
     from hyperscale.training.molecules import _molecules
@@ -31,7 +31,7 @@ def fits(*tensors: Tensor) -> bool:
     return COMPILED and all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
 
 
-def gather(x: Tensor, table: Tensor, weights: Tensor, batch: Batch, *, relu: bool) -> Tensor:
+def gather(x: Tensor, table: Tensor, weights: Tensor, batch: MoleculeBatch, *, relu: bool) -> Tensor:
     """(n, F) sums over each vertex's edges of weights × (x of the source + table of the edge's kind), through ReLU where asked for.
 
     x (n, F), table (kinds, F) float64, weights (e, H): head h weighs the h-th part of the columns.
@@ -47,7 +47,7 @@ def gather(x: Tensor, table: Tensor, weights: Tensor, batch: Batch, *, relu: boo
     return torch.zeros_like(x).index_add(0, batch.destinations, messages.flatten(1))
 
 
-def attention(ends: Tensor, table: Tensor, left: Tensor, slope: float, batch: Batch) -> Tensor:
+def attention(ends: Tensor, table: Tensor, left: Tensor, slope: float, batch: MoleculeBatch) -> Tensor:
     """(e, H) softmax over the edges of each vertex of LeakyReLU(a_u + <t_k, l> + c_v), the product by head.
 
     ends (n, 2 H): a and c of each vertex, which it adds to the edges from it and to it; table (kinds, F) t and left (H, F / H) l, float64.
@@ -127,7 +127,7 @@ def room(shape: Sequence[int], *, zero: bool = False, wide: bool = False) -> tup
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, x: Tensor, table: Tensor, weights: Tensor, batch: Batch, relu: bool) -> Tensor:  # noqa: ANN401 - torch's own signature
+    def forward(context: Any, x: Tensor, table: Tensor, weights: Tensor, batch: MoleculeBatch, relu: bool) -> Tensor:  # noqa: ANN401 - torch's own signature
         context.batch, context.relu, context.kept = batch, relu, table.dtype
         table, heads = table.float(), weights.shape[1]
         context.save_for_backward(x, table, weights)
@@ -148,13 +148,13 @@ class _Gather(torch.autograd.Function):
         return x_grad, table_grad.to(context.kept), weights_grad, None, None
 
 
-def _edges(batch: Batch) -> tuple[Any, Any, Any]:
+def _edges(batch: MoleculeBatch) -> tuple[Any, Any, Any]:
     return batch.indptr.numpy(), batch.sources.numpy(), batch.kinds.numpy()
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, ends: Tensor, table: Tensor, left: Tensor, slope: float, batch: Batch) -> Tensor:  # noqa: ANN401 - torch's own signature
+    def forward(context: Any, ends: Tensor, table: Tensor, left: Tensor, slope: float, batch: MoleculeBatch) -> Tensor:  # noqa: ANN401 - torch's own signature
         context.batch, context.slope, context.kept = batch, slope, table.dtype
         table, left = table.float(), left.float()
         heads, depth = left.shape

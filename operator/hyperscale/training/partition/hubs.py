@@ -14,7 +14,7 @@ import numpy as np
 
 from hyperscale.model.adjacency import Array
 from hyperscale.training.partition.levels import Level
-from hyperscale.training.partition.refine import Effort, Reference, Seen, balanced, promising, refine, score, without_isolated
+from hyperscale.training.partition.refine import Reference, RefineEffort, VisitedParts, balanced, promising, refine, score, without_isolated
 
 SKEW = 10.0
 """Mean square of the degrees over the square of their mean above which a graph is skewed."""
@@ -29,7 +29,7 @@ PART_WAY_TAKEN_BACK = 1.055
 """The same where hubs are dealt part of the way, 4 to 6 %."""
 TOPS = (0.1, 0.05, 0.03, 0.02, 0.01)
 """Of the room of the parts that hubs are dealt to: what is dealt to all of them where the cut allows no more."""
-DEALT = Effort(starts=100, priced=False)
+DEALT = RefineEffort(starts=100, priced=False)
 GOLDEN = 0.6180339887498949
 
 
@@ -74,7 +74,7 @@ def _blocks(limits: Array, together: int, top: float) -> tuple[Array, Array]:
     return parts, room
 
 
-def refine_hubs(level: Level, start: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Seen:
+def refine_hubs(level: Level, start: VisitedParts, limits: Array, reference: Reference, *, seed: int, effort: RefineEffort) -> VisitedParts:
     """Parts within `limits` (k, c), from the hubs dealt to as many parts as the reference's cut allows, or from `start`."""
     parts = len(limits)
     for together, dealt in _deals(level, limits, reference):
@@ -84,7 +84,7 @@ def refine_hubs(level: Level, start: Seen, limits: Array, reference: Reference, 
         found = refine_dealt(level, dealt, limits, reference, seed=seed, effort=longer)
         if found.cut <= reference.cut:
             return found
-    joined = Seen.of(level, by_degree(level, limits), parts)
+    joined = VisitedParts.of(level, by_degree(level, limits), parts)
     if int(joined.copies.max()) <= HOPELESS * reference.largest:
         found = refine(level, joined, limits, reference, seed=seed, effort=effort)
         if score(level, found, limits, reference) < score(level, start, limits, reference):
@@ -92,11 +92,11 @@ def refine_hubs(level: Level, start: Seen, limits: Array, reference: Reference, 
     return refine(level, start, limits, reference, seed=seed, effort=effort)
 
 
-def _deals(level: Level, limits: Array, reference: Reference) -> Iterator[tuple[int, Seen]]:
+def _deals(level: Level, limits: Array, reference: Reference) -> Iterator[tuple[int, VisitedParts]]:
     """Deals whose cut the search can take back, those to most parts first, with the number of these parts."""
     most = len(limits) // PARTS_PER_DEAL
     for together in range(most, 1, -1):
-        dealt = Seen.of(level, by_degree(level, limits, together), len(limits))
+        dealt = VisitedParts.of(level, by_degree(level, limits, together), len(limits))
         if dealt.cut > TAKEN_BACK * reference.cut:
             continue
         if together < most:
@@ -104,16 +104,18 @@ def _deals(level: Level, limits: Array, reference: Reference) -> Iterator[tuple[
         yield together, dealt
 
 
-def _part_way(level: Level, limits: Array, reference: Reference, together: int) -> Iterator[tuple[int, Seen]]:
+def _part_way(level: Level, limits: Array, reference: Reference, together: int) -> Iterator[tuple[int, VisitedParts]]:
     """The deal of most hubs to so many parts, the rest to one part less at a time, that is not too far above the reference's cut."""
     for top in TOPS:
-        dealt = Seen.of(level, by_degree(level, limits, together, top), len(limits))
+        dealt = VisitedParts.of(level, by_degree(level, limits, together, top), len(limits))
         if dealt.cut <= PART_WAY_TAKEN_BACK * reference.cut:
             yield together, dealt
             return
 
 
-def refine_dealt(level: Level, dealt: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Seen:
+def refine_dealt(
+    level: Level, dealt: VisitedParts, limits: Array, reference: Reference, *, seed: int, effort: RefineEffort
+) -> VisitedParts:
     """Refined while no part may hold more ends of edges than one does at first."""
     start = balanced(without_isolated(level), dealt, limits, seed)
     degree = np.diff(level.indptr)

@@ -17,7 +17,17 @@ from hyperscale.model.adjacency import Array
 from hyperscale.training.partition.baselines import along
 from hyperscale.training.partition.compiled_search import search, seeds
 from hyperscale.training.partition.levels import LEAST_SHRINK, Hierarchy, Level, contracted, cut_of
-from hyperscale.training.partition.refine import CLUSTERS_PER_PART, PRICE, Effort, Reference, Seen, balanced, climb, limits_of, refine
+from hyperscale.training.partition.refine import (
+    CLUSTERS_PER_PART,
+    PRICE,
+    Reference,
+    RefineEffort,
+    VisitedParts,
+    balanced,
+    climb,
+    limits_of,
+    refine,
+)
 
 if TYPE_CHECKING:
     import scipy.sparse as sp  # imported where used: workers that only take their parts need neither scipy nor METIS
@@ -30,20 +40,20 @@ MOST_DIMENSIONS = 8
 EIGEN_TOLERANCE = 1e-3
 CUT_FOR_HALO = 1.02
 """The cut may grow so much where that lowers the largest halo; there is no METIS to compare with."""
-COARSE_PASSES = Effort(passes=4, starts=5, patience=200)
+COARSE_PASSES = RefineEffort(passes=4, starts=5, patience=200)
 
 
-def hybrid(level: Level, target: Array, limits: Array, *, seed: int, effort: Effort | None = None) -> Array:
+def hybrid(level: Level, target: Array, limits: Array, *, seed: int, effort: RefineEffort | None = None) -> Array:
     """(n,) int32 parts within `limits` (k, c); `target` are the shares, (k,) with sum 1."""
-    effort = effort or Effort()
+    effort = effort or RefineEffort()
     hierarchy = seeded(level, limits, stop=max(COARSEST, COARSEST_PER_PART * len(target)))
     coarsest = hierarchy.levels[-1]
     halves = bisected(coarsest, embedding(coarsest, len(target), seed), target, seed)
     price = np.full(len(target), PRICE, dtype=np.int64)
-    part = balanced(coarsest, Seen.of(coarsest, halves, len(target)), limits, seed).part.copy()
+    part = balanced(coarsest, VisitedParts.of(coarsest, halves, len(target)), limits, seed).part.copy()
     search.improve(*coarsest.arrays, limits, price, part, seed, COARSE_PASSES.passes, COARSE_PASSES.starts, COARSE_PASSES.patience)
     part = climb(hierarchy, part, limits, price, seed=seed, effort=effort)
-    start = balanced(level, Seen.of(level, part, len(target)), limits, seed)
+    start = balanced(level, VisitedParts.of(level, part, len(target)), limits, seed)
     return refine(level, start, limits, Reference.of(start, CUT_FOR_HALO), seed=seed, effort=effort).part
 
 

@@ -38,15 +38,15 @@ PRICE = 16
 PRICES = (PRICE // 2, PRICE * 3)
 COARSE_CUT_WORTH = 2 * CUT_WORTH
 LAST_HEAT, LAST_SHARE, LAST_OVER_WORTH = 0.3, 4, 3.0
-"""Of the annealing after cuts had to be taken back: times the heat before, the work before over its own, as `Effort.over_worth`."""
+"""Of the annealing after cuts had to be taken back: times the heat before, the work before over its own, as `RefineEffort.over_worth`."""
 COARSE_SHARE = 3
 """The work over that of the annealing of one coarse level."""
 COARSE_OVER_WORTH = 0.5
-"""As `Effort.over_worth`, where a copy stands for several."""
+"""As `RefineEffort.over_worth`, where a copy stands for several."""
 
 
 @dataclass(frozen=True)
-class Effort:
+class RefineEffort:
     """How long the search goes on; every figure is a count, so that the result does not depend on the machine."""
 
     cycles: int = 1
@@ -71,7 +71,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Seen:
+class VisitedParts:
     """Parts and what was counted of them."""
 
     part: Array
@@ -82,7 +82,7 @@ class Seen:
     """(k,) int64 vertices of other parts that each part needs a copy of."""
 
     @classmethod
-    def of(cls, level: Level, part: Array, parts: int) -> Seen:
+    def of(cls, level: Level, part: Array, parts: int) -> VisitedParts:
         """Counted."""
         return cls(part, *boundary(level, part, parts))
 
@@ -101,12 +101,12 @@ class Reference:
     """Whether the largest halo is near the mean: it must not grow then, whatever else is won."""
 
     @classmethod
-    def of(cls, first: Seen, more: float = 1.0) -> Reference:
+    def of(cls, first: VisitedParts, more: float = 1.0) -> Reference:
         """Of given parts; the cut may be `more` times theirs."""
         largest, copies = int(first.copies.max()), first.copies
         return cls(int(first.cut * more), max(largest, 1), max(int(copies.sum()), 1), largest <= UNEVEN * float(copies.mean()))
 
-    def worth(self, found: Seen) -> float:
+    def worth(self, found: VisitedParts) -> float:
         """Smaller is better: largest halo, all copies and the cut, each over the reference's."""
         copies = found.copies
         return int(copies.max()) / self.largest + TOTAL_WORTH * int(copies.sum()) / self.total + CUT_WORTH * found.cut / max(self.cut, 1)
@@ -122,12 +122,14 @@ def limits_of(weights: Array, target: Array, train: bool) -> Array:
     return limits
 
 
-def refine(level: Level, start: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort | None = None) -> Seen:
+def refine(
+    level: Level, start: VisitedParts, limits: Array, reference: Reference, *, seed: int, effort: RefineEffort | None = None
+) -> VisitedParts:
     """Parts within `limits` (k, c), or as near as moves bring them: the smallest halos found with a cut within the reference's.
 
     Where no cut is within it the smallest cut counts.
     """
-    effort = effort or Effort()
+    effort = effort or RefineEffort()
     parts = len(limits)
     if parts == 1 or level.vertices <= parts:
         return start
@@ -138,7 +140,7 @@ def refine(level: Level, start: Seen, limits: Array, reference: Reference, *, se
         candidates = []
         if effort.cycles:
             part = _cycle(level, now, limits, reference, seed=seed + 7919 * cycle, effort=effort)
-            now = Seen.of(level, part, parts)
+            now = VisitedParts.of(level, part, parts)
             candidates.append(now)
         candidates.append(_annealed(level, now, limits, reference, seed=seed + cycle, effort=effort))
         for candidate in candidates:
@@ -149,34 +151,34 @@ def refine(level: Level, start: Seen, limits: Array, reference: Reference, *, se
         return best
     part = best.part.copy()
     search.balance(*whole.arrays, limits, part, seed)
-    return Seen.of(whole, part, parts)
+    return VisitedParts.of(whole, part, parts)
 
 
-def _annealed(level: Level, now: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Seen:
+def _annealed(level: Level, now: VisitedParts, limits: Array, reference: Reference, *, seed: int, effort: RefineEffort) -> VisitedParts:
     """With a smaller largest halo, and about the reference's cut at most."""
     part = now.part.copy()
     work = effort.work // max(effort.cycles, 1)
     budget = reference.cut - int((1.0 - effort.spend) * max(reference.cut - now.cut, 0))
     cut, copies = halos.anneal(*level.arrays, limits, part, seed, work, effort.heat, CUT_WORTH, effort.over_worth, budget)
     if cut <= reference.cut:
-        return Seen(part, cut, copies)
+        return VisitedParts(part, cut, copies)
     # Single moves found no way back below the cut; several at a time may, and what they take below it goes to the halos.
     even = np.full(len(limits), PRICE, dtype=np.int64)
     search.improve(*level.arrays, limits, even, part, seed, effort.passes, effort.starts, effort.patience)
     cool, work = LAST_HEAT * effort.heat, work // LAST_SHARE
-    return Seen(part, *halos.anneal(*level.arrays, limits, part, seed, work, cool, CUT_WORTH, LAST_OVER_WORTH, reference.cut))
+    return VisitedParts(part, *halos.anneal(*level.arrays, limits, part, seed, work, cool, CUT_WORTH, LAST_OVER_WORTH, reference.cut))
 
 
-def promising(starts: tuple[Seen, ...], reference: Reference) -> Seen:
+def promising(starts: tuple[VisitedParts, ...], reference: Reference) -> VisitedParts:
     """Of parts yet to be refined those with the smallest halos, unless their cut is too far above the reference's to come down."""
 
-    def worth(start: Seen) -> float:
+    def worth(start: VisitedParts) -> float:
         return reference.worth(start) + EXCESS_WORTH * max(start.cut / max(reference.cut, 1) - EXCESS, 0.0)
 
     return min(starts, key=worth)
 
 
-def balanced(level: Level, start: Seen, limits: Array, seed: int) -> Seen:
+def balanced(level: Level, start: VisitedParts, limits: Array, seed: int) -> VisitedParts:
     """Within the limits, one column after the other: training vertices go where room is made for them afterwards."""
     if (search.weigh(level.weights, start.part, len(limits)) <= limits).all():
         return start
@@ -186,10 +188,10 @@ def balanced(level: Level, start: Seen, limits: Array, seed: int) -> Seen:
         loose[:, column] = limits[:, column]
         search.balance(*level.arrays, loose, part, seed)
     search.balance(*level.arrays, limits, part, seed)
-    return Seen.of(level, part, len(limits))
+    return VisitedParts.of(level, part, len(limits))
 
 
-def _cycle(level: Level, now: Seen, limits: Array, reference: Reference, *, seed: int, effort: Effort) -> Array:
+def _cycle(level: Level, now: VisitedParts, limits: Array, reference: Reference, *, seed: int, effort: RefineEffort) -> Array:
     """Down and up once; (n,) int32 parts."""
     parts = len(limits)
     most = np.maximum(limits.min(axis=0) // CLUSTERS_PER_PART, 1)
@@ -198,7 +200,7 @@ def _cycle(level: Level, now: Seen, limits: Array, reference: Reference, *, seed
     return climb(hierarchy, coarse, limits, price, seed=seed, effort=effort, budget=reference.cut)
 
 
-def climb(hierarchy: Hierarchy, part: Array, limits: Array, price: Array, *, seed: int, effort: Effort, budget: int = 0) -> Array:
+def climb(hierarchy: Hierarchy, part: Array, limits: Array, price: Array, *, seed: int, effort: RefineEffort, budget: int = 0) -> Array:
     """From parts of the coarsest level, (n',), to those of the finest, with local search on each; annealing keeps the cut in `budget`."""
     work = effort.work // (COARSE_SHARE * max(effort.cycles, 1))
     heats = dict(enumerate(effort.coarse_heats, start=1))
@@ -212,14 +214,14 @@ def climb(hierarchy: Hierarchy, part: Array, limits: Array, price: Array, *, see
     return part
 
 
-def score(level: Level, found: Seen, limits: Array, reference: Reference) -> tuple[float, int, float, int]:
+def score(level: Level, found: VisitedParts, limits: Array, reference: Reference) -> tuple[float, int, float, int]:
     """Smaller is better: how far above a limit, the cut above the reference, halos against the reference's, the cut."""
     over = float(np.maximum(search.weigh(level.weights, found.part, len(limits)) / np.maximum(limits, 1), 1.0).max())
     grown = 1.0 if reference.even and int(found.copies.max()) > reference.largest else 0.0
     return over, max(found.cut - reference.cut, 0), grown + reference.worth(found), found.cut
 
 
-def _prices(now: Seen, parts: int, budget: int) -> Array:
+def _prices(now: VisitedParts, parts: int, budget: int) -> Array:
     """(k,) edges of a part with a larger halo cost more, within bounds; all the same while the cut is above its budget."""
     if now.cut > budget:
         return np.full(parts, PRICE, dtype=np.int64)

@@ -18,7 +18,17 @@ from hyperscale.training.partition.levels import Level, finest
 from hyperscale.training.partition.measures import imbalance, measure
 from hyperscale.training.partition.metis import metis, metis_mixed
 from hyperscale.training.partition.partition_result import PartitionError, Parts, checked_graph, checked_shares, weight_columns
-from hyperscale.training.partition.refine import Effort, Reference, Seen, balanced, limits_of, promising, refine, score, without_isolated
+from hyperscale.training.partition.refine import (
+    Reference,
+    RefineEffort,
+    VisitedParts,
+    balanced,
+    limits_of,
+    promising,
+    refine,
+    score,
+    without_isolated,
+)
 
 SMALL = 5_000
 """Vertices below which METIS's own start-up outweighs what it does with them."""
@@ -102,10 +112,10 @@ def _metis(adjacency: Adjacency, target: Array, seed: int, train: Array | None) 
         return parts
     level = finest(adjacency, train)
     limits = limits_of(level.weights, target, train is not None)
-    first = Seen.of(level, parts, len(target))
+    first = VisitedParts.of(level, parts, len(target))
     reference = Reference.of(first)
     if skewed(level):
-        effort = Effort(passes=2 if len(target) > 2 else 1, patience=60, work=5 * len(level.indices), spend=0.0)
+        effort = RefineEffort(passes=2 if len(target) > 2 else 1, patience=60, work=5 * len(level.indices), spend=0.0)
         return refine_hubs(level, first, limits, reference, seed=seed, effort=effort).part
     start = balanced(without_isolated(level), first, limits, seed)
     twice = _second_start(level, target, repaired=start is not first)
@@ -131,10 +141,10 @@ def _auto(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -
     return min((plain, weighed), key=lambda parts: imbalance(work, parts, target))
 
 
-def _mixed(level: Level, adjacency: Adjacency, target: Array, seed: int) -> Seen:
+def _mixed(level: Level, adjacency: Adjacency, target: Array, seed: int) -> VisitedParts:
     """METIS's parts by its other method: for many parts of a small graph bisection takes half the time of the k-way method, else twice."""
     recursive = level.vertices < SMALL and len(target) > RECURSIVE
-    return Seen.of(level, metis_mixed(adjacency, target, seed=seed + 1, recursive=recursive), len(target))
+    return VisitedParts.of(level, metis_mixed(adjacency, target, seed=seed + 1, recursive=recursive), len(target))
 
 
 def _second_start(level: Level, target: Array, repaired: bool) -> bool:
@@ -147,7 +157,7 @@ def _second_start(level: Level, target: Array, repaired: bool) -> bool:
     return 2 < len(target) <= RECURSIVE
 
 
-def _effort(level: Level, target: Array, reference: Reference, twice: bool) -> Effort:
+def _effort(level: Level, target: Array, reference: Reference, twice: bool) -> RefineEffort:
     """As much as fits into about three times METIS's own time; that grows with k beyond eight parts, and with its logarithm up to there."""
     edges, parts = len(level.indices) // 2, len(target)
     bisections = (parts - 1).bit_length()
@@ -156,28 +166,28 @@ def _effort(level: Level, target: Array, reference: Reference, twice: bool) -> E
     if reference.even:
         # No halo is far above the others: the time is for the cut.
         if parts == 2:
-            return Effort(passes=3, patience=200, work=edges, spend=0.0)
+            return RefineEffort(passes=3, patience=200, work=edges, spend=0.0)
         passes, patience = (3, 200) if parts <= RECURSIVE else (2, 100)
         work = min(bisections, 3) * edges if parts <= RECURSIVE else 3 * edges // 2
-        return Effort(passes=passes, patience=patience, work=work, coarse_heats=COARSE_HEATS, spend=0.0)
+        return RefineEffort(passes=passes, patience=patience, work=work, coarse_heats=COARSE_HEATS, spend=0.0)
     equal = bool((target == target[0]).all())
     if parts > RECURSIVE:
         work = 2 * level.vertices + edges // 2 + (14_500 * parts - 2_000 if equal else 6_750 * parts + 204_000)
-        return Effort(passes=2 if equal else 1, work=work, coarse_heats=COARSE_HEATS, over_worth=1.0)
+        return RefineEffort(passes=2 if equal else 1, work=work, coarse_heats=COARSE_HEATS, over_worth=1.0)
     work = (1 if parts <= FEW else bisections) * (edges + 2 * level.vertices)
-    return Effort(passes=2, patience=60, work=work, coarse_heats=COARSE_HEATS, spend=SPEND if equal else 1.0)
+    return RefineEffort(passes=2, patience=60, work=work, coarse_heats=COARSE_HEATS, spend=SPEND if equal else 1.0)
 
 
-def _small_effort(level: Level, parts: int, twice: bool) -> Effort:
+def _small_effort(level: Level, parts: int, twice: bool) -> RefineEffort:
     """The same where METIS takes milliseconds, which it needs fewer of the fewer circles a graph has."""
     edges, bisections = len(level.indices) // 2, (parts - 1).bit_length()
     if parts <= RECURSIVE:
         work = bisections * (edges + 5_000) if twice else bisections * (5 * edges + 45_000) - 40_000
-        return Effort(work=work, heat=2.0, coarse_heats=() if twice else SMALL_HEATS, over_worth=1.0)
+        return RefineEffort(work=work, heat=2.0, coarse_heats=() if twice else SMALL_HEATS, over_worth=1.0)
     if twice:
         circles = max(edges - level.vertices, edges // 4)
-        return Effort(cycles=0, work=20 * circles * (parts - 6), heat=2.0, over_worth=1.0)
-    return Effort(cycles=2, work=(5 * parts + 16) * max(2 * edges - level.vertices, edges), heat=2.0, over_worth=1.0)
+        return RefineEffort(cycles=0, work=20 * circles * (parts - 6), heat=2.0, over_worth=1.0)
+    return RefineEffort(cycles=2, work=(5 * parts + 16) * max(2 * edges - level.vertices, edges), heat=2.0, over_worth=1.0)
 
 
 def _kahypar(adjacency: Adjacency, target: Array, seed: int, train: Array | None) -> Array:
@@ -187,7 +197,7 @@ def _kahypar(adjacency: Adjacency, target: Array, seed: int, train: Array | None
     parts = kahypar(level, limits, seed=seed)
     if len(target) == 1 or not COMPILED:
         return parts
-    first = Seen.of(level, parts, len(target))
+    first = VisitedParts.of(level, parts, len(target))
     start, reference = balanced(without_isolated(level), first, limits, seed), Reference.of(first)
     return refine(level, start, limits, reference, seed=seed, effort=_effort(level, target, reference, twice=False)).part
 
@@ -197,7 +207,7 @@ def _hybrid(adjacency: Adjacency, target: Array, seed: int, train: Array | None)
     if len(target) == 1 or not COMPILED:
         return metis(adjacency, target, seed=seed)
     level = finest(adjacency, train)
-    effort = Effort(work=2 * len(level.indices))
+    effort = RefineEffort(work=2 * len(level.indices))
     return hybrid(level, target, limits_of(level.weights, target, train is not None), seed=seed, effort=effort)
 
 

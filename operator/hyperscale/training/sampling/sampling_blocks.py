@@ -33,7 +33,7 @@ class Hop:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampledBlocks:
     """A batch: its vertices, seeds first, and a hop for each layer, the input's first."""
 
     ids: Array
@@ -60,7 +60,7 @@ class Sampler:
         owners = np.concatenate([np.full(len(part.owned), part.part), part.halo_owner])
         self._owner_of = owners.astype(np.int64)
 
-    def sample(self, seeds: Array, epoch: int, step: int) -> Sample:
+    def sample(self, seeds: Array, epoch: int, step: int) -> SampledBlocks:
         """The neighbourhood of own vertices `seeds` (local ids, each once)."""
         ids, owners = self._part.owned[seeds].astype(np.int64), np.full(len(seeds), self._part.part, dtype=np.int64)
         hops: list[Hop] = []
@@ -70,7 +70,7 @@ class Sampler:
             destinations = len(ids)
             ids, owners, places = _joined(ids, owners, near, near_owners)
             hops.append(Hop(np.concatenate([[0], np.cumsum(sizes)]), places, destinations, len(ids)))
-        return Sample(ids, owners, tuple(reversed(hops)))
+        return SampledBlocks(ids, owners, tuple(reversed(hops)))
 
     def _neighbours(self, ids: Array, owners: Array, fanout: int | None, key: int, name: str) -> tuple[Array, Array, Array]:
         """Of each vertex: how many, their ids, their owners. Own ones from here, others' from their owners."""

@@ -112,7 +112,7 @@ def prepare(environment: Mapping[str, str]) -> dict[str, Any]:
         _say(f"cut into {len(shares)} by {found.method}: " + ", ".join(f"{name} {value:.4g}" for name, value in found.measures.items()))
         clock.lap("cut")
         key = part_store.key(digest, identity if given is not None else found.method, shares, run.seed)
-        about = part_store.Manifest(
+        about = part_store.PartManifest(
             part_store.VERSION, key, digest, graph.name, vertices, edges, found.method, shares, run.seed, found.measures
         )
         part_store.write(root, key, _parts(graph, found.assignment, len(shares)), about)
@@ -226,7 +226,7 @@ def _parts(graph: TrainingGraph, assignment: Array, parts: int) -> Iterator[Loca
         yield partition.local_part(graph, assignment, part, parts)
 
 
-def _answer(manifest: part_store.Manifest, reused: bool, clock: _Clock) -> dict[str, Any]:
+def _answer(manifest: part_store.PartManifest, reused: bool, clock: _Clock) -> dict[str, Any]:
     return {
         "key": manifest.key,
         "graph": manifest.graph,

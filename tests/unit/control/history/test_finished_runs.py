@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hyperscale.control.history.run_store import FinishedRun, History, HistoryError, calibrate
+from hyperscale.control.history.run_store import FinishedRun, HistoryError, RunStore, calibrate
 from hyperscale.model.api.measured import Measured
 from tests.builders.history import RUN
 
@@ -56,39 +56,39 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])
-def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[History]:
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunStore]:
     url = f"sqlite:///{tmp_path}/history.sqlite" if request.param == "SQLite" else request.getfixturevalue("server")
-    made = History(url)
+    made = RunStore(url)
     with made._engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM hyperscale_runs")
     yield made
     made.close()
 
 
-def test_a_run_is_read_back_as_it_was_written(history: History) -> None:
+def test_a_run_is_read_back_as_it_was_written(history: RunStore) -> None:
     assert history.record([RUN]) == 1
     assert history.runs(10) == (RUN,)
 
 
-def test_a_run_recorded_twice_is_there_once(history: History) -> None:
+def test_a_run_recorded_twice_is_there_once(history: RunStore) -> None:
     assert history.record([RUN, RUN]) == 1
     assert history.record([RUN]) == 0
     assert len(history.runs(10)) == 1
 
 
-def test_what_a_run_says_last_counts(history: History) -> None:
+def test_what_a_run_says_last_counts(history: RunStore) -> None:
     history.record([msgspec.structs.replace(RUN, measured="", measured_seconds=None)])
     assert history.record([RUN]) == 1
     assert history.runs(10) == (RUN,)
 
 
-def test_the_newest_runs_come_first_and_only_so_many(history: History) -> None:
+def test_the_newest_runs_come_first_and_only_so_many(history: RunStore) -> None:
     history.record([run(number, architecture="GAT" if number % 2 else "GCN") for number in range(6)])
     assert [found.uid for found in history.runs(3)] == ["5", "4", "3"]
     assert [found.uid for found in history.runs(3, "GCN")] == ["4", "2", "0"]
 
 
-def test_a_correction_needs_enough_runs_of_one_architecture_on_one_mix(history: History) -> None:
+def test_a_correction_needs_enough_runs_of_one_architecture_on_one_mix(history: RunStore) -> None:
     history.record([run(number, measured_seconds=2.0 + 0.1 * number) for number in range(5)])
     history.record([run(10 + number, products="T4") for number in range(4)])
     history.record([run(20 + number, architecture="GAT") for number in range(4)])
@@ -102,7 +102,7 @@ STAND_IN = msgspec.json.encode(Measured(epoch=9, epochs=9, epoch_seconds=2.0, ge
 
 
 @pytest.mark.parametrize("useless", [{"phase": "Failed"}, {"replans": 1}, {"measured_seconds": None}, {"measured": STAND_IN}], ids=str)
-def test_runs_that_were_not_measured_on_one_plan_and_the_graph_itself_teach_nothing(history: History, useless: dict[str, object]) -> None:
+def test_runs_that_were_not_measured_on_one_plan_and_the_graph_itself_teach_nothing(history: RunStore, useless: dict[str, object]) -> None:
     history.record([run(number, plan=plan_json(1), **useless) for number in range(5)])
     assert history.calibrations(1) == {}
     assert history.steps(1) == {}
@@ -110,7 +110,7 @@ def test_runs_that_were_not_measured_on_one_plan_and_the_graph_itself_teach_noth
     assert len(history.steps(1)) == 1
 
 
-def test_only_the_newest_runs_teach(history: History) -> None:
+def test_only_the_newest_runs_teach(history: RunStore) -> None:
     history.record([run(number, measured_seconds=50.0 if number < 50 else 3.0) for number in range(250)])
     ((known,),) = history.calibrations(5).values()
     assert (known.factor, known.spread, known.runs) == (3.0, 0.0, 200)
@@ -122,7 +122,7 @@ def plan_json(*gpus: int) -> str:
 
 
 @pytest.mark.parametrize(("batch", "steps"), [(None, 1), (100, 7)], ids=["full graph", "sampled"])
-def test_steps_are_those_of_one_workload_newest_first(history: History, batch: int | None, steps: int) -> None:
+def test_steps_are_those_of_one_workload_newest_first(history: RunStore, batch: int | None, steps: int) -> None:
     history.record([run(number, batch_size=batch, plan=plan_json(3, 1), measured_seconds=7.0 + number) for number in range(3)])
     history.record([run(10 + number, batch_size=8, plan=plan_json(2)) for number in range(2)])
     ((workload, found),) = history.steps(3).items()
@@ -135,7 +135,7 @@ def test_steps_are_those_of_one_workload_newest_first(history: History, batch: i
     assert history.steps(3) == {workload: found}
 
 
-def test_absurd_seconds_teach_no_step(history: History) -> None:
+def test_absurd_seconds_teach_no_step(history: RunStore) -> None:
     history.record([run(0, plan=plan_json(1), measured_seconds=1e12), run(1, plan=plan_json(1), predicted_seconds=1e-320)])
     history.record([run(2, plan=plan_json(1))])
     (found,) = history.steps(1).values()
@@ -162,14 +162,14 @@ def test_no_usable_run_is_no_calibration() -> None:
 @pytest.mark.parametrize("url", ["", "nonsense", "mysql://a/b", "sqlite"])
 def test_a_url_that_is_none_says_what_to_write(url: str) -> None:
     with pytest.raises(HistoryError, match="write sqlite:"):
-        History(url)
+        RunStore(url)
 
 
 @pytest.mark.parametrize("user", ["me:secret@/db?", "/db?user=me&password=secret&sslpassword=secret&"])
 def test_a_database_that_is_away_is_one_line_without_the_password(tmp_path: Path, user: str) -> None:
     with pytest.raises(HistoryError) as caught:
-        History(f"postgresql://{user}host={tmp_path}/nowhere")
+        RunStore(f"postgresql://{user}host={tmp_path}/nowhere")
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
     with pytest.raises(HistoryError, match="unable to open"):
-        History(f"sqlite:///{tmp_path}/missing/history.sqlite")
+        RunStore(f"sqlite:///{tmp_path}/missing/history.sqlite")

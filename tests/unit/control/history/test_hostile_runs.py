@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.control.history.recorder import Recorder
-from hyperscale.control.history.run_store import FinishedRun, History
+from hyperscale.control.history.recorder import RunRecorder
+from hyperscale.control.history.run_store import FinishedRun, RunStore
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.plan import Correction, Prediction
@@ -30,7 +30,7 @@ def test_a_figure_beyond_any_run_voids_what_the_run_says(figure: str) -> None:
 
 
 @pytest.mark.parametrize(("measured", "predicted"), [(1.7e308, 0.007), (5e-324, 1.0), (1.0, 5e-324), (1.0, 1.7e308)])
-def test_runs_with_absurd_seconds_teach_no_correction(history: History, measured: float, predicted: float) -> None:
+def test_runs_with_absurd_seconds_teach_no_correction(history: RunStore, measured: float, predicted: float) -> None:
     history.record([run(number, measured_seconds=measured, predicted_seconds=predicted) for number in range(5)])
     history.record([run(number, architecture="GAT") for number in range(5, 10)])
     assert {name: known[0].factor for name, known in history.calibrations(5).items()} == {"GAT": 2.0}
@@ -38,7 +38,7 @@ def test_runs_with_absurd_seconds_teach_no_correction(history: History, measured
 
 @pytest.mark.parametrize("bad", [{"products": "A\0B"}, {"vertices": 10**30}], ids=["text", "number"])
 def test_a_run_that_the_database_refuses_is_given_up_and_the_others_are_kept(
-    history: History, bad: dict[str, object], caplog: pytest.LogCaptureFixture
+    history: RunStore, bad: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
     history.record([run(1), run(2, **bad), run(3)])
     kept = {one.uid for one in history.runs(10)}
@@ -46,14 +46,14 @@ def test_a_run_that_the_database_refuses_is_given_up_and_the_others_are_kept(
     assert "2" in kept or "team/cora" in caplog.text, "SQLite keeps a NUL"
 
 
-def test_a_run_dated_in_the_future_is_the_newest_only_until_now(history: History) -> None:
+def test_a_run_dated_in_the_future_is_the_newest_only_until_now(history: RunStore) -> None:
     history.record([run(1, finished_at=9e9), run(2, finished_at=500.0)])
     assert history.redate(1000.0) == 1
     assert [(one.uid, one.finished_at) for one in history.runs(10)] == [("1", 1000.0), ("2", 500.0)]
 
 
 def test_a_run_that_says_it_ends_in_the_future_ended_when_it_was_seen(tmp_path: Path) -> None:
-    recorder = Recorder(JobReader(), Telemetry(), f"sqlite:///{tmp_path}/h", 1, lambda: 1000.0)
+    recorder = RunRecorder(JobReader(), Telemetry(), f"sqlite:///{tmp_path}/h", 1, lambda: 1000.0)
     look, status = ended(0, SAID)
     recorder.note(look, replace(status, completion_time="9999-12-31T23:59:59Z"))
     (kept,) = recorder._waiting.values()
@@ -68,7 +68,7 @@ def test_a_plan_with_a_correction_of_0_or_control_characters_is_none() -> None:
     assert not is_plan(replace(TWO, planner="A\x1b[2J"))
 
 
-class _Broken(History):
+class _Broken(RunStore):
     """A history that fails in a way that no database does."""
 
     def calibrations(self, least: int) -> dict[str, tuple[object, ...]]:  # type: ignore[override]
@@ -86,7 +86,7 @@ def test_no_error_of_history_ends_the_operator(
     monkeypatch.setattr("hyperscale.control.history.recorder.RETRY_SECONDS", 0.0)
     monkeypatch.setattr("hyperscale.control.history.recorder.SETTLE_SECONDS", 0.0)
     telemetry = Telemetry()
-    recorder = Recorder(JobReader(), telemetry, f"sqlite:///{tmp_path}/h", 1, lambda: 0.0)
+    recorder = RunRecorder(JobReader(), telemetry, f"sqlite:///{tmp_path}/h", 1, lambda: 0.0)
     if fails == "at a record":
         monkeypatch.setattr(_Broken, "calibrations", lambda self, least: {})
         recorder.note(*ended(0, SAID))
@@ -108,14 +108,14 @@ def test_no_error_of_history_ends_the_operator(
 
 def test_the_database_of_a_hostile_tenant_lets_the_operator_start(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
-    made = History(url)
+    made = RunStore(url)
     rows: list[FinishedRun] = [run(number, measured_seconds=1.7e308, predicted_seconds=0.007) for number in range(5)]
     made.record([*rows, *(replace(RUN, uid=f"good-{number}", architecture="GAT") for number in range(5))])
     made.close()
     reader = JobReader()
 
     async def play() -> None:
-        running = asyncio.create_task(Recorder(reader, Telemetry(), url, 5, lambda: 2000.0).run())
+        running = asyncio.create_task(RunRecorder(reader, Telemetry(), url, 5, lambda: 2000.0).run())
         async with asyncio.timeout(20):
             while not running.done() and not reader.calibrations:  # noqa: ASYNC110 - it sends no event
                 await asyncio.sleep(0.01)

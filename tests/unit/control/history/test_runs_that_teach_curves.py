@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyperscale.control.history.recorder import Curves, Recorder, finished_run
-from hyperscale.control.history.run_store import FinishedRun, History, placement
+from hyperscale.control.history.recorder import Curves, RunRecorder, finished_run
+from hyperscale.control.history.run_store import FinishedRun, RunStore, placement
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.job import JobSpec
@@ -71,11 +71,11 @@ def runs() -> list[FinishedRun]:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
-    return History(f"sqlite:///{tmp_path}/history.sqlite")
+def history(tmp_path: Path) -> RunStore:
+    return RunStore(f"sqlite:///{tmp_path}/history.sqlite")
 
 
-def taught(history: History) -> tuple[Calibration, ...]:
+def taught(history: RunStore) -> tuple[Calibration, ...]:
     """What the operator would put into a request."""
     reader = JobReader()
     reader.calibrations, reader.taught = history.calibrations(5), Curves().learn(history, 5)
@@ -85,7 +85,7 @@ def taught(history: History) -> tuple[Calibration, ...]:
 @pytest.fixture(scope="module")
 def known(runs: list[FinishedRun], tmp_path_factory: pytest.TempPathFactory) -> Calibration:
     """What all runs taught."""
-    history = History(f"sqlite:///{tmp_path_factory.mktemp('history')}/history.sqlite")
+    history = RunStore(f"sqlite:///{tmp_path_factory.mktemp('history')}/history.sqlite")
     history.record(runs)
     (found,) = taught(history)
     history.close()
@@ -115,7 +115,7 @@ def test_plans_are_predicted_better_by_the_curve_of_their_workload_than_by_one_f
 
 
 def test_a_placement_beyond_those_measured_is_left_to_the_factor_of_the_workloads_own_runs(
-    history: History, runs: list[FinishedRun]
+    history: RunStore, runs: list[FinishedRun]
 ) -> None:
     history.record([run for run in runs if run.gpus <= 6])
     history.record([msgspec.structs.replace(run, uid=f"{run.uid} other", hidden_size=8, measured_seconds=1000.0) for run in runs])
@@ -143,12 +143,12 @@ def test_another_workload_is_left_to_the_factor(known: Calibration) -> None:
     assert reader.calibration(narrower) == (others,)
 
 
-def test_runs_that_say_nothing_of_placement_teach_no_curve(history: History, runs: list[FinishedRun]) -> None:
+def test_runs_that_say_nothing_of_placement_teach_no_curve(history: RunStore, runs: list[FinishedRun]) -> None:
     history.record([msgspec.structs.replace(runs[0], uid=f"again-{number}") for number in range(20)])
     assert Curves().learn(history, 5) == {}
 
 
-def test_runs_that_follow_no_curve_teach_none(history: History, runs: list[FinishedRun]) -> None:
+def test_runs_that_follow_no_curve_teach_none(history: RunStore, runs: list[FinishedRun]) -> None:
     rng = np.random.default_rng(5)
     history.record(
         [msgspec.structs.replace(run, measured_seconds=run.predicted_seconds * float(np.exp(rng.normal(0.0, 0.1)))) for run in runs]
@@ -156,7 +156,7 @@ def test_runs_that_follow_no_curve_teach_none(history: History, runs: list[Finis
     assert Curves().learn(history, 5) == {}
 
 
-def test_a_mix_of_gpus_and_a_plan_that_cannot_be_read_teach_no_curve(history: History, runs: list[FinishedRun]) -> None:
+def test_a_mix_of_gpus_and_a_plan_that_cannot_be_read_teach_no_curve(history: RunStore, runs: list[FinishedRun]) -> None:
     history.record([msgspec.structs.replace(run, products="A100+T4") for run in runs])
     assert history.steps(12) == {}
     history.record([msgspec.structs.replace(run, uid=f"{run.uid} broken", plan="{}") for run in runs])
@@ -164,7 +164,7 @@ def test_a_mix_of_gpus_and_a_plan_that_cannot_be_read_teach_no_curve(history: Hi
 
 
 def test_only_a_workload_whose_runs_have_changed_is_fitted_anew(
-    history: History, runs: list[FinishedRun], monkeypatch: pytest.MonkeyPatch
+    history: RunStore, runs: list[FinishedRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history.record(runs)
     curves = Curves()
@@ -176,12 +176,12 @@ def test_only_a_workload_whose_runs_have_changed_is_fitted_anew(
     assert curves.learn(history, 5) != first
 
 
-def test_an_operator_that_starts_learns_what_is_in_the_database(history: History, runs: list[FinishedRun], tmp_path: Path) -> None:
+def test_an_operator_that_starts_learns_what_is_in_the_database(history: RunStore, runs: list[FinishedRun], tmp_path: Path) -> None:
     history.record(runs)
     reader = JobReader()
 
     async def start() -> None:
-        recorder = Recorder(reader, Telemetry(), f"sqlite:///{tmp_path}/history.sqlite", 5, lambda: 0.0)
+        recorder = RunRecorder(reader, Telemetry(), f"sqlite:///{tmp_path}/history.sqlite", 5, lambda: 0.0)
         running = asyncio.create_task(recorder.run())
         async with asyncio.timeout(30):
             while not reader.taught:  # noqa: ASYNC110 - it tells nobody

@@ -11,10 +11,10 @@ import pytest
 from hyperscale.planner.learned import learned_weights
 from hyperscale.planner.queue import arrival_history, rule
 from hyperscale.planner.queue.queue_agent import AgentUnavailableError, load_agent
-from hyperscale.planner.queue.queue_types import ClusterState, History, Option, PendingJob, RunningJob
+from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
 
 EMPTY = ClusterState(free_slots=8, total_slots=8)
-BUSY = [RunningJob("ns/busy", 4, 100.0)]
+BUSY = [QueueRunningJob("ns/busy", 4, 100.0)]
 WEIGHTS = Path(str(learned_weights.__file__)).parent / "weights"
 
 
@@ -32,10 +32,10 @@ def test_the_shortest_weighted_job_goes_first() -> None:
 
 
 def test_a_larger_worker_count_must_pay() -> None:
-    thrifty = rule.Settings(thrift=0.9, thrift_alone=0.9)
+    thrifty = rule.RuleSettings(thrift=0.9, thrift_alone=0.9)
     assert rule.choose([job("ns/a", 100.0, 60.0)], [], EMPTY, thrifty).workers == 1
     assert rule.choose([job("ns/a", 100.0, 50.0)], [], EMPTY, thrifty).workers == 2
-    assert rule.choose([job("ns/a", 100.0, 99.0)], [], EMPTY, rule.Settings(thrift_alone=0.0)).workers == 2
+    assert rule.choose([job("ns/a", 100.0, 99.0)], [], EMPTY, rule.RuleSettings(thrift_alone=0.0)).workers == 2
 
 
 def test_no_start_on_poor_nodes_while_others_run() -> None:
@@ -47,7 +47,7 @@ def test_no_start_on_poor_nodes_while_others_run() -> None:
 
 
 def test_a_job_that_starves_goes_first_and_nobody_before_it() -> None:
-    settings = rule.Settings(starvation_seconds=1000.0)
+    settings = rule.RuleSettings(starvation_seconds=1000.0)
     old = job("ns/old", 500.0, waited=1001.0)
     assert rule.choose([job("ns/new", 1.0), old], BUSY, EMPTY, settings).job == "ns/old"
     stuck = PendingJob("ns/old", (Option(16, math.inf, 400.0),), 1.0, 1001.0)
@@ -65,7 +65,7 @@ def test_equals_go_by_age_then_by_name() -> None:
 
 
 def test_history_remembers_means_and_forgets_slowly() -> None:
-    known = History()
+    known = ArrivalHistory()
     for seconds in (10.0, 20.0, 30.0):
         known = arrival_history.arrived(known, job("ns/a", seconds), 5.0)
     assert known.arrivals == 3

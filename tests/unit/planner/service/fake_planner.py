@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from hyperscale.model.plan import Infeasible
-from hyperscale.planner.service.frames import Answer, Ask, NotPlanned, Planned, Ready, Trouble, World, pack, read_question
+from hyperscale.planner.service.frames import Answer, Ask, ClusterFrame, NotPlanned, Planned, PlannerTrouble, Ready, pack, read_question
 from tests.builders.placement import plan
 
 FOREVER_SECONDS = 3600
@@ -42,7 +42,7 @@ def misbehave(behaviour: str, ask: Ask) -> Answer | None:
         put(b"\xff\xff\xff\xff" + b"x" * 1000)
         time.sleep(FOREVER_SECONDS)
     answers: dict[str, Answer] = {
-        "trouble": Trouble(ask.number, "ZeroDivisionError: division by zero"),
+        "trouble": PlannerTrouble(ask.number, "ZeroDivisionError: division by zero"),
         "other-question": Planned(ask.number + 7, plan("node-a", "node-b")),
         "infeasible-plan": Planned(ask.number, plan("node-a", "node-that-is-not-there")),
         "ready-again": Ready(),
@@ -58,7 +58,7 @@ def main() -> None:
         time.sleep(FOREVER_SECONDS)
     put(pack(Ready()))
     while (question := read_question(sys.stdin.buffer)) is not None:
-        if isinstance(question, World):
+        if isinstance(question, ClusterFrame):
             worlds += 1
             continue
         if not isinstance(question, Ask):

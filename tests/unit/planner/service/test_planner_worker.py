@@ -11,8 +11,8 @@ from hyperscale.model.plan import Plan
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.service import frames, worker
-from hyperscale.planner.service.frames import Answer, Ask, FrameError, NotPlanned, Planned, Ready, Trouble, World
-from hyperscale.planner.service.worker import Planner, serve
+from hyperscale.planner.service.frames import Answer, Ask, ClusterFrame, FrameError, NotPlanned, Planned, PlannerTrouble, Ready
+from hyperscale.planner.service.worker import PlannerService, serve
 from tests.builders.placement import cluster, job, node, request
 
 SNAPSHOT = cluster(node("node-a"), node("node-b"))
@@ -23,14 +23,14 @@ def stopped() -> float:
     return 0.0
 
 
-def world(name: str = "w", snapshot: ClusterSnapshot = SNAPSHOT) -> World:
-    return World(name=name, snapshot=snapshot, policy=PolicySpec())
+def world(name: str = "w", snapshot: ClusterSnapshot = SNAPSHOT) -> ClusterFrame:
+    return ClusterFrame(name=name, snapshot=snapshot, policy=PolicySpec())
 
 
-def talk(*questions: World | Ask, ending: bytes = b"") -> list[Answer]:
+def talk(*questions: ClusterFrame | Ask, ending: bytes = b"") -> list[Answer]:
     """What a planner says to these questions."""
     sink = io.BytesIO()
-    serve(io.BytesIO(b"".join(frames.pack(question) for question in questions) + ending), sink, Planner(stopped))
+    serve(io.BytesIO(b"".join(frames.pack(question) for question in questions) + ending), sink, PlannerService(stopped))
     said, answers = sink.getvalue(), []
     while said:
         length = frames.body_length(said[:4])
@@ -57,19 +57,19 @@ def test_a_job_that_cannot_be_placed_is_answered_with_the_reason() -> None:
 def test_an_error_is_answered_and_the_next_question_too() -> None:
     custom = job(model={"architecture": "Custom"})
     _, failed, planned = talk(world(), Ask(1, "w", request(custom)), Ask(2, "w", request()))
-    assert isinstance(failed, Trouble)
+    assert isinstance(failed, PlannerTrouble)
     assert "parameters" in failed.message
     assert isinstance(planned, Planned)
 
 
 def test_a_question_about_an_unknown_world_is_trouble() -> None:
-    assert isinstance(talk(Ask(1, "nowhere", request()))[1], Trouble)
+    assert isinstance(talk(Ask(1, "nowhere", request()))[1], PlannerTrouble)
 
 
 def test_the_newest_worlds_are_kept_and_the_oldest_forgotten() -> None:
     worlds = [world(str(index)) for index in range(frames.KEPT_WORLDS + 1)]
     answers = talk(world("0"), Ask(0, "0", request()), *worlds[1:], *(Ask(index, str(index), request()) for index in range(len(worlds))))
-    assert [type(answer) for answer in answers[2:]] == [Trouble, *[Planned] * frames.KEPT_WORLDS]
+    assert [type(answer) for answer in answers[2:]] == [PlannerTrouble, *[Planned] * frames.KEPT_WORLDS]
 
 
 def test_a_graph_is_built_once_for_all_questions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_the_search_is_told_to_end_before_the_deadline(monkeypatch: pytest.Monke
         return make_plan(*arguments, **options)  # type: ignore[arg-type] # keywords of the type, passed on as they come
 
     monkeypatch.setattr(worker, "make_plan", patient)
-    planner = Planner(lambda: now[0])
+    planner = PlannerService(lambda: now[0])
     planner.learn(world())
     assert isinstance(planner.answer(Ask(1, "w", request(deadline_seconds=5.0))), Planned)
     assert seen == [False, False, True]

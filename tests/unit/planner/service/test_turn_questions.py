@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from hyperscale.model.admission_query import QueuedJob, Start, TurnQuestion, Turns
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, QueuedJob, Start
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.queue.queue_check import unsound
@@ -20,7 +20,7 @@ from tests.builders.clusters import gpu_node, snapshot, training
 
 ROOT = Path(__file__).resolve().parents[4]
 SEEN = snapshot(*(gpu_node(f"n{number}", free=2) for number in range(4)))
-QUESTION = TurnQuestion(
+QUESTION = AdmissionRequest(
     jobs=tuple(
         QueuedJob(PlanRequest(job_key=f"team/job-{number}", job=training(workers={"min": 2, "max": 3})), waited_seconds=float(number))
         for number in range(4)
@@ -66,7 +66,7 @@ async def test_a_planner_that_fails_on_it_gives_no_decision_and_is_counted() -> 
     assert told == ["QueueRuleFailed"]
 
 
-async def sound() -> Turns:
+async def sound() -> AdmissionResult:
     process = PlannerProcess(start_seconds=60)
     try:
         turns = await process.turns(msgspec.structs.replace(QUESTION, deadline_seconds=60.0), SEEN, PolicySpec())

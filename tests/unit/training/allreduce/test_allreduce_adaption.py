@@ -109,7 +109,7 @@ def test_horovod_gets_names_by_group_and_a_threshold_that_holds_the_largest() ->
 
 
 def test_two_levels_pay_with_fast_links_inside_nodes_and_not_with_equal_ones() -> None:
-    slow, fast = variants.Links(2e-5, 1.25e9), variants.Links(2e-6, 5e10)
+    slow, fast = variants.NetworkLinks(2e-5, 1.25e9), variants.NetworkLinks(2e-6, 5e10)
     plain, levels = variants.flat(32, slow), variants.hierarchical(4, 8, fast, slow)
     assert levels.seconds_per_byte < plain.seconds_per_byte
     assert variants.choose(READY, SIZES, plain, two_levels=levels).hierarchical
@@ -131,7 +131,7 @@ def test_half_precision_pays_on_slow_links_and_not_where_casting_takes_longer() 
 
 
 def test_a_second_variant_must_gain_again() -> None:
-    slow, fast = variants.Links(1e-5, 3e9), variants.Links(2e-6, 2e11)
+    slow, fast = variants.NetworkLinks(1e-5, 3e9), variants.NetworkLinks(2e-6, 2e11)
     plain = variants.flat(32, slow)
     sizes, ready = [4e8], [0.06]
     alike = variants.choose(ready, sizes, plain, two_levels=variants.hierarchical(4, 8, slow, slow), cast_seconds_per_byte=1e-11)

@@ -293,7 +293,9 @@ def test_cora_and_citeseer_come_with_the_package(
 
 
 def test_a_wheel_of_this_package_carries_the_graphs_and_their_notice() -> None:
-    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["hyperscale.training.data.formats"]
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
+        "hyperscale.training.data.formats"
+    ]
     folder = ROOT / "operator/hyperscale/training/data/formats"
     carried = {file.name for pattern in patterns for file in folder.glob(pattern)}
     assert {"cora.npz", "citeseer.npz", "NOTICE"} <= carried

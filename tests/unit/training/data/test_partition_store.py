@@ -51,8 +51,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def about(graph: TrainingGraph, key: str) -> part_store.Manifest:
-    return part_store.Manifest(part_store.VERSION, key, graph_digest(graph), graph.name, 300, len(graph.indices), "METIS", SHARES, 1)
+def about(graph: TrainingGraph, key: str) -> part_store.PartManifest:
+    return part_store.PartManifest(part_store.VERSION, key, graph_digest(graph), graph.name, 300, len(graph.indices), "METIS", SHARES, 1)
 
 
 def written(root: Path, graph: TrainingGraph) -> tuple[str, list[LocalPart]]:

@@ -261,7 +261,7 @@ def test_shapes_that_do_not_fit_are_refused_before_memory_is_read() -> None:
     with pytest.raises(TypeError, match="float32"):
         kernels.aggregate(one.matrix("none"), x.astype(np.float64))
     with pytest.raises(ValueError, match="left must be"):
-        kernels.attend(one, x, x[:, :2], x[:, :2], kernels.Attention(3, 0.2))
+        kernels.attend(one, x, x[:, :2], x[:, :2], kernels.AttentionRows(3, 0.2))
 
 
 def test_the_order_changes_only_where_the_first_layer_gains_by_it() -> None:

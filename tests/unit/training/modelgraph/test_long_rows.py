@@ -18,7 +18,7 @@ from hyperscale.training.modelgraph import kernels, kernels_numpy
 from hyperscale.training.modelgraph.edges import Edges, edges_of
 from hyperscale.training.modelgraph.fuse import fuse
 from hyperscale.training.modelgraph.fusion_rules import EVERY, HOIST, GraphStatistics
-from hyperscale.training.modelgraph.kernels import Attention
+from hyperscale.training.modelgraph.kernels import AttentionRows
 
 HUB_EDGES = 40_000
 needs_compiler = pytest.mark.skipif(not kernels.COMPILED, reason="numpy sums its own way")
@@ -51,14 +51,14 @@ def test_the_gradient_of_a_hubs_score_is_right_where_its_terms_cancel() -> None:
     x = (1.0 + 0.01 * rng.standard_normal((HUB_EDGES, heads * depth))).astype(np.float32)
     left, right = (0.1 * rng.standard_normal((HUB_EDGES, heads)).astype(np.float32) for _ in range(2))
     inner = np.ones_like(x)
-    how = Attention(heads, 0.2)
+    how = AttentionRows(heads, 0.2)
     done = kernels.attend(edges, x, left, right, how)
     dots = (inner * done.sums).reshape(HUB_EDGES, heads, depth).sum(axis=2)
     found = kernels.attend_back(edges, x, left, right, how, done, inner, dots)[2]
     assert np.abs(found[0] - hub_gradient(x, left, right, how)).max() < 2e-6
 
 
-def hub_gradient(x: Array, left: Array, right: Array, how: Attention) -> Array:
+def hub_gradient(x: Array, left: Array, right: Array, how: AttentionRows) -> Array:
     """(H,) of the hub's own score in float64, where the gradient of its sums is 1 everywhere."""
     scores = (left + right[0]).astype(np.float64)
     slopes = np.where(scores > 0, 1.0, how.slope)

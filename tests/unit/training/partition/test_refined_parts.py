@@ -13,7 +13,7 @@ from hyperscale.training import data
 from hyperscale.training.partition import measure, split
 from hyperscale.training.partition.levels import coarsen, finest
 from hyperscale.training.partition.metis import metis
-from hyperscale.training.partition.refine import PRICE, Effort, Reference, Seen, balanced, climb, limits_of, refine
+from hyperscale.training.partition.refine import PRICE, Reference, RefineEffort, VisitedParts, balanced, climb, limits_of, refine
 
 
 def symmetric(vertices: int, first: np.ndarray, second: np.ndarray) -> Adjacency:
@@ -57,7 +57,7 @@ def test_where_metis_leaves_a_part_above_its_limit_the_repair_does_not_cut_more_
     plain = measure(graph, metis(graph, np.full(8, 1 / 8), seed=0), shares)
     found = split(graph, shares, PartitioningMethod.METIS, seed=0).measures
     level = finest(graph)
-    start = Seen.of(level, metis(graph, np.full(8, 1 / 8), seed=0), 8)
+    start = VisitedParts.of(level, metis(graph, np.full(8, 1 / 8), seed=0), 8)
     if balanced(level, start, limits_of(level.weights, np.full(8, 1 / 8), False), 0) is start:
         pytest.skip("this METIS keeps the limits")
     assert found.cut <= plain.cut
@@ -69,12 +69,12 @@ def test_annealing_on_coarse_levels_keeps_the_limits_and_counts_what_it_leaves()
     level = finest(graph)
     target = np.full(12, 1 / 12)
     limits = limits_of(level.weights, target, False)
-    start = Seen.of(level, metis(graph, target, seed=1), 12)
+    start = VisitedParts.of(level, metis(graph, target, seed=1), 12)
     hierarchy, coarse = coarsen(level, start.part.copy(), stop=240, most=np.maximum(limits.min(axis=0) // 10, 1), seed=1)
-    effort = Effort(work=300_000, coarse_heats=(0.0, 3.0, 6.0))
+    effort = RefineEffort(work=300_000, coarse_heats=(0.0, 3.0, 6.0))
     part = climb(hierarchy, coarse, limits, np.full(12, PRICE), seed=1, effort=effort, budget=start.cut)
     assert (np.bincount(part, minlength=12) <= limits[:, 0]).all()
     found = refine(level, start, limits, Reference.of(start), seed=1, effort=effort)
-    again = Seen.of(level, found.part, 12)
+    again = VisitedParts.of(level, found.part, 12)
     assert (found.cut, found.copies.tolist()) == (again.cut, again.copies.tolist())
     assert found.cut <= start.cut

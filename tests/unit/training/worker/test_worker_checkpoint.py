@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hyperscale.model.api.measured import Measured
-from hyperscale.training.engine.checkpoint import Checkpoint, CheckpointError, Checkpoints, Progress
+from hyperscale.training.engine.checkpoint import Checkpoint, CheckpointError, CheckpointProgress, Checkpoints
 from hyperscale.training.engine.full import FullTrainer
 from hyperscale.training.engine.loop import Loop
 from hyperscale.training.engine.report import Reporter
@@ -59,15 +59,15 @@ def train(
 def test_the_last_two_checkpoints_are_kept_and_the_newest_is_read_back(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     for epoch in (1, 2, 3):
-        store.save(Progress(epoch=epoch, best_test=0.5), TENSORS, workers=2)
+        store.save(CheckpointProgress(epoch=epoch, best_test=0.5), TENSORS, workers=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-00000002", "epoch-00000003"]
     found = latest_of(a_store(tmp_path))
-    assert found.manifest.progress == Progress(epoch=3, best_test=0.5)
+    assert found.manifest.progress == CheckpointProgress(epoch=3, best_test=0.5)
     assert all(torch.equal(found.tensors[name], TENSORS[name]) for name in TENSORS)
 
 
 def test_a_half_written_checkpoint_is_never_seen(tmp_path: Path) -> None:
-    a_store(tmp_path).save(Progress(epoch=1), TENSORS, workers=1)
+    a_store(tmp_path).save(CheckpointProgress(epoch=1), TENSORS, workers=1)
     shutil.copytree(tmp_path / "epoch-00000001", tmp_path / ".epoch-00000002.77")
     assert latest_of(a_store(tmp_path)).manifest.progress.epoch == 1
     assert not (tmp_path / ".epoch-00000002.77").exists()
@@ -76,8 +76,8 @@ def test_a_half_written_checkpoint_is_never_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["cut", "flip", "manifest", "gone"])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
     store = a_store(tmp_path)
-    store.save(Progress(epoch=1), TENSORS, workers=1)
-    last = store.save(Progress(epoch=2), TENSORS, workers=1)
+    store.save(CheckpointProgress(epoch=1), TENSORS, workers=1)
+    last = store.save(CheckpointProgress(epoch=2), TENSORS, workers=1)
     state = last / "state.safetensors"
     data = bytearray(state.read_bytes())
     if damage == "cut":
@@ -94,14 +94,14 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, 
 
 
 def test_a_checkpoint_of_another_model_is_refused_and_left_alone(tmp_path: Path) -> None:
-    a_store(tmp_path).save(Progress(epoch=1), TENSORS, workers=1)
+    a_store(tmp_path).save(CheckpointProgress(epoch=1), TENSORS, workers=1)
     with pytest.raises(CheckpointError, match=r"^CHECKPOINT_DIR: .*another model \(GCN 1\), this job trains GAT 2; use an empty directory"):
         a_store(tmp_path, "GAT 2").latest()
     assert (tmp_path / "epoch-00000001").is_dir()
 
 
 def test_a_checkpoint_of_another_job_is_refused_and_left_alone(tmp_path: Path) -> None:
-    a_store(tmp_path).save(Progress(epoch=1), TENSORS, workers=1)
+    a_store(tmp_path).save(CheckpointProgress(epoch=1), TENSORS, workers=1)
     with pytest.raises(CheckpointError, match=r"is of job default/training, this is default/other; give each job a volume of its own"):
         Checkpoints(tmp_path, "default/other", "GCN 1").latest()
     assert (tmp_path / "epoch-00000001").is_dir()
@@ -109,28 +109,28 @@ def test_a_checkpoint_of_another_job_is_refused_and_left_alone(tmp_path: Path) -
 
 def test_damaged_later_checkpoints_do_not_push_out_those_that_are_written_after_them(tmp_path: Path) -> None:
     store = a_store(tmp_path)
-    store.save(Progress(epoch=1), TENSORS, workers=1)
+    store.save(CheckpointProgress(epoch=1), TENSORS, workers=1)
     for epoch in (8, 9):
-        (store.save(Progress(epoch=epoch), TENSORS, workers=1) / "state.safetensors").write_bytes(b"")
+        (store.save(CheckpointProgress(epoch=epoch), TENSORS, workers=1) / "state.safetensors").write_bytes(b"")
     (tmp_path / "epoch-notes").mkdir()
     again = a_store(tmp_path)
     assert again.latest() is None
     for epoch in (1, 2, 3):
-        again.save(Progress(epoch=epoch), TENSORS, workers=1)
+        again.save(CheckpointProgress(epoch=epoch), TENSORS, workers=1)
         assert latest_of(again).manifest.progress.epoch == epoch
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-00000002", "epoch-00000003", "epoch-notes"]
 
 
 def test_a_full_volume_is_one_line_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = a_store(tmp_path)
-    store.save(Progress(epoch=1), TENSORS, workers=1)
+    store.save(CheckpointProgress(epoch=1), TENSORS, workers=1)
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(CheckpointError, match=r"No space left on device; the volume must have room for \d+ bytes"):
-        store.save(Progress(epoch=2), TENSORS, workers=1)
+        store.save(CheckpointProgress(epoch=2), TENSORS, workers=1)
     monkeypatch.undo()
     assert latest_of(a_store(tmp_path)).manifest.progress.epoch == 1
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000001"]

@@ -14,7 +14,7 @@ from benchmarks.peers import dglpasses
 from hyperscale.model.adjacency import LocalPart
 from hyperscale.training.engine import neighbourhood, ops
 from hyperscale.training.engine.full import FullTrainer
-from hyperscale.training.engine.models import Chance, Dropout
+from hyperscale.training.engine.models import Dropout, DropoutRng
 from hyperscale.training.engine.ops import Passes
 from hyperscale.training.engine.sparse_features import SparseRows, rows_of
 from hyperscale.training.modelgraph import csr, fused_operations, tails
@@ -131,7 +131,7 @@ def test_a_part_with_nobody_elses_neighbours_and_one_without_edges_train() -> No
 
 
 def test_dropout_draws_anew_within_an_epoch_and_the_same_when_the_epoch_is_run_again() -> None:
-    chance = Chance(3, 1)
+    chance = DropoutRng(3, 1)
     layer, x = Dropout(0.5, chance), torch.ones(50, 8)
     drawn = []
     for epoch in (7, 8, 7):
@@ -142,7 +142,7 @@ def test_dropout_draws_anew_within_an_epoch_and_the_same_when_the_epoch_is_run_a
     assert not torch.equal(first[0], other[0])
     assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
     assert set(cast(torch.Tensor, first[0]).flatten().tolist()) == {0.0, 2.0}
-    other_rank = Chance(3, 2)
+    other_rank = DropoutRng(3, 2)
     other_rank.begin(7)
     assert not torch.equal(Dropout(0.5, other_rank)(x), first[0])
 
@@ -150,7 +150,7 @@ def test_dropout_draws_anew_within_an_epoch_and_the_same_when_the_epoch_is_run_a
 def test_dropout_of_sparse_rows_keeps_their_places() -> None:
     rows = rows_of(np.eye(40, 60, dtype=np.float32), CPU, sparse=True)
     assert isinstance(rows, SparseRows)
-    chance = Chance(0, 0)
+    chance = DropoutRng(0, 0)
     chance.begin(1)
     thinned = Dropout(0.5, chance)(rows)
     assert isinstance(thinned, SparseRows)

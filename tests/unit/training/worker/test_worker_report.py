@@ -8,7 +8,7 @@ import pytest
 from hyperscale.model.api.measured import MOST_BYTES, MOST_PAIRS, Measured
 from hyperscale.observe.run_report import MAX_BYTES, read_measured
 from hyperscale.training.engine import report
-from hyperscale.training.engine.checkpoint import Progress
+from hyperscale.training.engine.checkpoint import CheckpointProgress
 from hyperscale.training.engine.trainer import EpochStats
 from hyperscale.training.runtime.comm import Comm, run_threads
 
@@ -20,7 +20,7 @@ def result(epochs: list[list[EpochStats]]) -> Measured:
     """Of ranks with these epochs."""
 
     def rank(comm: Comm) -> Measured:
-        return report.measured(comm, 9, epochs[comm.rank], Progress(epoch=9, loss=0.5), None)
+        return report.measured(comm, 9, epochs[comm.rank], CheckpointProgress(epoch=9, loss=0.5), None)
 
     results: list[Measured] = run_threads(len(epochs), rank)
     assert all(one == results[0] for one in results), "all ranks say the same"

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.adjacency import Array, TrainingGraph
-from hyperscale.training.data.assemble import Found, assemble
+from hyperscale.training.data.assemble import RawGraph, assemble
 from hyperscale.training.data.data_errors import DataError, fault, shown
 from hyperscale.training.data.formats.tables import parts_of
 from hyperscale.training.data.limits import Stated, check_bytes
@@ -35,7 +35,7 @@ def read(file: Path, stated: Stated, seed: int) -> TrainingGraph:
     sources, destinations = _edges(arrays, file)
     features = _features(arrays, file)
     vertices = _vertices(arrays, features, sources, destinations, file)
-    found = Found(
+    found = RawGraph(
         vertices,
         sources,
         destinations,

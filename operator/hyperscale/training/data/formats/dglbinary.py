@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from hyperscale.model.adjacency import Array, TrainingGraph
-from hyperscale.training.data.assemble import Found, assemble, split
+from hyperscale.training.data.assemble import RawGraph, assemble, split
 from hyperscale.training.data.data_errors import fault
 from hyperscale.training.data.formats import smiles
 from hyperscale.training.data.limits import Stated, check_bytes
@@ -79,7 +79,7 @@ def _one(file: Path, graph: Any, stated: Stated, seed: int) -> TrainingGraph:  #
     if len(given) not in (0, len(MASKS)) or len(given) < sum(mask is not None for mask in masks):
         raise fault(file, f"not all of {', '.join(MASKS)} are there as truth values", "store all three, or none to have them drawn")
     labels = _entry(graph.ndata, LABELS)
-    found = Found(
+    found = RawGraph(
         graph.num_nodes(),
         sources,
         destinations,

@@ -17,7 +17,7 @@ from xml.parsers import expat  # document types are refused below
 import numpy as np
 
 from hyperscale.model.adjacency import TrainingGraph
-from hyperscale.training.data.assemble import NO_LABEL, Found, assemble
+from hyperscale.training.data.assemble import NO_LABEL, RawGraph, assemble
 from hyperscale.training.data.data_errors import DataError, fault, shown
 from hyperscale.training.data.formats.tables import parts_of
 from hyperscale.training.data.limits import Stated, check_bytes
@@ -176,7 +176,7 @@ class _Document:
     def _begin(self, key: str) -> None:
         self.key, self.text, self.length = key, [], 0
 
-    def found(self) -> Found:
+    def found(self) -> RawGraph:
         """All of it as arrays."""
         if not self.graphs:
             raise fault(self.file, "no <graph>", "write GraphML")
@@ -193,7 +193,7 @@ class _Document:
         if SPLIT in by_name:
             masks = parts_of(np.asarray([self._value(at, by_name[SPLIT]) for at in range(vertices)], np.str_), f"{self.file}: split")
         ends = np.asarray(self.ends, np.int64).reshape(-1, 2)
-        return Found(vertices, ends[:, 0], ends[:, 1], features if columns else None, labels, masks, self.directed)
+        return RawGraph(vertices, ends[:, 0], ends[:, 1], features if columns else None, labels, masks, self.directed)
 
     def _value(self, vertex: int, key: str) -> str:
         """As it stands in the file: its own, the key's default, or nothing."""

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.adjacency import Array, TrainingGraph
-from hyperscale.training.data.assemble import Found, assemble, check_masks, split
+from hyperscale.training.data.assemble import RawGraph, assemble, check_masks, split
 from hyperscale.training.data.data_errors import fault
 from hyperscale.training.data.formats import smiles, tables
 from hyperscale.training.data.formats.edgelist import table
@@ -54,7 +54,7 @@ def _one(file: Path, raw: Path, vertices: int, sources: Array, destinations: Arr
         known = np.where(np.isfinite(labels[:, 0]), labels[:, 0], -1)
         labels = known.astype(np.int64)
         classes = int(labels.max(initial=-1)) + 1
-    found = Found(vertices, sources, destinations, features, labels, _masks(file, vertices), classes=classes)
+    found = RawGraph(vertices, sources, destinations, features, labels, _masks(file, vertices), classes=classes)
     return assemble(found, raw, file.name, stated, seed)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hyperscale.model.adjacency import Array
-from hyperscale.training.data.assemble import NO_LABEL, Found, finite
+from hyperscale.training.data.assemble import NO_LABEL, RawGraph, finite
 from hyperscale.training.data.data_errors import fault, shown
 from hyperscale.training.data.limits import MAX_VERTICES, Stated, check_bytes
 
@@ -32,7 +32,7 @@ SPARSE_IDS: Final = 10
 _log = logging.getLogger("hyperscale.training.data")
 
 
-def found(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: Path | None, stated: Stated) -> Found:
+def found(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: Path | None, stated: Stated) -> RawGraph:
     """Arrays of both tables; raises DataError naming file and column."""
     sources, destinations = edge_ids(edges, edge_file)
     if nodes is None:
@@ -51,7 +51,7 @@ def found(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: P
             _log.warning(
                 "%s: ids up to %d in %d edges: all vertices between are held; number them from 0", edge_file, largest, len(sources)
             )
-        return Found(vertices, sources, destinations, notes=notes)
+        return RawGraph(vertices, sources, destinations, notes=notes)
     place = node_file if node_file is not None else edge_file
     nodes = named(nodes, place)
     order = _order(nodes, place)
@@ -62,7 +62,7 @@ def found(edges: pa.Table, nodes: pa.Table | None, edge_file: Path, node_file: P
         labels = labels[order] if labels is not None else None
         features = features[order] if features is not None else None
         masks = (masks[0][order], masks[1][order], masks[2][order]) if masks is not None else None
-    return Found(nodes.num_rows, sources, destinations, features, labels, masks, table=place)
+    return RawGraph(nodes.num_rows, sources, destinations, features, labels, masks, table=place)
 
 
 def named(table: pa.Table, file: Path, known: tuple[str, ...] = (ID, LABEL, SPLIT, FEATURES)) -> pa.Table:
