@@ -9,7 +9,6 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.agent.probe.budget import Budget
 from hyperscale.agent.probe.probe_schedule import MAX_DESTINATIONS, ProbeSchedule, natural
 from hyperscale.agent.probe.probe_smooth import Smoother
 
@@ -65,27 +64,6 @@ def test_everyone_who_knows_the_same_names_has_the_same_schedule(names: list[str
     shuffler.shuffle(shuffled)  # type: ignore[attr-defined]
     assert ProbeSchedule(groups).targets(names[0], number) == ProbeSchedule(dict.fromkeys(shuffled, "")).targets(names[0], number)
     assert len({natural(name) for name in names}) == len(names)
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    st.floats(1, 1e6),
-    st.floats(1, 1e6),
-    st.lists(st.tuples(st.floats(0, 10), st.floats(0, 1e6), st.floats(0, 1e3)), max_size=60),
-)
-def test_no_interval_costs_more_than_the_capacity_and_the_rate(
-    rate: float, capacity: float, steps: list[tuple[float, float, float]]
-) -> None:
-    budget, now, granted = Budget(rate, capacity, 0.0), 0.0, []
-    for wait, count, reserve in steps:
-        now += wait
-        if budget.take(count, now, reserve):
-            granted.append((now, count))
-        assert 0 <= budget.left(now) <= capacity
-    for at, (begin, _) in enumerate(granted):
-        for end in range(at, len(granted)):
-            spent = sum(count for _, count in granted[at : end + 1])
-            assert spent <= (capacity + rate * (granted[end][0] - begin)) * (1 + 1e-9) + 1e-6
 
 
 @settings(max_examples=50, deadline=None)

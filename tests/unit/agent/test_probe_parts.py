@@ -8,7 +8,6 @@ import pytest
 
 from hyperscale.agent.agent_settings import AgentSettingsError
 from hyperscale.agent.probe import probe_wire as wire
-from hyperscale.agent.probe.budget import Budget
 from hyperscale.agent.probe.peers import EndpointSlices, Objects, Peer, PeersError, groups_of, of_slices, parse
 from hyperscale.agent.probe.probe_quiet import _share, share
 from hyperscale.agent.probe.probe_settings import from_environment
@@ -101,17 +100,6 @@ def test_readings_that_are_no_figures_are_not_taken_in() -> None:
     for reading in (float("nan"), float("inf"), 0.0, -1.0):
         assert not smoother.add(reading)
     assert smoother.value is None
-
-
-def test_a_budget_is_never_overdrawn_and_fills_with_time() -> None:
-    budget = Budget(100.0, 300.0, now=0.0)
-    assert budget.take(300.0, 0.0)
-    assert not budget.take(1.0, 0.0)
-    assert budget.seconds_until(100.0, 0.0) == 1.0
-    assert not budget.take(60.0, 1.0, reserve=50.0)
-    assert budget.take(50.0, 1.0, reserve=50.0)
-    assert budget.seconds_until(301.0, 1.0) == float("inf")
-    assert budget.left(-5.0) == 50.0
 
 
 def test_a_token_file_is_read_anew_and_the_former_token_is_accepted_for_a_while(tmp_path: Path) -> None:

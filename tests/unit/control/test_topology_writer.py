@@ -15,7 +15,7 @@ from hyperscale.agent.probe.probe_schedule import MAX_DESTINATIONS, ProbeSchedul
 from hyperscale.control.apply.client import ConflictError, TransientError
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.control.topology import writer as publish
-from hyperscale.control.topology.writer import TokenBucket, TopologyWriter
+from hyperscale.control.topology.writer import TopologyWriter
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import ALL_PAIRS_NODES, topology_status
 from hyperscale.model.cluster import ClusterSnapshot, Link, MetricsState, Node, Quality, Sample
@@ -173,13 +173,6 @@ async def test_a_server_that_refuses_is_counted_and_harms_nothing(monkeypatch: p
             world.clock += 1.0
             await asyncio.sleep(0.002)
     task.cancel()
-
-
-def test_an_allowance_that_was_not_used_does_not_grow_beyond_the_burst() -> None:
-    allowance = TokenBucket(60.0, 0.0)
-    assert [allowance.take(1e6) for _ in range(publish.BURST + 1)] == [True] * publish.BURST + [False]
-    assert not allowance.take(1e6 + 59)
-    assert allowance.take(1e6 + 61)
 
 
 def test_clusters_that_differ_in_more_than_noise_are_told_apart() -> None:

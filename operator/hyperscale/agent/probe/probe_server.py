@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Final
 
 from hyperscale.agent.probe import probe_wire as wire
-from hyperscale.agent.probe.budget import SEGMENT_OVERHEAD_BYTES, WIRE_OVERHEAD_BYTES
 from hyperscale.agent.probe.probe_socket import Datagrams, Incoming, SocketBudget, Train
 from hyperscale.agent.probe.probe_stream import PeerChannel
 from hyperscale.agent.probe.probe_train import MAX_BYTES, PACKET_BYTES, SKIP_BYTES, measure
@@ -29,13 +28,13 @@ TRAIN_SECONDS: Final = 2.0
 RESERVE_BYTES: Final = 64 * 1024
 """What trains leave in the budget: round trips must not starve."""
 Busy = Callable[[], bool]
-CONTROL_BYTES: Final = 4 * (SEGMENT_OVERHEAD_BYTES + 200)
+CONTROL_BYTES: Final = 4 * (wire.SEGMENT_OVERHEAD_BYTES + 200)
 """Control frames and their acknowledgements around one train."""
 
 
 def train_bytes(packets: int) -> int:
     """What a train costs each end, control frames included."""
-    return packets * (PACKET_BYTES + WIRE_OVERHEAD_BYTES) + CONTROL_BYTES
+    return packets * (PACKET_BYTES + wire.DATAGRAM_OVERHEAD_BYTES) + CONTROL_BYTES
 
 
 class ProbeServer:

@@ -20,8 +20,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from hyperscale.agent.probe import probe_wire as wire
-from hyperscale.agent.probe.budget import WIRE_OVERHEAD_BYTES, Budget
 from hyperscale.agent.probe.probe_train import PACKET_BYTES, Arrival
+from hyperscale.util.token_bucket import TokenBucket
 
 _SO_TIMESTAMPNS: Final = 35
 _SO_RXQ_OVFL: Final = 40
@@ -34,7 +34,7 @@ _BLOCKED_PART: Final = 4
 """Waiting at one of so many calls is more than chance."""
 RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 """Asked for; the kernel gives what net.core.rmem_max allows."""
-ECHO_BYTES: Final = 2 * (wire.PING_BYTES + WIRE_OVERHEAD_BYTES)
+ECHO_BYTES: Final = 2 * (wire.PING_BYTES + wire.DATAGRAM_OVERHEAD_BYTES)
 """What one round trip costs each end."""
 
 
@@ -48,20 +48,20 @@ class Sent(NamedTuple):
 
 
 class SocketBudget:
-    """A budget that threads share."""
+    """A token bucket of bytes that threads share, with a count of what it granted."""
 
     def __init__(self, bytes_per_second: float, capacity_bytes: float) -> None:
         """Starts full."""
-        self._budget = Budget(bytes_per_second, capacity_bytes, time.monotonic())
+        self._bucket = TokenBucket(bytes_per_second, capacity_bytes, time.monotonic())
         self._lock = threading.Lock()
         self.spent_bytes = 0.0
         """Never falls, as a counter must not: what was given back counts against what is taken next."""
         self._unspent = 0.0
 
     def take(self, count: float, reserve: float = 0.0) -> bool:
-        """As Budget.take."""
+        """As TokenBucket.take."""
         with self._lock:
-            granted = self._budget.take(count, time.monotonic(), reserve)
+            granted = self._bucket.take(count, time.monotonic(), reserve)
             if granted:
                 covered = min(count, self._unspent)
                 self._unspent -= covered
@@ -71,13 +71,13 @@ class SocketBudget:
     def give_back(self, count: float) -> None:
         """What was taken for something that did not happen."""
         with self._lock:
-            self._budget.give_back(count)
+            self._bucket.give_back(count)
             self._unspent += count
 
     def seconds_until(self, count: float, reserve: float = 0.0) -> float:
-        """As Budget.seconds_until."""
+        """As TokenBucket.seconds_until."""
         with self._lock:
-            return self._budget.seconds_until(count, time.monotonic(), reserve)
+            return self._bucket.seconds_until(count, time.monotonic(), reserve)
 
 
 @dataclass

@@ -19,6 +19,10 @@ MAX_FRAME_BYTES: Final = 1024
 MAX_NAME: Final = 253
 LENGTH: Final = struct.Struct(">I")
 TAG_BYTES: Final = 16
+DATAGRAM_OVERHEAD_BYTES: Final = 42
+"""Ethernet, IPv4 and UDP headers of one datagram."""
+SEGMENT_OVERHEAD_BYTES: Final = 66
+"""Ethernet, IPv4 and TCP headers with timestamps of one segment."""
 
 PING: Final = 1
 PONG: Final = 2

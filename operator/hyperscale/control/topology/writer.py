@@ -23,6 +23,7 @@ from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import TopologyPreview, TopologyStatus, settled, tells_the_same, topology_status
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.util.threads import in_daemon_thread
+from hyperscale.util.token_bucket import TokenBucket
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,28 +43,6 @@ class TopologyNews(NamedTuple):
     status: TopologyStatus
     wire: Any
     """The status as JSON-compatible objects."""
-
-
-class TokenBucket:
-    """One write every `seconds` on average, BURST of them at once at most."""
-
-    def __init__(self, seconds: float, now: float) -> None:
-        self._seconds = seconds
-        self._left = float(BURST)
-        self._at = now
-
-    def take(self, now: float) -> bool:
-        """Whether one may be made now; it is then counted."""
-        self._left = min(float(BURST), self._left + max(0.0, now - self._at) / self._seconds)
-        self._at = now
-        if self._left < 1.0:
-            return False
-        self._left -= 1.0
-        return True
-
-    def give_back(self) -> None:
-        """It was not made after all."""
-        self._left += 1.0
 
 
 class TopologyWriter:
@@ -95,7 +74,7 @@ class TopologyWriter:
 
     async def run(self) -> None:
         """Until cancelled."""
-        allowance = TokenBucket(self._seconds, self._clock())
+        allowance = TokenBucket(1.0 / self._seconds, BURST, self._clock())
         self._written = await self._found()
         while True:
             try:
@@ -110,11 +89,11 @@ class TopologyWriter:
     async def _look(self, allowance: TokenBucket) -> None:
         """Write the snapshot of now if it is new, has news, and may be written."""
         snapshot = self._world.snapshot(self._policy(), self._clock())
-        if snapshot is self._seen or not allowance.take(self._clock()):
+        if snapshot is self._seen or not allowance.take(1, self._clock()):
             return
         news = await in_daemon_thread(partial(_news, snapshot, self._written, self._preview))
         if news is None:
-            allowance.give_back()
+            allowance.give_back(1)
             self._seen = snapshot
             return
         await self._write(news)
