@@ -51,8 +51,8 @@ crds: setup ## Write crds/ and the chart's copies from the Python types
 fmt: setup ## Format and sort imports
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --quiet .
 
-lint: setup ## ruff and the import contracts
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports --no-cache
+lint: setup ## ruff, the import contracts and the language of pages and code
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports --no-cache && $(BIN)/python -m tests.language
 
 type: setup ## mypy, strict
 	@$(BIN)/mypy
