@@ -17,9 +17,10 @@ from pathlib import Path
 import kopf
 from kopf._core.engines.peering import Identity
 
-from hyperscale.control.apply.client import ApiClient, ConfigException, Pace
+from hyperscale.control.apply.client import ApiClient, ConfigException
 from hyperscale.control.apply.lease import Lease
 from hyperscale.control.apply.lease_thread import LeaseThread
+from hyperscale.control.apply.pace import Pace
 from hyperscale.control.controller.handlers import read_from, register
 from hyperscale.control.controller.manager import Operator
 from hyperscale.control.controller.preview_server import PreviewServer
@@ -47,7 +48,7 @@ async def operate(settings: Settings) -> int:
     lease = LeaseThread(connect, partial(_lease, settings, identity), _leave_at_once)
     await lease.start()
     pace = Pace(settings.api_requests_per_second, BURST_SECONDS, time.monotonic)
-    operator = Operator(client.bounded(pace, lease.seconds_left), settings)
+    operator = Operator(client.bounded(pace, lease), settings)
     operator.reconciler.doubt = lease.confirm
     server = TelemetryServer(operator.telemetry, operator.liveness, operator.readiness, operator.page)
     await server.start(settings.health_port, settings.metrics_port, settings.topology_port)

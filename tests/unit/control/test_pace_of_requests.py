@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock, create_autospec
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.control.apply.client import Pace, ServerTime
+from hyperscale.control.apply.client import ApiClient, ServerTime
+from hyperscale.control.apply.lease import Lease
+from hyperscale.control.apply.pace import Pace, turn
 from hyperscale.control.settings import SettingsError, from_environment
 
 
@@ -47,3 +51,41 @@ def test_the_api_servers_clock_is_told_by_the_date_of_its_answers() -> None:
     ):
         time.note(date)
         assert time.ahead_seconds == ahead
+
+
+class ATerm:
+    """A Lease whose renewal is overdue at the first looks."""
+
+    def __init__(self, late_looks: int) -> None:
+        self.late_looks = late_looks
+
+    def seconds_left(self) -> float:
+        return 5.0
+
+    def overdue(self) -> bool:
+        self.late_looks -= 1
+        return self.late_looks >= 0
+
+
+@pytest.mark.parametrize(("late_looks", "turns"), [(0, 1), (1, 2), (4, 2)])
+async def test_a_request_waits_until_the_lease_is_renewed_and_takes_a_new_turn_then(late_looks: int, turns: int) -> None:
+    clock = Mock(return_value=0.0)
+    term = ATerm(late_looks)
+    await turn(Pace(0.0, 1.0, clock), term)
+    assert clock.call_count == turns
+    assert term.late_looks < 0
+
+
+@pytest.mark.parametrize(
+    ("silent_seconds", "overdue"), [(0.0, False), (3.9, False), (4.1, True), (9.9, True), (10.0, False), (60.0, False)]
+)
+async def test_a_renewal_is_overdue_a_second_after_it_was_due_and_until_the_lease_is_lost(silent_seconds: float, overdue: bool) -> None:
+    now = 0.0
+    client = create_autospec(ApiClient, instance=True)
+    client.find.return_value = None
+    client.create.return_value = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "me"}}
+    lease = Lease(client, "a", "me", 15.0, 3.0, lambda: now)
+    assert not lease.overdue()
+    await lease.acquire()
+    now = silent_seconds
+    assert lease.overdue() is overdue

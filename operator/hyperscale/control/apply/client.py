@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,6 +22,7 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 
 from hyperscale import __version__
+from hyperscale.control.apply.pace import Pace, Term, turn
 from hyperscale.spec import api_objects
 from hyperscale.spec.api_objects import ListPage
 from hyperscale.util.threads import in_daemon_thread
@@ -86,23 +86,6 @@ class TooLargeError(ApiError):
     """The answer is longer than MAX_BODY_BYTES."""
 
 
-class Pace:
-    """The rate limit in requests a second, and how many seconds' worth of them may be sent at once."""
-
-    def __init__(self, per_second: float, burst_seconds: float, clock: Callable[[], float]) -> None:
-        """per_second: 0 sets no limit; clock: seconds."""
-        self._gap_seconds = 1.0 / per_second if per_second > 0 else 0.0
-        self._burst_seconds = burst_seconds
-        self._clock = clock
-        self._next = -math.inf
-
-    def delay_seconds(self) -> float:
-        """Take a turn; how long to wait for it."""
-        now = self._clock()
-        self._next = max(self._next, now - self._burst_seconds) + self._gap_seconds
-        return max(0.0, self._next - now)
-
-
 class ServerTime:
     """How the API server's clock compares with this machine's, by the Date of its answers."""
 
@@ -128,16 +111,14 @@ class ApiClient:
         self,
         api: kubernetes_client.ApiClient,
         timeout_seconds: float,
-        pace: Pace | None = None,
-        seconds_left: Callable[[], float] | None = None,
+        limits: tuple[Pace, Term] | None = None,
         server_time: ServerTime | None = None,
     ) -> None:
-        """seconds_left: how long this process may still write; a write is given no longer than that."""
+        """limits: see `bounded`; None sets none."""
         self.server_time = server_time or ServerTime(time.time)
         self._api = api
         self._timeout_seconds = timeout_seconds
-        self._pace = pace
-        self._seconds_left = seconds_left
+        self._limits = limits
 
     @classmethod
     async def connect(cls, timeout_seconds: float, concurrency: int) -> ApiClient:
@@ -150,9 +131,12 @@ class ApiClient:
             await kubernetes_config.load_kube_config(client_configuration=configuration)
         return cls(kubernetes_client.ApiClient(configuration), timeout_seconds)
 
-    def bounded(self, pace: Pace, seconds_left: Callable[[], float]) -> ApiClient:
-        """The same connections, at this pace, writing only while there are seconds left."""
-        return ApiClient(self._api, self._timeout_seconds, pace, seconds_left, self.server_time)
+    def bounded(self, pace: Pace, term: Term) -> ApiClient:
+        """Return a client of the same connections, at this pace.
+
+        A write may take as long as the Lease is held for certain. While a renewal is overdue no request is sent, watches aside.
+        """
+        return ApiClient(self._api, self._timeout_seconds, (pace, term), self.server_time)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -286,11 +270,10 @@ class ApiClient:
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, content_type: str = "application/json"
     ) -> bytes:
         """The body of a successful answer; raises NotFoundError, ConflictError, GoneError, TransientError, ApiError."""
-        if self._pace is not None and (delay := self._pace.delay_seconds()) > 0:
-            await asyncio.sleep(delay)
         limit = self._timeout_seconds
-        if method != "GET" and self._seconds_left is not None:
-            limit = min(limit, self._seconds_left())
+        if self._limits is not None:
+            await turn(*self._limits)
+            limit = min(limit, self._limits[1].seconds_left()) if method != "GET" else limit
             if limit <= 0:
                 raise TransientError(0, f"{method} {path}: not sent, another operator may hold the Lease", "LeaseExpired")
         try:

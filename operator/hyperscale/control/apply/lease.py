@@ -52,6 +52,11 @@ class Lease:
         """How long this process may still write; 0 or less where another may hold the Lease."""
         return self._renewed_at + RENEW_DEADLINE_SHARE * self._duration_seconds - self._clock()
 
+    def overdue(self) -> bool:
+        """Whether the next renewal should have been answered by now, and the Lease may still be kept."""
+        silent_seconds = self._clock() - self._renewed_at
+        return self.seconds_left() > 0 and silent_seconds > self._renew_seconds + RETRY_SECONDS
+
     async def acquire(self) -> None:
         """Return when this process holds the Lease. A record of the same identity is this process's own from before a restart."""
         waiting = False

@@ -47,6 +47,10 @@ class LeaseThread:
         """How long this process may still write; 0 or less where another may hold the Lease."""
         return self._lease.seconds_left()
 
+    def overdue(self) -> bool:
+        """Whether the Lease is being renewed and the next renewal should have been answered by now."""
+        return self._holding is not None and not self._holding.done() and self._lease.overdue()
+
     async def acquire(self) -> None:
         """Return when this process holds the Lease; then `hold` it."""
         await self._there(self._lease.acquire())
