@@ -184,6 +184,25 @@ def _typed() -> tuple[Bad, ...]:
         ),
         Bad("checkpoint without a claim", {"spec.checkpoint": {}}, "spec.checkpoint.volumeClaimName", spec_words="required"),
         Bad("claim in capitals", {"spec.checkpoint.volumeClaimName": "Shared"}, "spec.checkpoint.volumeClaimName", spec_words="a-z"),
+        Bad(
+            "claim with two dots in a row",
+            {"spec.checkpoint.volumeClaimName": "shared..a"},
+            "spec.checkpoint.volumeClaimName",
+            spec_words="in every part between dots",
+        ),
+        Bad(
+            "policy with a part that ends in a dash",
+            {"spec.policyRef.name": "fast-.a"},
+            "spec.policyRef.name",
+            spec_words="in every part between dots",
+        ),
+        Bad(
+            "selector key with two dots in a row",
+            {"spec.placement.nodeSelector": {"example..com/pool": "a"}},
+            "spec.placement.nodeSelector",
+            spec_words="label key",
+            spec_path="spec.placement.nodeSelector.example..com/pool",
+        ),
         Bad("negative retries", {"spec.runPolicy.backoffLimit": -1}, "spec.runPolicy.backoffLimit", spec_words="from 0 to 100"),
         Bad(
             "unknown clean-up", {"spec.runPolicy.cleanPodPolicy": "Never"}, "spec.runPolicy.cleanPodPolicy", spec_words="None, Running, All"

@@ -12,7 +12,7 @@ from hyperscale.model.api import job as types
 
 _PATTERN_HELP = {
     types.DNS_LABEL: "of a-z, 0-9 and -, first and last no -",
-    types.DNS_SUBDOMAIN: "of a-z, 0-9, - and ., first and last a letter or digit",
+    types.DNS_SUBDOMAIN: "of a-z, 0-9, - and ., first and last in every part between dots a letter or digit",
     types.LABEL_KEY: "that make a label key such as topology.kubernetes.io/zone",
     types.LABEL_VALUE: "that make a label value: letters, digits, -, _ and .",
     types.QUANTITY: "that make a quantity such as 24Gi, 8 or 500m",

@@ -21,8 +21,8 @@ from hyperscale.model.api.choices import PartitioningMethod as PartitioningMetho
 from hyperscale.model.api.hyperparameters import StatedHyperparameters
 
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
-LABEL_KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+LABEL_KEY = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 LABEL_VALUE = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 RELATIVE_PATH = r"^[A-Za-z0-9_][-A-Za-z0-9_.]*(/[A-Za-z0-9_][-A-Za-z0-9_.]*)*$"
@@ -32,23 +32,24 @@ MAX_WORKERS = 1000
 """Keeps plan, status and the pods' names bounded; see names of pods in conventions of the MPIJob."""
 MAX_GPUS_PER_WORKER = 16
 """GPUs of the largest node in use (HGX with 16)."""
+MAX_OBJECT_NAME = 253
 MAX_RANKS = MAX_WORKERS * MAX_GPUS_PER_WORKER
 
 Name63 = Annotated[str, Meta(min_length=1, max_length=63, pattern=DNS_LABEL)]
-Name253 = Annotated[str, Meta(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+Name253 = Annotated[str, Meta(min_length=1, max_length=MAX_OBJECT_NAME, pattern=DNS_SUBDOMAIN)]
 LabelKey = Annotated[str, Meta(min_length=1, max_length=317, pattern=LABEL_KEY)]
 LabelValue = Annotated[str, Meta(max_length=63, pattern=LABEL_VALUE)]
 Quantity = Annotated[str, Meta(min_length=1, max_length=32, pattern=QUANTITY)]
 RelativePath = Annotated[str, Meta(min_length=1, max_length=1024, pattern=RELATIVE_PATH)]
 PositiveCount = Annotated[int, Meta(ge=1, le=10**12)]
 
-_OBJECT_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_OBJECT_NAME = re.compile(DNS_SUBDOMAIN)
 OBJECT_NAME_HELP = "write 1 to 253 characters of a-z, 0-9, - and ., first and last in every part between dots a letter or digit"
 
 
 def is_object_name(text: str) -> bool:
     """Whether an object may have this name: a DNS-1123 subdomain (apimachinery's IsDNS1123Subdomain)."""
-    return _OBJECT_NAME.fullmatch(text) is not None
+    return len(text) <= MAX_OBJECT_NAME and _OBJECT_NAME.fullmatch(text) is not None
 
 
 class Spec(Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True):
