@@ -14,7 +14,9 @@ import yaml
 
 from e2e.cluster.binaries import GITOPS_TOOL, ensure
 from hyperscale.control.status.conditions import derive
-from hyperscale.model.decision import Decision, MpiJobView, Reason, ReconcileInput, Stop, Wait
+from hyperscale.model.decision import Decision, Reason, Stop, Wait
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import JobStatus, Phase, to_wire
 from tests.builders.seen import mpijob, plan, seen

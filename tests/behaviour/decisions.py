@@ -18,13 +18,13 @@ from hyperscale.model.decision import (
     FindWorkload,
     MakePlan,
     OpenLauncher,
-    ReconcileInput,
     ReleaseGang,
     ReleaseWorkers,
     SetSuspend,
     Stop,
     Wait,
 )
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus, to_wire
 

@@ -13,8 +13,9 @@ from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import AdmissionTurn, MoveView, PartitionView, ReconcileInput, SpecFault, StopView
 from hyperscale.model.meta import JobMetadata
+from hyperscale.model.observed.owned_objects import PartitionView
+from hyperscale.model.observed.reconcile_input import AdmissionTurn, MoveView, ReconcileInput, SpecFault, StopView
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import (
@@ -170,7 +171,7 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "suspended-by-another-kueue-not-asked": by_another(),
     "suspended-by-another-kueue-unknown": by_another(workload_looked=True, workload=None),
     "suspended-by-kueue-without-a-queue": by_another(workload_looked=True, workload="job-cora-1234"),
-    # moving
+    # migrating
     "move-not-recorded": moving(plan_recorded=False),
     "move-stops-the-pods": moving(),
     "move-changes-the-count": moving(plan=THREE, mpijob=mpijob(conditions=RUNS, resizable=True)),
@@ -281,7 +282,7 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     # launcher_closed
     "workers-starting": placed(pods=(launcher(gated=True), worker(0, node="node-a", ready=True), worker(1, node="node-b"))),
     "launcher-opens": placed(),
-    # stop_pays, move_pays, and nothing left to decide
+    # preemption_pays, migration_pays, and nothing left to decide
     "stop-proposed": running(stop=StopView(STOP)),
     "stop-due": running(stop=StopView(STOP, due=True), move=MoveView(MOVE, MOVED)),
     "stop-due-without-checkpoint": running(job_spec(), stop=StopView(STOP, due=True)),

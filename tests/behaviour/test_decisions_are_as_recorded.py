@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from hyperscale.control.decide.chain import CHAIN
-from hyperscale.model.decision import Decision, ReconcileInput
+from hyperscale.model.decision import Decision
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from tests.behaviour import decisions, stored
 from tests.behaviour.looks import LOOKS
 

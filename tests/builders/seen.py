@@ -9,8 +9,9 @@ import msgspec
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import MpiJobView, ReconcileInput
 from hyperscale.model.meta import JobMetadata
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement, gpus_by_node
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase

@@ -15,8 +15,9 @@ from hyperscale.model import constants
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MakePlan, Reason, ReconcileInput
+from hyperscale.model.decision import MakePlan, Reason
 from hyperscale.model.migration_query import MoveQuestion, Moves
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.preemption_query import StopQuestion, Stops

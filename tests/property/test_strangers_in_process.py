@@ -26,7 +26,7 @@ from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.decision import ReconcileInput
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.status import JobStatus, LastStop, ObjectReference, to_wire
 from hyperscale.spec import api_objects
 from hyperscale.spec.api_objects import ListPage

@@ -8,20 +8,9 @@ import pytest
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
-from hyperscale.model.decision import (
-    CreateMpiJob,
-    DeletePods,
-    MakePlan,
-    OpenLauncher,
-    Reason,
-    ReconcileInput,
-    ReleaseWorkers,
-    SetSuspend,
-    SpecFault,
-    Stop,
-    Wait,
-)
+from hyperscale.model.decision import CreateMpiJob, DeletePods, MakePlan, OpenLauncher, Reason, ReleaseWorkers, SetSuspend, Stop, Wait
 from hyperscale.model.meta import JobMetadata
+from hyperscale.model.observed.reconcile_input import ReconcileInput, SpecFault
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.status import Phase
 from tests.builders.seen import GONE, MEASURED, STARTED, UID, condition, job_spec, launcher, mpijob, plan, seen, status, worker

@@ -8,10 +8,19 @@ import msgspec
 import pytest
 
 from hyperscale.control.decide.chain import decide
-from hyperscale.control.lifecycle.movable import MOVING_CONDITION, PROPOSED_CONDITION, held_gpus, is_moving, material, obstacle, proposed
+from hyperscale.control.lifecycle.movable import (
+    MOVING_CONDITION,
+    PROPOSED_CONDITION,
+    held_gpus,
+    is_moving,
+    material,
+    migration_blocker,
+    proposed,
+)
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.decision import BeginMove, MoveView, Reason, ReconcileInput, ReleaseWorkers, SetSuspend, Wait
+from hyperscale.model.decision import BeginMove, Reason, ReleaseWorkers, SetSuspend, Wait
+from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
 from hyperscale.model.status import Condition, Phase, StatusMove, StatusMovedWorker
 from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker
 
@@ -64,7 +73,7 @@ def test_a_move_that_is_due_puts_the_new_plan_in_force() -> None:
 def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput, words: str) -> None:
     assert look.job is not None
     assert look.mpijob is not None
-    assert words in obstacle(look.job, look.mpijob, look.status.replans)
+    assert words in migration_blocker(look.job, look.mpijob, look.status.replans)
     assert not isinstance(decide(msgspec.structs.replace(look, move=MoveView(MOVE, NEW))), BeginMove)
 
 

@@ -12,7 +12,8 @@ from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.movable import MOVING_CONDITION, arrived
 from hyperscale.control.scheduler.queue_entry import read_entry
 from hyperscale.control.status.conditions import derive
-from hyperscale.model.decision import MakePlan, Reason, ReconcileInput, SetSuspend, Stop, Wait
+from hyperscale.model.decision import MakePlan, Reason, SetSuspend, Stop, Wait
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import LastStop, Phase
 from hyperscale.util.rfc3339 import timestamp, unix_seconds

@@ -21,17 +21,9 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured
-from hyperscale.model.decision import (
-    CreateMpiJob,
-    EnsurePartitions,
-    MakePlan,
-    PartitionView,
-    Reason,
-    ReconcileInput,
-    ReleaseWorkers,
-    Stop,
-    Wait,
-)
+from hyperscale.model.decision import CreateMpiJob, EnsurePartitions, MakePlan, Reason, ReleaseWorkers, Stop, Wait
+from hyperscale.model.observed.owned_objects import PartitionView
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Correction, Plan, Prediction
 from hyperscale.model.pods import PARTITION, PodView
 from hyperscale.model.status import JobStatus, Phase, read_status, to_wire

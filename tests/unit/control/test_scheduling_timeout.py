@@ -11,7 +11,8 @@ from hyperscale.control.controller.context import is_progress
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.unscheduled import REFUSED_SECONDS, begun, delay_left, is_released, refused_nodes
 from hyperscale.control.status.conditions import derive
-from hyperscale.model.decision import DeletePods, MakePlan, Reason, ReconcileInput, ReleaseGang, ReleaseWorkers, SetSuspend, Stop, Wait
+from hyperscale.model.decision import DeletePods, MakePlan, Reason, ReleaseGang, ReleaseWorkers, SetSuspend, Stop, Wait
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import Condition, JobStatus, Phase, StatusRefusedNode, StatusScheduling, read_status, to_wire
 from hyperscale.util.rfc3339 import timestamp

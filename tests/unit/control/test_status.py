@@ -14,7 +14,8 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import Reason, ReconcileInput, Stop, Wait
+from hyperscale.model.decision import Reason, Stop, Wait
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import JobStatus, Phase, read_status, to_wire
 from tests.builders.seen import MEASURED, launcher, mpijob, plan, seen, worker

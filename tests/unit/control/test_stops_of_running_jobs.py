@@ -15,31 +15,21 @@ from hyperscale.control.lifecycle.stoppable import (
     begun,
     epochs_kept,
     epochs_left,
-    hindrance,
     is_preempted,
     material,
+    preemption_blocker,
+    preemption_message,
     proposed,
     queued_since,
     shown_stop,
-    told,
     undisturbed,
     waits_again,
 )
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
-from hyperscale.model.decision import (
-    AdmissionTurn,
-    BeginStop,
-    DeletePods,
-    MakePlan,
-    MoveView,
-    Reason,
-    ReconcileInput,
-    SetSuspend,
-    StopView,
-    Wait,
-)
+from hyperscale.model.decision import BeginStop, DeletePods, MakePlan, Reason, SetSuspend, Wait
+from hyperscale.model.observed.reconcile_input import AdmissionTurn, MoveView, ReconcileInput, StopView
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice
@@ -101,21 +91,21 @@ def test_a_stop_that_is_due_begins_and_goes_before_a_move() -> None:
 def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput) -> None:
     assert look.job is not None
     assert look.mpijob is not None
-    assert hindrance(look.job, look.mpijob, look.status, QueuePolicy())
+    assert preemption_blocker(look.job, look.mpijob, look.status, QueuePolicy())
     assert not isinstance(decide(msgspec.structs.replace(look, stop=StopView(due=True))), BeginStop)
 
 
 def test_in_order_of_arrival_nobody_is_stopped() -> None:
-    assert not hindrance(JOB, mpijob(), JobStatus(), QueuePolicy())
-    assert "Arrival" in hindrance(JOB, mpijob(), JobStatus(), QueuePolicy(order=QueueOrder.ARRIVAL))
+    assert not preemption_blocker(JOB, mpijob(), JobStatus(), QueuePolicy())
+    assert "Arrival" in preemption_blocker(JOB, mpijob(), JobStatus(), QueuePolicy(order=QueueOrder.ARRIVAL))
 
 
 def test_who_has_waited_as_long_as_the_starvation_bound_is_not_stopped_again() -> None:
     again = mpijob(start_time="2026-01-01T02:10:00Z")
     once = status(Phase.RUNNING, last_stop=LAST)
-    assert "7200" in hindrance(JOB, again, once, QueuePolicy(starvation_seconds=7200.0))
-    assert not hindrance(JOB, again, once, QueuePolicy(starvation_seconds=7201.0))
-    assert not hindrance(JOB, again, once, QueuePolicy(starvation_seconds=0.0))
+    assert "7200" in preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7200.0))
+    assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=7201.0))
+    assert not preemption_blocker(JOB, again, once, QueuePolicy(starvation_seconds=0.0))
     twice = begun(once, again, ("team/other",), 60.0, 1_767_240_000.0)
     assert twice.waited_seconds == 7200.0
     assert queued_since(twice) == 1_767_240_000.0 - 7200.0
@@ -179,7 +169,7 @@ def test_while_it_waits_the_status_says_so_and_the_old_plan_is_no_plan() -> None
     assert planned is not None
     assert preempted is not None
     assert (planned.status, planned.reason) == ("False", "WaitingForTurn")
-    assert (preempted.reason, preempted.message) == ("StoppedForOthers", told(LAST, "team/cora"))
+    assert (preempted.reason, preempted.message) == ("StoppedForOthers", preemption_message(LAST, "team/cora"))
     assert after.queue_decision == WAITS.decision
     assert of_type(after.conditions, "Suspended") is None
     again = msgspec.structs.replace(look, status=after)

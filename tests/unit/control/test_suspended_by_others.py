@@ -8,12 +8,14 @@ import pytest
 
 from hyperscale.control.apply.actions import suspension
 from hyperscale.control.decide.chain import decide
-from hyperscale.control.lifecycle.movable import obstacle, resizable
+from hyperscale.control.lifecycle.movable import migration_blocker, resizable
 from hyperscale.control.lifecycle.stoppable import is_preempted
 from hyperscale.control.render.mpijob import render
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
-from hyperscale.model.decision import FindWorkload, MakePlan, MpiJobView, Reason, ReconcileInput, ReleaseWorkers, SetSuspend, Wait
+from hyperscale.model.decision import FindWorkload, MakePlan, Reason, ReleaseWorkers, SetSuspend, Wait
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.status import Condition, LastStop, Phase
 from hyperscale.observe.kube.mpijob_view import mpijob_view
 from tests.builders import placement
@@ -175,7 +177,7 @@ ADMITTED = mpijob(workload="mpijob-cora-1a2b3", suspend_intent=False, resizable=
 
 
 def test_an_mpijob_that_kueue_admitted_without_a_queue_label_belongs_to_kueue() -> None:
-    assert "mpijob-cora-1a2b3" in obstacle(job_spec(checkpoint={"volumeClaimName": "state"}), ADMITTED, 0)
+    assert "mpijob-cora-1a2b3" in migration_blocker(job_spec(checkpoint={"volumeClaimName": "state"}), ADMITTED, 0)
     assert not resizable(job_spec(), ADMITTED)
     decision = decide(seen(ASKED_TO, mpijob=ADMITTED, plan=TWO, plan_recorded=True))
     assert not isinstance(decision, SetSuspend)

@@ -15,7 +15,8 @@ from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured, PairBytes, PhaseSeconds
-from hyperscale.model.decision import MoveView, Reason, ReconcileInput, SetSuspend
+from hyperscale.model.decision import Reason, SetSuspend
+from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
 from hyperscale.model.status import LastMove, Phase
 from hyperscale.util.rfc3339 import unix_seconds
 from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker

@@ -9,7 +9,7 @@ import msgspec
 from hyperscale.cli.explain.run_text import run_sentences
 from hyperscale.cli.text_tables import counted, predicted_text, seconds_text
 from hyperscale.control.lifecycle.movable import proposed
-from hyperscale.control.lifecycle.stoppable import is_preempted, told
+from hyperscale.control.lifecycle.stoppable import is_preempted, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.model.decision import Reason
 from hyperscale.model.plan import NEVER_FITS, Plan, Prediction
@@ -340,7 +340,7 @@ def _stopped(record: ExplainedJob, status: JobStatus) -> list[str]:
     planned = next((condition for condition in status.conditions if condition.type == "Planned"), None)
     waiting = [_sentence(planned.message)] if is_preempted(status) and planned is not None and planned.reason != status.reason else []
     times = f" It has been stopped for others {counted(status.stops, 'time')}." if status.stops > 1 else ""
-    return [*waiting, f"{_sentence(told(status.last_stop, key))}{times}"]
+    return [*waiting, f"{_sentence(preemption_message(status.last_stop, key))}{times}"]
 
 
 def _stale(record: ExplainedJob, status: JobStatus) -> list[str]:

@@ -18,8 +18,10 @@ from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, plan_anno
 from hyperscale.control.render.release import launcher_release_patch, release_patch
 from hyperscale.model import constants
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.decision import DeletePods, MpiJobView, OpenLauncher, ReconcileInput, ReleaseWorkers, SetSuspend
+from hyperscale.model.decision import DeletePods, OpenLauncher, ReleaseWorkers, SetSuspend
 from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, PodView
 from hyperscale.model.status import JobStatus, to_wire

@@ -18,8 +18,9 @@ from hyperscale.control.render.pod import common_labels
 from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes
 from hyperscale.model.api.job import JobSpec
-from hyperscale.model.decision import Decision, Reason, ReconcileInput, Stop, Wait
+from hyperscale.model.decision import Decision, Reason, Stop, Wait
 from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 
 Json = dict[str, Any]

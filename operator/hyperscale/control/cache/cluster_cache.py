@@ -26,8 +26,9 @@ from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MpiJobView, PartitionView, Reason
+from hyperscale.model.decision import Reason
 from hyperscale.model.metrics_reading import MetricsReading
+from hyperscale.model.observed.owned_objects import MpiJobView, PartitionView
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import LAUNCHER, WORKER, PodView
 from hyperscale.model.status import JobStatus

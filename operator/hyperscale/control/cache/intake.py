@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hyperscale.control.cache.records import JobRecord, Key, job_record
 from hyperscale.model.api.job import WorkersSpec
-from hyperscale.model.decision import MpiJobView, PartitionView
+from hyperscale.model.observed.owned_objects import MpiJobView, PartitionView
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import JobStatus, read_status
 from hyperscale.observe.kube.fabric import Fabric, HyperNode, fabric_of, hypernode, topology_levels

@@ -12,7 +12,8 @@ from hyperscale.control.lifecycle.unscheduled import NOTHING
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import AdmissionTurn, Decision, Reason, ReconcileInput, Stop
+from hyperscale.model.decision import Decision, Reason, Stop
+from hyperscale.model.observed.reconcile_input import AdmissionTurn, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, LastMove, LastStop, StatusScheduling
 

@@ -25,7 +25,7 @@ from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.listener import Door
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import SpecFault
+from hyperscale.model.observed.reconcile_input import SpecFault
 from hyperscale.model.preview import AGE_HEADER, KEY_HEADER, PATH, POLICY_QUERY, VERSION, PreviewQueue, PreviewState, digested, to_lines
 from hyperscale.util.threads import in_daemon_thread
 

@@ -29,7 +29,8 @@ from hyperscale.control.specs.parsed_specs import metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
-from hyperscale.model.decision import Decision, ReconcileInput, Wait
+from hyperscale.model.decision import Decision, Wait
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 
 _LOG = logging.getLogger(__name__)
 

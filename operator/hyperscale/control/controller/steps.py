@@ -23,11 +23,11 @@ from hyperscale.model.decision import (
     FindWorkload,
     MakePlan,
     OpenLauncher,
-    ReconcileInput,
     ReleaseGang,
     ReleaseWorkers,
     SetSuspend,
 )
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import LastMove
 from hyperscale.util.rfc3339 import timestamp

@@ -1,1 +1,1 @@
-"""In: one consistent look at a job and its cluster. Out: the next step. Pure."""
+"""In: the observed state of one job. Out: its next step. `chain` holds the order of the checks; the other modules hold one policy each."""

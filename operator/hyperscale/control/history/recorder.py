@@ -20,8 +20,8 @@ from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.api.datasets import dataset_size
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
-from hyperscale.model.decision import ReconcileInput
 from hyperscale.model.meta import JobMetadata
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.status import JobStatus, Phase
 from hyperscale.model.step_curves import StepTime, Workload

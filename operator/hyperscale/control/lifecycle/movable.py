@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hyperscale.model.api.job import Approval, JobSpec, PlacementMode
-from hyperscale.model.decision import MpiJobView, ReconcileInput
 from hyperscale.model.migration_query import MoveAdvice
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import MAX_MOVED, Condition, JobStatus, StatusMove, StatusMovedWorker
@@ -18,7 +19,7 @@ DIGITS = 4
 """Of figures in status: less is noise."""
 
 
-def obstacle(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
+def migration_blocker(job: JobSpec, mpijob: MpiJobView, replans: int) -> str:
     """Why the operator must not stop and start this job on its own; empty where it may."""
     if mpijob.holder:
         return f"{mpijob.holder} owns the MPIJob"
@@ -73,7 +74,7 @@ def _unbound(plan: Plan, pods: Iterable[PodView], moving: bool) -> Iterator[Work
     return (worker for worker in plan.workers if worker.index not in bound or (moving and bound[worker.index] != worker.node))
 
 
-def strays(seen: ReconcileInput) -> tuple[PodView, ...]:
+def misplaced_workers(seen: ReconcileInput) -> tuple[PodView, ...]:
     """Workers that are bound to another node than the plan in force says."""
     plan = seen.plan
     if plan is None:
@@ -87,10 +88,10 @@ def arrived(seen: ReconcileInput) -> bool:
     if seen.plan is None or resizes(seen) or (seen.mpijob is not None and seen.mpijob.suspended):
         return False
     bound = {pod.index for pod in seen.workers if pod.bound}
-    return not strays(seen) and len(bound) >= len(seen.plan.workers)
+    return not misplaced_workers(seen) and len(bound) >= len(seen.plan.workers)
 
 
-def shown_move(advice: MoveAdvice, running: Plan, since: str, hindrance: str) -> StatusMove:
+def shown_move(advice: MoveAdvice, running: Plan, since: str, blocker: str) -> StatusMove:
     """Advice as the status tells it."""
     planned = advice.plan.workers if advice.plan is not None else ()
     moved = tuple(StatusMovedWorker(index, running.node_of(index), planned[index].node) for index in advice.moved[:MAX_MOVED])
@@ -104,7 +105,7 @@ def shown_move(advice: MoveAdvice, running: Plan, since: str, hindrance: str) ->
         price_seconds=_short(advice.price_seconds),
         since=since,
         moved=moved,
-        obstacle=hindrance[:256],
+        obstacle=blocker[:256],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hyperscale.model.decision import ReconcileInput
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.pods import LAUNCHER
 
 MAX_LENGTH: Final = 512
@@ -16,7 +16,7 @@ HOST_STAGING: Final = (
 )
 
 
-def told(seen: ReconcileInput, kind: str) -> tuple[str, str]:
+def run_condition(seen: ReconcileInput, kind: str) -> tuple[str, str]:
     """Return reason and message of a condition of the MPIJob.
 
     A stand-in comes first: its accuracy is read as the builtin graph's otherwise. A failed launcher's last line follows: mpi-operator's own

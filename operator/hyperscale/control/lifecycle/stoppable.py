@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from hyperscale.control.lifecycle.movable import is_moving, obstacle
+from hyperscale.control.lifecycle.movable import is_moving, migration_blocker
 from hyperscale.control.lifecycle.suspension import resumed_by_other
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import QueueOrder, QueuePolicy
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MpiJobView
+from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice, StoppableJob
@@ -53,7 +53,7 @@ def undisturbed(status: JobStatus, view: MpiJobView) -> bool:
     return runs and not is_moving(status) and not is_preempted(status)
 
 
-def hindrance(job: JobSpec, view: MpiJobView, status: JobStatus, policy: QueuePolicy) -> str:
+def preemption_blocker(job: JobSpec, view: MpiJobView, status: JobStatus, policy: QueuePolicy) -> str:
     """Why the operator must not stop this job for others; empty where it may.
 
     What bounds the stops of one job: the hold-down after each start, and that nobody who has waited as long as the starvation bound
@@ -64,7 +64,7 @@ def hindrance(job: JobSpec, view: MpiJobView, status: JobStatus, policy: QueuePo
     waited_seconds = waited_for_others(status, unix_seconds(view.start_time))
     if 0.0 < policy.starvation_seconds <= waited_seconds:
         return f"it has waited {waited_seconds:.4g} s for others already, spec.queue.starvationSeconds of the PlannerPolicy allows no more"
-    return obstacle(job, view, status.replans)
+    return migration_blocker(job, view, status.replans)
 
 
 def waited_for_others(status: JobStatus, started: float) -> float:
@@ -154,7 +154,7 @@ def proposed(stop: StatusStop, own_key: str) -> Condition:
     return Condition(type=PROPOSED_CONDITION, status="True", reason="OthersWouldGain", message=message[:2048])
 
 
-def told(stop: LastStop, own_key: str) -> str:
+def preemption_message(stop: LastStop, own_key: str) -> str:
     """A stop in words."""
     return f"stopped at {stop.time} so that {_served(stop.beneficiaries, own_key)}; about {stop.epochs_done:.4g} epochs are kept"
 

@@ -6,7 +6,8 @@ another has written last: a person, Kueue, any controller, or a webhook that cha
 
 from __future__ import annotations
 
-from hyperscale.model.decision import MpiJobView, Reason
+from hyperscale.model.decision import Reason
+from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.status import JobStatus
 
 _OWN_STOPS = ("Moving", "Preempted")

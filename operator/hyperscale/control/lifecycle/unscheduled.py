@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from hyperscale.control.lifecycle.suspension import resumed_by_other
 from hyperscale.model import constants
-from hyperscale.model.decision import MpiJobView, Reason, ReconcileInput
+from hyperscale.model.decision import Reason
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import MAX_REFUSAL_LENGTH, MAX_REFUSED_NODES, JobStatus, StatusRefusedNode, StatusScheduling
 from hyperscale.util.rfc3339 import timestamp, unix_seconds

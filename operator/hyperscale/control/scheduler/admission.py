@@ -16,7 +16,8 @@ from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Chooser, Deferral, QueueScore
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import AdmissionTurn, Reason, ReconcileInput
+from hyperscale.model.decision import Reason
+from hyperscale.model.observed.reconcile_input import AdmissionTurn, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus, QueueDecision
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from hyperscale.control.cache.cluster_cache import ClusterCache, JobRecord, Key
-from hyperscale.control.lifecycle.movable import material, obstacle, shown_move
+from hyperscale.control.lifecycle.movable import material, migration_blocker, shown_move
 from hyperscale.control.lifecycle.stoppable import epochs_kept, undisturbed
 from hyperscale.control.scheduler.running_jobs import LATE_RATIO
 from hyperscale.control.specs.parsed_specs import JobReader
@@ -23,8 +23,9 @@ from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec, PlannerChoice
 from hyperscale.model.api.policy import PolicySpec, ReplanMode
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MoveView, MpiJobView
 from hyperscale.model.migration_query import MAX_MOVE_JOBS, MoveAdvice, MoveQuestion, Moves, RunningJob
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import MoveView
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
@@ -180,12 +181,12 @@ class MigrationPlanner:
         since = (before.since or now) if pays or (before.shown is not None and advice.plan is not None) else None
         held = since is not None and now - since >= policy.replan.hold_down_seconds
         held = held and (last is None or now - unix_seconds(last.time) >= policy.replan.hold_down_seconds)
-        hindrance = obstacle(job.request.job, view, record.status.replans) if policy.replan.mode is ReplanMode.ACT else ADVISES
+        blocker = migration_blocker(job.request.job, view, record.status.replans) if policy.replan.mode is ReplanMode.ACT else ADVISES
         shown = None
         if held and since is not None:
-            fresh = shown_move(advice, job.plan, timestamp(since), hindrance)
+            fresh = shown_move(advice, job.plan, timestamp(since), blocker)
             shown = fresh if before.shown is None or material(before.shown, fresh) else before.shown
-        act = advice.plan if held and pays and not hindrance else None
+        act = advice.plan if held and pays and not blocker else None
         kept = self._progress[key].epochs - job.redone_epochs
         self._judged[key] = MigrationEvaluation(since, None if act is not None else shown, act, kept)
         if self._judged[key].shown is not None and before.shown is None:

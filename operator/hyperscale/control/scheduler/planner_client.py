@@ -27,7 +27,8 @@ from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MakePlan, ReconcileInput
+from hyperscale.model.decision import MakePlan
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan, Rejection
 from hyperscale.model.planning import PlanRequest, Toleration, Volumes, toleration
 from hyperscale.model.pods import WORKER, PodView

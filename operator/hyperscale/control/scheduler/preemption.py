@@ -15,9 +15,9 @@ from hyperscale.control.cache.cluster_cache import ClusterCache, JobRecord, Key
 from hyperscale.control.lifecycle.stoppable import (
     begun,
     epochs_safe,
-    hindrance,
     is_preempted,
     material,
+    preemption_blocker,
     shown_stop,
     undisturbed,
     usable_gpus,
@@ -30,7 +30,8 @@ from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.admission_query import MAX_RUNNING
 from hyperscale.model.api.policy import PolicySpec, PreemptionMode
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MpiJobView, StopView
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import StopView
 from hyperscale.model.preemption_query import MAX_STOPPABLE, StopAdvice, StoppableJob, StopQuestion, Stops
 from hyperscale.model.status import LastStop, StatusStop
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
@@ -123,7 +124,7 @@ class PreemptionPlanner:
             return None
         job, now = self._reader.read(record.resource, self._world.policies)[0], self._clock()
         may = policy.queue.preemption.mode is PreemptionMode.ACT and job is not None and undisturbed(record.status, view)
-        may = may and job is not None and not hindrance(job, view, record.status, policy.queue)
+        may = may and job is not None and not preemption_blocker(job, view, record.status, policy.queue)
         held = now - unix_seconds(view.start_time) >= policy.queue.preemption.hold_down_seconds
         good = may and held and any(self._gains(name, key) for name in judged.beneficiaries)
         self._judged[key] = PreemptionEvaluation(begun=good)
@@ -210,7 +211,7 @@ class PreemptionPlanner:
         if record is None or view is None:
             return False
         job = self._reader.read(record.resource, self._world.policies)[0]
-        return job is not None and not hindrance(job, view, record.status, policy.queue)
+        return job is not None and not preemption_blocker(job, view, record.status, policy.queue)
 
     def _weight(self, key: Key, policy: PolicySpec) -> float:
         job = self._reader.read(self._world.jobs[key].resource, self._world.policies)[0]

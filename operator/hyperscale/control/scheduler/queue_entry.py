@@ -13,7 +13,7 @@ from hyperscale.control.specs.plan_question import question_about
 from hyperscale.model import constants
 from hyperscale.model.api.job import Approval, JobSpec, PlannerChoice
 from hyperscale.model.api.policy import PolicySpec, QueueOrder
-from hyperscale.model.decision import MpiJobView
+from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Calibration
 from hyperscale.model.planning import NodeRule, PlanRequest
 from hyperscale.planner.queue.job_class import kind_of

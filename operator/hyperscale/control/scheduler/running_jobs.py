@@ -12,7 +12,7 @@ from hyperscale.control.cache.cluster_cache import ClusterCache, Key
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import MAX_RUNNING, Claim, RunningShare, claims_of
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.decision import MpiJobView
+from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
 from hyperscale.model.pods import PodView
 from hyperscale.planner.check.drained_snapshot import added

@@ -13,8 +13,8 @@ from hyperscale.model import constants
 from hyperscale.model.api.datasets import graph_bytes
 from hyperscale.model.api.job import Approval, JobSpec, PartitioningMethod, PlannerChoice
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.decision import SpecFault
 from hyperscale.model.meta import JobMetadata, RenderDefaults
+from hyperscale.model.observed.reconcile_input import SpecFault
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NO_VOLUMES, Volumes
 from hyperscale.model.step_curves import Workload, workload_of

@@ -5,14 +5,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hyperscale.control.lifecycle.movable import MOVING_CONDITION, arrived, proposed, resizes
-from hyperscale.control.lifecycle.run_messages import told as told_of_run
-from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, told
+from hyperscale.control.lifecycle.run_messages import run_condition
+from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import PLACED_CONDITION, is_back, observed
 from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
-from hyperscale.model.decision import BeginMove, Decision, MpiJobView, Reason, ReconcileInput, Stop
+from hyperscale.model.decision import BeginMove, Decision, Reason, Stop
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import NEVER_FITS, Plan, bounded
 from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, QueueDecision, ReadyCount, StatusMove, StatusStop
 from hyperscale.util.rfc3339 import PREDICTED_DIGITS, duration_text, timestamp
@@ -141,7 +143,7 @@ def _conditions(seen: ReconcileInput, decision: Decision, job: MpiJobView | None
     wanted.append(_suspended(decision, job))
     if job is not None:
         wanted.append(_running(seen, job))
-        wanted += [_condition(kind, True, *told_of_run(seen, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
+        wanted += [_condition(kind, True, *run_condition(seen, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
     if decision.reason in _STALLED or (isinstance(decision, Stop) and decision.reason not in _AT_REST):
         wanted.append(_condition("Stalled", True, str(decision.reason), decision.message))
     elif decision.reason not in _AT_REST:
@@ -171,7 +173,7 @@ def _preempted(seen: ReconcileInput, decision: Decision, job: MpiJobView | None)
         return None
     if decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
-    return _condition(PREEMPTED_CONDITION, True, "StoppedForOthers", told(stop, seen.metadata.key))
+    return _condition(PREEMPTED_CONDITION, True, "StoppedForOthers", preemption_message(stop, seen.metadata.key))
 
 
 def _planned(seen: ReconcileInput, decision: Decision) -> Condition | None:
@@ -229,7 +231,7 @@ def _running(seen: ReconcileInput, job: MpiJobView) -> Condition:
     """As mpi-operator says while the run lasts; afterwards its reason and message still say that the job runs."""
     if (end := job.ending) is not None:
         return _condition("Running", False, end, "finished")
-    return _condition("Running", job.is_true("Running"), *told_of_run(seen, "Running"), otherwise="Starting")
+    return _condition("Running", job.is_true("Running"), *run_condition(seen, "Running"), otherwise="Starting")
 
 
 def _placed(seen: ReconcileInput, job: MpiJobView | None) -> Condition | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from hyperscale.model import constants
-from hyperscale.model.decision import MpiJobView
+from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan, plan_of
 from hyperscale.model.planning import PODS
 from hyperscale.observe.kube.demand import further, pod_demand

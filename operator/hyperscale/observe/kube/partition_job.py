@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hyperscale.model.constants import PARTITION_KEY_LABEL
-from hyperscale.model.decision import PartitionView
+from hyperscale.model.observed.owned_objects import PartitionView
 
 
 def partition_view(resource: Mapping[str, Any]) -> PartitionView:

@@ -1,0 +1,1 @@
+"""In: status, plan and pods of one job. Out: its observed state, on which `decide` works."""
