@@ -14,7 +14,7 @@ from hyperscale.model.adjacency import Array
 from hyperscale.training.modelgraph import tails
 from hyperscale.training.modelgraph.edges import Edges, Matrix
 from hyperscale.training.modelgraph.kernels import ELU, NOTHING, RELU, AttentionRows, Drop, Tail
-from hyperscale.training.modelgraph.kernels_numpy import WIDE
+from hyperscale.util.splitmix import WORD
 
 
 def aggregate(matrix: Matrix, x: Tensor, *, add: Tensor | None = None, bias: Tensor | None = None, tail: Tail = NOTHING) -> Tensor:
@@ -50,7 +50,7 @@ def attend(
     weights = dgl.ops.edge_softmax(block, functional.leaky_relu(dgl.ops.u_add_v(block, left, right), how.slope)).squeeze(-1)
     # The numbers that the fused pass counts its edges as: both leave out the same ones.
     numbers = None if edges.offsets is None else np.arange(edges.count) + np.repeat(edges.offsets, np.diff(edges.indptr))
-    kept = tails.dropout(weights, Drop(how.drop.probability, ~how.drop.seed & WIDE), numbers).unsqueeze(-1)
+    kept = tails.dropout(weights, Drop(how.drop.probability, ~how.drop.seed & WORD), numbers).unsqueeze(-1)
     return _finish(dgl.ops.u_mul_e_sum(block, weighed, kept).flatten(1), None, bias, tail, edges.ids)
 
 

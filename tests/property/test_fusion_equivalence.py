@@ -22,6 +22,7 @@ from hyperscale.training.modelgraph.edges import Matrix, edges_of
 from hyperscale.training.modelgraph.fuse import fuse
 from hyperscale.training.modelgraph.fusion_rules import ATTENTION, EPILOGUE, EVERY, HOIST, KERNEL, LINEAR, ORDER, GraphStatistics
 from hyperscale.training.modelgraph.kernels import AttentionRows, Drop, Tail
+from hyperscale.util.splitmix import WORD
 
 CLOSE = 2e-5
 """Of the largest figure: sums of float32 in another order."""
@@ -206,7 +207,7 @@ def plain_attention(edges: Any, tensors: list[Tensor], how: AttentionRows) -> Te
     total = torch.zeros(edges.destinations, how.heads).index_add(0, rows, powers)
     weights = powers / total[rows]
     if how.drop.probability:
-        keys = kernels_numpy.keys(~how.drop.seed & kernels_numpy.WIDE, np.arange(edges.count))
+        keys = kernels_numpy.keys(~how.drop.seed & WORD, np.arange(edges.count))
         kept = kernels_numpy.draws(keys, how.heads) >= np.uint32(how.drop.least)
         weights = weights * torch.from_numpy(kept.astype(np.float32)) * how.drop.grow
     sums = torch.zeros(edges.destinations, *parts.shape[1:]).index_add(0, rows, weights[:, :, None] * parts[columns])

@@ -9,28 +9,18 @@ from hypothesis import strategies as st
 from hyperscale.model.adjacency import Array
 from hyperscale.training.partition.compiled_search import halos
 from hyperscale.training.partition.levels import Level, boundary
+from hyperscale.util.splitmix import SplitMix64
 
 MASK = (1 << 64) - 1
 LOW = (1 << 32) - 1
 
 
-class Draws:
-    """splitmix64, as the compiled search draws."""
-
-    def __init__(self, seed: int) -> None:
-        self.state = seed
-
-    def draw(self) -> int:
-        """64 bits."""
-        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
-        z = self.state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-        return z ^ (z >> 31)
+class Draws(SplitMix64):
+    """As the compiled search draws."""
 
     def exponential(self) -> float:
         """-log(u), straight between powers of two."""
-        drawn = self.draw() | 1
+        drawn = self.next() | 1
         zeros = 64 - drawn.bit_length()
         return (zeros + 2.0 - float(((drawn << zeros) & MASK) >> 11) / 4503599627370496.0) * 0.6931471805599453
 
@@ -83,7 +73,7 @@ class Plain:
 
     def attempt(self, heat: float, cut_worth: float, over_worth: float, budget: int) -> int:
         """One drawn move; returns the work."""
-        drawn = self.draws.draw()
+        drawn = self.draws.next()
         vertex = self.border[((drawn >> 32) * len(self.border)) >> 32]
         beside = np.flatnonzero(self.dense[vertex])
         low = (drawn & LOW) * len(beside)

@@ -17,6 +17,7 @@ import numpy as np
 from hyperscale.planner.search.kernels._kernel cimport (
     CANNOT_WORK, LEAST_ROUNDS, Instance, Workspace, objective, place, workspace_free, workspace_new,
 )
+from hyperscale.util._splitmix cimport draw
 
 FEATURES = 30
 HIDDEN = 48
@@ -98,16 +99,6 @@ cdef struct Job:
     double rate
     uint64_t nodes
     uint64_t domains     # whose links it shares with others
-
-
-cdef inline uint64_t _random(uint64_t *state) noexcept nogil:
-    """The next 64 bits of splitmix64."""
-    cdef uint64_t mixed
-    state[0] = state[0] + <uint64_t> 0x9E3779B97F4A7C15ULL
-    mixed = state[0]
-    mixed = (mixed ^ (mixed >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9ULL
-    mixed = (mixed ^ (mixed >> 27)) * <uint64_t> 0x94D049BB133111EBULL
-    return mixed ^ (mixed >> 31)
 
 
 cdef bint _grown(void **held, size_t size) noexcept nogil:
@@ -382,7 +373,7 @@ cdef class Stream:
             if self.cache_size >= (1 << 17) or not self._grow():
                 memset(self.cache, 0, self.cache_size * sizeof(Placed))
                 self.cache_used = 0
-        at = <size_t> _random(&state) & (self.cache_size - 1)
+        at = <size_t> draw(&state) & (self.cache_size - 1)
         while self.cache[at].key != 0:
             if self.cache[at].key == key and self.cache[at].free == self.free:
                 return self.cache[at]
@@ -400,7 +391,7 @@ cdef class Stream:
         for i in range(self.cache_size):
             if self.cache[i].key != 0:
                 state = self.cache[i].free ^ (<uint64_t> self.cache[i].key << 40)
-                at = <size_t> _random(&state) & (size - 1)
+                at = <size_t> draw(&state) & (size - 1)
                 while table[at].key != 0:
                     at = (at + 1) & (size - 1)
                 table[at] = self.cache[i]
@@ -985,7 +976,7 @@ cdef class Stream:
             return best
         for c in range(self.candidates):
             total += exp(scores[c] - scores[best])
-        at = total * ((_random(&self.chance) >> 11) * (1.0 / 9007199254740992.0))
+        at = total * ((draw(&self.chance) >> 11) * (1.0 / 9007199254740992.0))
         for c in range(self.candidates):
             at -= exp(scores[c] - scores[best])
             if at < 0.0:

@@ -6,29 +6,15 @@ from libc.stdint cimport int64_t, uint64_t
 import numpy as np
 
 from hyperscale.planner.assign.kernel_limits import least_gain, pipes_fit, sums_fit
+from hyperscale.util._splitmix cimport draw, unit
 
 cdef double IMPROVES = -1e-9
 cdef double RELATIVE = 1e-12
 cdef double INFINITE = float("inf")
 
 
-cdef inline uint64_t _next(uint64_t* state) noexcept nogil:
-    """The next 64 bits of splitmix64."""
-    cdef uint64_t mixed
-    state[0] = state[0] + <uint64_t>0x9E3779B97F4A7C15ULL
-    mixed = state[0]
-    mixed = (mixed ^ (mixed >> 30)) * <uint64_t>0xBF58476D1CE4E5B9ULL
-    mixed = (mixed ^ (mixed >> 27)) * <uint64_t>0x94D049BB133111EBULL
-    return mixed ^ (mixed >> 31)
-
-
 cdef inline Py_ssize_t _below(uint64_t* state, Py_ssize_t limit) noexcept nogil:
-    return <Py_ssize_t>((_next(state) >> 33) % <uint64_t>limit)
-
-
-cdef inline double _unit(uint64_t* state) noexcept nogil:
-    """In (0, 1]: its logarithm is finite."""
-    return (<double>(_next(state) >> 11) + 1.0) * (1.0 / 9007199254740992.0)
+    return <Py_ssize_t>((draw(state) >> 33) % <uint64_t>limit)
 
 
 cdef class SumSearch:
@@ -202,7 +188,7 @@ cdef class SumSearch:
                     if not self._may_move(i, j - self.machines):
                         continue
                     delta = self._move(i, j - self.machines)
-                if delta > 0.0 and delta > -temperature * log(_unit(&state)):
+                if delta > 0.0 and delta > -temperature * log(unit(&state)):
                     continue
                 to = self.of[i]
                 if j < self.machines:
@@ -462,7 +448,7 @@ cdef class PipeSearch:
                 j = _below(&state, self.devices)
                 if self.of[i] == self.of[j] or self.kind[i] == self.kind[j]:
                     continue
-                if self._try(i, j, self.now - temperature * log(_unit(&state))) and self.now < lowest + IMPROVES:
+                if self._try(i, j, self.now - temperature * log(unit(&state))) and self.now < lowest + IMPROVES:
                     lowest = self.now
                     for x in range(self.devices):
                         self.best[x] = self.of[x]

@@ -9,35 +9,12 @@ import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.assign.kernel_limits import least_gain, sums_fit
+from hyperscale.util.splitmix import SplitMix64
 
 IMPROVES: Final = -1e-9
 """A change must win by more than rounding."""
 RELATIVE: Final = 1e-12
 """And by more than this part of the cost: costs may be of any unit, and a descent has an end."""
-_WORD: Final = (1 << 64) - 1
-
-
-class SplitMix:
-    """splitmix64: 64 bits of state, the same on every machine."""
-
-    def __init__(self, seed: int) -> None:
-        self._state = seed & _WORD
-
-    def next(self) -> int:
-        """The next 64 bits."""
-        self._state = (self._state + 0x9E3779B97F4A7C15) & _WORD
-        mixed = self._state
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WORD
-        return mixed ^ (mixed >> 31)
-
-    def below(self, limit: int) -> int:
-        """A number in [0, limit)."""
-        return (self.next() >> 33) % limit
-
-    def unit(self) -> float:
-        """A number in (0, 1]: its logarithm is finite."""
-        return (float(self.next() >> 11) + 1.0) * (1.0 / 9007199254740992.0)
 
 
 class SumSearch:
@@ -189,7 +166,7 @@ class SumSearch:
 
     def anneal(self, steps: int, hot: float, cold: float, seed: int) -> float:
         """So many proposals between two temperatures; `group` becomes the best seen; the change of the cost from the start."""
-        chance, machines = SplitMix(seed), len(self.group)
+        chance, machines = SplitMix64(seed), len(self.group)
         temperature, ratio, now, lowest = hot, (cold / hot) ** (1.0 / max(steps, 1)), 0.0, 0.0
         best = self.group.copy()
         for _ in range(steps if machines else 0):

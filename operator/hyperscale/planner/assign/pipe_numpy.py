@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from hyperscale.model.graph import FloatArray, IntArray
-from hyperscale.planner.assign.assign_numpy import IMPROVES, RELATIVE, SplitMix
+from hyperscale.planner.assign.assign_numpy import IMPROVES, RELATIVE
 from hyperscale.planner.assign.kernel_limits import pipes_fit
 from hyperscale.planner.assign.order import shortest_path
+from hyperscale.util.splitmix import SplitMix64
 
 
 class PipeSearch:
@@ -96,7 +97,7 @@ class PipeSearch:
 
     def anneal(self, steps: int, hot: float, cold: float, seed: int) -> float:
         """So many proposals between two temperatures; `group` becomes the best seen; its cost, seconds."""
-        chance, devices = SplitMix(seed), len(self.group)
+        chance, devices = SplitMix64(seed), len(self.group)
         temperature, ratio, lowest = hot, (cold / hot) ** (1.0 / max(steps, 1)), self._now
         best = self.group.copy()
         for _ in range(steps):

@@ -21,6 +21,7 @@ from hyperscale.training.engine.neighbourhood import GCN, MEAN, OWN_MEAN, Neighb
 from hyperscale.training.engine.sparse_features import SparseRows
 from hyperscale.training.modelgraph import tails
 from hyperscale.training.modelgraph.kernels import ELU, NOTHING, RELU, AttentionRows, Drop, Tail
+from hyperscale.util.splitmix import SplitMix64
 
 if TYPE_CHECKING:  # both need msgspec, which training itself does not
     from hyperscale.model.api.job import ModelSpec
@@ -30,7 +31,6 @@ Tensor = torch.Tensor
 Rows = Tensor | SparseRows
 _LEAK = 0.2
 """Slope of GAT's attention below 0."""
-_WIDE = 2**64 - 1
 
 
 class DropoutRng:
@@ -41,18 +41,15 @@ class DropoutRng:
 
     def __init__(self, seed: int, rank: int) -> None:
         self._seed, self._rank = seed, rank
-        self._at = 0
+        self._draws = SplitMix64(0)
 
     def begin(self, epoch: int) -> None:
         """Of epoch `epoch`."""
-        self._at = ((self._seed * 1_000_003 + self._rank) * 1_000_003 + epoch << 20) & _WIDE
+        self._draws = SplitMix64((self._seed * 1_000_003 + self._rank) * 1_000_003 + epoch << 20)
 
     def seed(self) -> int:
-        """Of the next dropout: below 2^62 (SplitMix64 of Steele, Lea and Flood, OOPSLA 2014)."""
-        self._at = (self._at + 0x9E3779B97F4A7C15) & _WIDE
-        mixed = ((self._at ^ (self._at >> 30)) * 0xBF58476D1CE4E5B9) & _WIDE
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WIDE
-        return (mixed ^ (mixed >> 31)) >> 2
+        """Of the next dropout: below 2^62."""
+        return self._draws.next() >> 2
 
 
 class Dropout(nn.Module):

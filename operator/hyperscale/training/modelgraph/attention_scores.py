@@ -18,9 +18,9 @@ from torch.nn import functional
 from hyperscale.model.adjacency import Array
 from hyperscale.training.modelgraph import kernels
 from hyperscale.training.modelgraph.kernels import AttentionRows, Drop
-from hyperscale.training.modelgraph.kernels_numpy import WIDE
 from hyperscale.training.modelgraph.places import Places
 from hyperscale.training.modelgraph.tails import blocks, drawn, fits
+from hyperscale.util.splitmix import WORD
 
 HEAD_FLOATS: Final = 1 << 26
 """Numbers of an array of edges and heads: 256 MiB; one head's where a graph has more edges than that."""
@@ -85,9 +85,9 @@ class Scored:
 
     def _drawn(self, first: int, last: int) -> Callable[[int, int], Tensor]:
         """Of edges begin to end, in order: (h, end - begin) factors; on the processor those that the compiled pass draws."""
-        how = Drop(self.how.drop.probability, ~self.how.drop.seed & WIDE)
+        how = Drop(self.how.drop.probability, ~self.how.drop.seed & WORD)
         if not fits(self.left):
-            draw = drawn(Drop(how.probability, (how.seed + first) & WIDE), self.left)
+            draw = drawn(Drop(how.probability, (how.seed + first) & WORD), self.left)
             return lambda begin, end: draw(last - first, end - begin)
 
         def on_processor(begin: int, end: int) -> Tensor:

@@ -10,19 +10,17 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.adjacency import Array
+from hyperscale.util.splitmix import GOLDEN, WORD, mixed_words
 
 RELU: Final = 1
 ELU: Final = 2
-WIDE: Final = 2**64 - 1
 
 
 def keys(seed: int, rows: Array) -> Array:
     """(len(rows),) uint32 key of each row for `draws`."""
     with np.errstate(over="ignore"):
-        z = np.uint64(seed & WIDE) + np.uint64(0x9E3779B97F4A7C15) * (rows.astype(np.uint64) + np.uint64(1))
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    made: Array = ((z ^ (z >> np.uint64(31))) >> np.uint64(32)).astype(np.uint32)
+        states = np.uint64(seed & WORD) + np.uint64(GOLDEN) * (rows.astype(np.uint64) + np.uint64(1))
+    made: Array = (mixed_words(states) >> np.uint64(32)).astype(np.uint32)
     return made
 
 
@@ -118,7 +116,7 @@ def attention(
     kept = np.ones_like(powers)
     if least:
         numbers = np.arange(len(indices)) if offsets is None else np.arange(len(indices)) + offsets[rows]
-        drawn = draws(keys(~seed & WIDE, numbers), right.shape[1])
+        drawn = draws(keys(~seed & WORD, numbers), right.shape[1])
         kept = np.where(drawn >= np.uint32(least), np.float32(grow), np.float32(0.0))
     return powers / total[rows], kept, highest, total
 

@@ -15,6 +15,7 @@ import torch
 
 from hyperscale.training.modelgraph.kernels import Drop
 from hyperscale.training.molecules.molecules_batch import MoleculeBatch
+from hyperscale.util.splitmix import FIRST, GOLDEN, SECOND
 
 try:
     from hyperscale.training.molecules import _molecules
@@ -99,14 +100,14 @@ def kept(ids: Tensor, width: int, drop: Drop) -> Tensor:
 
 
 def _key(seed: int, ids: Tensor) -> Tensor:
-    """(n,) 32 bits of SplitMix64; int64 wraps as the C code's uint64 does."""
+    """(n,) upper 32 bits of `splitmix.mixed_words`, on the tensor's device: torch has no uint64 arithmetic, int64 wraps alike."""
 
     def mixed(z: Tensor, shift: int) -> Tensor:
         return z ^ ((z >> shift) & ((1 << (64 - shift)) - 1))
 
-    z = (ids + 1) * _signed(0x9E3779B97F4A7C15) + _signed(seed)
-    z = mixed(z, 30) * _signed(0xBF58476D1CE4E5B9)
-    z = mixed(z, 27) * _signed(0x94D049BB133111EB)
+    z = (ids + 1) * _signed(GOLDEN) + _signed(seed)
+    z = mixed(z, 30) * _signed(FIRST)
+    z = mixed(z, 27) * _signed(SECOND)
     return (mixed(z, 31) >> 32) & _MASK_32
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from hyperscale.training.partition._parts cimport NONE, Parts, _borrow, _carry, _draw, _fits, _give_back
+from hyperscale.training.partition._parts cimport NONE, Parts, _borrow, _carry, _fits, _give_back
+from hyperscale.util._splitmix cimport draw
 
 cdef double LOG2 = 0.6931471805599453
 cdef int64_t BLOCK = 256
@@ -39,7 +40,7 @@ cdef struct State:
 
 cdef inline double _exponential(State *s) noexcept nogil:
     """About -log(u) of a uniform u: exact at powers of two, straight between them, the same on every machine."""
-    cdef uint64_t drawn = _draw(&s.of.random) | 1
+    cdef uint64_t drawn = draw(&s.of.random) | 1
     cdef int zeros = __builtin_clzll(drawn)
     cdef double part = <double> ((drawn << zeros) >> 11) / 4503599627370496.0   # [1, 2)
     return (zeros + 2.0 - part) * LOG2
@@ -111,7 +112,7 @@ cdef int64_t _try(State *s, double heat, double cut_worth, double over_worth, in
 
     One draw serves for vertex, neighbour and whether the parts matter: high half, low half, and what the low half leaves over.
     """
-    cdef uint64_t drawn = _draw(&s.of.random), low, chance
+    cdef uint64_t drawn = draw(&s.of.random), low, chance
     cdef int32_t v = s.border[((drawn >> 32) * <uint64_t> s.borders) >> 32]
     cdef int64_t first = s.of.indptr[v], degree = s.of.indptr[v + 1] - first, dearer, out, into
     cdef int own = s.of.part[v], to

@@ -8,7 +8,8 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from hyperscale.training.partition._parts cimport NONE, _draw
+from hyperscale.training.partition._parts cimport NONE
+from hyperscale.util._splitmix cimport draw
 
 
 cdef struct Buckets:
@@ -220,7 +221,7 @@ cdef bint _kick(Swaps *s, int64_t n, int64_t number, int64_t best, int64_t *out)
     cdef int32_t v = NONE, u
     cdef int64_t e, before = s.size, loss
     for e in range(4):
-        u = <int32_t> (_draw(&s.random) % <uint64_t> n)
+        u = <int32_t> (draw(&s.random) % <uint64_t> n)
         if not s.chosen[u] and (v == NONE or out[u] < out[v]):
             v = u
     if v == NONE:
@@ -239,7 +240,7 @@ cdef bint _kick(Swaps *s, int64_t n, int64_t number, int64_t best, int64_t *out)
         return True
     loss = (before - s.size) * (best - s.size)
     # On a large graph losses in many places would never be made good again.
-    if _draw(&s.random) % <uint64_t> ((1 + loss) * (1 + n / 500 * 4)) == 0:
+    if draw(&s.random) % <uint64_t> ((1 + loss) * (1 + n / 500 * 4)) == 0:
         return True
     _undo(s)
     return True

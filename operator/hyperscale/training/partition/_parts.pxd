@@ -1,4 +1,4 @@
-"""What the compiled searches share: a graph with its parts, what they weigh, and drawn numbers. Inline: C sees through it in every module.
+"""What the compiled searches share: a graph with its parts, and what they weigh. Inline: C sees through it in every module.
 
 Notation: n vertices, k parts, c columns of weight; rows of `indptr`/`indices` hold every edge in both directions.
 """
@@ -23,16 +23,6 @@ cdef struct Parts:
     int64_t *load                 # (k, c)
     int64_t *members              # (k,) vertices of each part: none may become empty
     uint64_t random
-
-
-cdef inline uint64_t _draw(uint64_t *state) noexcept nogil:
-    """splitmix64 (Steele, Lea and Flood 2014)."""
-    cdef uint64_t z
-    state[0] += <uint64_t> 0x9E3779B97F4A7C15
-    z = state[0]
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
-    return z ^ (z >> 31)
 
 
 cdef inline bint _borrow(Parts *g, const int64_t[::1] indptr, const int32_t[::1] indices, const int32_t[::1] edge_weights,

@@ -10,14 +10,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from hyperscale.training.partition._parts cimport NONE, Parts, _borrow, _carry, _draw, _fits, _give_back
+from hyperscale.training.partition._parts cimport NONE, Parts, _borrow, _carry, _fits, _give_back
+from hyperscale.util._splitmix cimport draw
 
 
 cdef void _shuffle(int32_t *items, int64_t count, uint64_t *state) noexcept nogil:
     cdef int64_t i, j
     cdef int32_t kept
     for i in range(count - 1, 0, -1):
-        j = <int64_t> (_draw(state) % <uint64_t> (i + 1))
+        j = <int64_t> (draw(state) % <uint64_t> (i + 1))
         kept = items[i]
         items[i] = items[j]
         items[j] = kept

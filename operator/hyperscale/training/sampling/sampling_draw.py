@@ -11,18 +11,16 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.adjacency import Array
+from hyperscale.util.splitmix import GOLDEN, WORD, mixed_words
 
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
-_MASK: Final = 0xFFFFFFFFFFFFFFFF
-_FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND: Final = np.uint64(0x94D049BB133111EB)
+_STEP: Final = np.uint64(GOLDEN)
 
 
 def key_of(*numbers: int) -> int:
     """One 64-bit key from several numbers: seed, epoch, step, layer."""
     state = np.zeros(1, dtype=np.uint64)
     for number in numbers:
-        state = _mixed(state ^ np.uint64(number & _MASK))
+        state = _mixed(state ^ np.uint64(number & WORD))
     return int(state[0])
 
 
@@ -50,23 +48,19 @@ def draw(indptr: Array, rows: Array, ids: Array, fanout: int | None, key: int) -
 def _subsets(degrees: Array, ids: Array, count: int, key: int) -> Array:
     """(r, count) different numbers below each degree by Floyd's algorithm (Bentley, CACM 1987): `count` draws, none in vain."""
     taken = np.empty((len(degrees), count), dtype=np.int64)
-    base = _mixed(ids.astype(np.uint64) * _GOLDEN ^ np.uint64(key))
+    base = _mixed(ids.astype(np.uint64) * _STEP ^ np.uint64(key))
     for turn in range(count):
         last = degrees - count + turn
-        number = (_mixed(base + np.uint64((turn + 1) * int(_GOLDEN) & _MASK)) % (last + 1).astype(np.uint64)).astype(np.int64)
+        number = (_mixed(base + np.uint64((turn + 1) * GOLDEN & WORD)) % (last + 1).astype(np.uint64)).astype(np.int64)
         repeated = (taken[:, :turn] == number[:, None]).any(axis=1)
         taken[:, turn] = np.where(repeated, last, number)
     return taken
 
 
 def _mixed(state: Array) -> Array:
-    """The finalizer of splitmix64, modulo 2^64."""
+    """The first number drawn from each state."""
     with np.errstate(over="ignore"):
-        state = state + _GOLDEN
-        state = (state ^ (state >> np.uint64(30))) * _FIRST
-        state = (state ^ (state >> np.uint64(27))) * _SECOND
-        mixed: Array = state ^ (state >> np.uint64(31))
-    return mixed
+        return mixed_words(state + _STEP)
 
 
 def _ranges(starts: Array, sizes: Array) -> Array:

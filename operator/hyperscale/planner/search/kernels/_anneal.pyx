@@ -10,6 +10,8 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.planner.search.kernels._kernel cimport Instance, Kernel, Workspace, hop_spb, node_bytes, objective, ring_cost, set_cost
+from hyperscale.planner.search.kernels._walks cimport below
+from hyperscale.util._splitmix cimport unit
 
 cdef int NEAR = 16
 cdef int REFRESH = 512
@@ -29,25 +31,6 @@ cdef struct Walk:
     double inner          # the part of the objective that the ring does not change
     double ring
     int *order            # (k,)
-
-
-cdef inline uint64_t _draw(Walk *a) noexcept nogil:
-    """splitmix64 (Steele, Lea and Flood 2014)."""
-    cdef uint64_t z
-    a.random += <uint64_t> 0x9E3779B97F4A7C15
-    z = a.random
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
-    return z ^ (z >> 31)
-
-
-cdef inline int _below(Walk *a, int count) noexcept nogil:
-    return <int> (((_draw(a) >> 32) * <uint64_t> count) >> 32)
-
-
-cdef inline double _unit(Walk *a) noexcept nogil:
-    """Above 0, at most 1."""
-    return ((_draw(a) >> 11) + 1) * (1.0 / 9007199254740992.0)
 
 
 cdef void _farthest(Walk *a, int r) noexcept nogil:
@@ -176,8 +159,8 @@ cdef void _turn(Walk *a, double limit) noexcept nogil:
     """Swap two ranks or reverse a part of the ring, if the objective then is below `limit`."""
     cdef int i, j, t, k = a.q.k
     cdef double ring
-    cdef bint reverse = a.fixed == NULL and k > 4 and _below(a, 2) == 0
-    i, j = _below(a, k), _below(a, k)
+    cdef bint reverse = a.fixed == NULL and k > 4 and below(&a.random, 2) == 0
+    i, j = below(&a.random, k), below(&a.random, k)
     if i == j or (a.fixed != NULL and (a.fixed[i] or a.fixed[j])):
         return
     if i > j:
@@ -239,17 +222,17 @@ cdef double _walk(Walk *a, long long steps, double hot, double cold, double best
         if step & 63 == 63:
             heat *= cooling
         now = a.inner + tax * a.ring
-        limit = now - heat * log(_unit(a))
-        if k > 3 and _below(a, 5) == 0:
+        limit = now - heat * log(unit(&a.random))
+        if k > 3 and below(&a.random, 5) == 0:
             _turn(a, limit)
         else:
-            p = _below(a, k)
+            p = below(&a.random, k)
             if a.fixed != NULL and a.fixed[p]:
                 continue
-            if a.nears > 0 and _below(a, 2) == 0:
-                c = a.near[a.order[_below(a, k)] * a.nears + _below(a, a.nears)]
+            if a.nears > 0 and below(&a.random, 2) == 0:
+                c = a.near[a.order[below(&a.random, k)] * a.nears + below(&a.random, a.nears)]
             else:
-                c = a.ws.usable[_below(a, a.ws.u)]
+                c = a.ws.usable[below(&a.random, a.ws.u)]
             if c == a.order[p] or a.ws.used[c] >= a.ws.room[c]:
                 continue
             inner = _replaced(a, p, c, limit, &ring)

@@ -11,6 +11,7 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy, memset
 
 from hyperscale.planner.search.kernels._kernel cimport CANNOT_WORK, Instance, Kernel, Workspace, hop_spb
+from hyperscale.util._splitmix cimport hashed
 
 cdef extern from *:
     """
@@ -163,11 +164,8 @@ cdef struct Beam:
 
 
 cdef inline uint64_t _mixed(uint64_t number) noexcept nogil:
-    """splitmix64 (Steele, Lea and Flood 2014), never 0."""
-    cdef uint64_t z = (number + 1) * <uint64_t> 0x9E3779B97F4A7C15
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
-    return (z ^ (z >> 31)) | 1
+    """Never 0."""
+    return hashed(number) | 1
 
 
 cdef void _sort(Beam *s) noexcept nogil:

@@ -11,7 +11,8 @@ from libc.stdlib cimport calloc, free as release
 from libc.string cimport memcpy
 
 from hyperscale.planner.search.kernels._kernel cimport Instance, Kernel, Workspace, gather, hop_spb, node_bytes, objective, ring_cost, ring_within
-from hyperscale.planner.search.kernels._walks cimport below, free_ranks, halo_scale, ring_seconds, unit
+from hyperscale.planner.search.kernels._walks cimport below, free_ranks, halo_scale, ring_seconds
+from hyperscale.util._splitmix cimport unit
 
 cdef int MOST_WORK = 1000
 cdef int TRIAL_WORK = 24

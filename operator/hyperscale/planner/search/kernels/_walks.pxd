@@ -1,27 +1,14 @@
-"""What the compiled walks by pairs and by segments share: random numbers, parts of the objective, and what they check before they begin."""
+"""What the compiled walks share: a drawn rank, parts of the objective, and the checks of their arguments."""
 
 from libc.stdint cimport uint64_t
 
 from hyperscale.planner.search.kernels._kernel cimport Instance, Kernel
-
-
-cdef inline uint64_t draw(uint64_t *random) noexcept nogil:
-    """splitmix64 (Steele, Lea and Flood 2014)."""
-    cdef uint64_t z
-    random[0] += <uint64_t> 0x9E3779B97F4A7C15
-    z = random[0]
-    z = (z ^ (z >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
-    z = (z ^ (z >> 27)) * <uint64_t> 0x94D049BB133111EB
-    return z ^ (z >> 31)
+from hyperscale.util._splitmix cimport draw
 
 
 cdef inline int below(uint64_t *random, int count) noexcept nogil:
+    """A number in [0, count)."""
     return <int> (((draw(random) >> 32) * <uint64_t> count) >> 32)
-
-
-cdef inline double unit(uint64_t *random) noexcept nogil:
-    """Above 0, at most 1."""
-    return ((draw(random) >> 11) + 1) * (1.0 / 9007199254740992.0)
 
 
 cdef inline double ring_seconds(const Instance *q, double lat, double spb) noexcept nogil:
