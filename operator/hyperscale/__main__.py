@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 
 import kopf
-from kopf._core.engines.peering import Identity
 
 from hyperscale.control.apply.client import ApiClient, ConfigException
 from hyperscale.control.apply.lease import Lease
 from hyperscale.control.apply.lease_thread import LeaseThread
 from hyperscale.control.apply.pace import Pace
-from hyperscale.control.controller.handlers import read_from, register
+from hyperscale.control.controller import kopf_internals
+from hyperscale.control.controller.handlers import register
 from hyperscale.control.controller.manager import Operator
 from hyperscale.control.controller.preview_server import PreviewServer
 from hyperscale.control.settings import Settings, SettingsError, from_environment
@@ -84,12 +84,12 @@ async def _hold_and_work(operator: Operator, lease: LeaseThread, identity: str, 
     lease.hold()
     registry = kopf.OperatorRegistry()
     register(registry, operator)
-    read_from(operator.feed)
+    kopf_internals.read_from(operator.feed)
     started = asyncio.Event()
     watching = asyncio.create_task(
         kopf.operator(
             registry=registry,
-            identity=Identity(identity),  # kopf's own guess asks for a user name, which a bare uid does not have
+            identity=kopf_internals.identity(identity),
             standalone=True,
             clusterwide=True,  # which namespaces are served is the feed's affair
             stop_flag=stop,

@@ -12,8 +12,8 @@ MAX_ROOMS = 14
 MAX_MODULES = 20
 """In one folder, without `__init__`."""
 MAX_NAMES_TWICE = 10
-KOPF_INTERNALS = {"__main__.py", "control/controller/handlers.py"}
-"""Modules that still reach into kopf's private packages: for an identity without a user name, and to read objects one by one."""
+KOPF_INTERNALS = {"control/controller/kopf_internals.py"}
+"""The one module that uses kopf's private packages."""
 
 
 def sources(folder: Path) -> list[str]:

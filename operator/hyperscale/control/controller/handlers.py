@@ -5,28 +5,16 @@ Only `on.event` handlers: they store nothing on the objects, need no finalizer, 
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
-import aiohttp
 import kopf
-from kopf._cogs.aiokits import aiotasks
-from kopf._cogs.clients import errors, watching
-from kopf._cogs.structs import dicts, references
 
-from hyperscale.control.controller.feed import KIND_OF_PLURAL, Feed
 from hyperscale.control.controller.manager import Operator
 from hyperscale.model import constants
 
-_LOG = logging.getLogger(__name__)
-
 CRDS_AT_ONCE: Final = 50
 """Definitions in one page of kopf's own listing; some have half a megabyte."""
-PAUSE_SECONDS: Final = 1.0
-
-_KOPFS_WATCH: Final = watching.continuous_watch
 
 
 def register(registry: kopf.OperatorRegistry, operator: Operator) -> None:
@@ -61,54 +49,6 @@ def register(registry: kopf.OperatorRegistry, operator: Operator) -> None:
         operator.node_changed(_plain(body), deleted=type == "DELETED")
 
 
-def read_from(feed: Feed) -> None:
-    """Have kopf's watchers read our kinds from `feed`, and go on after whatever its own watch of definitions meets.
-
-    kopf's own watch ends the process over an object that nests more deeply than Python's JSON decoder goes, over a listing that the API
-    server breaks off (410) and over any error within a stream; it reads bodies of any size, and lists everything a second time.
-    """
-
-    async def continuous_watch(
-        *,
-        settings: kopf.OperatorSettings,
-        resource: references.Resource,
-        namespace: references.Namespace,
-        operator_pause_waiter: aiotasks.Future,
-    ) -> AsyncIterator[Any]:
-        kind = KIND_OF_PLURAL.get((resource.group, resource.plural))
-        if kind is None:
-            own = _KOPFS_WATCH(settings=settings, resource=resource, namespace=namespace, operator_pause_waiter=operator_pause_waiter)
-            async for event in _surviving(own):
-                yield event
-            return
-        yield watching.Bookmark.LISTED
-        async for change in feed.events(kind):
-            yield {"type": change.type, "object": change.resource}
-
-    setattr(watching, "continuous_watch", continuous_watch)  # noqa: B010 - kopf has no setting for it
-
-
-async def _surviving(events: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """Events of a watch that ends, and begins again, where it would raise; but for lack of rights, which kopf handles itself."""
-    try:
-        async for event in events:
-            yield event
-    except errors.APIForbiddenError:
-        raise
-    except (
-        errors.APIError,
-        watching.WatchingError,
-        RecursionError,
-        ValueError,
-        KeyError,
-        TypeError,
-        aiohttp.ClientError,
-        OSError,
-    ) as error:
-        _LOG.warning("the watch of definitions begins again: %s", error)
-        await asyncio.sleep(PAUSE_SECONDS)
-
-
 def configure_kopf(settings: kopf.OperatorSettings) -> None:
     """Bounds and storages; each deviation from kopf's default has bitten someone."""
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=constants.KOPF_PREFIX)  # dask/dask-kubernetes#968
@@ -129,7 +69,7 @@ def configure_kopf(settings: kopf.OperatorSettings) -> None:
 class _NoDiffs(kopf.AnnotationsDiffBaseStorage):
     """Nothing to compare: kopf copies each object deeply on every event for handlers of changes, and here are none."""
 
-    def build(self, *, body: kopf.Body, extra_fields: Iterable[dicts.FieldSpec] | None = None) -> kopf.BodyEssence:
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[kopf.FieldSpec] | None = None) -> kopf.BodyEssence:
         """No essence at all."""
         return kopf.BodyEssence({})
 
