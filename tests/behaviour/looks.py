@@ -37,6 +37,7 @@ from tests.builders.seen import (
     MPIJOB_UID,
     STARTED,
     UID,
+    changed,
     condition,
     job_spec,
     launcher,
@@ -77,7 +78,7 @@ def at(seconds: float) -> str:
 def placed(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
     """Both workers run where the plan says; the launcher is gated."""
     base = seen(job, mpijob=mpijob(), plan=TWO, plan_recorded=True, pods=(launcher(gated=True), *BOTH_RUN))
-    return replace(base, **changes)
+    return changed(base, **changes)
 
 
 def running(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
@@ -88,13 +89,13 @@ def running(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
 
 def moving(**changes: Any) -> ReconcileInput:
     """The new plan is in force; the pods are still the old ones."""
-    return running(**{"plan": MOVED, "moving": True, "status": status(Phase.RUNNING, condition("Moving")), **changes})
+    return running(**{"plan": MOVED, "migrating": True, "status": status(Phase.RUNNING, condition("Moving")), **changes})
 
 
 def preempted(**changes: Any) -> ReconcileInput:
     """The stop is written down; the pods still run."""
     told = status(Phase.RUNNING, condition("Preempted"), last_stop=LAST_STOP, stops=1)
-    return running(**{"preempted": True, "stop_recorded": True, "status": told, **changes})
+    return running(**{"preempted": True, "preemption_recorded": True, "status": told, **changes})
 
 
 def stopped(**changes: Any) -> ReconcileInput:
@@ -163,14 +164,14 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "succeeded": ended("Succeeded", measured=replace(HALF, epoch=100, finished=True)),
     "failed": ended("Failed"),
     "ended-and-mpijob-gone": seen(status=status(Phase.SUCCEEDED, condition("Succeeded"), mpi_job_ref=STARTED), plan=TWO),
-    "bad-spec": replace(seen(), job=None, fault=SpecFault("spec.workers.max", "2 is below spec.workers.min: 4")),
-    "bad-spec-while-it-runs": replace(running(), job=None, fault=SpecFault("spec.workers.max", "must be a number")),
+    "bad-spec": changed(seen(), job=None, fault=SpecFault("spec.workers.max", "2 is below spec.workers.min: 4")),
+    "bad-spec-while-it-runs": changed(running(), job=None, fault=SpecFault("spec.workers.max", "must be a number")),
     "mpijob-is-leaving": placed(mpijob=mpijob(deleting=True)),
     # suspended_by_another
-    "suspended-by-another": by_another(workload_looked=True, workload=""),
+    "suspended-by-another": by_another(workload_read=True, workload=""),
     "suspended-by-another-kueue-not-asked": by_another(),
-    "suspended-by-another-kueue-unknown": by_another(workload_looked=True, workload=None),
-    "suspended-by-kueue-without-a-queue": by_another(workload_looked=True, workload="job-cora-1234"),
+    "suspended-by-another-kueue-unknown": by_another(workload_read=True, workload=None),
+    "suspended-by-kueue-without-a-queue": by_another(workload_read=True, workload="job-cora-1234"),
     # migrating
     "move-not-recorded": moving(plan_recorded=False),
     "move-stops-the-pods": moving(),
@@ -182,11 +183,11 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "moved-pods-wait-for-their-nodes": moving(mpijob=mpijob(), pods=BOTH_GATED),
     "moved-and-arrived": moving(pods=(launcher(), worker(0, node="node-a", ready=True), worker(1, node="node-c", ready=True))),
     # preempted
-    "preemption-not-recorded": preempted(stop_recorded=False),
+    "preemption-not-recorded": preempted(preemption_recorded=False),
     "preemption-stops-the-pods": preempted(),
     "preemption-waits-for-pods": stopped(pods=ENDING),
     "preempted-asks-for-its-turn": stopped(),
-    "preempted-waits-for-its-turn": stopped(turn=WAITS),
+    "preempted-waits-for-its-turn": stopped(admission=WAITS),
     "preempted-resizable": stopped(mpijob=mpijob(suspended=True, resizable=True)),
     # gang_released
     "release-not-recorded": released(release_recorded=False),
@@ -211,7 +212,7 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "new": seen(),
     "no-room": seen(refusal=NO_ROOM),
     "never-fits": seen(refusal=Infeasible(reason=NEVER_FITS, message="no node has 16 GPUs")),
-    "waits-for-its-turn": seen(turn=WAITS),
+    "waits-for-its-turn": seen(admission=WAITS),
     "mpijob-without-a-plan": placed(plan=None, plan_recorded=False, pods=BOTH_GATED),
     "spec-changed": seen(plan=TWO, metadata=of_generation(2), status=status(Phase.PLANNED, condition("Planned", generation=1))),
     "plan-only": seen(job_spec(planOnly=True), plan=TWO, metrics=MEASURED),
@@ -224,15 +225,15 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     ),
     # lacks_partitions, lacks_mpijob
     "partitions-wanted": parts(),
-    "partitions-written-now": parts(PARTS, partition_looked=True),
-    "partition-pod-waits": parts(PARTS, partition_looked=True, partition_pods=(parts_pod(unschedulable="0/3 nodes"),)),
-    "partition-pod-ended": parts(PARTS, partition_looked=True, partition_pods=(parts_pod(phase="Succeeded"),)),
-    "partition-job-of-other-parts": parts(replace(PARTS, key="0000"), partition_looked=True),
+    "partitions-written-now": parts(PARTS, partition_read=True),
+    "partition-pod-waits": parts(PARTS, partition_read=True, partition_pods=(parts_pod(unschedulable="0/3 nodes"),)),
+    "partition-pod-ended": parts(PARTS, partition_read=True, partition_pods=(parts_pod(phase="Succeeded"),)),
+    "partition-job-of-other-parts": parts(replace(PARTS, key="0000"), partition_read=True),
     "partitioning-failed": parts(
-        replace(PARTS, failed=True), partition_looked=True, partition_pods=(parts_pod(phase="Failed", termination="no memory"),)
+        replace(PARTS, failed=True), partition_read=True, partition_pods=(parts_pod(phase="Failed", termination="no memory"),)
     ),
-    "partitions-written": parts(replace(PARTS, succeeded=True), partition_looked=True),
-    "planned": seen(plan=TWO, metrics=MEASURED, turn=STARTS),
+    "partitions-written": parts(replace(PARTS, succeeded=True), partition_read=True),
+    "planned": seen(plan=TWO, metrics=MEASURED, admission=STARTS),
     "planned-without-metrics": seen(
         plan=replace(TWO, fallbacks=("LinksEstimatedFromLabels: 2 of 2",)),
         metrics=MetricsState(available=False, reason="PrometheusUnreachable", message="connection refused"),
@@ -283,12 +284,12 @@ LOOKS: Final[dict[str, ReconcileInput]] = {
     "workers-starting": placed(pods=(launcher(gated=True), worker(0, node="node-a", ready=True), worker(1, node="node-b"))),
     "launcher-opens": placed(),
     # preemption_pays, migration_pays, and nothing left to decide
-    "stop-proposed": running(stop=StopView(STOP)),
-    "stop-due": running(stop=StopView(STOP, due=True), move=MoveView(MOVE, MOVED)),
-    "stop-due-without-checkpoint": running(job_spec(), stop=StopView(STOP, due=True)),
-    "move-proposed": running(move=MoveView(MOVE)),
-    "move-due": running(move=MoveView(MOVE, MOVED, 10.0)),
-    "move-due-no-plans-left": running(move=MoveView(MOVE, MOVED), status=status(Phase.RUNNING, replans=3)),
+    "stop-proposed": running(preemption=StopView(STOP)),
+    "stop-due": running(preemption=StopView(STOP, due=True), migration=MoveView(MOVE, MOVED)),
+    "stop-due-without-checkpoint": running(job_spec(), preemption=StopView(STOP, due=True)),
+    "move-proposed": running(migration=MoveView(MOVE)),
+    "move-due": running(migration=MoveView(MOVE, MOVED, 10.0)),
+    "move-due-no-plans-left": running(migration=MoveView(MOVE, MOVED), status=status(Phase.RUNNING, replans=3)),
     "runs": running(measured=HALF),
     "runs-unplanned": running(job_spec(planner="None"), plan=None, mpijob=mpijob(conditions=RUNS, gated=False)),
     "starts": placed(

@@ -91,13 +91,13 @@ def release_patches() -> Json:
 
 def suspension_patches() -> Json:
     """What is merged into an MPIJob that is suspended or resumed, in place, with a new plan, and with another number of workers."""
-    looks = {"in place": moving(moving=False), "with a new plan": moving(), "with another count": moving(plan=THREE)}
+    looks = {"in place": moving(migrating=False), "with a new plan": moving(), "with another count": moving(plan=THREE)}
     found: Json = {}
     for name, look in looks.items():
         for suspend in (True, False):
             step = SetSuspend(Reason.MOVING, suspend=suspend)
             patch = suspension(mpijob(resource_version="42" if suspend else ""), look, step)
-            found[f"{'suspended' if suspend else 'resumed'} {name}"] = normalised(patch, look.plan)
+            found[f"{'suspended' if suspend else 'resumed'} {name}"] = normalised(patch, look.plan.in_force)
     return found
 
 

@@ -1,8 +1,8 @@
-"""A world as one pass sees it, built by saying only what matters."""
+"""The observed state of one job, built by saying only what matters."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -11,7 +11,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.owned_objects import MpiJobView
-from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.observed.reconcile_input import JobState, ReconcileClock, ReconcileInput
 from hyperscale.model.plan import Plan, Prediction, Rejection, WorkerPlacement, gpus_by_node
 from hyperscale.model.pods import PodView
 from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase
@@ -99,14 +99,39 @@ def condition(kind: str, value: str = "True", generation: int = 1) -> Condition:
 
 
 def seen(job: JobSpec | None = None, **changes: Any) -> ReconcileInput:
-    """What a pass over the job `cora` sees: nothing but the job, unless `changes` say more."""
-    look = ReconcileInput(
-        metadata=JobMetadata(namespace="team", name="cora", uid=UID, generation=1),
-        job=job if job is not None else job_spec(),
-        status=JobStatus(),
-        now=1_000_000.0,
-    )
-    return msgspec.structs.replace(look, **changes)
+    """The observed state of the job `cora`: nothing but the job, unless `changes` say more (names as in `FIELDS`)."""
+    metadata = JobMetadata(namespace="team", name="cora", uid=UID, generation=1)
+    parsed = job if job is not None else job_spec()
+    state = ReconcileInput(job=JobState(metadata=metadata, parsed=parsed, status=JobStatus()), clock=ReconcileClock(now=1_000_000.0))
+    return changed(state, **changes)
+
+
+FIELDS = {
+    **{
+        field: (group, field)
+        for group, kind in get_type_hints(ReconcileInput).items()
+        if group not in ("plan", "partitions")
+        for field in kind.__struct_fields__
+    },
+    **{field: ("plan", field) for field in ("refusal", "admission", "metrics")},
+    "job": ("job", "parsed"),
+    "plan": ("plan", "in_force"),
+    "plan_recorded": ("plan", "recorded"),
+    "partition": ("partitions", "job"),
+    "partition_key": ("partitions", "key"),
+    "partition_read": ("partitions", "read"),
+    "partition_pods": ("partitions", "pods"),
+}
+"""Name in a test: the group of ReconcileInput and the field there. Only names that say too little without their group differ."""
+
+
+def changed(state: ReconcileInput, **changes: Any) -> ReconcileInput:
+    """`state` with other fields, by the names of `FIELDS`."""
+    groups: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        group, field = FIELDS[name]
+        groups.setdefault(group, {})[field] = value
+    return msgspec.structs.replace(state, **{group: msgspec.structs.replace(getattr(state, group), **new) for group, new in groups.items()})
 
 
 MEASURED = MetricsState(available=True)

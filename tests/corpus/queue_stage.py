@@ -17,7 +17,7 @@ from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.decision import MakePlan, Reason
 from hyperscale.model.migration_query import MoveQuestion, Moves
-from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.observed.reconcile_input import JobState, ReconcileClock, ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.preemption_query import StopQuestion, Stops
@@ -99,7 +99,8 @@ class Stage:
     def seen(self, key: Key, status: JobStatus | None = None) -> ReconcileInput:
         record = self.world.jobs[key]
         job, fault = self.planning.reader.read(record.resource, {})
-        return ReconcileInput(metadata=metadata_of(record.resource), job=job, fault=fault, status=status or record.status, now=self.now)
+        state = JobState(metadata_of(record.resource), job, status or record.status, fault)
+        return ReconcileInput(job=state, clock=ReconcileClock(self.now))
 
     async def ask(self, key: Key, policy: PolicySpec = POLICY, status: JobStatus | None = None) -> PlanAnswer:
         return await self.planning.make(key, self.seen(key, status), STEP, policy)
@@ -107,8 +108,8 @@ class Stage:
     def start(self, key: Key, plan: Plan) -> None:
         """Its MPIJob is there."""
         seen = self.seen(key)
-        assert seen.job is not None
-        replicas = render(seen.metadata, seen.job, plan, DEFAULTS)["spec"]["mpiReplicaSpecs"]
+        assert seen.job.parsed is not None
+        replicas = render(seen.job.metadata, seen.job.parsed, plan, DEFAULTS)["spec"]["mpiReplicaSpecs"]
         self.world.see_mpijob(
             {
                 "metadata": {

@@ -26,7 +26,7 @@ from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
 from hyperscale.control.status.conditions import derive
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
-from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.observed.reconcile_input import GangState, JobState, PartitionState, PlanState, ReconcileClock, ReconcileInput
 from hyperscale.model.status import JobStatus, LastStop, ObjectReference, to_wire
 from hyperscale.spec import api_objects
 from hyperscale.spec.api_objects import ListPage
@@ -225,18 +225,13 @@ def look(world: ClusterCache, key: Key) -> ReconcileInput:
     """What a pass over a job sees of it."""
     record, view = world.jobs[key], world.mpijob_named(key)
     read, fault = JobReader().read(record.resource, world.policies)
+    pods = world.pods_of(key, view.uid) if view else ()
     return ReconcileInput(
-        metadata=metadata_of(record.resource),
-        job=read,
-        fault=fault,
-        status=record.status,
-        now=NOW,
-        mpijob=view,
-        pods=world.pods_of(key, view.uid) if view else (),
-        plan=world.plan_in_force(key),
-        plan_recorded=True,
-        partition=world.partitions.get(key),
-        measured=world.measured(key, world.pods_of(key, view.uid) if view else ()),
+        job=JobState(metadata_of(record.resource), read, record.status, fault),
+        clock=ReconcileClock(NOW),
+        gang=GangState(mpijob=view, pods=pods, measured=world.measured(key, pods)),
+        plan=PlanState(in_force=world.plan_in_force(key), recorded=True),
+        partitions=PartitionState(job=world.partitions.get(key)),
     )
 
 
@@ -259,7 +254,7 @@ def test_an_object_with_anything_in_any_field_spoils_nothing_but_itself(kind: st
         seen = look(world, key)
         status = derive(seen, decide(seen))
         msgspec.json.encode(to_wire(status))
-    assert look(world, GOOD).fault is None
+    assert look(world, GOOD).job.fault is None
     assert world.jobs[GOOD].status.mpi_job_ref is not None
     assert all(
         key_of({"metadata": {"name": ODD.name, "namespace": refused.key.namespace}}) == refused.key

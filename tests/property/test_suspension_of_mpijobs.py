@@ -43,13 +43,13 @@ LOOKS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "plan": st.sampled_from([plan("node-a", "node-b"), plan("node-c", "node-b"), plan("node-a", "node-b", "node-c")]),
         "plan_recorded": st.booleans(),
         "pods": PODS,
-        "moving": st.booleans(),
+        "migrating": st.booleans(),
         "preempted": st.booleans(),
-        "stop_recorded": st.booleans(),
+        "preemption_recorded": st.booleans(),
         "released": st.booleans(),
         "release_recorded": st.booleans(),
         "workload": st.sampled_from([None, "", "mpijob-cora-1a2b3"]),
-        "workload_looked": st.booleans(),
+        "workload_read": st.booleans(),
         "refusal": st.sampled_from([None, Infeasible("InsufficientGpus", "needs 2 GPUs")]),
         "metrics": st.sampled_from([None, MEASURED]),
     }
@@ -72,7 +72,7 @@ def test_suspend_of_a_queues_mpijob_is_never_written(look: dict[str, Any], inten
 @given(LOOKS, st.booleans())
 def test_another_who_resumes_is_never_overruled(look: dict[str, Any], resizable: bool) -> None:
     """Preempted and released are what the status says of an MPIJob that no other has resumed."""
-    mine = look | {"preempted": False, "released": False, "stop_recorded": False, "release_recorded": False}
+    mine = look | {"preempted": False, "released": False, "preemption_recorded": False, "release_recorded": False}
     decision = decide(seen(**mine, mpijob=mpijob(suspend_intent=True, resizable=resizable)))
     assert not (isinstance(decision, SetSuspend) and decision.suspend)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from hyperscale.control.decide.chain import decide
@@ -13,7 +12,7 @@ from hyperscale.model.meta import JobMetadata
 from hyperscale.model.observed.reconcile_input import ReconcileInput, SpecFault
 from hyperscale.model.plan import NEVER_FITS, Infeasible
 from hyperscale.model.status import Phase
-from tests.builders.seen import GONE, MEASURED, STARTED, UID, condition, job_spec, launcher, mpijob, plan, seen, status, worker
+from tests.builders.seen import GONE, MEASURED, STARTED, UID, changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 NO_ROOM = Infeasible(reason="InsufficientGpus", message="needs 2 GPUs, 1 is free")
 TWO = plan("node-a", "node-b")
@@ -27,7 +26,7 @@ def placed(**changes: object) -> ReconcileInput:
         plan_recorded=True,
         pods=(launcher(gated=True), worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True)),
     )
-    return msgspec.structs.replace(base, **changes)
+    return changed(base, **changes)
 
 
 def test_a_new_job_is_planned_before_anything_exists() -> None:
@@ -68,7 +67,7 @@ def test_a_deleted_job_creates_nothing() -> None:
 
 
 def test_a_spec_that_cannot_be_read_stops_with_its_path() -> None:
-    decision = decide(msgspec.structs.replace(seen(), job=None, fault=SpecFault("spec.workers.max", "2 is below spec.workers.min: 4")))
+    decision = decide(changed(seen(), job=None, fault=SpecFault("spec.workers.max", "2 is below spec.workers.min: 4")))
     assert isinstance(decision, Stop)
     assert decision.message.startswith("spec.workers.max: 2 is below")
 
@@ -122,7 +121,7 @@ def test_after_a_suspension_the_plan_is_made_anew_with_the_same_worker_count() -
     decision = decide(look)
     assert isinstance(decision, MakePlan)
     assert decision.workers_fixed == 2
-    assert isinstance(decide(msgspec.structs.replace(look, metrics=MEASURED, plan_recorded=False)), Wait)
+    assert isinstance(decide(changed(look, metrics=MEASURED, plan_recorded=False)), Wait)
 
 
 def test_plan_only_ends_with_the_plan() -> None:
@@ -264,7 +263,7 @@ def test_the_launcher_starts_when_every_worker_is_ready() -> None:
 
 
 def test_a_running_job_is_left_in_peace() -> None:
-    decision = decide(placed(mpijob=mpijob(conditions={"Running": (True, "MPIJobRunning", "")}), pods=(launcher(), *placed().workers)))
+    decision = decide(placed(mpijob=mpijob(conditions={"Running": (True, "MPIJobRunning", "")}), pods=(launcher(), *placed().gang.workers)))
     assert isinstance(decision, Wait)
     assert decision.reason == Reason.RUNNING
 

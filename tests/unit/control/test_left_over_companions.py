@@ -18,7 +18,7 @@ from hyperscale.model.meta import RenderDefaults
 from tests.builders.seen import plan, seen
 from tests.unit.control.test_world import job
 
-NOW = seen().metadata
+NOW = seen().job.metadata
 BEFORE = replace(NOW, uid="earlier-uid")
 PLAN = plan("node-a")
 

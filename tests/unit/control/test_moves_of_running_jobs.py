@@ -22,7 +22,7 @@ from hyperscale.model.api.job import JobSpec
 from hyperscale.model.decision import BeginMove, Reason, ReleaseWorkers, SetSuspend, Wait
 from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
 from hyperscale.model.status import Condition, Phase, StatusMove, StatusMovedWorker
-from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker
+from tests.builders.seen import changed, condition, job_spec, mpijob, plan, seen, status, worker
 
 OLD = plan("node-a", "node-b")
 NEW = plan("node-a", "node-c", plan_id="fedcba9876543210")
@@ -36,12 +36,12 @@ def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
     """Both ranks run where the old plan says."""
     pods = (worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True))
     base = seen(job, mpijob=mpijob(conditions=RUNS), plan=OLD, plan_recorded=True, pods=pods)
-    return msgspec.structs.replace(base, **changes)
+    return changed(base, **changes)
 
 
 def moving(**changes: Any) -> ReconcileInput:
     """The new plan is in force; the pods are still the old ones."""
-    return running(**{"plan": NEW, "moving": True, "status": status(Phase.RUNNING, MOVING), **changes})
+    return running(**{"plan": NEW, "migrating": True, "status": status(Phase.RUNNING, MOVING), **changes})
 
 
 def of_type(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
@@ -49,13 +49,13 @@ def of_type(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
 
 
 def test_a_move_that_is_only_proposed_changes_nothing() -> None:
-    decision = decide(running(move=MoveView(MOVE)))
+    decision = decide(running(migration=MoveView(MOVE)))
     assert isinstance(decision, Wait)
     assert decision.reason == Reason.RUNNING
 
 
 def test_a_move_that_is_due_puts_the_new_plan_in_force() -> None:
-    decision = decide(running(move=MoveView(MOVE, NEW)))
+    decision = decide(running(migration=MoveView(MOVE, NEW)))
     assert isinstance(decision, BeginMove)
     assert decision.plan == NEW
 
@@ -71,10 +71,10 @@ def test_a_move_that_is_due_puts_the_new_plan_in_force() -> None:
     ],
 )
 def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput, words: str) -> None:
-    assert look.job is not None
-    assert look.mpijob is not None
-    assert words in migration_blocker(look.job, look.mpijob, look.status.replans)
-    assert not isinstance(decide(msgspec.structs.replace(look, move=MoveView(MOVE, NEW))), BeginMove)
+    assert look.job.parsed is not None
+    assert look.gang.mpijob is not None
+    assert words in migration_blocker(look.job.parsed, look.gang.mpijob, look.job.status.replans)
+    assert not isinstance(decide(changed(look, migration=MoveView(MOVE, NEW))), BeginMove)
 
 
 def test_nothing_is_stopped_before_the_new_plan_is_written_down() -> None:
@@ -133,7 +133,7 @@ def test_the_status_says_moving_from_the_first_write_until_every_rank_is_there()
 
 
 def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
-    look = running(move=MoveView(MOVE))
+    look = running(migration=MoveView(MOVE))
     told = derive(look, decide(look))
     found = of_type(told.conditions, PROPOSED_CONDITION)
     assert told.move == MOVE
@@ -141,11 +141,11 @@ def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
     assert (found.status, found.reason) == ("True", "BetterPlacementFound")
     for figure in ("12 s", "8 s", "1 of 2", "1: node-b → node-c", "900 epochs", "3600 s", "65 s"):
         assert figure in found.message
-    again = msgspec.structs.replace(look, status=told, move=None)
+    again = changed(look, status=told, migration=None)
     assert derive(again, decide(again)) == told  # after a restart, before it is judged anew
-    gone = msgspec.structs.replace(look, status=told, move=MoveView())
+    gone = changed(look, status=told, migration=MoveView())
     assert derive(gone, decide(gone)).move is None
-    ended = msgspec.structs.replace(look, status=told, mpijob=mpijob(conditions={"Succeeded": (True, "Done", "")}))
+    ended = changed(look, status=told, mpijob=mpijob(conditions={"Succeeded": (True, "Done", "")}))
     assert of_type(derive(ended, decide(ended)).conditions, PROPOSED_CONDITION) is None
 
 

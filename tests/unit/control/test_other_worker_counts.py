@@ -17,7 +17,7 @@ from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import LastStop, Phase
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
-from tests.builders.seen import GONE, MEASURED, condition, job_spec, mpijob, plan, seen, status, worker
+from tests.builders.seen import GONE, MEASURED, changed, condition, job_spec, mpijob, plan, seen, status, worker
 from tests.corpus.queue_stage import POLICY, Stage, gpu_node
 
 THREE, TWO = plan("node-a", "node-b", "node-c"), plan("node-a", "node-c", plan_id="fedcba9876543210")
@@ -33,7 +33,7 @@ def suspended(job: Any = JOB, **changes: Any) -> ReconcileInput:
     """Three workers were suspended, their pods are gone, and the person wants it to go on."""
     of = mpijob(workers=3, suspended=True, resizable=True)
     look = seen(job, mpijob=of, plan=THREE, plan_recorded=True, status=status(Phase.QUEUED, condition("Suspended")))
-    return msgspec.structs.replace(look, **changes)
+    return changed(look, **changes)
 
 
 def lost(job: Any = JOB, waited_seconds: float = AFTER_SECONDS, **changes: Any) -> ReconcileInput:
@@ -49,13 +49,13 @@ def lost(job: Any = JOB, waited_seconds: float = AFTER_SECONDS, **changes: Any) 
         status=status(Phase.RUNNING, condition("Placed", "False")),
         now=PLACED_LOST_AT + waited_seconds,
     )
-    return msgspec.structs.replace(look, **changes)
+    return changed(look, **changes)
 
 
 def shrinking(**changes: Any) -> ReconcileInput:
     """A plan with two workers is in force; the pods are still the old ones."""
     written = status(Phase.RUNNING, condition(MOVING_CONDITION))
-    return lost(**{"plan": TWO, "moving": True, "misfits": (), "status": written, **changes})
+    return lost(**{"plan": TWO, "migrating": True, "misfits": (), "status": written, **changes})
 
 
 def test_a_job_with_a_range_is_planned_anew_with_any_count_before_it_is_resumed() -> None:
@@ -80,11 +80,11 @@ def test_without_room_it_stays_suspended_and_asks_again() -> None:
 
 
 def test_the_new_plan_is_written_down_before_the_mpijob_is_resumed_on_it() -> None:
-    made = suspended(plan=TWO, plan_recorded=False, moving=True, metrics=MEASURED)
+    made = suspended(plan=TWO, plan_recorded=False, migrating=True, metrics=MEASURED)
     decision = decide(made)
     assert isinstance(decision, Wait)
     assert any(found.type == MOVING_CONDITION for found in derive(made, decision).conditions)
-    again = decide(suspended(plan=TWO, moving=True))
+    again = decide(suspended(plan=TWO, migrating=True))
     assert isinstance(again, SetSuspend)
     assert not again.suspend
 
@@ -121,7 +121,9 @@ def test_an_mpijob_of_a_queue_keeps_its_count() -> None:
 def test_a_job_that_was_stopped_for_others_goes_on_with_any_count_where_it_may(resizable: bool, fixed: int | None) -> None:
     stop = LastStop("2026-01-01T00:10:00Z", ("team/short",), 40.0)
     of = mpijob(workers=3, suspended=True, resizable=resizable)
-    look = suspended(mpijob=of, preempted=True, stop_recorded=True, status=status(Phase.QUEUED, condition("Preempted"), last_stop=stop))
+    look = suspended(
+        mpijob=of, preempted=True, preemption_recorded=True, status=status(Phase.QUEUED, condition("Preempted"), last_stop=stop)
+    )
     decision = decide(look)
     assert isinstance(decision, MakePlan)
     assert decision.workers_fixed == fixed
@@ -200,7 +202,7 @@ async def test_a_smaller_plan_is_made_on_the_cluster_without_the_pods_that_are_l
         stage.world.see_pod(_running_pod(rank, node))
     stage.world.see_node({**gpu_node("node-1", 2), "spec": {"unschedulable": True}})
     left = (worker(0, node="node-0", gpus=2), worker(2, node="node-2", gpus=2))
-    look = msgspec.structs.replace(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE, pods=left)
+    look = changed(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE, pods=left)
     step = MakePlan(Reason.PLAN_STALE, workers_fixed=3, pinned={0: "node-0", 2: "node-2"}, excluded_nodes=("node-1",))
     assert isinstance((await stage.planning.make(key, look, step, POLICY)).found, Infeasible)
     found = (await stage.planning.make(key, look, msgspec.structs.replace(step, may_shrink=True), POLICY)).found
@@ -212,7 +214,7 @@ async def test_a_smaller_plan_is_made_on_the_cluster_without_the_pods_that_are_l
 async def test_where_fewer_workers_find_no_room_either_it_says_so() -> None:
     stage = Stage(nodes=1, gpus=2)
     key = stage.add("cora", workers={"min": 2, "max": 3, "gpusPerWorker": 2})
-    look = msgspec.structs.replace(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE)
+    look = changed(stage.seen(key), mpijob=mpijob(workers=3, resizable=True), plan=THREE)
     step = MakePlan(Reason.PLAN_STALE, workers_fixed=3, may_shrink=True)
     found = (await stage.planning.make(key, look, step, POLICY)).found
     assert isinstance(found, Infeasible)

@@ -29,7 +29,7 @@ from hyperscale.model.pods import PARTITION, PodView
 from hyperscale.model.status import JobStatus, Phase, read_status, to_wire
 from hyperscale.observe.prometheus.reader import PrometheusReader
 from hyperscale.util.rfc3339 import unix_seconds
-from tests.builders.seen import GONE, MEASURED, MPIJOB_UID, UID, launcher, mpijob, plan, seen, worker
+from tests.builders.seen import GONE, MEASURED, MPIJOB_UID, UID, changed, launcher, mpijob, plan, seen, worker
 
 TWO = plan("node-a", "node-b")
 KEY = "feedfacefeedface"
@@ -59,34 +59,34 @@ def test_without_a_volume_nothing_waits_for_partitions() -> None:
 
 def test_the_partition_job_is_looked_at_once_a_pass_and_then_waited_for() -> None:
     assert isinstance(decide(planned(VIEW)), EnsurePartitions)
-    decision = decide(planned(VIEW, partition_looked=True))
+    decision = decide(planned(VIEW, partition_read=True))
     assert isinstance(decision, Wait)
     assert (decision.reason, decision.retry_after_seconds) == (Reason.PARTITIONING, 5.0)
 
 
 def test_once_its_pod_has_ended_the_partition_job_is_asked_soon() -> None:
-    decision = decide(planned(VIEW, partition_looked=True, partition_pods=(partition_pod(phase="Succeeded"),)))
+    decision = decide(planned(VIEW, partition_read=True, partition_pods=(partition_pod(phase="Succeeded"),)))
     assert isinstance(decision, Wait)
     assert decision.retry_after_seconds == 1.0
 
 
 def test_why_the_partition_pod_does_not_start_is_passed_on() -> None:
-    decision = decide(planned(VIEW, partition_looked=True, partition_pods=(partition_pod(unschedulable="Insufficient memory"),)))
+    decision = decide(planned(VIEW, partition_read=True, partition_pods=(partition_pod(unschedulable="Insufficient memory"),)))
     assert "Insufficient memory" in decision.message
 
 
 def test_a_failed_partition_job_stops_with_the_last_word_of_its_own_program() -> None:
     pods = (partition_pod(termination="needs 40 GiB\n"), partition_pod(owner_uid="other", termination="not ours"))
-    decision = decide(planned(replace(VIEW, failed=True, message="BackoffLimitExceeded"), partition_looked=True, partition_pods=pods))
+    decision = decide(planned(replace(VIEW, failed=True, message="BackoffLimitExceeded"), partition_read=True, partition_pods=pods))
     assert isinstance(decision, Stop)
     assert (decision.reason, decision.message) == (Reason.PARTITIONING_FAILED, "needs 40 GiB")
-    assert decide(planned(replace(VIEW, failed=True, message="why"), partition_looked=True)).message == "why"
+    assert decide(planned(replace(VIEW, failed=True, message="why"), partition_read=True)).message == "why"
 
 
 @pytest.mark.parametrize("other", [replace(VIEW, key="other", succeeded=True), replace(VIEW, deleting=True)], ids=["other parts", "going"])
 def test_a_partition_job_for_other_parts_makes_way_first(other: PartitionView) -> None:
     assert isinstance(decide(planned(other)), EnsurePartitions)
-    assert isinstance(decide(planned(other, partition_looked=True)), Wait)
+    assert isinstance(decide(planned(other, partition_read=True)), Wait)
 
 
 def test_a_plan_that_went_stale_while_partitions_were_written_is_made_anew() -> None:
@@ -97,7 +97,7 @@ def test_a_job_whose_parts_cannot_be_written_is_not_planned_again_while_others_t
     """Its plan holds nothing any more; the reason of the failure must stay readable however full the cluster becomes."""
     failed = planned(replace(VIEW, failed=True, message="why"), misfits=(GONE,))
     assert isinstance(decide(failed), EnsurePartitions), "whether the failed Job is still there is read once a pass"
-    assert decide(replace(failed, partition_looked=True)).reason == Reason.PARTITIONING_FAILED
+    assert decide(changed(failed, partition_read=True)).reason == Reason.PARTITIONING_FAILED
     other_parts = planned(replace(VIEW, failed=True, key="other"), misfits=(GONE,))
     assert isinstance(decide(other_parts), MakePlan)
 
@@ -120,7 +120,7 @@ def test_a_running_job_does_not_ask_for_partitions_again() -> None:
 
 
 def test_partitioning_is_a_phase_and_a_condition() -> None:
-    waiting = planned(VIEW, partition_looked=True)
+    waiting = planned(VIEW, partition_read=True)
     status = derive(waiting, decide(waiting))
     assert status.phase is Phase.PARTITIONING
     assert [(found.status, found.reason) for found in status.conditions if found.type == "Partitioned"] == [("False", "Partitioning")]
@@ -222,8 +222,8 @@ def test_partition_pods_are_the_jobs_but_none_of_the_mpijobs() -> None:
 
 def ended(number: int, measured: Measured | None, of: Plan = TWO) -> tuple[ReconcileInput, JobStatus]:
     look = seen(plan=of)
-    metadata = replace(look.metadata, uid=f"uid-{number}")
-    return replace(look, metadata=metadata), JobStatus(phase=Phase.SUCCEEDED, measured=measured, completion_time="2026-01-01T00:00:00Z")
+    metadata = replace(look.job.metadata, uid=f"uid-{number}")
+    return changed(look, metadata=metadata), JobStatus(phase=Phase.SUCCEEDED, measured=measured, completion_time="2026-01-01T00:00:00Z")
 
 
 def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_finished_runs_reach_history_and_come_back_as_a_correction(tmp_path: Pat
         running.cancel()
 
     asyncio.run(play())
-    (known,) = reader.calibration(seen().job)  # type: ignore[arg-type] # it has one
+    (known,) = reader.calibration(seen().job.spec)
     assert (known.products, known.factor, known.runs) == ("A100", 2.0, 3)
     assert len(RunStore(url).runs(10)) == 3
 

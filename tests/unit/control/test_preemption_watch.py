@@ -29,6 +29,7 @@ from hyperscale.model.planning import PlanRequest
 from hyperscale.model.preemption_query import StoppableJob
 from hyperscale.model.status import Condition, JobStatus, to_wire
 from hyperscale.util.rfc3339 import timestamp
+from tests.builders.seen import changed
 from tests.builders.seen import plan as seen_plan
 from tests.corpus.queue_stage import CREATED, Stage
 
@@ -84,7 +85,7 @@ class Scene(Stage):
 
     async def ask_for(self, key: Key, preempted: bool = False) -> PlanAnswer:
         """A pass over a job, as far as its plan."""
-        look = msgspec.structs.replace(self.seen(key), preempted=preempted, mpijob=self.world.mpijobs.get(key))
+        look = changed(self.seen(key), preempted=preempted, mpijob=self.world.mpijobs.get(key))
         answer = await self.planning.make(key, look, MakePlan(Reason.PLANNING, workers_fixed=2 if preempted else None), self.policy)
         if answer.found is None or isinstance(answer.found, Infeasible):
             self.planning.taker.pending.settle(key)
@@ -413,7 +414,7 @@ async def test_gpus_that_no_job_of_the_question_could_use_do_not_count_as_free()
 
 def request_of(scene: Stage, name: str, gpus_per_worker: int) -> PlanRequest:
     key = scene.add(name, workers={"min": 1, "max": 2, "gpusPerWorker": gpus_per_worker})
-    job = scene.seen(key).job
+    job = scene.seen(key).job.parsed
     assert job is not None
     return PlanRequest(job_key=str(key), job=job)
 

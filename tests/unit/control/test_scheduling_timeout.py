@@ -16,7 +16,7 @@ from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import Condition, JobStatus, Phase, StatusRefusedNode, StatusScheduling, read_status, to_wire
 from hyperscale.util.rfc3339 import timestamp
-from tests.builders.seen import condition, job_spec, launcher, mpijob, plan, seen, status, worker
+from tests.builders.seen import changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 NOW = 1_000_000.0
 TIMEOUT = 300
@@ -78,7 +78,7 @@ def test_since_when_a_rank_waits_is_written_down_and_the_deadline_is_looked_at()
     decision = decide(later)
     assert isinstance(decision, Wait)
     assert decision.retry_after_seconds == TIMEOUT - 100
-    assert derive(later, decision).scheduling == later.status.scheduling
+    assert derive(later, decision).scheduling == later.job.status.scheduling
 
 
 def test_a_rank_that_waits_too_long_releases_all_ranks_in_the_schedulers_own_words() -> None:
@@ -147,7 +147,7 @@ def test_nothing_happens_before_the_release_is_written_down() -> None:
     assert (placed(told).reason, WORDS in placed(told).message) == ("SchedulingTimeout", True)
     assert is_released(told, mpijob())
     before = waiting(TIMEOUT)
-    assert not is_progress(before.status, told), "a person hears of it"
+    assert not is_progress(before.job.status, told), "a person hears of it"
 
 
 def test_then_the_mpijob_is_suspended_so_that_no_rank_holds_gpus() -> None:
@@ -169,7 +169,7 @@ def test_when_its_pods_are_gone_it_is_planned_again_with_the_same_number_of_work
 
 
 def test_each_further_try_waits_twice_as_long() -> None:
-    delays = [delay_left(gone(releases=count, ago=0.0).status, NOW) for count in (1, 2, 3, 20)]
+    delays = [delay_left(gone(releases=count, ago=0.0).job.status, NOW) for count in (1, 2, 3, 20)]
     assert delays == [10.0, 20.0, 40.0, 600.0]
     decision = decide(gone(ago=3.0))
     assert isinstance(decision, Wait)
@@ -212,7 +212,7 @@ def test_once_it_runs_earlier_releases_count_no_more() -> None:
 
 
 def test_a_refused_node_is_forgotten_after_a_while() -> None:
-    known = released(ago=100.0).status
+    known = released(ago=100.0).job.status
     assert refused_nodes(known, NOW) == {"node-b": WORDS}
     assert refused_nodes(known, NOW + REFUSED_SECONDS) == {}
     late = gone(ago=REFUSED_SECONDS + 1.0)
@@ -240,16 +240,18 @@ def test_gated_again_its_ranks_are_planned_anew_and_wait_their_delay() -> None:
     assert decision.workers_fixed == 2
     told = derive(back, decision)
     assert placed(told).reason == "RanksWaiting"
-    after = msgspec.structs.replace(back, released=False, release_recorded=False, status=told)
+    after = changed(back, released=False, release_recorded=False, status=told)
     assert isinstance(decide(after), ReleaseWorkers)
     soon = msgspec.structs.replace(told, scheduling=msgspec.structs.replace(told.scheduling or StatusScheduling(), released_at=at(-3)))
-    held = decide(msgspec.structs.replace(after, status=soon))
+    held = decide(changed(after, status=soon))
     assert isinstance(held, Wait)
     assert held.retry_after_seconds == 7.0
 
 
 def test_a_move_whose_ranks_find_no_node_ends_with_the_release() -> None:
-    look = released(moving=True, status=status(Phase.STARTING, RELEASED, condition("Moving"), scheduling=released().status.scheduling))
+    look = released(
+        migrating=True, status=status(Phase.STARTING, RELEASED, condition("Moving"), scheduling=released().job.status.scheduling)
+    )
     assert not [each for each in derive(look, decide(look)).conditions if each.type == "Moving"]
 
 

@@ -18,7 +18,7 @@ from hyperscale.model.decision import Reason, Stop, Wait
 from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
 from hyperscale.model.status import JobStatus, Phase, read_status, to_wire
-from tests.builders.seen import MEASURED, launcher, mpijob, plan, seen, worker
+from tests.builders.seen import MEASURED, changed, launcher, mpijob, plan, seen, worker
 
 TWO = plan("node-a", "node-b")
 
@@ -133,7 +133,7 @@ def test_predicted_and_measured_epochs_are_told_with_a_unit_and_no_more_digits_t
 def test_a_second_pass_over_an_unchanged_world_gives_the_same_status_so_that_nothing_is_written() -> None:
     look = seen(plan=TWO, plan_recorded=True, mpijob=mpijob(), pods=(worker(0, node="node-a"), worker(1, node="node-b")))
     first = after(look)
-    assert after(msgspec.structs.replace(look, status=first, now=look.now + 3600)) == first
+    assert after(changed(look, status=first, now=look.clock.now + 3600)) == first
 
 
 def test_transition_times_move_only_with_the_status_of_a_condition() -> None:
@@ -208,7 +208,7 @@ def test_the_words_about_a_stand_in_stay_when_the_launcher_or_the_mpijob_is_gone
 
 def test_a_job_whose_spec_was_broken_meanwhile_still_says_that_its_graph_was_a_stand_in() -> None:
     job = mpijob(conditions={"Running": (True, "MPIJobRunning", "")})
-    look = msgspec.structs.replace(seen(mpijob=job, measured=STAND_IN), job=None)
+    look = changed(seen(mpijob=job, measured=STAND_IN), job=None)
     assert "the builtin graph was not found" in message(derive(look, Wait(Reason.RUNNING)), "Running")
 
 

@@ -34,7 +34,7 @@ from hyperscale.model.plan import Infeasible
 from hyperscale.model.pods import PodView
 from hyperscale.model.preemption_query import StopAdvice
 from hyperscale.model.status import Condition, JobStatus, LastMove, LastStop, Phase, QueueDecision, StatusStop
-from tests.builders.seen import MEASURED, condition, job_spec, launcher, mpijob, plan, seen, status, worker
+from tests.builders.seen import MEASURED, changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
 
 PLAN = plan("node-a", "node-b")
 RUNS = {"Running": (True, "MPIJobRunning", "")}
@@ -49,13 +49,13 @@ def running(job: JobSpec = JOB, **changes: Any) -> ReconcileInput:
     """Both ranks run where they were planned."""
     pods = (worker(0, node="node-a", ready=True), worker(1, node="node-b", ready=True))
     base = seen(job, mpijob=mpijob(conditions=RUNS), plan=PLAN, plan_recorded=True, pods=pods, status=status(Phase.RUNNING))
-    return msgspec.structs.replace(base, **changes)
+    return changed(base, **changes)
 
 
 def stopping(**changes: Any) -> ReconcileInput:
     """The stop is written down; the pods still run."""
     written = status(Phase.RUNNING, PREEMPTED, last_stop=LAST, stops=1)
-    return running(**{"preempted": True, "stop_recorded": True, "status": written, **changes})
+    return running(**{"preempted": True, "preemption_recorded": True, "status": written, **changes})
 
 
 def stopped(**changes: Any) -> ReconcileInput:
@@ -68,13 +68,13 @@ def of_type(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
 
 
 def test_a_stop_that_is_only_proposed_changes_nothing() -> None:
-    decision = decide(running(stop=StopView(STOP)))
+    decision = decide(running(preemption=StopView(STOP)))
     assert isinstance(decision, Wait)
     assert decision.reason == Reason.RUNNING
 
 
 def test_a_stop_that_is_due_begins_and_goes_before_a_move() -> None:
-    assert isinstance(decide(running(stop=StopView(due=True), move=MoveView(None, PLAN))), BeginStop)
+    assert isinstance(decide(running(preemption=StopView(due=True), migration=MoveView(None, PLAN))), BeginStop)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_a_stop_that_is_due_begins_and_goes_before_a_move() -> None:
     ids=["no checkpoint", "in a queue", "not strict", "approved by hand", "no replans left"],
 )
 def test_a_job_that_must_not_be_stopped_is_not(look: ReconcileInput) -> None:
-    assert look.job is not None
-    assert look.mpijob is not None
-    assert preemption_blocker(look.job, look.mpijob, look.status, QueuePolicy())
-    assert not isinstance(decide(msgspec.structs.replace(look, stop=StopView(due=True))), BeginStop)
+    assert look.job.parsed is not None
+    assert look.gang.mpijob is not None
+    assert preemption_blocker(look.job.parsed, look.gang.mpijob, look.job.status, QueuePolicy())
+    assert not isinstance(decide(changed(look, preemption=StopView(due=True))), BeginStop)
 
 
 def test_in_order_of_arrival_nobody_is_stopped() -> None:
@@ -112,7 +112,7 @@ def test_who_has_waited_as_long_as_the_starvation_bound_is_not_stopped_again() -
 
 
 def test_nothing_is_stopped_before_that_is_written_down() -> None:
-    first = stopping(stop_recorded=False, status=status(Phase.RUNNING, last_stop=LAST, stops=1))
+    first = stopping(preemption_recorded=False, status=status(Phase.RUNNING, last_stop=LAST, stops=1))
     decision = decide(first)
     assert isinstance(decision, Wait)
     assert (decision.reason, decision.retry_after_seconds) == (Reason.PREEMPTED, 0.0)
@@ -146,11 +146,11 @@ def test_a_pod_that_cannot_end_on_a_lost_node_is_deleted_by_force_where_the_job_
     job = job_spec(checkpoint={"volumeClaimName": "state"}, recovery={"forceDeleteAfterSeconds": 60})
     stuck = msgspec.structs.replace(pod, node="node-a", terminating=True, deletion="1970-01-12T13:40:00Z")
     given: dict[str, Any] = {"mpijob": mpijob(suspended=True), "pods": (stuck,), "unreachable_nodes": ("node-a",)}
-    for look in (stopping(job=job, **given), running(job, moving=True, **given)):
+    for look in (stopping(job=job, **given), running(job, migrating=True, **given)):
         decision = decide(look)
         assert isinstance(decision, DeletePods)
         assert (decision.pod_uids, decision.force) == ((pod.uid,), True)
-        early = decide(msgspec.structs.replace(look, now=999_640.0))
+        early = decide(changed(look, now=999_640.0))
         assert isinstance(early, Wait)
 
 
@@ -161,7 +161,7 @@ def test_then_it_asks_for_its_turn_with_as_many_workers_as_it_had() -> None:
 
 
 def test_while_it_waits_the_status_says_so_and_the_old_plan_is_no_plan() -> None:
-    look = stopped(turn=WAITS)
+    look = stopped(admission=WAITS)
     decision = decide(look)
     after = derive(look, decision)
     assert (decision.reason, after.phase, after.reason) == (Reason.PREEMPTED, Phase.QUEUED, "Preempted")
@@ -172,7 +172,7 @@ def test_while_it_waits_the_status_says_so_and_the_old_plan_is_no_plan() -> None
     assert (preempted.reason, preempted.message) == ("StoppedForOthers", preemption_message(LAST, "team/cora"))
     assert after.queue_decision == WAITS.decision
     assert of_type(after.conditions, "Suspended") is None
-    again = msgspec.structs.replace(look, status=after)
+    again = changed(look, status=after)
     assert derive(again, decide(again)) == after, "an idle operator writes nothing"
 
 
@@ -187,7 +187,7 @@ def test_without_room_it_waits_as_well() -> None:
 
 def test_with_a_new_plan_it_goes_on_like_a_job_that_moves() -> None:
     new = plan("node-c", "node-d", plan_id="fedcba9876543210")
-    look = stopped(plan=new, plan_recorded=False, metrics=MEASURED, preempted=False, moving=True)
+    look = stopped(plan=new, plan_recorded=False, metrics=MEASURED, preempted=False, migrating=True)
     first = decide(look)
     assert isinstance(first, Wait)
     assert first.reason == Reason.MOVING
@@ -195,7 +195,7 @@ def test_with_a_new_plan_it_goes_on_like_a_job_that_moves() -> None:
     assert not is_preempted(written)
     assert of_type(written.conditions, "Moving") is not None
     assert written.last_stop == LAST
-    resumes = decide(stopped(plan=new, preempted=False, moving=True, status=written))
+    resumes = decide(stopped(plan=new, preempted=False, migrating=True, status=written))
     assert isinstance(resumes, SetSuspend)
     assert not resumes.suspend
 
@@ -203,7 +203,7 @@ def test_with_a_new_plan_it_goes_on_like_a_job_that_moves() -> None:
 @pytest.mark.parametrize("look", [stopping(), stopped()], ids=["before", "after"])
 def test_a_person_who_suspends_the_job_meanwhile_is_obeyed(look: ReconcileInput) -> None:
     job = job_spec(checkpoint={"volumeClaimName": "state"}, runPolicy={"suspend": True})
-    theirs = msgspec.structs.replace(look, job=job)
+    theirs = changed(look, job=job)
     decision = decide(theirs)
     assert decision.reason == Reason.SUSPENDED
     assert not is_preempted(derive(theirs, decision))
@@ -224,18 +224,18 @@ def test_a_run_that_ended_before_it_could_be_stopped_has_ended() -> None:
 
 
 def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
-    look = running(stop=StopView(STOP))
+    look = running(preemption=StopView(STOP))
     after = derive(look, decide(look))
     found = of_type(after.conditions, PROPOSED_CONDITION)
     assert after.stop == STOP
     assert found is not None
     for words in ("team/short could start", "120 s shorter", "65 s"):
         assert words in found.message
-    again = msgspec.structs.replace(look, status=after, stop=None)
+    again = changed(look, status=after, preemption=None)
     assert derive(again, decide(again)) == after  # after a restart, before it is judged anew
-    gone = msgspec.structs.replace(look, status=after, stop=StopView())
+    gone = changed(look, status=after, preemption=StopView())
     assert derive(gone, decide(gone)).stop is None
-    assert derive(msgspec.structs.replace(look, status=after, mpijob=mpijob(suspended=True)), Wait(Reason.SUSPENDED)).stop is None
+    assert derive(changed(look, status=after, mpijob=mpijob(suspended=True)), Wait(Reason.SUSPENDED)).stop is None
 
 
 def test_only_what_matters_is_told_again() -> None:
@@ -267,7 +267,7 @@ def test_what_is_left_of_a_stopped_job_is_what_its_checkpoints_do_not_hold() -> 
 
 
 def test_explain_says_why_it_stopped_and_what_it_waits_for() -> None:
-    look = stopped(turn=WAITS)
+    look = stopped(admission=WAITS)
     after = msgspec.structs.replace(derive(look, decide(look)), observed_generation=1)
     explanation = explain(ExplainedJob("cora", "team", 1, False, after, ()))
     text = " ".join(explanation.summary)
@@ -275,5 +275,5 @@ def test_explain_says_why_it_stopped_and_what_it_waits_for() -> None:
     assert "team/short could start on its GPUs" in text
     assert "team/short goes first" in text
     assert explanation.waits_for == "its turn in the queue"
-    offered = msgspec.structs.replace(derive(running(stop=StopView(STOP)), Wait(Reason.RUNNING)), observed_generation=1)
+    offered = msgspec.structs.replace(derive(running(preemption=StopView(STOP)), Wait(Reason.RUNNING)), observed_generation=1)
     assert "120 s shorter" in " ".join(explain(ExplainedJob("cora", "team", 1, False, offered, ())).summary)

@@ -33,7 +33,7 @@ def suspended(**changes: Any) -> ReconcileInput:
             "mpijob": mpijob(suspended=True, suspend_intent=False, suspender="kubectl-edit"),
             "plan": TWO,
             "plan_recorded": True,
-            "workload_looked": True,
+            "workload_read": True,
             **changes,
         }
     )
@@ -55,8 +55,8 @@ def test_an_mpijob_that_another_suspended_stays_suspended_and_the_condition_says
 @pytest.mark.parametrize(
     "begun",
     [
-        {"moving": True, "status": status(Phase.STARTING, condition("Moving"))},
-        {"preempted": True, "stop_recorded": True, "status": status(Phase.QUEUED, condition("Preempted"), last_stop=LAST)},
+        {"migrating": True, "status": status(Phase.STARTING, condition("Moving"))},
+        {"preempted": True, "preemption_recorded": True, "status": status(Phase.QUEUED, condition("Preempted"), last_stop=LAST)},
         {"job": ASKED_TO},
         {"mpijob": mpijob(suspended=True, suspend_intent=False, resizable=True)},
     ],
@@ -67,12 +67,12 @@ def test_nothing_that_the_operator_had_begun_resumes_it(begun: dict[str, Any]) -
 
 
 def test_a_move_ends_where_another_suspends_the_mpijob() -> None:
-    look = suspended(moving=True, status=status(Phase.STARTING, condition("Moving")))
+    look = suspended(migrating=True, status=status(Phase.STARTING, condition("Moving")))
     assert not [each for each in derive(look, decide(look)).conditions if each.type == "Moving"]
 
 
 def test_kueue_is_asked_for_the_workload_before_anything_is_said() -> None:
-    assert isinstance(decide(suspended(workload_looked=False)), FindWorkload)
+    assert isinstance(decide(suspended(workload_read=False)), FindWorkload)
 
 
 def test_a_workload_of_kueue_is_named_and_how_to_choose_a_queue() -> None:
@@ -148,7 +148,7 @@ def moved(**changes: Any) -> ReconcileInput:
             "mpijob": mpijob(suspend_intent=True),
             "plan": plan("node-a", "node-c"),
             "plan_recorded": True,
-            "moving": True,
+            "migrating": True,
             "status": status(Phase.STARTING, condition("Moving")),
             "pods": (worker(0, node="node-a"), worker(1, node="node-b")),
             **changes,
@@ -168,7 +168,7 @@ def test_a_move_that_another_resumed_with_new_pods_goes_on_to_the_planned_nodes(
     decision = decide(look)
     assert isinstance(decision, SetSuspend)
     assert not decision.suspend
-    decision = decide(moved(pods=look.pods, mpijob=mpijob(suspend_intent=False)))
+    decision = decide(moved(pods=look.gang.pods, mpijob=mpijob(suspend_intent=False)))
     assert isinstance(decision, ReleaseWorkers)
     assert decision.nodes == {"worker-0": "node-a", "worker-1": "node-c"}
 

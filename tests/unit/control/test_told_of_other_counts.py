@@ -19,7 +19,7 @@ from hyperscale.model.decision import Reason, SetSuspend
 from hyperscale.model.observed.reconcile_input import MoveView, ReconcileInput
 from hyperscale.model.status import LastMove, Phase
 from hyperscale.util.rfc3339 import unix_seconds
-from tests.builders.seen import condition, job_spec, mpijob, plan, seen, status, worker
+from tests.builders.seen import changed, condition, job_spec, mpijob, plan, seen, status, worker
 from tests.corpus.queue_stage import Stage
 
 TWO = plan("node-a", "node-c", plan_id="fedcba9876543210")
@@ -46,11 +46,11 @@ def shrinking(**changes: Any) -> ReconcileInput:
         mpijob=mpijob(workers=3, resizable=True, conditions={"Running": (True, "MPIJobRunning", "")}),
         plan=TWO,
         plan_recorded=True,
-        moving=True,
+        migrating=True,
         pods=(worker(0, node="node-a"), worker(2, node="node-c")),
         status=status(Phase.RUNNING, condition(MOVING_CONDITION), measured=SAID),
     )
-    return msgspec.structs.replace(look, **changes)
+    return changed(look, **changes)
 
 
 @pytest.mark.parametrize("said", [None, SAID], ids=["as told before", "told just now"])
@@ -88,7 +88,7 @@ def test_what_is_left_of_a_run_that_has_not_told_its_pace_is_its_epochs_at_the_p
     [
         ({}, 40.0),
         ({"measured": msgspec.structs.replace(SAID, epoch=60)}, 60.0),
-        ({"move": MoveView(epochs_done=43.5)}, 43.5),
+        ({"migration": MoveView(epochs_done=43.5)}, 43.5),
         ({"status": status(Phase.RUNNING, last_move=LastMove("2026-01-01T00:10:00Z", 1, 20.0))}, 20.0),
         ({"job": job_spec()}, 0.0),
     ],
@@ -96,7 +96,15 @@ def test_what_is_left_of_a_run_that_has_not_told_its_pace_is_its_epochs_at_the_p
 )
 def test_what_its_checkpoints_hold_is_by_its_own_words(changes: dict[str, Any], safe: float) -> None:
     look = shrinking(**changes)
-    assert epochs_safe(look.job, look.measured, look.status, look.move.epochs_done if look.move is not None else 0.0) == safe
+    assert (
+        epochs_safe(
+            look.job.parsed,
+            look.gang.measured,
+            look.job.status,
+            look.restart.migration.epochs_done if look.restart.migration is not None else 0.0,
+        )
+        == safe
+    )
 
 
 def test_it_is_starting_not_queued_while_a_pod_on_a_lost_node_keeps_it_from_going_on() -> None:
@@ -118,7 +126,7 @@ def test_the_mpijob_is_labelled_with_the_plan_that_it_is_resumed_on() -> None:
 
 
 def test_a_person_who_suspends_a_job_changes_neither_its_plan_nor_its_number_of_workers() -> None:
-    look = shrinking(moving=False, now=unix_seconds("2026-01-01T00:00:00Z"))
+    look = shrinking(migrating=False, now=unix_seconds("2026-01-01T00:00:00Z"))
     body = suspension(mpijob(), look, SetSuspend(Reason.SUSPENDED, suspend=True))
     assert body == {
         "metadata": {"uid": "mpijob-uid", "annotations": {constants.SUSPEND_ANNOTATION: "true"}},

@@ -60,17 +60,17 @@ class Actions:
         """By how much the API server's clock is ahead of this machine's."""
         return self._client.server_time.ahead_seconds
 
-    async def create_mpijob(self, key: Key, seen: ReconcileInput, job: JobSpec, began: float) -> None:
+    async def create_mpijob(self, key: Key, state: ReconcileInput, job: JobSpec, began: float) -> None:
         """Create the MPIJob, after its plan file, unless the job moved meanwhile; raises RefusedError where the API server refuses.
 
         Of a new job the watch has told just now. Where the job was passed over before, or the pass that `began` then took long, the API
         server itself is asked: what a watch that broke did not tell must not come back to life.
         """
-        await self._confirm_unless_new(key, seen, began)
-        manifest = render(seen.metadata, job, seen.plan, self._defaults)
+        await self._confirm_unless_new(key, state, began)
+        manifest = render(state.job.metadata, job, state.plan.in_force, self._defaults)
         await self._check_templates(key, job, manifest)
-        if seen.plan is not None:
-            await self._companions.write_plan_file(seen.metadata, seen.plan)
+        if state.plan.in_force is not None:
+            await self._companions.write_plan_file(state.job.metadata, state.plan.in_force)
         self.probe("before-create")
         try:
             created = await self._client.create(paths.mpijobs(key.namespace), manifest, {"fieldManager": constants.FIELD_MANAGER})
@@ -85,49 +85,50 @@ class Actions:
         """Tell running workers, and those to come, of a new plan."""
         await self._companions.write_plan_file(metadata, plan)
 
-    async def ensure_partitions(self, key: Key, seen: ReconcileInput, job: JobSpec, began: float) -> None:
+    async def ensure_partitions(self, key: Key, state: ReconcileInput, job: JobSpec, began: float) -> None:
         """Create the Job that writes partitions, or read how far it is."""
-        await self._confirm_unless_new(key, seen, began)
-        await self._companions.ensure_partitions(key, seen, job)
+        await self._confirm_unless_new(key, state, began)
+        await self._companions.ensure_partitions(key, state, job)
 
-    async def _confirm_unless_new(self, key: Key, seen: ReconcileInput, began: float) -> None:
-        if seen.status.observed_generation or self._clock() - began > LOOK_HOLDS_SECONDS:
-            await self._confirm(key, seen)
+    async def _confirm_unless_new(self, key: Key, state: ReconcileInput, began: float) -> None:
+        if state.job.status.observed_generation or self._clock() - began > LOOK_HOLDS_SECONDS:
+            await self._confirm(key, state)
 
-    async def _confirm(self, key: Key, seen: ReconcileInput) -> None:
+    async def _confirm(self, key: Key, state: ReconcileInput) -> None:
         """Raise ConflictError when the job is not what the pass saw."""
         current = await self._client.find(paths.job(*key))
-        if current is None or current["metadata"]["uid"] != seen.metadata.uid:
+        if current is None or current["metadata"]["uid"] != state.job.metadata.uid:
             raise ConflictError(409, "the job was deleted during the pass")
-        if current["metadata"].get("generation") != seen.metadata.generation or current["metadata"].get("deletionTimestamp"):
+        if current["metadata"].get("generation") != state.job.metadata.generation or current["metadata"].get("deletionTimestamp"):
             self._world.see_job(current)
             raise ConflictError(409, "the job was changed during the pass")
 
-    async def release(self, seen: ReconcileInput, step: ReleaseWorkers, job: JobSpec) -> None:
+    async def release(self, state: ReconcileInput, step: ReleaseWorkers, job: JobSpec) -> None:
         """Open the gates of all workers; each patch tests its gate, so that no newer decision of others is overwritten."""
-        for count, pod in enumerate(pod for pod in seen.workers if pod.uid in step.nodes):
+        for count, pod in enumerate(pod for pod in state.gang.workers if pod.uid in step.nodes):
             hostname = self._world.hostname(step.nodes[pod.uid])
             await self._patch_pod(pod, release_patch(pod, hostname, job.placement.mode))
             if count == 0:
                 self.probe("first-released")
         self.probe("released")
 
-    async def open_launcher(self, seen: ReconcileInput, step: OpenLauncher) -> None:
+    async def open_launcher(self, state: ReconcileInput, step: OpenLauncher) -> None:
         """Open the launcher's gate.
 
         Where the launcher goes by the plan file that must say the plan in force: one that a crash kept from being written down is there
         as a file only.
         """
-        if seen.plan is not None and seen.mpijob is not None and seen.mpijob.resizable:
-            await self._companions.write_plan_file(seen.metadata, seen.plan)
+        plan, mpijob = state.plan.in_force, state.gang.mpijob
+        if plan is not None and mpijob is not None and mpijob.resizable:
+            await self._companions.write_plan_file(state.job.metadata, plan)
         self.probe("before-launcher")
-        for pod in seen.launchers:
+        for pod in state.gang.launchers:
             if pod.uid in step.pod_uids:
                 await self._patch_pod(pod, launcher_release_patch(pod))
 
-    async def delete_pods(self, seen: ReconcileInput, step: DeletePods) -> None:
+    async def delete_pods(self, state: ReconcileInput, step: DeletePods) -> None:
         """Delete exactly these pods, by uid; by force only where the job opted in."""
-        for pod in seen.pods:
+        for pod in state.gang.pods:
             if pod.uid in step.pod_uids:
                 await self._client.delete(paths.pod(pod.namespace, pod.name), pod.uid, grace_seconds=0 if step.force else None)
                 if step.force and pod.role == LAUNCHER:
@@ -147,12 +148,13 @@ class Actions:
             metadata = {"uid": pod.uid, "resourceVersion": left["metadata"]["resourceVersion"], "finalizers": others or None}
             await self._client.merge(path, {"metadata": metadata}, constants.FIELD_MANAGER)
 
-    async def set_suspend(self, key: Key, seen: ReconcileInput, step: SetSuspend) -> None:
+    async def set_suspend(self, key: Key, state: ReconcileInput, step: SetSuspend) -> None:
         """Carry `suspend` to an MPIJob that no queue owns."""
-        if seen.mpijob is None:
+        mpijob = state.gang.mpijob
+        if mpijob is None:
             return
         self.probe("before-suspend" if step.suspend else "before-resume")
-        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(seen.mpijob, seen, step), constants.FIELD_MANAGER))
+        self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(mpijob, state, step), constants.FIELD_MANAGER))
 
     async def find_workload(self, key: Key, mpijob: MpiJobView) -> str | None:
         """Name of the Kueue Workload that stands for an MPIJob; "" where there is none, None where Kueue cannot be asked."""
@@ -244,7 +246,7 @@ class Actions:
         self._accepted[digest] = None
 
 
-def suspension(mpijob: MpiJobView, seen: ReconcileInput, step: SetSuspend) -> Json:
+def suspension(mpijob: MpiJobView, state: ReconcileInput, step: SetSuspend) -> Json:
     """The merge patch that suspends or resumes the MPIJob; with a move the plan too, where a lost status is made good from.
 
     It says in the same request that the operator did so, and fails where the MPIJob was changed meanwhile: what another writes to `suspend`
@@ -255,9 +257,10 @@ def suspension(mpijob: MpiJobView, seen: ReconcileInput, step: SetSuspend) -> Js
     body: Json = {"metadata": metadata, "spec": {"runPolicy": {"suspend": step.suspend}}}
     if mpijob.resource_version:
         body["metadata"]["resourceVersion"] = mpijob.resource_version
-    if seen.moving and seen.plan is not None:
-        body["metadata"]["labels"] = {constants.PLAN_ID_LABEL: seen.plan.plan_id}
-        body["metadata"]["annotations"][constants.PLAN_ANNOTATION] = plan_annotation(seen.plan)
-        if resizes(seen) and not step.suspend:
-            body["spec"]["mpiReplicaSpecs"] = {"Worker": {"replicas": len(seen.plan.workers)}}
+    plan = state.plan.in_force
+    if state.restart.migrating and plan is not None:
+        body["metadata"]["labels"] = {constants.PLAN_ID_LABEL: plan.plan_id}
+        body["metadata"]["annotations"][constants.PLAN_ANNOTATION] = plan_annotation(plan)
+        if resizes(state) and not step.suspend:
+            body["spec"]["mpiReplicaSpecs"] = {"Worker": {"replicas": len(plan.workers)}}
     return body

@@ -105,18 +105,18 @@ class Companions:
             del self._files[next(iter(self._files))]
         self._files[job_uid] = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
 
-    async def ensure_partitions(self, key: Key, seen: ReconcileInput, job: JobSpec) -> None:
+    async def ensure_partitions(self, key: Key, state: ReconcileInput, job: JobSpec) -> None:
         """Create the partition Job, or read how far it is; one for other partitions is deleted, the next pass creates its successor."""
         path = paths.batch_job(key.namespace, job_name(key.name))
         found = await self._client.find(path) if key in self._world.partitions else None
         if found is None:
-            body = partition_job(seen.metadata, job, seen.plan, self._defaults, graph_bytes(job) + PROGRAM_BYTES)
+            body = partition_job(state.job.metadata, job, state.plan.in_force, self._defaults, graph_bytes(job) + PROGRAM_BYTES)
             self._probe("before-partition")
-            found = await self._create(paths.batch_jobs(key.namespace), path, body, seen.metadata)
+            found = await self._create(paths.batch_jobs(key.namespace), path, body, state.job.metadata)
             self._probe("partition-created")
-        self._check_owner(found, seen.metadata)
+        self._check_owner(found, state.job.metadata)
         metadata = found["metadata"]
-        if (metadata.get("labels") or {}).get(constants.PARTITION_KEY_LABEL) != seen.partition_key and not metadata.get(
+        if (metadata.get("labels") or {}).get(constants.PARTITION_KEY_LABEL) != state.partitions.key and not metadata.get(
             "deletionTimestamp"
         ):
             await self._client.delete(path, metadata["uid"], propagation="Background")

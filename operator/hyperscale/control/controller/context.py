@@ -70,10 +70,11 @@ class DriftCount:
         self._drifted: dict[Key, frozenset[str]] = {}
         """Uids of pods already counted."""
 
-    def count(self, key: Key, seen: ReconcileInput) -> None:
+    def count(self, key: Key, state: ReconcileInput) -> None:
         """The pods of one pass."""
-        planned = {worker.index: worker.node for worker in seen.plan.workers} if seen.plan is not None and not seen.moving else {}
-        away = {pod.uid for pod in seen.workers if pod.bound and pod.index in planned and pod.node != planned[pod.index]}
+        plan = state.plan.in_force
+        planned = {worker.index: worker.node for worker in plan.workers} if plan is not None and not state.restart.migrating else {}
+        away = {pod.uid for pod in state.gang.workers if pod.bound and pod.index in planned and pod.node != planned[pod.index]}
         new = away - self._drifted.get(key, frozenset())
         if new:
             self._telemetry.drift.inc(len(new))
@@ -103,7 +104,7 @@ class EventMessage(NamedTuple):
     warning: bool = False
 
 
-def event_for(run: ReconcileContext, seen: ReconcileInput, decision: Decision, before: JobStatus, after: JobStatus) -> EventMessage | None:
+def event_for(run: ReconcileContext, state: ReconcileInput, decision: Decision, before: JobStatus, after: JobStatus) -> EventMessage | None:
     """What people should hear of a pass that wrote a status; None where nothing but counts moved."""
     if run.plan is not None:
         return EventMessage("Planned", run.plan.summary())
@@ -111,10 +112,10 @@ def event_for(run: ReconcileContext, seen: ReconcileInput, decision: Decision, b
         told = movable.proposed(after.move)
         return EventMessage(told.type, told.message)
     if after.stop is not None and before.stop is None:
-        told = stoppable.proposed(after.stop, seen.metadata.key)
+        told = stoppable.proposed(after.stop, state.job.metadata.key)
         return EventMessage(told.type, told.message)
     if decision.reason != before.reason and not is_progress(before, after):
-        return EventMessage(str(decision.reason), _message(decision, after), is_warning(seen, decision))
+        return EventMessage(str(decision.reason), _message(decision, after), is_warning(state, decision))
     return None
 
 
@@ -125,9 +126,9 @@ def _message(decision: Decision, after: JobStatus) -> str:
     return next((condition.message for condition in after.conditions if condition.type == "Succeeded"), decision.message)
 
 
-def is_warning(seen: ReconcileInput, decision: Decision) -> bool:
+def is_warning(state: ReconcileInput, decision: Decision) -> bool:
     """Whether a person should look at the job."""
-    told = decision.reason == Reason.SCHEDULING_TIMEOUT or seen.refusal is not None
+    told = decision.reason == Reason.SCHEDULING_TIMEOUT or state.plan.refusal is not None
     return told or (isinstance(decision, Stop) and decision.reason != "Succeeded")
 
 

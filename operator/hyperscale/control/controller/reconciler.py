@@ -30,7 +30,19 @@ from hyperscale.control.status.conditions import derive
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
 from hyperscale.model.decision import Decision, Wait
-from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import (
+    CapacityState,
+    GangState,
+    JobState,
+    PartitionState,
+    PlanState,
+    ReconcileClock,
+    ReconcileInput,
+    RestartState,
+)
+from hyperscale.model.plan import Plan
+from hyperscale.model.status import JobStatus
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,10 +124,10 @@ class Reconciler:
     async def _pass(self, run: ReconcileContext, record: JobRecord) -> None:
         self._actions.probe("look")
         for _ in range(MAX_STEPS):
-            seen = self._look(run, record)
-            decision = decide(seen)
+            state = self._look(run, record)
+            decision = decide(state)
             try:
-                if not await self._steps.take(run, seen, decision):
+                if not await self._steps.take(run, state, decision):
                     break
             except DependentRefusedError as error:
                 decision = error.decision()
@@ -125,20 +137,20 @@ class Reconciler:
             record = self._refreshed(run, record)
         else:
             raise RetryLaterError(f"{run.key}: no end of decisions, the last was {decision.reason}")
-        if self._may_report_later(run, seen):
+        if self._may_report_later(run, state):
             self._unreported[run.key] = run
             self.queue.add_after(run.key, LATEST_REPORT_SECONDS)
             return
-        await self._report(run, seen, decision, record.version)
+        await self._report(run, state, decision, record.version)
         if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
             self.queue.add_after(run.key, decision.retry_after_seconds)
 
-    def _may_report_later(self, run: ReconcileContext, seen: ReconcileInput) -> bool:
+    def _may_report_later(self, run: ReconcileContext, state: ReconcileInput) -> bool:
         """While other jobs wait for their MPIJob, the report of one that has it can wait: the MPIJob says it all, plan included."""
         return (
             run.plan is not None
-            and not seen.moving
-            and seen.mpijob is not None
+            and not state.restart.migrating
+            and state.gang.mpijob is not None
             and len(self._new) > 0
             and self._clock() - run.began < LATEST_REPORT_SECONDS
         )
@@ -171,50 +183,56 @@ class Reconciler:
             mpijob = replace(mpijob, owner_uid="")  # whatever it says: it is not the job's
         pods = self.world.pods_of(run.key, mpijob.uid) if mpijob else ()
         recorded = self.world.plan_in_force(run.key)
-        seen = ReconcileInput(
-            metadata=metadata_of(record.resource),
-            job=job,
-            fault=fault,
-            status=run.so_far(record.status),
-            now=self._clock(),
-            server_ahead_seconds=self._actions.server_ahead_seconds,
-            deleting=bool(record.resource["metadata"].get("deletionTimestamp")),
-            mpijob=mpijob,
-            pods=pods,
-            plan=run.plan or recorded,
-            plan_recorded=recorded is not None and run.is_recorded(record.status, recorded),
-            refusal=run.refusal,
-            unreachable_nodes=self.world.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else (),
-            metrics=run.metrics,
-            turn=run.turn,
-            move=self._planning.drift.view(run.key),
-            moving=run.last_move is not None or run.resuming or is_moving(record.status),
-            stop=self._planning.stops.view(run.key),
-            scheduling_timeout_seconds=(job.recovery.scheduling_timeout_seconds if job else None)
-            or run.policy.deadlines.scheduling_seconds,
-            released=not run.resuming and (run.scheduling is not None or is_released(record.status, mpijob)),
-            release_recorded=is_released(record.status, mpijob),
-            preempted=not run.resuming and (run.last_stop is not None or is_preempted(record.status, mpijob)),
-            stop_recorded=is_preempted(record.status, mpijob),
-            partition_key=partition_key(job, run.plan or recorded) if job is not None else "",
-            partition=self.world.partitions.get(run.key),
-            partition_looked=run.partition_looked,
-            partition_pods=self.world.partition_pods_of(run.key),
-            workload=run.workload,
-            workload_looked=run.workload_looked,
-            measured=self.world.measured(run.key, pods),
+        own_timeout_seconds = job.recovery.scheduling_timeout_seconds if job else None
+        state = ReconcileInput(
+            job=JobState(
+                metadata=metadata_of(record.resource),
+                parsed=job,
+                status=run.so_far(record.status),
+                fault=fault,
+                deleting=bool(record.resource["metadata"].get("deletionTimestamp")),
+            ),
+            clock=ReconcileClock(
+                now=self._clock(),
+                server_ahead_seconds=self._actions.server_ahead_seconds,
+                scheduling_timeout_seconds=own_timeout_seconds or run.policy.deadlines.scheduling_seconds,
+            ),
+            gang=GangState(mpijob, pods, run.workload, run.workload_looked, self.world.measured(run.key, pods)),
+            plan=_plan_state(run, record.status, recorded),
+            restart=self._restart(run, record.status, mpijob),
+            partitions=PartitionState(
+                key=partition_key(job, run.plan or recorded) if job is not None else "",
+                job=self.world.partitions.get(run.key),
+                read=run.partition_looked,
+                pods=self.world.partition_pods_of(run.key),
+            ),
         )
-        return replace(seen, misfits=self._planning.misfits(run.key, seen, run.policy))
+        unreachable = self.world.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
+        misfits = self._planning.misfits(run.key, state, run.policy)
+        return replace(state, capacity=CapacityState(misfits=misfits, unreachable_nodes=unreachable))
 
-    async def _report(self, run: ReconcileContext, seen: ReconcileInput, decision: Decision, version: str) -> None:
+    def _restart(self, run: ReconcileContext, status: JobStatus, mpijob: MpiJobView | None) -> RestartState:
+        """Migration, preemption and release, as recorded and as this reconcile has started them."""
+        recorded_preemption, recorded_release = is_preempted(status, mpijob), is_released(status, mpijob)
+        return RestartState(
+            migration=self._planning.drift.view(run.key),
+            migrating=run.last_move is not None or run.resuming or is_moving(status),
+            preemption=self._planning.stops.view(run.key),
+            preempted=not run.resuming and (run.last_stop is not None or recorded_preemption),
+            preemption_recorded=recorded_preemption,
+            released=not run.resuming and (run.scheduling is not None or recorded_release),
+            release_recorded=recorded_release,
+        )
+
+    async def _report(self, run: ReconcileContext, state: ReconcileInput, decision: Decision, version: str) -> None:
         """The pass's one status write, if anything differs, and its one event, after the write; `version` is the job's as it was seen."""
-        if seen.deleting:
+        if state.job.deleting:
             return
-        self._drift.count(run.key, seen)
+        self._drift.count(run.key, state)
         record = self.world.jobs.get(run.key)
-        before = record.status if record is not None else seen.status
-        status = derive(seen, decision)
-        self._planning.recorder.note(seen, status)
+        before = record.status if record is not None else state.job.status
+        status = derive(state, decision)
+        self._planning.recorder.note(state, status)
         if status == before and not (record is not None and record.status_fault):
             return
         if is_progress(before, status) and run.plan is None:
@@ -222,17 +240,28 @@ class Reconciler:
             if due > 0:
                 self.queue.add_after(run.key, due)
                 return
-        await self._actions.write_status(run.key, seen.metadata, status, version)
+        await self._actions.write_status(run.key, state.job.metadata, status, version)
         self._written_at[run.key] = self._clock()
         if status.phase != before.phase:
             self._telemetry.jobs_finished.labels(phase=str(status.phase)).inc()
         if replace(status, measured=None) != replace(before, measured=None):
             _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
-        if (told := event_for(run, seen, decision, before, status)) is not None:
-            await self._actions.emit(seen.metadata, told.reason, told.message, told.warning)
+        if (told := event_for(run, state, decision, before, status)) is not None:
+            await self._actions.emit(state.job.metadata, told.reason, told.message, told.warning)
 
     def _count_error(self, error: BaseException) -> None:
         self._telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()
+
+
+def _plan_state(run: ReconcileContext, status: JobStatus, recorded: Plan | None) -> PlanState:
+    """The plan as this reconcile has made it, else as `recorded`; the answers that this reconcile got."""
+    return PlanState(
+        in_force=run.plan or recorded,
+        recorded=recorded is not None and run.is_recorded(status, recorded),
+        refusal=run.refusal,
+        admission=run.turn,
+        metrics=run.metrics,
+    )
 
 
 async def _no_doubt() -> None:

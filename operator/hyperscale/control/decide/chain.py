@@ -83,9 +83,10 @@ def decide(state: ReconcileInput) -> Decision:
 
 def _running(state: ReconcileInput) -> Decision:
     """Return the wait of a job without any step left: its run lasts, or its pods are starting."""
-    assert state.mpijob is not None
-    if state.mpijob.is_true("Running"):
+    gang = state.gang
+    assert gang.mpijob is not None
+    if gang.mpijob.is_true("Running"):
         return Wait(Reason.RUNNING)
-    ready = sum(1 for pod in state.workers if pod.ready)
-    unschedulable = next((pod.unschedulable for pod in state.workers if pod.unschedulable), "")
-    return Wait(Reason.STARTING, f"{ready} of {state.mpijob.workers} workers are ready{'; ' + unschedulable if unschedulable else ''}")
+    ready = sum(1 for pod in gang.workers if pod.ready)
+    unschedulable = next((pod.unschedulable for pod in gang.workers if pod.unschedulable), "")
+    return Wait(Reason.STARTING, f"{ready} of {gang.mpijob.workers} workers are ready{'; ' + unschedulable if unschedulable else ''}")

@@ -13,22 +13,22 @@ from hyperscale.model.observed.reconcile_input import ReconcileInput
 
 def migrating(state: ReconcileInput) -> Decision | None:
     """Carry a recorded migration through: suspend, wait until the old pods are gone, start on the new plan."""
-    if not state.moving or state.mpijob is None or state.plan is None or state.spec.run_policy.suspend:
+    mpijob, plan = state.gang.mpijob, state.plan
+    if not state.restart.migrating or mpijob is None or plan.in_force is None or state.job.spec.run_policy.suspend:
         return None
-    if not state.plan_recorded:
+    if not plan.recorded:
         return Wait(Reason.MOVING, "the new plan is being written down", retry_after_seconds=0.0)
-    if state.mpijob.holder:  # a queue that was named meanwhile
-        return None if state.mpijob.suspended else _plan_in_place(state, state.mpijob)
-    if state.mpijob.suspended:
-        if left := state.unfinished_pods:
+    if mpijob.holder:  # a queue that was named meanwhile
+        return None if mpijob.suspended else _plan_in_place(state, mpijob)
+    if mpijob.suspended:
+        if left := state.gang.unfinished_pods:
             return stuck_on_lost_node(state) or Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
         return SetSuspend(Reason.MOVING, "starts on the new plan", suspend=False)
-    if resumed_by_other(state.mpijob):
-        return _plan_in_place(state, state.mpijob) or SetSuspend(
-            Reason.MOVING, "the MPIJob was resumed, not by this operator", suspend=False
-        )
+    if resumed_by_other(mpijob):
+        again = SetSuspend(Reason.MOVING, "the MPIJob was resumed, not by this operator", suspend=False)
+        return _plan_in_place(state, mpijob) or again
     if resizes(state):
-        change = f"with {len(state.plan.workers)} workers instead of {state.mpijob.workers}"
+        change = f"with {len(plan.in_force.workers)} workers instead of {mpijob.workers}"
         return SetSuspend(Reason.MOVING, f"stops because it goes on {change}", suspend=True)
     if misplaced := misplaced_workers(state):
         return SetSuspend(Reason.MOVING, f"stops because {len(misplaced)} workers change their node", suspend=True)
@@ -37,19 +37,22 @@ def migrating(state: ReconcileInput) -> Decision | None:
 
 def migration_pays(state: ReconcileInput) -> Decision | None:
     """Migrate a running job when a better placement has been worth its cost for long enough and nothing blocks a restart."""
-    if state.move is None or state.move.plan is None or state.moving or state.mpijob is None or not state.mpijob.is_true("Running"):
+    job, mpijob, restart = state.job, state.gang.mpijob, state.restart
+    advice = restart.migration
+    if advice is None or advice.plan is None or restart.migrating or mpijob is None or not mpijob.is_true("Running"):
         return None
-    if migration_blocker(state.spec, state.mpijob, state.status.replans):
+    if migration_blocker(job.spec, mpijob, job.status.replans):
         return None
-    return BeginMove(Reason.MOVING, "a better placement pays for the restart", plan=state.move.plan)
+    return BeginMove(Reason.MOVING, "a better placement pays for the restart", plan=advice.plan)
 
 
 def _plan_in_place(state: ReconcileInput, mpijob: MpiJobView) -> Decision | None:
     """Plan again around the workers that run, after another client resumed the MPIJob before they had moved."""
+    workers = state.gang.workers
     if not (resizes(state) or misplaced_workers(state)):
         return None
-    if left := sum(1 for pod in state.workers if pod.terminating):
+    if left := sum(1 for pod in workers if pod.terminating):
         return Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
     message = "the MPIJob was resumed, not by this operator, before its workers had moved"
-    pinned = {pod.index: pod.node for pod in state.workers if pod.bound and pod.index is not None}
+    pinned = {pod.index: pod.node for pod in workers if pod.bound and pod.index is not None}
     return request_plan(state, MakePlan(Reason.PLAN_STALE, message, workers_fixed=mpijob.workers, pinned=pinned))

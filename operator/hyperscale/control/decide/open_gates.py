@@ -11,22 +11,23 @@ from hyperscale.model.observed.reconcile_input import ReconcileInput
 
 def gates_closed(state: ReconcileInput) -> Decision | None:
     """Open the gates once every worker's pod exists and its node still has capacity: all or none (faults.md, 12 and 13)."""
-    gated, plan, mpijob = state.gated_workers, state.plan, state.mpijob
+    gang = state.gang
+    gated, plan, mpijob = gang.gated_workers, state.plan.in_force, gang.mpijob
     if not gated or plan is None or mpijob is None:
         return None
-    present = {pod.index for pod in state.workers if not pod.terminating}
+    present = {pod.index for pod in gang.workers if not pod.terminating}
     if len(present) < len(plan.workers):
         return Wait(Reason.PODS_MISSING, f"{len(present)} of {len(plan.workers)} worker pods exist")
     if any(constants.KUEUE_TOPOLOGY_GATE in pod.gates for pod in gated):
         return Wait(Reason.WAITING_FOR_QUEUE, "the queue has not assigned its topology domain yet")
-    if state.misfits:
+    if state.capacity.misfits:
         return plan_gated_workers(state, mpijob, gated)
-    if not state.plan_recorded:
+    if not state.plan.recorded:
         return Wait(Reason.PLAN_UNRECORDED, retry_after_seconds=0.0)
     if (delay := delay_of_release(state)) is not None:
         return delay
-    placed = [pod for pod in state.workers if pod.bound]
-    if placed and not state.spec.recovery.replace_lost_workers:
+    placed = [pod for pod in gang.workers if pod.bound]
+    if placed and not state.job.spec.recovery.replace_lost_workers:
         return Stop(Reason.WORKER_LOST, "spec.recovery.replaceLostWorkers is false: the replacement pods stay gated")
     reason = Reason.REPLACING if placed else Reason.PLACING
     return ReleaseWorkers(reason, nodes={pod.uid: plan.node_of(pod.index) for pod in gated if pod.index is not None})
@@ -34,10 +35,11 @@ def gates_closed(state: ReconcileInput) -> Decision | None:
 
 def launcher_closed(state: ReconcileInput) -> Decision | None:
     """Open the launcher's gate when every worker is Ready, also after a suspension (mpi-operator#615)."""
-    gated = [pod.uid for pod in state.launchers if constants.LAUNCHER_GATE in pod.gates and not pod.terminating]
-    if not gated or state.mpijob is None:
+    gang = state.gang
+    gated = [pod.uid for pod in gang.launchers if constants.LAUNCHER_GATE in pod.gates and not pod.terminating]
+    if not gated or gang.mpijob is None:
         return None
-    ready = sum(1 for pod in state.workers if pod.ready and not pod.terminating)
-    if ready < state.mpijob.workers:
-        return Wait(Reason.WORKERS_STARTING, f"{ready} of {state.mpijob.workers} workers are ready")
+    ready = sum(1 for pod in gang.workers if pod.ready and not pod.terminating)
+    if ready < gang.mpijob.workers:
+        return Wait(Reason.WORKERS_STARTING, f"{ready} of {gang.mpijob.workers} workers are ready")
     return OpenLauncher(Reason.OPENING_LAUNCHER, pod_uids=tuple(sorted(gated)))

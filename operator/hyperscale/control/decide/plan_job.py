@@ -15,22 +15,23 @@ REPLAN_AFTER_SECONDS: Final = 30.0
 
 def lacks_plan(state: ReconcileInput) -> Decision | None:
     """Plan before anything is created; without capacity report what is missing and ask again later."""
-    unplanned = state.spec.planner is PlannerChoice.NONE
-    if unplanned or state.plan is not None or (state.mpijob is not None and not state.mpijob.gated):
+    mpijob = state.gang.mpijob
+    unplanned = state.job.spec.planner is PlannerChoice.NONE
+    if unplanned or state.plan.in_force is not None or (mpijob is not None and not mpijob.gated):
         return None
-    return request_plan(state, MakePlan(Reason.PLANNING, workers_fixed=state.mpijob.workers if state.mpijob else None))
+    return request_plan(state, MakePlan(Reason.PLANNING, workers_fixed=mpijob.workers if mpijob else None))
 
 
 def spec_changed_before_start(state: ReconcileInput) -> Decision | None:
     """Replace a plan of an earlier generation as long as nothing was created from it."""
-    if state.mpijob is not None or state.plan is None or not _planned_generation_differs(state):
+    if state.gang.mpijob is not None or state.plan.in_force is None or not _planned_generation_differs(state):
         return None
     return request_plan(state, MakePlan(Reason.SPEC_CHANGED, "the spec changed since the plan was made"))
 
 
 def plan_only(state: ReconcileInput) -> Decision | None:
     """Stop at the plan where `spec.planOnly` asks for nothing else."""
-    if state.mpijob is None and state.spec.plan_only:
+    if state.gang.mpijob is None and state.job.spec.plan_only:
         return Wait(Reason.PLAN_ONLY, "spec.planOnly is true; set it to false to run this plan")
     return None
 
@@ -40,48 +41,50 @@ def plan_no_longer_fits(state: ReconcileInput) -> Decision | None:
 
     After a failed partition Job another node does not help: the job waits for a new spec or a new partition Job.
     """
-    view = state.partition
-    partitioning_failed = view is not None and view.failed and view.key == state.partition_key
-    if state.mpijob is not None or not state.misfits or partitioning_failed:
+    view = state.partitions.job
+    partitioning_failed = view is not None and view.failed and view.key == state.partitions.key
+    if state.gang.mpijob is not None or not state.capacity.misfits or partitioning_failed:
         return None
     return request_plan(state, MakePlan(Reason.PLAN_STALE, misfits_text(state)))
 
 
 def awaits_approval(state: ReconcileInput) -> Decision | None:
     """Wait until a person approves this very plan; a later plan needs its own approval."""
-    if state.mpijob is not None or state.plan is None or state.spec.approval is not Approval.MANUAL:
+    job, plan = state.job, state.plan
+    if state.gang.mpijob is not None or plan.in_force is None or job.spec.approval is not Approval.MANUAL:
         return None
-    approved = state.metadata.annotations.get(constants.APPROVED_PLAN_ANNOTATION, "")
-    if approved == state.plan.plan_id:
+    approved = job.metadata.annotations.get(constants.APPROVED_PLAN_ANNOTATION, "")
+    if approved == plan.in_force.plan_id:
         return None
-    command = constants.approval_command(state.metadata.namespace, state.metadata.name, state.plan.plan_id)
+    command = constants.approval_command(job.metadata.namespace, job.metadata.name, plan.in_force.plan_id)
     was = f"plan {approved} was approved, but it is no longer the plan; " if approved else ""
     return Wait(Reason.AWAITING_APPROVAL, f"{was}approve with: {command}")
 
 
 def lacks_mpijob(state: ReconcileInput) -> Decision | None:
     """Create the MPIJob, annotated with its plan."""
-    return CreateMpiJob(Reason.CREATING) if state.mpijob is None else None
+    return CreateMpiJob(Reason.CREATING) if state.gang.mpijob is None else None
 
 
 def request_plan(state: ReconcileInput, step: MakePlan) -> Decision:
     """Return `step`; after a refusal or deferral in this reconcile return the wait with its reason."""
-    turn = state.turn
-    if state.refusal is not None:
-        again = None if state.refusal.never else REPLAN_AFTER_SECONDS
-        return Wait(state.refusal.reason, state.refusal.message, retry_after_seconds=again)
-    if turn is not None and turn.reason and state.metrics is None:
-        retry = min(REPLAN_AFTER_SECONDS, turn.retry_after_seconds or REPLAN_AFTER_SECONDS)
-        return Wait(turn.reason, turn.message, retry_after_seconds=retry)
+    plan, admission = state.plan, state.plan.admission
+    if plan.refusal is not None:
+        again = None if plan.refusal.never else REPLAN_AFTER_SECONDS
+        return Wait(plan.refusal.reason, plan.refusal.message, retry_after_seconds=again)
+    if admission is not None and admission.reason and plan.metrics is None:
+        retry = min(REPLAN_AFTER_SECONDS, admission.retry_after_seconds or REPLAN_AFTER_SECONDS)
+        return Wait(admission.reason, admission.message, retry_after_seconds=retry)
     return step
 
 
 def misfits_text(state: ReconcileInput) -> str:
     """Return the first misfits with their nodes, for a message."""
-    return "; ".join(f"{misfit.node}: {misfit.message or misfit.reason}" for misfit in state.misfits[:3])
+    return "; ".join(f"{misfit.node}: {misfit.message or misfit.reason}" for misfit in state.capacity.misfits[:3])
 
 
 def _planned_generation_differs(state: ReconcileInput) -> bool:
     """Whether the recorded plan was made for another generation of the spec."""
-    planned = next((condition for condition in state.status.conditions if condition.type == "Planned"), None)
-    return planned is not None and state.metrics is None and planned.observed_generation != state.metadata.generation
+    job = state.job
+    planned = next((condition for condition in job.status.conditions if condition.type == "Planned"), None)
+    return planned is not None and state.plan.metrics is None and planned.observed_generation != job.metadata.generation

@@ -10,49 +10,54 @@ from hyperscale.model.observed.reconcile_input import ReconcileInput
 
 def deleted(state: ReconcileInput) -> Decision | None:
     """Create nothing for a job that is being deleted; the owner reference deletes its MPIJob."""
-    return Stop(Reason.DELETED) if state.deleting else None
+    return Stop(Reason.DELETED) if state.job.deleting else None
 
 
 def name_is_taken(state: ReconcileInput) -> Decision | None:
     """Never touch an MPIJob of the job's name that the job does not own."""
-    if state.mpijob is None or state.mpijob.owner_uid == state.metadata.uid:
+    metadata, mpijob = state.job.metadata, state.gang.mpijob
+    if mpijob is None or mpijob.owner_uid == metadata.uid:
         return None
-    whose = "of another owner" if state.mpijob.owner_uid else "that this operator did not make"
+    whose = "of another owner" if mpijob.owner_uid else "that this operator did not make"
     return Stop(
         Reason.NAME_CONFLICT,
-        f'an MPIJob "{state.metadata.name}" {whose} exists in namespace {state.metadata.namespace}; delete it or rename this job',
+        f'an MPIJob "{metadata.name}" {whose} exists in namespace {metadata.namespace}; delete it or rename this job',
     )
 
 
 def unreadable_mpijob(state: ReconcileInput) -> Decision | None:
     """Leave an own MPIJob alone that cannot be read: it may run, so no second one is created."""
-    if state.mpijob is None or not state.mpijob.fault:
+    mpijob = state.gang.mpijob
+    if mpijob is None or not mpijob.fault:
         return None
-    name, fault = state.metadata.name, state.mpijob.fault
+    name, fault = state.job.metadata.name, mpijob.fault
     return Stop(Reason.UNREADABLE_MPIJOB, f'the MPIJob "{name}" cannot be read: {fault}; delete it, and the operator creates it again')
 
 
 def finished(state: ReconcileInput) -> Decision | None:
     """A run ends once: neither a restart of the operator nor the MPIJob's TTL starts it again."""
-    if state.mpijob is not None:
+    status, mpijob = state.job.status, state.gang.mpijob
+    if mpijob is not None:
         for condition, reason in (("Succeeded", Reason.SUCCEEDED), ("Failed", Reason.FAILED)):
-            if state.mpijob.is_true(condition):
+            if mpijob.is_true(condition):
                 return Stop(reason, run_condition(state, condition)[1])
         return None
-    if run_is_over(state.status):
-        return Stop(Reason(state.status.phase.value), "the MPIJob is gone; this run has ended")
+    if run_is_over(status):
+        return Stop(Reason(status.phase.value), "the MPIJob is gone; this run has ended")
     return None
 
 
 def spec_is_bad(state: ReconcileInput) -> Decision | None:
     """Create nothing from an invalid spec; a running MPIJob continues."""
-    if state.fault is None:
+    fault = state.job.fault
+    if fault is None:
         return None
-    return Stop(Reason.INVALID_SPEC, f"{state.fault.path}: {state.fault.message}")
+    return Stop(Reason.INVALID_SPEC, f"{fault.path}: {fault.message}")
 
 
 def leaving_mpijob(state: ReconcileInput) -> Decision | None:
     """Wait for an MPIJob that is being deleted: it keeps its name and its GPUs until it is gone."""
-    if state.mpijob is not None and state.mpijob.deleting:
+    mpijob = state.gang.mpijob
+    if mpijob is not None and mpijob.deleting:
         return Wait(Reason.CREATING, "the previous MPIJob of this name is still being deleted")
     return None

@@ -16,31 +16,33 @@ from hyperscale.util.rfc3339 import timestamp, unix_seconds
 
 def stuck_on_lost_node(state: ReconcileInput) -> Decision | None:
     """Delete pods that can never run or end: pinned to a lost node, or (opt-in) Terminating on an unreachable one."""
-    recovery = state.spec.recovery
+    job, clock, gang, capacity = state.job, state.clock, state.gang, state.capacity
+    recovery = job.spec.recovery
     if not recovery.replace_lost_workers:
         return None
-    misfit_nodes = {misfit.node for misfit in state.misfits}
-    pinned = [pod.uid for pod in state.workers if _pinned_unbound(pod, state, misfit_nodes)]
-    if pinned and state.status.replans < recovery.max_replans:
+    misfit_nodes = {misfit.node for misfit in capacity.misfits}
+    pinned = [pod.uid for pod in gang.workers if _pinned_unbound(pod, state, misfit_nodes)]
+    if pinned and job.status.replans < recovery.max_replans:
         return DeletePods(Reason.NODE_LOST, f"{misfits_text(state)}; their waiting pods are replaced", pod_uids=tuple(sorted(pinned)))
     limit_seconds = recovery.force_delete_after_seconds
     if limit_seconds is None:
         return None
-    server_now = state.now + state.server_ahead_seconds
+    server_now = clock.now + clock.server_ahead_seconds
     stuck = [
         pod.uid
-        for pod in state.pods
-        if pod.terminating and pod.node in state.unreachable_nodes and server_now - unix_seconds(pod.deletion) >= limit_seconds
+        for pod in gang.pods
+        if pod.terminating and pod.node in capacity.unreachable_nodes and server_now - unix_seconds(pod.deletion) >= limit_seconds
     ]
     return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(stuck)), force=True) if stuck else None
 
 
 def plan_gated_workers(state: ReconcileInput, mpijob: MpiJobView, gated: list[PodView]) -> Decision:
     """Plan only workers again that are still gated; the others keep node and data."""
-    recovery = state.spec.recovery
+    job, clock = state.job, state.clock
+    recovery = job.spec.recovery
     gated_indices = {pod.index for pod in gated}
-    pinned = {pod.index: pod.node for pod in state.workers if pod.bound and pod.index is not None and pod.index not in gated_indices}
-    if pinned and state.status.replans >= recovery.max_replans:
+    pinned = {pod.index: pod.node for pod in state.gang.workers if pod.bound and pod.index is not None and pod.index not in gated_indices}
+    if pinned and job.status.replans >= recovery.max_replans:
         used_up = f"{misfits_text(state)}, and spec.recovery.maxReplans ({recovery.max_replans}) is used up; raise it"
         return Stop(Reason.REPLANS_EXHAUSTED, used_up)
     step = MakePlan(
@@ -48,32 +50,33 @@ def plan_gated_workers(state: ReconcileInput, mpijob: MpiJobView, gated: list[Po
         misfits_text(state),
         workers_fixed=mpijob.workers,
         pinned=pinned,
-        excluded_nodes=tuple(sorted({misfit.node for misfit in state.misfits} - set(pinned.values()))),
+        excluded_nodes=tuple(sorted({misfit.node for misfit in state.capacity.misfits} - set(pinned.values()))),
         counts_as_replan=bool(pinned),
     )
     due = _shrinks_at(state)
-    answer = request_plan(state, replace(step, may_shrink=due is not None and state.now >= due))
-    if due is None or state.now >= due or not isinstance(answer, Wait):
+    answer = request_plan(state, replace(step, may_shrink=due is not None and clock.now >= due))
+    if due is None or clock.now >= due or not isinstance(answer, Wait):
         return answer
     message = f"{answer.message.removesuffix('.')}; from {timestamp(due)} on it may go on with fewer workers"
-    return replace(answer, message=message, retry_after_seconds=min(REPLAN_AFTER_SECONDS, due - state.now))
+    return replace(answer, message=message, retry_after_seconds=min(REPLAN_AFTER_SECONDS, due - clock.now))
 
 
 def _shrinks_at(state: ReconcileInput) -> float | None:
     """Return the Unix seconds from which a job without capacity for its lost workers may continue with fewer; None: never."""
-    job, spec = state.mpijob, state.spec
+    mpijob, spec, status = state.gang.mpijob, state.job.spec, state.job.status
     after_seconds = spec.recovery.shrink_after_seconds
-    if job is None or after_seconds is None or not spec.recovery.replace_lost_workers or not resizable(spec, job):
+    if mpijob is None or after_seconds is None or not spec.recovery.replace_lost_workers or not resizable(spec, mpijob):
         return None
-    if job.workers <= spec.workers.min or migration_blocker(spec, job, state.status.replans):
+    if mpijob.workers <= spec.workers.min or migration_blocker(spec, mpijob, status.replans):
         return None
-    placed = next((condition for condition in state.status.conditions if condition.type == "Placed" and condition.status == "False"), None)
-    return (unix_seconds(placed.last_transition_time) if placed is not None else state.now) + after_seconds
+    placed = next((condition for condition in status.conditions if condition.type == "Placed" and condition.status == "False"), None)
+    return (unix_seconds(placed.last_transition_time) if placed is not None else state.clock.now) + after_seconds
 
 
 def _pinned_unbound(pod: PodView, state: ReconcileInput, misfit_nodes: set[str]) -> bool:
     """Whether the pod's gate opened for a node that can no longer take it, before the scheduler bound it."""
-    if pod.bound or pod.gates or pod.terminating or state.plan is None or pod.index is None or pod.index >= len(state.plan.workers):
+    plan = state.plan
+    if pod.bound or pod.gates or pod.terminating or plan.in_force is None or pod.index is None or pod.index >= len(plan.in_force.workers):
         return False
-    strict = state.spec.placement.mode is PlacementMode.STRICT
-    return strict and state.plan.node_of(pod.index) in misfit_nodes
+    strict = state.job.spec.placement.mode is PlacementMode.STRICT
+    return strict and plan.in_force.node_of(pod.index) in misfit_nodes

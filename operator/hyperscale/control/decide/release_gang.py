@@ -16,38 +16,41 @@ def gang_released(state: ReconcileInput) -> Decision | None:
 
     The MPIJob of an external queue is not suspended; its pods are deleted and return gated (kueue.md, rule 6).
     """
-    job, release = state.mpijob, state.status.scheduling
-    if not state.released or job is None or release is None or state.spec.run_policy.suspend or is_back(state):
+    job, gang, restart = state.job, state.gang, state.restart
+    mpijob, release = gang.mpijob, job.status.scheduling
+    if not restart.released or mpijob is None or release is None or job.spec.run_policy.suspend or is_back(state):
         return None
-    if not state.release_recorded:
+    if not restart.release_recorded:
         return Wait(Reason.SCHEDULING_TIMEOUT, release.message, retry_after_seconds=0.0)
-    if job.holder:
-        going = tuple(sorted(pod.uid for pod in state.workers if not pod.terminating and constants.PLACEMENT_GATE not in pod.gates))
-        ending = f"{len(state.workers)} workers are ending; {release.message}"
+    if mpijob.holder:
+        going = tuple(sorted(pod.uid for pod in gang.workers if not pod.terminating and constants.PLACEMENT_GATE not in pod.gates))
+        ending = f"{len(gang.workers)} workers are ending; {release.message}"
         return DeletePods(Reason.SCHEDULING_TIMEOUT, release.message, pod_uids=going) if going else Wait(Reason.SCHEDULING_TIMEOUT, ending)
-    if not job.suspended:
+    if not mpijob.suspended:
         return SetSuspend(Reason.SCHEDULING_TIMEOUT, release.message, suspend=True)
-    if left := state.unfinished_pods:
+    if left := gang.unfinished_pods:
         return stuck_on_lost_node(state) or Wait(Reason.SCHEDULING_TIMEOUT, f"{left} of its pods are still ending; {release.message}")
-    workers = None if resizable(state.spec, job) else job.workers
+    workers = None if resizable(job.spec, mpijob) else mpijob.workers
     return delay_of_release(state) or request_plan(state, MakePlan(Reason.SCHEDULING_TIMEOUT, release.message, workers_fixed=workers))
 
 
 def rank_left_out(state: ReconcileInput) -> Decision | None:
     """Release the gang when a rank has no pod or no node in time: the other ranks reserve GPUs without using them."""
-    if state.mpijob is None or not state.mpijob.gated or seconds_left(state) != 0.0:
+    mpijob = state.gang.mpijob
+    if mpijob is None or not mpijob.gated or seconds_left(state) != 0.0:
         return None
     return ReleaseGang(Reason.SCHEDULING_TIMEOUT, words(state))
 
 
 def delay_of_release(state: ReconcileInput) -> Stop | Wait | None:
     """Return the wait until a released gang may try again, or the stop after too many releases in a row; None: it may try now."""
-    release, limit = state.status.scheduling, state.spec.recovery.max_replans
+    job = state.job
+    release, limit = job.status.scheduling, job.spec.recovery.max_replans
     if release is None or not release.releases:
         return None
     if release.releases > limit:
         times = f"{release.releases} times in a row" if release.releases > 1 else "once"
         used = f"spec.recovery.maxReplans ({limit}) allows no other try; correct the cause, then raise it or suspend and resume the job"
         return Stop(Reason.REPLANS_EXHAUSTED, f"all ranks were released {times}, {used}. Last: {release.message}")
-    left = delay_left(state.status, state.now)
+    left = delay_left(job.status, state.clock.now)
     return Wait(Reason.SCHEDULING_TIMEOUT, release.message, retry_after_seconds=left) if left > 0.0 else None

@@ -15,26 +15,27 @@ PARTITION_ENDING_SECONDS: Final = 1.0
 
 def lacks_partitions(state: ReconcileInput) -> Decision | None:
     """Write the partitions of a job with a volume before its MPIJob exists."""
-    return _partitions(state) if state.mpijob is None else None
+    return _partitions(state) if state.gang.mpijob is None else None
 
 
 def lacks_new_partitions(state: ReconcileInput) -> Decision | None:
     """Write new partitions before a replaced worker's gate opens, if its new share needs them."""
-    if not state.gated_workers or state.misfits or not state.plan_recorded:
+    if not state.gang.gated_workers or state.capacity.misfits or not state.plan.recorded:
         return None
     return _partitions(state)
 
 
 def _partitions(state: ReconcileInput) -> Decision | None:
     """Return None once the partitions are written. The Job is not watched, so it is read at most once a reconcile; its pods are watched."""
-    view = state.partition
-    if not state.partition_key or (view is not None and view.key == state.partition_key and view.succeeded):
+    partitions = state.partitions
+    view = partitions.job
+    if not partitions.key or (view is not None and view.key == partitions.key and view.succeeded):
         return None
-    if not state.partition_looked:
+    if not partitions.read:
         return EnsurePartitions(Reason.PARTITIONING)
-    if view is None or view.key != state.partition_key or view.deleting:
+    if view is None or view.key != partitions.key or view.deleting:
         return Wait(Reason.PARTITIONING, "the previous partition Job is still being deleted", retry_after_seconds=PARTITION_ENDING_SECONDS)
-    last = next((pod for pod in reversed(state.partition_pods) if pod.owner_uid == view.uid), None)
+    last = next((pod for pod in reversed(partitions.pods) if pod.owner_uid == view.uid), None)
     if view.failed:
         last_words = last.termination.strip() if last is not None else ""
         return Stop(Reason.PARTITIONING_FAILED, last_words or view.message or "the partition Job failed")

@@ -65,17 +65,18 @@ class RunRecorder:
         self._something = asyncio.Event()
         self._fault = ""
 
-    def note(self, seen: ReconcileInput, status: JobStatus) -> None:
+    def note(self, state: ReconcileInput, status: JobStatus) -> None:
         """A job as its pass ends; kept where its run has ended, once for each thing that it says of itself."""
-        uid = seen.metadata.uid
-        if not self._url or seen.job is None or status.phase not in (Phase.SUCCEEDED, Phase.FAILED) or seen.plan is None:
+        job, plan = state.job, state.plan.in_force
+        uid = job.metadata.uid
+        if not self._url or job.parsed is None or status.phase not in (Phase.SUCCEEDED, Phase.FAILED) or plan is None:
             return
         if uid in self._noted and self._noted[uid] == status.measured:
             return
         while len(self._noted) >= MOST_WAITING:
             del self._noted[next(iter(self._noted))]
         self._noted[uid] = status.measured
-        run = finished_run(seen.metadata, seen.job, seen.plan, status, self._clock())
+        run = finished_run(job.metadata, job.parsed, plan, status, self._clock())
         if run.finished_at < self._clock() - self._keep_seconds:
             return
         stand_in = status.measured is not None and status.measured.generated

@@ -42,9 +42,10 @@ def resizable(job: JobSpec, mpijob: MpiJobView) -> bool:
     return mpijob.resizable and not mpijob.holder and job.approval is Approval.AUTOMATIC
 
 
-def resizes(seen: ReconcileInput) -> bool:
+def resizes(state: ReconcileInput) -> bool:
     """Whether the plan in force has another number of workers than the MPIJob."""
-    return seen.plan is not None and seen.mpijob is not None and len(seen.plan.workers) != seen.mpijob.workers
+    plan, mpijob = state.plan.in_force, state.gang.mpijob
+    return plan is not None and mpijob is not None and len(plan.workers) != mpijob.workers
 
 
 def is_moving(status: JobStatus) -> bool:
@@ -74,21 +75,22 @@ def _unbound(plan: Plan, pods: Iterable[PodView], moving: bool) -> Iterator[Work
     return (worker for worker in plan.workers if worker.index not in bound or (moving and bound[worker.index] != worker.node))
 
 
-def misplaced_workers(seen: ReconcileInput) -> tuple[PodView, ...]:
+def misplaced_workers(state: ReconcileInput) -> tuple[PodView, ...]:
     """Workers that are bound to another node than the plan in force says."""
-    plan = seen.plan
+    plan = state.plan.in_force
     if plan is None:
         return ()
-    known = (pod for pod in seen.workers if pod.bound and pod.index is not None and pod.index < len(plan.workers))
-    return tuple(pod for pod in known if pod.node != plan.node_of(pod.index or 0))
+    bound = (pod for pod in state.gang.workers if pod.bound and pod.index is not None and pod.index < len(plan.workers))
+    return tuple(pod for pod in bound if pod.node != plan.node_of(pod.index or 0))
 
 
-def arrived(seen: ReconcileInput) -> bool:
+def arrived(state: ReconcileInput) -> bool:
     """Every worker of the plan in force is on its node."""
-    if seen.plan is None or resizes(seen) or (seen.mpijob is not None and seen.mpijob.suspended):
+    plan, mpijob = state.plan.in_force, state.gang.mpijob
+    if plan is None or resizes(state) or (mpijob is not None and mpijob.suspended):
         return False
-    bound = {pod.index for pod in seen.workers if pod.bound}
-    return not misplaced_workers(seen) and len(bound) >= len(seen.plan.workers)
+    bound = {pod.index for pod in state.gang.workers if pod.bound}
+    return not misplaced_workers(state) and len(bound) >= len(plan.workers)
 
 
 def shown_move(advice: MoveAdvice, running: Plan, since: str, blocker: str) -> StatusMove:

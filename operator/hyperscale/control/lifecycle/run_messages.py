@@ -16,41 +16,42 @@ HOST_STAGING: Final = (
 )
 
 
-def run_condition(seen: ReconcileInput, kind: str) -> tuple[str, str]:
+def run_condition(state: ReconcileInput, kind: str) -> tuple[str, str]:
     """Return reason and message of a condition of the MPIJob.
 
     A stand-in comes first: its accuracy is read as the builtin graph's otherwise. A failed launcher's last line follows: mpi-operator's own
     message only names the pod. What an earlier pass saw of it stays when the pod is gone.
     """
-    true, reason, message = seen.mpijob.conditions.get(kind, (False, "", "")) if seen.mpijob is not None else (False, "", "")
+    mpijob, nothing = state.gang.mpijob, (False, "", "")
+    true, reason, message = mpijob.conditions.get(kind, nothing) if mpijob is not None else nothing
     if true and kind != "Failed":
-        return reason, "; ".join((*_notes(seen), *filter(None, [message])))
-    words = _last_words(seen)
-    before = next((condition.message for condition in seen.status.conditions if condition.type == kind), "")
+        return reason, "; ".join((*_notes(state), *filter(None, [message])))
+    words = _last_words(state)
+    before = next((condition.message for condition in state.job.status.conditions if condition.type == kind), "")
     if words:
         return reason, f"{message}; the launcher's last line: {words}" if message else f"the launcher's last line: {words}"
     return reason, before if message and before.startswith(f"{message}; ") else message
 
 
-def _notes(seen: ReconcileInput) -> Iterator[str]:
-    measured = seen.measured or seen.status.measured
+def _notes(state: ReconcileInput) -> Iterator[str]:
+    measured = state.gang.measured or state.job.status.measured
     if measured is not None and measured.generated:
-        yield _stand_in(seen)
+        yield _stand_in(state)
     if measured is not None and measured.host_staging:
         yield HOST_STAGING
 
 
-def _last_words(seen: ReconcileInput) -> str:
+def _last_words(state: ReconcileInput) -> str:
     """The last line of the newest launcher that failed; empty where none did or it left nothing but a result."""
-    failed = [pod for pod in seen.pods if pod.role == LAUNCHER and pod.phase == "Failed"]
+    failed = [pod for pod in state.gang.pods if pod.role == LAUNCHER and pod.phase == "Failed"]
     lines = max(failed, key=lambda pod: (pod.created, pod.name)).termination.strip().splitlines() if failed else []
     last = " ".join(lines[-1].split()) if lines else ""
     return "" if last.startswith("{") else last[:MAX_LENGTH]
 
 
-def _stand_in(seen: ReconcileInput) -> str:
+def _stand_in(state: ReconcileInput) -> str:
     """What was trained on instead of the builtin graph, and what to write so that it is found."""
-    source = seen.job.dataset.source.builtin if seen.job is not None else None
+    source = state.job.parsed.dataset.source.builtin if state.job.parsed is not None else None
     name = source.name if source is not None else "the builtin graph"
     return (
         f"trained on a generated graph of {name}'s size, because {name} was not found: accuracy says nothing of {name}; "

@@ -29,22 +29,22 @@ SILENT: Final = "the scheduler has given no reason"
 NOTHING: Final = StatusScheduling()
 
 
-def left_out(seen: ReconcileInput) -> tuple[PodView, ...]:
+def left_out(state: ReconcileInput) -> tuple[PodView, ...]:
     """Pods of the job that wait for nothing of the operator's and are on no node."""
     ours = (constants.PLACEMENT_GATE, constants.LAUNCHER_GATE)
     return tuple(
         pod
-        for pod in (*seen.workers, *seen.launchers)
+        for pod in (*state.gang.workers, *state.gang.launchers)
         if not pod.bound and not pod.terminating and not any(gate in pod.gates for gate in ours)
     )
 
 
-def missing(seen: ReconcileInput) -> tuple[int, ...]:
+def missing(state: ReconcileInput) -> tuple[int, ...]:
     """Indices of workers whose pods do not exist though the MPIJob is to run: their plan holds unused GPUs."""
-    job = seen.mpijob
+    job = state.gang.mpijob
     if job is None or not job.gated or job.suspended or job.ending is not None:
         return ()
-    there = {pod.index for pod in seen.workers}
+    there = {pod.index for pod in state.gang.workers}
     return tuple(index for index in range(job.workers) if index not in there)
 
 
@@ -55,18 +55,19 @@ def is_released(status: JobStatus, mpijob: MpiJobView | None) -> bool:
     return any((condition.type, condition.reason) == (PLACED_CONDITION, Reason.SCHEDULING_TIMEOUT) for condition in status.conditions)
 
 
-def is_back(seen: ReconcileInput) -> bool:
+def is_back(state: ReconcileInput) -> bool:
     """Whether a released job of an external queue has all its workers again, gated: its pods were deleted, not its MPIJob suspended."""
-    ended = all(constants.PLACEMENT_GATE in pod.gates for pod in seen.workers) and not missing(seen)
-    return seen.released and seen.mpijob is not None and bool(seen.mpijob.holder) and ended
+    ended = all(constants.PLACEMENT_GATE in pod.gates for pod in state.gang.workers) and not missing(state)
+    mpijob = state.gang.mpijob
+    return state.restart.released and mpijob is not None and bool(mpijob.holder) and ended
 
 
-def seconds_left(seen: ReconcileInput) -> float | None:
+def seconds_left(state: ReconcileInput) -> float | None:
     """Until all ranks are released; None where none is left out or missing, or where that is not written down yet."""
-    known = seen.status.scheduling
-    if known is None or not known.waiting_since or not (left_out(seen) or missing(seen)):
+    known = state.job.status.scheduling
+    if known is None or not known.waiting_since or not (left_out(state) or missing(state)):
         return None
-    return max(0.0, unix_seconds(known.waiting_since) + seen.scheduling_timeout_seconds - seen.now)
+    return max(0.0, unix_seconds(known.waiting_since) + state.clock.scheduling_timeout_seconds - state.clock.now)
 
 
 def delay_left(status: JobStatus, now: float) -> float:
@@ -84,49 +85,49 @@ def refused_nodes(status: JobStatus, now: float) -> dict[str, str]:
     return {refused.node: refused.message for refused in known.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS}
 
 
-def words(seen: ReconcileInput) -> str:
+def words(state: ReconcileInput) -> str:
     """Which pods are left out, and what the scheduler says of the first; else which do not exist, and where to look."""
-    pods = left_out(seen)
-    if not pods and seen.mpijob is not None and (indices := missing(seen)):
-        return _missing_words(seen, seen.mpijob, indices)
+    pods = left_out(state)
+    if not pods and state.gang.mpijob is not None and (indices := missing(state)):
+        return _missing_words(state, state.gang.mpijob, indices)
     shown = ", ".join(pod.name for pod in pods[:3]) + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
-    return f"{shown} on no node {seen.scheduling_timeout_seconds} s after the gates opened: {_said(pods)}"
+    return f"{shown} on no node {state.clock.scheduling_timeout_seconds} s after the gates opened: {_said(pods)}"
 
 
-def begun(seen: ReconcileInput) -> StatusScheduling:
+def begun(state: ReconcileInput) -> StatusScheduling:
     """What is remembered of a release that begins now."""
-    known, time = seen.status.scheduling or NOTHING, timestamp(seen.now)
+    known, time = state.job.status.scheduling or NOTHING, timestamp(state.clock.now)
     found = {
         node: StatusRefusedNode(node, pod.unschedulable[:MAX_REFUSAL_LENGTH], time)
-        for pod in left_out(seen)
-        if (node := _refusing_node(seen, pod))
+        for pod in left_out(state)
+        if (node := _refusing_node(state, pod))
     }
-    kept = [refused for refused in _lasting(known, seen.now) if refused.node not in found]
+    kept = [refused for refused in _lasting(known, state.clock.now) if refused.node not in found]
     refused = tuple([*kept, *found.values()][-MAX_REFUSED_NODES:])
-    return StatusScheduling(releases=known.releases + 1, released_at=time, message=words(seen)[:MAX_MESSAGE_LENGTH], refused=refused)
+    return StatusScheduling(releases=known.releases + 1, released_at=time, message=words(state)[:MAX_MESSAGE_LENGTH], refused=refused)
 
 
-def observed(seen: ReconcileInput) -> StatusScheduling | None:
+def observed(state: ReconcileInput) -> StatusScheduling | None:
     """What is remembered after a pass: since when a pod is left out or missing, and nothing of earlier releases once the job runs."""
-    known = seen.status.scheduling or NOTHING
-    job = seen.mpijob
-    placing = job is not None and job.gated and not job.suspended and not seen.released
-    since = (known.waiting_since or timestamp(seen.now)) if placing and (left_out(seen) or missing(seen)) else ""
-    runs = (job is not None and job.is_true("Running")) or (seen.job is not None and seen.job.run_policy.suspend)
-    kept = replace(known, waiting_since=since, refused=_lasting(known, seen.now))
+    known = state.job.status.scheduling or NOTHING
+    job = state.gang.mpijob
+    placing = job is not None and job.gated and not job.suspended and not state.restart.released
+    since = (known.waiting_since or timestamp(state.clock.now)) if placing and (left_out(state) or missing(state)) else ""
+    runs = (job is not None and job.is_true("Running")) or (state.job.parsed is not None and state.job.parsed.run_policy.suspend)
+    kept = replace(known, waiting_since=since, refused=_lasting(known, state.clock.now))
     kept = replace(kept, releases=0, released_at="", message="") if runs else kept
     return None if kept == NOTHING else kept
 
 
-def _missing_words(seen: ReconcileInput, job: MpiJobView, indices: tuple[int, ...]) -> str:
-    name, namespace = seen.metadata.name, seen.metadata.namespace
+def _missing_words(state: ReconcileInput, job: MpiJobView, indices: tuple[int, ...]) -> str:
+    name, namespace = state.job.metadata.name, state.job.metadata.namespace
     shown = ", ".join(f"{name}-worker-{index}" for index in indices[:3]) + (f" and {len(indices) - 3} more" if len(indices) > 3 else "")
     cause = (
         f"mpi-operator cannot create them, its events say why (a quota, an admission webhook): kubectl get events -n {namespace}"
         if job.conditions
         else "mpi-operator has not taken up the MPIJob: check that it runs and that spec.runPolicy.managedBy names no other controller"
     )
-    after = f"{seen.scheduling_timeout_seconds} s after they were due"
+    after = f"{state.clock.scheduling_timeout_seconds} s after they were due"
     return f"{len(indices)} of {job.workers} worker pods ({shown}) do not exist {after}; {cause}"
 
 
@@ -134,9 +135,9 @@ def _lasting(known: StatusScheduling, now: float) -> tuple[StatusRefusedNode, ..
     return tuple(refused for refused in known.refused if now - unix_seconds(refused.time) < REFUSED_SECONDS)
 
 
-def _refusing_node(seen: ReconcileInput, pod: PodView) -> str:
+def _refusing_node(state: ReconcileInput, pod: PodView) -> str:
     """The planned node of a worker that the scheduler refused there; "" where it said nothing, or spoke of no node."""
-    index, plan = pod.index, seen.plan
+    index, plan = pod.index, state.plan.in_force
     if index is None or plan is None or index >= len(plan.workers) or not pod.unschedulable:
         return ""
     return "" if "persistentvolumeclaim" in pod.unschedulable.lower() else plan.node_of(index)

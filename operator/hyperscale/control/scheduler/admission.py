@@ -73,21 +73,21 @@ class AdmissionScheduler:
         """A decision failed lately: jobs are planned in order of arrival."""
         return self._clock() < self._distrusted_until
 
-    def alone(self, key: Key, seen: ReconcileInput, policy: PolicySpec, plan: Plan) -> Plan:
+    def alone(self, key: Key, state: ReconcileInput, policy: PolicySpec, plan: Plan) -> Plan:
         """A plan that was made without a decision: the job counts among the arrivals, and the plan says so where a decision failed."""
-        entry = self.pending.entry(key, policy) if is_pending(seen) else None
+        entry = self.pending.entry(key, policy) if is_pending(state) else None
         if entry is None:
             return plan
         self.pending.alone(entry, plan)
         return replace(plan, fallbacks=(QUEUE_FAILED, *plan.fallbacks)) if self.failed else plan
 
-    async def take(self, key: Key, seen: ReconcileInput, policy: PolicySpec) -> PlanAnswer | None:
+    async def take(self, key: Key, state: ReconcileInput, policy: PolicySpec) -> PlanAnswer | None:
         """What the queue says of a job; None where there is nothing to order, where others decide, or where nobody could say."""
-        entry = self.pending.entry(key, policy) if is_pending(seen) else None
+        entry = self.pending.entry(key, policy) if is_pending(state) else None
         if entry is None:
             return None
         if (told := self.pending.granted(entry)) is not None:
-            return self._answer(entry, told, seen.status)
+            return self._answer(entry, told, state.job.status)
         if self.pending.held(entry, self._world.snapshot(policy, self._clock())) is None:
             await self.get_ready(policy)
             if (entry := self.pending.entry(key, policy)) is None:
@@ -96,7 +96,7 @@ class AdmissionScheduler:
         if (releasing := self.pending.kept_back(key)) is not None:
             return PlanAnswer(None, snapshot, self._kept_back(entry, releasing))
         told = self.pending.held(entry, snapshot) or await self._ask(entry, snapshot)
-        return self._answer(entry, told, seen.status) if told is not None else None
+        return self._answer(entry, told, state.job.status) if told is not None else None
 
     async def get_ready(self, policy: PolicySpec) -> None:
         """Read jobs and count pods beforehand, so that the next question has less to do at once."""
@@ -173,9 +173,9 @@ class AdmissionScheduler:
         return PlanAnswer(replace(refusal, message=turn.message), told.snapshot, replace(turn, reason="", message=""))
 
 
-def is_pending(seen: ReconcileInput) -> bool:
+def is_pending(state: ReconcileInput) -> bool:
     """Neither planned nor created yet, or stopped for others since."""
-    return seen.preempted or (seen.mpijob is None and seen.plan is None)
+    return state.restart.preempted or (state.gang.mpijob is None and state.plan.in_force is None)
 
 
 def settled(turn: AdmissionTurn, status: JobStatus) -> AdmissionTurn:

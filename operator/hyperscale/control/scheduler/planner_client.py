@@ -96,71 +96,72 @@ class Planning:
         self.drift.busy = self.stops.busy = self._lock.locked
         self.recorder = RunRecorder(self.reader, telemetry, history_url, history_min_runs, clock, history_days)
 
-    async def make(self, key: Key, seen: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
+    async def make(self, key: Key, state: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen.
 
         Raises apply.client.ApiError where the claims of its volumes cannot be read now.
         """
-        if (missing := await self._missing_volumes(key, seen)) is not None:
+        if (missing := await self._missing_volumes(key, state)) is not None:
             snapshot = self._world.snapshot(policy, self._clock())
             self._count(missing, snapshot)
             return PlanAnswer(missing, snapshot)
-        if is_pending(seen) and (standing := self.waiting.refusal(key, policy)) is not None:
+        if is_pending(state) and (standing := self.waiting.refusal(key, policy)) is not None:
             return standing._replace(snapshot=self._world.snapshot(policy, self._clock()))
         async with self._lock:
-            answer = await self.taker.take(key, seen, policy)
+            answer = await self.taker.take(key, state, policy)
             if answer is None:
-                answer = await self._ask(key, seen, step, policy)
+                answer = await self._ask(key, state, step, policy)
             elif answer.found is not None:
                 self._count(answer.found, answer.snapshot)
-                if isinstance(answer.found, Plan) and seen.preempted:
-                    answer = answer._replace(found=steady(answer.found, seen.plan))
+                if isinstance(answer.found, Plan) and state.restart.preempted:
+                    answer = answer._replace(found=steady(answer.found, state.plan.in_force))
         self.waiting.learn(key, policy, answer)
         if not isinstance(answer.found, Plan):
             return answer
         elapsed = max(0.0, self._clock() - answer.snapshot.taken_at)
         return answer._replace(found=with_figures(answer.found, answer.snapshot, OPERATOR, elapsed))
 
-    async def _missing_volumes(self, key: Key, seen: ReconcileInput) -> Infeasible | None:
+    async def _missing_volumes(self, key: Key, state: ReconcileInput) -> Infeasible | None:
         """Read the claims that the workers mount; a refusal where nothing exists yet and one of them is missing.
 
         Its pods would hold GPUs and never start. A plan that nothing follows from needs no volume.
         """
-        claims = worker_asks(seen.job).claims if self._claims is not None and seen.job is not None else ()
-        if self._claims is None or not claims or seen.job is None:
+        job = state.job.parsed
+        claims = worker_asks(job).claims if self._claims is not None and job is not None else ()
+        if self._claims is None or not claims or job is None:
             return None
         missing = (await self._claims.read(key, claims)).missing
-        if not missing or seen.mpijob is not None or seen.job.plan_only:
+        if not missing or state.gang.mpijob is not None or job.plan_only:
             return None
         return missing_volumes(key.namespace, missing)
 
-    async def _ask(self, key: Key, seen: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
+    async def _ask(self, key: Key, state: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
         snapshot = self._world.snapshot(policy, self._clock())
         request = msgspec.structs.replace(
-            self._request(key, seen, policy, snapshot),
+            self._request(key, state, policy, snapshot),
             workers_fixed=step.workers_fixed,
             pinned=step.pinned,
             excluded_nodes=step.excluded_nodes,
         )
-        with self._telemetry.plan_seconds.labels(planner=str(seen.job.planner if seen.job else "")).time():
+        with self._telemetry.plan_seconds.labels(planner=str(state.job.parsed.planner if state.job.parsed else "")).time():
             answer = await self._planner.plan(request, snapshot, policy)
             if isinstance(answer, Infeasible) and step.may_shrink:
                 neither = f"{answer.message.removesuffix('.')}; fewer workers find no room either"
-                fewer = await self._shrunk(seen, request, snapshot, policy)
+                fewer = await self._shrunk(state, request, snapshot, policy)
                 answer = fewer or msgspec.structs.replace(answer, message=neither)
         self._count(answer, snapshot)
         if isinstance(answer, Plan):
-            answer = steady(answer, seen.plan)
-            answer = self.taker.alone(key, seen, policy, answer)
+            answer = steady(answer, state.plan.in_force)
+            answer = self.taker.alone(key, state, policy, answer)
             self._world.assume(key, answer, amounts_of(request))
         return PlanAnswer(answer, snapshot)
 
-    async def _shrunk(self, seen: ReconcileInput, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | None:
+    async def _shrunk(self, state: ReconcileInput, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | None:
         """A plan with fewer workers than the MPIJob has, on the cluster without its pods; None where even that does not fit."""
-        if seen.mpijob is None:
+        if state.gang.mpijob is None:
             return None
-        claims = claims_of(pod for pod in seen.pods if pod.role == WORKER)
-        counts = msgspec.structs.replace(request.job.workers, max=seen.mpijob.workers - 1)
+        claims = claims_of(pod for pod in state.gang.pods if pod.role == WORKER)
+        counts = msgspec.structs.replace(request.job.workers, max=state.gang.mpijob.workers - 1)
         fewer = msgspec.structs.replace(request, workers_fixed=None, job=msgspec.structs.replace(request.job, workers=counts))
         answer = await self._planner.plan(vacated(fewer, claims), emptied_snapshot(snapshot, claims), policy)
         return answer if isinstance(answer, Plan) else None
@@ -178,30 +179,31 @@ class Planning:
             self._telemetry.moves.labels(outcome="begun").inc()
             return snapshot
 
-    def misfits(self, key: Key, seen: ReconcileInput, policy: PolicySpec) -> tuple[Rejection, ...]:
+    def misfits(self, key: Key, state: ReconcileInput, policy: PolicySpec) -> tuple[Rejection, ...]:
         """Planned nodes of workers not yet bound that could not take them now."""
+        plan, mpijob = state.plan.in_force, state.gang.mpijob
         if (
-            seen.plan is None
-            or seen.job is None
-            or (seen.mpijob is None and run_is_over(seen.status))
-            or (seen.mpijob is not None and (seen.mpijob.suspended or not seen.mpijob.gated))
+            plan is None
+            or state.job.parsed is None
+            or (mpijob is None and run_is_over(state.job.status))
+            or (mpijob is not None and (mpijob.suspended or not mpijob.gated))
         ):
             return ()
-        bound = {pod.index: pod.node for pod in seen.workers if pod.bound and pod.index is not None}
-        if len(bound) >= len(seen.plan.workers) or (seen.mpijob is not None and not seen.workers):
+        bound = {pod.index: pod.node for pod in state.gang.workers if pod.bound and pod.index is not None}
+        if len(bound) >= len(plan.workers) or (mpijob is not None and not state.gang.workers):
             return ()
-        waiting = {worker.node for worker in seen.plan.workers if worker.index not in bound}
+        waiting = {worker.node for worker in plan.workers if worker.index not in bound}
         snapshot = self._world.snapshot(policy, self._clock())
-        request = msgspec.structs.replace(self._request(key, seen, policy, snapshot, waiting), pinned=bound)
-        return tuple(misfit for misfit in misfits(seen.plan, request, snapshot) if misfit.node in waiting)
+        request = msgspec.structs.replace(self._request(key, state, policy, snapshot, waiting), pinned=bound)
+        return tuple(misfit for misfit in misfits(plan, request, snapshot) if misfit.node in waiting)
 
     def _request(
-        self, key: Key, seen: ReconcileInput, policy: PolicySpec, snapshot: ClusterSnapshot, nodes: Collection[str] | None = None
+        self, key: Key, state: ReconcileInput, policy: PolicySpec, snapshot: ClusterSnapshot, nodes: Collection[str] | None = None
     ) -> PlanRequest:
         """The question about a job; it knows what other plans hold of these `nodes`, or of all."""
-        if seen.job is None:
+        if state.job.parsed is None:
             raise ValueError("a job whose spec cannot be read is not planned")
-        return self._request_for(key, seen.job, next(iter(seen.workers), None), policy, snapshot, nodes)
+        return self._request_for(key, state.job.parsed, next(iter(state.gang.workers), None), policy, snapshot, nodes)
 
     def _request_for(
         self,

@@ -57,34 +57,35 @@ _SUSPENDED = frozenset({Reason.SUSPENDED, Reason.SUSPENDED_EXTERNALLY, Reason.QU
 PARTITIONED_CONDITION = "Partitioned"
 
 
-def derive(seen: ReconcileInput, decision: Decision) -> JobStatus:
+def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
     """The status after a pass that ended with `decision`; transition times move only where a condition changed."""
-    job = seen.mpijob if seen.mpijob is not None and seen.mpijob.owner_uid == seen.metadata.uid else None
-    workers = seen.workers
-    planned = job.workers if job else len(seen.plan.workers) if seen.plan else 0
+    status, metadata, plan, mpijob = state.job.status, state.job.metadata, state.plan.in_force, state.gang.mpijob
+    job = mpijob if mpijob is not None and mpijob.owner_uid == metadata.uid else None
+    workers = state.gang.workers
+    planned = job.workers if job else len(plan.workers) if plan else 0
     ready = sum(1 for pod in workers if pod.ready)
-    measured = _measured(seen)
+    measured = _measured(state)
     return replace(
-        seen.status,
-        observed_generation=seen.metadata.generation,
-        phase=_phase(seen, decision, job),
+        status,
+        observed_generation=metadata.generation,
+        phase=_phase(state, decision, job),
         reason=str(decision.reason),
-        queue=seen.metadata.labels.get(constants.KUEUE_QUEUE_LABEL, ""),
+        queue=metadata.labels.get(constants.KUEUE_QUEUE_LABEL, ""),
         ready=f"{ready}/{planned}" if planned and decision.reason not in _ENDED else "",
-        predicted_epoch=_column(seen.plan.predicted.epoch_seconds if seen.plan else None, PREDICTED_DIGITS),
+        predicted_epoch=_column(plan.predicted.epoch_seconds if plan else None, PREDICTED_DIGITS),
         measured_epoch=_column(measured.epoch_seconds if measured else None),
         workers=ReadyCount(planned=planned, placed=sum(1 for pod in workers if pod.bound), ready=ready) if planned else None,
-        conditions=_conditions(seen, decision, job),
-        plan=bounded(seen.plan) if seen.plan else None,
-        mpi_job_ref=ObjectReference(name=job.name, uid=job.uid) if job else seen.status.mpi_job_ref,
-        start_time=(job.start_time or None) if job else seen.status.start_time,
-        completion_time=(job.completion_time or None) if job else seen.status.completion_time,
-        restarts=job.launcher_failures if job else seen.status.restarts,
-        move=_move(seen, decision, job),
-        stop=_stop(seen, job),
-        scheduling=observed(seen),
+        conditions=_conditions(state, decision, job),
+        plan=bounded(plan) if plan else None,
+        mpi_job_ref=ObjectReference(name=job.name, uid=job.uid) if job else status.mpi_job_ref,
+        start_time=(job.start_time or None) if job else status.start_time,
+        completion_time=(job.completion_time or None) if job else status.completion_time,
+        restarts=job.launcher_failures if job else status.restarts,
+        move=_move(state, decision, job),
+        stop=_stop(state, job),
+        scheduling=observed(state),
         measured=measured,
-        queue_decision=seen.turn.decision if seen.turn else _kept_decision(seen),
+        queue_decision=state.plan.admission.decision if state.plan.admission else _kept_decision(state),
     )
 
 
@@ -93,38 +94,38 @@ def _column(epoch_seconds: float | None, digits: int = 3) -> str:
     return "" if epoch_seconds is None else duration_text(epoch_seconds, digits).replace(" ", "")
 
 
-def _measured(seen: ReconcileInput) -> Measured | None:
+def _measured(state: ReconcileInput) -> Measured | None:
     """What the run said last; the pace of another number of workers than are planned says nothing beside what is predicted for these."""
-    told = seen.measured or seen.status.measured
-    return told.without_pace() if told is not None and resizes(seen) else told
+    told = state.gang.measured or state.job.status.measured
+    return told.without_pace() if told is not None and resizes(state) else told
 
 
-def _move(seen: ReconcileInput, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
+def _move(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
     """The proposed move of a running job; what the status says stays until the job is judged anew."""
-    if job is None or not _undisturbed(seen, job) or decision.reason == Reason.MOVING:
+    if job is None or not _undisturbed(state, job) or decision.reason == Reason.MOVING:
         return None
-    return seen.status.move if seen.move is None else seen.move.proposal
+    return state.job.status.move if state.restart.migration is None else state.restart.migration.proposal
 
 
-def _stop(seen: ReconcileInput, job: MpiJobView | None) -> StatusStop | None:
+def _stop(state: ReconcileInput, job: MpiJobView | None) -> StatusStop | None:
     """What would be gained if a running job stopped for others; it stays like a proposed move."""
-    if job is None or not _undisturbed(seen, job):
+    if job is None or not _undisturbed(state, job):
         return None
-    return seen.status.stop if seen.stop is None else seen.stop.proposal
+    return state.job.status.stop if state.restart.preemption is None else state.restart.preemption.proposal
 
 
-def _undisturbed(seen: ReconcileInput, job: MpiJobView) -> bool:
-    return not (seen.moving or seen.preempted or job.suspended) and job.is_true("Running")
+def _undisturbed(state: ReconcileInput, job: MpiJobView) -> bool:
+    return not (state.restart.migrating or state.restart.preempted or job.suspended) and job.is_true("Running")
 
 
-def _kept_decision(seen: ReconcileInput) -> QueueDecision | None:
+def _kept_decision(state: ReconcileInput) -> QueueDecision | None:
     """Of an earlier pass; a place in the queue is void once the job was planned without it."""
-    kept = seen.status.queue_decision
-    planned = seen.plan is not None and not seen.preempted
+    kept = state.job.status.queue_decision
+    planned = state.plan.in_force is not None and not state.restart.preempted
     return None if kept is not None and kept.position > 0 and planned else kept
 
 
-def _phase(seen: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Phase:
+def _phase(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Phase:
     if decision.reason in _ENDED:
         return Phase(str(decision.reason))
     if job is None and decision.reason == Reason.PARTITIONING:
@@ -132,75 +133,77 @@ def _phase(seen: ReconcileInput, decision: Decision, job: MpiJobView | None) -> 
     if job is None:
         return Phase.PLANNED if decision.reason in (Reason.PLAN_ONLY, Reason.AWAITING_APPROVAL) else Phase.PENDING
     if job.suspended:
-        moves = decision.reason == Reason.MOVING or (seen.moving and decision.reason == Reason.NODE_LOST)
+        moves = decision.reason == Reason.MOVING or (state.restart.migrating and decision.reason == Reason.NODE_LOST)
         return Phase.STARTING if moves else Phase.QUEUED
     return Phase.RUNNING if job.is_true("Running") else Phase.STARTING
 
 
-def _conditions(seen: ReconcileInput, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
+def _conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
     """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
-    wanted = [_planned(seen, decision), _degraded(seen), _approved(decision), _partitioned(seen, decision), _placed(seen, job)]
+    wanted = [_planned(state, decision), _degraded(state), _approved(decision), _partitioned(state, decision), _placed(state, job)]
     wanted.append(_suspended(decision, job))
     if job is not None:
-        wanted.append(_running(seen, job))
-        wanted += [_condition(kind, True, *run_condition(seen, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
+        wanted.append(_running(state, job))
+        wanted += [_condition(kind, True, *run_condition(state, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
     if decision.reason in _STALLED or (isinstance(decision, Stop) and decision.reason not in _AT_REST):
         wanted.append(_condition("Stalled", True, str(decision.reason), decision.message))
     elif decision.reason not in _AT_REST:
         wanted.append(_condition("Reconciling", True, str(decision.reason), decision.message))
-    wanted += [_moving(seen, decision), _preempted(seen, decision, job)]
-    wanted.append(proposed(move) if (move := _move(seen, decision, job)) is not None else None)
-    wanted.append(proposed_stop(stop, seen.metadata.key) if (stop := _stop(seen, job)) is not None else None)
-    before = {condition.type: condition for condition in seen.status.conditions}
-    if job is None and seen.status.mpi_job_ref is not None:
+    wanted += [_moving(state, decision), _preempted(state, decision, job)]
+    wanted.append(proposed(move) if (move := _move(state, decision, job)) is not None else None)
+    wanted.append(proposed_stop(stop, state.job.metadata.key) if (stop := _stop(state, job)) is not None else None)
+    before = {condition.type: condition for condition in state.job.status.conditions}
+    if job is None and state.job.status.mpi_job_ref is not None:
         wanted += [before[kind] for kind in ("Running", "Succeeded", "Failed", "Placed") if kind in before]
-    new = {condition.type: _dated(condition, before.get(condition.type), seen) for condition in wanted if condition is not None}
+    new = {condition.type: _dated(condition, before.get(condition.type), state) for condition in wanted if condition is not None}
     return tuple(new[kind] for kind in sorted(new))
 
 
-def _moving(seen: ReconcileInput, decision: Decision) -> Condition | None:
+def _moving(state: ReconcileInput, decision: Decision) -> Condition | None:
     """From the moment a new plan is in force until every rank is on its node; this is what a later pass goes on by."""
-    begun = seen.moving or isinstance(decision, BeginMove)
-    if not begun or seen.released or arrived(seen) or decision.reason in (*_SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
+    begun = state.restart.migrating or isinstance(decision, BeginMove)
+    if not begun or state.restart.released or arrived(state) or decision.reason in (*_SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
     return _condition(MOVING_CONDITION, True, str(Reason.MOVING), decision.message if decision.reason == Reason.MOVING else "")
 
 
-def _preempted(seen: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Condition | None:
+def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Condition | None:
     """From the decision to stop for others until a new plan is in force; this is what a later pass goes on by."""
-    stop = seen.status.last_stop
-    if not seen.preempted or stop is None or job is None or job.holder:
+    stop = state.job.status.last_stop
+    if not state.restart.preempted or stop is None or job is None or job.holder:
         return None
     if decision.reason in (Reason.SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
-    return _condition(PREEMPTED_CONDITION, True, "StoppedForOthers", preemption_message(stop, seen.metadata.key))
+    return _condition(PREEMPTED_CONDITION, True, "StoppedForOthers", preemption_message(stop, state.job.metadata.key))
 
 
-def _planned(seen: ReconcileInput, decision: Decision) -> Condition | None:
-    if seen.plan is not None and seen.refusal is None and not seen.preempted:
-        was = next((condition for condition in seen.status.conditions if condition.type == "Planned" and condition.status == "True"), None)
-        if was is not None and seen.metrics is None and seen.mpijob is None:
+def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:
+    plan, refusal, admission = state.plan.in_force, state.plan.refusal, state.plan.admission
+    if plan is not None and refusal is None and not state.restart.preempted:
+        was = next((one for one in state.job.status.conditions if one.type == "Planned" and one.status == "True"), None)
+        if was is not None and state.plan.metrics is None and state.gang.mpijob is None:
             return was  # its observedGeneration tells which spec the plan was made for
-        message = f"{len(seen.plan.workers)} workers, {seen.plan.partitions} partitions by {seen.plan.planner}"
+        message = f"{len(plan.workers)} workers, {plan.partitions} partitions by {plan.planner}"
         return _condition("Planned", True, "PlanAccepted", message)
-    if seen.refusal is not None:
-        return _condition("Planned", False, seen.refusal.reason, seen.refusal.message)
-    if seen.turn is not None and seen.turn.reason:
-        return _condition("Planned", False, seen.turn.reason, seen.turn.message)
+    if refusal is not None:
+        return _condition("Planned", False, refusal.reason, refusal.message)
+    if admission is not None and admission.reason:
+        return _condition("Planned", False, admission.reason, admission.message)
     if decision.reason in (Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.SUSPENDED, Reason.NAME_CONFLICT):
         return _condition("Planned", False, str(decision.reason), decision.message)
-    if seen.preempted:
+    if state.restart.preempted:
         return _condition("Planned", False, str(Reason.PREEMPTED), "planned anew when its turn comes")
     return None
 
 
-def _degraded(seen: ReconcileInput) -> Condition | None:
+def _degraded(state: ReconcileInput) -> Condition | None:
     """Whether the plan had to do without something; kept from the pass that made the plan."""
-    if seen.metrics is None or seen.plan is None:
-        kept = next((condition for condition in seen.status.conditions if condition.type == "Degraded"), None)
-        lost = kept is None and seen.plan is not None and bool(seen.plan.fallbacks)  # the operator died between create and report
-        return degraded(MetricsState(available=True), seen.plan) if lost and seen.plan is not None else kept
-    return degraded(seen.metrics, seen.plan)
+    metrics, plan = state.plan.metrics, state.plan.in_force
+    if metrics is None or plan is None:
+        kept = next((condition for condition in state.job.status.conditions if condition.type == "Degraded"), None)
+        lost = kept is None and plan is not None and bool(plan.fallbacks)  # the operator died between create and report
+        return degraded(MetricsState(available=True), plan) if lost and plan is not None else kept
+    return degraded(metrics, plan)
 
 
 def degraded(metrics: MetricsState, plan: Plan) -> Condition:
@@ -217,36 +220,36 @@ def _approved(decision: Decision) -> Condition | None:
     return _condition("Approved", False, str(decision.reason), decision.message) if decision.reason == Reason.AWAITING_APPROVAL else None
 
 
-def _partitioned(seen: ReconcileInput, decision: Decision) -> Condition | None:
+def _partitioned(state: ReconcileInput, decision: Decision) -> Condition | None:
     """Whether the parts of the training graph are on the job's volume; absent without one."""
-    view = seen.partition
-    if seen.partition_key and view is not None and view.key == seen.partition_key and view.succeeded:
+    view = state.partitions.job
+    if state.partitions.key and view is not None and view.key == state.partitions.key and view.succeeded:
         return _condition(PARTITIONED_CONDITION, True, "PartitionsWritten")
     if decision.reason in (Reason.PARTITIONING, Reason.PARTITIONING_FAILED):
         return _condition(PARTITIONED_CONDITION, False, str(decision.reason), decision.message)
-    return next((condition for condition in seen.status.conditions if condition.type == PARTITIONED_CONDITION), None)
+    return next((condition for condition in state.job.status.conditions if condition.type == PARTITIONED_CONDITION), None)
 
 
-def _running(seen: ReconcileInput, job: MpiJobView) -> Condition:
+def _running(state: ReconcileInput, job: MpiJobView) -> Condition:
     """As mpi-operator says while the run lasts; afterwards its reason and message still say that the job runs."""
     if (end := job.ending) is not None:
         return _condition("Running", False, end, "finished")
-    return _condition("Running", job.is_true("Running"), *run_condition(seen, "Running"), otherwise="Starting")
+    return _condition("Running", job.is_true("Running"), *run_condition(state, "Running"), otherwise="Starting")
 
 
-def _placed(seen: ReconcileInput, job: MpiJobView | None) -> Condition | None:
+def _placed(state: ReconcileInput, job: MpiJobView | None) -> Condition | None:
     """Whether every rank has a node; a run that has ended had one for each, though its pods may be gone."""
     if job is None or not job.gated:
         return None
-    if seen.released and not is_back(seen) and seen.status.scheduling is not None:
-        return _condition(PLACED_CONDITION, False, str(Reason.SCHEDULING_TIMEOUT), seen.status.scheduling.message)
+    if state.restart.released and not is_back(state) and state.job.status.scheduling is not None:
+        return _condition(PLACED_CONDITION, False, str(Reason.SCHEDULING_TIMEOUT), state.job.status.scheduling.message)
     if job.ending is not None:
         ran = "Running" in job.conditions or job.is_true("Succeeded")
-        before = next((one for one in seen.status.conditions if one.type == "Placed"), None)
+        before = next((one for one in state.job.status.conditions if one.type == "Placed"), None)
         return _condition("Placed", True, "AllRanksBound", f"{job.workers} of {job.workers}") if ran else before
     if job.suspended:
         return None
-    placed = sum(1 for pod in seen.workers if pod.bound)
+    placed = sum(1 for pod in state.gang.workers if pod.bound)
     return _condition(
         "Placed", placed == job.workers, "AllRanksBound" if placed == job.workers else "RanksWaiting", f"{placed} of {job.workers}"
     )
@@ -264,10 +267,10 @@ def _condition(kind: str, true: bool, reason: str = "", message: str = "", other
     return Condition(type=kind, status="True" if true else "False", reason=reason or otherwise, message=message[:2048])
 
 
-def _dated(condition: Condition, before: Condition | None, seen: ReconcileInput) -> Condition:
+def _dated(condition: Condition, before: Condition | None, state: ReconcileInput) -> Condition:
     """With generation and transition time; the time stays as long as the status does."""
     if before is condition:
         return condition
     same = before is not None and before.status == condition.status
-    time = before.last_transition_time if before is not None and same else timestamp(seen.now)
-    return replace(condition, observed_generation=seen.metadata.generation, last_transition_time=time)
+    time = before.last_transition_time if before is not None and same else timestamp(state.clock.now)
+    return replace(condition, observed_generation=state.job.metadata.generation, last_transition_time=time)

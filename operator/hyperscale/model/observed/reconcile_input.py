@@ -52,75 +52,36 @@ class StopView(msgspec.Struct, frozen=True):
     """To be carried out now."""
 
 
-class ReconcileInput(msgspec.Struct, frozen=True):
-    """One consistent look at the world of one job; everything `decide` may know."""
+class JobState(msgspec.Struct, frozen=True):
+    """The GNNTrainingJob and what the operator reported about it last."""
 
     metadata: JobMetadata
-    job: JobSpec | None
+    parsed: JobSpec | None
     """None exactly when `fault` is set."""
     status: JobStatus
     """As last written."""
-    now: float
-    """Unix seconds."""
-    server_ahead_seconds: float = 0.0
-    """By how much the API server's clock, which stamps deletions, is ahead of `now`."""
-    deleting: bool = False
     fault: SpecFault | None = None
-    mpijob: MpiJobView | None = None
-    pods: tuple[PodView, ...] = ()
-    """The MPIJob's own pods, sorted by role and index."""
-    plan: Plan | None = None
-    """In force: as recorded in status, else as annotated on the MPIJob, else as just made in this pass."""
-    plan_recorded: bool = False
-    """The plan in force can be read back after a crash (status or MPIJob annotation)."""
-    refusal: Infeasible | None = None
-    """The planners' answer in this pass when there is no plan."""
-    turn: AdmissionTurn | None = None
-    """The queue's answer in this pass; None where it was not asked."""
-    misfits: tuple[Rejection, ...] = ()
-    """Planned nodes of workers not yet bound that no longer fit."""
-    unreachable_nodes: tuple[str, ...] = ()
-    """Nodes tainted unreachable or out-of-service."""
-    hostnames: dict[str, str] = {}
-    """Node name to kubernetes.io/hostname label, for the planned nodes."""
-    metrics: MetricsState | None = None
-    """State of the metrics that a plan made in this pass was based on; None when none was made."""
-    move: MoveView | None = None
-    """None where the job has not been judged since the operator started: what its status says then stays."""
-    moving: bool = False
-    """A move has begun and not ended: the plan in force is the new one, whatever the pods still do."""
-    stop: StopView | None = None
-    """None where the job has not been judged since the operator started: what its status says then stays."""
-    preempted: bool = False
-    """It was stopped for others and has no new plan yet: the plan in force is only a memory."""
-    stop_recorded: bool = False
-    """That can be read back after a crash."""
-    partition_key: str = ""
-    """What the plan in force is to be partitioned from; "" where no Job writes partitions, or there is no plan yet."""
-    partition: PartitionView | None = None
-    """The Job that writes them; None where it was not looked for, or is not there."""
-    partition_looked: bool = False
-    """`partition` was read, or the Job created, in this pass."""
-    partition_pods: tuple[PodView, ...] = ()
-    """Pods of the Job, oldest first."""
-    scheduling_timeout_seconds: int = 300
-    """From an open gate to a node; then all ranks are released."""
-    released: bool = False
-    """All ranks were released because the scheduler left one out, and they have no new plan yet."""
-    release_recorded: bool = False
-    """That can be read back after a crash."""
-    workload: str | None = None
-    """Kueue's Workload of an MPIJob that another has suspended; "" where there is none, None where Kueue cannot be asked."""
-    workload_looked: bool = False
-    """`workload` was read in this pass."""
-    measured: Measured | None = None
-    """What the run says of itself now: its result, else its progress; None where nothing new is known."""
+    deleting: bool = False
 
     @property
     def spec(self) -> JobSpec:
         """The valid spec; checks that come after `spec_is_bad` in the chain may read it."""
-        assert self.job is not None
-        return self.job
+        assert self.parsed is not None
+        return self.parsed
+
+
+class GangState(msgspec.Struct, frozen=True):
+    """The MPIJob and its pods."""
+
+    mpijob: MpiJobView | None = None
+    pods: tuple[PodView, ...] = ()
+    """The MPIJob's own pods, sorted by role and index."""
+    workload: str | None = None
+    """Kueue's Workload of an MPIJob that another has suspended; "" where there is none, None where Kueue cannot be asked."""
+    workload_read: bool = False
+    """`workload` was read in this reconcile."""
+    measured: Measured | None = None
+    """What the run reports now: its result, else its progress; None where nothing new is known."""
 
     @property
     def workers(self) -> tuple[PodView, ...]:
@@ -141,3 +102,82 @@ class ReconcileInput(msgspec.Struct, frozen=True):
     def unfinished_pods(self) -> int:
         """Number of pods that still run or end."""
         return sum(1 for pod in self.pods if not pod.finished)
+
+
+class PlanState(msgspec.Struct, frozen=True):
+    """The plan in force, and the planners' and the queue's answers in this reconcile."""
+
+    in_force: Plan | None = None
+    """As recorded in status, else as annotated on the MPIJob, else as just made in this reconcile."""
+    recorded: bool = False
+    """The plan in force can be read back after a crash (status or MPIJob annotation)."""
+    refusal: Infeasible | None = None
+    """The planners' answer when there is no plan."""
+    admission: AdmissionTurn | None = None
+    """The queue's answer; None where it was not asked."""
+    metrics: MetricsState | None = None
+    """State of the metrics that a plan made in this reconcile is based on; None when none was made."""
+
+
+class RestartState(msgspec.Struct, frozen=True):
+    """What suspends a started job and starts it again: migration, preemption, release."""
+
+    migration: MoveView | None = None
+    """None where the job was not evaluated since the operator started: what its status says then stays."""
+    migrating: bool = False
+    """A migration has started and not ended: the plan in force is the new one, whatever the pods still do."""
+    preemption: StopView | None = None
+    """None where the job was not evaluated since the operator started: what its status says then stays."""
+    preempted: bool = False
+    """The job was preempted and has no new plan yet: the plan in force is stale."""
+    preemption_recorded: bool = False
+    """The preemption can be read back after a crash."""
+    released: bool = False
+    """The gang was released because the scheduler left a pod out, and has no new plan yet."""
+    release_recorded: bool = False
+    """The release can be read back after a crash."""
+
+
+class PartitionState(msgspec.Struct, frozen=True):
+    """The Job that writes the partitions of the training graph."""
+
+    key: str = ""
+    """Key of the partitions that the plan in force needs; "" where no Job writes partitions, or there is no plan yet."""
+    job: PartitionView | None = None
+    """None where it was not read, or does not exist."""
+    read: bool = False
+    """`job` was read or created in this reconcile."""
+    pods: tuple[PodView, ...] = ()
+    """Pods of the Job, oldest first."""
+
+
+class CapacityState(msgspec.Struct, frozen=True):
+    """Nodes that matter to the job and cannot be used."""
+
+    misfits: tuple[Rejection, ...] = ()
+    """Planned nodes of workers not yet bound that no longer fit."""
+    unreachable_nodes: tuple[str, ...] = ()
+    """Nodes tainted unreachable or out-of-service."""
+
+
+class ReconcileClock(msgspec.Struct, frozen=True):
+    """The time of this reconcile, and the times it is compared with."""
+
+    now: float
+    """Unix seconds."""
+    server_ahead_seconds: float = 0.0
+    """By how much the API server's clock, which stamps deletions, is ahead of `now`."""
+    scheduling_timeout_seconds: int = 300
+    """From an open gate to a node; then the gang is released."""
+
+
+class ReconcileInput(msgspec.Struct, frozen=True):
+    """The observed state of one job, consistent at one time; everything that `decide` may read."""
+
+    job: JobState
+    clock: ReconcileClock
+    gang: GangState = GangState()
+    plan: PlanState = PlanState()
+    restart: RestartState = RestartState()
+    partitions: PartitionState = PartitionState()
+    capacity: CapacityState = CapacityState()
