@@ -77,6 +77,13 @@ SCENARIOS = (
         3,
     ),
     Broken(
+        "the device plugin shares every GPU by time slicing",
+        breaking.time_slicing,
+        breaking.nodes,
+        "GpusShared",
+        ("sharing.timeSlicing", "nvidia.com/device-plugin.config"),
+    ),
+    Broken(
         "Prometheus is down",
         lambda site: None,
         lambda site: None,

@@ -32,6 +32,8 @@ class Fault(enum.StrEnum):
     DEVICE_PLUGIN_MISSING = "DevicePluginMissing"
     DEVICE_PLUGIN_SILENT = "DevicePluginSilent"
     GPUS_UNHEALTHY = "GpusUnhealthy"
+    GPUS_SLICED = "GpusSliced"
+    GPUS_SHARED = "GpusShared"
     GPU_NODES_NOT_READY = "GpuNodesNotReady"
     GPU_LABELS_MISSING = "GpuLabelsMissing"
     GPU_SPEED_UNKNOWN = "GpuSpeedUnknown"

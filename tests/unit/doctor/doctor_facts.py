@@ -50,6 +50,15 @@ def node(name: str, gpus: int = 2, ready: bool = True, **labels: str | None) -> 
     return {"metadata": {"name": name, "labels": own}, "status": {"allocatable": amounts, "capacity": amounts, "conditions": conditions}}
 
 
+def divided(name: str, gpus: int = 2, resources: dict[str, str] | None = None, **labels: str) -> dict[str, Any]:
+    """A node with further resources and labels; labels: by the part behind `nvidia.com/`, `__` for `.` and `_` for `-`."""
+    made = node(name, gpus)
+    made["metadata"]["labels"] |= {"nvidia.com/" + part.replace("__", ".").replace("_", "-"): value for part, value in labels.items()}
+    amounts = {**made["status"]["allocatable"], **(resources or {})}
+    made["status"] |= {"allocatable": amounts, "capacity": amounts}
+    return made
+
+
 def operator(**changes: Any) -> WorkloadFacts:
     labels = {
         "app.kubernetes.io/part-of": "hyperscale",

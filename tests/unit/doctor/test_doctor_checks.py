@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -30,6 +30,7 @@ from tests.unit.doctor.doctor_facts import (
     agent,
     changed,
     crds,
+    divided,
     facts,
     figure,
     kueue_controller,
@@ -76,6 +77,16 @@ def crashed(reason: str, message: str = "", **changes: object) -> Facts:
 
 
 ERROR, INFO = FindingState.ERROR, FindingState.INFO
+
+
+def sliced(name: str) -> dict[str, Any]:
+    return divided(name, 14, gpu__product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", mig__strategy="single")
+
+
+def shared(name: str) -> dict[str, Any]:
+    return divided(name, 8, gpu__product="NVIDIA-H100-80GB-HBM3-SHARED", gpu__replicas="4", gpu__sharing_strategy="time-slicing")
+
+
 LINKED = {"NVLink": Ways(2, 8)}
 BRIDGED = {"NVLink": Ways(4, 16), "System": Ways(8, 8)}
 CASES = (
@@ -141,6 +152,10 @@ CASES = (
     Case(
         Fault.GPU_SPEED_UNKNOWN, facts(nodes=(*map(node, NODES[:2]), node("gpu-3", gpu_product="NVIDIA-X9"))), '"product":"NVIDIA-X9"', INFO
     ),
+    Case(Fault.GPUS_SLICED, facts(nodes=(*map(node, NODES[:2]), sliced("gpu-3"))), "node gpu-3 nvidia.com/mig.config=all-disabled", INFO),
+    Case(Fault.GPUS_SLICED, facts(nodes=tuple(map(sliced, NODES))), "nvidia-smi -mig 0", ERROR),
+    Case(Fault.GPUS_SHARED, facts(nodes=(*map(node, NODES[:2]), shared("gpu-3"))), "sharing.timeSlicing", INFO),
+    Case(Fault.GPUS_SHARED, facts(nodes=tuple(map(shared, NODES))), "sharing.mps", ERROR),
     Case(Fault.PROMETHEUS_NOT_SET, facts(metrics=Metrics(), suggested_prometheus="http://p.m:9090"), "prometheus.url=http://p.m:9090"),
     Case(Fault.PROMETHEUS_UNREACHABLE, facts(metrics=Metrics("http://p", "", ("PrometheusUnreachable", "no"))), "prometheus.url=", ERROR),
     Case(Fault.PROMETHEUS_TIMEOUT, facts(metrics=Metrics("http://p", "", ("PrometheusTimeout", "slow"))), "metricsSeconds", ERROR),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from hyperscale.doctor.checks.gpu_sharing import by_name, gpus_of, parts_of, sharing
 from hyperscale.doctor.common import gpu_nodes, labels_of, name_of, named, policy_set, unread
 from hyperscale.doctor.facts import Facts, Unread
 from hyperscale.doctor.faults import Fault
@@ -18,11 +19,10 @@ PLUGIN: Final = (
     "helm repo add nvdp https://nvidia.github.io/k8s-device-plugin && "
     "helm upgrade -i nvdp nvdp/nvidia-device-plugin -n nvidia-device-plugin --create-namespace --set gfd.enabled=true"
 )
-_SLICE: Final = "nvidia.com/mig-"
 
 
 def device_plugin(facts: Facts) -> CheckVerdict:
-    """Every node with GPUs offers all of them."""
+    """Every node with GPUs offers all of them, and whole."""
     if isinstance(facts.nodes, Unread):
         return verdict("gpus", "not checked", [unread("gpus", facts.nodes)])
     found = gpu_nodes(facts)
@@ -33,10 +33,12 @@ def device_plugin(facts: Facts) -> CheckVerdict:
             "gpus", Fault.NO_GPU_NODES, FindingState.ERROR, message, "there is no GPU node, or neither device plugin nor GFD runs", fix
         )
         return verdict("gpus", "no GPU nodes", [missing])
-    offered = sum(_count(node, "allocatable") for node in found)
+    parts = by_name(found)
+    offered = sum(gpus_of(node, "allocatable") for node in found if name_of(node) not in parts)
     summary = f"{plural(len(found), 'GPU node')}, {plural(offered, 'GPU')} offered"
-    silent = [name_of(node) for node in found if not _count(node, "allocatable") and not _count(node, "capacity") and not _slices(node)]
-    return verdict("gpus", summary, [_silent(facts, silent), _unhealthy(found), _not_ready(found)])
+    empty = [name_of(node) for node in found if not gpus_of(node, "allocatable") and not gpus_of(node, "capacity")]
+    silent = [name for name in empty if name not in parts]
+    return verdict("gpus", summary, [_silent(facts, silent), *sharing(found, parts), _unhealthy(found), _not_ready(found)])
 
 
 def discovery(facts: Facts) -> CheckVerdict:
@@ -44,10 +46,11 @@ def discovery(facts: Facts) -> CheckVerdict:
     if isinstance(facts.nodes, Unread):
         return verdict("labels", "not checked", [unread("labels", facts.nodes)])
     found = gpu_nodes(facts)
-    bare = [name_of(node) for node in found if gpu_product(labels_of(node)) is None or gpu_memory_bytes(labels_of(node)) is None]
+    whole = tuple(node for node in found if parts_of(node) is None)
+    bare = [name_of(node) for node in whole if gpu_product(labels_of(node)) is None or gpu_memory_bytes(labels_of(node)) is None]
     products = {product for node in found if (product := gpu_product(labels_of(node)))}
     summary = f"{len(found) - len(bare)} of {plural(len(found), 'GPU node')} labelled: {some(products) or 'no product'}"
-    return verdict("labels", summary, [_bare(facts, bare), _unknown_speed(facts, found)])
+    return verdict("labels", summary, [_bare(facts, bare), _unknown_speed(facts, whole)])
 
 
 def _silent(facts: Facts, nodes: list[str]) -> Finding | None:
@@ -72,7 +75,7 @@ def _silent(facts: Facts, nodes: list[str]) -> Finding | None:
 
 
 def _unhealthy(nodes: tuple[dict[str, Any], ...]) -> Finding | None:
-    short = {name_of(node): lost for node in nodes if (lost := _count(node, "capacity") - _count(node, "allocatable")) > 0}
+    short = {name_of(node): lost for node in nodes if (lost := gpus_of(node, "capacity") - gpus_of(node, "allocatable")) > 0}
     if not short:
         return None
     return Finding(
@@ -142,16 +145,6 @@ def _unknown_speed(facts: Facts, nodes: tuple[dict[str, Any], ...]) -> Finding |
 
 def _assumed(products: set[str]) -> list[dict[str, Any]]:
     return [{"product": product, "teraflops": 10} for product in sorted(products)]
-
-
-def _count(node: Mapping[str, Any], kind: str) -> int:
-    text = str(((node.get("status") or {}).get(kind) or {}).get(constants.GPU_RESOURCE, "0"))
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
-
-
-def _slices(node: Mapping[str, Any]) -> bool:
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return any(str(key).startswith(_SLICE) and str(value) != "0" for key, value in allocatable.items())
 
 
 def _ready(node: Mapping[str, Any]) -> bool:
