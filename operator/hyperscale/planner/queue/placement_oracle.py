@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -27,6 +28,8 @@ from hyperscale.util.memo import Memo
 
 KEPT_PLACEMENTS: Final = 512
 """A few dozen kilobytes each where jobs have hundreds of workers; mostly one."""
+
+_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 Expired = Callable[[], bool]
 Place = Callable[[PlanRequest, ClusterGraph, Expired], Plan | Infeasible]
@@ -110,8 +113,8 @@ class PlacementOracle:
         return self._answer(replace(_quick(request), free_gpus=closed, held={}), self._emptied)
 
     def state(self, request: PlanRequest) -> bytes:
-        """All that plans on what is free by `request` depend on, beside the job."""
-        return self._slots(request, self.graph).tobytes()
+        """Return what placements by `request` depend on apart from the job and the snapshot."""
+        return _state(request, self._free_gpus(request, self.graph))
 
     def suitable(self, request: PlanRequest) -> frozenset[str]:
         """Nodes that could ever host a worker: all that are not ruled out for anything but what runs there now."""
@@ -121,11 +124,11 @@ class PlacementOracle:
         return frozenset(fitting.slots) | late
 
     def _answer(self, request: PlanRequest, graph: ClusterGraph) -> Plan | Infeasible:
-        slots = self._slots(request, graph)
+        free = self._free_gpus(request, graph)
         least = request.workers_fixed or request.job.workers.min
-        if int(slots.sum()) < least:
+        if int(self._slots(request, graph, free).sum()) < least:
             return Infeasible(reason="InsufficientGpus", message="")  # worded only where somebody reads it; see `refusal`
-        key = (graph.digest, kind_of(request), slots.tobytes())
+        key = (graph.digest, kind_of(request), _state(request, free))
         found = self._kept.get(
             key, lambda: self._place(request, graph, self.expired), lambda made: isinstance(made, Plan) and not self.expired()
         )
@@ -137,19 +140,31 @@ class PlacementOracle:
         """As `now`, with the planner's own words where it does not fit."""
         return self._place(request, self.graph, self.expired)
 
-    def _slots(self, request: PlanRequest, graph: ClusterGraph) -> IntArray:
-        """What a plan depends on of what is free: (n,) workers by free GPUs and what planned ranks hold, at most what the job may have."""
+    def _free_gpus(self, request: PlanRequest, graph: ClusterGraph) -> IntArray:
+        """Return (n,) free GPUs of each node by `request`."""
         figures = figures_of(graph)
         free = figures.free_gpus.copy()
         for name, left in request.free_gpus.items():
             if name in graph.index:
                 free[graph.index[name]] = min(left, int(figures.allocatable_gpus[graph.index[name]]))
+        room: IntArray = np.maximum(free, 0)
+        return room
+
+    def _slots(self, request: PlanRequest, graph: ClusterGraph, free: IntArray) -> IntArray:
+        """Return (n,) workers that each node can take by free GPUs and by what planned ranks hold; at most what the job may have."""
         workers = request.job.workers
-        free = np.maximum(free, 0)
         slots: IntArray = np.minimum(free // workers.gpus_per_worker, workers.max)
         for position, room in held_room(graph, demand_of(request)).items() if request.held else ():
             slots[position] = min(int(slots[position]), room)
         return slots
+
+
+def _state(request: PlanRequest, free: IntArray) -> bytes:
+    """Return what a placement depends on apart from job and snapshot.
+
+    Free GPUs, not the workers that fit into them: of nodes with room for as many workers, the best fit leaves fewer GPUs idle.
+    """
+    return free.tobytes() + _ENCODER.encode(request.held)
 
 
 def _at_once() -> bool:
