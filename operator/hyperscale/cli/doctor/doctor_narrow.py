@@ -12,11 +12,9 @@ from hyperscale.doctor.checks.schema import OUR_CRDS, schema_fields
 from hyperscale.doctor.common import COMPONENT
 from hyperscale.doctor.facts import Crd, JobFacts, LeaseFacts, Pod, PodTrouble, WorkloadFacts
 from hyperscale.model import constants
-from hyperscale.model.constants import GPU_RESOURCE
 
 Json = Mapping[str, Any]
 MAX_TEXT: Final = 500
-_RESOURCES: Final = (GPU_RESOURCE,)
 _WAITING_IS_FINE: Final = ("ContainerCreating", "PodInitializing", "")
 
 

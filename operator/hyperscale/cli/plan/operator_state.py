@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,8 +22,6 @@ DEFAULT_PLACE: Final = TopologyPreview("hyperscale-system", "hyperscale-preview"
 """Of a release `hyperscale` in its usual namespace, for those who may not read the ClusterTopology."""
 MAX_BYTES: Final = 256 << 20
 MAX_KEY_LENGTH: Final = 1024
-
-Json = dict[str, Any]
 
 
 class Read(NamedTuple):

@@ -7,7 +7,6 @@ as the run says where it can be heard, else elapsed time over the predicted epoc
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
@@ -32,8 +31,6 @@ from hyperscale.model.pods import PodView
 from hyperscale.model.status import StatusMove
 from hyperscale.util.rfc3339 import timestamp, unix_seconds
 from hyperscale.util.slices import Slices
-
-_LOG = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 1.0
 DEADLINE_SECONDS: Final = 0.5

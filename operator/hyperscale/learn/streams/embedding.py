@@ -27,7 +27,6 @@ SIZES: Final = (
     3 * WIDTH * HIDDEN,
 )
 """Own and neighbours' weights and bias of either round, the queue's, and what the pooled figures weigh in the first layer."""
-PARAMETERS: Final = sum(SIZES)
 
 
 class Pictures(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -113,8 +112,3 @@ def network_of(loaded: QueueAgent) -> tuple[Network, RuleKnobs]:
     flat = np.concatenate([loaded.weights[name].ravel() for name in TENSORS]).astype(np.float32)
     order = 0 if prior.order is rule.QueueOrder.SECONDS else 1
     return flat, RuleKnobs(type(TUNED.order)(order), prior.thrift_alone, prior.thrift, prior.patience)
-
-
-def shipped() -> QueueAgent:
-    """The agent that comes with the package. Raises AgentUnavailableError."""
-    return load_agent(resources.files("hyperscale.planner.learned") / "weights")

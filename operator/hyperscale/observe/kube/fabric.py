@@ -14,7 +14,6 @@ from hyperscale.model.constants import HOSTNAME_LABEL
 
 HYPERNODE_LABEL: Final = "topology.volcano.sh/hypernode-tier-"
 """Stands for labels that nodes do not have: its value is the HyperNode of that tier which the node hangs on."""
-MAX_TIERS: Final = 12
 MAX_PATTERN: Final = 128
 MAX_WILDCARDS: Final = 3
 """Repeated parts of a pattern: trying n of them on a name of m characters takes up to m to the power of n steps."""

@@ -104,11 +104,6 @@ def from_links(
     return Pipeline(np.ascontiguousarray(gradient), np.ascontiguousarray(activation), groups)
 
 
-def pipe_cost(pipeline: Pipeline, group: IntArray) -> float:
-    """The cost of groups, seconds."""
-    return searcher(pipeline, group).score()
-
-
 def searcher(pipeline: Pipeline, group: IntArray) -> PipeSearch:
     """The kernel's state."""
     values, rank = pipeline.levels()

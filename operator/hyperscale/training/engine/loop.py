@@ -27,7 +27,6 @@ Tensor = torch.Tensor
 AfterEpoch = Callable[[int], object]
 _LINES: Final = 20
 """Progress lines of a run."""
-BEST_MODEL: Final = "model.safetensors"
 
 
 class Loop:
