@@ -5,7 +5,7 @@
     .venv/bin/python -m benchmarks.molhiv --quick            # no figure to go by: GCN, 400 molecules, 3 epochs, 1 and 2 workers
 
 Every run is what a pod runs, `mpirun … python -m hyperscale.training.worker.train`, with uneven shares (SHARES), and leaves a file in the
-folder `--into`; runs whose file is there are not run again. `--side-by-side` runs go on at once, each rank with one thread. The epoch times
+folder `--into`; runs whose file is there are not run again. `--side-by-side` runs run at once, each rank with one thread. The epoch times
 in docs/benchmarks/molhiv are those of a busy machine.
 
 The scaffold split is that of hyperscale.training.data.formats.smiles: the Open Graph Benchmark's, with 1,232, 81 and 130 active molecules.
@@ -233,7 +233,7 @@ def main() -> int:
     arguments.add_argument("--models", default=",".join(MODELS), metavar="LIST", help="e.g. GCN,GAT")
     arguments.add_argument("--seeds", type=int, default=5)
     arguments.add_argument("--epochs", type=int, default=SIZE["epochs"])
-    arguments.add_argument("--side-by-side", type=int, default=1, metavar="RUNS", help="runs that go on at once")
+    arguments.add_argument("--side-by-side", type=int, default=1, metavar="RUNS", help="runs that continue at once")
     arguments.add_argument("--table", action="store_true", help="run nothing: print what is in the folder")
     chosen = arguments.parse_args()
     if not TABLE.is_file() and not chosen.table:

@@ -2,7 +2,7 @@
 
 A round lasts 360 s as in Gavel (OSDI 2020). A job that arrives or ends inside one is seen at the next; its GPUs stay its own until then.
 A job that starts, or starts again elsewhere, loses `restart_seconds`. Hosts have 4 GPUs: a job inside one host runs at the packed speed,
-else at the spread one. Where a job would be spread, a policy that packs has the jobs of that type packed anew (they restart); the jobs of
+else at the spread one. Where a job would be spread, a policy that packs has the jobs of that type packed again (they restart); the jobs of
 the others stay where they are until they are stopped.
 """
 
@@ -78,7 +78,7 @@ class Policy(Protocol):
 
     @property
     def packs(self) -> bool:
-        """Whether running jobs are packed anew where one would be spread."""
+        """Whether running jobs are packed again where one would be spread."""
         ...
 
     def decide(

@@ -1,7 +1,7 @@
 """What it costs to see 5,000 nodes with 8 GPUs each: 280,000 GPU series and the agents' link series, each with the time of its scrape.
 
 readings  in this process: answers of a Prometheus into series, series into figures, figures into a snapshot; cold, and with a part changed.
-          Peer in the same run: every answer decoded at once and everything judged anew, as `hyperscale snapshot` would without a memory
+          Peer in the same run: every answer decoded at once and everything judged again, as `hyperscale snapshot` would without a memory
 operator  the real operator against a real API server with that many nodes and a server that answers as Prometheus does: memory,
           readiness, CPU, how late its event loop answers, and what it writes. Beside it, for the noise of the machine, a process that
           does nothing else than answer the same probe
@@ -48,7 +48,7 @@ from hyperscale.observe.snapshot.build_snapshot import build_snapshot, warm  # n
 
 BENCHMARK: Final = "telemetry"
 OURS: Final = "hyperscale"
-PEER: Final = "all at once, all anew"
+PEER: Final = "all at once, all again"
 NODES: Final = 5000
 QUICK_NODES: Final = 500
 COLD_LIMIT_SECONDS: Final = 5.0

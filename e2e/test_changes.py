@@ -94,7 +94,7 @@ def test_a_worker_lost_with_its_node_is_planned_onto_another_and_the_others_stay
     uid = job.pods()[0]["metadata"]["uid"]
     api.patch(f"/api/v1/nodes/{lost}", {"spec": {"unschedulable": True}})
     api.delete(f"/api/v1/namespaces/{space}/pods/cora-worker-1", gracePeriodSeconds="0")
-    job.wait(lambda: job.nodes()[1:] not in ([], [lost]), "the lost rank was not planned anew")
+    job.wait(lambda: job.nodes()[1:] not in ([], [lost]), "the lost rank was not planned again")
     job.wait_bound()
     assert job.nodes()[0] == stays
     assert job.pods()[0]["metadata"]["uid"] == uid

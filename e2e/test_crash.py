@@ -1,4 +1,4 @@
-"""The operator is killed in the middle: whatever it was doing, there is one MPIJob, the same plan, and the job goes on."""
+"""The operator is killed in the middle: whatever it was doing, there is one MPIJob, the same plan, and the job continues."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
         assert job.pods() == []
         with operating(installed):
             job.wait(lambda: moved(job, first), "it does not go on", seconds=60)
-            print(f"goes on with {len(job.nodes())} workers {time.monotonic() - lost:.1f} s after the loss: {first} -> {job.pod_nodes()}")
+            print(f"continues with {len(job.nodes())} workers {time.monotonic() - lost:.1f} s after the loss: {first} -> {job.pod_nodes()}")
             assert sorted(job.nodes()) == sorted({*first} - {first[1]})
             assert (job.status()["ready"], job.status()["replans"], hosts(job)) == ("2/2", 1, 2)
             for node in (first[1], SPARE):
@@ -212,7 +212,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
             again = time.monotonic()
             job.patch(spec={"runPolicy": {"suspend": False}})
             job.wait(lambda: runs_with(job, 4), "it does not go on with four workers", seconds=60)
-            print(f"goes on with 4 workers {time.monotonic() - again:.1f} s after the suspension: {job.pod_nodes()}")
+            print(f"continues with 4 workers {time.monotonic() - again:.1f} s after the suspension: {job.pod_nodes()}")
             assert (job.status()["ready"], job.status()["replans"], hosts(job)) == ("4/4", 1, 4)
             after = job.mpijob()
             assert after is not None

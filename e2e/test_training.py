@@ -86,7 +86,7 @@ def test_a_killed_worker_alone_is_planned_anew_and_training_goes_on_from_the_che
     with _cordoned(job.api, lost):
         reached = _epoch(job)
         job.api.delete(f"/api/v1/namespaces/{space}/pods/{job.name}-worker-1", gracePeriodSeconds="0")
-        job.wait(lambda: job.nodes()[1:] not in ([], [lost]), "the lost rank was not planned anew")
+        job.wait(lambda: job.nodes()[1:] not in ([], [lost]), "the lost rank was not planned again")
         job.wait_bound()
         assert job.nodes()[0] == stays
         assert job.pods()[0]["metadata"]["uid"] == uid, "the other worker's pod stays"

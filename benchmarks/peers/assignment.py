@@ -1,4 +1,4 @@
-"""A reference: all jobs assigned to kinds of GPU anew in every round, which no cluster's scheduler does that starts jobs one by one.
+"""A reference: all jobs assigned to kinds of GPU again in every round, which no cluster's scheduler does that starts jobs one by one.
 
 The index rule's order, weighted shortest remaining time first, for all jobs and kinds at once: the assignment that finishes the most
 weighted jobs a second. With one kind this is that order itself (Smith 1956); with several, a job that gains little from the fast GPUs

@@ -32,7 +32,7 @@ VALUE_BYTES: Final = 2.0
 EVEN: Final = (1.2, 1.5, 2.0, 3.0)
 """Largest parts of a model over an even part that are tried where pipelines exchange gradients."""
 ROUNDS: Final = 3
-"""Times that the batch is divided anew by the pace that the last division gave."""
+"""Times that the batch is divided again by the pace that the last division gave."""
 GB: Final = 1e9
 
 

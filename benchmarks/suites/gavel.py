@@ -16,7 +16,7 @@ arrives when; `arrivals x 0.5` halves the gaps.
   Gavel max-min                   its program and rounds as published, from a vertex (HiGHS) or from the midst of the best shares (inside)
   Gavel max-min, most speed, filled   stronger than published: ties go to the most speed, idle GPUs to whoever waits
   Gavel makespan, filled; first come; least attained service; shortest left     simple orders that may stop and move any job in any round
-  assignment at every round       a reference: all jobs assigned anew each round by a linear program (peers/assignment.py)
+  assignment at every round       a reference: all jobs assigned again each round by a linear program (peers/assignment.py)
 
 Max-min optimises fairness, not mean completion, and knows no remaining times: read it beside the simple orders. Stops are judged by
 speeds inside one host; where a job must be spread, the simulator runs it at the spread speed. Steps left are known to `hyperscale`,

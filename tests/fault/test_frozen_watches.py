@@ -1,4 +1,4 @@
-"""Watches that stay open and say nothing (a frozen load balancer): the full listing mends what they lost."""
+"""Watches that stay open and say nothing (a frozen load balancer): the full listing fixes what they lost."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_room_that_comes_after_an_unseen_deletion_brings_nothing_back(
         wait_until(
             lambda: operator.metric("hyperscale_plans_total", outcome="planned") > planned or asked_for_the_job(),
             PATIENCE_SECONDS,
-            "nothing is planned anew",
+            "nothing is planned again",
         )
         job.wait(lambda: asked_for_the_job() or job.mpijob() is not None, "nothing came of it")
     wait_watching(proxy, since)

@@ -1,4 +1,4 @@
-"""An API server that says 429 or 500, cuts connections, or does not answer: the operator slows down and then goes on."""
+"""An API server that says 429 or 500, cuts connections, or does not answer: the operator slows down and then continues."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def created(stage: Stage, kind: tuple[str, str, str, str], name: str, spec: dict
 
 @pytest.fixture
 def operator(stage: Stage) -> Iterator[OperatorProcess]:
-    """It lists everything anew every two seconds."""
+    """It lists everything again every two seconds."""
     stage.proxy.reset()
     for name in NODES:
         stage.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {ROW: name[:2]}}})

@@ -51,7 +51,7 @@ def test_a_beam_as_wide_as_there_are_sets_finds_the_best_set(drawn: tuple[int, i
 TYPICAL = 2.0
 """Links beside those of a member that count as if they were the same for all paths, as in the compiled beam."""
 SPARE = 2
-"""Children kept for every path that goes on, as in the compiled beam."""
+"""Children kept for every path that continues, as in the compiled beam."""
 
 
 def scores(costs: Costs, workers: int, path: tuple[int, ...]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The compiled annealing of the largest halo against a plain one that counts everything anew at every step."""
+"""The compiled annealing of the largest halo against a plain one that counts everything again at every step."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ POPULATION: Final = 32
 CHILDREN: Final = 16
 """Offspring of one generation of the genetic algorithm."""
 MUTATION: Final = 0.1
-"""Part of the members that a child draws anew."""
+"""Part of the members that a child draws again."""
 ANNEAL_MOVES: Final = 20_000
 """Moves of one annealing; another follows while time is left."""
 LONG_MOVES: Final = 200_000

@@ -1,7 +1,7 @@
 """The process behind a detour: holds every packet as long as its link's latency says. For kernels that were built without netem.
 
 It reads packets from a tun device of its own and writes them back when they are due; order within a pair is kept. Delays may be
-written anew while it runs. At most MAX_WAITING packets wait: more are dropped, as a full queue would.
+written again while it runs. At most MAX_WAITING packets wait: more are dropped, as a full queue would.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Line:
         self.look()
 
     def look(self) -> None:
-        """Read the delays again where they were written anew."""
+        """Read the delays again where they were written again."""
         found = self._file.stat().st_mtime_ns
         if found != self._seen:
             self._seen = found

@@ -134,7 +134,7 @@ def shape(source: RealNode, destination: RealNode, bits_per_second: float) -> No
 
 
 def break_gpus(one: RealNode, numbers: Sequence[int]) -> None:
-    """Report these GPUs of a node as Unhealthy; none of them mends all."""
+    """Report these GPUs of a node as Unhealthy; none of them fixes all."""
     (one.place.run / UNHEALTHY_FILE).write_text("\n".join(f"GPU-{one.name}-{number}" for number in numbers))
 
 

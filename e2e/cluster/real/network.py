@@ -61,7 +61,7 @@ def _cable(place: Place) -> None:
     _run(*inside, "address", "add", f"{place.address}/24", "dev", "eth0")
     _run(*inside, "link", "set", "eth0", "up")
     _run(*inside, "route", "add", "default", "via", place.gateway)
-    # Not `ip netns exec`: it mounts /sys anew, without its cgroups.
+    # Not `ip netns exec`: it mounts /sys again, without its cgroups.
     _run("nsenter", f"--net={NAMESPACES / place.link}", "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
     _run("ip", "route", "add", place.pod_network, "via", place.address)
 
@@ -76,7 +76,7 @@ def _guard(slot: Slot) -> None:
 
 
 def detour(slot: Slot, pairs: Sequence[tuple[Place, Place]]) -> None:
-    """Send what pods of one node send to pods of another through the slot's device, which must be there; what comes out of it goes on."""
+    """Send what pods of one node send to pods of another through the slot's device, which must be there; what comes out of it continues."""
     _run("ip", "link", "set", slot.detour, "up", "txqueuelen", "10000")
     _run("ip", "route", "replace", "default", "dev", slot.detour, "table", str(slot.table))
     _run("ip", "rule", "add", "preference", str(slot.table), "iif", slot.detour, "lookup", "main")

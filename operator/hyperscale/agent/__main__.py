@@ -51,7 +51,7 @@ class NodeAgent:
         return render(own) + generate_latest(self.registry).decode()
 
     def health(self) -> HttpAnswer:
-        """Alive while the event loop is: a driver that hangs is no reason to restart, a restart does not mend it."""
+        """Alive while the event loop is: a driver that hangs is no reason to restart, a restart does not fix it."""
         return HttpAnswer(200, f"{self.poller.state.line}\n")
 
     def readiness(self) -> HttpAnswer:

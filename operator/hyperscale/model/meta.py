@@ -11,7 +11,7 @@ class JobMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     namespace: str
     name: str
     uid: str
-    """Goes into the ownerReference; a job that was deleted and made anew has another one."""
+    """Goes into the ownerReference; a job that was deleted and made again has another one."""
     labels: dict[str, str] = {}
     """The job's own labels; only those of queues are copied to the MPIJob."""
     annotations: dict[str, str] = {}

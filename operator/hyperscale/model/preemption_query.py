@@ -45,7 +45,7 @@ class StopAdvice(msgspec.Struct, frozen=True, rename="camel"):
 
     key: str
     beneficiaries: tuple[str, ...]
-    """Keys of the jobs that start on its GPUs, the first to gain most; its own where it goes on at once on other GPUs."""
+    """Keys of the jobs that start on its GPUs, the first to gain most; its own where it continues at once on other GPUs."""
     saved_seconds: float
     """Predicted fall of the weighted mean of the seconds until all jobs of the question end, for all stops of the answer together."""
     price_seconds: float

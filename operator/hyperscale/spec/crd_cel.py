@@ -51,7 +51,7 @@ def _same_optional(field: str) -> str:
 def _fixed(field: str, equal: str) -> dict[str, Any]:
     return {
         "rule": f"!({_STARTED}) || ({equal})",
-        "message": f"{field} cannot change once the MPIJob exists; delete the job and create it anew, or set it back",
+        "message": f"{field} cannot change once the MPIJob exists; delete the job and create it again, or set it back",
         "fieldPath": f".spec.{field}",
         "reason": "FieldValueForbidden",
     }

@@ -142,7 +142,7 @@ def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
     for figure in ("12 s", "8 s", "1 of 2", "1: node-b → node-c", "900 epochs", "3600 s", "65 s"):
         assert figure in found.message
     again = changed(look, status=told, migration=None)
-    assert derive(again, decide(again)) == told  # after a restart, before it is judged anew
+    assert derive(again, decide(again)) == told  # after a restart, before it is judged again
     gone = changed(look, status=told, migration=MoveView())
     assert derive(gone, decide(gone)).move is None
     ended = changed(look, status=told, mpijob=mpijob(conditions={"Succeeded": (True, "Done", "")}))

@@ -179,7 +179,7 @@ def test_the_pods_that_are_left_stop_once_the_smaller_plan_is_written_down_altho
     decision = decide(shrinking(pods=(worker(0, node="node-a"), worker(1, node="node-c"))))
     assert isinstance(decision, SetSuspend)
     assert decision.suspend
-    assert decision.message == "stops because it goes on with 2 workers instead of 3"
+    assert decision.message == "stops because it continues with 2 workers instead of 3"
 
 
 def test_it_is_moving_until_the_smaller_mpijob_is_where_it_was_planned() -> None:

@@ -185,7 +185,7 @@ async def test_a_long_job_stops_for_a_short_one_and_goes_on_after_it() -> None:
     assert view.due
     assert scene.woken == [LONG]
     (question,) = scene.planner.about_stops
-    assert [job.running.request.job.workers.min for job in question.running] == [2], "it goes on with as many workers as it had"
+    assert [job.running.request.job.workers.min for job in question.running] == [2], "it continues with as many workers as it had"
     status = stopped_status(scene)
     assert status.last_stop is not None
     assert status.last_stop.beneficiaries == (str(SHORT),)

@@ -1,4 +1,4 @@
-"""A running job that is stopped for others and goes on later, decision by decision, and what the status says meanwhile."""
+"""A running job that is stopped for others and continues later, decision by decision, and what the status says meanwhile."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_a_proposal_is_a_condition_and_a_field_and_goes_with_the_job() -> None:
     for words in ("team/short could start", "120 s shorter", "65 s"):
         assert words in found.message
     again = changed(look, status=after, preemption=None)
-    assert derive(again, decide(again)) == after  # after a restart, before it is judged anew
+    assert derive(again, decide(again)) == after  # after a restart, before it is judged again
     gone = changed(look, status=after, preemption=StopView())
     assert derive(gone, decide(gone)).stop is None
     assert derive(changed(look, status=after, mpijob=mpijob(suspended=True)), Wait(Reason.SUSPENDED)).stop is None
@@ -250,7 +250,7 @@ def test_only_what_matters_is_told_again() -> None:
 def test_a_job_that_goes_on_elsewhere_at_once_is_told_so() -> None:
     advice = StopAdvice("team/cora", ("team/short", "team/cora"), 10.0, 5.0)
     message = proposed(shown_stop(advice, "2026-01-01T00:00:00Z", "the PlannerPolicy only advises"), "team/cora").message
-    assert "team/short could start on its GPUs and it could go on at once on other GPUs" in message
+    assert "team/short could start on its GPUs and it could continue at once on other GPUs" in message
     assert message.endswith("not done because the PlannerPolicy only advises")
 
 

@@ -95,7 +95,7 @@ async def test_a_job_on_its_way_to_its_mpijob_is_not_granted_twice() -> None:
     stage = Stage(nodes=2, gpus=4)
     first, second, third = (stage.add(name, epochs=epochs) for name, epochs in (("a", 10), ("b", 20), ("c", 1000)))
     answer = await stage.ask(first)
-    assert isinstance(answer.found, Plan)  # its pass goes on: no MPIJob yet
+    assert isinstance(answer.found, Plan)  # its pass continues: no MPIJob yet
     await stage.ask(second)
     await stage.ask(third)
     stage.add("d", epochs=5)
@@ -210,7 +210,7 @@ async def test_a_burst_of_alike_jobs_costs_few_questions() -> None:
 def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "WaitingForTurn") -> tuple[AdmissionTurn, JobStatus]:
     decision = QueueDecision(position=position, pending=pending, chosen_by="Rule", run_seconds=run)
     planned = Condition(type="Planned", status="False", reason=reason, message="as told")
-    return AdmissionTurn(decision, reason, "anew"), JobStatus(phase=Phase.PENDING, queue_decision=decision, conditions=(planned,))
+    return AdmissionTurn(decision, reason, "again"), JobStatus(phase=Phase.PENDING, queue_decision=decision, conditions=(planned,))
 
 
 @pytest.mark.parametrize(
@@ -220,10 +220,10 @@ def told(position: int, pending: int = 20, run: float = 10.0, reason: str = "Wai
 def test_a_waiting_job_is_told_again_only_when_it_matters(position: int, pending: int, run: float, again: bool) -> None:
     _, status = told(12)
     turn, _ = told(position, pending, run)
-    assert (settled(turn, status).message == "anew") is again
+    assert (settled(turn, status).message == "again") is again
 
 
 def test_another_reason_is_always_told() -> None:
     _, status = told(12)
     turn, _ = told(12, reason="WaitingForBetterNodes")
-    assert settled(turn, status).message == "anew"
+    assert settled(turn, status).message == "again"

@@ -1,4 +1,4 @@
-"""The constructor's training: the numpy pass is the DGL pass, a training that stops goes on as if it had not, bad weights stay out."""
+"""The constructor's training: the numpy pass is the DGL pass, a training that stops continues as if it had not, bad weights stay out."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class LinkSettings(msgspec.Struct, frozen=True):
     """Whether links are measured at all."""
 
     token_file: str = "/var/run/hyperscale/link/token"  # noqa: S105 - a path
-    """File of the shared token, a mounted Secret; read anew when it changes."""
+    """File of the shared token, a mounted Secret; read again when it changes."""
 
     link_address: str = ""
     """Address to listen on; empty: that of the pod, else every IPv4 address."""

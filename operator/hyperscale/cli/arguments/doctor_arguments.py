@@ -17,7 +17,7 @@ EXIT_CODES: Final = (
 def add(commands: argparse._SubParsersAction[Parser], prog: str) -> None:
     """The command's parser."""
     example = f"{prog} doctor\n  {prog} doctor --prometheus http://localhost:9090 -o json"
-    summary = "check the installation: every finding comes with its likely cause and what mends it"
+    summary = "check the installation: every finding comes with its likely cause and what fixes it"
     command = parser._command(commands, "doctor", summary, example, EXIT_CODES)
     parser._add_cluster(command)
     command.add_argument(

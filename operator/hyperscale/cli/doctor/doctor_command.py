@@ -1,4 +1,4 @@
-"""`hyperscale doctor`: what is missing or wrong in an installation, and how to mend it. Reads only."""
+"""`hyperscale doctor`: what is missing or wrong in an installation, and how to fix it. Reads only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of `hyperscale doctor` as text: one line a check, under it what was found and what mends it."""
+"""The report of `hyperscale doctor` as text: one line a check, under it what was found and what fixes it."""
 
 from __future__ import annotations
 

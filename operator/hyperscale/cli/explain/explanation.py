@@ -153,12 +153,12 @@ MEANINGS: Final[dict[str, Meaning]] = {
     Reason.AWAITING_APPROVAL: Meaning("The plan waits for a person to approve it.", "approval"),
     Reason.PLAN_STALE: Meaning("The cluster moved under the plan, a new one is being made.", "a plan"),
     Reason.SPEC_CHANGED: Meaning("The spec was changed, a new plan is being made.", "a plan"),
-    Reason.RESUMED: Meaning("The job was suspended and goes on with a new plan.", "its pods"),
+    Reason.RESUMED: Meaning("The job was suspended and continues with a new plan.", "its pods"),
     Reason.PARTITIONING: Meaning("A Job writes the parts of the training graph to the shared volume.", "the parts of the training graph"),
     Reason.PARTITIONING_FAILED: Meaning(
         "The Job that writes the parts of the training graph has failed.",
         "a person",
-        "Mend what the message names; then delete the Job (`kubectl delete job {name}-partition -n {namespace}`), it is made anew.",
+        "Fix what the message names; then delete the Job (`kubectl delete job {name}-partition -n {namespace}`), it is created again.",
     ),
     Reason.CREATING: Meaning("The MPIJob is being created.", "the MPIJob"),
     Reason.PLAN_UNRECORDED: Meaning("The plan is being recorded before any pod is released.", "the next pass"),
@@ -169,7 +169,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     Reason.WAITING_FOR_QUEUE: Meaning("The queue has admitted the job but not assigned its topology yet.", "the queue"),
     Reason.PLACING: Meaning("Every rank is being sent to its planned node.", "the scheduler to bind the pods"),
-    Reason.REPLACING: Meaning("A lost rank is being placed anew, the others stay.", "the replacement to start"),
+    Reason.REPLACING: Meaning("A lost rank is being placed again, the others stay.", "the replacement to start"),
     Reason.WORKER_LOST: Meaning(
         "A worker was lost and spec.recovery.replaceLostWorkers is false.", "a person", "Delete the job and create it again."
     ),
@@ -184,7 +184,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     Reason.MOVING: Meaning("A better placement pays for a restart: the job stops and starts again there.", "its pods"),
     Reason.PREEMPTED: Meaning(
-        "The job was stopped so that all jobs together end sooner; it goes on from its last checkpoint when its turn comes.",
+        "The job was stopped so that all jobs together end sooner; it continues from its last checkpoint when its turn comes.",
         "its turn in the queue",
         "Raise spec.runPolicy.priority. Nobody is stopped where the PlannerPolicy's spec.queue.preemption.mode is Advise or Off.",
     ),

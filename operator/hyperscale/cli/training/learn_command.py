@@ -34,7 +34,7 @@ CHECKPOINTS: Final = {
     "streams": "checkpoint.safetensors",
     "ppo": "ppo-checkpoint.safetensors",
 }
-"""File that --resume goes on from."""
+"""File that --resume continues from."""
 SIMULATOR: Final = "hyperscale.learn.streams._streams"
 REPORT_SECONDS: Final = 2.0
 """Progress is printed at most so often."""

@@ -194,7 +194,7 @@ class Operator:
             return self._page[1]
 
     async def resync(self) -> None:
-        """List everything and make it the truth: mends whatever the watches lost.
+        """List everything and make it the truth: fixes whatever the watches lost.
 
         Every unfinished job gets a pass, and finished ones of which something has changed; at first all of them.
         """

@@ -1,7 +1,7 @@
 """One pass over one job: look, decide, act, until there is nothing left to do; then one status write, then one event.
 
 The only place that knows the order of the stages. Every step may be cut off by a crash: what exists is found again by name and owner,
-the plan by the MPIJob's annotation or the status, so the next pass goes on where this one stopped.
+the plan by the MPIJob's annotation or the status, so the next pass continues where this one stopped.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def migrating(state: ReconcileInput) -> Decision | None:
         return _plan_in_place(state, mpijob) or again
     if resizes(state):
         change = f"with {len(plan.in_force.workers)} workers instead of {mpijob.workers}"
-        return SetSuspend(Reason.MOVING, f"stops because it goes on {change}", suspend=True)
+        return SetSuspend(Reason.MOVING, f"stops because it continues {change}", suspend=True)
     if misplaced := misplaced_workers(state):
         return SetSuspend(Reason.MOVING, f"stops because {len(misplaced)} workers change their node", suspend=True)
     return None

@@ -45,7 +45,7 @@ def resizable_again(state: ReconcileInput) -> Decision | None:
         return None
     if left := gang.unfinished_pods:
         return stuck_on_lost_node(state) or Wait(Reason.RESUMED, f"{left} of its pods are still ending")
-    return request_plan(state, MakePlan(Reason.RESUMED, "planned anew after a suspension"))
+    return request_plan(state, MakePlan(Reason.RESUMED, "planned again after a suspension"))
 
 
 def suspended_before_start(state: ReconcileInput) -> Decision | None:
@@ -96,4 +96,4 @@ def resumed(state: ReconcileInput) -> Decision | None:
         return None
     if plan.metrics is not None:
         return None  # this reconcile has planned it already
-    return request_plan(state, MakePlan(Reason.RESUMED, "planned anew after a suspension", workers_fixed=mpijob.workers))
+    return request_plan(state, MakePlan(Reason.RESUMED, "planned again after a suspension", workers_fixed=mpijob.workers))

@@ -138,7 +138,7 @@ class RunRecorder:
 
 
 class Curves:
-    """Step time curves of the workloads in history; one is fitted anew only where its runs have changed. Blocking: call it in a thread."""
+    """Step time curves of the workloads in history; one is fitted again only where its runs have changed. Blocking: call it in a thread."""
 
     def __init__(self) -> None:
         self._known: dict[Workload, tuple[tuple[MeasuredStep, ...], StepTime | None]] = {}

@@ -163,7 +163,7 @@ def _served(beneficiaries: tuple[str, ...], own_key: str) -> str:
     others = [key for key in beneficiaries if key != own_key]
     words = [f"{', '.join(others)} could start on its GPUs"] if others else []
     if own_key in beneficiaries:
-        words.append("it could go on at once on other GPUs")
+        words.append("it could continue at once on other GPUs")
     return " and ".join(words) or "others could start on its GPUs"
 
 

@@ -179,7 +179,7 @@ def is_pending(state: ReconcileInput) -> bool:
 
 
 def settled(turn: AdmissionTurn, status: JobStatus) -> AdmissionTurn:
-    """The turn as last told, where nothing changed that a person would care about: waiting jobs are not written anew each time."""
+    """The turn as last told, where nothing changed that a person would care about: waiting jobs are not written again each time."""
     before, now = status.queue_decision, turn.decision
     told = next(
         (condition.message for condition in status.conditions if condition.type == "Planned" and condition.reason == turn.reason), None

@@ -36,7 +36,7 @@ from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
 
 VALID_SECONDS: Final = 20.0
-"""What was decided is asked anew after so long even where nothing seems to have changed: measurements may have."""
+"""What was decided is asked again after so long even where nothing seems to have changed: measurements may have."""
 KEPT_BACK_SECONDS: Final = 60.0
 """Whoever is not to gain by a stop waits no longer than this for its pods to end."""
 OLDEST_KINDS: Final = 2

@@ -238,7 +238,7 @@ class Planning:
 def steady(plan: Plan, before: Plan | None) -> Plan:
     """The plan with the shares of the one before, where none differs by more than SAME_SHARE_RATIO.
 
-    Shares follow what the GPUs are measured to do, and move a little with every measurement: that is not worth partitioning anew.
+    Shares follow what the GPUs are measured to do, and move a little with every measurement: that is not worth partitioning again.
     """
     if before is None or len(before.workers) != len(plan.workers) or before.partitions != plan.partitions:
         return plan

@@ -1,6 +1,6 @@
 """Running jobs beside those that wait: now and then it is asked whether all would end sooner if some of them stopped for others.
 
-What is known lives in memory. A stop that has begun is in the job's status, and goes on from there whatever becomes of this process.
+What is known lives in memory. A stop that has begun is in the job's status, and continues from there whatever becomes of this process.
 """
 
 from __future__ import annotations

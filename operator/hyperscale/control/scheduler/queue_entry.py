@@ -73,7 +73,7 @@ def read_entry(
     """The job if the queue decides on its start; None where it cannot be read, or something else decides.
 
     volumes: nodes from which its claims can be reached
-    view: its MPIJob, where it was stopped for others; it goes on from its last checkpoint, with as many workers unless it may have others
+    view: its MPIJob, where it was stopped for others; it continues from its last checkpoint, with as many workers unless it may have others
     """
     metadata = record.resource["metadata"]
     if job is None or policy.queue.order is QueueOrder.ARRIVAL or not joins(job, metadata.get("labels") or {}):

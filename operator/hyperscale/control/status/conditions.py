@@ -101,7 +101,7 @@ def _measured(state: ReconcileInput) -> Measured | None:
 
 
 def _move(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> StatusMove | None:
-    """The proposed move of a running job; what the status says stays until the job is judged anew."""
+    """The proposed move of a running job; what the status says stays until the job is judged again."""
     if job is None or not _undisturbed(state, job) or decision.reason == Reason.MOVING:
         return None
     return state.job.status.move if state.restart.migration is None else state.restart.migration.proposal
@@ -160,7 +160,7 @@ def _conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | Non
 
 
 def _moving(state: ReconcileInput, decision: Decision) -> Condition | None:
-    """From the moment a new plan is in force until every rank is on its node; this is what a later pass goes on by."""
+    """From the moment a new plan is in force until every rank is on its node; this is what a later pass continues by."""
     begun = state.restart.migrating or isinstance(decision, BeginMove)
     if not begun or state.restart.released or arrived(state) or decision.reason in (*_SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
@@ -168,7 +168,7 @@ def _moving(state: ReconcileInput, decision: Decision) -> Condition | None:
 
 
 def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Condition | None:
-    """From the decision to stop for others until a new plan is in force; this is what a later pass goes on by."""
+    """From the decision to stop for others until a new plan is in force; this is what a later pass continues by."""
     stop = state.job.status.last_stop
     if not state.restart.preempted or stop is None or job is None or job.holder:
         return None
@@ -192,7 +192,7 @@ def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:
     if decision.reason in (Reason.INVALID_SPEC, Reason.INVALID_POD_TEMPLATE, Reason.SUSPENDED, Reason.NAME_CONFLICT):
         return _condition("Planned", False, str(decision.reason), decision.message)
     if state.restart.preempted:
-        return _condition("Planned", False, str(Reason.PREEMPTED), "planned anew when its turn comes")
+        return _condition("Planned", False, str(Reason.PREEMPTED), "planned again when its turn comes")
     return None
 
 

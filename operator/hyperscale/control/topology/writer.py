@@ -119,7 +119,7 @@ class TopologyWriter:
             self._version = str(found["metadata"].get("resourceVersion") or "") if found else ""
             return msgspec.convert(found["status"], TopologyStatus) if found and found.get("status") else None
         except (ApiError, msgspec.ValidationError) as error:
-            _LOG.warning("the ClusterTopology cannot be read, it will be written anew: %s", error)
+            _LOG.warning("the ClusterTopology cannot be read, it will be written again: %s", error)
             return None
 
 

@@ -44,7 +44,7 @@ def any_conditions(rng: np.random.Generator, jobs: int = 100) -> Conditions:
 
 
 class StreamEnv(gymnasium.Env[Observation, np.int64]):
-    """One episode is one stream, drawn anew by every reset."""
+    """One episode is one stream, drawn again by every reset."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - gymnasium declares it so
 

@@ -1,4 +1,4 @@
-"""Training of the constructor on one core: labels, then AdamW with a cosine rate; stops and goes on at any step with the same result."""
+"""Training of the constructor on one core: labels, then AdamW with a cosine rate; stops and continues at any step with the same result."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _step(
 
 
 def _chosen(examples: list[Example], config: ConstructorConfig, step: int) -> list[Example]:
-    """The batch of one step: it depends on seed and step alone, so that a training that was stopped goes on as if it had not been."""
+    """The batch of one step: it depends on seed and step alone, so that a training that was stopped continues as if it had not been."""
     drawn = np.random.default_rng([config.seed, step]).choice(len(examples), size=min(config.batch, len(examples)), replace=False)
     return [examples[place] for place in drawn]
 

@@ -279,7 +279,7 @@ class RecoverySpec(Spec, frozen=True):
             ge=0, le=100, description="Times a plan may be changed after the job started, and gangs in a row that the scheduler may refuse."
         ),
     ] = 3
-    replace_lost_workers: Annotated[bool, Meta(description="Place a lost rank anew, the others stay.")] = True
+    replace_lost_workers: Annotated[bool, Meta(description="Place a lost rank again, the others stay.")] = True
     shrink_after_seconds: (
         Annotated[
             int,

@@ -168,7 +168,7 @@ class PreemptionMode(enum.StrEnum):
     ADVISE = "Advise"
     """Say so in the running job's status."""
     ACT = "Act"
-    """Stop it; it goes on from its last checkpoint when its turn in the queue comes."""
+    """Stop it; it continues from its last checkpoint when its turn in the queue comes."""
 
 
 class PreemptionPolicy(Spec, frozen=True):
@@ -230,7 +230,7 @@ class ReplanPolicy(Spec, frozen=True):
         float, Meta(ge=0, le=86400, description="Price of a move: stop, start and load; work since the last checkpoint is added.")
     ] = 60.0
     move_seconds: Annotated[
-        float, Meta(ge=0, le=86400, description="Further price of every worker that changes its node: data to load anew.")
+        float, Meta(ge=0, le=86400, description="Further price of every worker that changes its node: data to load again.")
     ] = 5.0
     max_moves: Annotated[int, Meta(ge=1, le=1000, description="Most workers that one new plan may move.")] | None = None
 

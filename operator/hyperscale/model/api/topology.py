@@ -24,7 +24,7 @@ MAX_STATUS_BYTES: Final = 1_200_000
 DIGITS: Final = 3
 """Significant digits of figures."""
 NOISE_RATIO: Final = 1.2
-"""A link's figure is written anew when it is so many times the one written, or that part of it."""
+"""A link's figure is written again when it is so many times the one written, or that part of it."""
 CONFIDENCE_NOISE: Final = 0.15
 ALL_PAIRS_NODES: Final = 45
 """Up to this number of nodes agents draw no partners and measure the same pairs all the time: there a pair that comes or goes is news."""

@@ -47,7 +47,7 @@ class StopView(msgspec.Struct, frozen=True):
     """What is known of a running job that might stop for others."""
 
     proposal: StatusStop | None = None
-    """Told to people; None where it goes on."""
+    """Told to people; None where it continues."""
     due: bool = False
     """To be carried out now."""
 

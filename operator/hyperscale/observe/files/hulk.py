@@ -1,7 +1,7 @@
 """Reader of Hulk's published graph (arXiv 2302.13741): `edge.txt` and `node_feature.csv`. Pure.
 
 The published pair has faults: pairs that occur twice with different times, links of a machine to itself, city names with trailing
-blanks, and no bandwidth at all. They are mended as said below and counted in `metrics.message`.
+blanks, and no bandwidth at all. They are fixed as said below and counted in `metrics.message`.
 """
 
 from __future__ import annotations

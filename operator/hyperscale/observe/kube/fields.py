@@ -55,7 +55,7 @@ CLOSED: Final = "hyperscale.dev/closed"
 """Among what pods hold on a node: one of them cannot be read, so that all GPUs of the node count as taken."""
 _number = lru_cache(maxsize=4096)(parse_number)
 _bytes = lru_cache(maxsize=4096)(parse_bytes)
-"""Thousands of nodes share a few quantities, and are viewed anew with every change."""
+"""Thousands of nodes share a few quantities, and are viewed again with every change."""
 
 
 def pod_view(pod: Mapping[str, Any]) -> PodView:

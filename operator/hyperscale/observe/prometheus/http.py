@@ -59,7 +59,7 @@ class BoundedSession(requests.Session):
 class BoundedAdapter(HTTPAdapter):
     """Reads the body itself, up to a limit, and shuts the sockets when a request's whole time is over.
 
-    requests' own timeout starts anew with every byte received, so a server that drips would hold a thread for ever.
+    requests' own timeout starts again with every byte received, so a server that drips would hold a thread for ever.
     """
 
     def __init__(self, max_body_bytes: int, hide: Callable[[str], str]) -> None:

@@ -174,7 +174,7 @@ class Decoder:
         self._parts, self._values, self._moments = [], [], []
 
     def _open(self) -> bool:
-        """Whether the first entry has begun, and goes on to its value; JSON with blanks, as other servers may send, has none."""
+        """Whether the first entry has begun, and continues to its value; JSON with blanks, as other servers may send, has none."""
         at = self._rest.find(ENTRY, self._seen)
         if at < 0:
             self._seen = max(0, len(self._rest) - len(ENTRY))
@@ -255,7 +255,7 @@ def _moment(stamp: bytes) -> float:
     try:
         return float(stamp[:-2])
     except ValueError:
-        return float("nan")  # no entry goes on like this and is a number; the JSON decoder says so
+        return float("nan")  # no entry continues like this and is a number; the JSON decoder says so
 
 
 def _nameless(metric: bytes) -> tuple[bytes, int]:

@@ -139,7 +139,7 @@ class Memory:
             self._order = {name: place for place, (name, _) in enumerate(aliases)}
 
     def _see_pods(self, pods: Sequence[PodView]) -> None:
-        """Only what differs from last time is reckoned anew."""
+        """Only what differs from last time is reckoned again."""
         known, moved = self._pods, self.moved
         if moved is not None:
             self.moved = {}
@@ -193,7 +193,7 @@ class Memory:
         return chosen or self._detected
 
     def figures(self, reading: object, limits: QualityLimits, stale: bool) -> SnapshotFigures | None:
-        """The figures judged beforehand where they are still true; None where they have to be judged anew.
+        """The figures judged beforehand where they are still true; None where they have to be judged again.
 
         Many series are never judged here, where the event loop waits: for a few seconds a node that just came has no figures, and limits
         that just changed do not hold. A reading that is stale as a whole tells nothing, whatever each series would say.

@@ -49,7 +49,7 @@ def remove_machine(tasks: Tasks, group: IntArray, machine: int) -> tuple[Tasks, 
     """The tasks without one machine, and who replaces it: at most one other machine changes its task.
 
     Numbers above `machine` go down by one. An idle machine that covers the memory and adds the least cost replaces it; where none is
-    idle the task goes on with fewer if its smallest size and its memory allow, else takes one from the task that can spare it and
+    idle the task continues with fewer if its smallest size and its memory allow, else takes one from the task that can spare it and
     whose loss plus gain costs least; else it is left short (see `Assigned.short`).
 
     Raises IndexError where there is no such machine.

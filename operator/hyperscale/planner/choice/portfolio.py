@@ -167,7 +167,7 @@ def describe(
 
     others:      candidates that lost
     steps:       steps down that were taken on the way
-    held_shares: (k,) parts that the ranks keep; None deals them out anew
+    held_shares: (k,) parts that the ranks keep; None deals them out again
     """
     order = np.array(candidate.order, dtype=np.int64)
     members, positions = np.unique(order, return_inverse=True)

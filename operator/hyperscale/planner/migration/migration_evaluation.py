@@ -62,7 +62,7 @@ def _least(problem: Problem, workers: int, expired: Expired) -> float:
 def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: WorkloadProfile, expired: Expired) -> MoveAdvice | None:
     """The best that few moves can do for one job; None where its placement cannot be judged.
 
-    The job's own pods count as gone: every rank is stopped by a move and must find room anew. A rank on a node that takes no new
+    The job's own pods count as gone: every rank is stopped by a move and must find room again. A rank on a node that takes no new
     pods any more (cordoned, tainted, faulty) can neither be judged as staying nor restarted there: nothing is advised then, the
     loss of the node is another matter.
     """

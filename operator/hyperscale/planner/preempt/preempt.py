@@ -31,7 +31,7 @@ class Preemption(msgspec.Struct, frozen=True, rename="camel"):
 
     key: str
     beneficiaries: tuple[str, ...]
-    """Jobs that start on them at once, whoever gains most first; itself where it goes on at once elsewhere."""
+    """Jobs that start on them at once, whoever gains most first; itself where it continues at once elsewhere."""
 
 
 class Advice(msgspec.Struct, frozen=True, rename="camel"):

@@ -134,7 +134,7 @@ def fixed(job: StoppableJob) -> PlanRequest:
 
 
 def _anywhere(held: tuple[int, ...], left_seconds: float) -> tuple[KindDemand, ...]:
-    """Of a job that goes on where it is."""
+    """Of a job that continues where it is."""
     return (KindDemand(sum(held), (left_seconds,) * len(held), left_seconds),)
 
 

@@ -81,7 +81,7 @@ class _Trial:
         self.ends, self.mean_seconds = mean_seconds([self._settled(job) for job in jobs], self._free(), settings_of(policy))
 
     def beneficiaries(self, key: str, base: _Trial) -> tuple[str, ...]:
-        """Who would start on nodes of a stopped job, whoever gains most first; itself last where it goes on at once on others.
+        """Who would start on nodes of a stopped job, whoever gains most first; itself last where it continues at once on others.
 
         Empty where that is nobody, or the job would go on where it was.
         """

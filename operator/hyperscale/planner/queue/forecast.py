@@ -48,7 +48,7 @@ class Forecast:
         return self.judged(stopped)[0]
 
     def judged(self, stopped: Collection[str]) -> tuple[float, bool]:
-        """The weighted mean, and whether some stop is in vain: the job would go on at once where it was."""
+        """The weighted mean, and whether some stop is in vain: the job would continue at once where it was."""
         if self._arrays is None:
             found = rolled(self._jobs, self._free, self._settings, stopped)
             ends = np.array([found.ends[job.key] for job in self._jobs], dtype=np.float64)

@@ -1,7 +1,7 @@
 """Pending jobs decided together: who starts now with how many workers where, who waits for what. Pure and deterministic.
 
 A chooser (the index rule, or the trained agent) is asked again and again for the next start; between two starts every option is placed
-anew by the planner on what is left. Around the chooser stand three guarantees that hold whatever it says: a job that has waited longer
+again by the planner on what is left. Around the chooser stand three guarantees that hold whatever it says: a job that has waited longer
 than the bound goes first and nobody else gets nodes that it could use; patience for better nodes ends when it has cost as much as poor
 nodes would; and where nothing runs, some job that fits starts.
 """

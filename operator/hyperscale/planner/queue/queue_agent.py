@@ -58,7 +58,7 @@ class AgentManifest(msgspec.Struct, frozen=True, rename="camel"):
     patience: float
     """The agent's own: candidates on poorer nodes are left out."""
     command: str = ""
-    """Makes the weights anew."""
+    """Makes the weights again."""
     seed: int = 0
     figures: dict[str, float] = {}
     """Of the validation that let them in."""

@@ -35,7 +35,7 @@ class AssignmentState:
     fixed: BoolArray
     """(k,) positions that stay whatever happens."""
     share: FloatArray | None = None
-    """(k,) part of the vertices that each rank holds and keeps; None: dealt out anew for every placement."""
+    """(k,) part of the vertices that each rank holds and keeps; None: dealt out again for every placement."""
 
     @property
     def size(self) -> int:

@@ -58,7 +58,7 @@ class Task:
     seats: IntArray
     prices: Prices
     share: FloatArray | None
-    """(k,) parts that the ranks keep; None: dealt out anew."""
+    """(k,) parts that the ranks keep; None: dealt out again."""
 
     @property
     def lost(self) -> IntArray:

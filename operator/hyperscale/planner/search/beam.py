@@ -34,7 +34,7 @@ LEAST_WIDTH: Final = 8
 def beam_sets(costs: Costs, slots: IntArray, workers: int, width: int, kept: int = KEPT) -> IntArray:
     """(B, k) at most `kept` different sets, best first and each in a good ring order; none without the compiled kernel.
 
-    width: paths that go on at every length. Numpy has no twin of it: greedy's starts are what it goes on from.
+    width: paths that go on at every length. Numpy has no twin of it: greedy's starts are what it continues from.
     """
     width = min(width, ELEMENTS // (len(slots) * workers * workers))
     compiled = kernel.kernel_for(costs, slots, workers) if _beam is not None and width >= LEAST_WIDTH else None

@@ -53,7 +53,7 @@ REACHED: Final = 1.0 + 1e-9
 KEPT_PROBLEMS: Final = 128
 """Problems whose outcome is kept for the next job like it."""
 KEPT_WORKERS: Final = 20_000
-"""Workers of all placements of such an outcome; a larger one, a megabyte, is found anew."""
+"""Workers of all placements of such an outcome; a larger one, a megabyte, is found again."""
 KEPT: Final = 8
 """Placements of one look that are remembered."""
 

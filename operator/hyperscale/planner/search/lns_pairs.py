@@ -70,7 +70,7 @@ def tournament(
 ) -> tuple[IntArray, float]:
     """The best placement (k,) of walks from each of `orders` (B, k), best first, and its objective; never worse than any of them.
 
-    Successive halving (Jamieson & Talwalkar 2016): the walks share the work of a round, and the better half goes on to the next. Which
+    Successive halving (Jamieson & Talwalkar 2016): the walks share the work of a round, and the better half continues to the next. Which
     start leads where is not known beforehand, but soon shows. `work`: of all rounds together · the rest as for `exchange`
     """
     starts = objectives(costs, orders)

@@ -1,6 +1,6 @@
 """Planning in another process, under a hard deadline: whatever a planner does, the operator gets an answer in time.
 
-A planner that misses its deadline, dies or answers nonsense is killed and started anew, and the question is put once more with the
+A planner that misses its deadline, dies or answers nonsense is killed and started again, and the question is put once more with the
 heuristic planner; every plan is judged here again by `check.violations`, because the process that made it is not trusted to have done so.
 """
 

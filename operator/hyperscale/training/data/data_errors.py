@@ -14,10 +14,10 @@ class DataError(ValueError):
     """Data that cannot be used; the message is one line for the person who wrote the file or the job."""
 
 
-def fault(place: str | Path, what: str, mend: str) -> DataError:
-    """`place: what; mend` on one line; `place` is a file with line or field, or a field of the job."""
+def fault(place: str | Path, what: str, fix: str) -> DataError:
+    """`place: what; fix` on one line; `place` is a file with line or field, or a field of the job."""
     told = what if len(what) <= MAX_WHAT else what[: MAX_WHAT - 1] + "…"
-    line = " ".join(f"{place}: {told}; {mend}".split())
+    line = " ".join(f"{place}: {told}; {fix}".split())
     return DataError("".join(letter if letter.isprintable() else "?" for letter in line))
 
 

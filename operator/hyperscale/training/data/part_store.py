@@ -142,7 +142,7 @@ def find(root: Path, request: str) -> str | None:
         return None
     try:
         noted = _read_document(file, dict[str, str]).get("key", "")
-    except DataError:  # only a way to what the graph leads to as well; the Job writes it anew
+    except DataError:  # only a way to what the graph leads to as well; the Job writes it again
         return None
     return noted if has(root, noted) else None
 

@@ -35,7 +35,7 @@ class CheckpointError(ValueError):
 
 
 class CheckpointProgress(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a run stands; what picks the best epoch goes on after a resume as if nothing had happened."""
+    """Where a run stands; what picks the best epoch continues after a resume as if nothing had happened."""
 
     epoch: int = 0
     loss: float | None = None

@@ -34,7 +34,7 @@ _LEAK = 0.2
 
 
 class DropoutRng:
-    """Seeds of what is dropped, begun anew for every epoch, so that a resumed run draws what it would have drawn.
+    """Seeds of what is dropped, begun again for every epoch, so that a resumed run draws what it would have drawn.
 
     Ranks that count rows as the whole graph does (`Counted`) share those of rank 0, whatever their number.
     """

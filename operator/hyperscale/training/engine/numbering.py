@@ -37,7 +37,7 @@ def numbered(comm: Comm, part: LocalPart, rows: SparseRows) -> SparseRows:
     sizes = np.diff(indptr)
     offsets = _firsts(comm, part.owned.astype(np.int64), sizes, "features.first") - indptr[:-1]
     numbers = np.repeat(offsets, sizes) + np.arange(len(rows.values))
-    # Draws are by 32 bits: further on they begin anew, as in one process.
+    # Draws are by 32 bits: further on they begin again, as in one process.
     return replace(rows, numbers=(numbers & 0xFFFFFFFF).astype(np.uint32))
 
 

@@ -13,7 +13,7 @@ import torch
 
 
 class Rates:
-    """Of one optimizer; set before each of its steps from the step's number alone, so that a resumed run goes on with them."""
+    """Of one optimizer; set before each of its steps from the step's number alone, so that a resumed run continues with them."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, schedule: str, epochs: int, steps: int) -> None:
         """schedule: constant, or cosine; steps: of an epoch."""

@@ -78,7 +78,7 @@ class Trainer(Protocol):
     def epoch(self, number: int) -> EpochStats:
         """Train epoch `number` (from 1).
 
-        Its chance depends on seed, rank and number alone, so that a resumed run goes on as it would have.
+        Its chance depends on seed, rank and number alone, so that a resumed run continues as it would have.
         """
         ...
 

@@ -1,7 +1,7 @@
 """The fused operations for layers that are written with DGL's own ones (dgl.ops), one call each; same figures, same gradients.
 
 `gather` stands for copy_u_sum and the scaling around it, `attention` for u_add_v, leaky ReLU, edge_softmax, dropout and u_mul_e_sum. Both
-take a DGL graph or block on the CPU; `takes` says whether they can, and where they cannot the caller goes on with dgl.ops.
+take a DGL graph or block on the CPU; `takes` says whether they can, and where they cannot the caller continues with dgl.ops.
 """
 
 from __future__ import annotations

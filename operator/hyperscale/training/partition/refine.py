@@ -47,7 +47,7 @@ COARSE_OVER_WORTH = 0.5
 
 @dataclass(frozen=True)
 class RefineEffort:
-    """How long the search goes on; every figure is a count, so that the result does not depend on the machine."""
+    """How long the search continues; every figure is a count, so that the result does not depend on the machine."""
 
     cycles: int = 1
     """V-cycles, each followed by annealing; 0: only annealing."""

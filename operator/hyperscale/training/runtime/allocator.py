@@ -1,7 +1,7 @@
 """Freed memory stays with the process: an epoch's tensors are made of the last epoch's pages.
 
 glibc gives blocks above 32 MiB (DEFAULT_MMAP_THRESHOLD_MAX) back to the kernel as soon as they are freed, and torch keeps none on the
-processor: every such tensor is then paged in anew each time, 4 KiB by 4 KiB. Rows of 256 floats reach that at 33,000 vertices; there a
+processor: every such tensor is then paged in again each time, 4 KiB by 4 KiB. Rows of 256 floats reach that at 33,000 vertices; there a
 vertex costs a fifth to a third more than below.
 """
 

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def leave(message: bytes) -> None:
-    """Write the termination message as UTF-8, its end where it is too long; a pod without the file goes on without it."""
+    """Write the termination message as UTF-8, its end where it is too long; a pod without the file continues without it."""
     text = message.decode("utf-8", "replace").encode()[-MAX_BYTES:].decode("utf-8", "ignore")
     path = Path(os.environ.get(MESSAGE_VARIABLE, MESSAGE_FILE))
     try:
@@ -80,7 +80,7 @@ def leave(message: bytes) -> None:
 
 
 def result_of(line: bytes) -> bytes | None:
-    """The JSON of a result line, written anew from what is known of it; None for other lines and for JSON that is no result."""
+    """The JSON of a result line, written again from what is known of it; None for other lines and for JSON that is no result."""
     marker = RESULT_PREFIX.encode()
     # mpirun may have put a rank's tag before it.
     _, found, document = line.partition(marker)

@@ -211,13 +211,13 @@ def _check_memory(run: Run, parts: int, vertices: int, edges: int, features: int
         _say(f"METIS would need {_gib(multilevel)}, this container may use {_gib(most)}: streaming with {streaming.METHOD} instead")
         return streaming.METHOD
     # The Job asks for memory and limits none: what it may use is its node's, or what the namespace limits pods to.
-    needed, mend = multilevel, "name nodes with more memory in spec.placement.nodeSelector"
+    needed, fix = multilevel, "name nodes with more memory in spec.placement.nodeSelector"
     if run.method is PartitioningMethod.AUTO:
         needed = streamed
     elif streamed <= most:
-        mend += ", or write Auto, which streams large graphs"
+        fix += ", or write Auto, which streams large graphs"
     what = f"{vertices} vertices, {edges} edges, {features} features into {parts} parts need {_gib(needed)}"
-    raise data.DataError(f"spec.partitioning.method: {run.method.value}: {what}, this container may use {_gib(most)}; {mend}")
+    raise data.DataError(f"spec.partitioning.method: {run.method.value}: {what}, this container may use {_gib(most)}; {fix}")
 
 
 def _parts(graph: TrainingGraph, assignment: Array, parts: int) -> Iterator[LocalPart]:

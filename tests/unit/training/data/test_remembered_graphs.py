@@ -33,7 +33,7 @@ def test_a_package_without_metadata_is_known_by_its_own_version(drawing: Path, m
 
     assert (kept(), kept()) == (1, 1)
     monkeypatch.setattr(hyperscale, "__version__", "0.2.0")
-    assert kept() == 2, "another version reads it anew"
+    assert kept() == 2, "another version reads it again"
 
 
 @pytest.mark.parametrize("package", ["msgspec._no_such_module", "networkx.algorithms.cycles"], ids=["absent", "silent"])

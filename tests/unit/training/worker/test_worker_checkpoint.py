@@ -1,4 +1,4 @@
-"""Checkpoints: atomic, checked, of this model only; a resumed run goes on as the first would have."""
+"""Checkpoints: atomic, checked, of this model only; a resumed run continues as the first would have."""
 
 from __future__ import annotations
 

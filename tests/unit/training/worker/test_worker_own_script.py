@@ -1,4 +1,4 @@
-"""The example of a user's own script: its job is understood, and it trains, stops and goes on under the contract."""
+"""The example of a user's own script: its job is understood, and it trains, stops and continues under the contract."""
 
 from __future__ import annotations
 

@@ -80,9 +80,9 @@ class _Document:
         parser.CharacterDataHandler = self.characters
         parser.buffer_text = True
 
-    def fault(self, what: str, mend: str) -> DataError:
+    def fault(self, what: str, fix: str) -> DataError:
         line = self.parser.CurrentLineNumber if self.parser is not None else 0
-        return fault(f"{self.file}: line {line}", what, mend)
+        return fault(f"{self.file}: line {line}", what, fix)
 
     def _refuse(self, *_: object) -> None:
         raise self.fault("a document type or entity", "write plain GraphML without DOCTYPE")
