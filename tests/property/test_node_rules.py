@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from hyperscale.model.planning import NodeRule, PlanRequest, node_rule
 from hyperscale.planner.check.check_needs import lacking, unmet_rules
 from hyperscale.planner.problem.affinity import meets
-from hyperscale.planner.problem.candidates import LATE_CHECKS, demand_of, with_held
+from hyperscale.planner.problem.node_checks import LATE_CHECKS
+from hyperscale.planner.problem.node_room import with_held
+from hyperscale.planner.problem.worker_demand import demand_of
 from tests.builders.clusters import gpu_node, training
 
 KEYS = ["disk", "generation", "zone"]

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hyperscale.cli.explain.explanation import MEANINGS, ExplainedJob, RecordedEvent, explain
+from hyperscale.cli.explain.explanation import ExplainedJob, RecordedEvent, explain
+from hyperscale.cli.explain.meanings import MEANINGS
 from hyperscale.control.status.conditions import degraded
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import Reason

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from hyperscale.control.apply import paths
+from hyperscale.control.apply.api_errors import TransientError
 from hyperscale.control.apply.claims import Claims
-from hyperscale.control.apply.client import ApiClient, TransientError
+from hyperscale.control.apply.client import ApiClient
 
 CLAIM = {"kind": "PersistentVolumeClaim", "metadata": {"name": "state", "namespace": "space"}}
 

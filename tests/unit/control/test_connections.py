@@ -10,7 +10,9 @@ import aiohttp
 import pytest
 from kubernetes.aio import client as official
 
-from hyperscale.control.apply.client import MAX_BODY_BYTES, ApiClient, ApiError, TransientError
+from hyperscale.control.apply.api_answers import MAX_BODY_BYTES
+from hyperscale.control.apply.api_errors import ApiError, TransientError
+from hyperscale.control.apply.client import ApiClient
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 NAMED = b'{"metadata": {"name": "a"}}'

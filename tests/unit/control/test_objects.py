@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.control.apply.client import LARGE_BYTES
+from hyperscale.control.apply.api_answers import LARGE_BYTES
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, Intake
 from hyperscale.control.controller.feed import Feed

@@ -18,6 +18,7 @@ from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.planner.search import heuristic
 from hyperscale.planner.search.improve import SearchBudget
+from hyperscale.planner.search.search_result import Candidate
 from hyperscale.planner.workload.profile import profile
 from hyperscale.util.memo import Memo
 from tests.builders.clusters import POLICY, answer, gpu_node, link, measured, planned, random_cluster, snapshot, training
@@ -59,7 +60,7 @@ def test_two_jobs_alike_are_searched_once_and_have_one_id(monkeypatch: pytest.Mo
     searched: list[int] = []
     original = heuristic._Search.run
 
-    def counted(search: heuristic._Search) -> list[heuristic.Candidate]:
+    def counted(search: heuristic._Search) -> list[Candidate]:
         searched.append(1)
         return original(search)
 

@@ -14,7 +14,8 @@ from hyperscale.planner.choice.reasons import distance
 from hyperscale.planner.choice.scores import ProposingPlanner, gap, scores
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import Problem
-from hyperscale.planner.search.heuristic import Candidate, Expired, Heuristic
+from hyperscale.planner.search.heuristic import Expired, Heuristic
+from hyperscale.planner.search.search_result import Candidate
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, random_cluster, training
 

@@ -15,8 +15,9 @@ from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph import inside
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import Problem, pose
-from hyperscale.planner.search.heuristic import Candidate, Expired, Heuristic
+from hyperscale.planner.search.heuristic import Expired, Heuristic
 from hyperscale.planner.search.pools import MOST_PAIRS, Pools
+from hyperscale.planner.search.search_result import Candidate
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, gpu_node, snapshot, training
 

@@ -7,37 +7,37 @@ its model objects costs more than the request.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from email.utils import parsedate_to_datetime
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import aiohttp
-import msgspec
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 
 from hyperscale import __version__
+from hyperscale.control.apply.api_answers import Json, bounded_body, lines_of, plain_object, read_object
+from hyperscale.control.apply.api_errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    TooLargeError,
+    TransientError,
+    check_status,
+    error_of,
+)
 from hyperscale.control.apply.pace import Pace, Term, turn
+from hyperscale.control.apply.server_time import ServerTime
 from hyperscale.spec import api_objects
 from hyperscale.spec.api_objects import ListPage
 from hyperscale.util.threads import in_daemon_thread
 
-MAX_BODY_BYTES: Final = 16 * 2**20
-"""Largest response read: an endless body must not end the process, and cutting a list of this size into its items takes 20 ms."""
-
-LARGE_BYTES: Final = 65_536
-"""JSON of one object that is decoded at once; the worst of this size takes some 20 ms."""
-
 PAGE_SIZE: Final = 500
 """Objects a list request asks for at once (client-go's default chunk)."""
 
-MAX_MESSAGE: Final = 4096
-"""Characters of an error's message."""
 CONNECT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 70.0
 """A watch with bookmarks tells something every minute; a stream that is silent for longer is frozen (nolar/kopf#585)."""
@@ -48,60 +48,6 @@ USER_AGENT: Final = f"hyperscale/{__version__}"
 
 ConfigException = kubernetes_config.ConfigException
 """Neither a service account nor a kubeconfig is there."""
-
-Json = dict[str, Any]
-
-
-class ApiError(Exception):
-    """The API server refused; `status` is the HTTP code, `message` the server's own sentence."""
-
-    def __init__(self, status: int, message: str, reason: str = "") -> None:
-        super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
-        self.status = status
-        self.message = message
-        self.reason = reason
-
-
-class NotFoundError(ApiError):
-    """404: what was asked for does not exist; for a level-based operator that is an answer, not a failure."""
-
-
-class GoneError(ApiError):
-    """410: the version, or the page of a list, is too old; list from the beginning."""
-
-
-class ConflictError(ApiError):
-    """409, or 422 on a patch whose `test` failed: the world moved; read again and decide again."""
-
-
-class TransientError(ApiError):
-    """429, 5xx or no answer: the same request may succeed later; `retry_after_seconds` when the server said so."""
-
-    def __init__(self, status: int, message: str, reason: str = "", retry_after_seconds: float | None = None) -> None:
-        super().__init__(status, message, reason)
-        self.retry_after_seconds = retry_after_seconds
-
-
-class TooLargeError(ApiError):
-    """The answer is longer than MAX_BODY_BYTES."""
-
-
-class ServerTime:
-    """How the API server's clock compares with this machine's, by the Date of its answers."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """clock: Unix seconds of this machine."""
-        self._clock = clock
-        self.ahead_seconds = 0.0
-        """As of the last answer, to about a second: Date has no fractions. 0 before the first."""
-
-    def note(self, date: str | None) -> None:
-        """The Date (RFC 9110) of an answer that has just come; what is none tells nothing."""
-        try:
-            told = parsedate_to_datetime(date or "").timestamp()
-        except (ValueError, OverflowError):
-            return
-        self.ahead_seconds = told + 0.5 - self._clock()
 
 
 class ApiClient:
@@ -193,8 +139,8 @@ class ApiClient:
         try:
             answer = await self._answer("GET", path, query, limits=limits)
             async with answer.response as response:
-                _check(response.status, await _bounded_body(response) if response.status != 200 else b"", response.headers)
-                async for line in _lines(response.content):
+                check_status(response.status, await bounded_body(response) if response.status != 200 else b"", response.headers)
+                async for line in lines_of(response.content):
                     yield await self._event(line)
         except (TimeoutError, aiohttp.ClientError, OSError):
             return
@@ -210,7 +156,7 @@ class ApiClient:
             raise TransientError(200, f"an event that cannot be read: {error}", "BadAnswer") from error
         if kind == "ERROR":
             code = re.search(rb'"code": ?(\d{3})', raw)
-            raise _error(int(code.group(1)) if code else 500, raw, {})
+            raise error_of(int(code.group(1)) if code else 500, raw, {})
         return kind, raw
 
     async def create(self, path: str, body: Json, query: Mapping[str, str] | None = None) -> Json:
@@ -264,7 +210,7 @@ class ApiClient:
         try:
             return await read_object(answer) if answer else {}
         except ValueError:  # a v1.Status, for one, has no name
-            return _plain(answer)
+            return plain_object(answer)
 
     async def _send(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, content_type: str = "application/json"
@@ -279,13 +225,13 @@ class ApiClient:
         try:
             async with asyncio.timeout(limit):
                 answer = await self._answer(method, path, query, body, content_type, limits=limit)
-                content = await _bounded_body(answer.response)
+                content = await bounded_body(answer.response)
         except TimeoutError as error:
             raise TransientError(0, f"{method} {path}: no answer within {limit:.3g} s", "Timeout") from error
         except (aiohttp.ClientError, OSError) as error:
             raise TransientError(0, f"{method} {path}: {error}", "Unreachable") from error
         self.server_time.note(answer.response.headers.get("Date"))
-        _check(answer.status, content, answer.response.headers)
+        check_status(answer.status, content, answer.response.headers)
         return content
 
     async def _answer(
@@ -308,81 +254,4 @@ class ApiClient:
         try:
             return await self._api.rest_client.request(method, url, headers, body, _request_timeout=limits)
         except kubernetes_client.ApiException as error:
-            raise _error(error.status or 0, error.body or error.reason or "", dict(error.headers or {})) from error
-
-
-async def read_object(raw: bytes) -> Json:
-    """As `objects.read`; what is large is decoded in a thread, or one object would hold up the event loop. Raises ValueError."""
-    return api_objects.read(raw) if len(raw) <= LARGE_BYTES else await in_daemon_thread(partial(api_objects.read, raw))
-
-
-async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body, at most MAX_BODY_BYTES; raises TooLargeError beyond.
-
-    Whatever ends the reading early, cancellation included, closes the connection: the pool would count it as taken for ever.
-    """
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async for chunk in response.content.iter_chunked(2**16):
-            size += len(chunk)
-            if size > MAX_BODY_BYTES:
-                raise TooLargeError(response.status, f"response larger than {MAX_BODY_BYTES} bytes")
-            chunks.append(chunk)
-    except BaseException:
-        response.close()
-        raise
-    return b"".join(chunks)
-
-
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of a stream; raises TransientError for one that is longer than any event."""
-    pending = b""
-    async for chunk in content.iter_any():
-        *lines, pending = (pending + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                yield line
-        if len(pending) > MAX_BODY_BYTES:
-            raise TransientError(200, f"an event of more than {MAX_BODY_BYTES} bytes", "BadAnswer")
-
-
-def _check(status: int, body: bytes, headers: Mapping[str, str]) -> None:
-    if not 200 <= status < 300:
-        raise _error(status, body, headers)
-
-
-def _plain(body: bytes) -> Json:
-    """An answer that is no object with a name."""
-    try:
-        decoded = msgspec.json.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise TransientError(200, f"an answer that cannot be read: {error}", "BadAnswer") from error
-    return decoded if isinstance(decoded, dict) else {}
-
-
-def _error(status: int, body: bytes | str, headers: Mapping[str, str]) -> ApiError:
-    """The error of its kind, with the API server's own reason and message where the body is a v1.Status."""
-    text = body.decode(errors="replace") if isinstance(body, bytes) else body
-    reason, message = "", text[:500]
-    try:
-        parsed = json.loads(text)
-        reason, message = str(parsed.get("reason", "")), str(parsed.get("message", message))[:MAX_MESSAGE]
-    except (ValueError, AttributeError, RecursionError):
-        pass
-    if status == 404:
-        return NotFoundError(status, message, reason)
-    if status == 409:
-        return ConflictError(status, message, reason)
-    if status == 410:
-        return GoneError(status, message, reason)
-    if status == 429 or status >= 500:
-        return TransientError(status, message, reason, _seconds(headers.get("Retry-After")))
-    return ApiError(status, message, reason)
-
-
-def _seconds(text: str | None) -> float | None:
-    try:
-        return max(0.0, float(text)) if text else None
-    except ValueError:
-        return None
+            raise error_of(error.status or 0, error.body or error.reason or "", dict(error.headers or {})) from error

@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from hyperscale.control.apply import paths
-from hyperscale.control.apply.client import ApiClient, ApiError, ConflictError, NotFoundError
+from hyperscale.control.apply.api_errors import ApiError, ConflictError, NotFoundError
+from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.settings import RENEW_DEADLINE_SHARE
 from hyperscale.model import constants
 

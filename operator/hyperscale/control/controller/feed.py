@@ -14,7 +14,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from hyperscale.control.apply import paths
-from hyperscale.control.apply.client import LARGE_BYTES, ApiClient, ApiError, GoneError, NotFoundError, TransientError, read_object
+from hyperscale.control.apply.api_answers import LARGE_BYTES, read_object
+from hyperscale.control.apply.api_errors import ApiError, GoneError, NotFoundError, TransientError
+from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache, Listing
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD, POLICY
 from hyperscale.control.cache.records import Key

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hyperscale.control.apply.actions import Actions
-from hyperscale.control.apply.client import ApiError, ConflictError, NotFoundError, TransientError
+from hyperscale.control.apply.api_errors import ApiError, ConflictError, NotFoundError, TransientError
 from hyperscale.control.apply.dependents import DependentRefusedError
 from hyperscale.control.cache.cluster_cache import ClusterCache, JobRecord, Key
 from hyperscale.control.controller.context import DriftCount, ReconcileContext, event_for, is_progress, spec_revision

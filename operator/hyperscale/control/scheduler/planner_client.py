@@ -99,7 +99,7 @@ class Planning:
     async def make(self, key: Key, state: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen.
 
-        Raises apply.client.ApiError where the claims of its volumes cannot be read now.
+        Raises ApiError where the claims of its volumes cannot be read now.
         """
         if (missing := await self._missing_volumes(key, state)) is not None:
             snapshot = self._world.snapshot(policy, self._clock())

@@ -20,9 +20,11 @@ from hyperscale.model.graph import FloatArray
 from hyperscale.model.products import PRODUCT_LABEL
 from hyperscale.planner.cost.shares import LEAST_SHARE, largest_parts
 from hyperscale.planner.problem.affinity import meets, shown
-from hyperscale.planner.problem.candidates import GIB, UNLIMITED, WorkerDemand, amount_text, hidden_gpus
+from hyperscale.planner.problem.candidates import hidden_gpus
 from hyperscale.planner.problem.figures import gpu_memory_bytes
+from hyperscale.planner.problem.node_room import GIB, UNLIMITED, amount_text
 from hyperscale.planner.problem.placement_problem import USABLE_MEMORY_RATIO, Problem
+from hyperscale.planner.problem.worker_demand import WorkerDemand
 
 SHOWN: Final = 3
 OR_ADD: Final = "or add nodes."

@@ -34,7 +34,8 @@ from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.problem.regions import domains_of
 from hyperscale.planner.repair.fixed_shares import held_breakdown
 from hyperscale.planner.repair.replan import Repair
-from hyperscale.planner.search.heuristic import Candidate, Heuristic
+from hyperscale.planner.search.heuristic import Heuristic
+from hyperscale.planner.search.search_result import Candidate
 
 LEARNED_UNAVAILABLE: Final = "LearnedUnavailable"
 PREFERENCE_TOLERANCE: Final = 0.01

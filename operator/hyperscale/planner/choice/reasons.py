@@ -13,8 +13,8 @@ from hyperscale.planner.cost.bounds import memory_may_limit
 from hyperscale.planner.cost.objective import Breakdown, Costs, crossings, hops_seconds, objectives
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
-from hyperscale.planner.search.heuristic import Candidate
 from hyperscale.planner.search.local_search_batch import replacement_estimates
+from hyperscale.planner.search.search_result import Candidate
 
 REASON_ORDER: Final = (
     "SchedulerRefused",

@@ -12,7 +12,8 @@ from hyperscale.model.cluster import Node
 from hyperscale.model.plan import NEVER_FITS, Infeasible, Rejection
 from hyperscale.planner.choice.never import never
 from hyperscale.planner.choice.reasons import bounded
-from hyperscale.planner.problem.candidates import GIB, hidden_gpus
+from hyperscale.planner.problem.candidates import hidden_gpus
+from hyperscale.planner.problem.node_room import GIB
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
 

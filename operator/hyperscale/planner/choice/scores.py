@@ -10,7 +10,8 @@ from typing import Protocol, runtime_checkable
 from hyperscale.model.plan import MAX_SCORES, PlannerScore
 from hyperscale.planner.check.artifact import rounded
 from hyperscale.planner.problem.placement_problem import Problem
-from hyperscale.planner.search.heuristic import Candidate, Expired
+from hyperscale.planner.search.heuristic import Expired
+from hyperscale.planner.search.search_result import Candidate
 
 
 class ProposingPlanner(Protocol):

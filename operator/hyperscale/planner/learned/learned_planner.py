@@ -18,11 +18,13 @@ from hyperscale.planner.learned.learned_features import View
 from hyperscale.planner.learned.learned_network import ConstructorNetwork
 from hyperscale.planner.learned.learned_state import Surroundings
 from hyperscale.planner.learned.learned_weights import NAME, WeightsError, load, shipped
+from hyperscale.planner.problem.counts import ladder
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import regions
-from hyperscale.planner.search.heuristic import Candidate, Expired, Heuristic, ladder
+from hyperscale.planner.search.heuristic import Expired, Heuristic
 from hyperscale.planner.search.kernels.kernel import greedy_all, local_search, objectives, rings, seed_ranking
 from hyperscale.planner.search.pools import Pools
+from hyperscale.planner.search.search_result import Candidate
 from hyperscale.util.memo import Memo
 
 MOST_WORKERS: Final = 32

@@ -16,9 +16,10 @@ from hyperscale.model.graph import BoolArray, ClusterGraph, FloatArray, IntArray
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.workload import WorkloadProfile
 from hyperscale.planner.cost.objective import Costs
-from hyperscale.planner.problem.candidates import Vetting, WorkerDemand, demand_of, vet
+from hyperscale.planner.problem.candidates import Vetting, vet
 from hyperscale.planner.problem.figures import figures_of
 from hyperscale.planner.problem.speeds import Speed, gpu_speeds
+from hyperscale.planner.problem.worker_demand import WorkerDemand, demand_of
 
 USABLE_MEMORY_RATIO: Final = 0.92
 """The driver, the CUDA context and fragmentation take the rest of a GPU."""

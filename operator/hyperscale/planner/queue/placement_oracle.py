@@ -20,9 +20,11 @@ from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.check.artifact import plan_id
 from hyperscale.planner.check.drained_snapshot import added, emptied
-from hyperscale.planner.problem.candidates import BUSY_REASONS, demand_of, held_room, vet
+from hyperscale.planner.problem.candidates import held_room, vet
 from hyperscale.planner.problem.figures import figures_of
+from hyperscale.planner.problem.node_checks import BUSY_REASONS
 from hyperscale.planner.problem.speeds import gpu_speeds
+from hyperscale.planner.problem.worker_demand import demand_of
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.util.memo import Memo
 

@@ -13,7 +13,8 @@ from hyperscale.planner.cost.objective import volumes
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import domains_of
 from hyperscale.planner.repair.local_search import AssignmentState, settle
-from hyperscale.planner.search.heuristic import Candidate, Heuristic
+from hyperscale.planner.search.heuristic import Heuristic
+from hyperscale.planner.search.search_result import Candidate
 
 POOL_NODES: Final = 192
 """Candidates near those who stay that a search looks at; clusters below this are searched whole."""

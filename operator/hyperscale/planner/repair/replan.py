@@ -17,7 +17,8 @@ from hyperscale.planner.cost.objective import predict
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.repair.fixed_shares import held_epochs
 from hyperscale.planner.repair.reassign import LOST_ONLY, Expired, Prices, Task, placements, regions_of, seated
-from hyperscale.planner.search.heuristic import Candidate, Heuristic
+from hyperscale.planner.search.heuristic import Heuristic
+from hyperscale.planner.search.search_result import Candidate
 
 __all__ = ["LOST_ONLY", "Move", "Prices", "Repair", "replan"]
 

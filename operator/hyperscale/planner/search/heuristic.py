@@ -9,10 +9,8 @@ from typing import Final
 import numpy as np
 
 from hyperscale.model.graph import BoolArray, FloatArray, IntArray
-from hyperscale.planner.cost.bounds import best_link, lower_bound
 from hyperscale.planner.cost.objective import Costs, objectives
-from hyperscale.planner.problem.counts import DENSE_COUNTS
-from hyperscale.planner.problem.counts import ladder as ladder
+from hyperscale.planner.problem.counts import DENSE_COUNTS, ladder
 from hyperscale.planner.problem.placement_problem import Problem
 from hyperscale.planner.problem.regions import MAX_DOMAINS, regions
 from hyperscale.planner.search.beam import beam_sets
@@ -34,9 +32,10 @@ from hyperscale.planner.search.improve import (
 from hyperscale.planner.search.improve import SearchBudget as Effort
 from hyperscale.planner.search.initial_solutions import fastest_sets, nearest_sets, scattered_sets
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
+from hyperscale.planner.search.pool_costs import PoolCosts
 from hyperscale.planner.search.pools import Pools
 from hyperscale.planner.search.ring import canonical
-from hyperscale.planner.search.search_result import Candidate as Candidate
+from hyperscale.planner.search.search_result import Candidate
 from hyperscale.planner.search.search_result import SearchResult as Found
 from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKERS, domains_with_room, part
 from hyperscale.util.memo import Memo
@@ -108,9 +107,7 @@ class _Search:
         self.region = region
         self.capacity = int(problem.slots[region].sum()) + len(problem.pinned)
         self.pools = Pools(problem, region)
-        self.room = problem.slots + np.bincount([candidate for _, candidate in problem.pinned], minlength=len(problem.slots))
-        self.costs: dict[bytes, Costs] = {}
-        self.links: dict[bytes, tuple[float, float]] = {}
+        self.costs = PoolCosts(problem)
         self.counts: list[int] = []
         self.bounds: dict[int, float] = {}
         self.worked: dict[int, int] = {}
@@ -166,8 +163,8 @@ class _Search:
         if workers in self.solved or (workers, effort) in self.looked or self._done():
             return
         pool = self.pools.pool(workers)
-        costs, slots = self._costs_of(pool), self.problem.slots[pool]
-        bound = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
+        costs, slots = self.costs.of(pool), self.problem.slots[pool]
+        bound = self.costs.lower_bound(pool, workers)
         if effort is THOROUGH and self.best and bound > min(self.best.values()).objective:
             return
         self.looked.add((workers, effort))
@@ -209,7 +206,7 @@ class _Search:
         """Search a part of the cluster, the best placement so far among the starts if its nodes are in it."""
         if self.expired():
             return
-        costs, slots = self._costs_of(pool), self.problem.slots[pool]
+        costs, slots = self.costs.of(pool), self.problem.slots[pool]
         order = np.array(self.best[workers].order)
         known = np.searchsorted(pool, order)[None, :] if np.isin(order, pool).all() else np.zeros((0, workers), dtype=np.int64)
         starts = np.concatenate((known, self._starts(pool, workers, effort, costs, slots)))
@@ -218,7 +215,7 @@ class _Search:
             orders, seconds = improve(costs, slots, starts, fixed, effort, self.expired)
             self._keep(pool, orders, seconds)
             self._keep(pool, *annealed(costs, slots, orders, fixed, effort, self.problem.request.seed, self.expired))
-        del self.costs[pool.tobytes()]
+        self.costs.forget(pool)
 
     def _prove(self) -> float | None:
         """What no placement of any worker count can beat; None where that is unknown."""
@@ -234,8 +231,7 @@ class _Search:
         known = self.bounds.get(workers, 0.0)
         best = min(self.best.values())
         pool = self.pools.pool(workers)
-        costs = self._costs_of(pool)
-        simple = lower_bound(costs, self.room[pool], workers, self._best_link(pool, costs))
+        simple = self.costs.lower_bound(pool, workers)
         if max(known, simple) * REACHED >= best.objective or work <= self.worked.get(workers, 0) or self.expired():
             return max(known, simple)
         self.worked[workers] = work
@@ -243,7 +239,7 @@ class _Search:
         if len(start) >= workers:
             return max(known, simple)
         proof = branch_and_bound(
-            costs, self.problem.slots[pool], workers, upper=best.objective, pinned=start, work=work, expired=self.expired
+            self.costs.of(pool), self.problem.slots[pool], workers, upper=best.objective, pinned=start, work=work, expired=self.expired
         )
         if proof.order is not None:
             self._keep(pool, proof.order[None, :], np.array([proof.objective]))
@@ -271,7 +267,7 @@ class _Search:
         rows = orders[distinct(orders, ranking[np.isfinite(seconds[ranking])], KEPT)]
         rows = rows if self.problem.pinned else canonical(rows)
         # By the reference, so that placements of all planners compare to the last digit.
-        costs = objectives(self._costs_of(pool), rows)
+        costs = objectives(self.costs.of(pool), rows)
         for order, cost in zip(pool[rows][np.isfinite(costs)], costs[np.isfinite(costs)], strict=True):
             names = tuple(self.problem.names[candidate] for candidate in order)
             candidate = Candidate(float(cost), len(order), names, tuple(int(position) for position in order))
@@ -281,18 +277,6 @@ class _Search:
             if held is not None and held.names != candidate.names:
                 self.others.append(max(held, candidate))
         return float(seconds.min(initial=np.inf))
-
-    def _costs_of(self, pool: IntArray) -> Costs:
-        key = pool.tobytes()
-        if key not in self.costs:
-            self.costs[key] = self.problem.costs(pool)
-        return self.costs[key]
-
-    def _best_link(self, pool: IntArray, costs: Costs) -> tuple[float, float]:
-        key = pool.tobytes()
-        if key not in self.links:
-            self.links[key] = best_link(costs, self.room[pool])
-        return self.links[key]
 
     def _pinned_in(self, pool: IntArray) -> tuple[IntArray, IntArray]:
         """Ranks that stay, and their positions in the pool."""
