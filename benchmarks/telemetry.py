@@ -148,15 +148,15 @@ def _step(
     began = time.process_time()
     reading = reader.read(POLICY, moment)
     read = time.process_time()
-    nodes, pods = world.names()
+    nodes, pods = world.snapshots.names()
     figures = judge.figures(reading, NodeIndex(filter(is_gpu_node, nodes), pods), POLICY.limits)
     judged = time.process_time()
-    world.memory.see(nodes, pods)
+    world.snapshots.memory.see(nodes, pods)
     longest = 0.0
     ticking = time.perf_counter()
-    for _ in warm(world.memory, POLICY, figures, {}):
+    for _ in warm(world.snapshots.memory, POLICY, figures, {}):
         longest, ticking = max(longest, time.perf_counter() - ticking), time.perf_counter()
-    world.memory.published, world.reading = figures, reading
+    world.snapshots.memory.published, world.snapshots.reading = figures, reading
     snapshot = world.snapshot(POLICY, moment)
     done = time.process_time()
     _check(snapshot)
@@ -207,7 +207,7 @@ def _peer(nodes: int, world: ClusterCache, moment: float) -> list[common.Row]:
             for entry in decoded[0]
         )
     read = time.process_time()
-    listed, pods = world.names()
+    listed, pods = world.snapshots.names()
     snapshot = build_snapshot(listed, pods, MetricsReading(moment, MetricsState(True), series), POLICY, moment)
     done = time.process_time()
     _check(snapshot)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.render.mpijob import plan_annotation, render
 from hyperscale.control.scheduler.admission import PlanAnswer
 from hyperscale.control.scheduler.planner_client import Planning

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from itertools import permutations
 from typing import Any
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.render.mpijob import plan_annotation
 from hyperscale.control.scheduler.migration import MigrationPlanner
 from hyperscale.control.scheduler.planner_client import Planning
@@ -96,7 +97,7 @@ class Cluster:
             "link_bandwidth": tuple(Series(labels, 1e9 / factor, self.now) for labels, factor in pairs),
         }
         state = MetricsState(available=available, reason="" if available else "MetricsStale")
-        self.world.reading = MetricsReading(self.now, state, series if available else {})
+        self.world.snapshots.reading = MetricsReading(self.now, state, series if available else {})
 
     async def pass_time(self, seconds: float, slow: Iterable[str] = ()) -> None:
         """Let the clock run in steps of ten seconds, with fresh readings, and judge."""

@@ -49,8 +49,8 @@ STEPS = st.one_of(
 
 
 def at_once(world: ClusterCache, policy: PolicySpec) -> bytes:
-    nodes, pods = world.names()
-    fresh = build_snapshot(nodes, pods, world.reading, policy, NOW, world._releases.by_node())
+    nodes, pods = world.snapshots.names()
+    fresh = build_snapshot(nodes, pods, world.snapshots.reading, policy, NOW, world.snapshots.releases.by_node())
     return encode_snapshot(fresh)
 
 
@@ -74,6 +74,6 @@ def test_a_kept_snapshot_is_the_one_made_at_once(steps: list[tuple[Any, ...]]) -
 
 
 async def _take(world: ClusterCache, given_: MetricsReading) -> None:
-    nodes, pods = world.names()
+    nodes, pods = world.snapshots.names()
     figures = judged(given_, NodeIndex(filter(is_gpu_node, nodes), pods), POLICIES[0].limits, NOW)
-    await world.take(figures, POLICIES[0])
+    await world.snapshots.publish_metrics(figures, POLICIES[0])

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hyperscale.control.apply.client import ApiClient
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, KINDS, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, key_of
+from hyperscale.control.cache.records import Key
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.render.mpijob import plan_annotation
@@ -217,7 +218,7 @@ async def listed(kind: str, resource: dict[str, Any]) -> ClusterCache:
         world.see_partition(GOOD, read)
     elif kind not in PLURALS:
         plural = kind == "HyperNode"
-        await world.see_fabric(world.intake.fabric([read] if plural else [], [] if plural else [read]))
+        await world.snapshots.see_fabric(world.intake.fabric([read] if plural else [], [] if plural else [read]))
     return world
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from hyperscale.model.api.measured import LONGEST_SECONDS, MOST_BYTES, Measured
+from hyperscale.model.pods import LAUNCHER, PodView
 
 MAX_BYTES: Final = 4096
 """Of a termination message; the kubelet keeps no more."""
@@ -34,6 +36,12 @@ def read_measured(text: str) -> Measured | None:
         return checked(msgspec.json.decode(text, type=Measured))
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
+
+
+def last_result(pods: Iterable[PodView]) -> Measured | None:
+    """The result that a run's last launcher left behind; None while it runs."""
+    launchers = sorted((pod for pod in pods if pod.role == LAUNCHER and pod.termination), key=lambda pod: pod.created)
+    return read_measured(launchers[-1].termination) if launchers else None
 
 
 def checked(measured: Measured) -> Measured | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hyperscale.control.cache.cluster_cache import Key
+from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.movable import is_moving
 from hyperscale.control.scheduler.migration import ADVISES
 from hyperscale.model.api.measured import Measured
@@ -107,11 +107,11 @@ async def test_act_offers_the_plan_once_and_takes_its_gpus() -> None:
     assert taken.plan is None
     moved = {worker.node for worker in view.plan.workers} - {"node-a", "node-b"}
     snapshot = cluster.world.snapshot(policy, cluster.now)
-    others = cluster.world.free_gpus(snapshot, Key("team", "other"))
+    others = cluster.world.assumed_plans.free_gpus(snapshot, Key("team", "other"))
     assert moved
     assert all(others[name] == 0 for name in moved)
     cluster.world.assume(CORA, None)
-    assert cluster.world.free_gpus(snapshot, Key("team", "other")) == {}
+    assert cluster.world.assumed_plans.free_gpus(snapshot, Key("team", "other")) == {}
 
 
 async def test_a_move_that_does_not_fit_any_more_is_not_begun() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.cache.reservations import Reservations
 from hyperscale.model import constants
 from hyperscale.model.status import JobStatus, ObjectReference, to_wire
@@ -52,22 +53,22 @@ def bound(rank: int, node: str) -> dict[str, Any]:
 
 def test_what_planned_ranks_hold_is_taken_from_others_until_their_pods_show_it() -> None:
     seen = world()
-    assert seen.held(OTHER) == {"node-a": TAKEN, "node-b": TAKEN}
-    assert seen.held(CORA) == {}, "a job does not stand in its own way"
+    assert seen.assumed_plans.held(OTHER) == {"node-a": TAKEN, "node-b": TAKEN}
+    assert seen.assumed_plans.held(CORA) == {}, "a job does not stand in its own way"
     seen.see_pod(bound(0, "node-a"))
-    assert seen.held(OTHER) == {"node-b": TAKEN}
+    assert seen.assumed_plans.held(OTHER) == {"node-b": TAKEN}
     seen.see_pod(bound(1, "node-b"))
-    assert seen.held(OTHER) == {}
+    assert seen.assumed_plans.held(OTHER) == {}
 
 
 def test_a_plan_without_mpijob_holds_what_its_question_asked_for() -> None:
     seen = ClusterCache()
     seen.assume(CORA, TWO, {"cpu": 0.1, "pods": 1.0})
-    assert seen.held(OTHER) == {"node-a": {"cpu": 0.1, "pods": 1.0}, "node-b": {"cpu": 0.1, "pods": 1.0}}
+    assert seen.assumed_plans.held(OTHER) == {"node-a": {"cpu": 0.1, "pods": 1.0}, "node-b": {"cpu": 0.1, "pods": 1.0}}
     seen.assume(CORA, TWO)
-    assert seen.held(OTHER)["node-a"]["cpu"] == 0.1
+    assert seen.assumed_plans.held(OTHER)["node-a"]["cpu"] == 0.1
     seen.assume(CORA, None)
-    assert seen.held(OTHER) == {}
+    assert seen.assumed_plans.held(OTHER) == {}
 
 
 JOBS = st.sampled_from(["a", "b", "c"])

@@ -52,7 +52,7 @@ def test_a_node_that_recovered_while_a_listing_was_read_is_not_unreachable() -> 
     seen.see_node(lost)
     seen.see_node(node("node-a", version=8))
     seen.replace(NODE, [lost, node("node-b")], version=6)
-    assert seen.unreachable_nodes(frozenset({"node.kubernetes.io/unreachable"})) == ()
+    assert seen.snapshots.unreachable_nodes(frozenset({"node.kubernetes.io/unreachable"})) == ()
 
 
 def test_a_late_event_does_not_set_a_node_back() -> None:
@@ -85,7 +85,7 @@ def test_what_a_listing_of_one_namespace_lacks_is_not_gone_from_others() -> None
     elsewhere = job("there", version=3)
     elsewhere["metadata"]["namespace"] = "elsewhere"
     seen.see_job(elsewhere)
-    seen.settle(seen.listing(JOB, "team", 9))
+    seen.replace_listing(seen.listings.begin(JOB, "team", 9))
     assert seen.jobs.keys() == {Key("elsewhere", "there")}
 
 
@@ -101,8 +101,8 @@ def test_the_index_of_pods_by_job_shrinks_with_the_pods() -> None:
     for number in range(100):
         seen.see_pod(pod(f"p-{number}", version=1, job=f"job-{number}"))
         seen.see_pod(pod(f"p-{number}", version=2, job=f"job-{number}"), deleted=True)
-    assert len(seen._pods) == 0
-    assert not seen._pods._of_job
+    assert len(seen.snapshots.pods) == 0
+    assert not seen.snapshots.pods._of_job
 
 
 class _Truth:
@@ -143,7 +143,7 @@ def test_in_whatever_order_news_arrives_the_newest_stays(lives: list[bool], data
             seen.replace(POD, truth.listed(version), version=version)
     whole = len(events) > 0 or highest == last
     if whole:
-        assert (len(seen._pods) == 1) == truth.at(last)
+        assert (len(seen.snapshots.pods) == 1) == truth.at(last)
 
 
 def test_a_version_that_is_known_already_is_no_news_but_the_same_again_is() -> None:

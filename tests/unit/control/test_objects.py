@@ -123,7 +123,7 @@ async def test_a_large_object_is_decoded_beside_the_event_loop(monkeypatch: pyte
     page_of_both = ListPage(7, "", [small, large])
     world = ClusterCache()
     feed = Feed(None, world, ())  # type: ignore[arg-type] # no request is made
-    await feed._take(world.listing(JOB, "", 7), page_of_both)
+    await feed._take(world.listings.begin(JOB, "", 7), page_of_both)
     assert [thread is threading.main_thread() for thread in at] == [True, False]
     assert sorted(key.name for key in world.jobs) == ["large", "small"]
 

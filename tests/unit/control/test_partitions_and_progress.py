@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.controller.context import is_progress
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.history.progress import MOST_WRITES, ProgressWatch

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hyperscale.control.cache.cluster_cache import Key
+from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, usable_gpus
 from hyperscale.control.render.mpijob import plan_annotation
 from hyperscale.control.scheduler.admission import PlanAnswer
@@ -81,7 +81,7 @@ class Scene(Stage):
     async def later(self, seconds: float) -> None:
         self.now += seconds
         use = tuple(Series({"Hostname": "node-0", "gpu": str(gpu)}, 1.0, self.now) for gpu in range(2))
-        self.world.reading = MetricsReading(self.now, MetricsState(available=True), {"gpu_utilization": use})
+        self.world.snapshots.reading = MetricsReading(self.now, MetricsState(available=True), {"gpu_utilization": use})
 
     async def ask_for(self, key: Key, preempted: bool = False) -> PlanAnswer:
         """A pass over a job, as far as its plan."""
@@ -310,7 +310,7 @@ async def test_nobody_is_stopped(given: dict[str, Any]) -> None:
 
 async def test_nothing_is_asked_without_measurements_or_while_somebody_waits_for_a_plan_or_the_queue_failed() -> None:
     scene = await begun()
-    scene.world.reading = MetricsReading(scene.now + 1.0, MetricsState(available=False, reason="MetricsStale"))
+    scene.world.snapshots.reading = MetricsReading(scene.now + 1.0, MetricsState(available=False, reason="MetricsStale"))
     await scene.watch.check()
     await scene.later(2.0)
     async with scene.planning._lock:

@@ -74,7 +74,7 @@ async def test_the_document_holds_the_snapshot_the_policy_and_what_runs(tmp_path
     policy = stage.planning.reader.policy_named("default", {})
     snapshot = stage.world.snapshot(policy, stage.now)
     assert (state.snapshot, state.policy) == (snapshot, policy)
-    assert state.free_gpus == stage.world.free_gpus(snapshot) != {}
+    assert state.free_gpus == stage.world.assumed_plans.free_gpus(snapshot) != {}
     assert [share.gpus for share in state.queue.running] == [share.gpus for share in stage.planning.taker.running.shares()]
     assert state.queue.pending == 1
     assert state.calibrations["GCN"][0].factor == 1.5

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hyperscale.control.cache.cluster_cache import Key
+from hyperscale.control.cache.records import Key
 from hyperscale.control.controller.context import ReconcileContext, event_for
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.status.conditions import derive

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.stoppable import queued_since, waited_for_others
 from hyperscale.control.lifecycle.unscheduled import delay_left, refused_nodes
 from hyperscale.control.scheduler.pending import KEPT_BACK_SECONDS, Pending

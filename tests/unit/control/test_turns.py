@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hyperscale.control.cache.cluster_cache import Key
+from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.admission import settled
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
@@ -161,11 +161,11 @@ async def test_a_grant_of_a_job_that_is_deleted_or_never_takes_it_lapses() -> No
     stage = Stage(nodes=1, gpus=8)
     first, second = stage.add("a", epochs=10), stage.add("b", epochs=20)
     await stage.ask(first)
-    assert stage.world.is_assumed(second)
+    assert second in stage.world.assumed_plans
     stage.planning.taker.pending.settle(second)  # a pass that was under way
-    assert stage.world.is_assumed(second)
+    assert second in stage.world.assumed_plans
     stage.planning.taker.pending.settle(second)  # the pass that was asked for, and did not take it
-    assert not stage.world.is_assumed(second)
+    assert second not in stage.world.assumed_plans
 
 
 async def test_when_a_decision_fails_jobs_start_in_order_of_arrival_and_say_so() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hyperscale.control.cache.cluster_cache import Key
+from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.waiting import STANDS_SECONDS
 from hyperscale.model.api.policy import PolicySpec, QueueOrder, QueuePolicy
 from hyperscale.model.decision import Reason

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import MPIJOB, NODE, POD
+from hyperscale.control.cache.records import Key
 from hyperscale.control.render.mpijob import plan_annotation
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
@@ -83,7 +84,7 @@ def world(*, with_job: bool = True) -> ClusterCache:
 
 def free(seen: ClusterCache, asking: Key) -> dict[str, int]:
     snapshot = seen.snapshot(PolicySpec(), 0.0)
-    overlay = seen.free_gpus(snapshot, asking)
+    overlay = seen.assumed_plans.free_gpus(snapshot, asking)
     return {n.name: overlay.get(n.name, n.free_gpus) for n in snapshot.nodes}
 
 

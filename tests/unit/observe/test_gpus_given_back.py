@@ -88,7 +88,7 @@ def test_the_world_takes_gpus_for_idle_as_soon_as_their_pod_has_ended(ends: str)
     world.replace("Node", [raw_node("gpu-a", 2)])
     holding = raw_pod("rank-0", "gpu-a", 2)
     world.see_pod(holding)
-    world.reading = reading(gpu_utilization=(busy(0), busy(1)))
+    world.snapshots.reading = reading(gpu_utilization=(busy(0), busy(1)))
     assert use(world.snapshot(PolicySpec(), NOW)) == [0.9, 0.9]
     if ends == "deleted":
         world.see_pod(holding, deleted=True)

@@ -105,9 +105,9 @@ async def test_a_fabric_that_changes_is_in_the_next_snapshot() -> None:
         world.see_node(raw_node(name))
     for switches in ([switch("x", 1, exact("gpu-a"))], [switch("y", 1, exact("gpu-a"), exact("gpu-b"))], []):
         fabric = fabric_of(switches, ())
-        await world.see_fabric(fabric)
+        await world.snapshots.see_fabric(fabric)
         found = world.snapshot(PolicySpec(), NOW)
-        fresh = build_snapshot(world.names()[0], [], MetricsReading(0.0), PolicySpec(), NOW, fabric=fabric)
+        fresh = build_snapshot(world.snapshots.names()[0], [], MetricsReading(0.0), PolicySpec(), NOW, fabric=fabric)
         assert [node.domains for node in found.nodes] == [node.domains for node in fresh.nodes]
 
 

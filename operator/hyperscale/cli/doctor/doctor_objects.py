@@ -27,10 +27,10 @@ def unusable(cluster: DoctorCluster) -> tuple[Unusable, ...]:
     told: list[Refused] = []
     world = ClusterCache(intake=Intake(told.append, time.time))
     for kind, what, path in LISTED:
-        listing = world.listing(kind, EVERYWHERE, 0)
+        listing = world.listings.begin(kind, EVERYWHERE, 0)
         for resource in cluster.items(what, path, {"fieldSelector": BOUND_AND_LIVE} if kind == POD else None):
             world.take_listed(listing, resource)
-        world.settle(listing)
+        world.replace_listing(listing)
     for choices in (paths.hypernodes(), paths.kueue_topologies()):
         _of_others(cluster, world.intake, choices)
     return tuple(Unusable(one.kind, str(one.key), one.message) for one in told if (one.kind, one.key) in world.intake.refused)

@@ -13,7 +13,8 @@ from hyperscale.control.apply import paths
 from hyperscale.control.apply.api_errors import ApiError, ConflictError, NotFoundError
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.apply.dependents import HTTP_FORBIDDEN, UNACCEPTABLE, Companions, DependentRefusedError
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.movable import resizes
 from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, suspend_annotation, worker_pod_for_dry_run
 from hyperscale.control.render.release import launcher_release_patch, release_patch
@@ -107,7 +108,7 @@ class Actions:
     async def release(self, state: ReconcileInput, step: ReleaseWorkers, job: JobSpec) -> None:
         """Open the gates of all workers; each patch tests its gate, so that no newer decision of others is overwritten."""
         for count, pod in enumerate(pod for pod in state.gang.workers if pod.uid in step.nodes):
-            hostname = self._world.hostname(step.nodes[pod.uid])
+            hostname = self._world.snapshots.hostname(step.nodes[pod.uid])
             await self._patch_pod(pod, release_patch(pod, hostname, job.placement.mode))
             if count == 0:
                 self.probe("first-released")

@@ -12,7 +12,8 @@ from typing import Any, Final
 from hyperscale.control.apply import paths
 from hyperscale.control.apply.api_errors import ApiError, ConflictError
 from hyperscale.control.apply.client import ApiClient
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.render.partition_job_manifest import job_name, partition_job
 from hyperscale.control.render.plan_file import config_map, config_map_name
 from hyperscale.control.render.pod import common_labels

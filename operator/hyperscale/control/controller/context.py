@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import JobRecord, Key
+from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle import movable, stoppable
 from hyperscale.control.lifecycle.unscheduled import NOTHING
 from hyperscale.control.telemetry.metrics import Telemetry

@@ -17,8 +17,9 @@ from hyperscale.control.apply import paths
 from hyperscale.control.apply.api_answers import LARGE_BYTES, read_object
 from hyperscale.control.apply.api_errors import ApiError, GoneError, NotFoundError, TransientError
 from hyperscale.control.apply.client import ApiClient
-from hyperscale.control.cache.cluster_cache import ClusterCache, Listing
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, POD, POLICY
+from hyperscale.control.cache.listings import Listing
 from hyperscale.control.cache.records import Key
 from hyperscale.control.cache.versions import EVERYWHERE
 from hyperscale.model import constants
@@ -155,13 +156,13 @@ class Feed:
             try:
                 listing: Listing | None = None
                 async for page in self._client.pages(path):
-                    listing = listing or self._world.listing(kind, scope, page.version)
+                    listing = listing or self._world.listings.begin(kind, scope, page.version)
                     await self._take(listing, page)
             except GoneError:
                 _LOG.info("the listing of %s begins again: it took longer than the API server remembers", path)
                 continue
             if listing is not None:
-                self._world.settle(listing)
+                self._world.replace_listing(listing)
                 self._told(kind, scope, listing.version)
             await asyncio.sleep(0)
             return
@@ -172,7 +173,7 @@ class Feed:
         slices = Slices()
         for raw in page.items:
             head = api_objects.head(raw)
-            if head is None or not self._world.has_listed(listing, Key(head.namespace, head.name), head.version):
+            if head is None or not self._world.listings.has_listed(listing, Key(head.namespace, head.name), head.version):
                 if len(raw) > LARGE_BYTES:
                     self._world.recount()
                 resource = await _read(raw, listing.kind)
@@ -183,7 +184,7 @@ class Feed:
                 await slices.pause()
         self._world.recount()
         await slices.pause()
-        self._world.absorb()
+        self._world.snapshots.absorb()
         await slices.pause()
 
     async def optional(self, choices: tuple[str, ...]) -> list[Json] | None:

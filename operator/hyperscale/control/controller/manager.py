@@ -17,8 +17,9 @@ from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.api_errors import ApiError
 from hyperscale.control.apply.claims import Claims
 from hyperscale.control.apply.client import ApiClient
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.intake import key_of
+from hyperscale.control.cache.records import Key
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.controller.preview_server import Previews
 from hyperscale.control.controller.reconciler import Reconciler
@@ -72,7 +73,7 @@ class Operator:
         self._planner = PlannerProcess(command, memory_bytes=planner_limit_bytes(settings), on_failure=self._planner_failed)
         self._reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
         self._judging = IncrementalValidator()
-        self._metrics_reason = self.world.reading.state.reason
+        self._metrics_reason = self.world.snapshots.reading.state.reason
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
         claims = Claims(client, time.time)
         planning = self._planning = Planning(
@@ -106,7 +107,7 @@ class Operator:
     async def _run(self, keeper: gc_tuning.Keeper) -> None:
         try:
             await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
-            await self._judge(self.world.reading, self._policy())  # the nodes are known only now
+            await self._judge(self.world.snapshots.reading, self._policy())  # the nodes are known only now
             keeper.keep()
             self._beat_at = time.monotonic()
             self.synced = True
@@ -220,7 +221,7 @@ class Operator:
         """Topology that other operators describe, where their CRDs are installed; no watch: switches move seldom."""
         hypernodes, topologies = [await self.feed.optional(choices) for choices in (paths.hypernodes(), paths.kueue_topologies())]
         if hypernodes is not None and topologies is not None:
-            await self.world.see_fabric(self.world.intake.fabric(hypernodes, topologies))
+            await self.world.snapshots.see_fabric(self.world.intake.fabric(hypernodes, topologies))
 
     async def _pass_over_changed(self) -> None:
         """Jobs of which a listing may have told something that no event did."""
@@ -249,8 +250,8 @@ class Operator:
             due = time.monotonic() + self.settings.metrics_poll_seconds
             while (left := due - time.monotonic()) > 0:
                 await asyncio.sleep(min(1.0, left))
-                if self.world.memory.outdated:  # nodes came or went
-                    await self._judge(self.world.reading, self._policy())
+                if self.world.snapshots.memory.outdated:  # nodes came or went
+                    await self._judge(self.world.snapshots.reading, self._policy())
             await self._read_metrics()
 
     async def _read_metrics(self) -> None:
@@ -263,7 +264,7 @@ class Operator:
 
     async def _judge(self, reading: MetricsReading, policy: PolicySpec) -> None:
         """In a thread too: what every series says of which node."""
-        nodes, pods = self.world.names()
+        nodes, pods = self.world.snapshots.names()
 
         def judged() -> SnapshotFigures:
             return self._judging.figures(reading, NodeIndex(filter(is_gpu_node, nodes), pods), policy.limits)
@@ -272,7 +273,7 @@ class Operator:
         if figures.state.reason != self._metrics_reason and (nodes or not reading.state.available):
             self._metrics_reason = figures.state.reason
             _LOG.info("metrics: %s", figures.state.reason, extra={"detail": figures.state.message})
-        await self.world.take(figures, policy)
+        await self.world.snapshots.publish_metrics(figures, policy)
 
     def _policy(self) -> PolicySpec:
         """The default policy."""
@@ -285,7 +286,7 @@ class Operator:
             self._beat_at = time.monotonic()
             self.telemetry.loop_lag_seconds.set(max(0.0, self._beat_at - asked - HEARTBEAT_SECONDS))
             self.telemetry.queue_length.set(len(self.reconciler.queue))
-            self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.world.reading.taken_at))
+            self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.world.snapshots.reading.taken_at))
             phases = Counter(record.status.phase for record in self.world.jobs.values())
             for kind, count in self.world.intake.counts().items():
                 self.telemetry.unreadable.labels(kind=kind).set(count)

@@ -85,8 +85,8 @@ class Previews:
             elapsed_seconds=max(0.0, now - snapshot.taken_at),
             policy=policy,
             snapshot=snapshot,
-            free_gpus=self._world.free_gpus(snapshot),
-            held=self._world.held(),
+            free_gpus=self._world.assumed_plans.free_gpus(snapshot),
+            held=self._world.assumed_plans.held(),
             calibrations=dict(self._reader.calibrations),
             taught=digested(self._reader.taught),
             queue=PreviewQueue(

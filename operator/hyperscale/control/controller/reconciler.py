@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.api_errors import ApiError, ConflictError, NotFoundError, TransientError
 from hyperscale.control.apply.dependents import DependentRefusedError
-from hyperscale.control.cache.cluster_cache import ClusterCache, JobRecord, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.controller.context import DriftCount, ReconcileContext, event_for, is_progress, spec_revision
 from hyperscale.control.controller.steps import Steps
 from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
@@ -207,7 +208,7 @@ class Reconciler:
                 pods=self.world.partition_pods_of(run.key),
             ),
         )
-        unreachable = self.world.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
+        unreachable = self.world.snapshots.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
         misfits = self._planning.misfits(run.key, state, run.policy)
         return replace(state, capacity=CapacityState(misfits=misfits, unreachable_nodes=unreachable))
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.model.api.measured import Measured
 from hyperscale.observe.prometheus.progress_query import read_progress
 from hyperscale.observe.prometheus.reader import PrometheusReader, QueryError

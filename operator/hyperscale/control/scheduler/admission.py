@@ -7,7 +7,8 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.pending import CachedVerdict, Pending
 from hyperscale.control.scheduler.queue_entry import QueueEntry
 from hyperscale.control.scheduler.running_jobs import Running
@@ -123,7 +124,7 @@ class AdmissionScheduler:
             claims=self.running.claims(snapshot),
             deadline_seconds=policy.deadlines.plan_seconds,
             arrivals=self.pending.arrivals,
-            held=self._world.held(),
+            held=self._world.assumed_plans.held(),
         )
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
             turns = await self._planner.turns(question, snapshot, policy)
@@ -146,7 +147,7 @@ class AdmissionScheduler:
         """Free GPUs by node where the snapshot does not know, and all of them; pending jobs hold none, so it is the same for each."""
         known = self._known_free
         if known is None or known[0] is not snapshot or known[1] != self._world.version:
-            changed = self._world.free_gpus(snapshot)
+            changed = self._world.assumed_plans.free_gpus(snapshot)
             free = sum(changed.get(node.name, node.free_gpus) for node in snapshot.nodes)
             known = self._known_free = (snapshot, self._world.version, changed, free)
         return known[2], known[3]

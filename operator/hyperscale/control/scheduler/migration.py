@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, JobRecord, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.movable import material, migration_blocker, shown_move
 from hyperscale.control.lifecycle.stoppable import epochs_kept, undisturbed
 from hyperscale.control.scheduler.running_jobs import LATE_RATIO

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.queue_entry import QueueEntry, SpecRevision, read_entry, revision_of, waits
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import (
@@ -127,7 +128,7 @@ class Pending:
         found = []
         for other in self._world.unstarted:
             record = self._world.jobs.get(other)
-            if other == key or record is None or self._world.is_assumed(other) or self.kept_back(other) is not None:
+            if other == key or record is None or other in self._world.assumed_plans or self.kept_back(other) is not None:
                 continue
             theirs = self._reader.policy_of(record.resource, self._world.policies)
             entry = self.entry(other, policy) if theirs == policy else None

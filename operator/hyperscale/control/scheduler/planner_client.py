@@ -11,7 +11,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.history.recorder import RunRecorder
 from hyperscale.control.lifecycle.stoppable import run_is_over
 from hyperscale.control.lifecycle.unscheduled import refused_nodes
@@ -80,7 +81,7 @@ class Planning:
     ) -> None:
         """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone."""
         self.reader = JobReader()
-        world.may_start = self.reader.may_start
+        world.owners.may_start = self.reader.may_start
         self._claims = claims
         if claims is not None:
             self.reader.volumes = claims.known
@@ -215,11 +216,11 @@ class Planning:
         nodes: Collection[str] | None = None,
     ) -> PlanRequest:
         """A question about a job; `example` is one of its worker pods where it has any."""
-        free, volumes = self._world.free_gpus(snapshot, key), self.reader.volumes(key).rules
+        free, volumes = self._world.assumed_plans.free_gpus(snapshot, key), self.reader.volumes(key).rules
         asked = question_about(str(key), job, policy, self.reader.calibration(job), free, volumes)
         record = self._world.jobs.get(key)
         refused = refused_nodes(record.status, self._clock()) if record is not None else {}
-        asked = msgspec.structs.replace(asked, held=self._world.held(key, nodes), refused_nodes=refused)
+        asked = msgspec.structs.replace(asked, held=self._world.assumed_plans.held(key, nodes), refused_nodes=refused)
         if example is None:
             return asked
         return msgspec.structs.replace(

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, JobRecord, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.stoppable import (
     begun,
     epochs_safe,
@@ -185,7 +186,7 @@ class PreemptionPlanner:
             claims=self._taker.running.claims(snapshot),
             deadline_seconds=min(DEADLINE_SECONDS, policy.deadlines.plan_seconds),
             arrivals=pending.arrivals,
-            held=self._world.held(),
+            held=self._world.assumed_plans.held(),
         )
 
     async def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, StoppableJob]:
@@ -248,7 +249,7 @@ class PreemptionPlanner:
         if record is None or key == own:
             return key == own
         stops_too = is_preempted(record.status) or (judged is not None and (judged.due or judged.begun))
-        return stops_too or (key in self._world.unstarted and not self._world.is_assumed(key))
+        return stops_too or (key in self._world.unstarted and key not in self._world.assumed_plans)
 
     def _groups(self) -> list[_Group]:
         """Undisturbed running jobs by policy, where the policy wants to know; jobs and groups in order of their keys."""

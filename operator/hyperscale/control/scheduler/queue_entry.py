@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import JobRecord, Key
+from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.movable import resizable
 from hyperscale.control.lifecycle.stoppable import epochs_left, is_preempted, queued_since, run_is_over
 from hyperscale.control.specs.plan_question import question_about

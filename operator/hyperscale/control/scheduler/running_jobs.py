@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import ClusterCache, Key
+from hyperscale.control.cache.cluster_cache import ClusterCache
+from hyperscale.control.cache.records import Key
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import MAX_RUNNING, Claim, RunningShare, claims_of
 from hyperscale.model.cluster import ClusterSnapshot

@@ -76,8 +76,8 @@ class Waiting:
 
     def _stands(self, key: Key) -> bool:
         known = self._refusals.get(key)
-        return known is not None and known.basis.ground == self._world.ground
+        return known is not None and known.basis.ground == self._world.snapshots.ground
 
     def _basis(self, key: Key, policy: PolicySpec) -> _Basis | None:
         record = self._world.jobs.get(key)
-        return _Basis(revision_of(record), policy, self._rules(key), self._world.ground) if record is not None else None
+        return _Basis(revision_of(record), policy, self._rules(key), self._world.snapshots.ground) if record is not None else None

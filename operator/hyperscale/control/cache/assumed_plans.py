@@ -1,0 +1,62 @@
+"""Plans that are on their way to an MPIJob, and the resources that plans hold before any bound pod shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from hyperscale.control.cache.records import Key
+from hyperscale.control.cache.reservations import GpuReservations, Reservations
+from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.plan import Plan
+
+
+class AssumedPlans:
+    """Plans by job from the pass that made them until their MPIJobs are seen."""
+
+    def __init__(self) -> None:
+        self._plans: dict[Key, Plan] = {}
+        self._amounts: dict[Key, Mapping[str, float]] = {}
+        """What a worker of each assumed plan takes."""
+        self._gpus: GpuReservations[Key] = GpuReservations()
+        self._others: Reservations[Key] = Reservations()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._plans
+
+    def get(self, key: Key) -> Plan | None:
+        """The plan on its way for this job."""
+        return self._plans.get(key)
+
+    def items(self) -> Iterable[tuple[Key, Plan]]:
+        """All of them, oldest first."""
+        return self._plans.items()
+
+    def put(self, key: Key, plan: Plan | None, amounts: Mapping[str, float] | None) -> None:
+        """A job's plan from now on; None where the pass is over.
+
+        amounts: what one worker takes beside GPUs, by resource name; None leaves it as it was
+        """
+        if plan is None:
+            self._plans.pop(key, None)
+            self._amounts.pop(key, None)
+        else:
+            self._plans[key] = plan
+            self._amounts[key] = self._amounts.get(key, {}) if amounts is None else amounts
+
+    def hold(self, key: Key, plan: Plan | None, gpus: Mapping[str, int], written: Mapping[str, float]) -> bool:
+        """Reserve the GPUs that a job's plan holds by node; whether it held others before.
+
+        written: what one worker takes beside GPUs as its MPIJob says, which counts where no pass has said so
+        """
+        each = plan.workers[0].gpus if plan is not None and plan.workers else 1
+        self._others.set(key, {node: count // max(1, each) for node, count in gpus.items()}, self._amounts.get(key) or written)
+        return self._gpus.set(key, gpus)
+
+    def free_gpus(self, snapshot: ClusterSnapshot, asking: Key | None = None) -> dict[str, int]:
+        """Free GPUs of the nodes on which plans of other jobs hold some that no bound pod shows yet."""
+        taken = self._gpus.held_by_others(asking)
+        return {node.name: max(0, node.free_gpus - taken[node.name]) for node in snapshot.nodes if node.name in taken} if taken else {}
+
+    def held(self, asking: Key | None = None, nodes: Collection[str] | None = None) -> dict[str, dict[str, float]]:
+        """By node and name what plans of other jobs hold beside GPUs that no bound pod shows yet; of some `nodes`, or of all."""
+        return self._others.held_by_others(asking, nodes)

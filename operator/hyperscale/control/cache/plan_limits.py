@@ -1,0 +1,50 @@
+"""How much a recorded plan may hold: no more than the job's spec allows, whatever a status or an MPIJob of others says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from hyperscale.control.cache.records import JobRecord
+from hyperscale.control.lifecycle.movable import holds_plan
+from hyperscale.control.lifecycle.unscheduled import is_released
+from hyperscale.model.api.job import PlannerChoice
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.plan import Plan
+
+
+def recorded_plan(record: JobRecord | None, view: MpiJobView | None) -> Plan | None:
+    """The plan recorded for a job: in its status, else on its MPIJob."""
+    return (record.plan if record else None) or (view.plan if view else None)
+
+
+def holding_plan(record: JobRecord, view: MpiJobView, moving: bool) -> Plan | None:
+    """The recorded plan as far as it holds GPUs: while its MPIJob is gated, unfinished and runs or moves, and within the job's spec."""
+    plan = recorded_plan(record, view) if holds_plan(view, moving) and _wants_gpus(record, view) else None
+    return within_spec(plan, record, view) if plan is not None else None
+
+
+def within_spec(plan: Plan, record: JobRecord, view: MpiJobView) -> Plan:
+    """The plan with no more workers and GPUs than the job's spec allows.
+
+    A spec that cannot be read allows nothing, but what a status that names the MPIJob has recorded stays taken.
+    """
+    most, gpus, reference = record.max_workers, record.gpus_per_worker, record.status.mpi_job_ref
+    recorded = plan is record.plan and reference is not None and reference.uid == view.uid
+    if (recorded and not most) or (len(plan.workers) <= most and all(worker.gpus <= gpus for worker in plan.workers)):
+        return plan
+    return replace(plan, workers=tuple(replace(worker, gpus=min(worker.gpus, gpus)) for worker in plan.workers[:most]))
+
+
+def _wants_gpus(record: JobRecord, view: MpiJobView) -> bool:
+    """Whether the job's spec lets its ranks be placed by a plan at all, whatever another resumed or wrote on its MPIJob.
+
+    Ranks that were released wait for another plan. A queue's MPIJob is not suspended for that.
+    """
+    if view.holder and is_released(record.status, view):
+        return False
+    spec = record.resource.get("spec")
+    policy = spec.get("runPolicy") if isinstance(spec, Mapping) else None
+    suspended = isinstance(policy, Mapping) and policy.get("suspend") is True
+    return not suspended and not (isinstance(spec, Mapping) and spec.get("planner") == PlannerChoice.NONE)
