@@ -11,7 +11,7 @@ import pytest
 
 from e2e.cluster.api import Api, ApiError, Object
 from e2e.cluster.control_plane import ControlPlane
-from hyperscale.control.cache.intake import judged_status
+from hyperscale.control.cache.object_readers import judged_status
 from hyperscale.spec.crd import REPOSITORY
 from hyperscale.spec.parse import SpecError, parse_job
 from tests.corpus.jobs import STORED, job

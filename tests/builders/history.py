@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hyperscale.control.history.run_store import FinishedRun
+from hyperscale.control.history.runs_table import FinishedRun
 
 RUN = FinishedRun(
     uid="0",

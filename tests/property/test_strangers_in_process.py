@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
-from hyperscale.control.cache.intake import JOB, KINDS, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, key_of
-from hyperscale.control.cache.records import Key
+from hyperscale.control.cache.intake import JOB, KINDS, MPIJOB, NODE, PARTITION_JOB, POD, POLICY
+from hyperscale.control.cache.records import Key, key_of
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.decide.chain import decide
 from hyperscale.control.render.mpijob import plan_annotation

@@ -11,7 +11,8 @@ import msgspec
 
 from hyperscale.cli.exit_codes import OK, InputError
 from hyperscale.cli.text_tables import seconds_text, table
-from hyperscale.control.history.run_store import FinishedRun, HistoryError, RunStore
+from hyperscale.control.history.run_store import HistoryError, RunStore
+from hyperscale.control.history.runs_table import FinishedRun
 from hyperscale.model.api.job import Architecture
 from hyperscale.model.api.measured import PairBytes, PhaseSeconds
 from hyperscale.model.step_curves import StepTime

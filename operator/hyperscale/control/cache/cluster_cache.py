@@ -12,12 +12,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from hyperscale.control.cache.assumed_plans import AssumedPlans
-from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, Intake, key_of
+from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, Intake
 from hyperscale.control.cache.job_standing import Standing, standing
 from hyperscale.control.cache.listings import Listing, Listings
 from hyperscale.control.cache.mpijob_owners import MpiJobOwners
 from hyperscale.control.cache.plan_limits import holding_plan, recorded_plan
-from hyperscale.control.cache.records import JobRecord, Key
+from hyperscale.control.cache.records import JobRecord, Key, key_of
 from hyperscale.control.cache.snapshot_source import SnapshotSource
 from hyperscale.control.cache.versions import EVERYWHERE
 from hyperscale.control.lifecycle.movable import held_gpus, is_moving

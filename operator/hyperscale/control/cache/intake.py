@@ -9,27 +9,35 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
-from hyperscale.control.cache.records import JobRecord, Key, job_record
-from hyperscale.model.api.job import WorkersSpec
+from hyperscale.control.cache.object_readers import (
+    IntakeFault,
+    Json,
+    fault_of_error,
+    marked,
+    read_hypernode,
+    read_job,
+    read_mpijob,
+    read_node,
+    read_pod,
+    read_policy,
+    read_topology,
+    unreadable_job,
+)
+from hyperscale.control.cache.records import JobRecord, Key, key_of, metadata_text
 from hyperscale.model.observed.owned_objects import MpiJobView, PartitionView
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import JobStatus, read_status
-from hyperscale.observe.kube.fabric import Fabric, HyperNode, fabric_of, hypernode, topology_levels
-from hyperscale.observe.kube.fields import closing_view, node_view, pod_view
-from hyperscale.observe.kube.mpijob_view import mpijob_view, unreadable_view
+from hyperscale.observe.kube.fabric import Fabric, fabric_of
+from hyperscale.observe.kube.fields import closing_view
+from hyperscale.observe.kube.mpijob_view import unreadable_view
 from hyperscale.observe.kube.partition_job import partition_view
-from hyperscale.observe.kube.projection import narrow_job, narrow_node
-from hyperscale.observe.run_report import checked
 from hyperscale.spec import api_objects
-from hyperscale.spec.parse import MAX_SPEC_BYTES, TOO_LARGE, SpecError, parse_policy
-from hyperscale.spec.plausible import is_status, readable_time, settled
-from hyperscale.util.rfc3339 import is_future, unix_seconds
+from hyperscale.spec.parse import SpecError
+from hyperscale.util.rfc3339 import is_future
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,22 +56,8 @@ MAX_TOLD: Final = 65_536
 MAX_FAULTS: Final = 4
 """Different faults of one object that are logged: its author could fill the log otherwise."""
 
-MAX_MESSAGE: Final = 256
-"""Characters of a fault."""
 
-Json = dict[str, Any]
 View = TypeVar("View")
-
-
-class IntakeFault(NamedTuple):
-    """What is wrong with an object."""
-
-    path: str
-    """Field; "" where it is no single one."""
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
 
 
 class Refused(NamedTuple):
@@ -97,15 +91,15 @@ class Intake:
 
     def pod(self, resource: Json) -> PodView:
         """A pod; one that cannot be read closes its node for as long as it may run."""
-        return self._guarded(POD, resource, _pod, lambda _: closing_view(resource))
+        return self._guarded(POD, resource, read_pod, lambda _: closing_view(resource))
 
     def node(self, resource: Json) -> Json | None:
         """What plans depend on of a node; None for one that cannot be read."""
-        return self._guarded(NODE, resource, _node, lambda _: None)
+        return self._guarded(NODE, resource, read_node, lambda _: None)
 
     def mpijob(self, resource: Json) -> MpiJobView:
         """An MPIJob; one that cannot be read keeps its name and owner."""
-        view = self._guarded(MPIJOB, resource, _mpijob, lambda fault: unreadable_view(resource, str(fault)))
+        view = self._guarded(MPIJOB, resource, read_mpijob, lambda fault: unreadable_view(resource, str(fault)))
         if view.plan_fault:
             self.refuse(MPIJOB, key_of(resource), view.uid, view.plan_fault)
         now = self._clock()
@@ -117,14 +111,14 @@ class Intake:
     def job(self, resource: Json) -> JobRecord:
         """A job; what is wrong with one that cannot be read stands under `objects.UNREADABLE`, where `parse_job` finds it."""
         now = self._clock()
-        record = self._guarded(JOB, resource, lambda found: _job(found, now), lambda fault: _unreadable_job(resource, fault, now))
+        record = self._guarded(JOB, resource, lambda found: read_job(found, now), lambda fault: unreadable_job(resource, fault, now))
         if record.status_fault:
             self.refuse(JOB, key_of(resource), record.uid, f"status: {record.status_fault}; it is replaced")
         return record
 
     def policy(self, resource: Json) -> Json:
         """A policy; what is wrong with one that cannot be read is for the jobs that refer to it to say."""
-        return self._guarded(POLICY, resource, _policy, lambda fault: _marked(resource, fault))
+        return self._guarded(POLICY, resource, read_policy, lambda fault: marked(resource, fault))
 
     def partition(self, resource: Json) -> PartitionView:
         """The Job that writes partitions; one that cannot be read has failed."""
@@ -136,8 +130,8 @@ class Intake:
         """What other operators say of the topology, without the objects that say nothing usable."""
         self.refused = {entry: known for entry, known in self.refused.items() if entry[0] not in (HYPERNODE, TOPOLOGY)}
         return fabric_of(
-            [one for one in hypernodes if self._guarded(HYPERNODE, one, _usable_hypernode, lambda _: None) is not None],
-            [one for one in topologies if self._guarded(TOPOLOGY, one, _usable_topology, lambda _: ())],
+            [one for one in hypernodes if self._guarded(HYPERNODE, one, read_hypernode, lambda _: None) is not None],
+            [one for one in topologies if self._guarded(TOPOLOGY, one, read_topology, lambda _: ())],
         )
 
     def refuse(self, kind: str, key: Key, uid: str, message: str) -> None:
@@ -163,163 +157,8 @@ class Intake:
                 raise SpecError(*known)
             view = make(resource)
         except Exception as error:  # a stranger wrote the object: whatever is raised over it concerns it alone
-            fault = _fault(error)
-            self.refuse(kind, key, _text(resource, "uid"), str(fault))
+            fault = fault_of_error(error)
+            self.refuse(kind, key, metadata_text(resource, "uid"), str(fault))
             return otherwise(fault)
         self.forget(kind, key)
         return view
-
-
-def key_of(resource: Mapping[str, Any]) -> Key:
-    """Namespace and name; "" for what is none."""
-    return Key(_text(resource, "namespace"), _text(resource, "name"))
-
-
-def _text(resource: Mapping[str, Any], field: str) -> str:
-    """A text of the metadata."""
-    metadata = resource.get("metadata")
-    value = metadata.get(field) if isinstance(metadata, Mapping) else None
-    return value if isinstance(value, str) else ""
-
-
-def _fault(error: Exception) -> IntakeFault:
-    """One line; Python's own errors are named, since their text alone says little."""
-    if isinstance(error, SpecError):
-        return IntakeFault(error.path, error.message[:MAX_MESSAGE])
-    if isinstance(error, RecursionError):
-        return IntakeFault("", "nested too deeply")
-    text = " ".join(str(error).split())[:MAX_MESSAGE]
-    return IntakeFault("", text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}")
-
-
-class _Identity(msgspec.Struct):
-    """Of a job or policy."""
-
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    generation: int = 0
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    creation_timestamp: str | None = msgspec.field(name="creationTimestamp", default=None)
-    deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
-
-
-class _IntakeMetadata(msgspec.Struct):
-    name: str
-    labels: dict[str, str]
-
-
-class _Taint(msgspec.Struct):
-    key: str
-    value: str | None = None
-    effect: str | None = None
-
-
-class _NodeSpec(msgspec.Struct):
-    taints: list[_Taint] | None = None
-    unschedulable: bool | None = None
-
-
-class _NodeStatus(msgspec.Struct):
-    allocatable: dict[str, str | int | float]
-    conditions: list[dict[str, str | None]]
-
-
-class _Node(msgspec.Struct):
-    metadata: _IntakeMetadata
-    spec: _NodeSpec
-    status: _NodeStatus
-
-
-def _typed(view: View) -> View:
-    """The view, every field of which is of its type; raises ValidationError."""
-    return msgspec.convert(msgspec.to_builtins(view), type(view))
-
-
-def _pod(resource: Json) -> PodView:
-    return _typed(pod_view(resource))
-
-
-def _mpijob(resource: Json) -> MpiJobView:
-    return _typed(mpijob_view(resource))
-
-
-def _partition(resource: Json) -> PartitionView:
-    return _typed(partition_view(resource))
-
-
-def _node(resource: Json) -> Json:
-    narrowed = narrow_node(resource)
-    msgspec.convert(narrowed, _Node)
-    node_view(narrowed, {}, (), ())
-    return narrowed
-
-
-def _policy(resource: Json) -> Json:
-    parse_policy(resource)
-    return _identified(narrow_job(resource))
-
-
-def _identified(narrowed: Json) -> Json:
-    """The same; raises ValueError where its metadata are not the API server's."""
-    identity = msgspec.convert(narrowed["metadata"], _Identity)
-    if readable_time(identity.creation_timestamp) != (identity.creation_timestamp or ""):
-        raise ValueError("metadata.creationTimestamp is no time")
-    return narrowed
-
-
-def _usable_hypernode(resource: Json) -> HyperNode:
-    found = hypernode(resource)
-    if found is None:
-        raise ValueError("no tier from 0 to 999, or no member that can be matched")
-    return found
-
-
-def _job(resource: Json, now: float) -> JobRecord:
-    """The job; raises SpecError for a spec that is too large to keep, without a look at what is in it."""
-    narrowed = _identified(narrow_job(resource))
-    if len(msgspec.json.encode(narrowed.get("spec"))) > MAX_SPEC_BYTES:
-        raise SpecError("spec", TOO_LARGE)
-    status, fault = judged_status(resource.get("status") or {}, now, narrowed["metadata"].get("creationTimestamp") or "")
-    try:
-        workers = msgspec.convert(narrowed["spec"]["workers"], WorkersSpec)
-    except (msgspec.ValidationError, KeyError, TypeError):  # `parse_job` tells the job what is wrong
-        return job_record(narrowed, status, fault)
-    return job_record(narrowed, status, fault, workers.max, workers.gpus_per_worker)
-
-
-def _usable_topology(resource: Json) -> tuple[str, ...]:
-    levels = topology_levels(resource)
-    if not levels:
-        raise ValueError("no label key of a level above the hostname")
-    return levels
-
-
-def judged_status(wire: object, now: float, created: str) -> tuple[JobStatus, str]:
-    """The status of a job that was `created` then, without what this operator cannot have written `now`, and why, where there is such."""
-    status = read_status(wire) if isinstance(wire, Mapping) else JobStatus()
-    if wire and status == JobStatus():
-        return status, "it is none of this operator's"
-    if not is_status(status):
-        return JobStatus(), "times, figures or a plan that the operator cannot have written"
-    status = replace(status, measured=checked(status.measured)) if status.measured is not None else status
-    found = settled(status, now, unix_seconds(created) if created else -math.inf)
-    return found, "" if found is status else "times in the future, or a wait longer than the job is old"
-
-
-def _unreadable_job(resource: Json, fault: IntakeFault, now: float) -> JobRecord:
-    """A job whose spec cannot be kept; its status counts where it can be decoded."""
-    decoded = api_objects.fault_of(resource) is None
-    created = readable_time(_text(resource, "creationTimestamp"))
-    return job_record(_marked(resource, fault), *judged_status((resource.get("status") or {}) if decoded else {}, now, created))
-
-
-def _marked(resource: Json, fault: IntakeFault) -> Json:
-    """What identifies an object, and what is wrong with the rest."""
-    metadata = found if isinstance(found := resource.get("metadata"), dict) else {}
-    kept = {name: value for name, value in metadata.items() if isinstance(value, str | int)}
-    return {
-        "metadata": {"namespace": "", "name": "", "uid": "", **kept},
-        api_objects.UNREADABLE: {"path": fault.path, "message": fault.message},
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -80,3 +81,15 @@ def job_record(resource: Json, status: JobStatus, status_fault: str = "", max_wo
         generation=metadata.get("generation") or 0,
         undecoded="spec" not in resource,
     )
+
+
+def key_of(resource: Mapping[str, Any]) -> Key:
+    """Namespace and name; "" for what is none."""
+    return Key(metadata_text(resource, "namespace"), metadata_text(resource, "name"))
+
+
+def metadata_text(resource: Mapping[str, Any], field: str) -> str:
+    """A text of the metadata."""
+    metadata = resource.get("metadata")
+    value = metadata.get(field) if isinstance(metadata, Mapping) else None
+    return value if isinstance(value, str) else ""

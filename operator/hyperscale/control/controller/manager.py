@@ -18,8 +18,7 @@ from hyperscale.control.apply.api_errors import ApiError
 from hyperscale.control.apply.claims import Claims
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
-from hyperscale.control.cache.intake import key_of
-from hyperscale.control.cache.records import Key
+from hyperscale.control.cache.records import Key, key_of
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.controller.preview_server import Previews
 from hyperscale.control.controller.reconciler import Reconciler

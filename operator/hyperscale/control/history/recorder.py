@@ -29,7 +29,9 @@ from hyperscale.util.rfc3339 import is_future, unix_seconds
 from hyperscale.util.threads import in_daemon_thread
 
 if TYPE_CHECKING:
-    from hyperscale.control.history.run_store import FinishedRun, MeasuredStep, RunStore
+    from hyperscale.control.history.calibration import MeasuredStep
+    from hyperscale.control.history.run_store import RunStore
+    from hyperscale.control.history.runs_table import FinishedRun
 
 _LOG = logging.getLogger(__name__)
 
@@ -148,7 +150,7 @@ class Curves:
 
         Raises HistoryError.
         """
-        from hyperscale.control.history.run_store import calibrate
+        from hyperscale.control.history.calibration import calibrate
         from hyperscale.planner.cost.steptime_fit import (
             LEAST_ROWS,
             learn,
@@ -170,7 +172,7 @@ class Curves:
 
 def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobStatus, now: float) -> FinishedRun:
     """A finished run as history keeps it; `now` (Unix seconds) where nobody told when it ended."""
-    from hyperscale.control.history.run_store import FinishedRun
+    from hyperscale.control.history.runs_table import FinishedRun
 
     told = status.measured
     ended = status.completion_time or ""

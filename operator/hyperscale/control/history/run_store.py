@@ -1,26 +1,24 @@
 """Finished runs, what was predicted for them beside what was measured, in SQLite or PostgreSQL; and what that teaches predictions.
 
 Blocking: call it in a thread. A run is its job's uid: recorded twice it is there once, as last told.
-Longer than other modules: one table, with what is written to it and what is read from it.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import sqlalchemy as sql
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
+from hyperscale.control.history.calibration import MeasuredStep, calibrate, placement
+from hyperscale.control.history.runs_table import METADATA, RUNS, TEACHES, FinishedRun
 from hyperscale.model.plan import Calibration
-from hyperscale.model.step_curves import Step, Workload, one_kind, placed
+from hyperscale.model.step_curves import Workload, one_kind, placed
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS
 
 CONNECT_SECONDS: Final = 5
@@ -28,9 +26,6 @@ MOST_RUNS: Final = 200
 """Of one architecture and mix of products, the newest, that a correction is made from: older ones ran on older software."""
 MOST_WORKLOADS: Final = 32
 """Whose steps are read, those that ran last: a curve takes the time of some fits."""
-SAME_AS_SIGMA: Final = 1.4826
-"""Median absolute deviation to standard deviation of a normal distribution."""
-SUCCEEDED: Final = "Succeeded"
 _UNKEEPABLE: Final = (DataError, IntegrityError, ValueError, OverflowError)
 """What says that a row holds what the database does not take. sqlite3 raises OverflowError for an integer beyond 64 bits."""
 _LOG = logging.getLogger(__name__)
@@ -40,121 +35,9 @@ class HistoryError(OSError):
     """The database cannot be used; one line, without the password of its URL."""
 
 
-class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
-    """One finished run."""
-
-    uid: str
-    """Of the GNNTrainingJob."""
-    namespace: str
-    name: str
-    finished_at: float
-    """Unix seconds."""
-    phase: str
-    """Succeeded or Failed."""
-    architecture: str
-    layers: int
-    hidden_size: int
-    batch_size: int | None
-    vertices: int
-    edges: int
-    feature_size: int
-    method: str
-    workers: int
-    gpus: int
-    products: str
-    """Of its GPUs, as in `Calibration.products`."""
-    planner: str
-    plan_id: str
-    replans: int
-    predicted_seconds: float
-    """Of one epoch, uncorrected."""
-    correction: float
-    """What the prediction that was shown had been multiplied with."""
-    measured_seconds: float | None
-    compute_seconds: float | None
-    communication_seconds: float | None
-    accuracy: float | None
-    epochs: int
-    plan: str
-    """JSON of the plan in force at the end."""
-    measured: str
-    """JSON of `status.measured`."""
-
-    @property
-    def ratio(self) -> float | None:
-        """Measured / uncorrected prediction; None where either is missing or can be no time of an epoch."""
-        seconds = (self.measured_seconds or 0.0, self.predicted_seconds)
-        return seconds[0] / seconds[1] if all(SHORTEST_SECONDS <= each <= LONGEST_SECONDS for each in seconds) else None
-
-
-_KINDS: Final[dict[type, Any]] = {str: sql.Text, int: sql.BigInteger, float: sql.Double}
-_METADATA: Final = sql.MetaData()
-_OPTIONAL: Final = frozenset({"batch_size", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"})
-_INTEGERS: Final = frozenset(
-    {"layers", "hidden_size", "batch_size", "vertices", "edges", "feature_size", "workers", "gpus", "replans", "epochs"}
-)
-_FLOATS: Final = frozenset(
-    {"finished_at", "predicted_seconds", "correction", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"}
-)
-
-
-def _column(name: str) -> sql.Column[Any]:
-    kind = _KINDS[int if name in _INTEGERS else float if name in _FLOATS else str]
-    return sql.Column(name, kind, primary_key=name == "uid", nullable=name in _OPTIONAL)
-
-
-RUNS: Final = sql.Table("hyperscale_runs", _METADATA, *(_column(field.name) for field in msgspec.structs.fields(FinishedRun)))
-sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
-_TEACHES: Final = (
-    RUNS.c.phase == SUCCEEDED,
-    RUNS.c.replans == 0,
-    RUNS.c.measured_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
-    RUNS.c.predicted_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
-    # A stand-in has the size of the graph that was predicted for, not its cut. The text is msgspec's, without spaces.
-    RUNS.c.measured.not_like('%"generated":true%'),
-    # What is predicted is the way between GPUs; copies through host memory say nothing of it.
-    RUNS.c.measured.not_like('%"hostStaging":true%'),
-)
-
-
 def _is_there(address: sql.URL) -> bool:
     """False where connecting would make an empty file."""
     return address.get_backend_name() != "sqlite" or Path(address.database or "").is_file()
-
-
-class MeasuredStep(NamedTuple):
-    """What one run teaches about the steps of its workload."""
-
-    uid: str
-    step: Step
-    predicted_seconds: float
-    """Of the step, uncorrected."""
-
-    @property
-    def ratio(self) -> float:
-        """Measured / uncorrected prediction."""
-        return self.step.step_seconds / self.predicted_seconds
-
-
-class _Rank(msgspec.Struct):
-    node: str
-    gpus: int
-
-
-class _Placement(msgspec.Struct):
-    workers: tuple[_Rank, ...]
-
-
-def placement(plan: str) -> dict[str, int]:
-    """GPUs by node of a plan's JSON; empty where it cannot be read."""
-    try:
-        found = msgspec.json.decode(plan, type=_Placement)
-    except msgspec.DecodeError:
-        return {}
-    gpus: dict[str, int] = {}
-    for worker in found.workers:
-        gpus[worker.node] = gpus.get(worker.node, 0) + worker.gpus
-    return gpus if all(count > 0 for count in gpus.values()) else {}
 
 
 class RunStore:
@@ -182,7 +65,7 @@ class RunStore:
         try:
             self._engine = sql.create_engine(address, pool_pre_ping=True, connect_args=limits)
             if make:
-                _METADATA.create_all(self._engine)
+                METADATA.create_all(self._engine)
             elif not _is_there(address) or not sql.inspect(self._engine).has_table(RUNS.name):
                 raise HistoryError(f"{self._shown}: no history of runs is there; write the database that the operator records to")
         except (SQLAlchemyError, ImportError) as error:
@@ -261,7 +144,7 @@ class RunStore:
             partition_by=(RUNS.c.architecture, RUNS.c.products), order_by=(RUNS.c.finished_at.desc(), RUNS.c.uid)
         )
         ranked = sql.select(RUNS.c.architecture, RUNS.c.products, RUNS.c.measured_seconds, RUNS.c.predicted_seconds, rank.label("place"))
-        newest = ranked.where(*_TEACHES).subquery()
+        newest = ranked.where(*TEACHES).subquery()
         ratios: dict[tuple[str, str], list[float]] = {}
         try:
             with self._engine.connect() as connection:
@@ -282,7 +165,7 @@ class RunStore:
         """
         recorded = [RUNS.c[name] for name in Workload._fields]
         latest = sql.func.max(RUNS.c.finished_at).desc()
-        common = sql.select(*recorded).where(*_TEACHES).group_by(*recorded).having(sql.func.count() >= least).order_by(latest, *recorded)
+        common = sql.select(*recorded).where(*TEACHES).group_by(*recorded).having(sql.func.count() >= least).order_by(latest, *recorded)
         found = {}
         try:
             with self._engine.connect() as connection:
@@ -299,7 +182,7 @@ class RunStore:
     def _steps_of(self, connection: sql.Connection, workload: Workload) -> tuple[MeasuredStep, ...]:
         """The newest; the plan of a run, its largest figure, is read once."""
         same = [RUNS.c[name].is_not_distinct_from(value) for name, value in workload._asdict().items()]
-        newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds).where(*_TEACHES, *same)
+        newest = sql.select(RUNS.c.uid, RUNS.c.measured_seconds, RUNS.c.predicted_seconds).where(*TEACHES, *same)
         rows = connection.execute(newest.order_by(RUNS.c.finished_at.desc(), RUNS.c.uid).limit(MOST_RUNS)).all()
         unread = [row.uid for row in rows if row.uid not in self._placements]
         if unread:
@@ -326,13 +209,3 @@ class RunStore:
 
 
 _BAD_URL: Final = "the history's URL cannot be read; write sqlite:////FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
-
-
-def calibrate(products: str, ratios: Sequence[float]) -> Calibration:
-    """Median and spread of measured / predicted; a single wild run moves neither. ValueError without any ratio above 0."""
-    logarithms = sorted(math.log(ratio) for ratio in ratios if ratio > 0.0 and math.isfinite(ratio))
-    if not logarithms:
-        raise ValueError("a calibration needs at least one run with a measured and a predicted epoch")
-    middle = statistics.median(logarithms)
-    spread = SAME_AS_SIGMA * statistics.median(abs(value - middle) for value in logarithms)
-    return Calibration(products, float(f"{math.exp(middle):.6g}"), float(f"{spread:.6g}"), len(logarithms))

@@ -13,7 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hyperscale.control.history.run_store import FinishedRun, HistoryError, RunStore, calibrate
+from hyperscale.control.history.calibration import calibrate
+from hyperscale.control.history.run_store import HistoryError, RunStore
+from hyperscale.control.history.runs_table import FinishedRun
 from hyperscale.model.api.measured import Measured
 from tests.builders.history import RUN
 

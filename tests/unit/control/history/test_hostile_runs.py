@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from hyperscale.control.history.recorder import RunRecorder
-from hyperscale.control.history.run_store import FinishedRun, RunStore
+from hyperscale.control.history.run_store import RunStore
+from hyperscale.control.history.runs_table import FinishedRun
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.plan import Correction, Prediction

@@ -1,0 +1,61 @@
+"""What finished runs teach predictions: the correction of an epoch, and the measured steps of a workload."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from hyperscale.model.plan import Calibration
+from hyperscale.model.step_curves import Step
+
+SAME_AS_SIGMA: Final = 1.4826
+"""Median absolute deviation to standard deviation of a normal distribution."""
+
+
+class MeasuredStep(NamedTuple):
+    """What one run teaches about the steps of its workload."""
+
+    uid: str
+    step: Step
+    predicted_seconds: float
+    """Of the step, uncorrected."""
+
+    @property
+    def ratio(self) -> float:
+        """Measured / uncorrected prediction."""
+        return self.step.step_seconds / self.predicted_seconds
+
+
+class _Rank(msgspec.Struct):
+    node: str
+    gpus: int
+
+
+class _Placement(msgspec.Struct):
+    workers: tuple[_Rank, ...]
+
+
+def placement(plan: str) -> dict[str, int]:
+    """GPUs by node of a plan's JSON; empty where it cannot be read."""
+    try:
+        found = msgspec.json.decode(plan, type=_Placement)
+    except msgspec.DecodeError:
+        return {}
+    gpus: dict[str, int] = {}
+    for worker in found.workers:
+        gpus[worker.node] = gpus.get(worker.node, 0) + worker.gpus
+    return gpus if all(count > 0 for count in gpus.values()) else {}
+
+
+def calibrate(products: str, ratios: Sequence[float]) -> Calibration:
+    """Median and spread of measured / predicted; a single wild run moves neither. ValueError without any ratio above 0."""
+    logarithms = sorted(math.log(ratio) for ratio in ratios if ratio > 0.0 and math.isfinite(ratio))
+    if not logarithms:
+        raise ValueError("a calibration needs at least one run with a measured and a predicted epoch")
+    middle = statistics.median(logarithms)
+    spread = SAME_AS_SIGMA * statistics.median(abs(value - middle) for value in logarithms)
+    return Calibration(products, float(f"{math.exp(middle):.6g}"), float(f"{spread:.6g}"), len(logarithms))

@@ -1,0 +1,89 @@
+"""The table of finished runs: one row a run, keyed by its job's uid, and which rows teach predictions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sql
+
+from hyperscale.model.api.measured import LONGEST_SECONDS, SHORTEST_SECONDS
+
+SUCCEEDED: Final = "Succeeded"
+
+
+class FinishedRun(msgspec.Struct, frozen=True, rename="camel"):
+    """One finished run."""
+
+    uid: str
+    """Of the GNNTrainingJob."""
+    namespace: str
+    name: str
+    finished_at: float
+    """Unix seconds."""
+    phase: str
+    """Succeeded or Failed."""
+    architecture: str
+    layers: int
+    hidden_size: int
+    batch_size: int | None
+    vertices: int
+    edges: int
+    feature_size: int
+    method: str
+    workers: int
+    gpus: int
+    products: str
+    """Of its GPUs, as in `Calibration.products`."""
+    planner: str
+    plan_id: str
+    replans: int
+    predicted_seconds: float
+    """Of one epoch, uncorrected."""
+    correction: float
+    """What the prediction that was shown had been multiplied with."""
+    measured_seconds: float | None
+    compute_seconds: float | None
+    communication_seconds: float | None
+    accuracy: float | None
+    epochs: int
+    plan: str
+    """JSON of the plan in force at the end."""
+    measured: str
+    """JSON of `status.measured`."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured / uncorrected prediction; None where either is missing or can be no time of an epoch."""
+        seconds = (self.measured_seconds or 0.0, self.predicted_seconds)
+        return seconds[0] / seconds[1] if all(SHORTEST_SECONDS <= each <= LONGEST_SECONDS for each in seconds) else None
+
+
+_KINDS: Final[dict[type, Any]] = {str: sql.Text, int: sql.BigInteger, float: sql.Double}
+METADATA: Final = sql.MetaData()
+_OPTIONAL: Final = frozenset({"batch_size", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"})
+_INTEGERS: Final = frozenset(
+    {"layers", "hidden_size", "batch_size", "vertices", "edges", "feature_size", "workers", "gpus", "replans", "epochs"}
+)
+_FLOATS: Final = frozenset(
+    {"finished_at", "predicted_seconds", "correction", "measured_seconds", "compute_seconds", "communication_seconds", "accuracy"}
+)
+
+
+def _column(name: str) -> sql.Column[Any]:
+    kind = _KINDS[int if name in _INTEGERS else float if name in _FLOATS else str]
+    return sql.Column(name, kind, primary_key=name == "uid", nullable=name in _OPTIONAL)
+
+
+RUNS: Final = sql.Table("hyperscale_runs", METADATA, *(_column(field.name) for field in msgspec.structs.fields(FinishedRun)))
+sql.Index("hyperscale_runs_taught", RUNS.c.architecture, RUNS.c.finished_at)
+TEACHES: Final = (
+    RUNS.c.phase == SUCCEEDED,
+    RUNS.c.replans == 0,
+    RUNS.c.measured_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
+    RUNS.c.predicted_seconds.between(SHORTEST_SECONDS, LONGEST_SECONDS),
+    # A stand-in has the size of the graph that was predicted for, not its cut. The text is msgspec's, without spaces.
+    RUNS.c.measured.not_like('%"generated":true%'),
+    # What is predicted is the way between GPUs; copies through host memory say nothing of it.
+    RUNS.c.measured.not_like('%"hostStaging":true%'),
+)
