@@ -1,4 +1,4 @@
-"""The running operator: what ties world, planners, passes, probes and the Lease together in one process, and so a long module."""
+"""The running operator: what ties cache, planners, passes, probes and the Lease together in one process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from hyperscale.control.apply import paths
@@ -20,6 +19,7 @@ from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key, key_of
 from hyperscale.control.controller.feed import Feed
+from hyperscale.control.controller.metrics_poll import MetricsPoll
 from hyperscale.control.controller.preview_server import Previews
 from hyperscale.control.controller.reconciler import Reconciler
 from hyperscale.control.history.progress import ProgressWatch
@@ -31,12 +31,7 @@ from hyperscale.control.topology.writer import TopologyWriter
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.api.topology import TopologyPreview, topology_status
 from hyperscale.model.meta import RenderDefaults
-from hyperscale.model.metrics_reading import MetricsReading
-from hyperscale.observe.identity import NodeIndex
-from hyperscale.observe.kube.fields import is_gpu_node
-from hyperscale.observe.prometheus.incremental import IncrementalValidator
 from hyperscale.observe.prometheus.reader import PrometheusReader
-from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures
 from hyperscale.pictures import page as topologypage
 from hyperscale.planner.service.process import COMMAND, PlannerProcess
 from hyperscale.util import gc_tuning
@@ -70,9 +65,8 @@ class Operator:
         self.synced = False
         command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
         self._planner = PlannerProcess(command, memory_bytes=planner_limit_bytes(settings), on_failure=self._planner_failed)
-        self._reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
-        self._judging = IncrementalValidator()
-        self._metrics_reason = self.world.snapshots.reading.state.reason
+        reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
+        self._metrics = MetricsPoll(self.world.snapshots, reader, self._policy, self.telemetry, settings.metrics_poll_seconds)
         actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
         claims = Claims(client, time.time)
         planning = self._planning = Planning(
@@ -87,7 +81,7 @@ class Operator:
         )
         self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
         self.previews = Previews(self.world, planning.taker, planning.reader, bool(settings.weights_folder), time.time)
-        self._progress = ProgressWatch(self.world, self._reader, settings.progress_poll_seconds, time.time)
+        self._progress = ProgressWatch(self.world, reader, settings.progress_poll_seconds, time.time)
         self._progress.wake = self.reconciler.queue.add
         self._topology = TopologyWriter(
             client, self.world, self._policy, self.telemetry, time.time, settings.topology_seconds, _preview(settings)
@@ -105,14 +99,14 @@ class Operator:
 
     async def _run(self, keeper: gc_tuning.Keeper) -> None:
         try:
-            await asyncio.gather(self._planner.start(), self._read_metrics(), self._first_listing())
-            await self._judge(self.world.snapshots.reading, self._policy())  # the nodes are known only now
+            await asyncio.gather(self._planner.start(), self._metrics.read(), self._first_listing())
+            await self._metrics.judge_again()  # the nodes are known only now
             keeper.keep()
             self._beat_at = time.monotonic()
             self.synced = True
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.reconciler.queue.run())
-                group.create_task(self._poll_metrics())
+                group.create_task(self._metrics.run())
                 group.create_task(self._resync_forever())
                 group.create_task(self._planning.drift.run())
                 group.create_task(self._planning.stops.run())
@@ -243,36 +237,6 @@ class Operator:
                 await self.resync()
             except ApiError as error:
                 _LOG.warning("a full listing failed: %s", error)
-
-    async def _poll_metrics(self) -> None:
-        while True:
-            due = time.monotonic() + self.settings.metrics_poll_seconds
-            while (left := due - time.monotonic()) > 0:
-                await asyncio.sleep(min(1.0, left))
-                if self.world.snapshots.memory.outdated:  # nodes came or went
-                    await self._judge(self.world.snapshots.reading, self._policy())
-            await self._read_metrics()
-
-    async def _read_metrics(self) -> None:
-        """Read and judge all figures in a thread: neither a stalled Prometheus nor 400,000 series may hold up the event loop."""
-        policy = self._policy()
-        reading = await in_daemon_thread(partial(self._reader.read, policy, time.time()))
-        await self._judge(reading, policy)
-        for query in reading.state.failed_queries:
-            self.telemetry.query_failures.labels(query=query).inc()
-
-    async def _judge(self, reading: MetricsReading, policy: PolicySpec) -> None:
-        """In a thread too: what every series says of which node."""
-        nodes, pods = self.world.snapshots.names()
-
-        def judged() -> SnapshotFigures:
-            return self._judging.figures(reading, NodeIndex(filter(is_gpu_node, nodes), pods), policy.limits)
-
-        figures = await in_daemon_thread(judged)
-        if figures.state.reason != self._metrics_reason and (nodes or not reading.state.available):
-            self._metrics_reason = figures.state.reason
-            _LOG.info("metrics: %s", figures.state.reason, extra={"detail": figures.state.message})
-        await self.world.snapshots.publish_metrics(figures, policy)
 
     def _policy(self) -> PolicySpec:
         """The default policy."""
