@@ -12,6 +12,12 @@ MAX_ROOMS = 14
 MAX_MODULES = 20
 """In one folder, without `__init__`."""
 MAX_NAMES_TWICE = 10
+MAX_MODULE_LINES = 300
+MAX_FUNCTION_LINES = 40
+LONG_MODULES = {"model/api/job.py"}
+"""Longer modules; the docstring of each says why."""
+LONG_FUNCTIONS = {"control/controller/reconciler.py: _look", "observe/kube/fields.py: node_view"}
+"""Longer functions: each builds one object, with one line for each of its fields."""
 KOPF_INTERNALS = {"control/controller/kopf_internals.py"}
 """The one module that uses kopf's private packages."""
 
@@ -54,6 +60,33 @@ def test_every_room_says_what_comes_in_and_what_goes_out() -> None:
         name = str(folder.relative_to(PACKAGE))
         if "/" in name:
             assert re.search(r"\bIn: .*\bOut: ", said, re.DOTALL), f"{name}: {said}"
+
+
+def test_modules_are_short_enough_to_read_at_once() -> None:
+    sizes = {str(path.relative_to(PACKAGE)): len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
+    longest = sorted(sizes.items(), key=lambda entry: -entry[1])[:5]
+    print(f"{sum(sizes.values())} lines in {len(sizes)} files; the longest: {', '.join(f'{name} {size}' for name, size in longest)}")
+    assert {name for name, size in sizes.items() if size > MAX_MODULE_LINES} <= LONG_MODULES
+    for name in LONG_MODULES:
+        assert "Longer than other modules" in (ast.get_docstring(ast.parse((PACKAGE / name).read_text())) or ""), name
+
+
+def function_lengths() -> dict[str, int]:
+    """Lines of every function by module and name, the longest of a name; signature and docstring count, decorators do not."""
+    lengths: Counter[str] = Counter()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{path.relative_to(PACKAGE)}: {node.name}"
+                lengths[name] = max(lengths[name], (node.end_lineno or node.lineno) - node.lineno + 1)
+    return lengths
+
+
+def test_functions_fit_on_one_screen() -> None:
+    lengths = function_lengths()
+    longest = sorted(lengths.items(), key=lambda entry: -entry[1])[:5]
+    print(f"{len(lengths)} names of functions; the longest: {', '.join(f'{name} {size}' for name, size in longest)}")
+    assert {name for name, size in lengths.items() if size > MAX_FUNCTION_LINES} <= LONG_FUNCTIONS
 
 
 def private_imports(path: Path) -> list[str]:

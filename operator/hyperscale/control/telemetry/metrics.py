@@ -34,6 +34,14 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._register_jobs()
+        self._register_plans()
+        self._register_changes()
+        self._register_inputs()
+        self._register_process()
+
+    def _register_jobs(self) -> None:
+        """Register what happens to jobs, and the passes over them."""
         self.jobs = Gauge("hyperscale_jobs_in_phase", "GNNTrainingJobs by phase.", ["phase"], registry=self.registry)
         self.jobs_finished = Counter("hyperscale_jobs_total", "Jobs that reached a phase.", ["phase"], registry=self.registry)
         self.scheduling_timeouts = Counter(
@@ -47,6 +55,9 @@ class Telemetry:
         self.reconcile_errors = Counter(
             "hyperscale_reconcile_errors_total", "Passes that are tried again.", ["error"], registry=self.registry
         )
+
+    def _register_plans(self) -> None:
+        """Register answers of the planners."""
         self.plan_seconds = Histogram(
             "hyperscale_plan_duration_seconds", "One question to the planners.", ["planner"], buckets=_SECONDS, registry=self.registry
         )
@@ -70,6 +81,9 @@ class Telemetry:
         self.predicted_seconds = Gauge(
             "hyperscale_plan_predicted_epoch_seconds", "Predicted epoch of the plan in force.", ["namespace", "job"], registry=self.registry
         )
+
+    def _register_changes(self) -> None:
+        """Register decisions about running jobs and about the queue."""
         self.moves = Counter(
             "hyperscale_moves_total",
             "Better placements of running jobs: proposed, begun, or given up.",
@@ -100,6 +114,9 @@ class Telemetry:
         self.planner_failures = Counter(
             "hyperscale_planner_failures_total", "Steps down because the planner process failed.", ["step"], registry=self.registry
         )
+
+    def _register_inputs(self) -> None:
+        """Register the topology, Prometheus and the history of runs."""
         self.topology_nodes = Gauge("hyperscale_topology_nodes", "GPU nodes in the last snapshot.", registry=self.registry)
         self.topology_links = Gauge("hyperscale_topology_links", "Measured links in the last snapshot.", registry=self.registry)
         self.topology_age_seconds = Gauge("hyperscale_topology_age_seconds", "Age of the last metrics reading.", registry=self.registry)
@@ -117,6 +134,9 @@ class Telemetry:
             registry=self.registry,
         )
         self.history_failures = Counter("hyperscale_history_failures_total", "Failed reads and writes of history.", registry=self.registry)
+
+    def _register_process(self) -> None:
+        """Register what the operator process says of itself."""
         self.unreadable = Gauge(
             "hyperscale_unreadable_objects",
             "API objects that cannot be used as they are; the log names each.",

@@ -144,9 +144,7 @@ def node_view(
         ready=_condition(status, "Ready").get("status") == "True",
         # A node being deleted takes no new pod that would live; the API has no field that says so.
         schedulable=not spec.get("unschedulable") and not metadata.get("deletionTimestamp"),
-        taints=tuple(
-            sorted((_taint(entry) for entry in spec.get("taints") or ()), key=lambda taint: (taint.key, taint.effect, taint.value))
-        ),
+        taints=_taints(spec),
         labels=labels,
         domains=domains(metadata.get("labels") or {}, levels),
         gpus=gpus,
@@ -161,16 +159,22 @@ def node_view(
         network_bytes_per_second=network.bytes_per_second,
         network_use_ratio=network.use_ratio,
         gpu_paths=paths,
-        sources={
-            name: source
-            for name, source in (
-                ("gpuProduct", Origin.GFD.value if product is not None else ""),
-                ("gpuMemoryBytes", Origin.GFD.value if memory is not None else ""),
-                ("domains", topology_source(metadata, levels)),
-            )
-            if source
-        },
+        sources=_sources(product, memory, topology_source(metadata, levels)),
     )
+
+
+def _sources(product: str | None, memory: int | None, topology: str) -> dict[str, str]:
+    """Where labels come from, by field of `Node`; fields without a value have no source."""
+    named = {
+        "gpuProduct": Origin.GFD.value if product is not None else "",
+        "gpuMemoryBytes": Origin.GFD.value if memory is not None else "",
+        "domains": topology,
+    }
+    return {name: source for name, source in named.items() if source}
+
+
+def _taints(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
+    return tuple(sorted((_taint(entry) for entry in spec.get("taints") or ()), key=lambda taint: (taint.key, taint.effect, taint.value)))
 
 
 def is_gpu_node(node: Mapping[str, Any]) -> bool:

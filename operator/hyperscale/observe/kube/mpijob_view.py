@@ -5,7 +5,7 @@ Everything in an MPIJob may have been written by a tenant: kubeflow's edit role 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -49,15 +49,7 @@ def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
         queue=(metadata.get("labels") or {}).get(constants.KUEUE_QUEUE_LABEL, ""),
         gated=any(gate.get("name") == constants.PLACEMENT_GATE for gate in pod.get("schedulingGates") or []),
         resizable=constants.RESIZABLE_ANNOTATION in annotations,
-        conditions={
-            condition["type"]: (
-                condition.get("status") == "True",
-                str(condition.get("reason", ""))[:MAX_REASON],
-                str(condition.get("message", ""))[:MAX_MESSAGE],
-            )
-            for condition in status.get("conditions") or []
-            if condition.get("type") in CONDITIONS
-        },
+        conditions=_conditions(status.get("conditions") or []),
         plan=plan,
         plan_fault=fault,
         start_time=readable_time(status.get("startTime")),
@@ -70,6 +62,19 @@ def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
         worker_amounts=_worker_amounts(pod),
         workload=((template.get("metadata") or {}).get("annotations") or {}).get(constants.KUEUE_WORKLOAD_ANNOTATION, ""),
     )
+
+
+def _conditions(listed: Iterable[Mapping[str, Any]]) -> dict[str, tuple[bool, str, str]]:
+    """By type: whether it is true, its reason and its message."""
+    return {
+        condition["type"]: (
+            condition.get("status") == "True",
+            str(condition.get("reason", ""))[:MAX_REASON],
+            str(condition.get("message", ""))[:MAX_MESSAGE],
+        )
+        for condition in listed
+        if condition.get("type") in CONDITIONS
+    }
 
 
 def unreadable_view(resource: Mapping[str, Any], fault: str) -> MpiJobView:

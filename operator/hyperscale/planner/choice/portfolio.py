@@ -172,16 +172,13 @@ def describe(
     """
     order = np.array(candidate.order, dtype=np.int64)
     members, positions = np.unique(order, return_inverse=True)
-    costs, gpus = problem.costs(members), problem.demand.gpus
+    costs = problem.costs(members)
     if held_shares is None:
         figures, share = predict(costs, positions), shares(costs, positions[None, :])[0][0]
     else:
         share = np.array(held_shares)
         figures = held_breakdown(costs, positions, share)
-    workers = tuple(
-        WorkerPlacement(index, index * gpus, problem.names[member], gpus, part, problem.graph.nodes[problem.nodes[member]].gpu_product)
-        for index, (member, part) in enumerate(zip(candidate.order, rounded_shares(share.tolist()), strict=True))
-    )
+    workers = _placements(problem, candidate, rounded_shares(share.tolist()))
     predicted = _prediction(problem, order, figures)
     return Plan(
         planner=planner,
@@ -197,6 +194,15 @@ def describe(
         reasons=(*reasons.reasons(problem, candidate, figures, others), *trust.source(predicted.calibration)),
         fallbacks=(*steps, *trust.fallbacks(problem, order)),
         allreduce=_allreduce(problem, order),
+    )
+
+
+def _placements(problem: Problem, candidate: Candidate, parts: Sequence[float]) -> tuple[WorkerPlacement, ...]:
+    """The workers in ring order, each with its part of the graph."""
+    gpus = problem.demand.gpus
+    return tuple(
+        WorkerPlacement(index, index * gpus, problem.names[member], gpus, part, problem.graph.nodes[problem.nodes[member]].gpu_product)
+        for index, (member, part) in enumerate(zip(candidate.order, parts, strict=True))
     )
 
 

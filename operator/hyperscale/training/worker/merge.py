@@ -21,12 +21,7 @@ def merge(parts: Sequence[LocalPart], rank: int, ranks: int) -> LocalPart:
     each = parts[0].parts // ranks
     owned = np.concatenate([part.owned for part in parts])
     order = np.argsort(owned)
-    copies = np.concatenate([part.halo for part in parts])
-    owners = np.concatenate([part.halo_owner for part in parts]) // each
-    halo, first = np.unique(copies[owners != rank], return_index=True)
-    halo_owner = owners[owners != rank][first]
-    by_owner = np.argsort(halo_owner, kind="stable")
-    halo, halo_owner = halo[by_owner], halo_owner[by_owner]
+    halo, halo_owner = _halo(parts, rank, each)
     held = np.concatenate([owned[order], halo])
     place = np.argsort(held)
     ids = np.concatenate([np.concatenate([part.owned, part.halo])[part.indices] for part in parts])
@@ -51,6 +46,16 @@ def merge(parts: Sequence[LocalPart], rank: int, ranks: int) -> LocalPart:
         test=np.concatenate([part.test for part in parts])[order],
         name=parts[0].name,
     )
+
+
+def _halo(parts: Sequence[LocalPart], rank: int, each: int) -> tuple[Array, Array]:
+    """Copies that the merged part needs of other ranks' vertices, by owner, and the ranks that own them; `each` parts are one rank's."""
+    copies = np.concatenate([part.halo for part in parts])
+    owners = np.concatenate([part.halo_owner for part in parts]) // each
+    halo, first = np.unique(copies[owners != rank], return_index=True)
+    halo_owner = owners[owners != rank][first]
+    by_owner = np.argsort(halo_owner, kind="stable")
+    return halo[by_owner], halo_owner[by_owner]
 
 
 def _reordered(sizes: Array, order: Array) -> tuple[Array, Array]:
