@@ -18,7 +18,7 @@ from hyperscale.observe.run_report import read_measured
 from hyperscale.spec.plausible import is_plan
 from tests.builders.history import RUN
 from tests.unit.control.history.test_finished_runs import history, run, server
-from tests.unit.control.test_partitions_and_progress import SAID, TWO, ended
+from tests.unit.control.partition_cases import SAID, TWO, ended
 
 __all__ = ["history", "server"]
 
