@@ -9,7 +9,7 @@ UV_VERSION := 0.13.8
 
 HOROVOD := $(VENV)/.horovod
 
-.PHONY: setup horovod kernel lock demo test fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
+.PHONY: setup horovod kernel lock demo test test-long fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
 
 COMPILED := setup.py $(shell find operator/hyperscale -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
@@ -71,6 +71,10 @@ test: setup ## Everything: lint, types, all tests
 	@# One computes and the other mostly waits for servers: side by side they take little longer than the longer of them.
 	@$(MAKE) --no-print-directory -j2 --output-sync=target unit api
 	@$(MAKE) --no-print-directory e2e
+
+test-long: setup ## Property tests with ROUNDS (5) further seeds; each prints its seed
+	@for round in $$(seq $(or $(ROUNDS),5)); do seed=$$RANDOM; echo "pytest tests/property --hypothesis-profile=random --hypothesis-seed=$$seed"; \
+	  $(BIN)/pytest tests/property --hypothesis-profile=random --hypothesis-seed=$$seed; done
 
 cluster-up: setup ## Start the local cluster and print the KUBECONFIG it wrote
 	@$(BIN)/python -m e2e.cluster up

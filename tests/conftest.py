@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import settings
+
+# The same tests every time, so that a red run is the change's. `make test-long` draws others.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("random", print_blob=True)
+settings.load_profile("repeatable")
 
 NEED: Final = {
     "hyperscale.learn.streams._streams": (
@@ -15,9 +22,12 @@ NEED: Final = {
         "property/test_queue_twins.py",
     ),
     # The twin answers, but takes minutes.
-    "hyperscale.planner.assign._assign": ("unit/plan/test_tasks_at_once.py",),
+    "hyperscale.planner.assign._assign": ("unit/planner/test_tasks_at_once.py",),
 }
 MISSING: Final = [module for module in NEED if find_spec(module) is None]
+
+UNKNOWN: Final = [file for files in NEED.values() for file in files if not (Path(__file__).parent / file).is_file()]
+assert not UNKNOWN, f"no such test: {UNKNOWN}"
 
 collect_ignore = [file for module in MISSING for file in NEED[module]]
 

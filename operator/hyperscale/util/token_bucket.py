@@ -26,7 +26,7 @@ class TokenBucket:
 
     def take(self, count: float, now: float, reserve: float = 0.0) -> bool:
         """Spend `count` tokens if at least `reserve` remain; otherwise spend none and return False."""
-        if count < 0 or self.left(now) - count < reserve:
+        if count < 0 or self.left(now) < count + reserve:
             return False
         self._left -= count
         return True

@@ -17,18 +17,22 @@ from hyperscale.training.worker import prepare, script
 from tests.builders import ranks
 
 SCRIPT = (sys.executable, "-m", "hyperscale.training.worker.script")
+# Open MPI may join what ranks print at once (a line of one within a line of the other), so each rank writes its own file.
 MEETING = """
-import os, torch, torch.distributed as dist
+import pathlib, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 total = torch.tensor([float(dist.get_rank() + 1)])
 dist.all_reduce(total)
-print(f"{dist.get_rank()} of {dist.get_world_size()} sees {total.item():.0f}", flush=True)
+told = f"{dist.get_rank()} of {dist.get_world_size()} sees {total.item():.0f}"
+pathlib.Path(__file__).with_name(f"rank-{dist.get_rank()}").write_text(told)
 dist.destroy_process_group()
 """
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "HYPERSCALE_PLAN_FILE", "PARTITION_PATH", "CHECKPOINT_DIR", "HYPERSCALE_CHECKPOINT_DIR")
-PRINTING = f"""
+TELLING = f"""
 import json, os, sys
-sys.stdout.write(json.dumps({{name: os.environ.get(name) for name in {NAMES}}} | {{"seen": sorted(sys.modules), "argv": sys.argv}}) + "\\n")
+told = {{name: os.environ.get(name) for name in {NAMES}}} | {{"modules": sorted(sys.modules), "argv": sys.argv}}
+with open(__file__ + "." + os.environ["RANK"], "w") as file:
+    json.dump(told, file)
 """
 
 
@@ -63,17 +67,17 @@ ANY_IMAGE = (sys.executable, "-c", UNKNOWN_IMAGE_PROGRAM)
 def test_every_rank_of_a_script_finds_its_place_its_parts_and_its_folders(
     stored: dict[str, str], tmp_path: Path, start: tuple[str, ...]
 ) -> None:
-    (tmp_path / "print.py").write_text(PRINTING)
+    (tmp_path / "tell.py").write_text(TELLING)
     job = {
         "HYPERSCALE_PLAN_FILE": "/plans/mine.json",
         "CHECKPOINT_DIR": "/checkpoints",
         "HYPERSCALE_TERMINATION_LOG": str(tmp_path / "log"),
     }
-    ended = ranks.start(2, [*start, str(tmp_path / "print.py"), "--fast"], {**ranks.without_a_job(os.environ), **stored, **job})
+    ended = ranks.start(2, [*start, str(tmp_path / "tell.py"), "--fast"], {**ranks.without_a_job(os.environ), **stored, **job})
     assert ended.returncode == 0, ended.stderr
-    found = sorted((json.loads(line) for line in ended.stdout.splitlines()), key=lambda told: str(told["RANK"]))
     files = [str(file) for file in part_files(stored)]
-    for rank, told in enumerate(found):
+    for rank in range(2):
+        told = json.loads((tmp_path / f"tell.py.{rank}").read_text())
         assert [told[name] for name in NAMES] == [
             str(rank),
             "2",
@@ -83,18 +87,17 @@ def test_every_rank_of_a_script_finds_its_place_its_parts_and_its_folders(
             "/checkpoints",
             "/checkpoints",
         ]
-        assert told["argv"] == [str(tmp_path / "print.py"), "--fast"]
-        assert not [name for name in told["seen"] if name.partition(".")[0] == "hyperscale"], "the process is the script's alone"
-    assert len(found) == 2
+        assert told["argv"] == [str(tmp_path / "tell.py"), "--fast"]
+        assert not [name for name in told["modules"] if name.partition(".")[0] == "hyperscale"], "the process is the script's alone"
 
 
 @pytest.mark.parametrize("own", [{}, {"RANK": "7", "HYPERSCALE_CHECKPOINT_DIR": "/mine"}], ids=["nothing set", "some set"])
 def test_a_script_in_an_image_without_this_package_finds_all_but_its_parts(tmp_path: Path, own: dict[str, str]) -> None:
-    (tmp_path / "print.py").write_text(PRINTING)
+    (tmp_path / "tell.py").write_text(TELLING)
     placed = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3", "CHECKPOINT_DIR": "/checkpoints"}
-    command = [sys.executable, *ANY_IMAGE[1:], str(tmp_path / "print.py"), "--fast"]
-    ended = subprocess.run(command, env=placed | own, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-    told = json.loads(ended.stdout)
+    command = [sys.executable, *ANY_IMAGE[1:], str(tmp_path / "tell.py"), "--fast"]
+    subprocess.run(command, env=placed | own, cwd=tmp_path, timeout=60, check=True)
+    told = json.loads((tmp_path / f"tell.py.{own.get('RANK', '1')}").read_text())
     assert [told[name] for name in NAMES] == [
         own.get("RANK", "1"),
         "3",
@@ -104,7 +107,7 @@ def test_a_script_in_an_image_without_this_package_finds_all_but_its_parts(tmp_p
         "/checkpoints",
         own.get("HYPERSCALE_CHECKPOINT_DIR", "/checkpoints"),
     ]
-    assert told["argv"] == [str(tmp_path / "print.py"), "--fast"]
+    assert told["argv"] == [str(tmp_path / "tell.py"), "--fast"]
 
 
 def test_a_script_without_mpirun_and_without_a_job_is_the_only_rank() -> None:
@@ -158,7 +161,7 @@ def test_two_ranks_of_a_script_meet_by_torch_distributed(tmp_path: Path, start: 
     job = {"MASTER_PORT": port, "OMP_NUM_THREADS": "1", "HYPERSCALE_TERMINATION_LOG": str(tmp_path / "log")}
     ended = ranks.start(2, [*start, str(tmp_path / "meet.py")], {**ranks.without_a_job(os.environ), **job})
     assert ended.returncode == 0, ended.stderr
-    assert sorted(ended.stdout.splitlines()) == ["0 of 2 sees 3", "1 of 2 sees 3"]
+    assert [(tmp_path / f"rank-{rank}").read_text() for rank in range(2)] == ["0 of 2 sees 3", "1 of 2 sees 3"]
 
 
 def test_ranks_in_pods_meet_at_the_first_workers_name() -> None:
