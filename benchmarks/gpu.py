@@ -18,6 +18,7 @@ Goals:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -91,7 +92,9 @@ def attempted(name: str, work: Callable[[], list[Row]]) -> list[Row]:
     """The rows of one case; one that fails is a missed goal, and the others are measured all the same."""
     try:
         return work()
-    except Exception:  # whatever a driver or a library raises: there may be one run on a GPU only
+    except (
+        Exception
+    ):  # one case's failure, whatever a driver or a library raises, must not lose the rows of the others; it counts as a missed goal
         traceback.print_exc()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -113,27 +116,27 @@ def sections(device: torch.device, *, quick: bool) -> Iterator[tuple[str, Callab
     for edges in (20_000,) if quick else (1_000_000, 20_000_000):
         for architecture in ARCHITECTURES:
             case = Case(architecture, edges, edges // (50 if edges > 5_000_000 else 20), dropout=0.0)
-            yield f"layers: {case.name}", lambda case=case: layer_rows(case, device)  # type: ignore[misc]
+            yield f"layers: {case.name}", functools.partial(layer_rows, case, device)
     for architecture in ARCHITECTURES:
         case = Case(architecture, small, small // 20, dropout=0.0)
-        yield f"training: {case.name}", lambda case=case: training_rows(case, device)  # type: ignore[misc]
+        yield f"training: {case.name}", functools.partial(training_rows, case, device)
     for architecture in ARCHITECTURES:
         case = Case(architecture, 400_000, 10_000)
-        yield f"largest tensor: {case.name}", lambda case=case: largest_rows(case, device)  # type: ignore[misc]
+        yield f"largest tensor: {case.name}", functools.partial(largest_rows, case, device)
     cuda = device.type == "cuda"
     sizes = [200_000] if quick else ([1_000_000, 5_000_000, 20_000_000] if cuda else [1_000_000, 20_000_000])
     for edges in sizes if cuda or not quick else ():
         for architecture in ARCHITECTURES:
             large = edges > 5_000_000
             case = Case(architecture, edges, edges // (50 if large else 20), features=64 if large else 128, hidden=64 if large else 128)
-            yield f"memory: {case.name}", lambda case=case: memory_rows(case, device)  # type: ignore[misc]
+            yield f"memory: {case.name}", functools.partial(memory_rows, case, device)
     for architecture in () if quick else ARCHITECTURES[:2]:
         case = Case(architecture, 1_000_000, 50_000, features=64, hidden=256)
-        yield f"memory: {case.name}", lambda case=case: memory_rows(case, device)  # type: ignore[misc]
+        yield f"memory: {case.name}", functools.partial(memory_rows, case, device)
     for edges in sizes if cuda else sizes[:1]:
         for architecture in ARCHITECTURES:
             case = Case(architecture, edges, edges // 20)
-            yield f"epochs: {case.name}", lambda case=case: epoch_rows(case, device)  # type: ignore[misc]
+            yield f"epochs: {case.name}", functools.partial(epoch_rows, case, device)
 
 
 def layer_rows(case: Case, device: torch.device) -> list[Row]:
@@ -158,7 +161,7 @@ def outcome(trainer: FullTrainer) -> list[torch.Tensor]:
     trainer.chance.begin(1)
     trainer.model.train()
     logits = trainer.model(trainer._graphs, trainer._x)
-    trainer._loss(logits, trainer._masks.train).backward()  # type: ignore[no-untyped-call]
+    trainer._loss(logits, trainer._masks.train).backward()  # type: ignore[no-untyped-call] # torch annotates only a part of Tensor
     gradients = [parameter.grad for parameter in trainer.model.parameters() if parameter.grad is not None]
     return [tensor.detach().double().cpu() for tensor in (logits, *gradients)]
 

@@ -23,11 +23,11 @@ GIVES_BACK: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "MALLOC_ARENA_MAX":
 _STATUS: Final = Path("/proc/self/status")
 
 
-class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch annotates only a part of TorchDispatchMode
     """Remembers the numbers in the largest tensor that any operation returned."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call] # torch annotates only a part of TorchDispatchMode
         self.numbers = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's own signature

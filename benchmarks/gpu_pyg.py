@@ -74,7 +74,8 @@ def epoch_seconds(case: Case, part: LocalPart, device: torch.device, form: str, 
     for _ in range(epochs + 2):
         moments.append(timer.now())
         optimizer.zero_grad()
-        functional.cross_entropy(model(x, edges)[train], labels[train]).backward()  # type: ignore[no-untyped-call]
+        loss = functional.cross_entropy(model(x, edges)[train], labels[train])
+        loss.backward()  # type: ignore[no-untyped-call] # torch annotates only a part of Tensor
         optimizer.step()
         moments.append(timer.now())
         timer.settle()

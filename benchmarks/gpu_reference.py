@@ -35,7 +35,8 @@ def logits_and_gradients(case: Case, part: LocalPart, network: GraphNetwork) -> 
         if not last:
             x = functional.elu(x) if case.architecture == Architecture.GAT else x.relu()
     train = torch.from_numpy(part.train)
-    functional.cross_entropy(x[train], torch.from_numpy(part.labels)[train], reduction="sum").backward()  # type: ignore[no-untyped-call]
+    loss = functional.cross_entropy(x[train], torch.from_numpy(part.labels)[train], reduction="sum")
+    loss.backward()  # type: ignore[no-untyped-call] # torch annotates only a part of Tensor
     return [x.detach(), *(value.grad for value in weights.values() if value.grad is not None)]
 
 
