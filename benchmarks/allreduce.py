@@ -17,7 +17,6 @@ hyperscale.training.allreduce.horovod gives; `schedule` is the optimum that no e
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import tempfile
@@ -34,15 +33,14 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import common  # noqa: E402 - a script's own folder, not the repository, is on the path
+from benchmarks.allreduce_rules import DDP, EMITTED, GREEDY, HOROVOD, RULES, exhaustive, rule_seconds, scheduled, tuned  # noqa: E402
 from hyperscale.learn.agents.allreduce_instances import NETWORKS, AllreduceInstance, draw  # noqa: E402
-from hyperscale.training.allreduce import horovod, parameter_table, simulate, variants  # noqa: E402
-from hyperscale.training.allreduce.schedule import Schedule, finish, schedule  # noqa: E402
+from hyperscale.training.allreduce import parameter_table, variants  # noqa: E402
 
 BENCHMARK: Final = "allreduce"
 DATA: Final = ROOT.parent / "shared" / "data" / "allreduce"
 MODELS: Final = ("resnet50", "inception_v3", "bert_base")
 BACKWARD_SECONDS: Final = (0.03, 0.1, 0.3)
-PHASES: Final = (0.0, 0.2, 0.4, 0.6, 0.8)
 RANDOM_INSTANCES: Final = 400
 EXACT_INSTANCES: Final = 200
 SETTINGS_INSTANCES: Final = 100
@@ -50,13 +48,6 @@ MOST_EXHAUSTIVE: Final = 14
 ROUNDING: Final = 1e-9
 THRESHOLDS_MIB: Final = (0, 1, 4, 16, 64, 128)
 CYCLES_MS: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
-HOROVOD: Final = "Horovod default"
-EMITTED: Final = "as emitted"
-DDP: Final = "DDP 25 MiB"
-GREEDY: Final = "MG-WFBP greedy"
-EACH: Final = "one each"
-ONE: Final = "one message"
-RULES: Final = (EMITTED, HOROVOD, DDP, GREEDY, EACH, ONE)
 SECTIONS: Final = ("exact", "models", "random", "gnn", "variants", "agent", "live")
 INSIDE: Final = variants.NetworkLinks(2e-6, 2e11)
 """NVLink of an A100 host, one way."""
@@ -104,19 +95,6 @@ def exact_rows(quick: bool) -> list[common.Row]:
     ]
 
 
-def exhaustive(made: AllreduceInstance) -> float:
-    """The earliest end of all 2^(L-1) groupings of neighbours; bit i says whether a message ends after gradient i."""
-    count = len(made.ready_seconds)
-    cuts = np.arange(1 << (count - 1))
-    end, held = np.full(len(cuts), -np.inf), np.zeros(len(cuts))
-    for at in range(count):
-        held = held + made.sizes_bytes[at]
-        closes = ((cuts >> at) & 1).astype(bool) if at < count - 1 else np.ones(len(cuts), dtype=bool)
-        end = np.where(closes, np.maximum(end, made.ready_seconds[at]) + made.alpha + made.beta * held, end)
-        held = np.where(closes, 0.0, held)
-    return float(end.min())
-
-
 def model_rows(quick: bool) -> list[common.Row]:
     """Real models' gradients; how long each takes is not known, so both ways to divide the backward pass count."""
     if not DATA.is_dir():
@@ -149,11 +127,6 @@ def random_rows(quick: bool) -> list[common.Row]:
     best = [min(tuned(one, mib, ms) for mib in THRESHOLDS_MIB for ms in CYCLES_MS) / scheduled(one).finish_seconds for one in tried]
     settings = len(THRESHOLDS_MIB) * len(CYCLES_MS)
     return rows + figures(f"{len(tried)} of them", f"Horovod, best of {settings} settings", best)
-
-
-def tuned(made: AllreduceInstance, threshold_mib: int, cycle_ms: float) -> float:
-    """End of the last message with these settings, on average over phases."""
-    return engine_seconds(made, simulate.Engine(threshold_mib * 2**20, cycle_ms * 1e-3))
 
 
 def gnn_rows(quick: bool) -> list[common.Row]:
@@ -246,44 +219,6 @@ def goal_rows(case: str, made: Sequence[AllreduceInstance]) -> list[common.Row]:
     limit = 1.0 + ROUNDING
     rows = [common.goal(BENCHMARK, f"{case}, worst against {rule}", "schedule", value, limit, "ratio") for rule, value in worst.items()]
     return [*rows, common.goal(BENCHMARK, f"{case}, worst against {HOROVOD}", EMITTED, emitted, limit, "ratio")]
-
-
-def rule_seconds(made: AllreduceInstance) -> dict[str, float]:
-    """End of the last message by rule."""
-    ready, sizes, cost = made.ready_seconds, made.sizes_bytes, (made.alpha, made.beta)
-    found = scheduled(made)
-    settings = simulate.Engine(math.inf, horovod.cycle_seconds(found.finish_seconds))
-    plain = {
-        DDP: simulate.buckets(ready, sizes),
-        GREEDY: simulate.greedy(ready, sizes, *cost),
-        EACH: simulate.each_alone(ready, sizes),
-        ONE: simulate.all_in_one(ready, sizes),
-    }
-    return {
-        EMITTED: engine_seconds(made, settings, found),
-        HOROVOD: engine_seconds(made, simulate.Engine()),
-        **{rule: finish(groups, ready, sizes, *cost) for rule, groups in plain.items()},
-    }
-
-
-def engine_seconds(made: AllreduceInstance, settings: simulate.Engine, found: Schedule | None = None) -> float:
-    """In Horovod's cycles, on average over where they lie."""
-    groups = found.groups if found is not None else None
-    ends = []
-    for phase in PHASES:
-        engine = simulate.Engine(settings.threshold_bytes, settings.cycle_seconds, phase * settings.cycle_seconds)
-        ends.append(simulate.horovod(made.ready_seconds, made.sizes_bytes, made.alpha, made.beta, engine, groups)[-1].end_seconds)
-    return float(np.mean(ends))
-
-
-def scheduled(made: AllreduceInstance) -> Schedule:
-    """The exact schedule, once for each instance."""
-    if made not in _SCHEDULES:
-        _SCHEDULES[made] = schedule(made.ready_seconds, made.sizes_bytes, made.alpha, made.beta)
-    return _SCHEDULES[made]
-
-
-_SCHEDULES: Final[dict[AllreduceInstance, Schedule]] = {}
 
 
 def figures(case: str, method: str, ratios: Iterable[float], seed: int = 0) -> list[common.Row]:

@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np  # noqa: E402 - after the number of threads
 
 from benchmarks.common import Row, parser, report  # noqa: E402 - a script's own folder, not the repository, is on the path
-from benchmarks.partition import DGL_LIMIT, EVENED, PARTS, UNEVEN, Case, capacities, dgl_metis  # noqa: E402
+from benchmarks.partition import DGL_LIMIT, EVENED, PARTS, UNEVEN  # noqa: E402
+from benchmarks.partitioners import Case, capacities, dgl_metis  # noqa: E402
 from benchmarks.partitiongraphs import families  # noqa: E402
 from hyperscale.model.adjacency import Array  # noqa: E402
 from hyperscale.model.api.job import PartitioningMethod  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import allreduce
+from benchmarks import allreduce, allreduce_rules
 from hyperscale.learn.agents.allreduce_instances import AllreduceInstance, draw
 
 
@@ -18,19 +18,19 @@ def test_random_models_are_in_the_order_of_readiness_and_the_same_for_the_same_s
 
 def test_exhaustive_search_tries_waiting_and_sending() -> None:
     made = AllreduceInstance((0.0, 1.0, 1.1), (10.0, 10.0, 10.0), 1.0, 0.01)
-    assert allreduce.exhaustive(made) == pytest.approx(1.1 + 1.0 + 0.2)
+    assert allreduce_rules.exhaustive(made) == pytest.approx(1.1 + 1.0 + 0.2)
 
 
 def test_goals_hold_on_a_few_models_and_name_every_peer() -> None:
     rng = np.random.default_rng(3)
     rows = allreduce.goal_rows("few", [draw(rng, most=30) for _ in range(5)])
     assert all(row.holds for row in rows)
-    assert [row.method for row in rows] == ["schedule"] * 3 + [allreduce.EMITTED]
+    assert [row.method for row in rows] == ["schedule"] * 3 + [allreduce_rules.EMITTED]
 
 
 def test_every_rule_has_a_ratio_and_none_is_below_the_schedule() -> None:
     rng = np.random.default_rng(4)
     made = [draw(rng, most=20) for _ in range(4)]
     rows = allreduce.compared("few", made)
-    assert {row.method for row in rows} == {*allreduce.RULES, "lower bound"}
+    assert {row.method for row in rows} == {*allreduce_rules.RULES, "lower bound"}
     assert all(row.value >= 1 - 1e-9 for row in rows if row.unit == "ratio" and row.method != "lower bound")

@@ -17,7 +17,6 @@ from pyarrow import parquet
 from hyperscale.model.adjacency import LocalPart, TrainingGraph
 from hyperscale.training import partition
 from hyperscale.training.data import DataError, generate, graph_digest, part_store, streaming, symmetric
-from hyperscale.training.data.available_memory import limit_bytes
 from hyperscale.training.data.formats import archive
 from hyperscale.training.data.graphs import deal
 from hyperscale.training.worker import automatic, given, prepare
@@ -284,18 +283,3 @@ def test_data_sets_of_many_graphs_are_dealt_out_whole() -> None:
     assert np.array_equal(np.repeat(first, sizes), assignment)
     assert np.bincount(first[train]).tolist() == [50, 25, 25]
     assert np.bincount(first).tolist() == [100, 50, 50]
-
-
-def test_the_lowest_memory_limit_on_the_way_up_counts(tmp_path: Path) -> None:
-    groups = tmp_path / "self"
-    groups.write_text("0::/pods/one/container\n")
-    root = tmp_path / "fs"
-    (root / "pods/one/container").mkdir(parents=True)
-    (root / "pods/one/container/memory.max").write_text("max\n")
-    (root / "pods/one/memory.max").write_text("123456\n")
-    assert limit_bytes(root, groups) == 123456
-    groups.write_text("5:memory:/pod\n")
-    (root / "memory/pod").mkdir(parents=True)
-    (root / "memory/pod/memory.limit_in_bytes").write_text("9223372036854771712\n")
-    (root / "memory/memory.limit_in_bytes").write_text("65536\n")
-    assert limit_bytes(root, groups) == 65536
