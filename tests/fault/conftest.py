@@ -111,6 +111,30 @@ def job(stage: Stage, space: str) -> Job:
     return Job(stage.api, space, "cora")
 
 
+@pytest.fixture
+def operate(stage: Stage) -> Iterator[Callable[..., OperatorProcess]]:
+    """Starts an operator that begins where the one before has ended; none is left afterwards.
+
+    All have one identity, as in a pod that restarts its container: the Lease is its own.
+    """
+    processes: list[OperatorProcess] = []
+
+    def start(crash_at: str = "") -> OperatorProcess:
+        for process in processes:
+            process.destroy()
+        processes.append(stage.operator(identity="hyperscale-0", crash_at=crash_at))
+        if crash_at:
+            processes[-1].wait_ready_or_ended()
+        else:
+            processes[-1].wait_ready()
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.destroy()
+    stage.api.delete(LEASE)
+
+
 @pytest.fixture(scope="module")
 def operator(stage: Stage) -> Iterator[OperatorProcess]:
     """A ready operator for all tests of a module; it relists rarely, so that the watches must do."""

@@ -73,10 +73,8 @@ VERSIONS: Final = {
 }
 
 
-def definition(kind: str) -> Object:
+def definition(group: str, version: str, kind: str, plural: str) -> Object:
     """A CRD for a kind of another operator, which takes anything."""
-    group, _, version = VERSIONS[kind].partition("/")
-    plural = COLLECTIONS[kind].rpartition("/")[2]
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

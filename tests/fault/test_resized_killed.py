@@ -14,11 +14,9 @@ from e2e.jobs import PATIENCE_SECONDS, Job, claim_unbound
 from tests.fault.companions import posts, written
 from tests.fault.conftest import Stage
 from tests.fault.players import bind, create_workers, delete_workers, gates, is_suspended
-from tests.fault.process import LEASE, OperatorProcess
+from tests.fault.process import OperatorProcess
 from tests.fault.proxy import FaultProxy
 
-IDENTITY: Final = "hyperscale-0"
-"""As in a pod that restarts its container: the Lease is its own."""
 SPARE: Final = "eu-a100-1"
 """One of four nodes with as many GPUs as a worker has."""
 SLOW_GPUS: Final[list[Object]] = [{"product": product, "teraflops": 0.01} for product in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-80GB")]
@@ -38,26 +36,10 @@ def claim(job: Job) -> None:
     claim_unbound(job.api, job.namespace, "state")
 
 
-@pytest.fixture
-def operate(stage: Stage, policy: Callable[..., None]) -> Iterator[Callable[..., OperatorProcess]]:
-    """Starts an operator that begins where the one before has ended; none is left afterwards."""
+@pytest.fixture(autouse=True)
+def slow_gpus(policy: Callable[..., None]) -> None:
+    """Every further worker pays."""
     policy(gpus=SLOW_GPUS)
-    processes: list[OperatorProcess] = []
-
-    def start(crash_at: str = "") -> OperatorProcess:
-        for process in processes:
-            process.destroy()
-        processes.append(stage.operator(identity=IDENTITY, crash_at=crash_at))
-        if crash_at:
-            processes[-1].wait_ready_or_ended()
-        else:
-            processes[-1].wait_ready()
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.destroy()
-    stage.api.delete(LEASE)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -10,39 +10,15 @@ import pytest
 from e2e.cluster.api import Object
 from e2e.jobs import Job
 from tests.fault.companions import posts, written
-from tests.fault.conftest import Stage
 from tests.fault.players import bind, create_workers, delete_workers, gates, is_suspended, refuse
-from tests.fault.process import LEASE, OperatorProcess
+from tests.fault.process import OperatorProcess
 from tests.fault.proxy import FaultProxy
 
-IDENTITY: Final = "hyperscale-0"
-"""As in a pod that restarts its container: the Lease is its own."""
 WORDS: Final = "0/12 nodes are available: 1 node(s) exceed max volume count, 11 node(s) didn't match Pod's node affinity/selector."
 PATIENT: Final[Object] = {"recovery": {"schedulingTimeoutSeconds": 3600}}
 IMPATIENT: Final[Object] = {"recovery": {"schedulingTimeoutSeconds": 1}}
 """Only while a rank is left out: pods that a busy machine makes late count as left out too."""
 SPEC: Final[Object] = {"workers": {"min": 2, "max": 2, "gpusPerWorker": 8}, **PATIENT}
-
-
-@pytest.fixture
-def operate(stage: Stage) -> Iterator[Callable[..., OperatorProcess]]:
-    """Starts an operator that begins where the one before has ended; none is left afterwards."""
-    processes: list[OperatorProcess] = []
-
-    def start(crash_at: str = "") -> OperatorProcess:
-        for process in processes:
-            process.destroy()
-        processes.append(stage.operator(identity=IDENTITY, crash_at=crash_at))
-        if crash_at:
-            processes[-1].wait_ready_or_ended()
-        else:
-            processes[-1].wait_ready()
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.destroy()
-    stage.api.delete(LEASE)
 
 
 def left_out(job: Job) -> str:

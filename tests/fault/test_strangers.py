@@ -43,7 +43,8 @@ def kinds(stage: Stage) -> Iterator[None]:
     """The kinds of other operators that ours reads where they exist."""
     paths = []
     for kind in OPTIONAL:
-        definition = strangers.definition(kind)
+        group, _, version = strangers.VERSIONS[kind].partition("/")
+        definition = strangers.definition(group, version, kind, strangers.COLLECTIONS[kind].rpartition("/")[2])
         paths.append(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}")
         stage.api.apply(paths[-1], definition)
     for kind in OPTIONAL:

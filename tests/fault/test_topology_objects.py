@@ -12,6 +12,7 @@ from e2e.cluster.api import ApiError
 from e2e.cluster.control_plane import wait_until
 from e2e.cluster.topology import DEFAULT_FILE, load
 from e2e.jobs import PATIENCE_SECONDS
+from tests.fault import strangers
 from tests.fault.conftest import POLICY, Stage
 from tests.fault.process import OperatorProcess, running
 
@@ -20,21 +21,6 @@ ROW = "example.com/row"
 SWITCH = "topology.volcano.sh/hypernode-tier-1"
 CLUSTER = "/apis/hyperscale.dev/v1alpha1/clustertopologies/default"
 KINDS = (("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes"), ("kueue.x-k8s.io", "v1beta1", "Topology", "topologies"))
-
-
-def definition(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Cluster",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
 
 
 def created(stage: Stage, kind: tuple[str, str, str, str], name: str, spec: dict[str, Any]) -> None:
@@ -79,7 +65,7 @@ def test_topology_of_other_operators_is_used_as_soon_as_it_is_there(stage: Stage
     wait_until(lambda: len(seen(stage).get("nodes", ())) == len(NODES), PATIENCE_SECONDS, "nothing was written")
     assert not has_level(stage, ROW)
     for kind in KINDS:
-        stage.api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind[3]}.{kind[0]}", definition(*kind))
+        stage.api.apply(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind[3]}.{kind[0]}", strangers.definition(*kind))
     for kind in KINDS:
         listed = f"/apis/{kind[0]}/{kind[1]}/{kind[3]}"
         wait_until(functools.partial(_served, stage, listed), PATIENCE_SECONDS, "the kind is not served")
