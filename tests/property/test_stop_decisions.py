@@ -37,7 +37,7 @@ def contenders(draw: st.DrawFn, most: int = 7) -> list[Contender]:
             held = draw(st.sampled_from([(1, 0), (0, 1), (2, 0), (0, 3), (1, 1)]))
             left = float(draw(st.integers(0, 20_000)))
             own = (KindDemand(sum(held), demands[0].seconds, demands[0].mixed_seconds),)
-            job = replace(job, demands=own, held=held, left_seconds=left, stoppable=draw(st.booleans()))
+            job = replace(job, demands=own, gpus_by_kind=held, left_seconds=left, stoppable=draw(st.booleans()))
         else:
             job = replace(job, waited_seconds=float(draw(st.sampled_from([0, 5, 5000]))))
         jobs.append(job)
@@ -74,9 +74,9 @@ def test_stops_pay_touch_only_stoppable_jobs_and_none_could_be_left_out(
     assert advice.saved_seconds == before - after > margin * len(stopped) * (1 - 1e-9)
     starts = forecast.outcome(stopped).starts
     for key in stopped:
-        assert starts.get(key) != known[key].held
+        assert starts.get(key) != known[key].gpus_by_kind
         without = forecast.outcome(stopped - {key}).starts
-        in_vain = any(without.get(other) == known[other].held for other in stopped - {key})
+        in_vain = any(without.get(other) == known[other].gpus_by_kind for other in stopped - {key})
         assert in_vain or forecast.mean_seconds(stopped - {key}) >= after
     assert {other for stop in advice.stops for other in stop.beneficiaries} <= starts.keys()
 
@@ -91,7 +91,7 @@ def test_the_order_of_the_jobs_and_asking_again_change_nothing(jobs: list[Conten
 
 def test_a_job_that_just_started_is_not_stopped_and_one_that_held_its_gpus_is() -> None:
     waiting = Contender("short", (KindDemand(1, (600.0,)),), waited_seconds=5.0)
-    running = Contender("long", (KindDemand(1, (90_000.0,)),), start_seconds=60.0, held=(1,), left_seconds=90_000.0)
+    running = Contender("long", (KindDemand(1, (90_000.0,)),), start_seconds=60.0, gpus_by_kind=(1,), left_seconds=90_000.0)
     assert advise([waiting, running], (0,), 0.1) == Advice()
     advice = advise([waiting, replace(running, stoppable=True)], (0,), 0.1)
     assert [(stop.key, stop.beneficiaries) for stop in advice.stops] == [("long", ("short",))]
@@ -99,22 +99,24 @@ def test_a_job_that_just_started_is_not_stopped_and_one_that_held_its_gpus_is() 
 
 
 def test_nobody_is_stopped_for_a_longer_job_nor_for_one_that_another_pending_job_would_outrun() -> None:
-    running = Contender("running", (KindDemand(1, (1000.0,)),), start_seconds=60.0, held=(1,), left_seconds=1000.0, stoppable=True)
+    running = Contender("running", (KindDemand(1, (1000.0,)),), start_seconds=60.0, gpus_by_kind=(1,), left_seconds=1000.0, stoppable=True)
     assert advise([running, Contender("longer", (KindDemand(1, (2000.0,)),))], (0,), 0.0) == Advice()
     assert advise([running, Contender("hardly shorter", (KindDemand(1, (990.0,)),))], (0,), 0.0) == Advice()
 
 
 def test_weight_pays_for_a_stop() -> None:
-    running = Contender("running", (KindDemand(1, (1000.0,)),), start_seconds=60.0, held=(1,), left_seconds=1000.0, stoppable=True)
+    running = Contender("running", (KindDemand(1, (1000.0,)),), start_seconds=60.0, gpus_by_kind=(1,), left_seconds=1000.0, stoppable=True)
     advice = advise([running, Contender("urgent", (KindDemand(1, (2000.0,)),), weight=10.0)], (0,), 0.1)
     assert [stop.key for stop in advice.stops] == ["running"]
 
 
 def test_two_jobs_on_the_wrong_kinds_change_places_without_anybody_waiting() -> None:
     """One gains little from the fast GPUs it has, the other much: both are stopped, the queue starts each where the other was."""
-    even = Contender("even", (KindDemand(1, (10_000.0, 9_500.0)),), start_seconds=60.0, held=(0, 1), left_seconds=9_500.0, stoppable=True)
+    even = Contender(
+        "even", (KindDemand(1, (10_000.0, 9_500.0)),), start_seconds=60.0, gpus_by_kind=(0, 1), left_seconds=9_500.0, stoppable=True
+    )
     steep = Contender(
-        "steep", (KindDemand(1, (50_000.0, 5_000.0)),), start_seconds=60.0, held=(1, 0), left_seconds=50_000.0, stoppable=True
+        "steep", (KindDemand(1, (50_000.0, 5_000.0)),), start_seconds=60.0, gpus_by_kind=(1, 0), left_seconds=50_000.0, stoppable=True
     )
     advice = advise([even, steep], (0, 0), 0.1)
     assert [stop.key for stop in advice.stops] == ["even", "steep"]
@@ -124,7 +126,7 @@ def test_two_jobs_on_the_wrong_kinds_change_places_without_anybody_waiting() -> 
 
 def test_a_wide_job_gets_as_many_stops_as_it_needs_and_no_more() -> None:
     small = [
-        Contender(f"small-{n}", (KindDemand(1, (50_000.0,)),), start_seconds=60.0, held=(1,), left_seconds=50_000.0, stoppable=True)
+        Contender(f"small-{n}", (KindDemand(1, (50_000.0,)),), start_seconds=60.0, gpus_by_kind=(1,), left_seconds=50_000.0, stoppable=True)
         for n in range(4)
     ]
     advice = advise([*small, Contender("wide", (KindDemand(3, (300.0,)),), weight=5.0)], (1,), 0.1)
@@ -153,7 +155,7 @@ def drawn(random: np.random.Generator) -> tuple[list[Contender], list[int]]:
         if number < 7 and free[kind] >= gpus:
             free[kind] -= gpus
             held = (gpus, 0) if kind == 0 else (0, gpus)
-            job = replace(job, start_seconds=60.0, held=held, left_seconds=job.demands[0].seconds[kind], stoppable=True)
+            job = replace(job, start_seconds=60.0, gpus_by_kind=held, left_seconds=job.demands[0].seconds[kind], stoppable=True)
         jobs.append(job)
     return feasible(jobs, free), free
 
@@ -161,7 +163,7 @@ def drawn(random: np.random.Generator) -> tuple[list[Contender], list[int]]:
 def best_saving(jobs: list[Contender], free: list[int]) -> float:
     """Of all sets of stops, margins paid."""
     forecast = Forecast(jobs, free, rule.DEFAULTS)
-    base, held = forecast.mean_seconds(), {job.key: job.held for job in jobs if job.stoppable}
+    base, held = forecast.mean_seconds(), {job.key: job.gpus_by_kind for job in jobs if job.stoppable}
     margin, best = margin_seconds(jobs, base, 0.1), 0.0
     for count in range(1, len(held) + 1):
         for stops in combinations(held, count):
@@ -189,12 +191,12 @@ def carried_out(jobs: list[Contender], free: tuple[int, ...], advice: Advice) ->
     room, after = list(free), []
     for job in jobs:
         if job.key in stopped:
-            room = [left + held for left, held in zip(room, job.held, strict=True)]
-            job = replace(job, held=(), left_seconds=0.0, stoppable=False)
+            room = [left + held for left, held in zip(room, job.gpus_by_kind, strict=True)]
+            job = replace(job, gpus_by_kind=(), left_seconds=0.0, stoppable=False)
         if (taken := outcome.starts.get(job.key)) is not None:
             room = [left - gpus for left, gpus in zip(room, taken, strict=True)]
             own = next(demand for demand in job.demands if demand.gpus == sum(taken))
-            job = replace(job, demands=(own,), held=taken, left_seconds=outcome.ends[job.key], start_seconds=60.0, stoppable=True)
+            job = replace(job, demands=(own,), gpus_by_kind=taken, left_seconds=outcome.ends[job.key], start_seconds=60.0, stoppable=True)
         after.append(job)
     return after, tuple(room)
 

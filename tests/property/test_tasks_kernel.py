@@ -112,9 +112,9 @@ def test_search_finds_what_branch_and_cut_proves(seed: int) -> None:
     tasks = tasks_of(seed, 9, flexible=False)
     free = sized(tasks.cost, tasks.low)
     proven = solve_exactly(free, 30.0)
-    assert proven.found is not None
+    assert proven.incumbent is not None
     assert proven.gap <= 1e-5
-    assert assign(free, seed, rounds=8).cost == pytest.approx(proven.found.cost)
+    assert assign(free, seed, rounds=8).cost == pytest.approx(proven.incumbent.cost)
 
 
 @settings(max_examples=30, deadline=None)

@@ -66,7 +66,7 @@ def test_features_are_finite_whatever_the_cluster() -> None:
         for workers in (2, 5):
             drawn = instance(family, 12, workers, 77)
             view = View(Surroundings(drawn.costs, drawn.topology.slots, workers))
-            seen = view.seen()
+            seen = view.static_view()
             features, _ = view.step(ConstructorState(view.around, np.zeros((1, 0), dtype=np.int64)))
             assert all(np.isfinite(part).all() for part in (seen.node, seen.edge, seen.whole, features))
 

@@ -83,7 +83,7 @@ def example(seed: int, guide: ConstructorNetwork | None = None) -> Example | Non
     if solution is None:
         return None
     starts = [np.zeros(0, dtype=np.int64), _part(solution, rng)]
-    seen = view.seen()
+    seen = view.static_view()
     likings = _greedy_likings if guide is None else _guided_likings(guide, seen)
     starts += [_stray(view, likings, int(rng.integers(1, drawn.workers)), rng) for _ in range(STATES - len(starts))]
     states = [begun(view, around, start) for start in starts]

@@ -48,7 +48,7 @@ def seat_bound(tasks: Tasks) -> float:
 
 
 def linear_bound(tasks: Tasks, rounds: int = 0, expired: Callable[[], bool] = never) -> float:
-    """The linear programme's value, after so many rounds of cuts, fewer where `expired` says so; memory counts, sizes must be fixed.
+    """The linear programme's value after `rounds` rounds of cuts, fewer where `expired` says so; memory counts, sizes must be fixed.
 
     47 machines and 4 tasks: about 3 s a round. Raises ValueError where sizes are not fixed, RuntimeError
     where the solver fails.
@@ -69,14 +69,14 @@ def linear_bound(tasks: Tasks, rounds: int = 0, expired: Callable[[], bool] = ne
 class Proven:
     """An answer with what the solver proved about it."""
 
-    found: Assigned | None
+    incumbent: Assigned | None
     """None where the time was too short for any."""
     bound: float
 
     @property
     def gap(self) -> float:
         """(cost - bound) / cost; 0 is proven optimal but for the solver's rounding."""
-        return 1.0 if self.found is None else max(0.0, (self.found.cost - self.bound) / max(self.found.cost, 1e-300))
+        return 1.0 if self.incumbent is None else max(0.0, (self.incumbent.cost - self.bound) / max(self.incumbent.cost, 1e-300))
 
 
 def solve_exactly(tasks: Tasks, limit_seconds: float) -> Proven:

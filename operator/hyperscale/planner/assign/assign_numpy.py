@@ -165,7 +165,7 @@ class SumSearch:
         return True
 
     def anneal(self, steps: int, hot: float, cold: float, seed: int) -> float:
-        """So many proposals between two temperatures; `group` becomes the best seen; the change of the cost from the start."""
+        """Return the change of the cost after `steps` proposals between two temperatures; `group` becomes the best assignment met."""
         chance, machines = SplitMix64(seed), len(self.group)
         temperature, ratio, now, lowest = hot, (cold / hot) ** (1.0 / max(steps, 1)), 0.0, 0.0
         best = self.group.copy()

@@ -55,8 +55,8 @@ class Tasks:
 def sized(cost: FloatArray, sizes: Sequence[int], memory: FloatArray | None = None, need: Sequence[float] | None = None) -> Tasks:
     """Tasks of fixed sizes."""
     fixed = tuple(int(size) for size in sizes)
-    held = np.zeros(len(cost)) if memory is None else memory
-    return Tasks(np.ascontiguousarray(cost, dtype=np.float64), fixed, fixed, held, tuple(need or [0.0] * len(fixed)))
+    megabytes = np.zeros(len(cost)) if memory is None else memory
+    return Tasks(np.ascontiguousarray(cost, dtype=np.float64), fixed, fixed, megabytes, tuple(need or [0.0] * len(fixed)))
 
 
 def sizes_for(need: Sequence[float], memory: FloatArray, spare: int = 0) -> tuple[int, ...]:
@@ -89,8 +89,8 @@ def pairs_at(tasks: Tasks, group: IntArray, level: float) -> int:
 
 def short_of_memory(tasks: Tasks, group: IntArray) -> float:
     """Memory that the tasks lack in sum."""
-    held = np.bincount(group, weights=tasks.memory, minlength=tasks.idle + 1)[: tasks.idle]
-    return float(np.maximum(np.asarray(tasks.need) - held, 0.0).sum())
+    memory_by_task = np.bincount(group, weights=tasks.memory, minlength=tasks.idle + 1)[: tasks.idle]
+    return float(np.maximum(np.asarray(tasks.need) - memory_by_task, 0.0).sum())
 
 
 def counts(tasks: Tasks, group: IntArray) -> IntArray:

@@ -30,11 +30,11 @@ def add_machine(tasks: Tasks, group: IntArray, cost: FloatArray, memory: float) 
 def _home(tasks: Tasks, group: IntArray, cost: FloatArray) -> int:
     """The task of a machine more, or idle."""
     members = counts(tasks, group)
-    held = np.bincount(group, weights=tasks.memory, minlength=tasks.idle + 1)[: tasks.idle]
+    memory_by_task = np.bincount(group, weights=tasks.memory, minlength=tasks.idle + 1)[: tasks.idle]
     room = [task for task in range(tasks.idle) if members[task] < tasks.high[task]]
-    wanting = [task for task in room if held[task] < tasks.need[task] or members[task] < tasks.low[task]]
+    wanting = [task for task in room if memory_by_task[task] < tasks.need[task] or members[task] < tasks.low[task]]
     if wanting:
-        return max(wanting, key=lambda task: (tasks.need[task] - held[task], tasks.low[task] - members[task], -task))
+        return max(wanting, key=lambda task: (tasks.need[task] - memory_by_task[task], tasks.low[task] - members[task], -task))
     near = [(float(cost[group == task].mean()), task) for task in room if members[task]]
     for mean, task in sorted(near):
         if cost[group == task].max() >= tasks.cost.max():
@@ -82,9 +82,9 @@ def _enough(tasks: Tasks, group: IntArray, task: int, idle_first: bool) -> bool:
 
 
 def _replacement(tasks: Tasks, group: IntArray, task: int) -> int | None:
-    """The machine whose change to `task` costs least, idle ones first; None where nobody can spare one."""
+    """The machine whose change to `task` costs least, idle ones first; None where no task can spare one."""
     lacking = max(0.0, tasks.need[task] - float(tasks.memory[group == task].sum()))
-    found: list[tuple[bool, float, float, int]] = []
+    replacements: list[tuple[bool, float, float, int]] = []
     for machine in range(len(group)):
         of = int(group[machine])
         if of == task:
@@ -96,5 +96,5 @@ def _replacement(tasks: Tasks, group: IntArray, task: int) -> int | None:
             if not _enough(tasks, after, of, idle_first=False):
                 continue
             change -= float(tasks.cost[machine, group == of].sum())
-        found.append((of != tasks.idle, max(0.0, lacking - float(tasks.memory[machine])), change, machine))
-    return min(found)[3] if found else None
+        replacements.append((of != tasks.idle, max(0.0, lacking - float(tasks.memory[machine])), change, machine))
+    return min(replacements)[3] if replacements else None

@@ -52,13 +52,13 @@ def shortest_path(cost: FloatArray) -> tuple[tuple[int, ...], float]:
 def _walk_back(reach: FloatArray, cost: FloatArray) -> tuple[tuple[int, ...], float]:
     mask = len(reach) - 1
     last = int(reach[mask].argmin())
-    found, length = [last], float(reach[mask, last])
+    walk, length = [last], float(reach[mask, last])
     while mask ^ 1 << last:
         before = mask ^ 1 << last
         step = reach[before] + cost[:, last]
         mask, last = before, int(step.argmin())
-        found.append(last)
-    return tuple(found), length
+        walk.append(last)
+    return tuple(walk), length
 
 
 def bottleneck(cost: FloatArray, ring: bool = True) -> StopOrder:
@@ -71,18 +71,18 @@ def bottleneck(cost: FloatArray, ring: bool = True) -> StopOrder:
         worst = float(cost[0, 1]) if stops == 2 else 0.0
         return StopOrder(tuple(range(stops)), worst, worst)
     levels = np.unique(cost[np.triu_indices(stops, 1)])
-    low, high, found, bound = 0, len(levels) - 1, tuple(range(stops)), float(levels[0])
+    low, high, shortest, bound = 0, len(levels) - 1, tuple(range(stops)), float(levels[0])
     while low <= high:
         middle = (low + high) // 2
         stops_found = _hamiltonian(cost <= levels[middle], ring)
         if stops_found:
-            high, found = middle - 1, stops_found
+            high, shortest = middle - 1, stops_found
         else:
             low = middle + 1
             if stops <= EXACT or not _may_have(cost <= levels[middle], ring):
                 bound = max(bound, float(levels[min(middle + 1, len(levels) - 1)]))
-    hops = [float(cost[found[place - 1], found[place]]) for place in range(0 if ring else 1, stops)]
-    return StopOrder(found, max(hops), bound)
+    hops = [float(cost[shortest[place - 1], shortest[place]]) for place in range(0 if ring else 1, stops)]
+    return StopOrder(shortest, max(hops), bound)
 
 
 def _hamiltonian(linked: BoolArray, ring: bool) -> tuple[int, ...]:
@@ -104,13 +104,13 @@ def _may_have(linked: BoolArray, ring: bool) -> bool:
 
 
 def _one_piece(linked: BoolArray, inside: BoolArray) -> bool:
-    seen = np.zeros(len(linked), dtype=np.bool_)
-    seen[inside.argmax()] = True
+    reached = np.zeros(len(linked), dtype=np.bool_)
+    reached[inside.argmax()] = True
     while True:
-        grown = (seen | linked[seen].any(axis=0)) & inside
-        if (grown == seen).all():
-            return bool((seen == inside).all())
-        seen = grown
+        grown = (reached | linked[reached].any(axis=0)) & inside
+        if (grown == reached).all():
+            return bool((reached == inside).all())
+        reached = grown
 
 
 def _by_sets(linked: BoolArray, ring: bool) -> tuple[int, ...]:
@@ -131,18 +131,18 @@ def _by_sets(linked: BoolArray, ring: bool) -> tuple[int, ...]:
     last = int(ends[full]) & (bits[0] if ring else full)
     if not last:
         return ()
-    found, mask = [last.bit_length() - 1], full
-    while len(found) < stops:
-        stop, mask = found[-1], mask ^ 1 << found[-1]
-        found.append((int(ends[mask]) & bits[stop]).bit_length() - 1)
-    return tuple(found)
+    walk, mask = [last.bit_length() - 1], full
+    while len(walk) < stops:
+        stop, mask = walk[-1], mask ^ 1 << walk[-1]
+        walk.append((int(ends[mask]) & bits[stop]).bit_length() - 1)
+    return tuple(walk)
 
 
 def _by_rotations(linked: BoolArray, ring: bool) -> tuple[int, ...]:
     """Pósa's rotations, fewest free links first: finds most cycles there are, proves nothing where it finds none."""
     stops = len(linked)
     links: list[IntArray] = [np.flatnonzero(linked[stop] & (np.arange(stops) != stop)) for stop in range(stops)]
-    degree = np.array([len(found) for found in links])
+    degree = np.array([len(partners) for partners in links])
     path, turn = [int(degree.argmin())], 0
     for _ in range(ROTATIONS):
         end = path[-1]

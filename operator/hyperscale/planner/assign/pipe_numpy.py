@@ -96,7 +96,7 @@ class PipeSearch:
         return bool(self.group[i] != self.group[j] and self._kind[i] != self._kind[j])
 
     def anneal(self, steps: int, hot: float, cold: float, seed: int) -> float:
-        """So many proposals between two temperatures; `group` becomes the best seen; its cost, seconds."""
+        """Return the least cost in seconds after `steps` proposals between two temperatures; `group` becomes the assignment that has it."""
         chance, devices = SplitMix64(seed), len(self.group)
         temperature, ratio, lowest = hot, (cold / hot) ** (1.0 / max(steps, 1)), self._now
         best = self.group.copy()
@@ -119,11 +119,11 @@ def _perfect(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
     return all(_augment(allowed, taken, row, set()) for row in range(allowed.shape[0]))
 
 
-def _augment(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], taken: list[int], row: int, seen: set[int]) -> bool:
+def _augment(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], taken: list[int], row: int, visited: set[int]) -> bool:
     for column in np.flatnonzero(allowed[row]):
-        if column not in seen:
-            seen.add(int(column))
-            if taken[column] < 0 or _augment(allowed, taken, taken[column], seen):
+        if column not in visited:
+            visited.add(int(column))
+            if taken[column] < 0 or _augment(allowed, taken, taken[column], visited):
                 taken[column] = row
                 return True
     return False

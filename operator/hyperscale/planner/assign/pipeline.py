@@ -171,8 +171,8 @@ def joined(pipeline: Pipeline, largest_first: bool) -> IntArray:
         merged: list[list[int]] = []
         for cluster in sorted(clusters, key=lambda members: (-len(members) if largest_first else len(members), members[0])):
             near = [other for other in merged if linked[np.ix_(other, cluster)].any()]
-            merged = [other for other in merged if not any(other is found for found in near)]
-            merged.append([device for found in near for device in found] + cluster)
+            merged = [other for other in merged if not any(other is cluster_near for cluster_near in near)]
+            merged.append([device for cluster_near in near for device in cluster_near] + cluster)
         clusters = merged
         if len(clusters) == 1:
             break

@@ -47,14 +47,14 @@ def pipe_bound(pipeline: Pipeline) -> float:
 
 def _needs(pipeline: Pipeline, pieces: Sequence[Piece], hops: int, floor: float) -> list[float]:
     """The least gradient exchange by the number of dearer hops, (hops,): it only falls, so from the floor on nothing is looked at."""
-    found: list[float] = []
+    seconds: list[float] = []
     for dear in range(hops):
-        found.append(floor if found and found[-1] <= floor else _least(pipeline, pieces, dear, floor))
-    return found
+        seconds.append(floor if seconds and seconds[-1] <= floor else _least(pipeline, pieces, dear, floor))
+    return seconds
 
 
 def _nearest_sums(pipeline: Pipeline) -> FloatArray:
-    """(devices,): gradient exchange with the nearest others of a group, whoever they are."""
+    """(devices,): gradient exchange with the nearest devices, enough for a whole group."""
     others = np.sort(pipeline.gradient + np.diag(np.full(len(pipeline.gradient), np.inf)), axis=1)
     return np.asarray(others[:, : pipeline.size - 1].sum(axis=1))
 
@@ -62,12 +62,12 @@ def _nearest_sums(pipeline: Pipeline) -> FloatArray:
 def _pieces(pipeline: Pipeline, linked: BoolArray) -> list[Piece]:
     """The connected pieces of the links given."""
     label = _labels(linked)
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for piece in np.unique(label):
         inside = label == piece
         least = [_exchange(pipeline, inside, count) for count in range(1, min(pipeline.size, int(inside.sum())) + 1)]
-        found.append((int(inside.sum()), tuple(least)))
-    return sorted(found, key=lambda piece: (-piece[0], piece[1]))
+        pieces.append((int(inside.sum()), tuple(least)))
+    return sorted(pieces, key=lambda piece: (-piece[0], piece[1]))
 
 
 def _labels(linked: BoolArray) -> IntArray:
@@ -82,7 +82,7 @@ def _labels(linked: BoolArray) -> IntArray:
 
 
 def _exchange(pipeline: Pipeline, inside: BoolArray, count: int) -> float:
-    """The least gradient exchange of a device of a piece when `count` devices of it share the group; inf where nobody else is left."""
+    """The least gradient exchange of a device where `count` devices of its piece share the group; inf where too few others are left."""
     rest = pipeline.size - count
     if rest > (~inside).sum():
         return float("inf")
@@ -153,7 +153,7 @@ def _ways(devices: int, runs: Sequence[int], allowed: Sequence[int]) -> Iterator
 
 
 def _partitions(total: int, parts: int, least: int = 1) -> Iterator[tuple[int, ...]]:
-    """All ways to write a number as a sum of so many parts, ascending."""
+    """All ways to write `total` as a sum of `parts` ascending numbers of at least `least`."""
     if parts == 1:
         if total >= least:
             yield (total,)

@@ -129,11 +129,11 @@ class Program:
 
     def _crowd(self, task: int, crowd: IntArray, members: FloatArray, pairs: FloatArray) -> None:
         inside = np.ix_(crowd, crowd)
-        total, held = float(members[crowd].sum()), float(np.triu(pairs[inside], 1).sum())
+        total, inner = float(members[crowd].sum()), float(np.triu(pairs[inside], 1).sum())
         i, j = (crowd[place] for place in np.triu_indices(len(crowd), 1))
         for whole in {max(1, int(total)), int(total) + 1}:
             least = whole * (whole + 1) / 2
-            if whole * total - least - held > BROKEN:
+            if whole * total - least - inner > BROKEN:
                 columns = np.concatenate([self.pair(task, i, j), self.member(task, crowd)])
                 self.add(columns, [1.0] * len(i) + [-float(whole)] * len(crowd), -least, np.inf)
 
@@ -142,12 +142,12 @@ class Program:
         star = pairs[:, :, None] + pairs[:, None, :] - pairs[None, :, :] - members[:, None, None]
         sums = members[:, None, None] + members[None, :, None] + members[None, None, :]
         triangle = sums - pairs[:, :, None] - pairs[:, None, :] - pairs[None, :, :] - 1.0
-        found: list[tuple[float, bool, int, int, int]] = []
+        violated: list[tuple[float, bool, int, int, int]] = []
         for kind, broken in ((False, star), (True, triangle)):
             for i, j, k in np.argwhere(broken > BROKEN).tolist():
                 if j < k and i not in (j, k) and (not kind or i < j):
-                    found.append((-float(broken[i, j, k]), kind, i, j, k))
-        for _, kind, i, j, k in sorted(found)[: MOST_CUTS // self.tasks.idle]:
+                    violated.append((-float(broken[i, j, k]), kind, i, j, k))
+        for _, kind, i, j, k in sorted(violated)[: MOST_CUTS // self.tasks.idle]:
             pairs_of = [self.pair(task, i, j), self.pair(task, i, k), self.pair(task, j, k)]
             if kind:
                 columns = [*pairs_of, *(self.member(task, end) for end in (i, j, k))]

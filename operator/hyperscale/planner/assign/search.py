@@ -59,14 +59,14 @@ def assign(tasks: Tasks, seed: int = 0, expired: Callable[[], bool] = never, rou
         starts.append(descended(tasks, grown(tasks, machine)))
         if expired():
             break
-    starts.sort(key=lambda found: found.rank)
+    starts.sort(key=lambda start: start.rank)
     best = starts[0]
     rng = np.random.default_rng(seed)
     for turn in range(rounds):
         if expired():
             break
         start = starts[turn // 2 % min(KEPT, len(starts))].group if turn % 2 else shuffled(tasks, rng)
-        best = min(best, annealed(tasks, start, int(rng.integers(1 << 62))), key=lambda found: found.rank)
+        best = min(best, annealed(tasks, start, int(rng.integers(1 << 62))), key=lambda assigned: assigned.rank)
     return best
 
 
@@ -118,7 +118,7 @@ def shuffled(tasks: Tasks, rng: np.random.Generator) -> IntArray:
 
 
 def grown(tasks: Tasks, first: int) -> IntArray:
-    """Greedy: tasks in order of size, each grown from one machine by whoever adds the least cost; the first task from machine `first`."""
+    """Greedy: tasks in order of size, each grown from one machine by the one that adds the least cost; the first task from `first`."""
     group = np.full(len(tasks.memory), tasks.idle, dtype=np.int64)
     order = sorted(range(tasks.idle), key=lambda task: (-tasks.low[task], -tasks.need[task], task))
     for place, task in enumerate(order):
@@ -132,14 +132,14 @@ def grown(tasks: Tasks, first: int) -> IntArray:
 def _grow(tasks: Tasks, group: IntArray, task: int, first: int, room: int) -> None:
     """Members of one task until it has its size and memory, `room` at most."""
     group[first] = task
-    near, held, members = tasks.cost[first].copy(), float(tasks.memory[first]), 1
-    while members < min(room, tasks.high[task]) and (members < tasks.low[task] or held < tasks.need[task]):
+    near, memory, members = tasks.cost[first].copy(), float(tasks.memory[first]), 1
+    while members < min(room, tasks.high[task]) and (members < tasks.low[task] or memory < tasks.need[task]):
         free = group == tasks.idle
         lacking = members >= tasks.low[task]
         score = near / np.maximum(tasks.memory, 1e-9) if lacking else near
         chosen = int(np.where(free, score, np.inf).argmin())
         group[chosen] = task
-        near, held, members = near + tasks.cost[chosen], held + float(tasks.memory[chosen]), members + 1
+        near, memory, members = near + tasks.cost[chosen], memory + float(tasks.memory[chosen]), members + 1
 
 
 def _heart(tasks: Tasks, free: BoolArray, size: int) -> int:

@@ -34,18 +34,18 @@ def unmet_rules(node: Node, request: PlanRequest) -> Iterator[Finding]:
 
 def lacking(node: Node, workers: int, request: PlanRequest) -> Iterator[Finding]:
     """Resources that do not suffice for that number of further workers."""
-    held = request.held.get(node.name, {})
+    reserved = request.held.get(node.name, {})
     for name, each in sorted(_of_a_worker(request).items()):
         needed = each * workers
-        free = _offered(node, name) - _taken(node, name) - held.get(name, 0.0)
+        free = _offered(node, name) - _taken(node, name) - reserved.get(name, 0.0)
         if needed > 0.0 and needed > free + ROUNDING:
             yield REASONS.get(name, "Resource"), f"has {_shown(name, max(0.0, free))} free, the plan needs {_shown(name, needed)}"
 
 
-def add_worker(held: dict[str, float], request: PlanRequest) -> None:
-    """Add to `held` what one more worker takes."""
+def add_worker(reserved: dict[str, float], request: PlanRequest) -> None:
+    """Add to `reserved` what one more worker takes."""
     for name, each in _of_a_worker(request).items():
-        held[name] = held.get(name, 0.0) + each
+        reserved[name] = reserved.get(name, 0.0) + each
 
 
 def _of_a_worker(request: PlanRequest) -> dict[str, float]:
@@ -81,32 +81,32 @@ def _shown(name: str, amount: float) -> str:
 
 def _allows(rule: NodeRule, node: Node) -> bool:
     for term in rule.terms:
-        known = all(each.key == "metadata.name" for each in term.fields)
+        names_only = all(each.key == "metadata.name" for each in term.fields)
         pairs = [*((each, node.labels.get(each.key)) for each in term.labels), *((each, node.name) for each in term.fields)]
-        if known and pairs and all(_is_met(each, found) for each, found in pairs):
+        if names_only and pairs and all(_is_met(each, value) for each, value in pairs):
             return True
     return False
 
 
-def _is_met(wanted: NodeExpression, found: str | None) -> bool:
+def _is_met(wanted: NodeExpression, value: str | None) -> bool:
     match wanted.operator:
         case "Exists":
-            return found is not None
+            return value is not None
         case "DoesNotExist":
-            return found is None
+            return value is None
         case "In":
-            return found is not None and found in wanted.values
+            return value is not None and value in wanted.values
         case "NotIn":
-            return found is None or found not in wanted.values
+            return value is None or value not in wanted.values
         case "Gt" | "Lt":
-            difference = _difference(found, wanted.values)
+            difference = _difference(value, wanted.values)
             return difference is not None and (difference > 0 if wanted.operator == "Gt" else difference < 0)
     return False
 
 
-def _difference(found: str | None, values: tuple[str, ...]) -> int | None:
+def _difference(value: str | None, values: tuple[str, ...]) -> int | None:
     """Label minus bound; None where one of them is no integer of 64 bits."""
-    numbers = [_whole(text) for text in (found, *values)]
+    numbers = [_whole(text) for text in (value, *values)]
     if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
         return None
     return numbers[0] - numbers[1]

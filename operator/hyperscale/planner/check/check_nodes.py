@@ -125,4 +125,4 @@ NODE_RULES: Final[tuple[tuple[str, Callable[[Node, PlanRequest], str | None]], .
     ("GpuProduct", _wrong_product),
     ("GpuMemory", _too_little_gpu_memory),
 )
-"""In this order, so that the first finding is the one to tell: what rules the node out altogether, then what the job is picky about."""
+"""Checked in this order, so that the first failure is the one to report: first what excludes the node for every job."""

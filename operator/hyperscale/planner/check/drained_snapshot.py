@@ -18,11 +18,11 @@ IDLE = Sample(value=0.0, age_seconds=None, quality=Quality.ESTIMATED)
 
 def emptied(graph: ClusterGraph, claims: Mapping[str, Claim]) -> ClusterGraph:
     """`graph` without the claims of our jobs, by node; pods of others stay. Links are as measured."""
-    known = {name: claim for name, claim in sorted(claims.items()) if name in graph.index}
-    if not known:
+    claimed = {name: claim for name, claim in sorted(claims.items()) if name in graph.index}
+    if not claimed:
         return graph
-    nodes = tuple(_emptied(node, known[node.name]) if node.name in known else node for node in graph.nodes)
-    digest = hashlib.sha256(graph.digest.encode() + msgspec.json.encode(known)).hexdigest()
+    nodes = tuple(_emptied(node, claimed[node.name]) if node.name in claimed else node for node in graph.nodes)
+    digest = hashlib.sha256(graph.digest.encode() + msgspec.json.encode(claimed)).hexdigest()
     return dataclasses.replace(graph, snapshot=replace(graph.snapshot, nodes=nodes), digest=digest, nodes=nodes)
 
 

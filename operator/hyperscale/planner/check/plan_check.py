@@ -39,12 +39,12 @@ def violations(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> t
 def misfits(plan: Plan, request: PlanRequest, snapshot: ClusterSnapshot) -> tuple[Rejection, ...]:
     """Planned nodes that do not take their workers any more, sorted by name, each with the first reason; pinned workers stay."""
     nodes = {node.name: node for node in snapshot.nodes}
-    found: list[Rejection] = []
+    rejections: list[Rejection] = []
     for name, workers in sorted(_workers_by_node(plan).items()):
         for reason, sentence in unfit(name, nodes.get(name), workers, request):
-            found.append(Rejection(node=name, reason=reason, message=sentence))
+            rejections.append(Rejection(node=name, reason=reason, message=sentence))
             break
-    return tuple(found)
+    return tuple(rejections)
 
 
 def _ranks(plan: Plan, request: PlanRequest) -> Iterator[str]:
@@ -54,11 +54,11 @@ def _ranks(plan: Plan, request: PlanRequest) -> Iterator[str]:
         yield f"workers must be 0 to {len(plan.workers) - 1}, each once and in order"
     elif [rank for worker in plan.workers for rank in worker.ranks] != list(range(plan.ranks)):
         yield f"ranks must be 0 to {plan.ranks - 1}, each once and in the order of the workers"
-    held: dict[str, int] = {}
+    ranks_by_node: dict[str, int] = {}
     for worker in plan.workers:
-        held[worker.node] = held.get(worker.node, 0) + len(worker.ranks)
-    if held != plan.ranks_by_node:
-        yield f"ranks by node are {plan.ranks_by_node}, but the workers have {held}"
+        ranks_by_node[worker.node] = ranks_by_node.get(worker.node, 0) + len(worker.ranks)
+    if ranks_by_node != plan.ranks_by_node:
+        yield f"ranks by node are {plan.ranks_by_node}, but the workers have {ranks_by_node}"
 
 
 def _apart(plan: Plan, request: PlanRequest) -> Iterator[str]:

@@ -39,8 +39,8 @@ def link_confidence(graph: ClusterGraph, positions: Iterable[int]) -> float:
 
 def use_confidence(graph: ClusterGraph, positions: Iterable[int]) -> float:
     """Least confidence in how busy the GPUs of one of these nodes are, 0..1."""
-    known = doubts_of(graph).use
-    return min((known.get(position, 1.0) for position in positions), default=1.0)
+    certainty = doubts_of(graph).use
+    return min((certainty.get(position, 1.0) for position in positions), default=1.0)
 
 
 def _doubts(graph: ClusterGraph) -> Doubts:

@@ -66,8 +66,8 @@ def _features(demand: WorkerDemand, nodes: tuple[Node, ...]) -> Iterator[str]:
     count = f"none of the {len(nodes)} GPU nodes"
     for key, value in demand.labels:
         if all(node.labels.get(key) != value for node in nodes):
-            found = nodes[0].labels.get(key, "absent")
-            yield f"the node selector fits {count}, e.g. {nodes[0].name}: label {key} is {found}, needs {value}. Correct it, {OR_ADD}"
+            label_value = nodes[0].labels.get(key, "absent")
+            yield f"the node selector fits {count}, e.g. {nodes[0].name}: label {key} is {label_value}, needs {value}. Correct it, {OR_ADD}"
     for rule in demand.rules:
         if not any(meets(node, rule) for node in nodes):
             yield f"{count} meets {rule.source}, {shown(rule)}. Change it, {OR_ADD}"
@@ -112,13 +112,13 @@ def _together(problem: Problem, sizes: tuple[_Size, ...]) -> str:
         if _failed(node, problem.demand, sizes) is None:
             domain = domain_of(node, key, problem.graph.snapshot) if key is not None else ""
             room[domain] += 1 if problem.demand.apart else _slots(node, sizes)
-    found = max(room.values())
-    if found >= lowest:
+    most_workers = max(room.values())
+    if most_workers >= lowest:
         return ""
     where = f"one domain of {key} can" if key is not None else f"the {len(problem.graph.nodes)} GPU nodes can together"
     gpus = problem.demand.gpus
-    head = f"{lowest} workers of {gpus} GPU{'s' if gpus > 1 else ''} are needed, and {where} host {found} of them at most"
-    change = "Delete the MPIJob to plan with fewer workers" if fixed else f"Lower spec.workers.min to at most {found}"
+    head = f"{lowest} workers of {gpus} GPU{'s' if gpus > 1 else ''} are needed, and {where} host {most_workers} of them at most"
+    change = "Delete the MPIJob to plan with fewer workers" if fixed else f"Lower spec.workers.min to at most {most_workers}"
     return f"{head}. {change}, {OR_ADD}"
 
 
@@ -145,13 +145,13 @@ def _part_too_large(problem: Problem, sizes: tuple[_Size, ...]) -> str:
 def _memory_of_slots(problem: Problem, sizes: tuple[_Size, ...], most: int) -> list[FloatArray]:
     """For each domain with room, memory in bytes of a GPU of every worker it could host, at most `most` of them, falling."""
     key = problem.demand.required_key
-    found: dict[str, list[float]] = {}
+    memory_by_domain: dict[str, list[float]] = {}
     for node in problem.graph.nodes:
         if _failed(node, problem.demand, sizes) is None:
             slots = 1 if problem.demand.apart else min(_slots(node, sizes), most)
             domain = domain_of(node, key, problem.graph.snapshot) if key is not None else ""
-            found.setdefault(domain, []).extend([_gpu_memory(node)] * slots)
-    return [np.sort(np.array(memory))[::-1][:most] for memory in found.values()]
+            memory_by_domain.setdefault(domain, []).extend([_gpu_memory(node)] * slots)
+    return [np.sort(np.array(memory))[::-1][:most] for memory in memory_by_domain.values()]
 
 
 def _sizes(problem: Problem) -> tuple[_Size, ...]:
@@ -218,7 +218,7 @@ def total_gpus(node: Node) -> float:
 
 
 def domain_of(node: Node, key: str, snapshot: ClusterSnapshot) -> str:
-    """Domain of the node at the level of label `key`, "" without one; a level of the snapshot is told apart by the levels above it."""
+    """Domain of the node at the level of label `key`, "" without one; domains of a level are distinguished by the levels above it."""
     if key not in snapshot.levels:
         return _level(node, key)
     level = snapshot.levels.index(key)

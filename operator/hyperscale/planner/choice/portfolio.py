@@ -67,12 +67,12 @@ def make_plan(
     problem = pose(request, graph, workload, policy)
     chosen, steps = _allowed(request.job.planner, policy, planners)
     proposed = _proposed(problem, chosen, expired)
-    found = _by_preference(problem, proposed.found)
+    ranked = _by_preference(problem, proposed.candidates)
     steps = (*steps, *proposed.steps)
     refused: tuple[str, ...] = ()
-    for candidate, name in found[:MAX_CHECKED]:
-        plan = describe(problem, candidate, name, [other for other, _ in found if other is not candidate], steps)
-        plan = _judged(plan, found, proposed.lower_bound, tolerance(problem))
+    for candidate, name in ranked[:MAX_CHECKED]:
+        plan = describe(problem, candidate, name, [other for other, _ in ranked if other is not candidate], steps)
+        plan = _judged(plan, ranked, proposed.lower_bound, tolerance(problem))
         refused = violations(plan, request, graph.snapshot)
         if not refused:
             return bounded(replace(plan, reasons=(*plan.reasons, reasons.CUT_SHORT)) if expired() else plan)
@@ -88,7 +88,7 @@ def _proposed(problem: Problem, planners: Sequence[ProposingPlanner], expired: C
         return Proposals((), None, ())
     if problem.pinned and problem.request.workers_fixed is not None:
         repaired = propose(problem, [Repair() if isinstance(planner, Heuristic) else planner for planner in planners], expired)
-        if repaired.found:
+        if repaired.candidates:
             return repaired
     return propose(problem, planners, expired)
 
@@ -108,15 +108,15 @@ def _allowed(
     return [*asked, *heuristic] if choice is PlannerChoice.LEARNED else [*heuristic, *asked], steps
 
 
-def _judged(plan: Plan, found: Sequence[tuple[Candidate, str]], lower_bound: float | None, within: float) -> Plan:
+def _judged(plan: Plan, proposed: Sequence[tuple[Candidate, str]], lower_bound: float | None, within: float) -> Plan:
     """The plan beside what else was proposed, and beside what none can beat. within: plans nearer than this part count as equal."""
     factor = _factor(plan.predicted.calibration)
     plain = plan.objective / factor  # candidates and bounds are the cost model's own
     above = gap(plain, lower_bound)
-    least = min(candidate.objective for candidate, _ in found)
+    least = min(candidate.objective for candidate, _ in proposed)
     chosen = reasons.preferred(within) if least * ROUNDING < plain <= least * (1.0 + within) * ROUNDING else ""
     sentences = tuple(text for text in (chosen, reasons.distance(above, within)) if text)
-    ranked = scores(found, plan.planner, plain)
+    ranked = scores(proposed, plan.planner, plain)
     return replace(
         plan,
         scores=tuple(replace(score, objective=rounded(score.objective * factor)) for score in ranked) if factor != 1.0 else ranked,
@@ -125,21 +125,21 @@ def _judged(plan: Plan, found: Sequence[tuple[Candidate, str]], lower_bound: flo
     )
 
 
-def _ranked(found: Sequence[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
+def _ranked(proposed: Sequence[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
     """Best first; among those as good as the best, the first planner's: who wins must not hang on the order of a sum."""
-    least = min((candidate.objective for candidate, _ in found), default=0.0) * (1.0 + SAME)
-    place = {name: number for number, name in enumerate(dict.fromkeys(name for _, name in found))}
+    least = min((candidate.objective for candidate, _ in proposed), default=0.0) * (1.0 + SAME)
+    place = {name: number for number, name in enumerate(dict.fromkeys(name for _, name in proposed))}
 
     def key(entry: tuple[Candidate, str]) -> tuple[bool, int, Candidate]:
         tied = entry[0].objective <= least
         return not tied, place[entry[1]] if tied else 0, entry[0]
 
-    return sorted(found, key=key)
+    return sorted(proposed, key=key)
 
 
-def _by_preference(problem: Problem, found: Sequence[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
+def _by_preference(problem: Problem, proposed: Sequence[tuple[Candidate, str]]) -> list[tuple[Candidate, str]]:
     """Best first; under a preferred topology level, placements inside one domain come first where they cost next to nothing."""
-    ranked = _ranked(found)
+    ranked = _ranked(proposed)
     key = problem.job.placement.topology.preferred
     least = ranked[0][0].objective if ranked else 0.0
     if key is None or not ranked:
@@ -209,23 +209,23 @@ def _placements(problem: Problem, candidate: Candidate, parts: Sequence[float]) 
 def _prediction(problem: Problem, order: IntArray, figures: Breakdown) -> Prediction:
     """The figures, times what finished runs on such GPUs taught."""
     low, high = trust.prediction_range(problem, order, figures)
-    known = trust.correction(problem, order, figures)
-    factor = _factor(known)
-    if known is not None:
-        low, high = trust.corrected_range(known, figures)
+    calibration = trust.correction(problem, order, figures)
+    factor = _factor(calibration)
+    if calibration is not None:
+        low, high = trust.corrected_range(calibration, figures)
     return Prediction(
         epoch_seconds=rounded(factor * figures.epoch_seconds),
         communication_seconds=rounded(factor * figures.communication_seconds),
         low_seconds=rounded(low),
         high_seconds=rounded(high),
         cost_per_epoch=_cost(problem, order, factor * figures.epoch_seconds),
-        calibration=known,
+        calibration=calibration,
     )
 
 
-def _factor(known: Correction | None) -> float:
+def _factor(calibration: Correction | None) -> float:
     """What the cost model's figures are multiplied with."""
-    return known.factor if known is not None else 1.0
+    return calibration.factor if calibration is not None else 1.0
 
 
 def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:
@@ -238,11 +238,11 @@ def _allreduce(problem: Problem, order: IntArray) -> AllreduceCost:
     latency, per_byte = slowest_hops(costs, positions[None, :])
     pairs = np.arange(len(order)), np.roll(np.arange(len(order)), -1)
     measured = problem.graph.link_costs(problem.nodes[order]).measured
-    known = [measured[pairs], *([measured.diagonal()] if costs.gpus_per_worker > 1 else [])]
+    measured_links = [measured[pairs], *([measured.diagonal()] if costs.gpus_per_worker > 1 else [])]
     return AllreduceCost(
         latency_seconds=rounded(2.0 * (ranks - 1) * float(latency[0])),
         seconds_per_byte=rounded(2.0 * (ranks - 1) / ranks * float(per_byte[0])),
-        measured=bool(np.concatenate(known).all()),
+        measured=bool(np.concatenate(measured_links).all()),
     )
 
 

@@ -125,8 +125,8 @@ def _why_this_count(problem: Problem, chosen: Candidate, others: Sequence[Candid
 def _slowest_worker(problem: Problem, chosen: Candidate, figures: Breakdown) -> str:
     member = chosen.order[figures.slowest_worker]
     node = problem.graph.nodes[problem.nodes[member]]
-    known = bool(problem.utilization_known[member])
-    use = f"{problem.utilization[member]:.0%} in use" if known else "use unknown"
+    use_known = bool(problem.utilization_known[member])
+    use = f"{problem.utilization[member]:.0%} in use" if use_known else "use unknown"
     return (
         f"Slowest worker is {figures.slowest_worker} on {node.name} ({node.gpu_product or 'unlabelled GPU'}, {use}): "
         f"compute {figures.compute_seconds:.4g} s, boundary data {figures.halo_seconds:.4g} s an epoch."
@@ -144,14 +144,14 @@ def _network(problem: Problem, chosen: Candidate, figures: Breakdown) -> str:
     slowest = int(np.argmax(seconds))
     source, target = int(order[slowest % len(order)]), int(ends[slowest])
     hop = int(np.searchsorted(members, source)), int(np.searchsorted(members, target))
-    told = problem.graph.link_costs(problem.nodes[[source, target]]).measured
+    measured = problem.graph.link_costs(problem.nodes[[source, target]]).measured
     speed = f"{costs.latency_seconds[hop] * 1e3:.3g} ms, {1e-9 / costs.seconds_per_byte[hop]:.3g} GB/s"
     takes = f"allreduce takes {figures.ring_seconds:.4g} s an epoch."
     if source == target:
-        origin = "told by agent or policy" if told[0, 0] else "assumed for the product"
+        origin = "told by agent or policy" if measured[0, 0] else "assumed for the product"
         head = "All ring hops stay" if len(members) == 1 else "Slowest ring hop is"
         return f"{head} inside {problem.names[source]}: {speed} ({origin}); {takes}"
-    origin = "measured" if told[0, 1] or told[1, 0] else "estimated from labels"
+    origin = "measured" if measured[0, 1] or measured[1, 0] else "estimated from labels"
     times = int(crossings(costs, positions[None, :], np.roll(positions, -1)[None, :])[0, slowest])
     shared = f", {times} hops share its card" if times > 1 else ""
     return f"Slowest ring hop is {problem.names[source]} to {problem.names[target]}: {speed} ({origin}{shared}); {takes}"
@@ -190,10 +190,10 @@ def _slower(problem: Problem, chosen: Candidate) -> list[Rejection]:
     order = np.searchsorted(used, np.array(chosen.order, dtype=np.int64))
     seconds = _best_replacement(costs, order, np.arange(len(used), len(used) + len(unused)))
     apart = _outside(problem, chosen, unused)
-    found: list[tuple[float, Rejection]] = []
+    rejections: list[tuple[float, Rejection]] = []
     for member, cost, outside in zip(unused.tolist(), seconds.tolist(), apart, strict=True):
-        found.append((cost, _why_not(problem, chosen, problem.names[member], cost, outside)))
-    return [rejection for _, rejection in sorted(found, key=lambda entry: (entry[0], entry[1].node))]
+        rejections.append((cost, _why_not(problem, chosen, problem.names[member], cost, outside)))
+    return [rejection for _, rejection in sorted(rejections, key=lambda entry: (entry[0], entry[1].node))]
 
 
 def _why_not(problem: Problem, chosen: Candidate, name: str, seconds: float, outside: bool) -> Rejection:

@@ -52,12 +52,12 @@ def _needs(problem: Problem, workers: int) -> str:
     return f"needs {gpus} GPU{'s' if gpus > 1 else ''}{memory} ({workers} worker{'s' if workers > 1 else ''} of {problem.demand.gpus})"
 
 
-def _try_fewer(problem: Problem, found: int) -> str:
+def _try_fewer(problem: Problem, available: int) -> str:
     if problem.request.workers_fixed is not None:
         return "Wait until GPUs are free, or delete the MPIJob to plan with fewer workers."
-    if found > 0:
-        maximum = "" if problem.job.workers.max >= found else f" and spec.workers.max: {found}"
-        return f"Wait until GPUs are free, or try spec.workers.min: {found}{maximum}."
+    if available > 0:
+        maximum = "" if problem.job.workers.max >= available else f" and spec.workers.max: {available}"
+        return f"Wait until GPUs are free, or try spec.workers.min: {available}{maximum}."
     return "Wait until GPUs are free."
 
 
@@ -69,21 +69,21 @@ def _too_few(problem: Problem, lowest: int) -> tuple[str, str]:
         node = problem.graph.nodes[problem.graph.index[rejection.node]]
         weight[rejection.reason] = weight.get(rejection.reason, 0) + max(1, node.allocatable_gpus // problem.demand.gpus)
         example.setdefault(rejection.reason, rejection)
-    found = problem.capacity
-    head = f"{_needs(problem, lowest)}; {found * problem.demand.gpus} found"
+    available = problem.capacity
+    head = f"{_needs(problem, lowest)}; {available * problem.demand.gpus} found"
     if (busy := _busy(problem, lowest)) is not None:
         gpus, nodes = busy
         where = f"free among the {gpus} of the {nodes} matching nodes, the others are in use"
-        return "InsufficientGpus", f"{head}, {where}. {_try_fewer(problem, found)}"
+        return "InsufficientGpus", f"{head}, {where}. {_try_fewer(problem, available)}"
     if (hidden := _hidden(problem)) is not None:
         return "InsufficientGpus", f"{head}. {hidden}"
     if not weight:
-        return "InsufficientGpus", f"{head} on {len(problem.graph.nodes)} GPU nodes. {_try_fewer(problem, found)}"
+        return "InsufficientGpus", f"{head} on {len(problem.graph.nodes)} GPU nodes. {_try_fewer(problem, available)}"
     dominant = max(sorted(weight), key=lambda reason: weight[reason])
     count = sum(1 for rejection in problem.vetting.rejected if rejection.reason == dominant)
     shown = example[dominant]
     clause = f"{count} of {len(problem.graph.nodes)} nodes are ruled out by {dominant}, e.g. {shown.node}: {shown.message}"
-    return KIND.get(dominant, "NoMatchingNodes"), f"{head}; {clause}. {_advice(problem, dominant, found)}"
+    return KIND.get(dominant, "NoMatchingNodes"), f"{head}; {clause}. {_advice(problem, dominant, available)}"
 
 
 def _matching(problem: Problem) -> list[Node]:
@@ -109,9 +109,9 @@ def _hidden(problem: Problem) -> str | None:
     return f"The device plugin offers {offered} of {gpus} GPUs of {where}: `hyperscale doctor` says what is wrong there."
 
 
-def _advice(problem: Problem, dominant: str, found: int) -> str:
-    if found > 0 or dominant == "NoFreeGpus":
-        return _try_fewer(problem, found)
+def _advice(problem: Problem, dominant: str, available: int) -> str:
+    if available > 0 or dominant == "NoFreeGpus":
+        return _try_fewer(problem, available)
     fields = {
         "GpuMemory": "Try a smaller spec.workers.gpuMemory or spec.model.batchSize.",
         "GpuProduct": "Try other values in spec.workers.gpuProducts.",
@@ -176,16 +176,16 @@ def _cannot_work(problem: Problem, solvable: Solvable, expired: Callable[[], boo
             f"each of {counts[-1]} workers' GPUs would hold {needed / GIB:.3g} GiB of the training graph, more than the free GPUs have. "
             "Try a larger spec.workers.max or spec.model.batchSize to train on samples.",
         )
-    found = 0
+    connected = 0
     for count in _smaller(counts[0]):
         if expired():
             wanted = f"{_needs(problem, counts[0])} that can reach each other"
             return "NodesCannotReachEachOther", f"{wanted}; time was up before a smaller number was found. Try a smaller spec.workers.min."
         if solvable(_with_workers(problem, count)):
-            found = count
+            connected = count
             break
-    head = f"{_needs(problem, counts[0])} that can reach each other; {found * problem.demand.gpus} found"
-    return "NodesCannotReachEachOther", f"{head} among {problem.capacity * problem.demand.gpus} free ones. {_try_fewer(problem, found)}"
+    head = f"{_needs(problem, counts[0])} that can reach each other; {connected * problem.demand.gpus} found"
+    return "NodesCannotReachEachOther", f"{head} among {problem.capacity * problem.demand.gpus} free ones. {_try_fewer(problem, connected)}"
 
 
 def _smaller(lowest: int) -> list[int]:

@@ -37,7 +37,7 @@ class Bounded(Protocol):
 class Proposals:
     """Everything proposed for one problem."""
 
-    found: tuple[tuple[Candidate, str], ...]
+    candidates: tuple[tuple[Candidate, str], ...]
     """Placements with their planner's name, in the planners' order."""
     lower_bound: float | None
     """The best proven one."""
@@ -50,12 +50,12 @@ def propose(problem: Problem, planners: Sequence[ProposingPlanner], expired: Exp
 
     Raises what the last of them raised where none proposes anything and some failed.
     """
-    found: list[tuple[Candidate, str]] = []
+    placements: list[tuple[Candidate, str]] = []
     bounds: list[float] = []
     steps: list[str] = []
     trouble: Exception | None = None
     for planner in planners:
-        if found and expired():
+        if placements and expired():
             break
         try:
             proposed = planner.candidates(problem, expired)
@@ -66,19 +66,19 @@ def propose(problem: Problem, planners: Sequence[ProposingPlanner], expired: Exp
             trouble = error
             steps.append(f"{planner.name}Failed")
             continue
-        found += own
+        placements += own
         if isinstance(proposed, Bounded) and proposed.lower_bound is not None:
             bounds.append(proposed.lower_bound)
-    if trouble is not None and not found:
+    if trouble is not None and not placements:
         raise trouble
-    return Proposals(tuple(found), max(bounds, default=None), tuple(steps))
+    return Proposals(tuple(placements), max(bounds, default=None), tuple(steps))
 
 
-def scores(found: Sequence[tuple[Candidate, str]], winner: str, objective: float) -> tuple[PlannerScore, ...]:
+def scores(proposed: Sequence[tuple[Candidate, str]], winner: str, objective: float) -> tuple[PlannerScore, ...]:
     """How every planner did beside the plan by `winner` with `objective` seconds; the winner first, then by objective and name."""
     best: dict[str, float] = {}
     count: dict[str, int] = {}
-    for candidate, name in found:
+    for candidate, name in proposed:
         best[name] = min(best.get(name, math.inf), candidate.objective)
         count[name] = count.get(name, 0) + 1
     best[winner] = objective

@@ -33,9 +33,9 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
     Cheaper is a lower price by the hour where the policy has a price of every GPU, else fewer GPUs. The better fit leaves fewer GPUs
     idle on the nodes that it uses. Jobs with ranks that stay are left as they are.
     """
-    found = list(ranked)
-    if not found or problem.pinned or not problem.policy.tolerance_percent:
-        return found
+    candidates = list(ranked)
+    if not candidates or problem.pinned or not problem.policy.tolerance_percent:
+        return candidates
     limit = least * (1.0 + tolerance(problem))
     free = free_gpus(problem.graph, problem.demand)[problem.nodes]
     prices = [speed.price_per_hour for speed in problem.speeds]
@@ -48,10 +48,10 @@ def settled(problem: Problem, ranked: Sequence[tuple[Candidate, str]], least: fl
         hourly = sum(prices[member] or 0.0 for member in candidate.order) if priced else float(candidate.workers)
         return False, round(hourly, 9), float(_idle(problem, free, np.array(candidate.order)))
 
-    found.sort(key=key)
-    best, planner = found[0]
+    candidates.sort(key=key)
+    best, planner = candidates[0]
     fitted = _fitted(problem, best, limit, free)
-    return found if fitted is best else [(fitted, planner), *found]
+    return candidates if fitted is best else [(fitted, planner), *candidates]
 
 
 def _idle(problem: Problem, free: IntArray, order: IntArray) -> int:
@@ -90,9 +90,9 @@ def _fuller(problem: Problem, free: IntArray, node: int, count: int, used: IntAr
     topology = problem.job.placement.topology
     fits = (problem.slots >= count) & (free < free[node])
     fits[used] = False
-    found = np.flatnonzero(fits)
+    fitting = np.flatnonzero(fits)
     price = problem.speeds[node].price_per_hour
-    same = [member for member in found.tolist() if problem.speeds[member].price_per_hour == price]
+    same = [member for member in fitting.tolist() if problem.speeds[member].price_per_hour == price]
     if (key := topology.required or topology.preferred) is not None and same:
         domains = domains_of(problem, key)
         same = [member for member in same if domains[member] == domains[node]]

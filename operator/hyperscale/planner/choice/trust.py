@@ -32,7 +32,7 @@ COMPUTE_RANGE: Final = (0.75, 1.35)
 UNSURE_COMPUTE_RANGE: Final = (0.4, 2.6)
 """The same for GAT, whose published times the model misses by so much, and for Custom, which it cannot see."""
 UTILIZATION_RANGE: Final = (0.8, 2.0)
-"""More where the GPUs may be busy and nobody knows."""
+"""More where the utilization of the GPUs is unknown."""
 SPEED_RANGE: Final = (0.33, 2.0)
 """More where the card is in no table."""
 MEASURED_LINK_RANGE: Final = (0.8, 1.5)
@@ -54,21 +54,25 @@ def correction(problem: Problem, order: IntArray, figures: Breakdown) -> Correct
 
     The curve of the workload where it reaches the placement, else one factor for the architecture on such GPUs.
     """
-    known = _calibration(problem, order)
-    if known is None:
+    calibration = _calibration(problem, order)
+    if calibration is None:
         return None
-    seconds = _curve_seconds(problem, order, known.curve) if known.curve is not None else None
-    if known.curve is None or seconds is None or not 0.0 < figures.epoch_seconds < math.inf:
-        return Correction(known.products, known.factor, known.spread, known.runs)
-    return Correction(known.products, rounded(seconds / figures.epoch_seconds), known.curve.log_error, known.curve.runs, by_curve=True)
+    seconds = _curve_seconds(problem, order, calibration.curve) if calibration.curve is not None else None
+    if calibration.curve is None or seconds is None or not 0.0 < figures.epoch_seconds < math.inf:
+        return Correction(calibration.products, calibration.factor, calibration.spread, calibration.runs)
+    return Correction(
+        calibration.products, rounded(seconds / figures.epoch_seconds), calibration.curve.log_error, calibration.curve.runs, by_curve=True
+    )
 
 
-def source(known: Correction | None) -> tuple[str, ...]:
+def source(correction: Correction | None) -> tuple[str, ...]:
     """A sentence that says so where a prediction is a curve's; none where it is the cost model's own, whatever it is multiplied with."""
-    if known is None or not known.by_curve:
+    if correction is None or not correction.by_curve:
         return ()
-    gpus = known.products or "such GPUs"
-    return (f"Its epoch is predicted from steps of {known.runs} finished runs of this workload on {gpus}, not by the cost model alone.",)
+    gpus = correction.products or "such GPUs"
+    return (
+        f"Its epoch is predicted from steps of {correction.runs} finished runs of this workload on {gpus}, not by the cost model alone.",
+    )
 
 
 def held_fast(request: PlanRequest, plan: Plan) -> PlanRequest:
@@ -77,15 +81,15 @@ def held_fast(request: PlanRequest, plan: Plan) -> PlanRequest:
     A curve knows what placements took on other days; whether this one has become slower since is the cost model's to say.
     """
     used = plan.predicted.calibration
-    known = {one.products: msgspec.structs.replace(one, curve=None) for one in request.calibration}
+    by_products = {one.products: msgspec.structs.replace(one, curve=None) for one in request.calibration}
     if used is not None and used.by_curve:
-        known[used.products] = Calibration(used.products, used.factor, used.spread, used.runs)
-    return msgspec.structs.replace(request, calibration=tuple(known.values()))
+        by_products[used.products] = Calibration(used.products, used.factor, used.spread, used.runs)
+    return msgspec.structs.replace(request, calibration=tuple(by_products.values()))
 
 
 def _calibration(problem: Problem, order: IntArray) -> Calibration | None:
     products = mix(problem.graph.nodes[problem.nodes[member]].gpu_product for member in order)
-    return next((known for known in problem.request.calibration if known.products == products), None)
+    return next((calibration for calibration in problem.request.calibration if calibration.products == products), None)
 
 
 def _curve_seconds(problem: Problem, order: IntArray, curve: StepTime) -> float | None:
@@ -105,10 +109,10 @@ def mix(products: Iterable[str | None]) -> str:
     return "+".join(sorted({product for product in products if product}))
 
 
-def corrected_range(known: Correction, figures: Breakdown) -> tuple[float, float]:
+def corrected_range(correction: Correction, figures: Breakdown) -> tuple[float, float]:
     """Low and high epoch seconds by how much finished runs differed."""
-    width = math.exp(CALIBRATED_SPREADS * max(known.spread, LEAST_SPREAD))
-    middle = known.factor * figures.epoch_seconds
+    width = math.exp(CALIBRATED_SPREADS * max(correction.spread, LEAST_SPREAD))
+    middle = correction.factor * figures.epoch_seconds
     return middle / width, middle * width
 
 
@@ -152,7 +156,7 @@ def prediction_range(problem: Problem, order: IntArray, figures: Breakdown) -> t
 
 def _doubted(sure: tuple[float, float], unsure: tuple[float, float], confidence: float) -> tuple[float, float]:
     """A range between that of sure and that of unknown figures."""
-    low, high = (unknown + confidence * (known - unknown) for known, unknown in zip(sure, unsure, strict=True))
+    low, high = (unknown + confidence * (with_measurements - unknown) for with_measurements, unknown in zip(sure, unsure, strict=True))
     return low, high
 
 

@@ -1,4 +1,4 @@
-"""What no placement of so many workers can beat; a search that reaches it is over. Pure and deterministic."""
+"""A lower bound of the objective for a number of workers; a search that reaches it ends. Pure and deterministic."""
 
 from __future__ import annotations
 

@@ -129,10 +129,10 @@ class ExchangeVolumes:
 
 def volumes(costs: Costs, workers: int) -> ExchangeVolumes:
     """Steps, rounds and bytes of an epoch with `workers` workers."""
-    known = costs.volumes_by_workers.get(workers)
-    if known is None:
-        known = costs.volumes_by_workers[workers] = _volumes(costs, workers)
-    return known
+    volumes_of_one = costs.volumes_by_workers.get(workers)
+    if volumes_of_one is None:
+        volumes_of_one = costs.volumes_by_workers[workers] = _volumes(costs, workers)
+    return volumes_of_one
 
 
 def _volumes(costs: Costs, workers: int) -> ExchangeVolumes:

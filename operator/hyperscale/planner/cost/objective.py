@@ -173,7 +173,7 @@ def _ring_seconds(costs: Costs, order: IntArray, volume: ExchangeVolumes) -> flo
 
 
 def _halo_seconds(costs: Costs, order: IntArray, share: FloatArray, worker: int, volume: ExchangeVolumes) -> float:
-    """Boundary data of one rank of a worker: its bytes to ranks of its own node by the node's inside; to others by the node's card.
+    """Halo seconds of one rank of a worker. Bytes to ranks of its own node use the intra-node links; bytes to others use the node's card.
 
     All ranks of the node send through the card, so that each waits for the bytes of all; and the farthest partner's latency every round.
     """

@@ -27,10 +27,10 @@ def largest_shares(costs: Costs, workers: int) -> FloatArray:
 def largest_parts(workload: WorkloadProfile, memory_bytes: FloatArray, ranks: int, gpus: int) -> FloatArray:
     """The same for workers of `gpus` GPUs that have `memory_bytes` (m,) each to use, among `ranks` ranks."""
     room = memory_bytes - workload.parameter_bytes - workload.step_bytes
-    held = workload.gpu_bytes(1.0, ranks, gpus) - workload.parameter_bytes - workload.step_bytes
-    if held <= 0.0:
+    dataset_bytes = workload.gpu_bytes(1.0, ranks, gpus) - workload.parameter_bytes - workload.step_bytes
+    if dataset_bytes <= 0.0:
         return np.where(room >= 0.0, np.inf, -1.0)
-    shares: FloatArray = room / held
+    shares: FloatArray = room / dataset_bytes
     return shares
 
 

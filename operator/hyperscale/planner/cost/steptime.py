@@ -20,8 +20,8 @@ SHORTEST_SECONDS = 1e-12
 def predict(curve: StepTime, steps: Sequence[Step], *, remembered: bool = True) -> FloatArray:
     """(n,) seconds of each step; `remembered` False leaves out what was learnt of single placements."""
     nothing = PlaceEffect(0.0, 0.0)
-    known = [curve.effects.get(step.name, nothing) if remembered else nothing for step in steps]
-    return curve_seconds(figures(curve), Design.of(steps), np.array([[one.compute, one.sync] for one in known]).reshape(-1, 2))
+    effects = [curve.effects.get(step.name, nothing) if remembered else nothing for step in steps]
+    return curve_seconds(figures(curve), Design.of(steps), np.array([[one.compute, one.sync] for one in effects]).reshape(-1, 2))
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Design:
     further: FloatArray
     """(n,) nodes beyond the third."""
     members: tuple[FloatArray, ...]
-    """By class, (n,) 1 where a step is of it."""
+    """By class, (n,) 1 where a step belongs to the class."""
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Design:
@@ -87,19 +87,19 @@ def gradient(vector: FloatArray, design: Design) -> FloatArray:
     total = powers.sum(axis=0)
     by_compute, by_sync = parts ** (exponent - 1.0) / (total * largest)
     waits = 1.0 + straggle * np.log2(design.workers)
-    found = np.empty((len(design.batch), len(vector)))
-    found[:, 0] = by_compute * waits
-    found[:, 1] = found[:, 0] * design.batch
-    found[:, 2] = by_compute * (base + sample * design.batch) * np.log2(design.workers)
+    slopes = np.empty((len(design.batch), len(vector)))
+    slopes[:, 0] = by_compute * waits
+    slopes[:, 1] = slopes[:, 0] * design.batch
+    slopes[:, 2] = by_compute * (base + sample * design.batch) * np.log2(design.workers)
     logarithms = np.log(np.maximum(parts, SHORTEST_SECONDS))
-    found[:, 3] = ((powers * logarithms).sum(axis=0) / total - np.log(total) / exponent) / exponent
+    slopes[:, 3] = ((powers * logarithms).sum(axis=0) / total - np.log(total) / exponent) / exponent
     by_sync = np.where(design.workers > 1, by_sync, 0.0)
     ring = 2.0 * (design.workers - 1.0)
     for kind, member in enumerate(design.members):
         own = (by_sync * member)[:, None]
-        found[:, 4 + 3 * kind : 7 + 3 * kind] = own * np.stack([np.ones_like(ring), ring, ring / design.workers], axis=1)
-    found[:, -1] = by_sync * design.further
-    return found
+        slopes[:, 4 + 3 * kind : 7 + 3 * kind] = own * np.stack([np.ones_like(ring), ring, ring / design.workers], axis=1)
+    slopes[:, -1] = by_sync * design.further
+    return slopes
 
 
 def figures(curve: StepTime) -> FloatArray:

@@ -31,7 +31,7 @@ LEAST_PLACEMENTS: Final = 3
 """Unlike ones, by GPUs on each node: fewer do not say what a placement costs."""
 
 PRIOR_WEIGHT: Final = 0.3
-"""Of a row that puts a figure of a link as far from its first guess as a whole step takes; chosen on splits that no table is judged by."""
+"""Weight of a row that holds a link's figure near its first guess. Chosen on splits that no published table uses."""
 
 MOST_EVALUATIONS: Final = 60
 """Of the curve, from one first guess: later ones change the fourth digit of an error, and only noise needs them."""
@@ -49,7 +49,7 @@ SAME_AS_SIGMA: Final = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
 
 EFFECT_ROUNDS: Final = 60
-"""Rounds in which the effects of single placements are told from chance; more change the fourth digit."""
+"""Rounds that separate the effects of single placements from chance; more change the fourth digit."""
 
 LEAST_VARIANCE: Final = 1e-10
 """So that rows without any error divide by something."""
@@ -75,7 +75,7 @@ def _check(rows: Sequence[Step]) -> None:
 
 
 def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | None:
-    """The curve of `rows` where it foretells rows that it has not seen better than one factor does; None where it does not, or cannot tell.
+    """The curve of `rows` where it predicts held-out rows better than one factor does; None otherwise, or with too few rows.
 
     plain_seconds: (n,) of each row's step by the cost model, which the factor corrects: the median of measured / plain.
     Rows are held out singly and by whole placements, so that neither the memory of one placement nor the form alone decides. Only rows
@@ -102,7 +102,7 @@ def learn(rows: Sequence[Step], plain_seconds: Sequence[float]) -> StepTime | No
 
 
 def _sound(curve: StepTime) -> StepTime | None:
-    """The curve where whoever reads it takes its figures; None where rows were so wild that one is out of range."""
+    """The curve where its figures are within the type's ranges; None where one is out of range."""
     try:
         return msgspec.json.decode(msgspec.json.encode(curve), type=StepTime)
     except msgspec.ValidationError:
@@ -115,13 +115,13 @@ def _held_out(rows: Sequence[Step], plain: FloatArray, fold: IntArray) -> tuple[
     ours: list[float] = []
     factor: list[float] = []
     for number in range(FOLDS):
-        known = np.flatnonzero(fold != number)
-        if len(known) < LEAST_ROWS // 2 or len(known) == len(rows):
+        training_rows = np.flatnonzero(fold != number)
+        if len(training_rows) < LEAST_ROWS // 2 or len(training_rows) == len(rows):
             continue
         curve = _fitted([row for row, own in zip(rows, fold, strict=True) if own != number])
         asked = np.array([index for index, row in enumerate(rows) if fold[index] == number and curve.reaches(row.gpus)], dtype=np.int64)
         ours += (np.log(predict(curve, [rows[index] for index in asked.tolist()])) - measured[asked]).tolist()
-        factor += (plain[asked] + np.median(measured[known] - plain[known]) - measured[asked]).tolist()
+        factor += (plain[asked] + np.median(measured[training_rows] - plain[training_rows]) - measured[asked]).tolist()
     return np.array(ours), np.array(factor)
 
 
@@ -130,8 +130,8 @@ def _fitted(rows: Sequence[Step]) -> StepTime:
     measured = np.log([row.step_seconds for row in rows])
     scale = float(np.median(np.exp(measured)))
     guesses = [_guess(design, measured, exponent) for exponent in (1.2, 2.5, 6.0)]
-    found = [_solve(design, measured, guess, scale) for guess in guesses]
-    best = min(found, key=lambda pair: pair[1])[0]
+    solutions = [_solve(design, measured, guess, scale) for guess in guesses]
+    best = min(solutions, key=lambda pair: pair[1])[0]
     error = measured - np.log(curve_seconds(best, design))
     return _named(best, float(np.sqrt(np.mean(error * error))), _effects(rows, best, design, error), rows)
 
@@ -185,20 +185,20 @@ def _effects(rows: Sequence[Step], vector: FloatArray, design: Design, error: Fl
     almost fully, and none where placements differ by no more than chance.
     """
     names = [row.name for row in rows]
-    known = sorted(set(names))
-    if len(known) == len(rows):
+    distinct = sorted(set(names))
+    if len(distinct) == len(rows):
         return {}
-    place = {name: index for index, name in enumerate(known)}
+    place = {name: index for index, name in enumerate(distinct)}
     own = np.array([place[name] for name in names])
     plain = _sensitivity(vector, design)
     size = _chance(plain, error, own)
     between = np.full(2, float(np.mean(error * error)) + LEAST_VARIANCE)
     parts, error = plain / size[:, None], error / size
-    squares, products = np.zeros((len(known), 2, 2)), np.zeros((len(known), 2))
+    squares, products = np.zeros((len(distinct), 2, 2)), np.zeros((len(distinct), 2))
     np.add.at(squares, own, parts[:, :, None] * parts[:, None, :])
     np.add.at(products, own, parts * error[:, None])
     chance = float(np.mean(error * error)) + LEAST_VARIANCE
-    effects = np.zeros((len(known), 2))
+    effects = np.zeros((len(distinct), 2))
     for _ in range(EFFECT_ROUNDS):
         covariance = np.linalg.inv(squares / chance + np.diag(1.0 / between))
         effects = np.einsum("pij,pj->pi", covariance, products / chance)

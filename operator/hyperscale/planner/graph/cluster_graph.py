@@ -42,13 +42,13 @@ def build(snapshot: ClusterSnapshot, policy: PolicySpec) -> ClusterGraph:
 
 
 def _estimates(
-    snapshot: ClusterSnapshot, domains: IntArray, links: MeasuredLinks, tier_of_link: IntArray, known: Tiers
+    snapshot: ClusterSnapshot, domains: IntArray, links: MeasuredLinks, tier_of_link: IntArray, tiers: Tiers
 ) -> Estimates | None:
     """What the measured links say about the others; nothing where a source lists every link there is."""
     if snapshot.absent_links is not AbsentLink.ESTIMATE:
         return None
     figures = links.latency_seconds, links.bandwidth_bytes_per_second
-    return completion.fit(domains, links.key, tier_of_link, figures, (known.latency_seconds, known.bandwidth_bytes_per_second))
+    return completion.fit(domains, links.key, tier_of_link, figures, (tiers.latency_seconds, tiers.bandwidth_bytes_per_second))
 
 
 def _domain_codes(nodes: tuple[Node, ...], levels: int) -> IntArray:

@@ -1,4 +1,4 @@
-"""Figures of links that nobody measured, with the error to expect: several ways to guess, the best one by links held out. Pure."""
+"""Figures of unmeasured links, with the error to expect: several models, the best one by links held out. Pure."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class LinkFigure:
         """(r, c) relative error to expect; tier (r, c)."""
         if self.model is None:
             return self.errors[0][tier]
-        found: FloatArray = np.stack(self.errors)[np.minimum(self.model.support(rows, columns), len(self.errors) - 1), tier]
-        return found
+        errors: FloatArray = np.stack(self.errors)[np.minimum(self.model.support(rows, columns), len(self.errors) - 1), tier]
+        return errors
 
     def estimated(self, rows: IntArray, columns: IntArray, tier_figures: FloatArray) -> FloatArray:
         """(r, c) figures; tier_figures (r, c) where the model knows no better."""
@@ -57,8 +57,8 @@ class LinkFigure:
         excess = self.model.excess(rows, columns, logarithm)
         bounded = np.clip(logarithm + excess, self.low, self.high) - logarithm
         # A factor, not the exponential of a sum: an excess of nothing leaves a figure as it is, to the last bit.
-        found: FloatArray = np.where(np.isfinite(excess), tier_figures * np.exp(bounded), tier_figures)
-        return found
+        figures: FloatArray = np.where(np.isfinite(excess), tier_figures * np.exp(bounded), tier_figures)
+        return figures
 
 
 def fit(
@@ -69,15 +69,15 @@ def fit(
     domains: (n, levels) codes; keys: (m,) source × n + destination; figures: latency and bandwidth (m,), NaN where not measured;
     tiers: latency and bandwidth by tier.
     """
-    found = []
+    estimates = []
     for place, (figure, tier) in enumerate(zip(figures, tiers, strict=True)):
         usable = np.isfinite(figure) & (figure > 0)
         tier_logarithm = np.log(tier[tier_of_link[usable]])
         logarithm = np.log(figure[usable])
         count = len(domains)
         links = LinkSamples(count, keys[usable] // count, keys[usable] % count, logarithm - tier_logarithm, tier_logarithm)
-        found.append(_figure(links, tier_of_link[usable], domains, len(tier), latency=place == 0))
-    return Estimates(*found) if any(figure.model is not None for figure in found) else None
+        estimates.append(_figure(links, tier_of_link[usable], domains, len(tier), latency=place == 0))
+    return Estimates(*estimates) if any(figure.model is not None for figure in estimates) else None
 
 
 def _figure(links: LinkSamples, tier: IntArray, domains: IntArray, tiers: int, *, latency: bool) -> LinkFigure:
@@ -85,22 +85,22 @@ def _figure(links: LinkSamples, tier: IntArray, domains: IntArray, tiers: int, *
     if len(links.excess) < MIN_LINKS:
         return LinkFigure("tiers", None, 0.0, 0.0, (nothing,))
     folds = FOLDS if len(links.excess) <= FEW_LINKS else 1
-    held = [_held_out(links, fold) for fold in range(folds)]
-    truth, of_tier = (np.concatenate([values[fold] for fold in held]) for values in (links.excess, tier))
+    folds_held_out = [_held_out(links, fold) for fold in range(folds)]
+    truth, of_tier = (np.concatenate([values[fold] for fold in folds_held_out]) for values in (links.excess, tier))
     best, best_errors = "tiers", _errors(np.zeros(len(truth)), truth)
     stated = [_by_tier(best_errors, of_tier, tiers)]
     ways = _ways(links, domains, latency=latency)
     for name in ways:
         if not len(truth) or best_errors.mean() <= GOOD_ERROR:
             break
-        guess = np.concatenate([_guess(ways[name](_chosen(links, ~fold)), links, fold) for fold in held])
+        guess = np.concatenate([_guess(ways[name](_chosen(links, ~fold)), links, fold) for fold in folds_held_out])
         errors = _errors(guess, truth)
         if errors.mean() < BETTER * best_errors.mean():
             best, best_errors = name, errors
-            known = np.isfinite(guess)
-            stated = [stated[0], _by_tier(errors[known], of_tier[known], tiers)]
+            finite = np.isfinite(guess)
+            stated = [stated[0], _by_tier(errors[finite], of_tier[finite], tiers)]
     if best in ("domains", "factors"):
-        stated[1:1] = _wider(links, held, domains, truth, of_tier, tiers)
+        stated[1:1] = _wider(links, folds_held_out, domains, truth, of_tier, tiers)
     logarithm = links.excess + links.tier_logarithm
     return LinkFigure(
         way=best,
@@ -112,16 +112,16 @@ def _figure(links: LinkSamples, tier: IntArray, domains: IntArray, tiers: int, *
 
 
 def _wider(
-    links: LinkSamples, held: list[BoolArray], domains: IntArray, truth: FloatArray, of_tier: IntArray, tiers: int
+    links: LinkSamples, folds_held_out: list[BoolArray], domains: IntArray, truth: FloatArray, of_tier: IntArray, tiers: int
 ) -> list[FloatArray]:
     """Errors of domains of every level but the narrowest, each on its own: a region's median says less of a pair of racks than theirs."""
-    found = []
+    errors = []
     for used in range(1, domains.shape[1]):
-        fitted = [models.by_domain(_chosen(links, ~fold), domains[:, :used]) for fold in held]
-        guess = np.concatenate([_guess(model, links, fold) for model, fold in zip(fitted, held, strict=True)])
-        known = np.isfinite(guess)
-        found.append(_by_tier(_errors(guess, truth)[known], of_tier[known], tiers))
-    return found
+        fitted = [models.by_domain(_chosen(links, ~fold), domains[:, :used]) for fold in folds_held_out]
+        guess = np.concatenate([_guess(model, links, fold) for model, fold in zip(fitted, folds_held_out, strict=True)])
+        finite = np.isfinite(guess)
+        errors.append(_by_tier(_errors(guess, truth)[finite], of_tier[finite], tiers))
+    return errors
 
 
 def _ways(links: LinkSamples, domains: IntArray, *, latency: bool) -> dict[str, Callable[[LinkSamples], Model]]:
@@ -137,17 +137,17 @@ def _ways(links: LinkSamples, domains: IntArray, *, latency: bool) -> dict[str, 
     return ways
 
 
-def _guess(model: Model, links: LinkSamples, held: BoolArray) -> FloatArray:
+def _guess(model: Model, links: LinkSamples, held_out: BoolArray) -> FloatArray:
     """(h,) what a model says about the links that it has not seen."""
-    return model.pairs(links.source[held], links.destination[held], links.tier_logarithm[held])
+    return model.pairs(links.source[held_out], links.destination[held_out], links.tier_logarithm[held_out])
 
 
 def _held_out(links: LinkSamples, fold: int) -> BoolArray:
     """(m,) True for about a fifth of the pairs, both directions of each: what a model may not see while it is judged."""
     first, second = np.minimum(links.source, links.destination), np.maximum(links.source, links.destination)
     mixed = (first * 2_654_435_761 + second * 40_503 + 12_345) % 1_000_003
-    held: BoolArray = mixed % FOLDS == fold
-    return held
+    held_out: BoolArray = mixed % FOLDS == fold
+    return held_out
 
 
 def _chosen(links: LinkSamples, which: BoolArray) -> LinkSamples:
@@ -156,15 +156,15 @@ def _chosen(links: LinkSamples, which: BoolArray) -> LinkSamples:
 
 def _errors(guess: FloatArray, truth: FloatArray) -> FloatArray:
     """(h,) relative errors, at most 1 each: one absurd guess must not hide many good ones, nor a good median a part that is wrong."""
-    found: FloatArray = np.minimum(np.abs(np.expm1(np.where(np.isfinite(guess), guess, 0.0) - truth)), 1.0)
-    return found
+    errors: FloatArray = np.minimum(np.abs(np.expm1(np.where(np.isfinite(guess), guess, 0.0) - truth)), 1.0)
+    return errors
 
 
 def _by_tier(errors: FloatArray, tier: IntArray, tiers: int) -> FloatArray:
     """(tiers,) mean error of each tier; of all where a tier has few, UNKNOWN_ERROR where there is none."""
-    found = np.full(tiers, errors.mean() if len(errors) else UNKNOWN_ERROR)
+    mean_errors = np.full(tiers, errors.mean() if len(errors) else UNKNOWN_ERROR)
     for at in range(tiers):
         here = errors[tier == at]
         if len(here) >= FOLDS:
-            found[at] = here.mean()
-    return found
+            mean_errors[at] = here.mean()
+    return mean_errors

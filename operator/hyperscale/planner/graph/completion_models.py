@@ -1,4 +1,4 @@
-"""Ways to guess the figure of a link that nobody measured from those that somebody did; all in logarithms. Pure.
+"""Models that estimate unmeasured links from measured ones; all in logarithms. Pure.
 
 Every model answers with what is to be added to the logarithm of the figure of the links' topology tier, NaN where it does not know.
 """
@@ -20,7 +20,7 @@ NEIGHBOURS: Final = 8
 LEAST_WEIGHT: Final = 0.02
 """Of all links between nodes like the one and nodes like the other; 1 is one link between nodes that are the same."""
 DIRECTED: Final = 3
-"""From so many samples on a direction has a figure of its own."""
+"""Samples from which on a direction has a figure of its own."""
 RANK: Final = 4
 SWEEPS: Final = 4
 RIDGE: Final = 0.3
@@ -67,19 +67,19 @@ class ByDomain(NamedTuple):
     def excess(self, rows: IntArray, columns: IntArray, tier_logarithm: FloatArray) -> FloatArray:
         """As Model."""
         del tier_logarithm
-        found: FloatArray = self.table[self.classes[rows][:, None], self.classes[columns][None, :]]
-        return found
+        values: FloatArray = self.table[self.classes[rows][:, None], self.classes[columns][None, :]]
+        return values
 
     def pairs(self, source: IntArray, destination: IntArray, tier_logarithm: FloatArray) -> FloatArray:
         """As Model."""
         del tier_logarithm
-        found: FloatArray = self.table[self.classes[source], self.classes[destination]]
-        return found
+        values: FloatArray = self.table[self.classes[source], self.classes[destination]]
+        return values
 
     def support(self, rows: IntArray, columns: IntArray) -> IntArray:
         """As Model."""
-        found: IntArray = self.depth[self.classes[rows][:, None], self.classes[columns][None, :]]
-        return found
+        depths: IntArray = self.depth[self.classes[rows][:, None], self.classes[columns][None, :]]
+        return depths
 
 
 class ByLikeness(NamedTuple):
@@ -90,13 +90,13 @@ class ByLikeness(NamedTuple):
 
     def excess(self, rows: IntArray, columns: IntArray, tier_logarithm: FloatArray) -> FloatArray:
         """As Model."""
-        found: FloatArray = self.table[rows[:, None], columns[None, :]] - tier_logarithm
-        return found
+        values: FloatArray = self.table[rows[:, None], columns[None, :]] - tier_logarithm
+        return values
 
     def pairs(self, source: IntArray, destination: IntArray, tier_logarithm: FloatArray) -> FloatArray:
         """As Model."""
-        found: FloatArray = self.table[source, destination] - tier_logarithm
-        return found
+        values: FloatArray = self.table[source, destination] - tier_logarithm
+        return values
 
     def support(self, rows: IntArray, columns: IntArray) -> IntArray:
         """As Model."""
@@ -113,17 +113,17 @@ class ByFactors(NamedTuple):
 
     def excess(self, rows: IntArray, columns: IntArray, tier_logarithm: FloatArray) -> FloatArray:
         """As Model."""
-        known = np.nan_to_num(self.under.excess(rows, columns, tier_logarithm))
+        domain_excess = np.nan_to_num(self.under.excess(rows, columns, tier_logarithm))
         sums = self.left[rows][:, None, 0] + self.right[columns][None, :, 0]
-        found: FloatArray = known + sums + self.left[rows][:, 1:] @ self.right[columns][:, 1:].T
-        return found
+        values: FloatArray = domain_excess + sums + self.left[rows][:, 1:] @ self.right[columns][:, 1:].T
+        return values
 
     def pairs(self, source: IntArray, destination: IntArray, tier_logarithm: FloatArray) -> FloatArray:
         """As Model."""
         product = (self.left[source, 1:] * self.right[destination, 1:]).sum(axis=1)
-        known = np.nan_to_num(self.under.pairs(source, destination, tier_logarithm))
-        found: FloatArray = known + self.left[source, 0] + self.right[destination, 0] + product
-        return found
+        domain_excess = np.nan_to_num(self.under.pairs(source, destination, tier_logarithm))
+        values: FloatArray = domain_excess + self.left[source, 0] + self.right[destination, 0] + product
+        return values
 
     def support(self, rows: IntArray, columns: IntArray) -> IntArray:
         """As Model."""
@@ -173,15 +173,15 @@ def by_domain(links: LinkSamples, domains: IntArray) -> ByDomain:
 
 def by_likeness(links: LinkSamples) -> ByLikeness:
     """For at most MAX_ALIKE nodes; two are alike where their links to third ones are."""
-    known = np.full((links.nodes, links.nodes), np.nan)
-    known[links.source, links.destination] = links.excess + links.tier_logarithm
-    known = np.where(np.isfinite(known), known, known.T)
-    unlike = _unlikeness(known)
+    logarithms = np.full((links.nodes, links.nodes), np.nan)
+    logarithms[links.source, links.destination] = links.excess + links.tier_logarithm
+    logarithms = np.where(np.isfinite(logarithms), logarithms, logarithms.T)
+    unlike = _unlikeness(logarithms)
     nearest = np.argsort(unlike, axis=1, kind="stable")[:, :NEIGHBOURS]
     weight = np.exp(-10.0 * np.take_along_axis(unlike, nearest, axis=1))
     table = np.full((links.nodes, links.nodes), np.nan)
     for node in range(links.nodes):
-        values = known[nearest[node][None, :, None], nearest[:, None, :]].reshape(links.nodes, -1)
+        values = logarithms[nearest[node][None, :, None], nearest[:, None, :]].reshape(links.nodes, -1)
         weights = (weight[node][None, :, None] * weight[:, None, :]).reshape(links.nodes, -1)
         table[node] = _weighted_median(values, np.where(np.isfinite(values), weights, 0.0))
     return ByLikeness(table)
@@ -217,10 +217,10 @@ def _fill(
     square[keys // width, keys % width] = medians
     if both:
         square = np.where(np.isfinite(square), square, square.T)
-    found = square[codes[:, None], codes[None, :]]
-    known: BoolArray = np.isfinite(found)
-    np.copyto(table, found, where=known)
-    return known
+    expanded = square[codes[:, None], codes[None, :]]
+    finite: BoolArray = np.isfinite(expanded)
+    np.copyto(table, expanded, where=finite)
+    return finite
 
 
 def _medians(keys: IntArray, values: FloatArray, least: int) -> tuple[IntArray, FloatArray]:
@@ -234,11 +234,11 @@ def _medians(keys: IntArray, values: FloatArray, least: int) -> tuple[IntArray, 
     return unique[enough], medians[enough]
 
 
-def _unlikeness(known: FloatArray) -> FloatArray:
+def _unlikeness(logarithms: FloatArray) -> FloatArray:
     """(n, n) mean difference of the links of two nodes to third ones, at most 1 each; infinite where fewer than two can be compared."""
-    count = len(known)
-    present: BoolArray = np.isfinite(known)
-    filled = np.where(present, known, 0.0)
+    count = len(logarithms)
+    present: BoolArray = np.isfinite(logarithms)
+    filled = np.where(present, logarithms, 0.0)
     unlike = np.full((count, count), np.inf)
     for node in range(count):
         common = present & present[node][None, :]
@@ -256,8 +256,8 @@ def _weighted_median(values: FloatArray, weights: FloatArray) -> FloatArray:
     values, weights = np.take_along_axis(values, order, axis=1), np.take_along_axis(weights, order, axis=1)
     sums = np.cumsum(weights, axis=1)
     at = np.minimum((sums < sums[:, -1:] / 2).sum(axis=1), values.shape[1] - 1)
-    found = np.take_along_axis(values, at[:, None], axis=1)[:, 0]
-    chosen: FloatArray = np.where(sums[:, -1] > LEAST_WEIGHT, found, np.nan)
+    medians = np.take_along_axis(values, at[:, None], axis=1)[:, 0]
+    chosen: FloatArray = np.where(sums[:, -1] > LEAST_WEIGHT, medians, np.nan)
     return chosen
 
 

@@ -29,14 +29,14 @@ class Coordinates(NamedTuple):
         squares = (self.place**2).sum(axis=1)
         gram = self.place[rows] @ self.place[columns].T
         distance = np.sqrt(np.maximum(squares[rows][:, None] + squares[columns][None, :] - 2 * gram, 0.0))
-        found: FloatArray = np.log(np.maximum(distance + self.height[rows][:, None] + self.height[columns][None, :], _LEAST))
-        return found
+        logarithms: FloatArray = np.log(np.maximum(distance + self.height[rows][:, None] + self.height[columns][None, :], _LEAST))
+        return logarithms
 
     def pair_logarithms(self, source: IntArray, destination: IntArray) -> FloatArray:
         """(m,) the same for single pairs."""
         distance = np.sqrt(((self.place[source] - self.place[destination]) ** 2).sum(axis=1))
-        found: FloatArray = np.log(np.maximum(distance + self.height[source] + self.height[destination], _LEAST))
-        return found
+        logarithms: FloatArray = np.log(np.maximum(distance + self.height[source] + self.height[destination], _LEAST))
+        return logarithms
 
 
 def fit(count: int, source: IntArray, destination: IntArray, logarithm: FloatArray) -> Coordinates:

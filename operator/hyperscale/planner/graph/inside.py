@@ -109,14 +109,14 @@ have no peer access, count as UNKNOWN does.
 
 def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
     """The inside of each of `nodes` (n,)."""
-    known: dict[tuple[str | None, GpuPaths | None], tuple[float, float, bool]] = {}
+    figures_by_kind: dict[tuple[str | None, GpuPaths | None], tuple[float, float, bool]] = {}
     for kind in {(node.gpu_product, node.gpu_paths) for node in nodes}:
-        known[kind] = _inside(*kind, policy.gpus)
-    found = [known[node.gpu_product, node.gpu_paths] for node in nodes]
+        figures_by_kind[kind] = _inside(*kind, policy.gpus)
+    figures = [figures_by_kind[node.gpu_product, node.gpu_paths] for node in nodes]
     return Inside(
-        latency_seconds=np.array([latency for latency, _, _ in found], dtype=np.float64),
-        bandwidth_bytes_per_second=np.array([bandwidth for _, bandwidth, _ in found], dtype=np.float64),
-        told=np.array([told for _, _, told in found], dtype=np.bool_),
+        latency_seconds=np.array([latency for latency, _, _ in figures], dtype=np.float64),
+        bandwidth_bytes_per_second=np.array([bandwidth for _, bandwidth, _ in figures], dtype=np.float64),
+        told=np.array([stated for _, _, stated in figures], dtype=np.bool_),
     )
 
 
@@ -126,12 +126,12 @@ def _inside(product: str | None, paths: GpuPaths | None, models: Sequence[GpuMod
     waits = stated(product, {model.product: model.inside_latency_seconds for model in models})
     rate = stated(product, {model.product: model.inside_bytes_per_second for model in models})
     # An agent tells the way, the rate of one way is the product's.
-    told = rate is not None or (paths is not None and longest(product, BOARDS) is not None)
-    return latency if waits is None else waits, bandwidth if rate is None else rate, told
+    reported = rate is not None or (paths is not None and longest(product, BOARDS) is not None)
+    return latency if waits is None else waits, bandwidth if rate is None else rate, reported
 
 
 def observed(product: str | None, paths: GpuPaths | None = None) -> tuple[float, float]:
-    """Latency and bandwidth inside a node of that product, by its NVLinks where they are told, else by the table."""
+    """Latency and bandwidth inside a node of that product, by its NVLinks where the node reports them, else by the table."""
     name = longest(product, BOARDS)
     board = BOARDS[name] if name is not None else UNKNOWN
     lowered = (product or "").lower()

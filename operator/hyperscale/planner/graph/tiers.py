@@ -1,4 +1,4 @@
-"""Link figures where nobody measured: constants per kind of topology level, moved to the median of what was measured there.
+"""Figures of unmeasured links: constants per kind of topology level, moved to the median of that level's measurements.
 
 The constants are the usual order of magnitude of each kind of network, chosen so that a wider level is never the better one.
 They only have to rank places; a plan made from them carries the fallback LinksEstimatedFromLabels.

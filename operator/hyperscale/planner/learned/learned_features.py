@@ -61,7 +61,7 @@ class View:
         self.near_seconds: FloatArray = self.completions(blank, nearest, possible[None, :])[0]
         """(m,) objective of each with those partners."""
 
-    def seen(self) -> ConstructorView:
+    def static_view(self) -> ConstructorView:
         """What does not depend on the workers placed so far."""
         around = self.around
         partner = self._partners()

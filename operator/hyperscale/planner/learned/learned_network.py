@@ -30,15 +30,15 @@ class ConstructorNetwork:
         self._weights = {name: np.asarray(array, dtype=np.float64) for name, array in weights.items()}
         self._alpha = float(np.exp(self._weights["log_alpha"][0]))
 
-    def embed(self, seen: ConstructorView) -> tuple[FloatArray, FloatArray]:
+    def embed(self, view: ConstructorView) -> tuple[FloatArray, FloatArray]:
         """(m, WIDTH) of the candidates and (WIDTH,) of the whole."""
-        node, edge, whole = self._normal("node", seen.node), self._normal("edge", seen.edge), self._normal("whole", seen.whole)
-        message = np.maximum(self._linear("pool_node", node)[seen.partner] + self._linear("pool_edge", edge), 0.0)
+        node, edge, whole = self._normal("node", view.node), self._normal("edge", view.edge), self._normal("whole", view.whole)
+        message = np.maximum(self._linear("pool_node", node)[view.partner] + self._linear("pool_edge", edge), 0.0)
         around = np.broadcast_to(whole, (len(node), len(whole)))
         pooled = np.concatenate((node, message.mean(axis=1), message.max(axis=1), around), axis=1)
         hidden = np.maximum(self._linear("node_in", pooled), 0.0)
         for layer in range(LAYERS):
-            hidden = self._attention(f"layers.{layer}", hidden, edge, seen.partner)
+            hidden = self._attention(f"layers.{layer}", hidden, edge, view.partner)
         together = np.concatenate((hidden.mean(axis=0), hidden.max(axis=0), whole))
         return hidden, np.maximum(self._linear("whole_in", together), 0.0)
 
@@ -65,7 +65,7 @@ class ConstructorNetwork:
         start: (s,) members that are placed already; `takes_slot` as State has it
         """
         around: Surroundings = view.around
-        hidden, whole = self.embed(view.seen())
+        hidden, whole = self.embed(view.static_view())
         fixed = self.prepared(hidden, whole)
         state = ConstructorState(around, start[None, :], takes_slot)
         while state.size < around.workers:
@@ -93,9 +93,9 @@ class ConstructorNetwork:
         return self._norm(f"{name}.last_norm", hidden + self._linear(f"{name}.narrow", wide))
 
     def _linear(self, name: str, given: FloatArray) -> FloatArray:
-        made: FloatArray = given @ self._weights[f"{name}.weight"].T
+        product: FloatArray = given @ self._weights[f"{name}.weight"].T
         bias = self._weights.get(f"{name}.bias")
-        return made if bias is None else made + bias
+        return product if bias is None else product + bias
 
     def _norm(self, name: str, given: FloatArray) -> FloatArray:
         centred = given - given.mean(axis=1, keepdims=True)

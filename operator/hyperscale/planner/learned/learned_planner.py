@@ -47,7 +47,7 @@ class Learned:
 
     def candidates(self, problem: Problem, expired: Expired) -> Iterable[Candidate]:
         """One placement as constructed and the same polished, of the best region and worker count; none for one worker or very many."""
-        return self._found.get(problem.identity, lambda: self._construct(problem, expired), lambda found: not expired())
+        return self._found.get(problem.identity, lambda: self._construct(problem, expired), lambda result: not expired())
 
     def _construct(self, problem: Problem, expired: Expired) -> tuple[Candidate, ...]:
         part = _most_promising(problem, expired)
@@ -94,17 +94,17 @@ def _most_promising(problem: Problem, expired: Expired) -> _Part | None:
     """By greedy from the best seed of every region and worker count; None where no count is within what the constructor was taught."""
     best: _Part | None = None
     for region in regions(problem):
-        pools, known = Pools(problem, region), dict[bytes, Costs]()
+        pools, costs_by_members = Pools(problem, region), dict[bytes, Costs]()
         capacity = int(problem.slots[region].sum()) + len(problem.pinned)
         for workers in ladder([count for count in problem.counts() if count <= capacity]):
             if not 2 <= workers <= MOST_WORKERS or (best is not None and expired()):
                 continue
             members = pools.pool(workers)
-            if (key := members.tobytes()) not in known:
-                known[key] = problem.costs(members)
-            seconds = _greedy_seconds(problem, known[key], members, workers)
+            if (key := members.tobytes()) not in costs_by_members:
+                costs_by_members[key] = problem.costs(members)
+            seconds = _greedy_seconds(problem, costs_by_members[key], members, workers)
             if best is None or seconds < best.seconds:
-                best = _Part(seconds, members, known[key], workers)
+                best = _Part(seconds, members, costs_by_members[key], workers)
     return None if best is None or not np.isfinite(best.seconds) else _cut(problem, best)
 
 

@@ -140,7 +140,7 @@ class ConstructorState:
     def ahead(self) -> tuple[FloatArray, IntArray]:
         """What each candidate would still bring: (B, m) pair seconds of the workers after it, and those workers, (B, m, rest) candidates.
 
-        They are the cheapest by their links to it and to all members; LARGEST or more where there are not so many.
+        They are the cheapest by their links to it and to all members; LARGEST or more where fewer are left.
         """
         rest = self.around.workers - self.size - 1
         count, size = self.left.shape
@@ -197,8 +197,8 @@ def _filled(cost: FloatArray, room: IntArray, rest: int) -> IntArray:
     count, size, kept = cost.shape
     # One search for all rows: every row's sums are lifted above those of the row before.
     lift = (np.arange(count * size) * (rest * kept + rest + 1))[:, None]
-    found = np.searchsorted((upto.reshape(-1, kept) + lift).ravel(), (np.arange(rest)[None, :] + lift).ravel(), side="right")
-    place = np.minimum(found.reshape(-1, rest) - (np.arange(count * size) * kept)[:, None], kept)
+    places = np.searchsorted((upto.reshape(-1, kept) + lift).ravel(), (np.arange(rest)[None, :] + lift).ravel(), side="right")
+    place = np.minimum(places.reshape(-1, rest) - (np.arange(count * size) * kept)[:, None], kept)
     padded = np.concatenate((order.reshape(-1, kept), np.full((count * size, 1), kept)), axis=1)
     filled: IntArray = np.take_along_axis(padded, place, axis=1).reshape(count, size, rest)
     return filled

@@ -89,11 +89,11 @@ def manifest_of(weights: bytes, command: str, seed: int, figures: dict[str, floa
 def load(folder: Path) -> ConstructorNetwork:
     """The network in `folder`. Raises WeightsError where a file is missing or damaged, or made for other features or dimensions."""
     try:
-        made = manifest(folder / f"{NAME}.json", WeightsManifest)
+        weights_manifest = manifest(folder / f"{NAME}.json", WeightsManifest)
         weights = read(folder / f"{NAME}.safetensors", MOST_WEIGHTS_BYTES)
-        if made.feature_version != VERSION or made.dimensions != DIMENSIONS:
-            raise DamagedError(f"made for features of version {made.feature_version}, this planner has version {VERSION}")
-        if hashlib.sha256(weights).hexdigest() != made.sha256:
+        if weights_manifest.feature_version != VERSION or weights_manifest.dimensions != DIMENSIONS:
+            raise DamagedError(f"made for features of version {weights_manifest.feature_version}, this planner has version {VERSION}")
+        if hashlib.sha256(weights).hexdigest() != weights_manifest.sha256:
             raise DamagedError("the weights are not those of the manifest")
         read_tensors = tensors(f"{NAME}.safetensors", weights, SHAPES)
         return ConstructorNetwork({name: tensor.astype(np.float64) for name, tensor in read_tensors.items()})

@@ -1,4 +1,4 @@
-"""Reading weights that somebody else may have written: bounded, and nothing but numbers of the expected shapes comes out. Pure."""
+"""Read weights that a third party may have written: bounded in size, numbers of the expected shapes only. Pure."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def manifest(file: Path | Traversable, kind: type[Kind]) -> Kind:
 def tensors(name: str, content: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
     """Tensors of exactly these names and shapes, single precision, every value finite and sane. Raises DamagedError."""
     try:
-        found = load(content)
+        loaded = load(content)
     except (SafetensorError, KeyError, TypeError, ValueError) as error:  # KeyError: a type that numpy has not
         raise DamagedError(f"{name} cannot be read: {error}") from None
-    other = sorted(key for key in {*found, *shapes} if key not in found or found[key].shape != shapes.get(key))
+    other = sorted(key for key in {*loaded, *shapes} if key not in loaded or loaded[key].shape != shapes.get(key))
     if other:
         raise DamagedError(f"{name} does not hold the weights of this network: {', '.join(other)[:100]}")
-    wrong = sorted(key for key, tensor in found.items() if tensor.dtype != np.float32 or not (np.abs(tensor) <= LARGEST_WEIGHT).all())
+    wrong = sorted(key for key, tensor in loaded.items() if tensor.dtype != np.float32 or not (np.abs(tensor) <= LARGEST_WEIGHT).all())
     if wrong:
         raise DamagedError(f"{name} holds what no training leaves: {', '.join(wrong)[:100]}")
-    return found
+    return loaded

@@ -41,22 +41,22 @@ def judge(
     for job in question.jobs:
         if advice and expired():
             break
-        found = advise(job, graph, policy, workload_of(job), expired)
-        if found is not None:
-            advice.append(found)
+        migration = advise(job, graph, policy, workload_of(job), expired)
+        if migration is not None:
+            advice.append(migration)
     return Moves(tuple(advice))
 
 
 def _factor(job: RunningJob) -> float:
     """What predictions for the job's present GPUs are multiplied with."""
     products = mix(worker.product for worker in job.plan.workers)
-    return next((known.factor for known in job.request.calibration if known.products == products), 1.0)
+    return next((calibration.factor for calibration in job.request.calibration if calibration.products == products), 1.0)
 
 
 def _least(problem: Problem, workers: int, expired: Expired) -> float:
     """Objective of the best plan from nothing, which costs little to find; 0 where there is none to compare with."""
-    found = (candidate.objective for candidate in Heuristic().candidates(problem, expired) if candidate.workers == workers)
-    return min(found, default=0.0)
+    objectives = (candidate.objective for candidate in Heuristic().candidates(problem, expired) if candidate.workers == workers)
+    return min(objectives, default=0.0)
 
 
 def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: WorkloadProfile, expired: Expired) -> MoveAdvice | None:
@@ -89,10 +89,10 @@ def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: W
         return stays
     shares = tuple(worker.share for worker in job.plan.workers)
     plan = describe(problem, move.candidate, PLANNER, held_shares=shares)
-    found = replace(stays, then_epoch_seconds=then, moved=move.moved, price_seconds=rounded(price), plan=plan)
+    advice = replace(stays, then_epoch_seconds=then, moved=move.moved, price_seconds=rounded(price), plan=plan)
     sure = _sureness(vacated, [worker.node for worker in (*job.plan.workers, *plan.workers)])
-    enough = sure == 1.0 or sure * found.gain_ratio >= policy.replan.min_gain_ratio
-    return found if enough and sure * found.saved_seconds > found.price_seconds else stays
+    enough = sure == 1.0 or sure * advice.gain_ratio >= policy.replan.min_gain_ratio
+    return advice if enough and sure * advice.saved_seconds > advice.price_seconds else stays
 
 
 def _sureness(graph: ClusterGraph, nodes: Iterable[str]) -> float:

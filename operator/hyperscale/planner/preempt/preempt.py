@@ -1,8 +1,8 @@
-"""Which running jobs should be stopped now, so that all jobs end sooner by what the queue does next. Pure and deterministic.
+"""Choose the running jobs to preempt so that all jobs end sooner. Pure and deterministic.
 
-A set of stops is judged by what follows from it: the rule, rolled forward (`kinds`), starts the pending jobs and the stopped ones in its
-own order. So no stop is advised after which the rule would put the same job where it was, and none that others do not make use of. Beyond
-its price every stop must earn a margin, which grows with the time that jobs still need: figures are predictions.
+A set of preemptions is scored by its rollout (`kinds`): the rule starts the pending and the preempted jobs in its own order.
+No preemption is advised after which the rule would start the same job on the same GPUs, and none that serves no other job.
+Every preemption must save its restart cost and a margin, which grows with the time that jobs still need: figures are predictions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from hyperscale.planner.queue import rule
-from hyperscale.planner.queue.forecast import NOBODY, Forecast
+from hyperscale.planner.queue.forecast import NO_PREEMPTION, Forecast
 from hyperscale.planner.queue.kinds import NOWHERE, Contender, KindDemand, KindsOutcome, best_seconds
 
 MOST_STEPS: Final = 8
-"""Changes of the set of stops, each the best of its neighbourhood."""
+"""Changes of the set of preemptions, each the best of its neighbourhood."""
 
 STARTS: Final = 4
 """Sets beside the empty one from which such changes begin."""
@@ -27,20 +27,20 @@ Expired = Callable[[], bool]
 
 
 class Preemption(msgspec.Struct, frozen=True, rename="camel"):
-    """One running job gives its GPUs away."""
+    """One running job to preempt."""
 
     key: str
     beneficiaries: tuple[str, ...]
-    """Jobs that start on them at once, whoever gains most first; itself where it continues at once elsewhere."""
+    """Jobs that start on them at once, by falling gain; the job itself where it continues at once on other GPUs."""
 
 
 class Advice(msgspec.Struct, frozen=True, rename="camel"):
-    """All stops of a decision; empty where every job stays."""
+    """All preemptions of a decision; empty where every job continues."""
 
     stops: tuple[Preemption, ...] = ()
     """In order of their keys."""
     saved_seconds: float = 0.0
-    """Fall of the weighted mean of the seconds until all jobs end, prices included."""
+    """Fall of the weighted mean of the seconds until all jobs end, restart costs included."""
 
 
 def advise(
@@ -50,35 +50,35 @@ def advise(
     settings: rule.RuleSettings = rule.DEFAULTS,
     expired: Expired = lambda: False,
 ) -> Advice:
-    """The stops that pay most. Raises ValueError where a job has not one figure a kind.
+    """Return the set of preemptions that saves most. Raises ValueError where a job has not one figure a kind.
 
-    free:           GPUs of each kind that nobody holds
-    min_gain_ratio: part of the seconds that an average job needs until its end; all ends together must be that much sooner for every stop
+    free:           free GPUs of each kind
+    min_gain_ratio: part of an average job's seconds to its end; all ends together must be that much sooner for every preemption
     """
-    known = feasible(jobs, free)
-    if not any(job.stoppable for job in known) or len(known) < 2:
+    fitting = feasible(jobs, free)
+    if not any(job.stoppable for job in fitting) or len(fitting) < 2:
         return Advice()
-    search = _PreemptionSearch(known, free, min_gain_ratio, settings)
+    search = _PreemptionSearch(fitting, free, min_gain_ratio, settings)
     best = search.run(expired)
     return search.advice(best) if best else Advice()
 
 
 def feasible(jobs: Sequence[Contender], free: Sequence[int]) -> list[Contender]:
-    """Jobs that run, or fit the cluster without those that do: of the others nothing can be said."""
+    """Jobs that run, or that fit the cluster without the running ones."""
     capacity = list(free)
     for job in jobs:
-        for kind, gpus in enumerate(job.held):
+        for kind, gpus in enumerate(job.gpus_by_kind):
             capacity[kind] += gpus
     return [job for job in jobs if math.isfinite(best_seconds(job, capacity))]
 
 
 def margin_seconds(jobs: Sequence[Contender], mean_seconds: float, min_gain_ratio: float) -> float:
-    """How much the weighted mean of all ends must fall for one stop: a part of one average job's time, not of all jobs' together."""
+    """Seconds by which the weighted mean of all ends must fall for one preemption: a part of one average job's time."""
     return min_gain_ratio * mean_seconds / max(1, sum(job.weight > 0.0 for job in jobs))
 
 
 class _PreemptionSearch:
-    """Best-improvement descent over sets of stops."""
+    """Best-improvement descent over sets of preemptions."""
 
     def __init__(self, jobs: Sequence[Contender], free: Sequence[int], min_gain_ratio: float, settings: rule.RuleSettings) -> None:
         self.forecast = Forecast(jobs, free, settings)
@@ -90,51 +90,55 @@ class _PreemptionSearch:
         self._victims = list(_victims([job for job in jobs if job.stoppable]))
 
     def run(self, expired: Expired) -> frozenset[str]:
-        """The best set found: from none, and from what seems best at first sight, since some stops pay only together."""
-        best = self._descent(NOBODY, expired)
-        first = sorted(self._neighbours(NOBODY), key=lambda stops: (self._cost(stops), len(stops), sorted(stops))) if not expired() else []
+        """The best set, searched from the empty set and from the best of its neighbours: some preemptions pay only together."""
+        best = self._descent(NO_PREEMPTION, expired)
+        first = (
+            sorted(self._neighbours(NO_PREEMPTION), key=lambda stops: (self._cost(stops), len(stops), sorted(stops)))
+            if not expired()
+            else []
+        )
         for start in first[:STARTS]:
-            found = self._descent(start, expired)
-            if (self._cost(found), len(found)) < (self._cost(best), len(best)):
-                best = found
+            candidate = self._descent(start, expired)
+            if (self._cost(candidate), len(candidate)) < (self._cost(best), len(best)):
+                best = candidate
         return best
 
     def _descent(self, start: frozenset[str], expired: Expired) -> frozenset[str]:
         """One best change after the other."""
         best = start
         for _ in range(MOST_STEPS):
-            found, cost = best, self._cost(best)
+            stopped, cost = best, self._cost(best)
             for candidate in self._neighbours(best):
                 if expired():
                     break
                 other = self._cost(candidate)
-                if other < cost or (other == cost and len(candidate) < len(found)):
-                    found, cost = candidate, other
-            if found == best:
+                if other < cost or (other == cost and len(candidate) < len(stopped)):
+                    stopped, cost = candidate, other
+            if stopped == best:
                 break
-            best = found
+            best = stopped
         return best
 
     def advice(self, stopped: frozenset[str]) -> Advice:
-        """In words of the answer."""
+        """The answer that preempts the jobs of `stopped`."""
         before, after = self.forecast.outcome(), self.forecast.outcome(stopped)
         saved = self.base - self.forecast.mean_seconds(stopped)
         return Advice(tuple(Preemption(key, self._beneficiaries(key, before, after)) for key in sorted(stopped)), saved)
 
     def _cost(self, stopped: frozenset[str]) -> float:
-        """Weighted mean seconds to the end of all, and the margin of each stop; +inf where a job would go on where it was stopped."""
+        """Weighted mean seconds to all ends plus a margin for each preemption; +inf where a preempted job would resume in its place."""
         if stopped not in self._costs:
             mean, in_vain = self.forecast.judged(stopped)
             self._costs[stopped] = math.inf if in_vain else mean + self._margin * len(stopped)
         return self._costs[stopped]
 
     def _neighbours(self, stopped: frozenset[str]) -> Iterator[frozenset[str]]:
-        """One stop less, more, or in place of another, and for every job and kind the stops that make room for it there. Each set once."""
-        seen = {stopped}
-        for found in self._candidates(stopped):
-            if found not in seen:
-                seen.add(found)
-                yield found
+        """Sets with one preemption less, more or exchanged, and sets that make room for one job on one kind. Each set once."""
+        yielded = {stopped}
+        for neighbour in self._candidates(stopped):
+            if neighbour not in yielded:
+                yielded.add(neighbour)
+                yield neighbour
 
     def _candidates(self, stopped: frozenset[str]) -> Iterator[frozenset[str]]:
         others = [job.key for job in self._victims[0] if job.key not in stopped]
@@ -148,7 +152,7 @@ class _PreemptionSearch:
                     yield stopped | self._room(job, kind, demand.gpus, victims, stopped)
 
     def _better(self, job: Contender) -> Iterator[tuple[int, KindDemand]]:
-        """Kinds where a job would gain: any for one that waits, faster ones for one that runs and may be stopped."""
+        """Kinds where a job would gain: any for one that waits, faster ones for one that runs and may be preempted."""
         if job.runs and not job.stoppable:
             return
         for demand in job.demands:
@@ -157,34 +161,36 @@ class _PreemptionSearch:
                     yield kind, demand
 
     def _room(self, job: Contender, kind: int, gpus: int, victims: Sequence[Contender], stopped: frozenset[str]) -> frozenset[str]:
-        """Stops that free so many GPUs of a kind for a job, itself among them where it runs; none where they do not suffice."""
+        """Preemptions that free `gpus` GPUs of a kind for a job, its own where it runs; none where they do not suffice."""
         own = {job.key} if job.runs else set()
-        room = self.free[kind] + sum(self.jobs[key].held[kind] for key in stopped | own)
+        room = self.free[kind] + sum(self.jobs[key].gpus_by_kind[kind] for key in stopped | own)
         chosen = set(own)
         for victim in victims:
             if room >= gpus:
                 break
-            if victim.held[kind] and victim.key not in stopped and victim.key not in own:
+            if victim.gpus_by_kind[kind] and victim.key not in stopped and victim.key not in own:
                 chosen.add(victim.key)
-                room += victim.held[kind]
+                room += victim.gpus_by_kind[kind]
         return frozenset(chosen) if room >= gpus else frozenset()
 
     def _beneficiaries(self, key: str, before: KindsOutcome, after: KindsOutcome) -> tuple[str, ...]:
-        """Jobs that start on GPUs of the kinds that a stopped one held, by gain."""
-        held = self.jobs[key].held
-        using = [other for other, taken in after.starts.items() if any(a and b for a, b in zip(held, taken, strict=True))]
+        """Jobs that start on GPUs of the kinds of a preempted job, by gain."""
+        own_gpus = self.jobs[key].gpus_by_kind
+        using = [other for other, taken in after.starts.items() if any(a and b for a, b in zip(own_gpus, taken, strict=True))]
         own = [key] if key in after.starts and key not in using else []
         gain = {other: (before.ends[other] - after.ends[other]) * self.jobs[other].weight for other in using}
         return (*sorted((other for other in using if gain[other] > 0.0), key=lambda other: (-gain[other], other)), *own)
 
 
 def _victims(stoppable: Sequence[Contender]) -> Iterator[list[Contender]]:
-    """Orders in which running jobs give way: the longest weighted rest first; whoever loses least by another kind first."""
+    """Orders in which running jobs are preempted: the longest weighted rest first; the least loss on another kind first."""
     yield sorted(stoppable, key=lambda job: (-job.left_seconds / job.weight, job.key))
     yield sorted(stoppable, key=lambda job: (_second_best(job) / max(job.left_seconds, 1e-9), job.key))
 
 
 def _second_best(job: Contender) -> float:
     """Seconds on the best kind that the job is not on."""
-    elsewhere = (seconds for demand in job.demands for seconds, held in zip(demand.seconds, job.held, strict=True) if not held)
+    elsewhere = (
+        seconds for demand in job.demands for seconds, own_gpus in zip(demand.seconds, job.gpus_by_kind, strict=True) if not own_gpus
+    )
     return min(elsewhere, default=NOWHERE)

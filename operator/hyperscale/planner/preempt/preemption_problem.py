@@ -50,12 +50,12 @@ class PreemptionProblem:
 
     def contenders(self) -> list[Contender]:
         """All jobs of the question of which something is known, and the others that run; where time is short, some of either kind."""
-        found = self._others()
+        jobs = self._others()
         for queued, job in zip_longest(self.question.pending, self.question.running):
             waiting = self._pending(queued) if queued is not None else None
-            found += [waiting] if waiting is not None else []
-            found += [self._running(job)] if job is not None else []
-        return feasible(found, self.free)
+            jobs += [waiting] if waiting is not None else []
+            jobs += [self._running(job)] if job is not None else []
+        return feasible(jobs, self.free)
 
     def _pending(self, queued: QueuedJob) -> Contender | None:
         demands = self._demands(queued.request, float(queued.request.job.model.epochs))
@@ -65,16 +65,16 @@ class PreemptionProblem:
 
     def _running(self, job: StoppableJob) -> Contender:
         running = job.running
-        held = self.kinds.counted({name: claim.gpus for name, claim in running.claims.items()})
+        gpus_by_kind = self.kinds.counted({name: claim.gpus for name, claim in running.claims.items()})
         left = running.remaining_epochs * running.plan.predicted.epoch_seconds
-        may = job.held_seconds >= self.terms.hold_down_seconds and any(held)
+        may = job.held_seconds >= self.terms.hold_down_seconds and any(gpus_by_kind)
         demands = self._demands(fixed(job), running.remaining_epochs + running.redone_epochs) if may else ()
         return Contender(
             running.request.job_key,
-            demands or _anywhere(held, left),
+            demands or _anywhere(gpus_by_kind, left),
             weight=job.weight,
             start_seconds=self.terms.restart_seconds,
-            held=held,
+            gpus_by_kind=gpus_by_kind,
             left_seconds=left,
             stoppable=bool(demands),
         )
@@ -83,15 +83,17 @@ class PreemptionProblem:
         """Jobs that must not be stopped, on the kinds of GPU that no other job's claims explain."""
         claims = without(self.question.claims, added(job.running.claims for job in self.question.running))
         rest = list(self.kinds.counted({name: claim.gpus for name, claim in claims.items()}))
-        found = []
+        others = []
         for share in sorted(self.question.others, key=lambda share: share.key):
-            held, wanted = [0] * len(rest), share.gpus
+            gpus_by_kind, wanted = [0] * len(rest), share.gpus
             for kind in sorted(range(len(rest)), key=lambda kind: -rest[kind]):
-                held[kind] = min(wanted, rest[kind])
-                wanted, rest[kind] = wanted - held[kind], rest[kind] - held[kind]
+                gpus_by_kind[kind] = min(wanted, rest[kind])
+                wanted, rest[kind] = wanted - gpus_by_kind[kind], rest[kind] - gpus_by_kind[kind]
             left = max(0.0, share.remaining_seconds)
-            found.append(Contender(share.key, _anywhere(tuple(held), left), weight=0.0, held=tuple(held), left_seconds=left))
-        return found
+            others.append(
+                Contender(share.key, _anywhere(tuple(gpus_by_kind), left), weight=0.0, gpus_by_kind=tuple(gpus_by_kind), left_seconds=left)
+            )
+        return others
 
     def _demands(self, request: PlanRequest, epochs: float) -> tuple[KindDemand, ...]:
         """What is left on each kind by worker count; empty where it does not fit, or time does not allow to find out."""
@@ -133,10 +135,10 @@ def fixed(job: StoppableJob) -> PlanRequest:
     return replace(job.running.request, workers_fixed=len(job.running.plan.workers), pinned={}, free_gpus={}, held={})
 
 
-def _anywhere(held: tuple[int, ...], left_seconds: float) -> tuple[KindDemand, ...]:
+def _anywhere(gpus_by_kind: tuple[int, ...], left_seconds: float) -> tuple[KindDemand, ...]:
     """Of a job that continues where it is."""
-    return (KindDemand(sum(held), (left_seconds,) * len(held), left_seconds),)
+    return (KindDemand(sum(gpus_by_kind), (left_seconds,) * len(gpus_by_kind), left_seconds),)
 
 
-def _epoch(found: Plan | Infeasible) -> float:
-    return found.predicted.epoch_seconds if isinstance(found, Plan) else NOWHERE
+def _epoch(answer: Plan | Infeasible) -> float:
+    return answer.predicted.epoch_seconds if isinstance(answer, Plan) else NOWHERE

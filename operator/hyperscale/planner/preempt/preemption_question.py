@@ -1,7 +1,7 @@
-"""A question about stopping running jobs answered, and the answer checked by the queue's own next decision. Pure.
+"""Answer which running jobs to preempt, checked by the queue's own next decision. Pure.
 
-The stops that `preempt` finds are carried out on paper: the queue decides with all its planners on the cluster as it would be, and only
-where the jobs that it starts there make all jobs end sooner, the advice is given.
+The preemptions that `preempt` chooses are simulated: the queue decides with all its planners on the cluster without those pods.
+They are advised only where the jobs that start there make all jobs end sooner.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import Choosers, settings_of
 
 ATTEMPTS: Final = 3
-"""Times that stops which turn out to serve nobody are left out and the rest is checked again."""
+"""Rounds of checking; each leaves out the preemptions that serve no job."""
 
 
 def judge_stops(question: StopQuestion, desk: PlacementOracle, policy: QueuePolicy, terms: Terms, choosers: Choosers) -> Stops:
-    """The stops that pay, most often none; none where time does not suffice to be sure."""
+    """The preemptions that pay, most often none; none where the time is too short to check them."""
     if not any(job.held_seconds >= terms.hold_down_seconds for job in question.running):
         return Stops()
     large = len(desk.graph.nodes) > LARGE_NODES
     scene = PreemptionProblem(question, desk.rough() if large else desk, terms)
     jobs = scene.contenders()
-    found = advise(jobs, scene.free, terms.min_gain_ratio, settings_of(policy), desk.hurried)
+    advice = advise(jobs, scene.free, terms.min_gain_ratio, settings_of(policy), desk.hurried)
     try:
-        return _checked(scene, jobs, [stop.key for stop in found.stops], policy, choosers)
+        return _checked(scene, jobs, [stop.key for stop in advice.stops], policy, choosers)
     except QueueError:
         return Stops()
 
@@ -68,7 +68,7 @@ def _advice(scene: PreemptionProblem, key: str, beneficiaries: tuple[str, ...], 
 
 
 class _Trial:
-    """What the queue would decide if these jobs were stopped, and when all jobs would end then."""
+    """The queue's decision if these jobs were preempted, and the ends of all jobs that follow."""
 
     def __init__(
         self, scene: PreemptionProblem, jobs: Sequence[Contender], stopped: Collection[str], policy: QueuePolicy, choosers: Choosers
@@ -81,9 +81,9 @@ class _Trial:
         self.ends, self.mean_seconds = mean_seconds([self._settled(job) for job in jobs], self._free(), settings_of(policy))
 
     def beneficiaries(self, key: str, base: _Trial) -> tuple[str, ...]:
-        """Who would start on nodes of a stopped job, whoever gains most first; itself last where it continues at once on others.
+        """Jobs that would start on nodes of a preempted job, by falling gain; itself last where it continues at once on others.
 
-        Empty where that is nobody, or the job would go on where it was.
+        Empty where no job would, or where the job would resume on its own nodes.
         """
         nodes = self._scene.running[key].running.claims.keys()
         own = self._plans.get(key)
@@ -100,7 +100,9 @@ class _Trial:
         again = tuple(self._queued(key) for key in self._stopped)
         if not question.pending and not again:
             return AdmissionResult()
-        shares = [RunningShare(job.key, sum(job.held), job.left_seconds) for job in jobs if job.runs and job.key not in self._stopped]
+        shares = [
+            RunningShare(job.key, sum(job.gpus_by_kind), job.left_seconds) for job in jobs if job.runs and job.key not in self._stopped
+        ]
         asked = AdmissionRequest(
             jobs=(*question.pending, *again),
             running=tuple(sorted(shares, key=lambda share: (share.remaining_seconds, share.key))),
@@ -123,9 +125,9 @@ class _Trial:
         """The job as it would be right after the decision."""
         plan = self._plans.get(job.key)
         if plan is not None:
-            held = self._scene.kinds.counted(plan.gpus_by_node())
-            return replace(job, held=held, left_seconds=job.start_seconds + self._seconds(job, plan), stoppable=False)
-        return replace(job, held=(), stoppable=False) if job.key in self._stopped else job
+            gpus_by_kind = self._scene.kinds.counted(plan.gpus_by_node())
+            return replace(job, gpus_by_kind=gpus_by_kind, left_seconds=job.start_seconds + self._seconds(job, plan), stoppable=False)
+        return replace(job, gpus_by_kind=(), stoppable=False) if job.key in self._stopped else job
 
     def _seconds(self, job: Contender, plan: Plan) -> float:
         """Of what is left to do, by the plan."""
@@ -136,7 +138,7 @@ class _Trial:
         return plan.predicted.epoch_seconds * request.job.model.epochs
 
     def _free(self) -> tuple[int, ...]:
-        """GPUs of each kind that nobody would have."""
+        """GPUs of each kind that stay free."""
         kinds = self._scene.kinds
         given = kinds.counted({name: claim.gpus for name, claim in self._released.items()})
         taken = [kinds.counted(plan.gpus_by_node()) for plan in self._plans.values()]

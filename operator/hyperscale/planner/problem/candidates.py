@@ -58,12 +58,12 @@ def vet(graph: ClusterGraph, demand: WorkerDemand) -> Vetting:
     rejected: list[Rejection] = []
     for position in np.flatnonzero(~suitable).tolist():
         if (failure := demand.barred.get(figures.names[position])) is not None:
-            found = Rejection(figures.names[position], *failure)
+            rejection = Rejection(figures.names[position], *failure)
         elif free[position] < demand.gpus and lasting.early[position] is None:
-            found = Rejection(figures.names[position], "NoFreeGpus", _too_few_free(graph.nodes[position], int(free[position]), demand))
+            rejection = Rejection(figures.names[position], "NoFreeGpus", _too_few_free(graph.nodes[position], int(free[position]), demand))
         else:
-            found = lasting.early[position] or lasting.late[position] or Rejection(figures.names[position], "Constraint")
-        rejected.append(found)
+            rejection = lasting.early[position] or lasting.late[position] or Rejection(figures.names[position], "Constraint")
+        rejected.append(rejection)
     positions = np.flatnonzero(suitable)
     fitting = dict(zip((figures.names[position] for position in positions), slots[positions].tolist(), strict=True))
     return Vetting(fitting, tuple(rejected))
@@ -107,11 +107,11 @@ def _cut_off(graph: ClusterGraph, position: int, others: Sequence[int]) -> Rejec
 
 def _without_held(graph: ClusterGraph, demand: WorkerDemand, lasting: Lasting) -> Lasting:
     """The same with what planned ranks of other jobs hold taken away."""
-    held = {graph.index[name]: amounts for name, amounts in demand.held.items() if name in graph.index}
-    if not held:
+    reserved = {graph.index[name]: amounts for name, amounts in demand.reserved.items() if name in graph.index}
+    if not reserved:
         return lasting
     late, refused, room = list(lasting.late), lasting.refused.copy(), lasting.room.copy()
-    for position, amounts in held.items():
+    for position, amounts in reserved.items():
         node = with_held(graph.nodes[position], amounts)
         late[position], room[position] = first_failure(node, demand, LATE_CHECKS), workers_that_fit(node, demand)
         refused[position] = lasting.early[position] is not None or late[position] is not None
@@ -120,5 +120,5 @@ def _without_held(graph: ClusterGraph, demand: WorkerDemand, lasting: Lasting) -
 
 def held_room(graph: ClusterGraph, demand: WorkerDemand) -> dict[int, int]:
     """Workers by cores, memory and further resources on the nodes where planned ranks hold some, by position."""
-    held = {graph.index[name]: amounts for name, amounts in demand.held.items() if name in graph.index}
-    return {position: max(0, workers_that_fit(with_held(graph.nodes[position], amounts), demand)) for position, amounts in held.items()}
+    reserved = {graph.index[name]: amounts for name, amounts in demand.reserved.items() if name in graph.index}
+    return {position: max(0, workers_that_fit(with_held(graph.nodes[position], amounts), demand)) for position, amounts in reserved.items()}

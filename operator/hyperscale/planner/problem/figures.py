@@ -40,14 +40,14 @@ class NodeFigures:
         """
         use = self.use[positions]
         sampled = np.isfinite(use).sum(axis=1)
-        told = np.minimum(taken, sampled)
-        busiest: FloatArray = np.where(told > 0, np.clip(_at(use, told - 1), 0.0, 1.0), 0.0)
-        known = (sampled > 0) & (taken <= sampled)
-        counted = (taken > 0) & (known if (known & (taken > 0)).any() else sampled > 0)
+        reported = np.minimum(taken, sampled)
+        busiest: FloatArray = np.where(reported > 0, np.clip(_at(use, reported - 1), 0.0, 1.0), 0.0)
+        complete = (sampled > 0) & (taken <= sampled)
+        counted = (taken > 0) & (complete if (complete & (taken > 0)).any() else sampled > 0)
         typical = float(np.median(busiest[counted])) if counted.any() else 0.0
         figures: FloatArray = np.where(taken > sampled, np.maximum(busiest, typical), busiest)
         percents: FloatArray = figures.round(PERCENT_DIGITS)
-        return percents, known
+        return percents, complete
 
 
 def _at(use: FloatArray, place: IntArray) -> FloatArray:

@@ -145,7 +145,7 @@ def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, p
     speeds = gpu_speeds([graph.nodes[position] for position in nodes], policy)
     most = request.workers_fixed or request.job.workers.max
     slots = np.array([min(most, vetting.slots.get(name, 0)) for name in chosen], dtype=np.int64)
-    use, known = figures_of(graph).utilization(nodes, slots * demand.gpus)
+    use, use_known = figures_of(graph).utilization(nodes, slots * demand.gpus)
     return Problem(
         request=request,
         graph=graph,
@@ -157,6 +157,6 @@ def pose(request: PlanRequest, graph: ClusterGraph, workload: WorkloadProfile, p
         slots=slots,
         speeds=speeds,
         utilization=use,
-        utilization_known=known,
+        utilization_known=use_known,
         pinned=tuple((rank, place[name]) for rank, name in sorted(request.pinned.items())),
     )

@@ -28,7 +28,7 @@ def regions(problem: Problem) -> list[IntArray]:
 def domains_of(problem: Problem, key: str) -> tuple[str, ...]:
     """(m,) domain of each candidate at the level of label `key`, "" without one.
 
-    A level of the snapshot is told apart by the levels above it (rack 1 of zone A is not rack 1 of zone B); any other key by its value.
+    The levels above a level of the snapshot distinguish its domains (rack 1 of zone A is not rack 1 of zone B); any other key its value.
     """
     levels = problem.graph.snapshot.levels
     nodes = [problem.graph.nodes[position] for position in problem.nodes]

@@ -91,13 +91,13 @@ CAPABILITY_LABELS: Final = ("nvidia.com/gpu.compute.major", "nvidia.com/gpu.comp
 
 def gpu_speeds(nodes: Sequence[Node], policy: PolicySpec) -> tuple[Speed, ...]:
     """`gpu_speed` of every node; alike nodes are looked up once."""
-    known: dict[tuple[str | None, ...], Speed] = {}
+    speed_by_kind: dict[tuple[str | None, ...], Speed] = {}
     speeds: list[Speed] = []
     for node in nodes:
         kind = (node.gpu_product, *(node.labels.get(label) for label in CAPABILITY_LABELS))
-        if kind not in known:
-            known[kind] = gpu_speed(node, policy)
-        speeds.append(known[kind])
+        if kind not in speed_by_kind:
+            speed_by_kind[kind] = gpu_speed(node, policy)
+        speeds.append(speed_by_kind[kind])
     return tuple(speeds)
 
 
@@ -110,9 +110,9 @@ def gpu_speed(node: Node, policy: PolicySpec) -> Speed:
     teraflops = stated(node.gpu_product, {model.product: model.teraflops for model in policy.gpus})
     if teraflops is not None:
         return Speed(teraflops * 1e12, False, price)
-    known = longest(node.gpu_product, TERAFLOPS)
-    if known is not None:
-        return Speed(TERAFLOPS[known] * 1e12, False, price)
+    product = longest(node.gpu_product, TERAFLOPS)
+    if product is not None:
+        return Speed(TERAFLOPS[product] * 1e12, False, price)
     return Speed(_by_capability(node.labels) * 1e12, True, price)
 
 

@@ -39,7 +39,7 @@ class WorkerDemand(NamedTuple):
     barred: dict[str, Failure]
     """Nodes that the request itself leaves out, and why."""
     free_gpus: dict[str, int]
-    held: dict[str, dict[str, float]]
+    reserved: dict[str, dict[str, float]]
     """The last three change from request to request; see `Lasting`."""
 
 
@@ -64,7 +64,7 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> WorkerDeman
         apart=request.apart,
         barred=_barred(request),
         free_gpus=request.free_gpus,
-        held=request.held,
+        reserved=request.held,
     )
 
 

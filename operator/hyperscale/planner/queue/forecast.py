@@ -15,7 +15,7 @@ try:
 except ImportError:  # pragma: no cover - a machine without a compiler; planner/search/kernels/kernel.py has warned
     _roll = None  # type: ignore[assignment] # the Python path asks
 
-NOBODY: Final[frozenset[str]] = frozenset()
+NO_PREEMPTION: Final[frozenset[str]] = frozenset()
 
 
 class Forecast:
@@ -26,13 +26,13 @@ class Forecast:
     ) -> None:
         if any(len(demand.seconds) != len(free) for job in jobs for demand in job.demands):
             raise ValueError("every job needs its seconds on every kind")
-        if any(len(job.held) != len(free) for job in jobs if job.runs):
+        if any(len(job.gpus_by_kind) != len(free) for job in jobs if job.runs):
             raise ValueError("every job that runs needs its GPUs of every kind")
         self._jobs, self._free, self._settings = by_age(jobs), tuple(free), settings
         self._weight = np.array([job.weight for job in self._jobs], dtype=np.float64)
         self._arrays = _Arrays(self._jobs, self._free, settings) if compiled and jobs and len(free) else None
 
-    def outcome(self, stopped: Collection[str] = NOBODY) -> KindsOutcome:
+    def outcome(self, stopped: Collection[str] = NO_PREEMPTION) -> KindsOutcome:
         """Every job's end, and who starts at once."""
         if self._arrays is None:
             return rolled(self._jobs, self._free, self._settings, stopped)
@@ -43,16 +43,16 @@ class Forecast:
             {job.key: tuple(taken.tolist()) for job, taken, at_once in zip(self._jobs, starts, began, strict=True) if at_once},
         )
 
-    def mean_seconds(self, stopped: Collection[str] = NOBODY) -> float:
+    def mean_seconds(self, stopped: Collection[str] = NO_PREEMPTION) -> float:
         """Weighted mean of the seconds from now to the end of all jobs; 0 where none counts."""
         return self.judged(stopped)[0]
 
     def judged(self, stopped: Collection[str]) -> tuple[float, bool]:
         """The weighted mean, and whether some stop is in vain: the job would continue at once where it was."""
         if self._arrays is None:
-            found = rolled(self._jobs, self._free, self._settings, stopped)
-            ends = np.array([found.ends[job.key] for job in self._jobs], dtype=np.float64)
-            in_vain = any(job.held == found.starts.get(job.key) for job in self._jobs if job.key in stopped)
+            outcome = rolled(self._jobs, self._free, self._settings, stopped)
+            ends = np.array([outcome.ends[job.key] for job in self._jobs], dtype=np.float64)
+            in_vain = any(job.gpus_by_kind == outcome.starts.get(job.key) for job in self._jobs if job.key in stopped)
         else:
             ends, starts = self._arrays.roll(stopped)
             rows = [self._arrays.rows[key] for key in stopped]
@@ -75,7 +75,7 @@ class _Arrays:
                 self.gpus[row, column], self.mixed[row, column] = demand.gpus, demand.mixed_seconds
                 self.seconds[row, column] = demand.seconds
             if job.runs:
-                self.held[row] = job.held
+                self.held[row] = job.gpus_by_kind
         self.figures = np.array([(job.weight, job.waited_seconds, job.start_seconds, job.left_seconds) for job in jobs]).T.copy()
         self.rank = np.argsort(np.argsort(np.array([job.key for job in jobs]), kind="stable")).astype(np.int32)
         self.waits = np.array([not job.runs for job in jobs], dtype=np.uint8)

@@ -31,8 +31,8 @@ def kinds_of(graph: ClusterGraph, policy: PolicySpec) -> Kinds:
     for node, speed in zip(graph.nodes, gpu_speeds(list(graph.nodes), policy), strict=True):
         if node.allocatable_gpus > 0:
             groups.setdefault(speed.flops_per_second, set()).add(node.name)
-    found = sorted(groups.items())
-    while len(found) > MOST_KINDS:
-        closest = min(range(1, len(found)), key=lambda place: found[place][0] / max(found[place - 1][0], 1e-30))
-        found[closest - 1 : closest + 1] = [(found[closest][0], found[closest - 1][1] | found[closest][1])]
-    return Kinds(tuple(frozenset(names) for _, names in found))
+    kinds = sorted(groups.items())
+    while len(kinds) > MOST_KINDS:
+        closest = min(range(1, len(kinds)), key=lambda place: kinds[place][0] / max(kinds[place - 1][0], 1e-30))
+        kinds[closest - 1 : closest + 1] = [(kinds[closest][0], kinds[closest - 1][1] | kinds[closest][1])]
+    return Kinds(tuple(frozenset(names) for _, names in kinds))

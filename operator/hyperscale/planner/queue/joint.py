@@ -2,7 +2,7 @@
 
 A chooser (the index rule, or the trained agent) is asked again and again for the next start; between two starts every option is placed
 again by the planner on what is left. Around the chooser stand three guarantees that hold whatever it says: a job that has waited longer
-than the bound goes first and nobody else gets nodes that it could use; patience for better nodes ends when it has cost as much as poor
+than the bound goes first and no other job gets nodes that it could use; patience for better nodes ends when it has cost as much as poor
 nodes would; and where nothing runs, some job that fits starts.
 """
 
@@ -88,7 +88,7 @@ class _Sequence:
         self.past = past
         self.question = question
         self.desk = desk
-        self.ledger = FreeGpus(desk.free({}), dict(question.free_gpus), held=dict(question.held))
+        self.ledger = FreeGpus(desk.free({}), dict(question.free_gpus), reserved_amounts=dict(question.held))
         self.pending = {entry.key: entry for entry in feasible}
         self.entries = dict(self.pending)
         self.running = [QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]
@@ -209,10 +209,10 @@ def _hold(entry: CatalogueEntry, chosen: _Sequence, *, first: bool) -> Deferral:
 def _refused(entry: CatalogueEntry, chosen: _Sequence) -> Deferral:
     """In the planner's own words."""
     seconds = entry.best_seconds if entry.feasible else None
-    found = chosen.desk.refusal(chosen.ledger.open_to(entry.queued.request, None, reserved=entry is chosen.starving))
-    if isinstance(found, Plan):  # it fits, with a worker count that was not looked at
+    answer = chosen.desk.refusal(chosen.ledger.open_to(entry.queued.request, None, reserved=entry is chosen.starving))
+    if isinstance(answer, Plan):  # it fits, with a worker count that was not looked at
         return Deferral(entry.key, WAITING_FOR_TURN, "its worker count does not fit yet", seconds, retry_seconds=1.0)
-    return Deferral(entry.key, found.reason, found.message, seconds, found)
+    return Deferral(entry.key, answer.reason, answer.message, seconds, answer)
 
 
 def _seconds(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """Jobs over GPUs of several kinds, rolled forward by the index rule: when each ends if some of those that run are stopped now. Pure.
 
 A kind is a set of nodes that are alike for a job, such as all with one GPU product. Later placements are not known: a job that starts
-takes its time on a kind as if it had the kind to itself. That is the same for everybody's choice, so choices may be compared by it.
+takes its time on a kind as if it had the kind to itself. That is the same for every choice, so choices may be compared by it.
 `_kinds` is the same compiled; both choose as `rule.choose` does.
 """
 
@@ -43,7 +43,7 @@ class Contender(msgspec.Struct, frozen=True, rename="camel"):
     """0 for a job that runs."""
     start_seconds: float = 0.0
     """Lost when it starts, the price of a restart where it runs now."""
-    held: tuple[int, ...] = ()
+    gpus_by_kind: tuple[int, ...] = ()
     """GPUs of each kind that it has; empty: it waits."""
     left_seconds: float = 0.0
     """Until its end where it runs; less than in its demands by the work since its last checkpoint."""
@@ -52,7 +52,7 @@ class Contender(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def runs(self) -> bool:
         """Whether it has its GPUs."""
-        return bool(self.held)
+        return bool(self.gpus_by_kind)
 
 
 class KindsOutcome(msgspec.Struct, frozen=True, rename="camel"):
@@ -80,20 +80,20 @@ def rolled(jobs: Sequence[Contender], free: Sequence[int], settings: rule.RuleSe
     active: list[tuple[float, str, tuple[int, ...]]] = []
     for job in by_age(jobs):
         if job.runs:
-            capacity = _sum(capacity, job.held)
+            capacity = _sum(capacity, job.gpus_by_kind)
             if job.key in stopped:
-                room = _sum(room, job.held)
+                room = _sum(room, job.gpus_by_kind)
             else:
-                active.append((job.left_seconds, job.key, job.held))
+                active.append((job.left_seconds, job.key, job.gpus_by_kind))
     waiting = {job.key: job for job in by_age(jobs) if not job.runs or job.key in stopped}
     ends = {key: left for left, key, _ in active}
     starts: dict[str, tuple[int, ...]] = {}
     heapq.heapify(active)
     now = 0.0
     while waiting:
-        found = _next(list(waiting.values()), active, now, room, capacity, settings)
-        if found is not None:
-            key, seconds, taken = found
+        next_start = _next(list(waiting.values()), active, now, room, capacity, settings)
+        if next_start is not None:
+            key, seconds, taken = next_start
             end = now + waiting.pop(key).start_seconds + seconds
             room = [left - gpus for left, gpus in zip(room, taken, strict=True)]
             heapq.heappush(active, (end, key, taken))
@@ -103,7 +103,7 @@ def rolled(jobs: Sequence[Contender], free: Sequence[int], settings: rule.RuleSe
         elif active:
             now, _, back = heapq.heappop(active)
             room = _sum(room, back)
-        else:  # more than the cluster holds by this reckoning: the same for everybody's choice
+        else:  # more than the cluster holds by this reckoning: the same for every choice
             ends |= {key: now + best_seconds(job, capacity) for key, job in waiting.items()}
             break
     return KindsOutcome(ends, starts)
@@ -152,7 +152,7 @@ def _next(
 ) -> tuple[str, float, tuple[int, ...]] | None:
     """What the rule starts: key, seconds, GPUs of each kind."""
     shown = [pending(job, job.waited_seconds + now, room, capacity) for job in waiting]
-    running = [QueueRunningJob(key, sum(held), end - now) for end, key, held in active]
+    running = [QueueRunningJob(key, sum(gpus), end - now) for end, key, gpus in active]
     choice = rule.choose(shown, running, ClusterState(sum(room), sum(capacity)), settings)
     if choice.job is None:
         return None

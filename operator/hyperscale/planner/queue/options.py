@@ -63,7 +63,7 @@ class FreeGpus:
     """By node where that is known better, or was taken since."""
     reserved: frozenset[str] = frozenset()
     """Nodes that wait for a job which has waited too long."""
-    held: dict[str, dict[str, float]] = field(default_factory=dict)
+    reserved_amounts: dict[str, dict[str, float]] = field(default_factory=dict)
     """Resources beside GPUs, by node and name, of ranks that are planned and not bound."""
     starts: dict[str, Plan] = field(default_factory=dict)
 
@@ -83,19 +83,21 @@ class FreeGpus:
         workers: None leaves the count to the request, which fixes it where the job has begun before
         """
         closed = {} if reserved else dict.fromkeys(self.reserved, 0)
-        return replace(request, free_gpus={**self.changed, **closed}, held=self.held, workers_fixed=workers or request.workers_fixed)
+        return replace(
+            request, free_gpus={**self.changed, **closed}, held=self.reserved_amounts, workers_fixed=workers or request.workers_fixed
+        )
 
     def take(self, request: PlanRequest, plan: Plan) -> None:
         """The plan's GPUs are gone, and what else its workers take."""
         for name, gpus in plan.gpus_by_node().items():
             self.changed[name] = self.changed.get(name, self.base[name]) - gpus
         amounts = amounts_of(request)
-        taken = {name: dict(held) for name, held in self.held.items()}
+        taken = {name: dict(amounts_of_node) for name, amounts_of_node in self.reserved_amounts.items()}
         for worker in plan.workers:
-            held = taken.setdefault(worker.node, {})
+            amounts_of_node = taken.setdefault(worker.node, {})
             for name, amount in amounts.items():
-                held[name] = held.get(name, 0.0) + amount
-        self.held = taken
+                amounts_of_node[name] = amounts_of_node.get(name, 0.0) + amount
+        self.reserved_amounts = taken
         self.starts[request.job_key] = plan
 
 
@@ -127,9 +129,9 @@ class Catalogue:
         most = MOST_COUNTS if len(self._desk.graph.nodes) <= LARGE_NODES else 2
         for count in counts_of(request, len(best.workers), most):
             if count not in seconds and not self._desk.hurried():
-                found = self._desk.empty(replace(request, workers_fixed=count), self._claims)
-                if isinstance(found, Plan):
-                    seconds[count] = found.predicted.epoch_seconds
+                answer = self._desk.empty(replace(request, workers_fixed=count), self._claims)
+                if isinstance(answer, Plan):
+                    seconds[count] = answer.predicted.epoch_seconds
         return dict(sorted(seconds.items()))
 
     def options(self, entry: CatalogueEntry, ledger: FreeGpus) -> dict[int, Option]:
@@ -141,17 +143,17 @@ class Catalogue:
         return self._options[key]
 
     def _option(self, entry: CatalogueEntry, request: PlanRequest, count: int) -> Option:
-        found = self._desk.now(replace(request, workers_fixed=count))
+        answer = self._desk.now(replace(request, workers_fixed=count))
         empty = entry.empty_seconds[count]
-        if isinstance(found, Infeasible):
+        if isinstance(answer, Infeasible):
             return Option(workers=count, seconds=float("inf"), empty_seconds=empty)
-        seconds = run_seconds(request, found)
+        seconds = run_seconds(request, answer)
         return Option(
             workers=count,
             seconds=seconds,
             empty_seconds=min(empty, seconds),
-            communication_seconds=found.predicted.communication_seconds * request.job.model.epochs,
-            speed_ratio=self._desk.speed_ratio(frozenset(found.gpus_by_node())),
+            communication_seconds=answer.predicted.communication_seconds * request.job.model.epochs,
+            speed_ratio=self._desk.speed_ratio(frozenset(answer.gpus_by_node())),
         )
 
     def pending(self, entry: CatalogueEntry, ledger: FreeGpus) -> PendingJob:
@@ -175,7 +177,7 @@ class Catalogue:
 def patience_seconds(entry: CatalogueEntry, options: tuple[Option, ...]) -> float:
     """How long waiting for better nodes can be worth it: as long as the run would be longer on those that are free.
 
-    Whoever waits so long and then starts on poor nodes is done after at most twice the best time there was (the ski rental argument).
+    A job that waits that long and then starts on poor nodes ends after at most twice the best time there was (the ski rental argument).
     """
     return min(option.seconds for option in options) - entry.best_seconds
 

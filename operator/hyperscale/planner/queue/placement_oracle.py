@@ -100,7 +100,7 @@ class PlacementOracle:
         return self._answer(request, self.graph)
 
     def empty(self, request: PlanRequest, claims: Mapping[str, Claim]) -> Plan | Infeasible:
-        """On the cluster without our running jobs, which hold `claims` of it by node."""
+        """On the cluster without our running jobs, which hold `claims` by node."""
         return self.alone(request, claims, frozenset(self.graph.index))
 
     def alone(self, request: PlanRequest, claims: Mapping[str, Claim], nodes: frozenset[str]) -> Plan | Infeasible:
@@ -129,14 +129,14 @@ class PlacementOracle:
         free = self._free_gpus(request, graph)
         least = request.workers_fixed or request.job.workers.min
         if int(self._slots(request, graph, free).sum()) < least:
-            return Infeasible(reason="InsufficientGpus", message="")  # worded only where somebody reads it; see `refusal`
+            return Infeasible(reason="InsufficientGpus", message="")  # `refusal` words it where a user reads it
         key = (graph.digest, kind_of(request), _state(request, free))
-        found = self._kept.get(
-            key, lambda: self._place(request, graph, self.expired), lambda made: isinstance(made, Plan) and not self.expired()
+        answer = self._kept.get(
+            key, lambda: self._place(request, graph, self.expired), lambda answer: isinstance(answer, Plan) and not self.expired()
         )
-        if isinstance(found, Infeasible):
-            return found
-        return replace(found, plan_id=plan_id(request, found.snapshot, found.planner, found.workers))
+        if isinstance(answer, Infeasible):
+            return answer
+        return replace(answer, plan_id=plan_id(request, answer.snapshot, answer.planner, answer.workers))
 
     def refusal(self, request: PlanRequest) -> Plan | Infeasible:
         """As `now`, with the planner's own words where it does not fit."""

@@ -106,12 +106,14 @@ def _score(candidate: features.QueueCandidate, score: float) -> Score:
 def load_agent(folder: Traversable) -> QueueAgent:
     """The agent whose files lie in `folder`. Raises AgentUnavailableError where they are missing, damaged or made for another version."""
     try:
-        made = manifest(folder / f"{NAME}.json", AgentManifest)
+        agent_manifest = manifest(folder / f"{NAME}.json", AgentManifest)
         content = read(folder / f"{NAME}.safetensors", MOST_WEIGHTS_BYTES)
-        if made.features != features.VERSION:
-            raise DamagedError(f"the weights are for version {made.features} of the features, this program has {features.VERSION}")
-        if hashlib.sha256(content).hexdigest() != made.sha256:
+        if agent_manifest.features != features.VERSION:
+            raise DamagedError(
+                f"the weights are for version {agent_manifest.features} of the features, this program has {features.VERSION}"
+            )
+        if hashlib.sha256(content).hexdigest() != agent_manifest.sha256:
             raise DamagedError(f"{NAME}.safetensors is not the file that {NAME}.json describes")
-        return QueueAgent(made, tensors(f"{NAME}.safetensors", content, SHAPES))
+        return QueueAgent(agent_manifest, tensors(f"{NAME}.safetensors", content, SHAPES))
     except DamagedError as error:
         raise AgentUnavailableError(f"no usable {NAME}.json and {NAME}.safetensors: {error}") from None

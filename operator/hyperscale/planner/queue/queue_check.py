@@ -22,39 +22,39 @@ def unsound(turns: AdmissionResult, question: AdmissionRequest, snapshot: Cluste
 
 def _every_job_once(turns: AdmissionResult, question: AdmissionRequest) -> Iterator[str]:
     asked = Counter(queued.request.job_key for queued in question.jobs)
-    told = Counter([start.key for start in turns.starts] + [hold.key for hold in turns.holds])
-    for key in sorted(asked.keys() | told.keys()):
-        if asked[key] != told[key]:
-            yield f"{key}: asked about {asked[key]} times, answered {told[key]} times"
+    answered = Counter([start.key for start in turns.starts] + [hold.key for hold in turns.holds])
+    for key in sorted(asked.keys() | answered.keys()):
+        if asked[key] != answered[key]:
+            yield f"{key}: asked about {asked[key]} times, answered {answered[key]} times"
 
 
 def _plans(turns: AdmissionResult, question: AdmissionRequest, snapshot: ClusterSnapshot) -> Iterator[str]:
     """Each plan on what the plans before it have left."""
     free = {node.name: question.free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes}
-    held = {name: dict(amounts) for name, amounts in question.held.items()}
+    reserved = {name: dict(amounts) for name, amounts in question.held.items()}
     requests = {queued.request.job_key: queued.request for queued in question.jobs}
     for start in turns.starts:
         request = requests.get(start.key)
         if request is None:
             continue  # told by the other rule
-        left = replace(request, free_gpus=free, held=held)
+        left = replace(request, free_gpus=free, held=reserved)
         yield from (f"{start.key}: {sentence}" for sentence in violations(start.plan, left, snapshot))
         for worker in start.plan.workers:
             free[worker.node] = free.get(worker.node, 0) - worker.gpus
-            add_worker(held.setdefault(worker.node, {}), request)
+            add_worker(reserved.setdefault(worker.node, {}), request)
 
 
 def unsound_stops(stops: Stops, question: StopQuestion) -> tuple[str, ...]:
     """Sentences that say what is wrong with advice about running jobs; empty when it may be acted on."""
     running = {job.running.request.job_key for job in question.running}
-    known = running | {queued.request.job_key for queued in question.pending}
-    told = Counter(stop.key for stop in stops.stops)
-    wrong = [f"{key}: told {times} times" for key, times in sorted(told.items()) if times > 1]
+    job_keys = running | {queued.request.job_key for queued in question.pending}
+    times_by_key = Counter(stop.key for stop in stops.stops)
+    wrong = [f"{key}: answered {times} times" for key, times in sorted(times_by_key.items()) if times > 1]
     for stop in stops.stops:
         if stop.key not in running:
             wrong.append(f"{stop.key} was not asked about")
-        if not stop.beneficiaries or not known.issuperset(stop.beneficiaries):
-            wrong.append(f"{stop.key}: its GPUs are for nobody that was asked about")
+        if not stop.beneficiaries or not job_keys.issuperset(stop.beneficiaries):
+            wrong.append(f"{stop.key}: its GPUs go to no job of the question")
         if not (math.isfinite(stop.saved_seconds) and stop.saved_seconds > 0.0 and math.isfinite(stop.price_seconds)):
             wrong.append(f"{stop.key}: saves {stop.saved_seconds} s for {stop.price_seconds} s")
     return tuple(wrong)

@@ -17,7 +17,7 @@ WEIGHTS: Final = "hyperscale.planner.learned.weights"
 
 
 class Choosers(NamedTuple):
-    """Whoever is asked."""
+    """The queue policies that choose the next start."""
 
     rule: Choose
     agent: Choose | None

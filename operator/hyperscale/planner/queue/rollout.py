@@ -1,7 +1,7 @@
 """What a decision is worth: the rule rolled forward on predicted times until every pending job has ended. Pure.
 
 Later placements are not known, so a job that starts later is taken to run as on the empty cluster as soon as its GPUs are free. That is
-the same for everybody's choice, so choices may be compared by it; it is no promise to a user.
+the same for every choice, so choices may be compared by it; it is no promise to a user.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _rolled(
         elif ends:
             now, _, slots = heapq.heappop(ends)
             free += slots
-        else:  # more than the cluster holds by this reckoning: the same for everybody's choice
+        else:  # more than the cluster holds by this reckoning: the same for every choice
             yield from ((job, now + job.best_empty_seconds) for job in left.values())
             return
 

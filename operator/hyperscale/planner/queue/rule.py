@@ -32,16 +32,16 @@ class RuleSettings(NamedTuple):
 
     order: QueueOrder = QueueOrder.SECONDS
     thrift_alone: float = 0.23
-    """α with one pending job: a larger worker count must shorten the run by more than the ratio of the counts to the power of α."""
+    """α with one pending job. A larger worker count must shorten the run by more than (ratio of the counts) ** α."""
     thrift: float = 0.15
     """α with several."""
     patience: float = 2.63
     """c."""
     starvation_seconds: float = math.inf
-    """A job that has waited longer goes first, whatever its index; nobody else starts before it."""
+    """A job that has waited longer goes first, whatever its index; no other job starts before it."""
 
     def alpha(self, pending: int) -> float:
-        """Thrift with so many pending jobs."""
+        """α for a number of pending jobs."""
         return self.thrift_alone if pending == 1 else self.thrift
 
 

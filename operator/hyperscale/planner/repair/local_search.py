@@ -92,7 +92,7 @@ class AssignmentState:
         gaps = np.flatnonzero(seats < 0)
         affordable = max(1, ELEMENTS // (len(gaps) * len(seats) * self.size))
         first, _ = self._joined(seats, int(gaps[0]), min(starts, affordable))
-        found: list[IntArray] = []
+        orders: list[IntArray] = []
         for choice in first.tolist():
             order = seats.copy()
             order[gaps[0]] = choice
@@ -102,8 +102,8 @@ class AssignmentState:
                     break
                 order[gap] = best[0]
             if (order >= 0).all():
-                found.append(order)
-        return found
+                orders.append(order)
+        return orders
 
     def _joined(self, order: IntArray, gap: int, count: int) -> tuple[IntArray, FloatArray]:
         """The best candidates to join those placed so far, judged as a job of that many workers."""

@@ -52,10 +52,10 @@ LOST_ONLY: Final = Prices(max_moves=0)
 
 @dataclass(frozen=True)
 class Task:
-    """One question: `held` (k,) candidates of the old plan, -1 where gone; `seats` (k,) the same without those that no longer fit."""
+    """One question: `assigned` (k,) candidates of the old plan, -1 where gone; `seats` (k,) the same without those that no longer fit."""
 
     problem: Problem
-    held: IntArray
+    assigned: IntArray
     seats: IntArray
     prices: Prices
     share: FloatArray | None
@@ -87,12 +87,12 @@ class Task:
         return candidate.objective * self.prices.remaining_epochs + restart + moves * self.prices.move_seconds
 
 
-def seated(problem: Problem, held: IntArray) -> IntArray:
-    """(k,) `held` with -1 for every rank that its node has no slot for, pinned ranks aside; the highest ranks of a node go first."""
+def seated(problem: Problem, assigned: IntArray) -> IntArray:
+    """(k,) `assigned` with -1 for every rank that its node has no slot for, pinned ranks aside; the highest ranks of a node go first."""
     pinned = dict(problem.pinned)
     left = problem.slots.copy()
-    seats = held.copy()
-    for rank, candidate in enumerate(held):
+    seats = assigned.copy()
+    for rank, candidate in enumerate(assigned):
         if rank in pinned:
             seats[rank] = pinned[rank]
         elif candidate >= 0:
@@ -189,7 +189,7 @@ def _repaired(board: AssignmentState, seats: IntArray) -> list[IntArray]:
 
 def _one_more(board: AssignmentState, seats: IntArray, beam: list[IntArray], affordable: int) -> list[IntArray]:
     """The best placements that move one rank more than those of `beam`, the moved ones settled; of each the `affordable` slowest ranks."""
-    found: list[tuple[float, tuple[int, ...]]] = []
+    extended: list[tuple[float, tuple[int, ...]]] = []
     for order in beam:
         movable = np.flatnonzero((order == seats) & ~board.fixed)
         slowest = movable[np.argsort(-board.rank_seconds(order)[movable], kind="stable")[:affordable]]
@@ -198,8 +198,8 @@ def _one_more(board: AssignmentState, seats: IntArray, beam: list[IntArray], aff
             for choice, cost in zip(choices.tolist(), seconds.tolist(), strict=True):
                 changed = order.copy()
                 changed[position] = choice
-                found.append((cost, tuple(changed.tolist())))
-    ranked = sorted(set(found))[:BEAM]
+                extended.append((cost, tuple(changed.tolist())))
+    ranked = sorted(set(extended))[:BEAM]
     return _best_different(board, [settle(board, np.array(order), np.array(order) != seats) for _, order in ranked])
 
 

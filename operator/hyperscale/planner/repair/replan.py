@@ -1,6 +1,6 @@
 """From a plan in force to a better one that moves few workers: lost ranks first, others only where that pays. Pure and deterministic.
 
-A rank keeps its place in the ring, so that whoever stays keeps node, rank and data. What a move costs is a price in seconds; the search
+A rank keeps its place in the ring, so that a worker that stays keeps node, rank and data. A move has a price in seconds; the search
 minimises objective × remaining epochs + prices, and never moves more workers than it may.
 """
 
@@ -53,9 +53,9 @@ def replan(
     Ranks whose node is no candidate of the problem are lost: removed, cordoned, tainted, faulty or full.
     """
     place = {name: position for position, name in enumerate(problem.names)}
-    held = np.array([place.get(worker.node, -1) for worker in old.workers], dtype=np.int64)
+    assigned = np.array([place.get(worker.node, -1) for worker in old.workers], dtype=np.int64)
     share = np.array([worker.share for worker in old.workers]) if keep_shares else None
-    task = Task(problem, held, seated(problem, held), prices, share)
+    task = Task(problem, assigned, seated(problem, assigned), prices, share)
     best: Candidate | None = None
     for region in regions_of(problem, task.seats):
         for order in placements(task, region, expired):
@@ -77,8 +77,8 @@ class Repair:
             seats[rank] = candidate
         task = Task(problem, seats, seats, LOST_ONLY, None)
         orders = (order for region in regions_of(problem, seats) for order in placements(task, region, expired))
-        found = {task.candidate(order) for order in orders}
-        return sorted(candidate for candidate in found if np.isfinite(candidate.objective))
+        candidates = {task.candidate(order) for order in orders}
+        return sorted(candidate for candidate in candidates if np.isfinite(candidate.objective))
 
 
 def _move(task: Task, best: Candidate) -> Move | None:
@@ -91,7 +91,7 @@ def _move(task: Task, best: Candidate) -> Move | None:
     gain = _epoch_seconds(task, task.seats) - epoch if np.isfinite(stay) else 0.0
     return Move(
         candidate=best,
-        moved=tuple(int(rank) for rank in np.flatnonzero(order != task.held)),
+        moved=tuple(int(rank) for rank in np.flatnonzero(order != task.assigned)),
         lost=tuple(int(rank) for rank in task.lost),
         stay_objective=stay,
         gain_seconds_per_epoch=gain,

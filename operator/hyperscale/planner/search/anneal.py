@@ -24,9 +24,9 @@ COLD: Final = 5e-4
 SLICE_STEPS: Final = 20_000
 """Steps between two looks at the clock, a few milliseconds."""
 NEIGHBOURS: Final = 16
-"""Half of the replacements come from so many nodes that are cheap beside one of the members."""
+"""Half of the replacements come from this number of nodes with cheap links to one of the members."""
 NUMPY_STEPS_RATIO: Final = 100
-"""One step of numpy takes so many of the compiled ones."""
+"""Time of one step of numpy in compiled steps."""
 
 
 def anneal(
@@ -61,8 +61,8 @@ def anneal(
             break
         steps = min(SLICE_STEPS, iterations - part * SLICE_STEPS)
         best, state = _anneal.anneal(kernel, walker, stays.view(np.uint8), near, state, steps, heat[part], heat[part + 1], best, best_order)
-    found: IntArray = best_order.astype(np.int64)
-    return found, float(objectives(costs, found[None, :])[0])
+    solution: IntArray = best_order.astype(np.int64)
+    return solution, float(objectives(costs, solution[None, :])[0])
 
 
 def _anneal_numpy(

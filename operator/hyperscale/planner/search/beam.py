@@ -20,11 +20,11 @@ ELEMENTS: Final = 59_000_000
 KEPT: Final = 96
 """Sets that are handed on, at most: behind them come near relatives."""
 RING_PLACES: Final = 5_000
-"""Places that are tried for the best ring of one set that might be the best of all: a path grew as a ring, but seldom as its set's best."""
+"""Places tried for the best ring of a set that may be the best of all. A path grew as a ring, but seldom as its set's best."""
 RING_WORK: Final = 200_000
 """Inner steps of that for all sets together, a millisecond or two."""
 TYPICAL: Final = 2.0
-"""Links beside those of a member that count as if all paths had the same: the first are the cheapest and say little of the rest."""
+"""Links that count as if all paths had the same number: a path's first links are the cheapest and say little of the rest."""
 FAIR_WORKERS: Final = 16
 """With more workers a path is taken for a fair sample: narrow beams lose the right part of a cluster with structure otherwise."""
 LEAST_WIDTH: Final = 8
@@ -34,14 +34,14 @@ LEAST_WIDTH: Final = 8
 def beam_sets(costs: Costs, slots: IntArray, workers: int, width: int, kept: int = KEPT) -> IntArray:
     """(B, k) at most `kept` different sets, best first and each in a good ring order; none without the compiled kernel.
 
-    width: paths that go on at every length. Numpy has no twin of it: greedy's starts are what it continues from.
+    width: paths that continue at every length. Numpy has no twin of the beam: it continues from greedy's starts.
     """
     width = min(width, ELEMENTS // (len(slots) * workers * workers))
     compiled = kernel.kernel_for(costs, slots, workers) if _beam is not None and width >= LEAST_WIDTH else None
     if compiled is None:
         return np.zeros((0, workers), dtype=np.int64)
     orders = np.zeros((width, workers), dtype=np.int32)
-    found = orders[: _beam.beam(compiled, orders, TYPICAL if workers <= FAIR_WORKERS else 0.0)]
-    seconds = np.empty(len(found))
-    compiled.close(found, seconds, RING_PLACES, RING_WORK)
-    return kernel.rings(costs, found[np.argsort(seconds, kind="stable")[:kept]].astype(np.int64))
+    paths = orders[: _beam.beam(compiled, orders, TYPICAL if workers <= FAIR_WORKERS else 0.0)]
+    seconds = np.empty(len(paths))
+    compiled.close(paths, seconds, RING_PLACES, RING_WORK)
+    return kernel.rings(costs, paths[np.argsort(seconds, kind="stable")[:kept]].astype(np.int64))

@@ -27,9 +27,9 @@ PROOF_SETS: Final = 1e8
 QUICK_WORK: Final = 1_200_000
 """With more sets it is tried no longer than this, some ten milliseconds: when it succeeds, it mostly does soon."""
 MANY_SETS: Final = 1e12
-"""Beyond so many it gets a third of that."""
+"""Sets beyond which it gets a third of that."""
 HOPELESS_SETS: Final = 1e16
-"""Beyond so many, 128 nodes with 16 workers, none is tried: what little of them it could see says no more than the simple bound."""
+"""Sets beyond which no proof is tried (128 nodes with 16 workers): it would say no more than the simple bound."""
 PROOF_WORKERS: Final = 24
 """More workers get no proof, only the simple bound."""
 LISTED_SETS: Final = 12_000
@@ -90,7 +90,7 @@ def branch_and_bound(
 
 
 def proof_work(slots: IntArray, workers: int) -> int:
-    """Inner steps that a proof for so many workers is worth; 0 where it is hopeless."""
+    """Inner steps that a proof for `workers` workers is worth; 0 where it would prove nothing."""
     if workers > PROOF_WORKERS:
         return 0
     ways = np.zeros(workers + 1)

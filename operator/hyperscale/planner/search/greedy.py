@@ -34,8 +34,8 @@ def seed_scores(costs: Costs, slots: IntArray, workers: int) -> FloatArray:
     # As many of each candidate's slots as are still wanted, the cheapest candidates first.
     taken = np.cumsum(np.take_along_axis(room, ordered, axis=1), axis=1)
     used = np.diff(np.minimum(taken, partners), axis=1, prepend=0)
-    found = used.sum(axis=1)
-    mean = (used * np.take_along_axis(joint, ordered, axis=1)).sum(axis=1) / np.maximum(1, found)
+    partner_count = used.sum(axis=1)
+    mean = (used * np.take_along_axis(joint, ordered, axis=1)).sum(axis=1) / np.maximum(1, partner_count)
     return np.where(slots > 0, mean * partners, np.inf)
 
 

@@ -70,8 +70,8 @@ class Heuristic:
         Jobs that are alike come by the hundred: what was found without the deadline's help is kept for the next one.
         """
 
-        def keep(found: Found) -> bool:
-            return not expired() and sum(candidate.workers for candidate in found) <= KEPT_WORKERS
+        def keep(result: Found) -> bool:
+            return not expired() and sum(candidate.workers for candidate in result) <= KEPT_WORKERS
 
         return _FOUND.get(problem.identity, lambda: _search(problem, expired), keep)
 
@@ -80,23 +80,23 @@ _FOUND: Final[Memo[Found]] = Memo(KEPT_PROBLEMS)
 
 
 def _search(problem: Problem, expired: Expired) -> Found:
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     bounds: list[float | None] = []
     topology = problem.job.placement.topology
     parts = regions(problem)
     for region in parts:
         search = _Search(problem, region, expired)
-        found += search.run()
+        candidates += search.run()
         bounds.append(search.lower_bound)
-        if expired() and found:
+        if expired() and candidates:
             break
     if topology.required is None:
         # A preferred level only adds parts of the first region, which is everything.
         bounds = bounds[:1]
     elif len(bounds) < len(parts) or len(parts) == MAX_DOMAINS:
         bounds = [None]
-    known = [bound for bound in bounds if bound is not None]
-    return Found(tuple(found), min(known) if known and len(known) == len(bounds) else None)
+    proven = [bound for bound in bounds if bound is not None]
+    return Found(tuple(candidates), min(proven) if proven and len(proven) == len(bounds) else None)
 
 
 class _Search:
@@ -208,8 +208,8 @@ class _Search:
             return
         costs, slots = self.costs.of(pool), self.problem.slots[pool]
         order = np.array(self.best[workers].order)
-        known = np.searchsorted(pool, order)[None, :] if np.isin(order, pool).all() else np.zeros((0, workers), dtype=np.int64)
-        starts = np.concatenate((known, self._starts(pool, workers, effort, costs, slots)))
+        best_order = np.searchsorted(pool, order)[None, :] if np.isin(order, pool).all() else np.zeros((0, workers), dtype=np.int64)
+        starts = np.concatenate((best_order, self._starts(pool, workers, effort, costs, slots)))
         if len(starts):
             fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
             orders, seconds = improve(costs, slots, starts, fixed, effort, self.expired)
@@ -228,22 +228,22 @@ class _Search:
 
     def _bound(self, workers: int, work: int) -> float:
         """What no placement of `workers` workers can beat, or the best objective where that is less; keeps a better one met on the way."""
-        known = self.bounds.get(workers, 0.0)
+        proven = self.bounds.get(workers, 0.0)
         best = min(self.best.values())
         pool = self.pools.pool(workers)
         simple = self.costs.lower_bound(pool, workers)
-        if max(known, simple) * REACHED >= best.objective or work <= self.worked.get(workers, 0) or self.expired():
-            return max(known, simple)
+        if max(proven, simple) * REACHED >= best.objective or work <= self.worked.get(workers, 0) or self.expired():
+            return max(proven, simple)
         self.worked[workers] = work
         _, start = self._pinned_in(pool)
         if len(start) >= workers:
-            return max(known, simple)
+            return max(proven, simple)
         proof = branch_and_bound(
             self.costs.of(pool), self.problem.slots[pool], workers, upper=best.objective, pinned=start, work=work, expired=self.expired
         )
         if proof.order is not None:
             self._keep(pool, proof.order[None, :], np.array([proof.objective]))
-        self.bounds[workers] = max(known, proof.lower_bound)
+        self.bounds[workers] = max(proven, proof.lower_bound)
         if proof.proven:
             self.solved.add(workers)
         return self.bounds[workers]
@@ -271,11 +271,11 @@ class _Search:
         for order, cost in zip(pool[rows][np.isfinite(costs)], costs[np.isfinite(costs)], strict=True):
             names = tuple(self.problem.names[candidate] for candidate in order)
             candidate = Candidate(float(cost), len(order), names, tuple(int(position) for position in order))
-            held = self.best.get(candidate.workers)
-            if held is None or candidate < held:
+            incumbent = self.best.get(candidate.workers)
+            if incumbent is None or candidate < incumbent:
                 self.best[candidate.workers] = candidate
-            if held is not None and held.names != candidate.names:
-                self.others.append(max(held, candidate))
+            if incumbent is not None and incumbent.names != candidate.names:
+                self.others.append(max(incumbent, candidate))
         return float(seconds.min(initial=np.inf))
 
     def _pinned_in(self, pool: IntArray) -> tuple[IntArray, IntArray]:

@@ -18,7 +18,7 @@ from hyperscale.planner.search.local_search_batch import polish_all
 SLICE_ELEMENTS: Final = 4_000_000
 """Numbers that local search touches between two looks at the clock, starts × workers² × candidates; some milliseconds."""
 NUMPY_RATIO: Final = 10
-"""Numpy gets so many times fewer."""
+"""Numpy gets this factor fewer."""
 
 
 class SearchBudget(NamedTuple):
@@ -66,8 +66,9 @@ START_STEPS: Final = 27_000
 PAIR_PLACES: Final = 6_500
 """Inner steps for every two places that are free: where few are, all their pairs are soon tried. It decides up to 12 free workers."""
 PAIRS_SOON: Final = 430_000
-"""With more of them it is so many, or LATER_PAIR_PLACES for every two places, and half of it where the beam had its whole width: what that
-has found leaves less to look for."""
+"""With more of them it is this number, or LATER_PAIR_PLACES for every two places.
+
+Half as many where the beam had its whole width, which leaves less to search."""
 LATER_PAIR_PLACES: Final = 3_500
 """It decides between 16 and 30 free workers."""
 WIDE_BEAM_CANDIDATES: Final = 128
@@ -104,11 +105,11 @@ def improve(
     affordable = effort.elements // one
     orders = orders[: max(1, affordable)]
     step = max(1, SLICE_ELEMENTS // one)
-    found: list[tuple[IntArray, FloatArray]] = []
+    improved: list[tuple[IntArray, FloatArray]] = []
     for start in range(0, len(orders), step):
         sweeps = 0 if start and stop() else min(effort.sweeps, affordable)
-        found.append(kernel.local_search(costs, slots, orders[start : start + step], fixed, sweeps))
-    return np.concatenate([rows for rows, _ in found]), np.concatenate([seconds for _, seconds in found])
+        improved.append(kernel.local_search(costs, slots, orders[start : start + step], fixed, sweeps))
+    return np.concatenate([rows for rows, _ in improved]), np.concatenate([seconds for _, seconds in improved])
 
 
 def annealed(
@@ -140,7 +141,7 @@ def paired(
 
 
 def pair_steps(free: int, candidates: int, beam: int) -> int:
-    """Inner steps that a search by pairs is worth where `free` workers may change their place, after a beam of at most so many paths."""
+    """Inner steps that a search by pairs is worth where `free` workers may change their place, after a beam of `beam` paths."""
     places = math.comb(free, 2)
     if candidates > WIDE_BEAM_CANDIDATES:
         return PAIR_PLACES * places
@@ -150,14 +151,14 @@ def pair_steps(free: int, candidates: int, beam: int) -> int:
 
 def promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
     """(B, k) the `starts` best different sets of every source, best first: one source alone may sit in the wrong part of the cluster."""
-    found = [orders for orders in sources if len(orders)]
-    if not found:
+    batches = [orders for orders in sources if len(orders)]
+    if not batches:
         return sources[0][:0]
-    seconds = kernel.objectives(costs, np.concatenate(found))
+    seconds = kernel.objectives(costs, np.concatenate(batches))
     chosen: list[IntArray] = []
     scores: list[FloatArray] = []
     at = 0
-    for orders in found:
+    for orders in batches:
         own = seconds[at : at + len(orders)]
         best = distinct(orders, np.argsort(own, kind="stable"), starts)
         chosen.append(orders[best])
@@ -170,14 +171,14 @@ def promising(costs: Costs, sources: list[IntArray], starts: int) -> IntArray:
 def distinct(orders: IntArray, ranking: IntArray, limit: int) -> list[int]:
     """The first `limit` positions of `ranking` whose rows are different sets."""
     sets = np.sort(orders, axis=1)
-    seen: set[bytes] = set()
+    keys: set[bytes] = set()
     chosen: list[int] = []
     for position in ranking:
         if len(chosen) >= limit:
             break
         key = sets[position].tobytes()
-        if key not in seen:
-            seen.add(key)
+        if key not in keys:
+            keys.add(key)
             chosen.append(int(position))
     return chosen
 

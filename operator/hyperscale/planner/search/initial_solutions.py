@@ -51,7 +51,7 @@ def _all_sets(slots: IntArray, workers: int, limit: int) -> IntArray | None:
     chosen = (combinations if single else combinations_with_replacement)(usable.tolist(), workers)
     sets = np.array(list(chosen), dtype=np.int64).reshape(-1, workers)
     for times in range(1, workers):
-        # A member that comes again `times` places later needs more than so many slots.
+        # A member that comes again `times` places later needs more than `times` slots.
         again = (sets[:, times:] == sets[:, :-times]) & (slots[sets[:, times:]] <= times)
         sets = sets[~again.any(axis=1)]
     return sets if len(sets) else None

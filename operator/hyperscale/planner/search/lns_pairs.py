@@ -91,8 +91,8 @@ def tournament(
         for walker in field:
             walker.walk(kernel, stays, seed + SEEDS * number, work // (rounds * len(field)), expired)
         field = sorted(field, key=lambda walker: (walker.seconds, walker.number))[: (len(field) + 1) // 2]
-    found: IntArray = field[0].order.astype(np.int64)
-    return found, float(objectives(costs, found[None, :])[0])
+    best_order: IntArray = field[0].order.astype(np.int64)
+    return best_order, float(objectives(costs, best_order[None, :])[0])
 
 
 class _Walker:

@@ -24,7 +24,7 @@ BATCH_ELEMENTS: Final = 400_000
 RACE_DIVISOR: Final = 3
 """After every pass the best third of the starts stays in the race."""
 RACE_LEAST: Final = 4
-"""But so many always do."""
+"""The least number that always does."""
 
 
 def polish(costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray, sweeps: int = SWEEPS) -> tuple[IntArray, float]:
@@ -39,7 +39,7 @@ def polish(costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray, swe
 def polish_all(
     costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, sweeps: int = SWEEPS, stop: Callable[[], bool] = lambda: False
 ) -> tuple[IntArray, FloatArray]:
-    """The same for every row of `orders` (B, k): placements (B, k) and objectives (B,); what drops out of the race stays as it then is.
+    """The same for every row of `orders` (B, k): placements (B, k) and objectives (B,). A row that drops out stays as it is.
 
     stop: ends the search between two moves.
     """
@@ -91,8 +91,8 @@ def _sweep(
     for position in free:
         if stop():
             break
-        held = orders[:, position].copy()
-        used[rows, held] -= 1
+        replaced = orders[:, position].copy()
+        used[rows, replaced] -= 1
         chosen, seconds = _best_move(costs, orders, int(position), used >= slots, best, certain)
         better = seconds < best * IMPROVES
         orders[better, position] = chosen[better]

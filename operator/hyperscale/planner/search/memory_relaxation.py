@@ -25,7 +25,7 @@ def ways(costs: Costs, slots: IntArray, workers: int) -> list[tuple[Costs, IntAr
     true = (costs, slots)
     if not COMPILED or not memory_may_limit(costs, np.arange(len(slots)), workers):
         return [true]
-    # Equal shares are known beforehand: who cannot hold one takes nobody.
+    # Equal shares are fixed in advance: a node that cannot hold one has no slot.
     least = 1.0 / workers if costs.balance is Balance.EQUAL else 0.0
-    held = np.where(largest_shares(costs, workers) >= least, slots, 0)
-    return [(replace(costs, memory_bytes=np.full(len(slots), np.inf)), held), true]
+    true_slots = np.where(largest_shares(costs, workers) >= least, slots, 0)
+    return [(replace(costs, memory_bytes=np.full(len(slots), np.inf)), true_slots), true]

@@ -11,7 +11,7 @@ from hyperscale.planner.cost.objective import volumes
 from hyperscale.planner.problem.placement_problem import Problem
 
 POOL_NODES: Final = 224
-"""Largest pool for moderate worker counts: a close search of it takes some tens of milliseconds."""
+"""Largest pool for moderate worker counts: a thorough search takes some tens of milliseconds."""
 REPRESENTATIVES: Final = 384
 """Nodes whose surroundings are scored."""
 MOST_PAIRS: Final = 2_000_000
@@ -70,7 +70,7 @@ class Pools:
         return self._region[np.array(sorted({*chosen, *pinned}), dtype=np.int64)]
 
     def _surroundings(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Representatives (r,) as positions in the region, and their links to all of it, (r, p) latency and seconds per byte."""
+        """Representatives (r,) as positions in the region, and their links to every position, (r, p) latency and seconds per byte."""
         if self._far is None:
             problem = self._problem
             seeds = _representatives(problem, self._region)

@@ -34,15 +34,15 @@ def domains_with_room(problem: Problem, region: IntArray, workers: int) -> list[
     """Candidates, rising, of every topology domain of moderate size that can host all workers, the fastest first; pinned ones with them."""
     domains = problem.graph.domains[problem.nodes[region]]
     pinned = np.array([candidate for _, candidate in problem.pinned], dtype=np.int64)
-    found: dict[bytes, tuple[float, IntArray]] = {}
+    ranked_by_key: dict[bytes, tuple[float, IntArray]] = {}
     for level in range(domains.shape[1]):
         for code in np.unique(domains[domains[:, level] >= 0, level]):
             members = np.unique(np.concatenate((region[domains[:, level] == code], pinned)))
             slots = problem.slots[members]
             if len(members) <= PART_NODES and int(slots.sum()) >= workers - len(pinned):
                 speeds = np.sort(np.repeat(problem.flops_per_second[members], slots))[::-1][:workers]
-                found[members.tobytes()] = (-float(speeds.sum()), members)
-    ranked = sorted(found.values(), key=lambda entry: (entry[0], entry[1].tobytes()))
+                ranked_by_key[members.tobytes()] = (-float(speeds.sum()), members)
+    ranked = sorted(ranked_by_key.values(), key=lambda entry: (entry[0], entry[1].tobytes()))
     return [members for _, members in ranked[:MOST_DOMAINS]]
 
 

@@ -37,7 +37,7 @@ LOG_SECONDS: Final = 0.5
 KEPT_LOG_BYTES: Final = 4096
 
 SMALL_NODES: Final = 300
-"""Worlds of so many nodes are encoded at once; larger ones in a thread, beside the event loop."""
+"""Snapshots with at most this many nodes are encoded at once; larger ones in a thread, off the event loop."""
 
 TIMEOUT: Final = "PlannerTimeout"
 CRASHED: Final = "PlannerCrashed"
@@ -119,12 +119,12 @@ class Child:
 
     async def _introduce(self, snapshot: ClusterSnapshot, policy: PolicySpec) -> str:
         """Name of the world; sent first, unless the planner has it: hundreds of jobs are planned on one snapshot."""
-        for known in self._worlds:
-            if known.snapshot is snapshot and known.policy == policy:
-                return known.name
+        for introduced in self._worlds:
+            if introduced.snapshot is snapshot and introduced.policy == policy:
+                return introduced.name
         name_it = partial(_named, ClusterFrame(name="", snapshot=snapshot, policy=policy))
         world, frame = name_it() if len(snapshot.nodes) <= SMALL_NODES else await in_daemon_thread(name_it)
-        if not any(known.name == world.name for known in self._worlds):
+        if not any(other.name == world.name for other in self._worlds):
             await self._send(frame)
             self._worlds.append(world)
         return world.name

@@ -88,7 +88,7 @@ class PlannerProcess:
 
         command:      of the planner, an argument list
         memory_bytes: memory that the planner may write; 0 sets no limit
-        on_failure:   is told the name of every step down, e.g. to count it
+        on_failure:   called with the name of every fallback, e.g. to count it
         """
         self._command = (*command, *(("--memory-bytes", str(memory_bytes)) if memory_bytes else ()))
         self._memory_bytes = memory_bytes
@@ -127,24 +127,24 @@ class PlannerProcess:
         message = ""
         for attempt in (request, _heuristic(request)):
             try:
-                found = await self._attempt(attempt, snapshot, policy)
+                answer = await self._attempt(attempt, snapshot, policy)
             except PlannerError as failure:
                 logger.warning("%s: planner %s failed: %s: %s", request.job_key, attempt.job.planner.value, failure.fallback, failure)
                 self._on_failure(failure.fallback)
                 fallbacks = (*fallbacks, failure.fallback)
                 message = str(failure)
                 continue
-            return replace(found, fallbacks=(*fallbacks, *found.fallbacks)) if isinstance(found, Plan) else found
+            return replace(answer, fallbacks=(*fallbacks, *answer.fallbacks)) if isinstance(answer, Plan) else answer
         return Infeasible(reason="PlannerFailed", message=f"no planner gave a usable answer ({', '.join(fallbacks)}): {message}")
 
     async def _attempt(self, request: PlanRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> Plan | Infeasible:
         answer = await self._answer(partial(Ask, request=request), request.deadline_seconds, snapshot, policy)
         if not isinstance(answer, Planned | NotPlanned):
             raise PlannerError(CRASHED, "the planner answered another question")
-        found = answer.plan if isinstance(answer, Planned) else answer.infeasible
-        if isinstance(found, Plan) and (wrong := violations(found, request, snapshot)):
+        plan = answer.plan if isinstance(answer, Planned) else answer.infeasible
+        if isinstance(plan, Plan) and (wrong := violations(plan, request, snapshot)):
             raise PlannerError(REJECTED, "; ".join(wrong[:3]))
-        return found
+        return plan
 
     async def turns(self, question: AdmissionRequest, snapshot: ClusterSnapshot, policy: PolicySpec) -> AdmissionResult | None:
         """Who of several pending jobs starts, every plan checked; None where the planner failed on that, which is counted."""

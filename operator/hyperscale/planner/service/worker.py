@@ -97,12 +97,12 @@ class PlannerService:
                 return MigrationAdvice(ask.number, self._moves(ask, started))
             if isinstance(ask, AskStops):
                 return Stopped(ask.number, self._stops(ask, started))
-            found = self._plan(ask, started)
+            answer = self._plan(ask, started)
         except MemoryError:
             raise  # ends the process: what it holds would be missing for the next question too
         except Exception as error:  # any other error of a planner is answered, none ends the process
             return PlannerTrouble(ask.number, f"{type(error).__name__}: {error}".replace("\n", " ")[:MAX_MESSAGE_LENGTH])
-        return Planned(ask.number, found) if isinstance(found, Plan) else NotPlanned(ask.number, found)
+        return Planned(ask.number, answer) if isinstance(answer, Plan) else NotPlanned(ask.number, answer)
 
     def _plan(self, ask: Ask, started: float) -> Plan | Infeasible:
         world, request = self._worlds[ask.world], ask.request

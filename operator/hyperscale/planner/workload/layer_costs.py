@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # needs msgspec, which benchmarks/gpu.py goes without
     from hyperscale.model.api.job import ModelSpec
 
 SPARSE_WEIGHT: Final = 12.0
-"""One operation of a neighbour sum costs as much time as so many of a dense product: it is bound by memory traffic.
+"""Time of one operation of a neighbour sum in operations of a dense product: it is bound by memory traffic.
 Fitted to published full-graph GraphSAGE epochs on one A100 (Reddit, products, orkut; Bajaj et al., VLDB 2025, table 21)."""
 
 TRAINING_PASSES: Final = 3.0

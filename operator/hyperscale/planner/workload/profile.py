@@ -29,7 +29,7 @@ def profile(job: JobSpec) -> WorkloadProfile:
     count = parameters(model, stack)
     trained = train_vertices(job)
     volumes = _full_graph(model, size, stack) if model.batch_size is None else _sampled(model, size, stack, model.batch_size, trained)
-    epoch_flops, halo_bytes_per_copy, fetch_bytes, held, step_bytes = volumes
+    epoch_flops, halo_bytes_per_copy, fetch_bytes, graph_memory, step_bytes = volumes
     return WorkloadProfile(
         vertices=size.vertices,
         edges=size.edges,
@@ -41,8 +41,8 @@ def profile(job: JobSpec) -> WorkloadProfile:
         exchanges_per_step=2 * (model.layers - 1) if model.batch_size is None else 1,
         halo_bytes_per_copy=halo_bytes_per_copy,
         fetch_bytes_per_step=fetch_bytes,
-        full_graph_bytes=held.bytes(size.vertices, size.edges),
-        copy_bytes=held.copy,
+        full_graph_bytes=graph_memory.bytes(size.vertices, size.edges),
+        copy_bytes=graph_memory.copy,
         step_bytes=step_bytes,
         train_vertices=trained,
         random_partition=job.partitioning.method in BLIND,
@@ -60,9 +60,9 @@ def _full_graph(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...]) -
     flops = sum(layer_flops(model, layer, size.vertices, size.vertices * fanout) for layer, fanout in zip(stack, fanouts, strict=True))
     halo_bytes = sum(2.0 * layer.inputs * FLOAT_BYTES for layer in stack[1:])
     network = _network(model, stack)
-    held = training_memory.full_graph(network, size.vertices, size.edges)
+    graph_memory = training_memory.full_graph(network, size.vertices, size.edges)
     room = float(training_memory.blocks(network) + training_memory.LIBRARIES)
-    return TRAINING_PASSES * flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, held, room
+    return TRAINING_PASSES * flops + _custom_flops(model, size.vertices), halo_bytes, 0.0, graph_memory, room
 
 
 def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batch_size: int, trained: int) -> Volumes:
@@ -75,10 +75,10 @@ def _sampled(model: ModelSpec, size: DatasetSize, stack: tuple[Layer, ...], batc
     batches = trained / min(batch_size, trained)
     drawn = tuple(vertices * fanout for vertices, fanout in zip(sizes, fanouts, strict=False))
     network = _network(model, stack)
-    held = training_memory.evaluation(network, size.vertices, size.edges)
+    graph_memory = training_memory.evaluation(network, size.vertices, size.edges)
     step_bytes = training_memory.batch(network, sizes, drawn, size.edges) + training_memory.blocks(network) + training_memory.LIBRARIES
     fetched = sizes[-1] * size.feature_size * FLOAT_BYTES
-    return TRAINING_PASSES * step_flops * batches + _custom_flops(model, trained), 0.0, fetched, held, step_bytes
+    return TRAINING_PASSES * step_flops * batches + _custom_flops(model, trained), 0.0, fetched, graph_memory, step_bytes
 
 
 def _network(model: ModelSpec, stack: tuple[Layer, ...]) -> training_memory.NetworkShape:

@@ -58,10 +58,10 @@ class Need(NamedTuple):
 
 def full_graph(network: NetworkShape, vertices: float, edges: float) -> Need:
     """The peak of training on the whole graph: construction, forward pass, backward pass and evaluation, whichever needs most."""
-    held = static(network, edges)
+    resident = static(network, edges)
     moments = (*_training(network, edges), *_evaluation(network, edges))
     peak = max(moments, key=lambda need: need.bytes(vertices, edges))
-    return held.plus(peak)
+    return resident.plus(peak)
 
 
 def blocks(network: NetworkShape) -> int:
@@ -73,8 +73,8 @@ def evaluation(network: NetworkShape, vertices: float, edges: float) -> Need:
     """Of a sampled job on the whole graph: features and whole-neighbourhood scoring; nothing is kept for a backward pass."""
     ids = _id_bytes(edges)
     attends = network.architecture is Architecture.GAT
-    held = Need(FLOAT * network.widths[0] + LABEL + ids, 2 * ids if attends else ids + FLOAT)
-    return held.plus(max(_evaluation(network, edges), key=lambda need: need.bytes(vertices, edges)))
+    resident = Need(FLOAT * network.widths[0] + LABEL + ids, 2 * ids if attends else ids + FLOAT)
+    return resident.plus(max(_evaluation(network, edges), key=lambda need: need.bytes(vertices, edges)))
 
 
 def static(network: NetworkShape, edges: float) -> Need:

@@ -72,10 +72,10 @@ GOOD = StopAdvice("team/long", ("team/other",), saved_seconds=100.0, price_secon
     ("stops", "says"),
     [
         ((GOOD,), None),
-        ((GOOD, GOOD), "told 2 times"),
+        ((GOOD, GOOD), "answered 2 times"),
         ((replace(GOOD, key="team/other"),), "was not asked about"),
-        ((replace(GOOD, beneficiaries=()),), "for nobody"),
-        ((replace(GOOD, beneficiaries=("team/stranger",)),), "for nobody"),
+        ((replace(GOOD, beneficiaries=()),), "go to no job"),
+        ((replace(GOOD, beneficiaries=("team/stranger",)),), "go to no job"),
         ((replace(GOOD, saved_seconds=0.0),), "saves 0.0 s"),
         ((replace(GOOD, price_seconds=float("nan")),), "saves 100.0 s for nan s"),
     ],

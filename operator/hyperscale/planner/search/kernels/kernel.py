@@ -83,7 +83,7 @@ def seed_ranking(costs: Costs, slots: IntArray, workers: int) -> IntArray:
 def greedy_all(costs: Costs, slots: IntArray, workers: int, seeds: IntArray | None = None, start: IntArray = NO_START) -> IntArray:
     """(B, k) greedy from each of `seeds` (None: every candidate with a slot), or one row from `start` (p,), whose slots are not counted.
 
-    Rows that got stuck, where nobody had a slot or could talk to all, are left out.
+    Rows that got stuck, where no node had a slot or could reach all members, are left out.
     """
     seeds = np.flatnonzero(slots > 0) if seeds is None else seeds
     kernel = kernel_for(costs, slots, workers)

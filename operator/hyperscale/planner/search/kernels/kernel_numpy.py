@@ -42,8 +42,8 @@ def local_search(costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArr
     """Rows of `orders` (B, k) that no single replacement improves, and their objectives (B,)."""
     if not len(orders):
         return orders, np.zeros(0)
-    found = [polish_all(costs, slots, order[None, :], fixed, sweeps) for order in orders]
-    return np.concatenate([order for order, _ in found]), np.concatenate([seconds for _, seconds in found])
+    improved = [polish_all(costs, slots, order[None, :], fixed, sweeps) for order in orders]
+    return np.concatenate([order for order, _ in improved]), np.concatenate([seconds for _, seconds in improved])
 
 
 def rings(costs: Costs, orders: IntArray, fixed: BoolArray) -> IntArray:
