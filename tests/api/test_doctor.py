@@ -17,7 +17,8 @@ from e2e.cluster.control_plane import ControlPlane, kubeconfig_path, wait_until
 from e2e.cluster.ports import free_ports
 from tests.api import doctor_scraped as scraped
 from tests.api import doctor_world as world
-from tests.api.doctor_scenarios import SCENARIOS, Broken
+from tests.api.doctor_broken import Broken
+from tests.api.doctor_scenarios import SCENARIOS
 from tests.api.doctor_site import REPOSITORY, Site, all_fixes, findings, run_as_printed
 from tests.fault.prometheus_stub import PrometheusStub
 

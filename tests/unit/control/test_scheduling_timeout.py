@@ -12,61 +12,10 @@ from hyperscale.control.decide.chain import decide
 from hyperscale.control.lifecycle.unscheduled import REFUSED_SECONDS, begun, delay_left, is_released, refused_nodes
 from hyperscale.control.status.conditions import derive
 from hyperscale.model.decision import DeletePods, MakePlan, Reason, ReleaseGang, ReleaseWorkers, SetSuspend, Stop, Wait
-from hyperscale.model.observed.reconcile_input import ReconcileInput
 from hyperscale.model.plan import Infeasible
-from hyperscale.model.status import Condition, JobStatus, Phase, StatusRefusedNode, StatusScheduling, read_status, to_wire
-from hyperscale.util.rfc3339 import timestamp
-from tests.builders.seen import changed, condition, job_spec, launcher, mpijob, plan, seen, status, worker
-
-NOW = 1_000_000.0
-TIMEOUT = 300
-WORDS = "0/12 nodes are available: 1 Insufficient rdma/hca, 11 node(s) didn't match Pod's node affinity/selector."
-TWO = plan("node-a", "node-b")
-RELEASED = Condition("Placed", "False", "SchedulingTimeout")
-
-
-def at(seconds: float) -> str:
-    return timestamp(NOW + seconds)
-
-
-def waiting(since: float, **changes: Any) -> ReconcileInput:
-    """Rank 0 runs, rank 1 is refused; when that was first seen, in seconds before now."""
-    known = StatusScheduling(waiting_since=at(-since))
-    base = {
-        "mpijob": mpijob(),
-        "plan": TWO,
-        "plan_recorded": True,
-        "pods": (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS)),
-        "status": status(Phase.STARTING, scheduling=known),
-        "now": NOW,
-    }
-    return seen(**{**base, **changes})
-
-
-def released(releases: int = 1, ago: float = 1000.0, **changes: Any) -> ReconcileInput:
-    """The release is written down."""
-    refused = (StatusRefusedNode("node-b", WORDS, at(-ago)),)
-    known = StatusScheduling(releases=releases, released_at=at(-ago), message=f"cora-worker-1: {WORDS}", refused=refused)
-    base = {
-        "mpijob": mpijob(),
-        "plan": TWO,
-        "plan_recorded": True,
-        "pods": (worker(0, node="node-a", ready=True), worker(1, unschedulable=WORDS)),
-        "status": status(Phase.STARTING, RELEASED, scheduling=known),
-        "released": True,
-        "release_recorded": True,
-        "now": NOW,
-    }
-    return seen(**{**base, **changes})
-
-
-def gone(**changes: Any) -> ReconcileInput:
-    """Its MPIJob is suspended and the pods are gone."""
-    return released(**{"mpijob": mpijob(suspended=True), "pods": (), **changes})
-
-
-def placed(told: JobStatus) -> Condition:
-    return next(each for each in told.conditions if each.type == "Placed")
+from hyperscale.model.status import Phase, StatusScheduling, read_status, to_wire
+from tests.builders.seen import changed, condition, job_spec, launcher, mpijob, status, worker
+from tests.unit.control.timeout_cases import NOW, QUEUED, RELEASED, TIMEOUT, WORDS, at, gone, placed, released, waiting
 
 
 def test_since_when_a_rank_waits_is_written_down_and_the_deadline_is_looked_at() -> None:
@@ -221,9 +170,6 @@ def test_a_refused_node_is_forgotten_after_a_while() -> None:
     assert told.refused == ()
 
 
-QUEUED = mpijob(queue="gold", suspend_intent=True)
-
-
 def test_an_mpijob_of_a_queue_is_not_suspended_its_pods_are_deleted() -> None:
     decision = decide(released(mpijob=QUEUED))
     assert isinstance(decision, DeletePods)
@@ -253,51 +199,3 @@ def test_a_move_whose_ranks_find_no_node_ends_with_the_release() -> None:
         migrating=True, status=status(Phase.STARTING, RELEASED, condition("Moving"), scheduling=released().job.status.scheduling)
     )
     assert not [each for each in derive(look, decide(look)).conditions if each.type == "Moving"]
-
-
-GONE = "2 of 2 worker pods (cora-worker-0, cora-worker-1) do not exist"
-
-
-@pytest.mark.parametrize(
-    ("pods", "said"),
-    [((), GONE), ((worker(0, gated=True),), "1 of 2 worker pods (cora-worker-1) do not exist")],
-    ids=["none", "some"],
-)
-def test_ranks_whose_pods_never_come_are_released_as_one_too(pods: tuple[Any, ...], said: str) -> None:
-    first = waiting(0, pods=pods, status=status(Phase.STARTING))
-    told = derive(first, decide(first))
-    assert told.scheduling is not None
-    assert told.scheduling.waiting_since == at(0)
-    still = decide(waiting(100, pods=pods))
-    assert isinstance(still, Wait)
-    assert still.retry_after_seconds == TIMEOUT - 100
-    decision = decide(waiting(TIMEOUT, pods=pods))
-    assert isinstance(decision, ReleaseGang)
-    assert said in decision.message
-    assert f"{TIMEOUT} s after" in decision.message
-    assert begun(waiting(TIMEOUT, pods=pods)).refused == ()
-
-
-def test_who_has_to_create_the_pods_is_said() -> None:
-    silent = decide(waiting(TIMEOUT, pods=()))
-    assert "mpi-operator has not taken up the MPIJob" in silent.message
-    taken = decide(waiting(TIMEOUT, pods=(), mpijob=mpijob(conditions={"Created": (True, "MPIJobCreated", "")})))
-    assert "kubectl get events -n team" in taken.message
-
-
-@pytest.mark.parametrize("changes", [{"suspended": True}, {"gated": False}, {"conditions": {"Succeeded": (True, "", "")}}], ids=str)
-def test_pods_that_need_not_be_there_are_not_missed(changes: dict[str, Any]) -> None:
-    look = waiting(TIMEOUT, pods=(), mpijob=mpijob(**changes))
-    decision = decide(look)
-    assert not isinstance(decision, ReleaseGang)
-    known = derive(look, decision).scheduling
-    assert known is None or not known.waiting_since
-
-
-@pytest.mark.parametrize("pods", [(), (worker(0, gated=True),)], ids=["none", "some"])
-def test_in_a_queue_released_ranks_are_not_planned_before_their_pods_are_back(pods: tuple[Any, ...]) -> None:
-    look = released(mpijob=QUEUED, pods=pods)
-    decision = decide(look)
-    assert isinstance(decision, Wait)
-    assert decision.reason == Reason.SCHEDULING_TIMEOUT
-    assert placed(derive(look, decision)).reason == "SchedulingTimeout"
