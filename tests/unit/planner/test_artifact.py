@@ -18,7 +18,7 @@ from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, answer, gpu_node, planned, random_cluster, snapshot, training
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference"
 SEEN = random_cluster(1, 8)
 
 

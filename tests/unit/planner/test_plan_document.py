@@ -19,7 +19,7 @@ from hyperscale.planner.check.artifact import from_json, to_json
 from tests.builders.clusters import gpu_node, planned, random_cluster, snapshot
 from tests.builders.seen import job_spec, seen
 
-SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "plan.schema.json").read_text())
+SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "reference" / "plan.schema.json").read_text())
 WHOLE = planned(random_cluster(1, 8))
 UNLABELLED = planned(snapshot(gpu_node("n0", product=None), gpu_node("n1", product=None)))
 CORRECTED = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""The plan as an object and as bytes: identity, rounding, deterministic JSON (docs/plan-schema.md). Pure."""
+"""The plan as an object and as bytes: identity, rounding, deterministic JSON (docs/reference/plan-schema.md). Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def from_json(data: bytes) -> Plan:
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON schema of `to_json`, as docs/plan.schema.json has it."""
+    """JSON schema of `to_json`, as docs/reference/plan.schema.json has it."""
     schema = msgspec.json.schema(Plan)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "HyperScale plan", **schema}
 

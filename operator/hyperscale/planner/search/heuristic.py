@@ -60,7 +60,7 @@ Expired = Callable[[], bool]
 
 
 class Heuristic:
-    """Greedy, local search, branch and bound, pairs; never fails, says how far from the optimum it may be (docs/planner.md)."""
+    """Greedy, local search, branch and bound, pairs; never fails, says how far from the optimum it may be (docs/explanation/planner.md)."""
 
     name = "Heuristic"
 
