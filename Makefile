@@ -9,7 +9,7 @@ UV_VERSION := 0.13.8
 
 HOROVOD := $(VENV)/.horovod
 
-.PHONY: setup horovod kernel lock docs demo test test-long fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
+.PHONY: setup horovod kernel lock demo test test-long fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
 
 COMPILED := setup.py $(shell find operator/hyperscale -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
@@ -32,33 +32,19 @@ horovod: $(HOROVOD) ## Open MPI where it is missing, and Horovod compiled for th
 kernel: ## Compile the .pyx modules again
 	@$(BIN)/python setup.py -q build_ext --inplace
 
-LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --python-version 3.11
+# For every Python that the project runs on: what only one of them needs carries a marker.
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
 lock: ## Compile all lock files again: dev.lock is the resolution of everything, each other lock a part of it
-	@$(LOCK) $$(printf -- '--extra %s ' operator planner agent worker dev) pyproject.toml -o requirements/dev.lock
+	@$(LOCK) --extra dev pyproject.toml -o requirements/dev.lock
 	@# uv prefers the versions that it finds in the file it writes, and drops what is not needed.
-	@for group in operator planner agent worker; do \
-	  cp requirements/dev.lock requirements/$$group.lock; $(LOCK) --extra $$group pyproject.toml -o requirements/$$group.lock; done
+	@for group in core operator agent worker learn test; do cp requirements/dev.lock requirements/$$group.lock; \
+	  $(LOCK) $$(test $$group = core || echo --extra $$group) pyproject.toml -o requirements/$$group.lock; done
 	@for name in agent/agent worker/horovod worker/build worker/cuda; do cat requirements/dev.lock >> images/$$name.lock; \
 	  $(LOCK) --no-annotate --no-deps images/$$name.in -o images/$$name.lock; done
 	@cat requirements/dev.lock >> images/operator/build.lock
 	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
 	  | $(LOCK) --no-annotate --no-deps - -o images/operator/build.lock
-
-	@# The site's generator has an environment of its own; it takes the versions of dev.lock where both need a package.
-	@cp requirements/dev.lock requirements/docs.lock
-	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" \
-	  | $(LOCK) - -o requirements/docs.lock
-
-DOCS := .venv-docs
-
-$(DOCS)/.ready: requirements/docs.lock | $(VENV)/.ready
-	@test -x $(DOCS)/bin/python || $(BIN)/python -m venv --without-pip $(DOCS)
-	@VIRTUAL_ENV=$(CURDIR)/$(DOCS) $(BIN)/uv pip install --quiet --require-hashes -r requirements/docs.lock
-	@touch $@
-
-docs: $(DOCS)/.ready ## Build the site into build/site; every page, link and anchor is checked
-	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict && echo "build/site/index.html"
 
 crds: setup ## Write crds/ and the chart's copies from the Python types
 	@$(BIN)/python -m hyperscale.spec.crd
@@ -117,7 +103,7 @@ gpu: ## The layers for GPUs on this machine's GPU, else on the processor (Python
 	$$python -W ignore -m benchmarks.gpu $(ARGS)
 
 clean: ## Remove what the targets above made in this folder
-	@rm -rf $(VENV) $(DOCS) .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find operator -name '*.so' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -14,19 +14,22 @@ import uuid
 from functools import partial
 from pathlib import Path
 
-import kopf
-
-from hyperscale.control.apply.client import ApiClient, ConfigException
-from hyperscale.control.apply.lease import Lease
-from hyperscale.control.apply.lease_thread import LeaseThread
-from hyperscale.control.apply.pace import Pace
-from hyperscale.control.controller import kopf_internals
-from hyperscale.control.controller.handlers import register
-from hyperscale.control.controller.manager import Operator
-from hyperscale.control.controller.preview_server import PreviewServer
-from hyperscale.control.settings import Settings, SettingsError, from_environment
-from hyperscale.control.telemetry.metrics import TelemetryServer
+from hyperscale.util.extras import required
 from hyperscale.util.json_logging import configure_logging
+
+with required("operator", "hyperscale"):
+    import kopf
+
+    from hyperscale.control.apply.client import ApiClient, ConfigException
+    from hyperscale.control.apply.lease import Lease
+    from hyperscale.control.apply.lease_thread import LeaseThread
+    from hyperscale.control.apply.pace import Pace
+    from hyperscale.control.controller import kopf_internals
+    from hyperscale.control.controller.handlers import register
+    from hyperscale.control.controller.manager import Operator
+    from hyperscale.control.controller.preview_server import PreviewServer
+    from hyperscale.control.settings import Settings, SettingsError, from_environment
+    from hyperscale.control.telemetry.metrics import TelemetryServer
 
 _LOG = logging.getLogger("hyperscale")
 

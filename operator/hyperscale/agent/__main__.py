@@ -13,18 +13,21 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-import msgspec
-from prometheus_client import CollectorRegistry, generate_latest
-
-from hyperscale.agent.agent_server import AgentServer, HttpAnswer, metrics
-from hyperscale.agent.agent_settings import AgentSettings, AgentSettingsError, from_environment, variable
-from hyperscale.agent.exposition import render
-from hyperscale.agent.gpus.exposition_gpus import families
-from hyperscale.agent.gpus.nvml_dcgm import Watch
-from hyperscale.agent.gpus.nvml_poll import Poller
-from hyperscale.agent.probe import probe_settings
-from hyperscale.agent.state import DriverCondition
+from hyperscale.util.extras import required
 from hyperscale.util.json_logging import configure_logging
+
+with required("agent", "hyperscale.agent"):
+    import msgspec
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from hyperscale.agent.agent_server import AgentServer, HttpAnswer, metrics
+    from hyperscale.agent.agent_settings import AgentSettings, AgentSettingsError, from_environment, variable
+    from hyperscale.agent.exposition import render
+    from hyperscale.agent.gpus.exposition_gpus import families
+    from hyperscale.agent.gpus.nvml_dcgm import Watch
+    from hyperscale.agent.gpus.nvml_poll import Poller
+    from hyperscale.agent.probe import probe_settings
+    from hyperscale.agent.state import DriverCondition
 
 _LOG = logging.getLogger("hyperscale.agent")
 

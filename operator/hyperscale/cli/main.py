@@ -14,6 +14,7 @@ from typing import Final
 
 from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.arguments.parser import build_parser, program_name
+from hyperscale.util import extras
 
 COMMANDS: Final = {
     "plan": "hyperscale.cli.plan.plan_command",
@@ -96,6 +97,9 @@ def _failed(program: str, error: Exception) -> int:
         return exit_codes.BAD_INPUT
     if os.environ.get(DEBUG_VARIABLE):
         raise error
+    if isinstance(error, ModuleNotFoundError) and (missing := extras.advice(error)) is not None:
+        _say(program, missing)
+        return exit_codes.BAD_INPUT
     _say(program, f"internal error, please report it: {type(error).__name__}: {error} (set {DEBUG_VARIABLE}=1 for the traceback)")
     return exit_codes.INTERNAL
 

@@ -9,8 +9,7 @@ import pytest
 import yaml
 from msgspec import inspect
 
-from hyperscale.spec.crd import FOLDERS, REPOSITORY, main, manifests, text_of
-from hyperscale.spec.crd_schema import schema_of
+from hyperscale.spec.crd import FOLDERS, REPOSITORY, main, manifests, schema_of, text_of
 
 CRDS = manifests()
 

@@ -17,10 +17,10 @@ from hyperscale.cli import exit_codes, spinner
 from hyperscale.cli.exit_codes import InputError
 from hyperscale.cli.files import read_bounded
 from hyperscale.cli.text_tables import bytes_text, pairs, table
-from hyperscale.training.modelgraph.calls import CallGraph, call_graph
 
 if TYPE_CHECKING:
     from hyperscale.training.modelgraph.analyze import ModelGraph
+    from hyperscale.training.modelgraph.calls import CallGraph
     from hyperscale.training.modelgraph.fuse import Fusion
     from hyperscale.training.modelgraph.load_model import Network
 
@@ -115,6 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _script(target: str, form: str) -> str:
+    from hyperscale.training.modelgraph.calls import call_graph
+
     path = Path(target)
     try:
         graph = call_graph(_text(path))

@@ -63,7 +63,7 @@ def _lesson(name: str) -> Lesson:
             raise InputError("the simulator of streams is compiled and missing here; run `make kernel`, which needs a C compiler") from None
         if (error.name or "").startswith("hyperscale"):
             raise
-        raise InputError(f"learning needs {error.name}; install the extra: pip install 'hyperscale[planner]'") from None
+        raise InputError(f"learning needs {error.name}; install the extra: pip install 'hyperscale[learn]'") from None
     return module
 
 

@@ -151,7 +151,7 @@ def _all_missing(facts: Facts, wanted: list[str]) -> Finding | None:
     jobs = [job for job, _, _ in metrics.targets if "dcgm" in job.lower() or "gpu" in job.lower()]
     if known:
         cause = f"Prometheus has GPU metrics of other names: {some(known)}"
-        fix = "write them into spec.queries of the PlannerPolicy; docs/explanation/observe.md lists the units"
+        fix = "write them into spec.queries of the PlannerPolicy; docs/observe.md lists the units"
     elif jobs:
         cause = f"scrape job {some(jobs)} has targets, but no DCGM series"
         fix = "see the exporter's log; DCGM fields that its CSV leaves out are not exported"

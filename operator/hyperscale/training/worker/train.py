@@ -6,26 +6,29 @@ import os
 import sys
 from typing import Final
 
-import msgspec
-import torch
-from msgspec.structs import replace
+from hyperscale.util.extras import required
 
-from hyperscale.model.adjacency import LocalPart
-from hyperscale.model.api.job import AllreduceSchedule
-from hyperscale.model.api.measured import RESULT_PREFIX, Measured
-from hyperscale.training import data
-from hyperscale.training.allreduce import horovod
-from hyperscale.training.allreduce.simulate import CYCLE_SECONDS
-from hyperscale.training.engine.checkpoint import CheckpointError
-from hyperscale.training.engine.full import FullTrainer
-from hyperscale.training.engine.loop import Loop
-from hyperscale.training.engine.report import Reporter
-from hyperscale.training.engine.retune import Adaptive
-from hyperscale.training.engine.trainer import Trainer
-from hyperscale.training.runtime import allocator, contract
-from hyperscale.training.runtime.comm import Comm, connect
-from hyperscale.training.runtime.contract import EXIT_WRONG_INPUT, ContractError, Run
-from hyperscale.training.worker import estimates, gpu_check, load_part
+with required("worker", "hyperscale.training.worker"):
+    import msgspec
+    import torch
+    from msgspec.structs import replace
+
+    from hyperscale.model.adjacency import LocalPart
+    from hyperscale.model.api.job import AllreduceSchedule
+    from hyperscale.model.api.measured import RESULT_PREFIX, Measured
+    from hyperscale.training import data
+    from hyperscale.training.allreduce import horovod
+    from hyperscale.training.allreduce.simulate import CYCLE_SECONDS
+    from hyperscale.training.engine.checkpoint import CheckpointError
+    from hyperscale.training.engine.full import FullTrainer
+    from hyperscale.training.engine.loop import Loop
+    from hyperscale.training.engine.report import Reporter
+    from hyperscale.training.engine.retune import Adaptive
+    from hyperscale.training.engine.trainer import Trainer
+    from hyperscale.training.runtime import allocator, contract
+    from hyperscale.training.runtime.comm import Comm, connect
+    from hyperscale.training.runtime.contract import EXIT_WRONG_INPUT, ContractError, Run
+    from hyperscale.training.worker import estimates, gpu_check, load_part
 
 MANY_GRAPHS_CYCLE_SECONDS: Final = 5e-5
 CUDA_CYCLE_SECONDS: Final = 2e-4
