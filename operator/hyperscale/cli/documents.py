@@ -113,8 +113,8 @@ def load_mapping(text: str, shown: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise InputError(f"{shown}: is not YAML: {error}") from None
     except (ValueError, TypeError, OverflowError, LookupError) as error:  # an integer of 5,000 digits, `!!bool maybe`
-        told = "an integer of thousands of digits; write a smaller one" if "digits" in str(error) else str(error)
-        raise InputError(f"{shown}: holds a value that cannot be read: {told}") from None
+        reason = "an integer of thousands of digits; write a smaller one" if "digits" in str(error) else str(error)
+        raise InputError(f"{shown}: holds a value that cannot be read: {reason}") from None
     if not isinstance(document, dict):
         raise InputError(f"{shown}: holds a {_kind_of(document)}; write one object with apiVersion, kind, metadata and spec")
     _check_finite(document, "", shown)
@@ -189,15 +189,15 @@ def _children(node: yaml.Node, shown: str) -> list[yaml.Node]:
 
 
 def _check_keys(node: yaml.MappingNode, shown: str) -> None:
-    seen: set[str] = set()
+    keys: set[str] = set()
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode) or key.tag not in (f"{TAG_PREFIX}str", f"{TAG_PREFIX}merge"):
             text = key.value if isinstance(key, yaml.ScalarNode) else "?"
             raise InputError(f"{shown}: line {line}: key {text!r} is no text in YAML; put it in quotes")
-        if key.value in seen:
+        if key.value in keys:
             raise InputError(f"{shown}: line {line}: key {key.value!r} is given twice; keep one")
-        seen.add(key.value)
+        keys.add(key.value)
 
 
 def _check_finite(value: object, path: str, shown: str) -> None:

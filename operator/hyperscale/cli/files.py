@@ -13,7 +13,7 @@ from hyperscale.cli.exit_codes import InputError
 
 
 def read_bounded(path: Path, most_bytes: int) -> bytes:
-    """At most `most_bytes` + 1 bytes of a file, so that a larger one (or a device without end) can be told; raises OSError."""
+    """At most `most_bytes` + 1 bytes of a file, so that a larger one (or a device without end) can be recognised; raises OSError."""
     with path.open("rb") as opened:
         return opened.read(most_bytes + 1)
 

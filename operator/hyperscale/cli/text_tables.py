@@ -19,9 +19,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset
 
 def pairs(rows: Iterable[tuple[str, str]]) -> list[str]:
     """Lines `Name    value` with the values in one column."""
-    known = [(name, printable(value)) for name, value in rows if value]
-    width = max((len(name) for name, _ in known), default=0)
-    return [f"{name:<{width}}  {value}" for name, value in known]
+    filled = [(name, printable(value)) for name, value in rows if value]
+    width = max((len(name) for name, _ in filled), default=0)
+    return [f"{name:<{width}}  {value}" for name, value in filled]
 
 
 def bullets(title: str, sentences: Iterable[str]) -> list[str]:
@@ -51,7 +51,7 @@ def predicted_text(value_seconds: float) -> str:
 
 
 def gap_text(gap: float | None) -> str:
-    """How far a plan can be from the best possible one; empty where nobody knows."""
+    """How far a plan can be from the best possible one; empty where that is unknown."""
     if gap is None:
         return ""
     return "0, proven optimal" if gap == 0.0 else f"at most {gap * 100.0:.3g} % above the best possible"

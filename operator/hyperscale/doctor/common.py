@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts, known
+from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts, or_empty
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, FindingState
 from hyperscale.model.api.policy import PolicySpec
@@ -41,19 +41,19 @@ def unread(check: str, fact: object) -> Finding | None:
 
 def operators(facts: Facts) -> tuple[WorkloadFacts, ...]:
     """Deployments of the operator."""
-    return tuple(one for one in known(facts.workloads) if one.kind == "Deployment" and _is_ours(one, "operator"))
+    return tuple(one for one in or_empty(facts.workloads) if one.kind == "Deployment" and _is_ours(one, "operator"))
 
 
 def agents(facts: Facts) -> tuple[WorkloadFacts, ...]:
     """DaemonSets of the node agent."""
-    return tuple(one for one in known(facts.workloads) if one.kind == "DaemonSet" and _is_ours(one, "agent"))
+    return tuple(one for one in or_empty(facts.workloads) if one.kind == "DaemonSet" and _is_ours(one, "agent"))
 
 
 def named(facts: Facts, *parts: str) -> tuple[WorkloadFacts, ...]:
     """Workloads of others whose name or one of whose images contains one of `parts`."""
     return tuple(
         one
-        for one in known(facts.workloads)
+        for one in or_empty(facts.workloads)
         if any(part in text for part in parts for text in (one.name, *(image.rpartition("/")[2] for image in one.images)))
     )
 
@@ -86,7 +86,7 @@ def tag_of(image: str) -> str:
 
 def gpu_nodes(facts: Facts) -> tuple[dict[str, Any], ...]:
     """Nodes with GPUs, by name."""
-    return tuple(sorted((node for node in known(facts.nodes) if is_gpu_node(node)), key=name_of))
+    return tuple(sorted((node for node in or_empty(facts.nodes) if is_gpu_node(node)), key=name_of))
 
 
 def name_of(node: Mapping[str, Any]) -> str:
@@ -101,7 +101,7 @@ def labels_of(node: Mapping[str, Any]) -> dict[str, str]:
 
 def policy_set(facts: Facts, spec: Mapping[str, Any]) -> str:
     """The command that sets fields of the default PlannerPolicy, whether it exists or not; safe to paste."""
-    if any(name_of(one) == DEFAULT_POLICY for one in known(facts.policies)):
+    if any(name_of(one) == DEFAULT_POLICY for one in or_empty(facts.policies)):
         return f"kubectl patch plannerpolicy {DEFAULT_POLICY} --type=merge -p {_shell({'spec': spec})}"
     whole = {"apiVersion": API_VERSION, "kind": POLICY_KIND, "metadata": {"name": DEFAULT_POLICY}, "spec": spec}
     # A manager for each set of fields: what one manager leaves out of its next apply is taken back.

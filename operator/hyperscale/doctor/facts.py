@@ -36,7 +36,7 @@ class ServerFacts(msgspec.Struct, frozen=True):
 
 
 class Right(NamedTuple):
-    """One thing that somebody may do or not, as in authorization.k8s.io/v1 ResourceAttributes."""
+    """One permission, as in authorization.k8s.io/v1 ResourceAttributes."""
 
     verb: str
     group: str
@@ -132,7 +132,7 @@ class LeaseFacts(msgspec.Struct, frozen=True):
 
     @property
     def fresh(self) -> bool:
-        """Somebody holds it and has renewed it in time, a hung API call granted."""
+        """It has a holder, who renewed it in time; one hung API call is allowed for."""
         return bool(self.holder) and self.silent_seconds <= 2 * self.duration_seconds
 
 
@@ -189,14 +189,14 @@ class Metrics(msgspec.Struct, frozen=True):
     """Ordered pairs of GPU nodes with a latency, and with a bandwidth."""
     linked: frozenset[str] = frozenset()
     """Nodes with at least one measured link."""
-    seen: frozenset[str] = frozenset()
+    with_series: frozenset[str] = frozenset()
     """Nodes with at least one GPU series."""
     refused: dict[str, float] = {}
     """Link probes that agents refused in the last minutes, by reason."""
     agent_states: dict[str, tuple[str, ...]] = {}
     """Nodes whose GPUs the agent cannot read, by what it says of itself."""
     gpu_states: dict[str, tuple[tuple[str, str], ...]] = {}
-    """(node, number of the GPU) of each that an agent cannot read, by what it says of it."""
+    """(node, number of the GPU) of each that an agent cannot read, by the state that it reports."""
     ways: dict[str, dict[str, Ways]] = {}
     """How the GPUs of a node reach each other, by node and the agent's kinds of ways."""
     frozen: tuple[int, int] | None = None
@@ -255,6 +255,6 @@ class Facts(msgspec.Struct, frozen=True):
     """The one by which jobs without a policyRef are planned; built in where it is missing or broken."""
 
 
-def known(found: tuple[T, ...] | Unread) -> tuple[T, ...]:
+def or_empty(items: tuple[T, ...] | Unread) -> tuple[T, ...]:
     """What was read; nothing where it could not be."""
-    return () if isinstance(found, Unread) else found
+    return () if isinstance(items, Unread) else items

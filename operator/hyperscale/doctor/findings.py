@@ -17,7 +17,7 @@ class FindingState(enum.StrEnum):
     INFO = "info"
     """Worth knowing; nothing is wrong."""
     WARNING = "warning"
-    """Jobs run, but plans know less or something will fail later. Also what could not be checked: nobody knows then."""
+    """Jobs run, but plans know less or something will fail later. Also what could not be checked."""
     ERROR = "error"
     """Jobs do not run, or are planned on wrong figures."""
 
@@ -73,8 +73,8 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings, worst first, else in the order of the checks."""
-        found = [finding for check in self.checks for finding in check.findings]
-        return tuple(sorted(found, key=lambda finding: -finding.state.rank))
+        listed = [finding for check in self.checks for finding in check.findings]
+        return tuple(sorted(listed, key=lambda finding: -finding.state.rank))
 
 
 EXIT_CODES = {FindingState.OK: 0, FindingState.INFO: 0, FindingState.WARNING: 3, FindingState.ERROR: 4}
@@ -85,8 +85,8 @@ MAX_NAMES = 10
 
 def verdict(check: str, summary: str, findings: Iterable[Finding | None]) -> CheckVerdict:
     """The verdict over findings; None stands for one that does not apply."""
-    found = tuple(finding for finding in findings if finding is not None)
-    return CheckVerdict(check, worst(finding.state for finding in found), summary, found)
+    listed = tuple(finding for finding in findings if finding is not None)
+    return CheckVerdict(check, worst(finding.state for finding in listed), summary, listed)
 
 
 def alike(findings: Iterable[Finding]) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import Final
@@ -69,39 +70,36 @@ def summarize(
     fault: (value, timestamp) to what is wrong with it, None for nothing
     now:   Unix seconds by the clock that the timestamps are compared with
     """
-    placed = 0
-    strangers: list[dict[str, str]] = []
-    faults: dict[str, int] = {}
-    for one in series:
-        if place(one.labels) is None:
-            if len(strangers) < MAX_EXAMPLES:
-                strangers.append(dict(sorted(one.labels.items())))
-        else:
-            placed += 1
-        if wrong := fault(one.value, one.timestamp):
-            faults[wrong] = faults.get(wrong, 0) + 1
+    unplaced = [one.labels for one in series if place(one.labels) is None]
+    faults = Counter(filter(None, (fault(one.value, one.timestamp) for one in series)))
     values = sorted(one.value for one in series if math.isfinite(one.value))
+    low, middle, high = _spread(values)
     return SeriesFigure(
         query=query,
         count=len(series),
-        placed=placed,
-        strangers=tuple(strangers),
+        placed=len(series) - len(unplaced),
+        strangers=tuple(dict(sorted(labels.items())) for labels in unplaced[:MAX_EXAMPLES]),
         labels=frozenset(label for one in series for label in one.labels),
         finite=len(values),
-        low=values[0] if values else 0.0,
-        middle=median_low(values) if values else 0.0,
-        high=values[-1] if values else 0.0,
+        low=low,
+        middle=middle,
+        high=high,
         fractions=sum(0 < value < 1 for value in values),
         faults=dict(sorted(faults.items())),
         age_seconds=median_low(now - one.timestamp for one in series) if series else None,
     )
 
 
+def _spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Smallest, median and largest of sorted values; zeros where there are none."""
+    return (values[0], median_low(values), values[-1]) if values else (0.0, 0.0, 0.0)
+
+
 def metric_names(query: str) -> tuple[str, ...]:
     """Names of the metrics that a PromQL expression reads, in order, each once."""
     bare = _RANGE.sub(" ", _LABEL_LIST.sub(" ", _SELECTOR.sub(" ", _TEXT.sub(" ", query))))
-    found = (name for name in _NAME.findall(bare) if name.lower() not in _WORDS)
-    return tuple(dict.fromkeys(found))
+    names = (name for name in _NAME.findall(bare) if name.lower() not in _WORDS)
+    return tuple(dict.fromkeys(names))
 
 
 def selector_labels(query: str) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ def metrics(**changes: Any) -> Metrics:
         targets=(("dcgm-exporter", 3, 0), ("hyperscale-agent", 3, 0)),
         pairs=(6, 6),
         linked=frozenset(NODES),
-        seen=frozenset(NODES),
+        with_series=frozenset(NODES),
         frozen=(0, 6),
     )
     return changed(made, **changes)

@@ -32,7 +32,7 @@ def empty(alone: dict[str, int], labels: set[str] | None = None) -> dict[str, ob
 
 def without_gpu_series(**changes: object) -> Metrics:
     figures = {name: figure(name, **empty({})) if not name.startswith("link") else one for name, one in metrics().figures.items()}
-    return metrics(**{"figures": figures, "seen": frozenset(), "frozen": None, **changes})
+    return metrics(**{"figures": figures, "with_series": frozenset(), "frozen": None, **changes})
 
 
 METRIC_CASES = (
@@ -101,7 +101,7 @@ METRIC_CASES = (
         Fault.METRICS_STALE, facts(metrics=with_figure("power", faults={"older than the limit": 6}, age_seconds=900.0)), "scrape_interval"
     ),
     Case(Fault.METRICS_FROZEN, facts(metrics=metrics(frozen=(2, 6))), "rollout restart"),
-    Case(Fault.NODES_UNSEEN, facts(metrics=metrics(seen=frozenset(NODES[:2]))), "spec.nodeName=gpu-3"),
+    Case(Fault.NODES_UNSEEN, facts(metrics=metrics(with_series=frozenset(NODES[:2]))), "spec.nodeName=gpu-3"),
     Case(Fault.LINKS_MISSING, facts(metrics=metrics(pairs=(0, 0), linked=frozenset())), "9466"),
     Case(Fault.LINKS_MISSING, facts(metrics=metrics(pairs=(0, 0), linked=frozenset(), names={})), "9465"),
     Case(

@@ -36,6 +36,8 @@ def add(commands: argparse._SubParsersAction[common.Parser], prog: str) -> None:
         help="GCN, GraphSAGE or GAT; file.py:NAME, a torch module, its class or a function that makes one (the file is run); "
         "file.py alone: its call graph (the file is only read)",
     )
-    for name, (told, default, most) in FIGURES.items():
-        command.add_argument(f"--{name}", type=common._Whole(1, most), default=default, metavar="N", help=f"{told} (default: %(default)s)")
+    for name, (meaning, default, most) in FIGURES.items():
+        command.add_argument(
+            f"--{name}", type=common._Whole(1, most), default=default, metavar="N", help=f"{meaning} (default: %(default)s)"
+        )
     common._add_output(command, FORMS)

@@ -36,9 +36,9 @@ def _add_data(commands: argparse._SubParsersAction[common.Parser], prog: str) ->
         "feature-size": ("features of a vertex (default: 64)", common.MAX_WIDTH),
         "classes": ("classes (default: 8, or one a vertex)", common.MAX_WIDTH),
     }
-    for name, (told, most) in sizes.items():
+    for name, (meaning, most) in sizes.items():
         required = name in ("vertices", "edges")
-        generate.add_argument(f"--{name}", type=common._Whole(1, most), required=required, metavar="N", help=told)
+        generate.add_argument(f"--{name}", type=common._Whole(1, most), required=required, metavar="N", help=meaning)
     generate.add_argument("--seed", type=common._Whole(0, common.MAX_SEED), default=0, metavar="N", help="seed (default: %(default)s)")
     common._add_output(generate, ("table", "json"))
 

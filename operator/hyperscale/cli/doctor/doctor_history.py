@@ -1,4 +1,4 @@
-"""Whether the database of finished runs can be reached: by itself where its URL was named here, else by its Service."""
+"""Whether the database of finished runs answers: asked directly where its URL was named here, else looked up by its Service."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def _asked(url: str, limit_seconds: float) -> str:
 
 def _service(cluster: DoctorCluster, namespace: str, name: str) -> str:
     """Why a Service leads nowhere; "" where it has a ready endpoint, or where that cannot be read."""
-    found = read(lambda: cluster.find("get services", f"/api/v1/namespaces/{namespace}/services/{name}"))
-    if found is None:
+    service = read(lambda: cluster.find("get services", f"/api/v1/namespaces/{namespace}/services/{name}"))
+    if service is None:
         return f"there is no Service {name} in namespace {namespace}"
-    if isinstance(found, Unread) or (found.get("spec") or {}).get("type") == "ExternalName":
+    if isinstance(service, Unread) or (service.get("spec") or {}).get("type") == "ExternalName":
         return ""
     path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
     slices = read(lambda: list(cluster.items("list endpointslices", path, {"labelSelector": f"{SLICE_LABEL}={name}"})))

@@ -33,7 +33,7 @@ GONE: Final = ("PrometheusUnreachable", "PrometheusTimeout")
 
 
 class Asker(Protocol):
-    """Somebody who can put an instant query to Prometheus."""
+    """Puts an instant query to Prometheus."""
 
     def __call__(self, query: str) -> list[Series]:
         """Series with the metric's name as `__name__`; raises QueryError."""
@@ -94,7 +94,7 @@ class QueryAsked:
 
     def __init__(self, ask: Asker, policy: PolicySpec, index: NodeIndex, gpu_nodes: frozenset[str], say: Callable[[str], None]) -> None:
         self._ask, self._policy, self._index, self._gpu_nodes, self._say = ask, policy, index, gpu_nodes, say
-        self._seen: set[str] = set()
+        self._with_series: set[str] = set()
         self._pairs: dict[str, set[tuple[str, str]]] = {figure: set() for figure in LINK_FIGURES}
         self._rules = rules(policy.limits)
 
@@ -125,7 +125,7 @@ class QueryAsked:
             targets=self._targets(),
             pairs=(len(latency), len(bandwidth)),
             linked=frozenset(node for pair in latency | bandwidth for node in pair),
-            seen=frozenset(self._seen),
+            with_series=frozenset(self._with_series),
             refused=self._by_label(REFUSED_QUERY, "reason"),
             agent_states={state: tuple(dict.fromkeys(node for node, _ in gone)) for state, gone in self._unread(AGENT_QUERY).items()},
             gpu_states=self._unread(GPU_QUERY),
@@ -135,16 +135,16 @@ class QueryAsked:
 
     def _figure(self, figure: str, query: str, now: float) -> SeriesFigure:
         try:
-            found = self._ask(query)
-            if not found:
+            answered = self._ask(query)
+            if not answered:
                 return self._empty(query)
-            series = self._scraped(query, found)
+            series = self._scraped(query, answered)
         except QueryError as error:
             return SeriesFigure(query=query, failure=(error.reason, error.message))
         place = self._pair(figure) if figure in LINK_FIGURES else self._node
         return summarize(query, series, place, self._fault(figure, now), now)
 
-    def _scraped(self, query: str, found: list[Series]) -> list[Series]:
+    def _scraped(self, query: str, series: list[Series]) -> list[Series]:
         """The same series with the times of their scrapes: an instant query stamps them with its own."""
         try:
             stamps = {_key(one.labels): one.value for one in self._ask(f"timestamp({query})")}
@@ -152,7 +152,7 @@ class QueryAsked:
             if error.reason in GONE:
                 raise
             stamps = {}
-        return [Series(one.labels, one.value, stamps.get(_key(one.labels), one.timestamp)) for one in found]
+        return [Series(one.labels, one.value, stamps.get(_key(one.labels), one.timestamp)) for one in series]
 
     def _empty(self, query: str) -> SeriesFigure:
         """For a query without series: what its metrics look like without its selectors."""
@@ -168,10 +168,10 @@ class QueryAsked:
         return SeriesFigure(query=query, alone=alone, alone_labels=frozenset(labels))
 
     def _node(self, labels: Mapping[str, str]) -> str | None:
-        found = self._index.of_series(labels)
-        if found is not None:
-            self._seen.add(found)
-        return found
+        node = self._index.of_series(labels)
+        if node is not None:
+            self._with_series.add(node)
+        return node
 
     def _pair(self, figure: str) -> Callable[[Mapping[str, str]], tuple[str, str] | None]:
         def place(labels: Mapping[str, str]) -> tuple[str, str] | None:
@@ -190,10 +190,10 @@ class QueryAsked:
 
     def _names(self) -> dict[str, int] | None:
         try:
-            found = self._ask(f'count by (__name__) ({{__name__=~"{KNOWN_NAMES}"}})')
+            counts = self._ask(f'count by (__name__) ({{__name__=~"{KNOWN_NAMES}"}})')
         except QueryError:
             return None
-        return {one.labels["__name__"]: _total([one]) for one in found if "__name__" in one.labels}
+        return {one.labels["__name__"]: _total([one]) for one in counts if "__name__" in one.labels}
 
     def _targets(self) -> tuple[tuple[str, int, int], ...]:
         """Scrape jobs with their targets up and down."""
@@ -216,28 +216,28 @@ class QueryAsked:
 
     def _unread(self, query: str) -> dict[str, tuple[tuple[str, str], ...]]:
         """(node, gpu) of the series, sorted, by state; `gpu` is "" where a series has none."""
-        found: dict[str, set[tuple[str, str]]] = {}
+        gpus: dict[str, set[tuple[str, str]]] = {}
         try:
             for one in self._ask(query):
-                found.setdefault(one.labels.get("state", ""), set()).add((one.labels.get("node", ""), one.labels.get("gpu", "")))
+                gpus.setdefault(one.labels.get("state", ""), set()).add((one.labels.get("node", ""), one.labels.get("gpu", "")))
         except QueryError:
             return {}
-        return {state: tuple(sorted(found[state])) for state in sorted(found)}
+        return {state: tuple(sorted(gpus[state])) for state in sorted(gpus)}
 
     def _ways(self) -> dict[str, dict[str, Ways]]:
         """Ways between GPUs by node and kind; nothing where either question fails."""
         pairs, links = (self._by_kind(f"{total} by (node, kind) {EACH_WAY}") for total in ("count", "sum"))
-        found: dict[str, dict[str, Ways]] = {}
+        ways: dict[str, dict[str, Ways]] = {}
         for node, kind in sorted(pairs.keys() & links.keys()):
-            found.setdefault(node, {})[kind] = Ways(pairs[node, kind], links[node, kind])
-        return found
+            ways.setdefault(node, {})[kind] = Ways(pairs[node, kind], links[node, kind])
+        return ways
 
     def _by_kind(self, query: str) -> dict[tuple[str, str], int]:
         try:
-            found = self._ask(query)
+            series = self._ask(query)
         except QueryError:
             return {}
-        return {(one.labels.get("node", ""), one.labels.get("kind", "")): round(one.value) for one in found if math.isfinite(one.value)}
+        return {(one.labels.get("node", ""), one.labels.get("kind", "")): round(one.value) for one in series if math.isfinite(one.value)}
 
     def _by_label(self, query: str, label: str) -> dict[str, float]:
         try:
@@ -248,8 +248,8 @@ class QueryAsked:
 
 def _total(series: list[Series]) -> int:
     """The sum of counts; what is no count is none."""
-    found = sum(one.value for one in series if math.isfinite(one.value))
-    return round(found) if math.isfinite(found) else 0
+    total = sum(one.value for one in series if math.isfinite(one.value))
+    return round(total) if math.isfinite(total) else 0
 
 
 def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:

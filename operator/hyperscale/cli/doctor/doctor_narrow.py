@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,45 +20,53 @@ _WAITING_IS_FINE: Final = ("ContainerCreating", "PodInitializing", "")
 
 def crd(raw: Json) -> Crd:
     """A CustomResourceDefinition; of other groups without fields."""
-    spec, conditions = raw["spec"], (raw.get("status") or {}).get("conditions") or ()
-    name = str(raw["metadata"]["name"])
+    versions, conditions = raw["spec"]["versions"], _conditions(raw)
     by_type = {one["type"]: one for one in conditions}
     bad = [str(one.get("message", "")) for one in conditions if one["type"] in ("NamesAccepted", "Established") and one["status"] != "True"]
-    fields: frozenset[str] = frozenset()
-    if name in OUR_CRDS:
-        ours: Json = next((one for one in spec["versions"] if one["name"] == constants.VERSION), {})
-        fields = schema_fields((ours.get("schema") or {}).get("openAPIV3Schema") or {})
+    name = str(raw["metadata"]["name"])
     return Crd(
         name=name,
-        served=tuple(sorted(str(one["name"]) for one in spec["versions"] if one.get("served"))),
+        served=tuple(sorted(str(one["name"]) for one in versions if one.get("served"))),
         established=by_type.get("Established", {}).get("status") == "True",
         complaint="; ".join(text for text in bad if text)[:MAX_TEXT],
-        fields=fields,
+        fields=_fields(versions) if name in OUR_CRDS else frozenset(),
     )
+
+
+def _fields(versions: Sequence[Json]) -> frozenset[str]:
+    """Fields of the version that this release uses; none where the CRD lacks it."""
+    ours: Json = next((one for one in versions if one["name"] == constants.VERSION), {})
+    return schema_fields((ours.get("schema") or {}).get("openAPIV3Schema") or {})
 
 
 def workload(kind: str, raw: Json) -> WorkloadFacts:
     """A Deployment or DaemonSet."""
-    metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
-    pod = spec["template"]["spec"]
+    metadata, pod = raw["metadata"], raw["spec"]["template"]["spec"]
     first: Json = next(iter(pod.get("containers") or ()), {})
-    daemon = kind == "DaemonSet"
-    variables = first.get("env") or ()
-    bad = [one for one in status.get("conditions") or () if one.get("type") in ("Available", "Progressing") and one.get("status") != "True"]
+    bad = [one for one in _conditions(raw) if one.get("type") in ("Available", "Progressing") and one.get("status") != "True"]
+    wanted, ready = _replicas(kind, raw)
     return WorkloadFacts(
         kind=kind,
         namespace=str(metadata["namespace"]),
         name=str(metadata["name"]),
-        labels={str(key): str(value) for key, value in (metadata.get("labels") or {}).items()},
-        wanted=int(status.get("desiredNumberScheduled") or 0) if daemon else int(spec.get("replicas", 1)),
-        ready=int(status.get("numberReady") or 0) if daemon else int(status.get("availableReplicas") or 0),
-        images=tuple(str(one.get("image", "")) for one in pod.get("containers") or ()),
+        labels=_labels(metadata),
+        wanted=wanted,
+        ready=ready,
+        images=_images(pod),
         arguments=tuple(map(str, first.get("args") or ())),
-        environment={str(one["name"]): str(one["value"]) for one in variables if "value" in one},
-        referenced={str(one["name"]): _reference(one["valueFrom"]) for one in variables if one.get("valueFrom")},
+        environment=_plain_variables(first),
+        referenced=_referenced_variables(first),
         account=str(pod.get("serviceAccountName") or "default"),
         message="; ".join(str(one.get("message", "")) for one in bad)[:MAX_TEXT],
     )
+
+
+def _replicas(kind: str, raw: Json) -> tuple[int, int]:
+    """Pods wanted and pods ready of a Deployment or DaemonSet."""
+    status = raw.get("status") or {}
+    if kind == "DaemonSet":
+        return int(status.get("desiredNumberScheduled") or 0), int(status.get("numberReady") or 0)
+    return int(raw["spec"].get("replicas", 1)), int(status.get("availableReplicas") or 0)
 
 
 def matters(raw: Json) -> bool:
@@ -76,23 +84,30 @@ def pod(raw: Json) -> Pod:
     """A pod of ours, with the containers that do not get to run."""
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    troubles = []
-    for one in containers:
-        waiting = (one.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason", "") not in _WAITING_IS_FINE:
-            troubles.append(PodTrouble(str(one.get("image", "")), str(waiting["reason"]), str(waiting.get("message", ""))[:MAX_TEXT]))
-    ended = [(one.get("lastState") or {}).get("terminated") or {} for one in containers]
     return Pod(
         namespace=str(metadata["namespace"]),
         name=str(metadata["name"]),
         node=str(spec.get("nodeName") or ""),
         phase=str(status.get("phase") or "Pending"),
-        component=str((metadata.get("labels") or {}).get(COMPONENT, "")),
-        images=tuple(str(one.get("image", "")) for one in spec.get("containers") or ()),
-        troubles=tuple(troubles),
+        component=_labels(metadata).get(COMPONENT, ""),
+        images=_images(spec),
+        troubles=tuple(trouble for one in containers if (trouble := _trouble(one)) is not None),
         restarts=max((int(one.get("restartCount") or 0) for one in containers), default=0),
-        ended=next((str(one["reason"]) for one in ended if one.get("reason")), ""),
+        ended=next(filter(None, map(_last_end, containers)), ""),
     )
+
+
+def _trouble(container: Json) -> PodTrouble | None:
+    """Why a container is kept from running; None where it runs, has ended or is being created."""
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    if waiting.get("reason", "") in _WAITING_IS_FINE:
+        return None
+    return PodTrouble(str(container.get("image", "")), str(waiting["reason"]), str(waiting.get("message", ""))[:MAX_TEXT])
+
+
+def _last_end(container: Json) -> str:
+    """Reason of a container's last end; "" where there was none."""
+    return str(((container.get("lastState") or {}).get("terminated") or {}).get("reason") or "")
 
 
 def lease(raw: Json, server_now: float) -> LeaseFacts:
@@ -114,14 +129,12 @@ def node(raw: Json) -> dict[str, Any]:
     return {
         "metadata": {
             "name": str(metadata["name"]),
-            "labels": {str(key): str(value) for key, value in (metadata.get("labels") or {}).items()},
+            "labels": _labels(metadata),
         },
         "spec": {"unschedulable": bool((raw.get("spec") or {}).get("unschedulable"))},
         "status": {
             "addresses": [{"address": str(one.get("address", ""))} for one in status.get("addresses") or ()],
-            "conditions": [
-                {"type": "Ready", "status": one.get("status")} for one in status.get("conditions") or () if one["type"] == "Ready"
-            ],
+            "conditions": [{"type": "Ready", "status": one.get("status")} for one in _conditions(raw) if one["type"] == "Ready"],
             **{kind: _nvidia(status.get(kind) or {}) for kind in ("allocatable", "capacity")},
         },
     }
@@ -153,11 +166,11 @@ def frameworks(config_map: Json) -> tuple[tuple[str, ...] | None, tuple[str, ...
             read = yaml.safe_load(str(text))
         except (yaml.YAMLError, RecursionError):
             continue
-        found = read.get("integrations") if isinstance(read, dict) else None
-        if isinstance(found, dict):
-            listed = found.get("frameworks")
+        integrations = read.get("integrations") if isinstance(read, dict) else None
+        if isinstance(integrations, dict):
+            listed = integrations.get("frameworks")
             own = tuple(map(str, listed)) if isinstance(listed, list) else None
-            return own, tuple(map(str, found.get("externalFrameworks") or ()))
+            return own, tuple(map(str, integrations.get("externalFrameworks") or ()))
     return None, ()
 
 
@@ -167,6 +180,27 @@ def seconds_of(text: object) -> float | None:
         return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
     except ValueError:
         return None
+
+
+def _conditions(raw: Json) -> Sequence[Json]:
+    conditions: Sequence[Json] = (raw.get("status") or {}).get("conditions") or ()
+    return conditions
+
+
+def _labels(metadata: Json) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (metadata.get("labels") or {}).items()}
+
+
+def _images(pod_spec: Json) -> tuple[str, ...]:
+    return tuple(str(one.get("image", "")) for one in pod_spec.get("containers") or ())
+
+
+def _plain_variables(container: Json) -> dict[str, str]:
+    return {str(one["name"]): str(one["value"]) for one in container.get("env") or () if "value" in one}
+
+
+def _referenced_variables(container: Json) -> dict[str, str]:
+    return {str(one["name"]): _reference(one["valueFrom"]) for one in container.get("env") or () if one.get("valueFrom")}
 
 
 def _nvidia(amounts: Json) -> dict[str, str]:

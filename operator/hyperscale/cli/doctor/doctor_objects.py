@@ -24,8 +24,8 @@ LISTED: Final = (
 
 def unusable(cluster: DoctorCluster) -> tuple[Unusable, ...]:
     """In the order of kinds, then names; raises RequestError."""
-    told: list[Refused] = []
-    world = ClusterCache(intake=Intake(told.append, time.time))
+    refusals: list[Refused] = []
+    world = ClusterCache(intake=Intake(refusals.append, time.time))
     for kind, what, path in LISTED:
         listing = world.listings.begin(kind, EVERYWHERE, 0)
         for resource in cluster.items(what, path, {"fieldSelector": BOUND_AND_LIVE} if kind == POD else None):
@@ -33,17 +33,17 @@ def unusable(cluster: DoctorCluster) -> tuple[Unusable, ...]:
         world.replace_listing(listing)
     for choices in (paths.hypernodes(), paths.kueue_topologies()):
         _of_others(cluster, world.intake, choices)
-    return tuple(Unusable(one.kind, str(one.key), one.message) for one in told if (one.kind, one.key) in world.intake.refused)
+    return tuple(Unusable(one.kind, str(one.key), one.message) for one in refusals if (one.kind, one.key) in world.intake.refused)
 
 
 def _of_others(cluster: DoctorCluster, intake: Intake, choices: tuple[str, ...]) -> None:
     """Topology that other operators describe, where it can be read."""
     for path in choices:
         try:
-            found = list(cluster.items(f"list {path.rpartition('/')[2]}", path))
+            topologies = list(cluster.items(f"list {path.rpartition('/')[2]}", path))
         except RequestError:
             return
-        if found:
+        if topologies:
             switches = path in paths.hypernodes()
-            intake.fabric(found if switches else [], [] if switches else found)
+            intake.fabric(topologies if switches else [], [] if switches else topologies)
             return

@@ -20,11 +20,11 @@ def reviews(cluster: DoctorCluster, facts: Facts) -> tuple[Review, ...]:
     """The rights of every operator's and agent's account; of the caller where no Deployment runs an operator."""
     if isinstance(facts.workloads, Unread):
         raise RequestError(facts.workloads)  # whose rights to ask about is not known
-    found = operators(facts)
-    if not found:
+    deployments = operators(facts)
+    if not deployments:
         return (_review(cluster, "you", "SelfSubjectAccessReview", {}, operator_rights(DEFAULT_NAMESPACE, ())),)
     asked = []
-    for one in found:
+    for one in deployments:
         rights = operator_rights(one.namespace, watched(one))
         asked.append(_review(cluster, account_of(one), "SubjectAccessReview", subject_of(one), rights))
     probing = [one for one in agents(facts) if one.environment.get("HYPERSCALE_AGENT_LINKS") == "on"]

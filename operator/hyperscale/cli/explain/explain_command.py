@@ -59,18 +59,22 @@ def job_record(resource: Json, events: list[Json], shown: str) -> ExplainedJob:
 def _from_file(path: str, name: str | None) -> tuple[Json, list[Json]]:
     """The job of that name, or the only one, in an object or a List; with the List's events about it."""
     shown = display_name(path)
-    document = read_object(path)
-    listed = document.get("items") if document.get("kind") == "List" else [document]
-    items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    items = _items(read_object(path))
     jobs = [item for item in items if item.get("kind") == constants.JOB_KIND]
     if not jobs:
         raise InputError(f"{shown}: kind: holds no {constants.JOB_KIND}; give one with its status, or a List with one")
-    found = [job for job in jobs if name is None or _name(job) == name]
-    if len(found) != 1:
-        known = ", ".join(sorted(_name(job) for job in jobs)[:5])
-        raise InputError(f"{shown}: holds {known}; write the name of one of them before -f")
-    events = [item for item in items if item.get("kind") == "Event" and _about(item) == _name(found[0])]
-    return found[0], events
+    named = [job for job in jobs if name is None or _name(job) == name]
+    if len(named) != 1:
+        names = ", ".join(sorted(_name(job) for job in jobs)[:5])
+        raise InputError(f"{shown}: holds {names}; write the name of one of them before -f")
+    events = [item for item in items if item.get("kind") == "Event" and _about(item) == _name(named[0])]
+    return named[0], events
+
+
+def _items(document: Json) -> list[Json]:
+    """The objects of a List, or the one object."""
+    listed = document.get("items") if document.get("kind") == "List" else [document]
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
 def _from_cluster(arguments: argparse.Namespace) -> tuple[Json, list[Json], str]:

@@ -63,7 +63,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def explain(record: ExplainedJob) -> Explanation:
-    """The status in sentences; also for a job that nobody has looked at."""
+    """The status in sentences; also for a job that the operator has not reconciled yet."""
     status = record.status
     if status is None or not status.observed_generation:
         return _unseen(record)
@@ -115,14 +115,14 @@ def plan_sentence(plan: Plan) -> str:
 
 
 def _corrected(predicted: Prediction) -> str:
-    known = predicted.calibration
-    if known is None:
+    calibration = predicted.calibration
+    if calibration is None:
         return ""
-    gpus = known.products or "such GPUs"
-    if known.by_curve:
-        runs = counted(known.runs, "finished run")
-        return f"; predicted from the steps of {runs} of this workload on {gpus} (spread {known.spread:.2g})"
-    return f"; corrected by {known.factor:.3g}, the median of {counted(known.runs, 'finished run')} on {gpus} (spread {known.spread:.2g})"
+    gpus = calibration.products or "such GPUs"
+    runs = counted(calibration.runs, "finished run")
+    if calibration.by_curve:
+        return f"; predicted from the steps of {runs} of this workload on {gpus} (spread {calibration.spread:.2g})"
+    return f"; corrected by {calibration.factor:.3g}, the median of {runs} on {gpus} (spread {calibration.spread:.2g})"
 
 
 def _unseen(record: ExplainedJob) -> Explanation:
@@ -150,7 +150,7 @@ def _message(status: JobStatus) -> str:
     order = ("Stalled", "Reconciling", "Approved", "Suspended", "Failed", "Planned", "Succeeded", "Running")
     carrying = {condition.type: condition.message for condition in status.conditions if condition.reason == status.reason}
     ended = {condition.type: condition.message for condition in status.conditions if condition.type in (status.phase.value, "Stalled")}
-    return next((text for known in (carrying, ended) for kind in order if (text := known.get(kind))), "")
+    return next((text for messages in (carrying, ended) for kind in order if (text := messages.get(kind))), "")
 
 
 def _progress(status: JobStatus) -> list[str]:
@@ -168,7 +168,7 @@ def _progress(status: JobStatus) -> list[str]:
 
 
 def _queue(status: JobStatus) -> list[str]:
-    """How the queue of pending jobs decided on this one; its place is told by the message while it waits."""
+    """How the queue of pending jobs decided on this one; the message says its position while it waits."""
     decision = status.queue_decision
     if decision is None:
         return []

@@ -8,27 +8,31 @@ from hyperscale.model.status import JobStatus
 
 
 def run_sentences(status: JobStatus) -> list[str]:
-    """How far the run is, or what came of it; the measured epoch beside the predicted one, its phases, and who sends most."""
-    told = status.measured
-    if told is None:
+    """How far the run is, its measured and predicted epoch, its phases, and which rank sends most."""
+    measured = status.measured
+    if measured is None:
         return []
-    figures = [f"loss {told.loss:.4g}"] if told.loss is not None else []
-    figures += [f"accuracy {told.accuracy:.2%}{' on a generated graph' if told.generated else ''}"] if told.accuracy is not None else []
-    sentences = [f"Epoch {told.epoch} of {told.epochs}{': ' if figures else ''}{', '.join(figures)}."]
-    if told.epoch_seconds is not None and status.plan is not None and status.plan.predicted.epoch_seconds > 0:
+    figures = [f"loss {measured.loss:.4g}"] if measured.loss is not None else []
+    figures += (
+        [f"accuracy {measured.accuracy:.2%}{' on a generated graph' if measured.generated else ''}"]
+        if measured.accuracy is not None
+        else []
+    )
+    sentences = [f"Epoch {measured.epoch} of {measured.epochs}{': ' if figures else ''}{', '.join(figures)}."]
+    if measured.epoch_seconds is not None and status.plan is not None and status.plan.predicted.epoch_seconds > 0:
         predicted = status.plan.predicted.epoch_seconds
-        ratio = f"{told.epoch_seconds / predicted:.3g}"
-        sentences.append(f"An epoch takes {seconds_text(told.epoch_seconds)}, {ratio} × the predicted {predicted_text(predicted)}.")
-    return sentences + _parts(told)
+        ratio = f"{measured.epoch_seconds / predicted:.3g}"
+        sentences.append(f"An epoch takes {seconds_text(measured.epoch_seconds)}, {ratio} × the predicted {predicted_text(predicted)}.")
+    return sentences + _parts(measured)
 
 
-def _parts(told: Measured) -> list[str]:
+def _parts(measured: Measured) -> list[str]:
     sentences = []
-    if told.phases:
-        phases = ", ".join(f"{one.phase} {seconds_text(one.seconds)}" for one in told.phases)
+    if measured.phases:
+        phases = ", ".join(f"{one.phase} {seconds_text(one.seconds)}" for one in measured.phases)
         sentences.append(f"A mean epoch of the slowest rank: {phases}.")
-    if told.busiest_pairs:
-        most = told.busiest_pairs[0]
-        total = f" of all ranks' {bytes_text(told.peer_bytes)}" if told.peer_bytes is not None else ""
+    if measured.busiest_pairs:
+        most = measured.busiest_pairs[0]
+        total = f" of all ranks' {bytes_text(measured.peer_bytes)}" if measured.peer_bytes is not None else ""
         sentences.append(f"Most is sent by rank {most.sender} to rank {most.receiver}: {bytes_text(most.bytes)} an epoch{total}.")
     return sentences

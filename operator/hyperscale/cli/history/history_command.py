@@ -117,31 +117,32 @@ def lines(shown: Shown, min_runs: int) -> list[str]:
     if not shown.runs:
         return ["No run has finished yet."]
     header = ("JOB", "FINISHED", "PHASE", "MODEL", "GPUS", "WORKERS", "PREDICTED", "MEASURED", "RATIO", "BY", "ACCURACY")
-    rows = [
-        (
-            one.job,
-            one.finished,
-            one.phase,
-            one.architecture,
-            one.products or "unlabelled",
-            str(one.workers),
-            seconds_text(one.predicted_seconds),
-            seconds_text(one.measured_seconds),
-            "-" if one.ratio is None else f"{one.ratio:.3g}",
-            "curve" if one.by_curve else "factor" if one.correction != 1.0 else "model",
-            "-" if one.accuracy is None else f"{one.accuracy:.2%}{' (generated graph)' if one.generated else ''}",
-        )
-        for one in shown.runs
-    ]
-    text = table(header, rows, right=frozenset({5, 6, 7, 8, 10}))
-    known = [(name, each) for name, found in sorted(shown.calibrations.items()) for each in found]
-    if not known:
+    text = table(header, map(_cells, shown.runs), right=frozenset({5, 6, 7, 8, 10}))
+    factors = [(name, each) for name, listed in sorted(shown.calibrations.items()) for each in listed]
+    if not factors:
         return [*text, "", f"Predictions are not corrected: no architecture has {min_runs} finished runs on one mix of GPUs."]
     corrections = [
-        (name, each.products or "unlabelled", f"{each.factor:.4g}", f"{each.spread:.3g}", str(each.runs)) for name, each in known
+        (name, each.products or "unlabelled", f"{each.factor:.4g}", f"{each.spread:.3g}", str(each.runs)) for name, each in factors
     ]
     text += ["", *table(("MODEL", "GPUS", "FACTOR", "SPREAD", "RUNS"), corrections, right=frozenset({2, 3, 4}))]
     return [*text, "", *_curves(shown.curves)] if shown.curves else text
+
+
+def _cells(one: ShownRun) -> tuple[str, ...]:
+    """One run as a row of the table."""
+    return (
+        one.job,
+        one.finished,
+        one.phase,
+        one.architecture,
+        one.products or "unlabelled",
+        str(one.workers),
+        seconds_text(one.predicted_seconds),
+        seconds_text(one.measured_seconds),
+        "-" if one.ratio is None else f"{one.ratio:.3g}",
+        "curve" if one.by_curve else "factor" if one.correction != 1.0 else "model",
+        "-" if one.accuracy is None else f"{one.accuracy:.2%}{' (generated graph)' if one.generated else ''}",
+    )
 
 
 def _curves(curves: tuple[ShownCurve, ...]) -> list[str]:
@@ -165,15 +166,15 @@ def _read(arguments: argparse.Namespace) -> Shown:
         history = RunStore(url, make=False)
         try:
             runs = history.runs(arguments.limit, architecture)
-            found = history.calibrations(arguments.min_runs)
+            calibrations = history.calibrations(arguments.min_runs)
             curves = _taught(history, arguments.min_runs, architecture)
         finally:
             history.close()
     except HistoryError as error:
         raise InputError(f"--url: {error}") from error
     kept = {
-        name: tuple(Factor(one.products, one.factor, one.spread, one.runs) for one in known)
-        for name, known in found.items()
+        name: tuple(Factor(one.products, one.factor, one.spread, one.runs) for one in factors)
+        for name, factors in calibrations.items()
         if architecture in (None, name)
     }
     return Shown(tuple(map(_shown, runs)), kept, curves)
@@ -209,7 +210,7 @@ def _measured(measured: str) -> _Measured:
 
 
 def _shown(one: FinishedRun) -> ShownRun:
-    predicted, told = one.predicted_seconds * one.correction, _measured(one.measured)
+    predicted, measured = one.predicted_seconds * one.correction, _measured(one.measured)
     return ShownRun(
         job=f"{one.namespace}/{one.name}",
         uid=one.uid,
@@ -225,7 +226,7 @@ def _shown(one: FinishedRun) -> ShownRun:
         by_curve=_by_curve(one.plan),
         accuracy=one.accuracy,
         plan_id=one.plan_id,
-        generated=told.generated,
-        phases=told.phases,
-        busiest_pairs=told.busiest_pairs,
+        generated=measured.generated,
+        phases=measured.phases,
+        busiest_pairs=measured.busiest_pairs,
     )

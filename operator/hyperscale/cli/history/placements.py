@@ -78,8 +78,8 @@ def tau(first: FloatArray, second: FloatArray) -> float:
     """Kendall's tau-b; 0 where one of the two has no order at all."""
     from scipy.stats import kendalltau
 
-    found = float(kendalltau(first, second)[0])
-    return 0.0 if math.isnan(found) else found
+    rank_correlation = float(kendalltau(first, second)[0])
+    return 0.0 if math.isnan(rank_correlation) else rank_correlation
 
 
 def judge(name: str, rows: Sequence[Step], seed: int) -> CurveJudgement:

@@ -63,8 +63,8 @@ def ask(cluster: LiveCluster, job: JobInput, arguments: argparse.Namespace) -> A
     Raises UnavailableError where no job may be created or no operator answers, InputError where the job itself is at fault.
     """
     _sweep(cluster, job.namespace)
-    with _created(cluster, job, _resource(job, arguments)) as made:
-        name = made["metadata"]["name"]
+    with _created(cluster, job, _resource(job, arguments)) as created:
+        name = created["metadata"]["name"]
         spinner.say(f"waiting for the operator's plan of {job.namespace}/{name}")
         return Answered(name, _wait(cluster, job.namespace, name))
 
@@ -100,17 +100,17 @@ def _created(cluster: LiveCluster, job: JobInput, resource: Json) -> Iterator[Js
     with _interruptible():
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # until the answer comes its name is unknown
         try:
-            made = cluster.object(paths.jobs(job.namespace), method="POST", body=resource)
+            created = cluster.object(paths.jobs(job.namespace), method="POST", body=resource)
         except ApiRefusedError as error:
             if error.status in (400, 422):
                 raise InputError(f"{job.shown}: the API server refuses it: {error.message}") from None
             raise UnavailableError(f"no GNNTrainingJob can be created in {job.namespace}: {error.message}") from None
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
-            yield made
+            yield created
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)  # a second Ctrl-C must not leave it behind
-            _delete(cluster, job.namespace, made["metadata"]["name"])
+            _delete(cluster, job.namespace, created["metadata"]["name"])
 
 
 def _wait(cluster: LiveCluster, namespace: str, name: str) -> Plan | Infeasible:
@@ -138,12 +138,12 @@ def _answer(status: JobStatus, name: str) -> Plan | Infeasible | None:
     """What the operator has decided; None as long as it has not."""
     if status.reason == Reason.PLAN_ONLY and status.plan is not None:
         return status.plan
-    told = next((one.message for one in status.conditions if one.reason == status.reason and one.message), "")
+    message = next((one.message for one in status.conditions if one.reason == status.reason and one.message), "")
     if status.reason in REFUSED:
-        raise InputError(f"the operator refuses it ({status.reason}): {told.replace(name, 'it')}")
+        raise InputError(f"the operator refuses it ({status.reason}): {message.replace(name, 'it')}")
     if status.reason in UNDER_WAY:
         return None
-    return Infeasible(reason=status.reason, message=told)
+    return Infeasible(reason=status.reason, message=message)
 
 
 def _sweep(cluster: LiveCluster, namespace: str) -> None:

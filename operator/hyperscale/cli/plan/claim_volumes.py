@@ -30,18 +30,18 @@ def look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> Looked:
     missing: list[str] = []
     whole = True
     for claim in worker_asks(spec).claims[:MAX_CLAIMS]:
-        found = _find(cluster, paths.claim(job.namespace, claim))
-        if found is None:
+        claim_object = _find(cluster, paths.claim(job.namespace, claim))
+        if claim_object is None:
             missing.append(claim)
             continue
-        if volume := volume_name(found):
+        if volume := volume_name(claim_object):
             read = _find(cluster, paths.volume(volume))
             rules += volume_rules(read or {}, claim)
-        elif storage_class := class_name(found):
+        elif storage_class := class_name(claim_object):
             read = _find(cluster, paths.storage_class(storage_class))
             rules += class_rules(read or {}, claim)
         else:
-            read = found
+            read = claim_object
         whole = whole and read != {}
     return Looked(Volumes(tuple(rules), tuple(missing)), whole)
 

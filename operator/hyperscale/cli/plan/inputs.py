@@ -166,10 +166,10 @@ def prometheus_url(arguments: argparse.Namespace) -> str:
 def prometheus_access(arguments: argparse.Namespace) -> Access:
     """How Prometheus is asked: as the options say, else as the operator's own variables do."""
     given = {name: text for name in Access.__struct_fields__ if (text := getattr(arguments, f"prometheus_{name}")) is not None}
-    found = from_variables(os.environ)
+    configured = from_variables(os.environ)
     if LOGIN_FILES & given.keys():  # one way to log in replaces another
-        found = replace(found, **dict.fromkeys(LOGIN_FILES, ""))
-    access = replace(found, **given)
+        configured = replace(configured, **dict.fromkeys(LOGIN_FILES, ""))
+    access = replace(configured, **given)
     if (fault := access.fault()) is not None:
         raise InputError(f"--prometheus-{fault[0].replace('_', '-')}: {fault[1]}")
     return access

@@ -1,4 +1,4 @@
-"""What a plan is made from on the command line, and where it came from: the operator's own figures, the API server's objects, or a file."""
+"""What `hyperscale plan` plans from, and its source: the operator's figures, the API server's objects, or a file."""
 
 from __future__ import annotations
 

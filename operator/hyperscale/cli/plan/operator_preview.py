@@ -61,14 +61,14 @@ class Decided:
 class Preview:
     """Decides on what is known, within a time."""
 
-    def __init__(self, known: KnownInputs, deadline_seconds: float) -> None:
-        self._known = known
-        self._missing = known.missing
+    def __init__(self, known_inputs: KnownInputs, deadline_seconds: float) -> None:
+        self._known = known_inputs
+        self._missing = known_inputs.missing
         self._ends = time.monotonic() + deadline_seconds
         self._hurries = self._ends - deadline_seconds / 2
-        self._graph = build(known.snapshot, known.policy)
+        self._graph = build(known_inputs.snapshot, known_inputs.policy)
         self._planners = planners()
-        state = known.state
+        state = known_inputs.state
         self._queue = state.queue if state is not None else PreviewQueue()
         self._free = dict(state.free_gpus) if state is not None else {}
         self._held = dict(state.held) if state is not None else {}
@@ -79,13 +79,17 @@ class Preview:
         Raises QueueError where time ran out before anything was decided; ValueError for a job that cannot be profiled.
         """
         self._missing = tuple(dict.fromkeys((*self._known.missing, *(text for one in asked for text in one.missing))))
-        queued = [one for one in asked if one.outcome.decided_by_operator and one.refusal is None]
+        of_queue = [one for one in asked if one.outcome.decided_by_operator]
+        queued = [one for one in of_queue if one.refusal is None]
         decided = self._together(queued) if self._orders(queued) else self._in_order(queued)
-        refused = [(one.job.key, one.refusal) for one in asked if one.outcome.decided_by_operator and one.refusal is not None]
-        decided.holds += [Deferral(key, refusal.reason, refusal.message, infeasible=refusal) for key, refusal in refused]
-        decided.others = [(one, one.refusal or self._said(self._alone(one))) for one in asked if not one.outcome.decided_by_operator]
+        decided.holds += [_refused(one.job.key, one.refusal) for one in of_queue if one.refusal is not None]
+        decided.others = [(one, self._apart(one)) for one in asked if not one.outcome.decided_by_operator]
         decided.missing = self._missing
         return decided
+
+    def _apart(self, one: AskedJob) -> Plan | Infeasible:
+        """The answer about a job that the operator's queue does not decide on."""
+        return one.refusal or self._said(self._alone(one))
 
     def _orders(self, queued: Sequence[AskedJob]) -> bool:
         """Whether there is anything to order, as control/scheduler/admission.py sees it."""
@@ -101,7 +105,7 @@ class Preview:
                 seconds = answer.predicted.epoch_seconds * one.request.job.model.epochs
                 decided.starts.append(Start(one.job.key, self._dated(answer), seconds, seconds))
             else:
-                decided.holds.append(Deferral(one.job.key, answer.reason, answer.message, infeasible=answer))
+                decided.holds.append(_refused(one.job.key, answer))
         return decided
 
     def _together(self, queued: Sequence[AskedJob]) -> Decided:
@@ -145,15 +149,20 @@ class Preview:
                 self._free[node.name] = max(0, self._free.get(node.name, node.free_gpus) - taken[node.name])
         amounts = amounts_of(request)
         for worker in plan.workers:
-            held = self._held.get(worker.node, {})
-            self._held[worker.node] = {name: held.get(name, 0.0) + amounts.get(name, 0.0) for name in sorted({*held, *amounts})}
+            reserved = self._held.get(worker.node, {})
+            self._held[worker.node] = {name: reserved.get(name, 0.0) + amounts.get(name, 0.0) for name in sorted({*reserved, *amounts})}
 
     def _dated(self, plan: Plan) -> Plan:
-        known = self._known
-        return with_figures(plan, known.snapshot, known.source, known.elapsed_seconds, self._missing)
+        known_inputs = self._known
+        return with_figures(plan, known_inputs.snapshot, known_inputs.source, known_inputs.elapsed_seconds, self._missing)
 
     def _said(self, answer: Plan | Infeasible) -> Plan | Infeasible:
         return self._dated(answer) if isinstance(answer, Plan) else answer
 
     def _expired(self) -> bool:
         return time.monotonic() >= self._ends
+
+
+def _refused(key: str, refusal: Infeasible) -> Deferral:
+    """A job that waits because there is no plan for it."""
+    return Deferral(key, refusal.reason, refusal.message, infeasible=refusal)

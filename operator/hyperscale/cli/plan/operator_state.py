@@ -66,9 +66,9 @@ def _place(cluster: LiveCluster) -> TopologyPreview:
         if error.status == 403:
             return DEFAULT_PLACE
         raise UnavailableError("there is no ClusterTopology: has the operator run?" if error.status == 404 else str(error)) from None
-    told = (topology.get("status") or {}).get("preview")
+    preview = (topology.get("status") or {}).get("preview")
     try:
-        return msgspec.convert(told, TopologyPreview)
+        return msgspec.convert(preview, TopologyPreview)
     except msgspec.ValidationError:
         raise UnavailableError("this operator serves none (preview.enabled is false, or it is of an earlier version)") from None
 

@@ -75,19 +75,19 @@ def asks_operator(arguments: argparse.Namespace) -> bool:
     return True
 
 
-def asked_about(job: JobInput, spec: JobSpec, found: KnownInputs, arguments: argparse.Namespace) -> AskedJob:
+def asked_about(job: JobInput, spec: JobSpec, sources: KnownInputs, arguments: argparse.Namespace) -> AskedJob:
     """The question that the operator would put about the job, with what the command line changes."""
     from hyperscale.cli.plan.operator_preview import AskedJob
     from hyperscale.control.render.template import RenderError
     from hyperscale.control.specs.plan_question import missing_volumes, question_about
 
-    if spec.planner not in found.policy.planners:
-        allowed = ", ".join(planner.value for planner in found.policy.planners)
+    if spec.planner not in sources.policy.planners:
+        allowed = ", ".join(planner.value for planner in sources.policy.planners)
         raise InputError(f"{job.shown}: spec.planner: the policy allows {allowed}, not {spec.planner.value}; choose one with --planner")
     try:
-        volumes, missing = _volumes(job, spec, found)
-        calibration = found.state.calibration(spec) if found.state is not None else ()
-        asked = question_about(job.key, spec, found.policy, calibration, volumes=volumes.rules)
+        volumes, missing = _volumes(job, spec, sources)
+        calibration = sources.state.calibration(spec) if sources.state is not None else ()
+        asked = question_about(job.key, spec, sources.policy, calibration, volumes=volumes.rules)
     except RenderError as error:
         raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
     request = replace(
@@ -100,13 +100,13 @@ def asked_about(job: JobInput, spec: JobSpec, found: KnownInputs, arguments: arg
     return AskedJob(job, request, outcome_of(job, spec), refusal, missing)
 
 
-def _volumes(job: JobInput, spec: JobSpec, found: KnownInputs) -> tuple[Volumes, tuple[str, ...]]:
+def _volumes(job: JobInput, spec: JobSpec, sources: KnownInputs) -> tuple[Volumes, tuple[str, ...]]:
     """What the job's volumes allow, and what could not be read; nothing is known of them in a file."""
-    if found.cluster is None:
+    if sources.cluster is None:
         return NO_VOLUMES, ()
     from hyperscale.cli.plan.claim_volumes import UNREAD
 
-    looked = _look(found.cluster, job, spec)
+    looked = _look(sources.cluster, job, spec)
     return looked.volumes, () if looked.whole else (UNREAD,)
 
 
@@ -120,7 +120,7 @@ def _look(cluster: LiveCluster, job: JobInput, spec: JobSpec) -> Looked:
         raise InputError(f"{job.shown}: {error.path}: {error.message}") from None
 
 
-def decided(found: KnownInputs, asked: Sequence[AskedJob], deadline_seconds: float) -> Decided | Infeasible:
+def decided(sources: KnownInputs, asked: Sequence[AskedJob], deadline_seconds: float) -> Decided | Infeasible:
     """What comes of the jobs, within a hard limit; Infeasible where no planner answered."""
     from hyperscale.cli.plan.operator_preview import Preview
     from hyperscale.planner.queue.joint import QueueError
@@ -128,7 +128,7 @@ def decided(found: KnownInputs, asked: Sequence[AskedJob], deadline_seconds: flo
     spinner.say("planning")
     try:
         with _hard_stop(deadline_seconds + GRACE_SECONDS):
-            return Preview(found, deadline_seconds).decide(asked)
+            return Preview(sources, deadline_seconds).decide(asked)
     except _DeadlineError:
         message = f"no planner answered within {deadline_seconds:g} s; raise --deadline, or lower spec.workers.max"
         return Infeasible(reason="PlannerFailed", message=message)
@@ -138,40 +138,40 @@ def decided(found: KnownInputs, asked: Sequence[AskedJob], deadline_seconds: flo
         raise InputError(f"{asked[0].job.shown}: {error}") from None
 
 
-def _single(found: KnownInputs, job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
-    asked = asked_about(job, spec, found, arguments)
-    answer = _only(decided(found, [asked], asked.request.deadline_seconds))
+def _single(sources: KnownInputs, job: JobInput, spec: JobSpec, arguments: argparse.Namespace) -> int:
+    asked = asked_about(job, spec, sources, arguments)
+    answer = _only(decided(sources, [asked], asked.request.deadline_seconds))
     if isinstance(answer, Infeasible):
         return _refuse(answer, arguments)
-    print(show(_view(answer, found, job, spec, sentence(asked.outcome, job, answer)), arguments.output), end="")
+    print(show(_view(answer, sources, job, spec, sentence(asked.outcome, job, answer)), arguments.output), end="")
     return exit_codes.OK
 
 
-def _view(plan: Plan, found: KnownInputs, job: JobInput, spec: JobSpec, then: str) -> PlanView:
-    snapshot, weight = found.snapshot, spec.placement.communication_weight
+def _view(plan: Plan, sources: KnownInputs, job: JobInput, spec: JobSpec, then: str) -> PlanView:
+    snapshot, weight = sources.snapshot, spec.placement.communication_weight
     metrics = snapshot.metrics
     return PlanView(
         plan,
         job.key,
         spec,
         then,
-        found.shown,
+        sources.shown,
         f"{plan.snapshot[:16]} of {snapshot.source}, {len(snapshot.nodes)} nodes",
         "" if metrics.available else f"none ({metrics.message or metrics.reason})",
-        found.policy.communication_weight if weight is None else weight,
+        sources.policy.communication_weight if weight is None else weight,
         len(snapshot.nodes),
     )
 
 
-def _only(found: Decided | Infeasible) -> Plan | Infeasible:
+def _only(decisions: Decided | Infeasible) -> Plan | Infeasible:
     """The answer about the only job."""
-    if isinstance(found, Infeasible):
-        return found
-    if found.starts:
-        return found.starts[0].plan
-    if found.others:
-        return found.others[0][1]
-    hold = found.holds[0]
+    if isinstance(decisions, Infeasible):
+        return decisions
+    if decisions.starts:
+        return decisions.starts[0].plan
+    if decisions.others:
+        return decisions.others[0][1]
+    hold = decisions.holds[0]
     return hold.infeasible or Infeasible(reason=hold.reason, message=hold.message or "other jobs go first")
 
 

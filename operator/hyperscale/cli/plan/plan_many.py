@@ -62,32 +62,32 @@ def check(jobs: Sequence[JobInput], arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace, jobs: Sequence[JobInput], specs: Sequence[JobSpec]) -> int:
     """Decide and print; 0 where some job has a plan, 1 where none fits."""
-    found = known_inputs.find(arguments, jobs[0])
-    asked = [asked_about(job, spec, found, arguments) for job, spec in zip(jobs, specs, strict=True)]
-    came = decided(found, asked, arguments.deadline or found.policy.deadlines.plan_seconds * 2)
+    sources = known_inputs.find(arguments, jobs[0])
+    asked = [asked_about(job, spec, sources, arguments) for job, spec in zip(jobs, specs, strict=True)]
+    came = decided(sources, asked, arguments.deadline or sources.policy.deadlines.plan_seconds * 2)
     if isinstance(came, Infeasible):
         print(exit_codes.one_line(came.message), file=sys.stderr)
         return exit_codes.INFEASIBLE
-    print(_table(came, found) if arguments.output == "table" else _data(came, found, arguments.output), end="")
+    print(_table(came, sources) if arguments.output == "table" else _data(came, sources, arguments.output), end="")
     planned = came.starts or any(isinstance(answer, Plan) for _, answer in came.others)
     return exit_codes.OK if planned else exit_codes.INFEASIBLE
 
 
-def _data(came: Decided, found: KnownInputs, form: str) -> str:
+def _data(came: Decided, sources: KnownInputs, form: str) -> str:
     others = [
         Other(one.job.key, str(one.outcome.then), sentence(one.outcome, one.job, answer), plan=answer)
         if isinstance(answer, Plan)
         else Other(one.job.key, str(one.outcome.then), answer.message or answer.reason, infeasible=answer)
         for one, answer in came.others
     ]
-    document = PlansDocument(came.starts, came.holds, others, came.score, came.fallbacks, found.shown)
+    document = PlansDocument(came.starts, came.holds, others, came.score, came.fallbacks, sources.shown)
     if form == "yaml":
         text: str = yaml.dump(msgspec.to_builtins(document), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
         return text
     return msgspec.json.format(msgspec.json.encode(document, order="deterministic"), indent=2).decode() + "\n"
 
 
-def _table(came: Decided, found: KnownInputs) -> str:
+def _table(came: Decided, sources: KnownInputs) -> str:
     rows = [
         (start.key, str(Then.STARTS), str(len(start.plan.workers)), seconds_text(start.run_seconds), _nodes(start.plan))
         for start in came.starts
@@ -101,7 +101,7 @@ def _table(came: Decided, found: KnownInputs) -> str:
         agent = "" if came.score.agent is None else f", {seconds_text(came.score.agent)} as the agent orders them"
         scored = f"{seconds_text(came.score.rule)} as the rule orders them{agent}"
         lines += ["", f"Weighted mean time until they end: {scored}; the {came.score.used.lower()}'s order is used."]
-    lines += ["", *pairs([("Figures", found.shown)]), *bullets("Approximate: made without", came.missing)]
+    lines += ["", *pairs([("Figures", sources.shown)]), *bullets("Approximate: made without", came.missing)]
     return "\n".join([*lines, *(f"Step down: {step}" for step in came.fallbacks)]) + "\n"
 
 

@@ -74,7 +74,7 @@ def _plan_table(view: PlanView) -> str:
 
 def _header(view: PlanView) -> list[str]:
     plan, workers = view.plan, view.job.workers
-    held = plan.gpus_by_node()
+    gpus_by_node = plan.gpus_by_node()
     allowed = "" if workers.min == workers.max else f" (of {workers.min} to {workers.max})"
     formula = "" if view.weight is None else f" = epoch + {view.weight:g} × communication"
     return pairs(
@@ -83,7 +83,10 @@ def _header(view: PlanView) -> list[str]:
             ("Then", view.then),
             ("Planner", f"{plan.planner}, seed {plan.seed}"),
             ("Plan id", plan.plan_id),
-            ("Workers", f"{len(plan.workers)}{allowed}, {counted(sum(held.values()), 'GPU')} on {counted(len(held), 'node')}"),
+            (
+                "Workers",
+                f"{len(plan.workers)}{allowed}, {counted(sum(gpus_by_node.values()), 'GPU')} on {counted(len(gpus_by_node), 'node')}",
+            ),
             ("Ranks", f"{plan.ranks}, {ranks_text(plan)}"),
             ("Partitions", str(plan.partitions)),
             ("Predicted", _predicted(plan.predicted)),

@@ -21,9 +21,9 @@ def worker_row(worker: WorkerPlacement) -> tuple[str, ...]:
 
 def ranks_text(plan: Plan) -> str:
     """How many ranks each node holds, e.g. `8 on each of 2 nodes`."""
-    held = plan.ranks_by_node
-    if len(held) > 1 and len(set(held.values())) == 1:
-        return f"{next(iter(held.values()))} on each of {counted(len(held), 'node')}"
-    shown = [f"{ranks} on {node}" for node, ranks in sorted(held.items())[:SHOWN_NODES]]
-    more = len(held) - len(shown)
+    by_node = plan.ranks_by_node
+    if len(by_node) > 1 and len(set(by_node.values())) == 1:
+        return f"{next(iter(by_node.values()))} on each of {counted(len(by_node), 'node')}"
+    shown = [f"{ranks} on {node}" for node, ranks in sorted(by_node.items())[:SHOWN_NODES]]
+    more = len(by_node) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

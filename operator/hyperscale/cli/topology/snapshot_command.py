@@ -20,9 +20,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.output != STDIN:
         check_writable(arguments.output, "-o")
-    found = known_inputs.find(arguments)
-    snapshot = found.snapshot
-    inputs.note(f"figures: {found.shown}")
+    sources = known_inputs.find(arguments)
+    snapshot = sources.snapshot
+    inputs.note(f"figures: {sources.shown}")
     if arguments.output == STDIN:
         sys.stdout.write(encode_snapshot(snapshot).decode())
         return exit_codes.OK

@@ -28,10 +28,10 @@ def run(arguments: argparse.Namespace) -> int:
     for option in ("png", "html", "graphml"):
         if getattr(arguments, option) is not None:
             check_writable(getattr(arguments, option), f"--{option}")
-    found = known_inputs.find(arguments)
+    sources = known_inputs.find(arguments)
     if arguments.snapshot is None:
-        inputs.note(f"figures: {found.shown}")
-    snapshot, graph = found.snapshot, build(found.snapshot, found.policy)
+        inputs.note(f"figures: {sources.shown}")
+    snapshot, graph = sources.snapshot, build(sources.snapshot, sources.policy)
     if arguments.png is not None:
         _draw(graph, arguments.png)
     if arguments.html is not None:

@@ -174,11 +174,11 @@ def _sources(node: Node) -> dict[str, str]:
         "networkBytesPerSecond": [node.network_bytes_per_second],
         "networkUseRatio": [node.network_use_ratio],
     }
-    told = {
+    sources_by_figure = {
         name: sorted({sample.source for sample in several if sample.source and sample.value is not None})
         for name, several in samples.items()
     }
-    return {**node.sources, **{name: " ".join(sources) for name, sources in told.items() if sources}}
+    return {**node.sources, **{name: " ".join(sources) for name, sources in sources_by_figure.items() if sources}}
 
 
 def _level(graph: ClusterGraph, level: int, label: str) -> LevelSummary:
@@ -229,8 +229,8 @@ def _domain_pairs(graph: ClusterGraph) -> tuple[DomainPair, ...]:
 
 def _worst(links: tuple[Link, ...], figure: Callable[[Link], Sample], sign: float) -> tuple[LinkRow, ...]:
     """The links with the smallest `sign` × figure, among those whose figure is known."""
-    known = [(sign * value, link) for link in links if (value := figure(link).value) is not None]
-    chosen = sorted(known, key=lambda entry: (entry[0], entry[1].source, entry[1].destination))[:WORST_LINKS]
+    signed = [(sign * value, link) for link in links if (value := figure(link).value) is not None]
+    chosen = sorted(signed, key=lambda entry: (entry[0], entry[1].source, entry[1].destination))[:WORST_LINKS]
     return tuple(
         LinkRow(
             source=link.source,

@@ -99,13 +99,13 @@ def _quality(summary: Summary) -> list[str]:
     rows = [
         (
             name,
-            str(known.measured),
-            str(known.estimated),
-            str(known.unknown),
-            "-" if known.confidence is None else f"{known.confidence:.2f}",
-            ", ".join(f"{source} {count}" for source, count in known.sources.items()) or "-",
+            str(counts.measured),
+            str(counts.estimated),
+            str(counts.unknown),
+            "-" if counts.confidence is None else f"{counts.confidence:.2f}",
+            ", ".join(f"{source} {count}" for source, count in counts.sources.items()) or "-",
         )
-        for name, known in summary.quality.items()
+        for name, counts in summary.quality.items()
     ]
     columns = ("FIGURE", "MEASURED", "ESTIMATED", "UNKNOWN", "CONFIDENCE", "FROM")
     return ["", *table(columns, rows, right=frozenset({1, 2, 3, 4}))]

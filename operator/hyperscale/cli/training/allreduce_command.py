@@ -93,22 +93,22 @@ def _answer(arguments: argparse.Namespace, layers: Layers, ready: tuple[float, .
     plain = AllreduceCost(arguments.alpha, arguments.beta)
     levels = AllreduceCost(*arguments.two_levels) if arguments.two_levels is not None else None
     chosen = variants.choose(ready, layers.sizes_bytes, plain, two_levels=levels, cast_seconds_per_byte=arguments.cast)
-    cost, found = (chosen.cost.latency_seconds, chosen.cost.seconds_per_byte), chosen.schedule
+    cost, best = (chosen.cost.latency_seconds, chosen.cost.seconds_per_byte), chosen.schedule
     if chosen.half:  # what travels from here on
         ready, sent = variants.halved(ready, layers.sizes_bytes, arguments.cast)
         layers = msgspec.structs.replace(layers, sizes_bytes=sent)
-        found = schedule(ready, sent, *cost)
+        best = schedule(ready, sent, *cost)
     sizes = layers.sizes_bytes
-    groups, environment = horovod.options(found, layers.names, sizes)
+    groups, environment = horovod.options(best, layers.names, sizes)
     return ScheduleAnswer(
         len(sizes),
         sum(sizes),
         max(ready),
         *cost,
-        found.finish_seconds,
+        best.finish_seconds,
         lower_bounds(ready, sizes, *cost),
-        _rules(layers, ready, cost, found),
-        tuple(simulate.sequence(found.groups, ready, sizes, *cost)),
+        _rules(layers, ready, cost, best),
+        tuple(simulate.sequence(best.groups, ready, sizes, *cost)),
         groups,
         {**environment, **chosen.environment()},
         chosen.hierarchical,
@@ -117,11 +117,11 @@ def _answer(arguments: argparse.Namespace, layers: Layers, ready: tuple[float, .
     )
 
 
-def _rules(layers: Layers, ready: tuple[float, ...], cost: tuple[float, float], found: Schedule) -> tuple[AllreduceRule, ...]:
+def _rules(layers: Layers, ready: tuple[float, ...], cost: tuple[float, float], best: Schedule) -> tuple[AllreduceRule, ...]:
     sizes = layers.sizes_bytes
     engine = simulate.horovod(ready, sizes, *cost)
-    tuned = simulate.Engine(cycle_seconds=horovod.cycle_seconds(found.finish_seconds), threshold_bytes=float("inf"))
-    emitted = simulate.horovod(ready, sizes, *cost, tuned, found.groups)
+    tuned = simulate.Engine(cycle_seconds=horovod.cycle_seconds(best.finish_seconds), threshold_bytes=float("inf"))
+    emitted = simulate.horovod(ready, sizes, *cost, tuned, best.groups)
     plain: tuple[tuple[str, Groups], ...] = (
         ("DDP buckets of 25 MiB", simulate.buckets(ready, sizes)),
         ("MG-WFBP, as released", simulate.greedy(ready, sizes, *cost)),
@@ -129,12 +129,12 @@ def _rules(layers: Layers, ready: tuple[float, ...], cost: tuple[float, float], 
         ("one message", simulate.all_in_one(ready, sizes)),
     )
     figures = [
-        (OURS, len(found.groups), found.finish_seconds),
+        (OURS, len(best.groups), best.finish_seconds),
         ("schedule, with Horovod's cycle", len(emitted), emitted[-1].end_seconds),
         ("Horovod, default settings", len(engine), engine[-1].end_seconds),
         *((name, len(groups), finish(groups, ready, sizes, *cost)) for name, groups in plain),
     ]
-    least = max(found.finish_seconds, LEAST_SHOWN)
+    least = max(best.finish_seconds, LEAST_SHOWN)
     return tuple(AllreduceRule(name, messages, seconds, seconds / least) for name, messages, seconds in figures)
 
 

@@ -176,10 +176,10 @@ def _built(arguments: argparse.Namespace) -> tuple[Network, str]:
     from hyperscale.training.modelgraph.load_model import load
     from hyperscale.training.modelgraph.stock import stack
 
-    if (known := NETWORKS.get(arguments.target.lower())) is not None:
+    if (network := NETWORKS.get(arguments.target.lower())) is not None:
         _check_size(arguments)
         try:
-            return stack(known, arguments.features, arguments.hidden, arguments.classes, arguments.layers, arguments.heads), known
+            return stack(network, arguments.features, arguments.hidden, arguments.classes, arguments.layers, arguments.heads), network
         except ValueError as error:
             raise InputError(str(error)) from None
     file, _, name = arguments.target.rpartition(":")

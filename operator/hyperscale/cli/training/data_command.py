@@ -79,8 +79,8 @@ def _homophily(graph: TrainingGraph) -> float | None:
         return None
     rows = np.repeat(np.arange(len(graph.indptr) - 1, dtype=np.int32), np.diff(graph.indptr))
     first, second = graph.labels[rows], graph.labels[graph.indices]
-    known = (first >= 0) & (second >= 0)
-    return float((first[known] == second[known]).mean()) if known.any() else None
+    labelled = (first >= 0) & (second >= 0)
+    return float((first[labelled] == second[labelled]).mean()) if labelled.any() else None
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:

@@ -63,9 +63,9 @@ def _place(arguments: argparse.Namespace) -> tuple[str, str, str]:
 
 def _guess(name: str) -> str:
     plain = name.removesuffix(".gz")
-    known = next((form for ending, form in ENDINGS.items() if plain.endswith(ending)), None)
-    if known is not None:
-        return known
+    form_by_ending = next((form for ending, form in ENDINGS.items() if plain.endswith(ending)), None)
+    if form_by_ending is not None:
+        return form_by_ending
     folder = Path(name)
     if (folder / "raw").is_dir():
         return "OGB"

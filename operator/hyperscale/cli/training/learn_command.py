@@ -75,11 +75,11 @@ def _train(lesson: Lesson, arguments: argparse.Namespace) -> list[Path]:
     from safetensors import SafetensorError
 
     folder = Path(arguments.out)
-    held = folder / CHECKPOINTS.get(arguments.lesson, "")
+    checkpoint = folder / CHECKPOINTS.get(arguments.lesson, "")
     assignment = Assignment(folder, seed=arguments.seed, steps=arguments.steps, resume=arguments.resume)
     try:
-        if held.is_file() and not arguments.resume:
-            raise InputError(f"--out: {held} is of a training that stopped or ended; add --resume to go on, or name another folder")
+        if checkpoint.is_file() and not arguments.resume:
+            raise InputError(f"--out: {checkpoint} is of a training that stopped or ended; add --resume to go on, or name another folder")
         folder.mkdir(parents=True, exist_ok=True)
         return list(lesson.train(assignment, _Reporter()))
     except (OSError, SafetensorError) as error:

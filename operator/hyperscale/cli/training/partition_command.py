@@ -73,14 +73,14 @@ def _cut(graph: TrainingGraph, shares: tuple[float, ...], arguments: argparse.Na
     spinner.say(f"cutting {len(adjacency.indptr) - 1:,} vertices and {len(adjacency.indices):,} edges into {len(shares)} parts")
     try:
         if arguments.method == streaming.METHOD:
-            made = partition.precomputed(adjacency, streaming.assign(adjacency, shares).assignment, shares, graph.train)
+            parts = partition.precomputed(adjacency, streaming.assign(adjacency, shares).assignment, shares, graph.train)
             method = streaming.METHOD
         else:
-            made = partition.split(adjacency, shares, PartitioningMethod(arguments.method), seed=arguments.seed, train=graph.train)
-            method = str(made.method)
+            parts = partition.split(adjacency, shares, PartitioningMethod(arguments.method), seed=arguments.seed, train=graph.train)
+            method = str(parts.method)
     except ValueError as error:
         raise InputError(str(error)) from None
-    measures = made.measures
+    measures = parts.measures
     answer = {
         "graph": graph.name,
         "method": method,
@@ -91,9 +91,9 @@ def _cut(graph: TrainingGraph, shares: tuple[float, ...], arguments: argparse.Na
         "trainImbalance": measures.train_imbalance,
         "largestHalo": measures.largest_halo,
         "replication": measures.replication,
-        "parts": _rows(adjacency, graph, made.assignment, shares, measures.halo),
+        "parts": _rows(adjacency, graph, parts.assignment, shares, measures.halo),
     }
-    return answer, made.assignment
+    return answer, parts.assignment
 
 
 def _rows(adjacency: Adjacency, graph: TrainingGraph, assignment: Array, shares: tuple[float, ...], halo: Array) -> list[dict[str, Any]]:

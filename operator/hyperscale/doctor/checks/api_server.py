@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from hyperscale.doctor.common import unread
-from hyperscale.doctor.facts import Facts, Unread, known
+from hyperscale.doctor.facts import Facts, Unread, or_empty
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 
@@ -26,8 +26,10 @@ def api(facts: Facts) -> CheckVerdict:
     server = facts.server
     if isinstance(server, Unread):
         fix = "check the address and `kubectl cluster-info`; log in again where the answer was 401"
-        found = Finding("api", Fault.API_UNREACHABLE, FindingState.ERROR, f"the API server gives no version: {server.message}", "", fix)
-        return verdict("api", "not reachable", [found])
+        unreachable = Finding(
+            "api", Fault.API_UNREACHABLE, FindingState.ERROR, f"the API server gives no version: {server.message}", "", fix
+        )
+        return verdict("api", "not reachable", [unreachable])
     minor = _MINOR.match(server.version)
     old = slow = None
     if minor is None or int(minor.group(1)) < OLDEST_MINOR:
@@ -56,14 +58,14 @@ def clocks(facts: Facts) -> CheckVerdict:
     ahead = None if isinstance(facts.server, Unread) else facts.server.ahead_seconds
     doubt = 0.0 if isinstance(facts.server, Unread) else facts.server.doubt_seconds
     metrics = facts.metrics
-    found = [
+    findings = [
         _skew(Fault.CLOCK_SKEW, "the API server", ahead, doubt, "this machine or the control plane"),
         _skew(Fault.PROMETHEUS_CLOCK_SKEW, "Prometheus", metrics.ahead_seconds, metrics.doubt_seconds, "Prometheus' node or this machine"),
         unread("clocks", facts.node_clocks),
     ]
-    found.append(_nodes(known(facts.node_clocks)))
+    findings.append(_nodes(or_empty(facts.node_clocks)))
     compared = [name for name, value in (("API server", ahead), ("Prometheus", metrics.ahead_seconds)) if value is not None]
-    return verdict("clocks", f"compared with {' and '.join(compared) or 'nothing: no times were sent'}", found)
+    return verdict("clocks", f"compared with {' and '.join(compared) or 'nothing: no times were sent'}", findings)
 
 
 def _skew(fault: Fault, whose: str, ahead: float | None, doubt: float, suspects: str) -> Finding | None:

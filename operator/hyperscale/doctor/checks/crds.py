@@ -17,12 +17,12 @@ def crds(facts: Facts) -> CheckVerdict:
     if isinstance(facts.crds, Unread):
         return verdict("crds", "not checked", [unread("crds", facts.crds)])
     by_name = {crd.name: crd for crd in facts.crds}
-    found = [_judge(facts, name, by_name.get(name)) for name in OUR_CRDS]
-    good = sum(finding is None or finding.state is FindingState.INFO for finding in found)
+    findings = [_judge(facts, name, by_name.get(name)) for name in OUR_CRDS]
+    good = sum(finding is None or finding.state is FindingState.INFO for finding in findings)
     return verdict(
         "crds",
         f"{good} of {len(OUR_CRDS)} kinds served as {constants.API_VERSION} with all fields",
-        alike(one for one in found if one is not None),
+        alike(one for one in findings if one is not None),
     )
 
 
@@ -37,21 +37,31 @@ def _judge(facts: Facts, name: str, crd: Crd | None) -> Finding | None:
     if not crd.established or constants.VERSION not in crd.served:
         why = crd.complaint or f"it serves {', '.join(crd.served) or 'no version'}, not {constants.VERSION}"
         return Finding("crds", Fault.CRD_NOT_SERVED, state, f"{name} is not served", why, fix, (name,))
+    return _older(name, crd, fix) or _newer(name, crd)
+
+
+def _older(name: str, crd: Crd, fix: str) -> Finding | None:
+    """A CRD that lacks fields of this release."""
     missing = expected_fields(name) - crd.fields
-    if missing:
-        shown = sorted(path for path in missing if path.rpartition(".")[0] not in missing)
-        return Finding(
-            "crds",
-            Fault.CRD_OLD,
-            FindingState.ERROR,
-            f"{name} lacks {plural(len(missing), 'field')}: {', '.join(shown[:4])}{' …' if len(shown) > 4 else ''}",
-            "the CRD is older than this release; the API server drops or refuses what it does not know",
-            fix,
-            tuple(shown[:10]),
-        )
+    if not missing:
+        return None
+    shown = sorted(path for path in missing if path.rpartition(".")[0] not in missing)
+    return Finding(
+        "crds",
+        Fault.CRD_OLD,
+        FindingState.ERROR,
+        f"{name} lacks {plural(len(missing), 'field')}: {', '.join(shown[:4])}{' …' if len(shown) > 4 else ''}",
+        "the CRD is older than this release; the API server drops or refuses what it does not know",
+        fix,
+        tuple(shown[:10]),
+    )
+
+
+def _newer(name: str, crd: Crd) -> Finding | None:
+    """A CRD with fields that this release does not have."""
     more = crd.fields - expected_fields(name)
-    if more:
-        message = f"{name} has {plural(len(more), 'field')} that this command does not know, e.g. {min(more)}"
-        fix = "use the `hyperscale` command of the installed release"
-        return Finding("crds", Fault.CRD_NEWER, FindingState.INFO, message, "the CRD is newer than this command", fix, (name,))
-    return None
+    if not more:
+        return None
+    message = f"{name} has {plural(len(more), 'field')} that this command does not know, e.g. {min(more)}"
+    fix = "use the `hyperscale` command of the installed release"
+    return Finding("crds", Fault.CRD_NEWER, FindingState.INFO, message, "the CRD is newer than this command", fix, (name,))

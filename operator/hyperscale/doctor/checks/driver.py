@@ -28,13 +28,13 @@ UNREAD: Final = {
 """The states of docs/agent.md that are faults to cause and fix."""
 _LATER: Final = ("the agent knows a state that this command does not", "use the command of the agent's version; see the agent's log")
 _LINKS_ONLY: Final = ("NoLibrary", "NoGpu")
-"""Links are measured all the same, and a missing exporter is told by the check of queries."""
+"""Links are measured all the same, and the check of queries reports a missing exporter."""
 
 
 def unread_gpus(facts: Facts) -> list[Finding | None]:
-    """One finding for each state that some agent is in, or that it tells of one of its GPUs."""
-    told = {*facts.metrics.agent_states, *facts.metrics.gpu_states}
-    return [_finding(facts, state) for state in sorted(told, key=lambda state: ([*UNREAD, state].index(state), state))]
+    """One finding for each state that some agent is in, or that it reports of one of its GPUs."""
+    states = {*facts.metrics.agent_states, *facts.metrics.gpu_states}
+    return [_finding(facts, state) for state in sorted(states, key=lambda state: ([*UNREAD, state].index(state), state))]
 
 
 def _finding(facts: Facts, state: str) -> Finding:

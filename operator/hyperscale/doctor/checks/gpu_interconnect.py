@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from hyperscale.doctor.common import labels_of, name_of
-from hyperscale.doctor.facts import Facts, Ways, known
+from hyperscale.doctor.facts import Facts, Ways, or_empty
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import Finding, FindingState, plural, some, where
 from hyperscale.observe.kube.node_labels import gpu_product
@@ -24,7 +24,7 @@ Node = Mapping[str, Ways]
 
 
 class _Class(NamedTuple):
-    """Nodes that should be joined alike; GPUs that an agent cannot read are told elsewhere, and make a class of their own here."""
+    """Nodes that should be joined alike. Nodes with GPUs that an agent cannot read make a class of their own."""
 
     product: str
     pairs: int
@@ -33,20 +33,20 @@ class _Class(NamedTuple):
 
 def gpu_paths(facts: Facts) -> list[Finding | None]:
     """One finding for each class with nodes joined worse than most, and for each in which NVLink leaves pairs of GPUs out."""
-    found: list[Finding | None] = []
+    findings: list[Finding | None] = []
     for alike, nodes in sorted(_classes(facts).items()):
         usual = _usual(nodes)
         worse = {name: node for name, node in nodes.items() if usual is not None and _fewer(node, usual)}
         mixed = {name: node for name, node in nodes.items() if name not in worse and _is_mixed(node)}
-        found.append(_worse(alike, worse, usual) if worse and usual is not None else None)
-        found.append(_mixed(alike, mixed) if mixed else None)
-    return found
+        findings.append(_worse(alike, worse, usual) if worse and usual is not None else None)
+        findings.append(_mixed(alike, mixed) if mixed else None)
+    return findings
 
 
 def _classes(facts: Facts) -> dict[_Class, dict[str, Node]]:
     """The cluster's nodes of which there are ways, by class and name."""
     classes: dict[_Class, dict[str, Node]] = {}
-    for raw in known(facts.nodes):
+    for raw in or_empty(facts.nodes):
         node = facts.metrics.ways.get(name_of(raw))
         if node:
             alike = _Class(gpu_product(labels_of(raw)) or "unknown product", sum(ways.pairs for ways in node.values()))

@@ -25,31 +25,31 @@ def device_plugin(facts: Facts) -> CheckVerdict:
     """Every node with GPUs offers all of them, and whole."""
     if isinstance(facts.nodes, Unread):
         return verdict("gpus", "not checked", [unread("gpus", facts.nodes)])
-    found = gpu_nodes(facts)
-    if not found:
+    with_gpus = gpu_nodes(facts)
+    if not with_gpus:
         fix = f"install NVIDIA's driver and container toolkit on the GPU nodes, then the device plugin: {PLUGIN}"
         message = f"none of {plural(len(facts.nodes), 'node')} offers {constants.GPU_RESOURCE} or is labelled as having GPUs"
         missing = Finding(
             "gpus", Fault.NO_GPU_NODES, FindingState.ERROR, message, "there is no GPU node, or neither device plugin nor GFD runs", fix
         )
         return verdict("gpus", "no GPU nodes", [missing])
-    parts = by_name(found)
-    offered = sum(gpus_of(node, "allocatable") for node in found if name_of(node) not in parts)
-    summary = f"{plural(len(found), 'GPU node')}, {plural(offered, 'GPU')} offered"
-    empty = [name_of(node) for node in found if not gpus_of(node, "allocatable") and not gpus_of(node, "capacity")]
+    parts = by_name(with_gpus)
+    offered = sum(gpus_of(node, "allocatable") for node in with_gpus if name_of(node) not in parts)
+    summary = f"{plural(len(with_gpus), 'GPU node')}, {plural(offered, 'GPU')} offered"
+    empty = [name_of(node) for node in with_gpus if not gpus_of(node, "allocatable") and not gpus_of(node, "capacity")]
     silent = [name for name in empty if name not in parts]
-    return verdict("gpus", summary, [_silent(facts, silent), *sharing(found, parts), _unhealthy(found), _not_ready(found)])
+    return verdict("gpus", summary, [_silent(facts, silent), *sharing(with_gpus, parts), _unhealthy(with_gpus), _not_ready(with_gpus)])
 
 
 def discovery(facts: Facts) -> CheckVerdict:
     """GPU Feature Discovery tells product and memory, and the product's speed is known."""
     if isinstance(facts.nodes, Unread):
         return verdict("labels", "not checked", [unread("labels", facts.nodes)])
-    found = gpu_nodes(facts)
-    whole = tuple(node for node in found if parts_of(node) is None)
+    with_gpus = gpu_nodes(facts)
+    whole = tuple(node for node in with_gpus if parts_of(node) is None)
     bare = [name_of(node) for node in whole if gpu_product(labels_of(node)) is None or gpu_memory_bytes(labels_of(node)) is None]
-    products = {product for node in found if (product := gpu_product(labels_of(node)))}
-    summary = f"{len(found) - len(bare)} of {plural(len(found), 'GPU node')} labelled: {some(products) or 'no product'}"
+    products = {product for node in with_gpus if (product := gpu_product(labels_of(node)))}
+    summary = f"{len(with_gpus) - len(bare)} of {plural(len(with_gpus), 'GPU node')} labelled: {some(products) or 'no product'}"
     return verdict("labels", summary, [_bare(facts, bare), _unknown_speed(facts, whole)])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.doctor.common import named, tag_of, unread
-from hyperscale.doctor.facts import Facts, Kueue, Unread, WorkloadFacts, known
+from hyperscale.doctor.facts import Facts, Kueue, Unread, WorkloadFacts, or_empty
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 from hyperscale.model import constants
@@ -16,16 +16,18 @@ INSTALL: Final = "kubectl apply --server-side -f https://github.com/kubernetes-s
 
 def kueue(facts: Facts) -> CheckVerdict:
     """Installed where jobs name queues, handling MPIJobs, and not our own kind as well."""
-    found = facts.kueue
-    if isinstance(found, Unread):
-        return verdict("kueue", "not checked", [unread("kueue", found)])
-    queued = {f"{job.namespace}/{job.name}": job.queue for job in known(facts.jobs) if job.queue}
-    if not found.served:
+    installed = facts.kueue
+    if isinstance(installed, Unread):
+        return verdict("kueue", "not checked", [unread("kueue", installed)])
+    queued = {f"{job.namespace}/{job.name}": job.queue for job in or_empty(facts.jobs) if job.queue}
+    if not installed.served:
         return verdict("kueue", "not installed", [_missing(queued)])
     controller = next((one for one in named(facts, "kueue-controller", "kueue/kueue") if one.kind == "Deployment"), None)
     version = next((tag for image in controller.images if (tag := tag_of(image))), "") if controller else ""
-    summary = f"kueue.x-k8s.io {', '.join(found.served)}{f', release {version}' if version else ''}; {plural(len(queued), 'job')} in queues"
-    findings = [_down(controller), _frameworks(found, controller, queued), _external(found, controller), _queues(facts, found)]
+    summary = (
+        f"kueue.x-k8s.io {', '.join(installed.served)}{f', release {version}' if version else ''}; {plural(len(queued), 'job')} in queues"
+    )
+    findings = [_down(controller), _frameworks(installed, controller, queued), _external(installed, controller), _queues(facts, installed)]
     return verdict("kueue", summary, findings)
 
 
@@ -37,7 +39,7 @@ def _missing(queued: dict[str, str]) -> Finding | None:
         Fault.KUEUE_MISSING,
         FindingState.ERROR,
         f"{plural(len(queued), 'job')} with the label {constants.KUEUE_QUEUE_LABEL}, but Kueue is not installed: {some(queued)}",
-        "HyperScale leaves such jobs to the queue, and nobody admits them",
+        "HyperScale leaves such jobs to Kueue, and without it they are never admitted",
         f"{INSTALL}; or take the label away: kubectl label gnntj -n {min(queued).replace('/', ' ')} {constants.KUEUE_QUEUE_LABEL}-",
         where(queued),
     )
@@ -52,45 +54,47 @@ def _down(controller: WorkloadFacts | None) -> Finding | None:
     return Finding("kueue", Fault.KUEUE_DOWN, FindingState.ERROR, message, cause, fix, (controller.place,))
 
 
-def _frameworks(found: Kueue, controller: WorkloadFacts | None, queued: dict[str, str]) -> Finding | None:
+def _frameworks(installed: Kueue, controller: WorkloadFacts | None, queued: dict[str, str]) -> Finding | None:
     """MPIJobs are not among what Kueue manages."""
-    if found.frameworks is None or FRAMEWORK in found.frameworks:
+    if installed.frameworks is None or FRAMEWORK in installed.frameworks:
         return None
     return Finding(
         "kueue",
         Fault.KUEUE_WITHOUT_MPI,
         FindingState.ERROR if queued else FindingState.WARNING,
-        f"Kueue does not manage MPIJobs: integrations.frameworks has {', '.join(found.frameworks) or 'nothing'}",
+        f"Kueue does not manage MPIJobs: integrations.frameworks has {', '.join(installed.frameworks) or 'nothing'}",
         "jobs with a queue label start at once, or wait for a queue that never looks at them",
         f"add {FRAMEWORK} to integrations.frameworks: {_edit(controller)}",
     )
 
 
-def _external(found: Kueue, controller: WorkloadFacts | None) -> Finding | None:
-    ours = [name for name in found.external if constants.JOB_KIND.lower() in name.lower()]
+def _external(installed: Kueue, controller: WorkloadFacts | None) -> Finding | None:
+    ours = [name for name in installed.external if constants.JOB_KIND.lower() in name.lower()]
     if not ours:
         return None
     return Finding(
         "kueue",
         Fault.KUEUE_OWNS_OUR_KIND,
         FindingState.WARNING,
-        f"Kueue is told that {ours[0]} is a framework of its own",
+        f"Kueue lists {ours[0]} as an external framework",
         "then it suspends the MPIJob as a child of an unmanaged parent (kubernetes-sigs/kueue#2612), and jobs never start",
         f"remove it from integrations.externalFrameworks: {_edit(controller)}",
     )
 
 
-def _queues(facts: Facts, found: Kueue) -> Finding | None:
+def _queues(facts: Facts, installed: Kueue) -> Finding | None:
     """Jobs that name a LocalQueue that is not in their namespace."""
-    if found.queues is None:
+    if installed.queues is None:
         return None
     lost = {
-        f"{job.namespace}/{job.name}": job for job in known(facts.jobs) if job.queue and f"{job.namespace}/{job.queue}" not in found.queues
+        f"{job.namespace}/{job.name}": job
+        for job in or_empty(facts.jobs)
+        if job.queue and f"{job.namespace}/{job.queue}" not in installed.queues
     }
     if not lost:
         return None
     job = lost[min(lost)]
-    there = [place.partition("/")[2] for place in found.queues if place.startswith(f"{job.namespace}/")]
+    there = [place.partition("/")[2] for place in installed.queues if place.startswith(f"{job.namespace}/")]
     fix = f"create LocalQueue {job.queue} in {job.namespace}"
     if there:
         fix = f"kubectl label gnntj -n {job.namespace} {job.name} {constants.KUEUE_QUEUE_LABEL}={min(there)} --overwrite"

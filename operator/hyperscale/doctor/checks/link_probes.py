@@ -28,14 +28,14 @@ def links(facts: Facts) -> CheckVerdict:
     share = f", {latency / pairs:.0%} with latency, {bandwidth / pairs:.0%} with bandwidth" if pairs else ""
     daemon = next(iter(running), None)
     agent = f"; agent on {daemon.ready} of {daemon.wanted} nodes" if daemon else "; no agent"
-    found = [
+    findings = [
         _agent(facts, daemon),
         *_coverage(facts, nodes, pairs, daemon),
         _refused(facts, daemon),
         *unread_gpus(facts),
         *gpu_paths(facts),
     ]
-    return verdict("links", f"{plural(pairs, 'ordered pair')} of GPU nodes{share}{agent}", found)
+    return verdict("links", f"{plural(pairs, 'ordered pair')} of GPU nodes{share}{agent}", findings)
 
 
 def _coverage(facts: Facts, nodes: list[str], pairs: int, daemon: WorkloadFacts | None) -> list[Finding | None]:
@@ -48,26 +48,31 @@ def _coverage(facts: Facts, nodes: list[str], pairs: int, daemon: WorkloadFacts 
     alone = [name for name in nodes if name not in metrics.linked]
     latency, bandwidth = (count / pairs for count in metrics.pairs)
     thin = len(nodes) <= DENSE_NODES and min(latency, bandwidth) < FULL_SHARE
-    if not alone and not thin:
-        return []
+    return [_partial(alone, latency, bandwidth)] if alone or thin else []
+
+
+def _partial(alone: list[str], latency: float, bandwidth: float) -> Finding:
+    """Some pairs are not measured.
+
+    alone:              nodes without any measured link
+    latency, bandwidth: measured share of the pairs, 0..1
+    """
     what = f"{plural(len(alone), 'node')} without any measured link: {some(alone)}" if alone else "some pairs are not measured"
     cause = (
         "no agent runs there, or port 9466 is closed between nodes"
         if alone
         else "some agents cannot reach each other, or have just started"
     )
-    return [
-        Finding(
-            "links",
-            Fault.LINKS_PARTIAL,
-            FindingState.WARNING,
-            f"latency known for {latency:.0%}, bandwidth for {bandwidth:.0%} of the pairs; {what}",
-            f"{cause}; the rest is estimated",
-            "let TCP and UDP 9466 pass between the nodes' agents (NetworkPolicy, firewall); "
-            "kubectl get pods -A -l app.kubernetes.io/component=agent -o wide",
-            where(alone),
-        )
-    ]
+    return Finding(
+        "links",
+        Fault.LINKS_PARTIAL,
+        FindingState.WARNING,
+        f"latency known for {latency:.0%}, bandwidth for {bandwidth:.0%} of the pairs; {what}",
+        f"{cause}; the rest is estimated",
+        "let TCP and UDP 9466 pass between the nodes' agents (NetworkPolicy, firewall); "
+        "kubectl get pods -A -l app.kubernetes.io/component=agent -o wide",
+        where(alone),
+    )
 
 
 def _none(facts: Facts, daemon: WorkloadFacts | None) -> Finding:
@@ -123,7 +128,7 @@ def _refused(facts: Facts, daemon: WorkloadFacts | None) -> Finding | None:
         Fault.PROBES_REFUSED,
         FindingState.WARNING,
         f"agents refused link probes in the last 10 minutes: {shown}",
-        "agents hold different tokens, as after the Secret was changed, or somebody else sends to port 9466",
+        "agents hold different tokens, as after the Secret was changed, or another program sends to port 9466",
         f"kubectl rollout restart {place}",
         where(refused),
     )
@@ -144,10 +149,10 @@ def topology(facts: Facts) -> CheckVerdict:
     summary = f"levels of {plural(len(nodes), 'GPU node')}: {shown or 'none'}"
     if len(nodes) < 2:
         return verdict("topology", summary, [])
-    found: list[Finding | None] = [_no_levels(facts, name_of(nodes[0]))] if not levels else []
+    findings: list[Finding | None] = [_no_levels(facts, name_of(nodes[0]))] if not levels else []
     for level, count in carried.items():
-        found.append(_level(facts, level, count, len(nodes), sets, [name_of(node) for node in nodes], bool(configured)))
-    return verdict("topology", summary, found)
+        findings.append(_level(facts, level, count, len(nodes), sets, [name_of(node) for node in nodes], bool(configured)))
+    return verdict("topology", summary, findings)
 
 
 def _no_levels(facts: Facts, node: str) -> Finding:

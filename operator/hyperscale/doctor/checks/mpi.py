@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hyperscale.doctor.common import named, unread
-from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts, known
+from hyperscale.doctor.facts import Facts, Unread, WorkloadFacts, or_empty
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, verdict
 from hyperscale.model import constants
@@ -26,22 +26,22 @@ RESUME_RULE: Final = {"apiGroups": ["batch"], "resources": ["jobs/status"], "ver
 
 def mpi_operator(facts: Facts) -> CheckVerdict:
     """CRD, Deployment, flags, and the right that its own role forgot."""
-    found = [unread("mpi-operator", facts.workloads)]
+    findings = [unread("mpi-operator", facts.workloads)]
     if not isinstance(facts.crds, Unread):
-        found.append(_crd(facts))
+        findings.append(_crd(facts))
     running = [one for one in named(facts, "mpi-operator") if one.kind == "Deployment"]
     if not running and not isinstance(facts.workloads, Unread):
-        found.append(_absent(facts))
+        findings.append(_absent(facts))
     for one in running:
-        found += [_down(one), _slow(one), _gang(one)]
-    found.append(_resume(facts))
+        findings += [_down(one), _slow(one), _gang(one)]
+    findings.append(_resume(facts))
     flags = _flags(running[0].arguments) if running else {}
     limits = f", {flags['kube-api-qps']:g} requests/s, {flags['threadiness']:g} threads" if flags else ""
-    return verdict("mpi-operator", f"{running[0].place if running else 'no Deployment'}{limits}", found)
+    return verdict("mpi-operator", f"{running[0].place if running else 'no Deployment'}{limits}", findings)
 
 
 def _crd(facts: Facts) -> Finding | None:
-    crd = next((one for one in known(facts.crds) if one.name == CRD), None)
+    crd = next((one for one in or_empty(facts.crds) if one.name == CRD), None)
     if crd is None:
         message = f"{CRD} is not installed"
         return Finding(
@@ -55,19 +55,19 @@ def _crd(facts: Facts) -> Finding | None:
 
 
 def _absent(facts: Facts) -> Finding:
-    lease = next((one for one in known(facts.leases) if one.name == LEASE and one.fresh), None)
+    lease = next((one for one in or_empty(facts.leases) if one.name == LEASE and one.fresh), None)
     if lease is not None:
         message = f"mpi-operator holds its Lease in {lease.namespace}, but no Deployment runs it"
         fix = "see that it was started with -kube-api-qps=100 -kube-api-burst=200 -threadiness=10"
         cause = "it runs outside of this cluster, or its Deployment has another name"
         return Finding("mpi-operator", Fault.MPI_OPERATOR_UNSEEN, FindingState.INFO, message, cause, fix, (lease.holder,))
-    message = "no Deployment runs mpi-operator and nobody holds its Lease"
+    message = "no Deployment runs mpi-operator, and its Lease has no holder"
     return Finding(
         "mpi-operator",
         Fault.MPI_OPERATOR_MISSING,
         FindingState.ERROR,
         message,
-        "MPIJobs are created, and nobody makes pods of them",
+        "MPIJobs are created, but no controller creates their pods",
         INSTALL,
     )
 
@@ -130,7 +130,7 @@ def _resume(facts: Facts) -> Finding | None:
     if facts.mpi_may_resume is not False:
         return None
     used = not isinstance(facts.kueue, Unread) and bool(facts.kueue.served)
-    suspended = any(job.suspended or job.queue for job in known(facts.jobs))
+    suspended = any(job.suspended or job.queue for job in or_empty(facts.jobs))
     rule = json.dumps([{"op": "add", "path": "/rules/-", "value": RESUME_RULE}])
     return Finding(
         "mpi-operator",
@@ -145,22 +145,22 @@ def _resume(facts: Facts) -> Finding | None:
 def _flags(arguments: Sequence[str]) -> dict[str, float]:
     """The limits in force."""
     given = _given(arguments)
-    found = {}
+    limits = {}
     for flag, default in DEFAULTS.items():
         try:
-            found[flag] = float(given.get(flag, default))
+            limits[flag] = float(given.get(flag, default))
         except ValueError:
-            found[flag] = default
-    return found
+            limits[flag] = default
+    return limits
 
 
 def _given(arguments: Sequence[str]) -> dict[str, str]:
     """Go flags: `-name=value`, `--name value`, `-name`; the last one counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for at, argument in enumerate(arguments):
         if not argument.startswith("-"):
             continue
         name, equals, value = argument.lstrip("-").partition("=")
         following = arguments[at + 1] if at + 1 < len(arguments) else ""
-        found[name] = value if equals else ("true" if following.startswith("-") or not following else following)
-    return found
+        values[name] = value if equals else ("true" if following.startswith("-") or not following else following)
+    return values

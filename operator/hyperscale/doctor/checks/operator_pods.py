@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Final
 
 from hyperscale.doctor.common import DEFAULT_NAMESPACE, helm, operators, tag_of, unread, version_of, watched
-from hyperscale.doctor.facts import Facts, LeaseFacts, Pod, PodTrouble, Unread, WorkloadFacts, known
+from hyperscale.doctor.facts import Facts, LeaseFacts, Pod, PodTrouble, Unread, WorkloadFacts, or_empty
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 from hyperscale.model import constants
@@ -28,18 +28,18 @@ def operator(facts: Facts) -> CheckVerdict:
     """Deployment, Lease, rivals, versions."""
     if isinstance(facts.workloads, Unread):
         return verdict("operator", "not checked", [unread("operator", facts.workloads)])
-    found = operators(facts)
-    leases = [lease for lease in known(facts.leases) if lease.name == constants.LEASE_NAME]
+    deployments = operators(facts)
+    leases = [lease for lease in or_empty(facts.leases) if lease.name == constants.LEASE_NAME]
     findings: list[Finding | None] = [unread("operator", facts.leases)]
-    if not found:
+    if not deployments:
         findings.append(_absent(facts, leases))
-    for one in found:
+    for one in deployments:
         findings.append(_down(one))
         if one.ready:
             findings.append(_lease(facts, one, [lease for lease in leases if lease.namespace == one.namespace]))
-    findings += [_overlap(first, second) for first, second in combinations(found, 2)]
-    findings += [_foreign(facts, found, leases), _versions(facts, found), _crashing(facts, found)]
-    shown = ", ".join(f"{one.place} {version_of(one)} {one.ready}/{one.wanted}" for one in found)
+    findings += [_overlap(first, second) for first, second in combinations(deployments, 2)]
+    findings += [_foreign(facts, deployments, leases), _versions(facts, deployments), _crashing(facts, deployments)]
+    shown = ", ".join(f"{one.place} {version_of(one)} {one.ready}/{one.wanted}" for one in deployments)
     return verdict("operator", shown or "no Deployment", findings)
 
 
@@ -52,8 +52,10 @@ def images(facts: Facts) -> CheckVerdict:
         for trouble in pod.troubles:
             kind = "pull" if trouble.reason in PULL_REASONS else trouble.reason
             by_image.setdefault((kind, trouble.image), []).append((pod, trouble))
-    found = [_pull(cases) if kind == "pull" else _broken(cases) for (kind, _), cases in sorted(by_image.items(), key=lambda item: item[0])]
-    return verdict("images", f"{plural(len(facts.pods), 'pod')} of ours looked at", found)
+    findings = [
+        _pull(cases) if kind == "pull" else _broken(cases) for (kind, _), cases in sorted(by_image.items(), key=lambda item: item[0])
+    ]
+    return verdict("images", f"{plural(len(facts.pods), 'pod')} of ours looked at", findings)
 
 
 def _absent(facts: Facts, leases: list[LeaseFacts]) -> Finding:
@@ -64,7 +66,7 @@ def _absent(facts: Facts, leases: list[LeaseFacts]) -> Finding:
         return Finding(
             "operator", Fault.OPERATOR_OUTSIDE, FindingState.INFO, message, "it runs outside of a Deployment", fix, (fresh.holder,)
         )
-    message = "no Deployment runs the operator and nobody holds its Lease"
+    message = "no Deployment runs the operator, and its Lease has no holder"
     fix = f"kubectl create namespace {DEFAULT_NAMESPACE}; {helm(facts)}"
     return Finding("operator", Fault.OPERATOR_MISSING, FindingState.ERROR, message, "it is not installed in this cluster", fix)
 
@@ -93,24 +95,19 @@ def _lease(facts: Facts, one: WorkloadFacts, leases: list[LeaseFacts]) -> Findin
     lease = leases[0]
     if lease.fresh:
         return None
-    message = (
-        f"the Lease of the operator in {one.namespace} was last renewed {lease.silent_seconds:.0f} s ago by {lease.holder or 'nobody'}"
-    )
+    holder = lease.holder or "no holder"
+    message = f"the Lease of the operator in {one.namespace} was last renewed {lease.silent_seconds:.0f} s ago by {holder}"
     cause = "the operator hangs, has lost the API server, or was killed; its clock may be wrong (see the check of clocks)"
     return Finding("operator", Fault.LEASE_STALE, FindingState.ERROR, message, cause, restart, (f"{lease.namespace}/{lease.name}",))
 
 
-def _foreign(facts: Facts, found: tuple[WorkloadFacts, ...], leases: list[LeaseFacts]) -> Finding | None:
+def _foreign(facts: Facts, deployments: tuple[WorkloadFacts, ...], leases: list[LeaseFacts]) -> Finding | None:
     """A fresh Lease that no pod of the operator holds: a second operator from outside."""
-    if isinstance(facts.pods, Unread) or not found:
+    if isinstance(facts.pods, Unread) or not deployments:
         return None
-    pods = {(pod.namespace, pod.name) for pod in facts.pods if pod.component == "operator"}
-    homes = {one.namespace for one in found if one.ready}
-    strange = [lease for lease in leases if lease.fresh and (lease.namespace, lease.holder) not in pods]
-    strange = [lease for lease in strange if lease.namespace not in homes or any(place == lease.namespace for place, _ in pods)]
-    if not strange:
+    lease = _foreign_lease(facts.pods, {one.namespace for one in deployments if one.ready}, leases)
+    if lease is None:
         return None
-    lease = strange[0]
     return Finding(
         "operator",
         Fault.LEASE_FOREIGN,
@@ -120,6 +117,17 @@ def _foreign(facts: Facts, found: tuple[WorkloadFacts, ...], leases: list[LeaseF
         f"end that process, then: kubectl -n {lease.namespace} delete lease {lease.name}",
         (f"{lease.namespace}/{lease.name}",),
     )
+
+
+def _foreign_lease(pods: tuple[Pod, ...], ready_in: set[str], leases: list[LeaseFacts]) -> LeaseFacts | None:
+    """The first fresh Lease that no pod of the operator holds.
+
+    ready_in: namespaces of ready operators; where one has no pod its pods could not be listed, and its Lease says nothing
+    """
+    operator_pods = {(pod.namespace, pod.name) for pod in pods if pod.component == "operator"}
+    without_pods = ready_in - {namespace for namespace, _ in operator_pods}
+    foreign = (lease for lease in leases if lease.fresh and (lease.namespace, lease.holder) not in operator_pods)
+    return next((lease for lease in foreign if lease.namespace not in without_pods), None)
 
 
 def _overlap(first: WorkloadFacts, second: WorkloadFacts) -> Finding | None:
@@ -143,14 +151,14 @@ def _overlap(first: WorkloadFacts, second: WorkloadFacts) -> Finding | None:
     )
 
 
-def _versions(facts: Facts, found: tuple[WorkloadFacts, ...]) -> Finding | None:
+def _versions(facts: Facts, deployments: tuple[WorkloadFacts, ...]) -> Finding | None:
     """One release whose pods run different images, or another one than this command."""
-    tags = {tag for pod in known(facts.pods) if pod.component == "operator" for image in pod.images if (tag := tag_of(image))}
-    if len(found) == 1 and len(tags) > 1:
+    tags = {tag for pod in or_empty(facts.pods) if pod.component == "operator" for image in pod.images if (tag := tag_of(image))}
+    if len(deployments) == 1 and len(tags) > 1:
         message = f"pods of the operator run different versions: {some(tags)}"
-        fix = f"kubectl -n {found[0].namespace} rollout status deployment/{found[0].name}; delete pods that are left over"
+        fix = f"kubectl -n {deployments[0].namespace} rollout status deployment/{deployments[0].name}; delete pods that are left over"
         return Finding("operator", Fault.OPERATOR_VERSIONS, FindingState.WARNING, message, "an upgrade has not ended", fix, where(tags))
-    other = sorted({version for one in found if (version := version_of(one)) and version != facts.version})
+    other = sorted({version for one in deployments if (version := version_of(one)) and version != facts.version})
     if not other:
         return None
     message = f"the operator is of version {' and '.join(other)}, this command of {facts.version}"
@@ -158,9 +166,9 @@ def _versions(facts: Facts, found: tuple[WorkloadFacts, ...]) -> Finding | None:
     return Finding("operator", Fault.OPERATOR_OTHER_VERSION, FindingState.INFO, message, "they were installed at different times", fix)
 
 
-def _crashing(facts: Facts, found: tuple[WorkloadFacts, ...]) -> Finding | None:
+def _crashing(facts: Facts, deployments: tuple[WorkloadFacts, ...]) -> Finding | None:
     """Pods of operator and agent that restart again and again."""
-    bad = [pod for pod in known(facts.pods) if pod.component in ("operator", "agent") and pod.restarts >= MANY_RESTARTS and pod.ended]
+    bad = [pod for pod in or_empty(facts.pods) if pod.component in ("operator", "agent") and pod.restarts >= MANY_RESTARTS and pod.ended]
     if not bad:
         return None
     pod = max(bad, key=lambda one: (one.restarts, one.name))
@@ -195,20 +203,13 @@ def _pull(cases: list[tuple[Pod, PodTrouble]]) -> Finding:
 
 
 def _why(pod: Pod, trouble: PodTrouble) -> tuple[str, str]:
-    """Cause and fix out of the runtime's own words."""
+    """Cause and fix, by what the container runtime's message contains."""
     value = {"operator": "image", "agent": "agent.image"}.get(pod.component, "workerImage")
     text = trouble.message.lower()
     if trouble.reason == "InvalidImageName":
         return "the reference is malformed", f"correct {value}.registry, {value}.repository and {value}.tag in the chart's values"
     if any(part in text for part in ("unauthorized", "denied", "forbidden", "authentication")):
-        given = "--docker-server=REGISTRY --docker-username=USER --docker-password=…"
-        secret = f"kubectl -n {pod.namespace} create secret docker-registry pull {given}"
-        use = (
-            "--set image.pullSecrets={pull}"
-            if value != "workerImage"
-            else "name it in imagePullSecrets of the namespace's default ServiceAccount"
-        )
-        return "the registry wants a login (or the repository does not exist)", f"{secret}; {use}"
+        return "the registry wants a login (or the repository does not exist)", _pull_secret(pod, value)
     if any(part in text for part in ("not found", "manifest unknown", "does not exist")):
         return (
             "the registry has no such repository or tag",
@@ -226,13 +227,22 @@ def _why(pod: Pod, trouble: PodTrouble) -> tuple[str, str]:
     ] or "the runtime gave no reason", f"kubectl -n {pod.namespace} describe pod {pod.name}; set {value}.* in the chart's values"
 
 
+def _pull_secret(pod: Pod, value: str) -> str:
+    """Commands that give a pod a login for its registry; value: its image in the chart's values."""
+    login = "--docker-server=REGISTRY --docker-username=USER --docker-password=…"
+    secret = f"kubectl -n {pod.namespace} create secret docker-registry pull {login}"
+    if value == "workerImage":
+        return f"{secret}; name it in imagePullSecrets of the namespace's default ServiceAccount"
+    return f"{secret}; --set image.pullSecrets={{pull}}"
+
+
 def _broken(cases: list[tuple[Pod, PodTrouble]]) -> Finding:
     pod, trouble = min(cases, key=lambda case: (case[0].namespace, case[0].name))
     crash = trouble.reason == "CrashLoopBackOff"
     fix = f"kubectl -n {pod.namespace} logs {pod.name} --previous" if crash else f"kubectl -n {pod.namespace} describe pod {pod.name}"
     if lost := _SECRET.search(trouble.message):
-        made = "--from-literal=token=$(openssl rand -hex 32)" if pod.component == "agent" else "--from-literal=KEY=VALUE"
-        fix = f"kubectl -n {pod.namespace} create secret generic {lost.group(1)} {made}"
+        literal = "--from-literal=token=$(openssl rand -hex 32)" if pod.component == "agent" else "--from-literal=KEY=VALUE"
+        fix = f"kubectl -n {pod.namespace} create secret generic {lost.group(1)} {literal}"
     return Finding(
         "images",
         Fault.POD_CRASHING if crash else Fault.POD_MISCONFIGURED,

@@ -31,9 +31,9 @@ def rights(facts: Facts) -> CheckVerdict:
     """Every right that the chart's roles grant is there."""
     if isinstance(facts.reviews, Unread):
         return verdict("rights", "not checked", [unread("rights", facts.reviews)])
-    found = [finding for review in facts.reviews for finding in _missing(facts, review)]
+    findings = [finding for review in facts.reviews for finding in _missing(facts, review)]
     counts = ", ".join(f"{review.account}: {plural(review.asked, 'right')} asked" for review in facts.reviews)
-    return verdict("rights", counts or "no operator found whose rights could be asked", found)
+    return verdict("rights", counts or "no operator found whose rights could be asked", findings)
 
 
 def _missing(facts: Facts, review: Review) -> list[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hyperscale.doctor.common import DEFAULT_POLICY, helm, operators, unread
-from hyperscale.doctor.facts import Facts, Unread, known
+from hyperscale.doctor.facts import Facts, Unread, or_empty
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, plural, some, verdict, where
 from hyperscale.spec.parse import SpecError, parse_policy
@@ -21,18 +21,18 @@ def policy(facts: Facts) -> CheckVerdict:
         return verdict("policy", "not checked", [unread("policy", facts.policies)])
     by_name = {str(one["metadata"]["name"]): one for one in facts.policies}
     default = "default is among them" if DEFAULT_POLICY in by_name else "no default: built-in figures hold"
-    found = [_invalid(name, one) for name, one in sorted(by_name.items())]
-    found.append(_missing(facts, by_name))
-    return verdict("policy", f"{plural(len(by_name), 'PlannerPolicy').replace('Policys', 'Policies')}; {default}", found)
+    findings = [_invalid(name, one) for name, one in sorted(by_name.items())]
+    findings.append(_missing(facts, by_name))
+    return verdict("policy", f"{plural(len(by_name), 'PlannerPolicy').replace('Policys', 'Policies')}; {default}", findings)
 
 
 def history(facts: Facts) -> CheckVerdict:
     """Finished runs are kept where they last, and the database answers."""
-    found = next(iter(operators(facts)), None)
+    deployment = next(iter(operators(facts)), None)
     url = facts.history.url
-    if found is None and not url:
+    if deployment is None and not url:
         return verdict("history", "no operator found whose history could be checked", [])
-    kept = found.referenced.get(HISTORY, "") if found is not None else ""
+    kept = deployment.referenced.get(HISTORY, "") if deployment is not None else ""
     if not url and kept:
         return verdict("history", f"URL is in {kept}; ask it with --history-url", [])
     if not url:
@@ -67,7 +67,7 @@ def _invalid(name: str, resource: Mapping[str, Any]) -> Finding | None:
 
 
 def _missing(facts: Facts, by_name: Mapping[str, object]) -> Finding | None:
-    lost = {f"{job.namespace}/{job.name}": job.policy for job in known(facts.jobs) if job.policy and job.policy not in by_name}
+    lost = {f"{job.namespace}/{job.name}": job.policy for job in or_empty(facts.jobs) if job.policy and job.policy not in by_name}
     if not lost:
         return None
     wanted = min(lost.values())

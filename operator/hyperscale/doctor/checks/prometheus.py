@@ -9,7 +9,7 @@ from hyperscale.doctor.common import gpu_nodes, helm, name_of, query_of
 from hyperscale.doctor.facts import Facts, Metrics
 from hyperscale.doctor.faults import Fault
 from hyperscale.doctor.findings import CheckVerdict, Finding, FindingState, alike, plural, some, verdict, where
-from hyperscale.doctor.series import LINK_FIGURES
+from hyperscale.doctor.series import LINK_FIGURES, SeriesFigure
 from hyperscale.model.metrics_reading import FIGURES, OPTIONAL
 
 MAIN: Final = ("gpu_utilization", "memory_used", "memory_free")
@@ -85,17 +85,26 @@ def queries(facts: Facts) -> CheckVerdict:
     wanted = [figure for figure in FIGURES if query_of(facts.policy, figure)]
     nodes = gpu_nodes(facts)
     missing = _all_missing(facts, wanted)
-    asked = [figure for figure in wanted if not (missing and figure not in LINK_FIGURES) and not _is_links_affair(facts, figure)]
-    found = [missing]
-    for figure in asked:
-        if figure in metrics.figures:
-            found += judge_figure(facts, figure, metrics.figures[figure], figure in MAIN)
-    found += [_frozen(metrics), _unseen(metrics, [name_of(node) for node in nodes])]
+    findings = [missing]
+    for figure in _judged(facts, wanted, missing):
+        findings += judge_figure(facts, figure, metrics.figures[figure], figure in MAIN)
+    findings += [_frozen(metrics), _unseen(metrics, [name_of(node) for node in nodes])]
+    merged = alike([finding for finding in findings if finding is not None])
+    return verdict("queries", _answered(metrics, wanted), merged)
+
+
+def _judged(facts: Facts, wanted: list[str], missing: Finding | None) -> list[str]:
+    """Figures that get findings of their own; missing: the finding that stands for all GPU figures."""
+    judged = [figure for figure in wanted if figure in facts.metrics.figures and not _is_links_affair(facts, figure)]
+    return judged if missing is None else [figure for figure in judged if figure in LINK_FIGURES]
+
+
+def _answered(metrics: Metrics, wanted: list[str]) -> str:
+    """How many of the figures that plans need have series."""
     needed = [figure for figure in wanted if figure not in OPTIONAL]
     full = sum(metrics.figures[figure].count > 0 for figure in needed if figure in metrics.figures)
     series = sum(one.count for one in metrics.figures.values())
-    merged = alike([finding for finding in found if finding is not None])
-    return verdict("queries", f"{full} of {plural(len(needed), 'figure')} with series, {series:,} series in all", merged)
+    return f"{full} of {plural(len(needed), 'figure')} with series, {series:,} series in all"
 
 
 def _not_set(facts: Facts) -> Finding:
@@ -136,30 +145,40 @@ def _targets(metrics: Metrics) -> Finding | None:
 
 
 def _is_links_affair(facts: Facts, figure: str) -> bool:
-    """An empty link query is told by the check of links, with the agent's state."""
-    found = facts.metrics.figures.get(figure)
-    return figure in LINK_FIGURES and found is not None and found.failure is None and found.count == 0 and not any(found.alone.values())
+    """The check of links reports an empty link query, with the agent's state."""
+    summary = facts.metrics.figures.get(figure)
+    return figure in LINK_FIGURES and summary is not None and _has_nothing(summary)
 
 
 def _all_missing(facts: Facts, wanted: list[str]) -> Finding | None:
     """One finding where no GPU query has anything, in place of seven."""
     metrics = facts.metrics
     asked = [metrics.figures[figure] for figure in wanted if figure not in (*LINK_FIGURES, *OPTIONAL) and figure in metrics.figures]
-    if not asked or any(one.failure or one.count or any(one.alone.values()) for one in asked):
+    if not asked or not all(map(_has_nothing, asked)):
         return None
-    known = [name for name, count in sorted((metrics.names or {}).items()) if count and not name.startswith("hyperscale_")]
-    jobs = [job for job, _, _ in metrics.targets if "dcgm" in job.lower() or "gpu" in job.lower()]
-    if known:
-        cause = f"Prometheus has GPU metrics of other names: {some(known)}"
-        fix = "write them into spec.queries of the PlannerPolicy; docs/observe.md lists the units"
-    elif jobs:
-        cause = f"scrape job {some(jobs)} has targets, but no DCGM series"
-        fix = "see the exporter's log; DCGM fields that its CSV leaves out are not exported"
-    else:
-        cause = "no dcgm-exporter is scraped: it is not installed, or no ServiceMonitor or scrape job selects it"
-        fix = f"{DCGM}; or the node agent: {helm(facts, 'agent.enabled=true')}"
+    cause, fix = _why_all_missing(facts)
     message = f"none of {plural(len(asked), 'GPU query').replace('querys', 'queries')} has a series"
     return Finding("queries", Fault.EXPORTER_MISSING, FindingState.WARNING, message, cause, fix)
+
+
+def _has_nothing(summary: SeriesFigure) -> bool:
+    """Whether a query was answered without series, and so were its metrics alone."""
+    return summary.failure is None and not summary.count and not any(summary.alone.values())
+
+
+def _why_all_missing(facts: Facts) -> tuple[str, str]:
+    """Cause and fix: metrics of other names, an exporter without DCGM's fields, or no exporter."""
+    metrics = facts.metrics
+    others = [name for name, count in sorted((metrics.names or {}).items()) if count and not name.startswith("hyperscale_")]
+    jobs = [job for job, _, _ in metrics.targets if "dcgm" in job.lower() or "gpu" in job.lower()]
+    if others:
+        cause = f"Prometheus has GPU metrics of other names: {some(others)}"
+        return cause, "write them into spec.queries of the PlannerPolicy; docs/observe.md lists the units"
+    if jobs:
+        cause = f"scrape job {some(jobs)} has targets, but no DCGM series"
+        return cause, "see the exporter's log; DCGM fields that its CSV leaves out are not exported"
+    cause = "no dcgm-exporter is scraped: it is not installed, or no ServiceMonitor or scrape job selects it"
+    return cause, f"{DCGM}; or the node agent: {helm(facts, 'agent.enabled=true')}"
 
 
 def _frozen(metrics: Metrics) -> Finding | None:
@@ -178,8 +197,8 @@ def _frozen(metrics: Metrics) -> Finding | None:
 
 def _unseen(metrics: Metrics, nodes: list[str]) -> Finding | None:
     """GPU nodes without series where others have some."""
-    unseen = [name for name in nodes if name not in metrics.seen]
-    if not metrics.seen or not unseen:
+    unseen = [name for name in nodes if name not in metrics.with_series]
+    if not metrics.with_series or not unseen:
         return None
     return Finding(
         "queries",

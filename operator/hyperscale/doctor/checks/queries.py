@@ -36,106 +36,106 @@ MANY_SHARE: Final = 0.05
 """A few strange series are a node that has just gone."""
 
 
-def judge_figure(facts: Facts, figure: str, found: SeriesFigure, main: bool) -> list[Finding | None]:
+def judge_figure(facts: Facts, figure: str, summary: SeriesFigure, main: bool) -> list[Finding | None]:
     """What is wrong with one figure; main: plans suffer without it."""
-    if found.failure is not None:
-        return [_refused(figure, found)]
+    if summary.failure is not None:
+        return [_refused(figure, summary)]
     if figure in OPTIONAL:
         return []
-    if not found.count:
-        return [_empty(facts, figure, found, FindingState.WARNING if main else FindingState.INFO)]
-    return [_strangers(figure, found), wrong_unit(facts, figure, found) or _unusable(figure, found), _stale(facts, figure, found)]
+    if not summary.count:
+        return [_empty(facts, figure, summary, FindingState.WARNING if main else FindingState.INFO)]
+    return [_strangers(figure, summary), wrong_unit(facts, figure, summary) or _unusable(figure, summary), _stale(facts, figure, summary)]
 
 
-def _refused(figure: str, found: SeriesFigure) -> Finding:
-    reason, message = found.failure or ("", "")
+def _refused(figure: str, summary: SeriesFigure) -> Finding:
+    reason, message = summary.failure or ("", "")
     slow = reason in ("PrometheusTimeout", "PrometheusBodyTooLarge")
     fix = "write a cheaper expression, e.g. a recording rule, into" if slow else "correct the PromQL in"
     return Finding(
         "queries",
         Fault.QUERY_REFUSED,
         FindingState.ERROR,
-        f"{field_of(figure)}: `{found.query}` fails: {message}",
+        f"{field_of(figure)}: `{summary.query}` fails: {message}",
         "it is too expensive" if slow else "Prometheus cannot evaluate it",
         f"{fix} spec.queries.{field_of(figure)} of the PlannerPolicy",
     )
 
 
-def _empty(facts: Facts, figure: str, found: SeriesFigure, state: FindingState) -> Finding:
+def _empty(facts: Facts, figure: str, summary: SeriesFigure, state: FindingState) -> Finding:
     """Why a query has no series: another label, another metric, or nothing exports it."""
-    present = [name for name, count in found.alone.items() if count]
+    present = [name for name, count in summary.alone.items() if count]
     field = field_of(figure)
-    message = f"{field}: `{found.query}` has no series"
+    message = f"{field}: `{summary.query}` has no series"
     if present:
-        return _renamed(facts, figure, found, present[0], message)
+        return _renamed(facts, figure, summary, present[0], message)
     name, other = SUBSTITUTES.get(figure, ("", ""))
     if name and (facts.metrics.names or {}).get(name):
-        cause = f"the exporter leaves {', '.join(metric_names(found.query)) or 'it'} out, but has {name}"
+        cause = f"the exporter leaves {', '.join(metric_names(summary.query)) or 'it'} out, but has {name}"
         return Finding("queries", Fault.METRIC_ABSENT, FindingState.WARNING, message, cause, set_query(facts, figure, other))
     cause = "the exporter's list of fields (its CSV) leaves it out, or this GPU does not report it"
     fix = f"add it to the exporter's CSV; or switch the figure off: {set_query(facts, figure, '')}"
     return Finding("queries", Fault.QUERY_EMPTY, state, message, cause, fix)
 
 
-def _renamed(facts: Facts, figure: str, found: SeriesFigure, metric: str, message: str) -> Finding:
+def _renamed(facts: Facts, figure: str, summary: SeriesFigure, metric: str, message: str) -> Finding:
     """The metric is there; what the query selects by is not."""
-    gone = [label for label in selector_labels(found.query) if label not in found.alone_labels]
+    gone = [label for label in selector_labels(summary.query) if label not in summary.alone_labels]
     if not gone:
-        cause = f"{metric} has {plural(found.alone[metric], 'series')}, but none with the values that the query selects".replace(
+        cause = f"{metric} has {plural(summary.alone[metric], 'series')}, but none with the values that the query selects".replace(
             "seriess", "series"
         )
         fix = f"compare with `{metric}` in Prometheus; without selectors: {set_query(facts, figure, metric)}"
         return Finding("queries", Fault.LABEL_RENAMED, FindingState.WARNING, message, cause, fix)
     label = gone[0]
-    other = next((name for name in ALIASES.get(label, (f"exported_{label}",)) if name in found.alone_labels), "")
+    other = next((name for name in ALIASES.get(label, (f"exported_{label}",)) if name in summary.alone_labels), "")
     cause = f"{metric} has series, but no label {label}"
     cause += f"; it has {other} (renamed by the exporter, or by Prometheus without honorLabels)" if other else ""
-    query = found.query.replace(label, other) if other else metric
+    query = summary.query.replace(label, other) if other else metric
     return Finding("queries", Fault.LABEL_RENAMED, FindingState.WARNING, message, cause, set_query(facts, figure, query), (label,))
 
 
-def _strangers(figure: str, found: SeriesFigure) -> Finding | None:
-    lost = found.count - found.placed
-    if lost <= MANY_SHARE * found.count:
+def _strangers(figure: str, summary: SeriesFigure) -> Finding | None:
+    lost = summary.count - summary.placed
+    if lost <= MANY_SHARE * summary.count:
         return None
     if figure in LINK_FIGURES:
-        return _without_pair(figure, found, lost)
-    shown = {label: value for label, value in found.strangers[0].items() if label in ("node", "Hostname", "hostname", "instance", "pod")}
+        return _without_pair(figure, summary, lost)
+    shown = {label: value for label, value in summary.strangers[0].items() if label in ("node", "Hostname", "hostname", "instance", "pod")}
     cause = "its labels name no node of this cluster"
-    if not any(label in found.labels for label in ("node", "Hostname", "hostname", "instance")):
-        cause = f"the query drops the labels that name the node; it keeps {', '.join(sorted(found.labels)) or 'none'}"
+    if not any(label in summary.labels for label in ("node", "Hostname", "hostname", "instance")):
+        cause = f"the query drops the labels that name the node; it keeps {', '.join(sorted(summary.labels)) or 'none'}"
         fix = f"keep one, e.g. `by (Hostname, gpu, UUID)`, in spec.queries.{field_of(figure)}"
     else:
         pairs = ", ".join(f"{label}={value}" for label, value in sorted(shown.items()))
         cause += f" ({pairs}): a pod's name or address that is gone, or another cluster's"
         fix = NODE_RELABELLING
-    message = f"{field_of(figure)}: {lost} of {found.count:,} series lead to no node"
+    message = f"{field_of(figure)}: {lost} of {summary.count:,} series lead to no node"
     return Finding("queries", Fault.SERIES_WITHOUT_NODE, FindingState.WARNING, message, cause, fix)
 
 
-def _without_pair(figure: str, found: SeriesFigure, lost: int) -> Finding:
-    message = f"{field_of(figure)}: {lost} of {found.count:,} series lead to no pair of nodes"
-    if {"source", "destination"} <= found.labels:
-        one = found.strangers[0]
+def _without_pair(figure: str, summary: SeriesFigure, lost: int) -> Finding:
+    message = f"{field_of(figure)}: {lost} of {summary.count:,} series lead to no pair of nodes"
+    if {"source", "destination"} <= summary.labels:
+        one = summary.strangers[0]
         cause = f"source={one.get('source', '')}, destination={one.get('destination', '')} are no nodes of this cluster"
         fix = "export node names in `source` and `destination`, as the node agent does"
-    elif any(label.startswith("exported_") for label in found.labels):
+    elif any(label.startswith("exported_") for label in summary.labels):
         cause = (
             "Prometheus renamed the labels to exported_source and exported_destination: honorLabels is off, and targets have such labels"
         )
         fix = "set honorLabels: true on the ServiceMonitor, or honor_labels: true in the scrape job"
     else:
-        cause = f"the labels are {', '.join(sorted(found.labels)) or 'none'}, not `source` and `destination`"
+        cause = f"the labels are {', '.join(sorted(summary.labels)) or 'none'}, not `source` and `destination`"
         rename = 'label_replace(…, "source", "$1", "OLD", "(.*)")'
         fix = f"wrap the query in {rename}, for `destination` likewise, in spec.queries.{field_of(figure)}"
     return Finding("queries", Fault.SERIES_WITHOUT_PAIR, FindingState.WARNING, message, cause, fix)
 
 
-def _unusable(figure: str, found: SeriesFigure) -> Finding | None:
+def _unusable(figure: str, summary: SeriesFigure) -> Finding | None:
     """Values that are no figures, ages aside."""
-    bad = {fault: count for fault, count in found.faults.items() if fault != STALE and "future" not in fault}
+    bad = {fault: count for fault, count in summary.faults.items() if fault != STALE and "future" not in fault}
     lost = sum(bad.values())
-    if lost <= MANY_SHARE * found.count:
+    if lost <= MANY_SHARE * summary.count:
         return None
     shown = ", ".join(f"{count} {fault}" for fault, count in sorted(bad.items()))
     cause = "an expression divides by zero, or the exporter writes blank values"
@@ -144,22 +144,22 @@ def _unusable(figure: str, found: SeriesFigure) -> Finding | None:
         "queries",
         Fault.VALUES_UNUSABLE,
         FindingState.WARNING,
-        f"{field_of(figure)}: {lost} of {found.count:,} series have no usable value: {shown}",
+        f"{field_of(figure)}: {lost} of {summary.count:,} series have no usable value: {shown}",
         cause,
         fix,
     )
 
 
-def _stale(facts: Facts, figure: str, found: SeriesFigure) -> Finding | None:
+def _stale(facts: Facts, figure: str, summary: SeriesFigure) -> Finding | None:
     limit = facts.policy.limits.max_age_seconds
-    old = found.faults.get(STALE, 0)
-    if old <= MANY_SHARE * found.count or found.age_seconds is None:
+    old = summary.faults.get(STALE, 0)
+    if old <= MANY_SHARE * summary.count or summary.age_seconds is None:
         return None
     return Finding(
         "queries",
         Fault.METRICS_STALE,
         FindingState.WARNING,
-        f"{field_of(figure)}: {old} of {found.count:,} samples are older than {limit:g} s (median {found.age_seconds:.0f} s)",
+        f"{field_of(figure)}: {old} of {summary.count:,} samples are older than {limit:g} s (median {summary.age_seconds:.0f} s)",
         "the exporter is scraped too seldom or not any more, or a clock is wrong",
-        f"scrape it every 15 s (scrape_interval), or raise spec.limits.maxAgeSeconds above {max(limit, 3 * found.age_seconds):.0f}",
+        f"scrape it every 15 s (scrape_interval), or raise spec.limits.maxAgeSeconds above {max(limit, 3 * summary.age_seconds):.0f}",
     )

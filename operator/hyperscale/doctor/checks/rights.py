@@ -65,13 +65,13 @@ def operator_rights(namespace: str, watched: Sequence[str]) -> tuple[Right, ...]
     namespace: its own, where its Lease lives
     watched:   namespaces that it serves; empty for all
     """
-    found = _spread(_CLUSTER, "")
+    rights = _spread(_CLUSTER, "")
     for served in sorted(watched)[:MAX_NAMESPACES] or [""]:
-        found += _spread(_JOBS, served)
+        rights += _spread(_JOBS, served)
     lease = "coordination.k8s.io", "leases"
-    found.append(Right("create", *lease, "", namespace))
-    found += [Right(verb, *lease, "", namespace, constants.LEASE_NAME) for verb in ("get", "update")]
-    return tuple(dict.fromkeys(found))
+    rights.append(Right("create", *lease, "", namespace))
+    rights += [Right(verb, *lease, "", namespace, constants.LEASE_NAME) for verb in ("get", "update")]
+    return tuple(dict.fromkeys(rights))
 
 
 def agent_rights(namespace: str) -> tuple[Right, ...]:
@@ -88,8 +88,8 @@ def words(right: Right) -> str:
 
 
 def _spread(table: Sequence[tuple[str, str, str]], namespace: str) -> list[Right]:
-    found = []
+    rights = []
     for group, path, verbs in table:
         resource, _, subresource = path.partition("/")
-        found += [Right(verb, group, resource, subresource, namespace) for verb in verbs.split()]
-    return found
+        rights += [Right(verb, group, resource, subresource, namespace) for verb in verbs.split()]
+    return rights

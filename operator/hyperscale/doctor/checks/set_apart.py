@@ -27,21 +27,21 @@ def objects(facts: Facts) -> CheckVerdict:
     for one in facts.unusable:
         by_kind.setdefault(one.kind, []).append(one)
     summary = f"{plural(len(facts.unusable), 'object')} cannot be used" if by_kind else "every object can be read"
-    return verdict("objects", summary, [_finding(kind, found) for kind, found in sorted(by_kind.items())])
+    return verdict("objects", summary, [_finding(kind, refused) for kind, refused in sorted(by_kind.items())])
 
 
-def _finding(kind: str, found: list[Unusable]) -> Finding:
-    first = found[0]
+def _finding(kind: str, refused: list[Unusable]) -> Finding:
+    first = refused[0]
     namespace, _, name = first.name.rpartition("/")
     command = f"kubectl delete {kind.lower()} {name}{f' -n {namespace}' if namespace else ''}"
-    listed = "; ".join(f"{one.name}: {one.message}" for one in found[:MAX_NAMES])
-    more = f" and {len(found) - MAX_NAMES} more" if len(found) > MAX_NAMES else ""
+    listed = "; ".join(f"{one.name}: {one.message}" for one in refused[:MAX_NAMES])
+    more = f" and {len(refused) - MAX_NAMES} more" if len(refused) > MAX_NAMES else ""
     return Finding(
         "objects",
         Fault.OBJECTS_UNUSABLE,
         FindingState.WARNING,
-        f"{plural(len(found), kind)} cannot be used as stored: {listed}{more}",
+        f"{plural(len(refused), kind)} cannot be used as stored: {listed}{more}",
         CAUSES.get(kind, OTHERS),
         f"correct the field, or delete the object: {command}",
-        where(one.name for one in found),
+        where(one.name for one in refused),
     )

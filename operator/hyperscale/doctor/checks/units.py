@@ -28,28 +28,28 @@ class Guess(NamedTuple):
     """What follows the query to set it right."""
 
 
-def wrong_unit(facts: Facts, figure: str, found: SeriesFigure) -> Finding | None:
+def wrong_unit(facts: Facts, figure: str, summary: SeriesFigure) -> Finding | None:
     """A finding where the values only make sense in another unit."""
-    guess = _guess(facts, figure, found)
+    guess = _guess(facts, figure, summary)
     if guess is None:
         return None
     return Finding(
         "queries",
         Fault.WRONG_UNIT,
         FindingState.ERROR,
-        f"{field_of(figure)}: values from {found.low:.4g} to {found.high:.4g}, median {found.middle:.4g}, are hardly {guess.wanted}",
+        f"{field_of(figure)}: values from {summary.low:.4g} to {summary.high:.4g}, median {summary.middle:.4g}, are hardly {guess.wanted}",
         f"the query gives {guess.unit}",
-        set_query(facts, figure, f"({found.query}) {guess.factor}"),
+        set_query(facts, figure, f"({summary.query}) {guess.factor}"),
     )
 
 
-def _guess(facts: Facts, figure: str, found: SeriesFigure) -> Guess | None:
-    if not found.finite:
+def _guess(facts: Facts, figure: str, summary: SeriesFigure) -> Guess | None:
+    if not summary.finite:
         return None
     if figure in _MEMORY:
         return _memory(facts)
     rule = _RULES.get(figure)
-    return rule(found) if rule is not None else None
+    return rule(summary) if rule is not None else None
 
 
 def _memory(facts: Facts) -> Guess | None:
@@ -65,34 +65,34 @@ def _memory(facts: Facts) -> Guess | None:
     return None
 
 
-def _utilization(found: SeriesFigure) -> Guess | None:
-    if found.high <= 1.0 and found.fractions:
+def _utilization(summary: SeriesFigure) -> Guess | None:
+    if summary.high <= 1.0 and summary.fractions:
         return Guess("a ratio from 0 to 1", "percent", "* 100")
-    return Guess("hundredths of a percent", "percent", "/ 100") if 100 < found.middle <= 10_000 else None
+    return Guess("hundredths of a percent", "percent", "/ 100") if 100 < summary.middle <= 10_000 else None
 
 
-def _power(found: SeriesFigure) -> Guess | None:
-    return Guess("milliwatts", "watts", "/ 1000") if found.middle > 5000 else None
+def _power(summary: SeriesFigure) -> Guess | None:
+    return Guess("milliwatts", "watts", "/ 1000") if summary.middle > 5000 else None
 
 
-def _temperature(found: SeriesFigure) -> Guess | None:
-    if 273 <= found.middle < 423:
+def _temperature(summary: SeriesFigure) -> Guess | None:
+    if 273 <= summary.middle < 423:
         return Guess("kelvin", "degrees Celsius", "- 273.15")
-    return Guess("millidegrees", "degrees Celsius", "/ 1000") if found.middle > 5000 else None
+    return Guess("millidegrees", "degrees Celsius", "/ 1000") if summary.middle > 5000 else None
 
 
-def _latency(found: SeriesFigure) -> Guess | None:
+def _latency(summary: SeriesFigure) -> Guess | None:
     """One way between two nodes of one cluster is below 0.3 s, even by satellite, and not below a microsecond."""
-    if found.middle > 2000:
+    if summary.middle > 2000:
         return Guess("microseconds", "seconds", "/ 1000000")
-    return Guess("milliseconds", "seconds", "/ 1000") if found.middle > 0.5 else None
+    return Guess("milliseconds", "seconds", "/ 1000") if summary.middle > 0.5 else None
 
 
-def _bandwidth(found: SeriesFigure) -> Guess | None:
+def _bandwidth(summary: SeriesFigure) -> Guess | None:
     """Slower than 100 kB/s trains nothing; 1 to 800 is what links have in Gbit/s."""
-    if 0 < found.middle <= 3200:
+    if 0 < summary.middle <= 3200:
         return Guess("Gbit/s", "bytes a second", "* 125000000")
-    return Guess("Mbit/s", "bytes a second", "* 125000") if 3200 < found.middle < 100_000 else None
+    return Guess("Mbit/s", "bytes a second", "* 125000") if 3200 < summary.middle < 100_000 else None
 
 
 _RULES: Final[dict[str, Callable[[SeriesFigure], Guess | None]]] = {
