@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hyperscale.cli import live
+from hyperscale.cli import kube_client, live
 from hyperscale.observe.snapshot.build_snapshot import read_snapshot
 from tests.unit.cli.api_server import World, kubeconfig, pods, serving, world
 from tests.unit.cli.cli_samples import Files, Ran, files_fixture, job, run
@@ -175,7 +175,7 @@ def test_a_list_without_end_is_left(cluster: Cluster, monkeypatch: pytest.Monkey
 
 
 def test_an_answer_that_is_too_large_is_not_read_to_its_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MAX_BODY_BYTES", 1024)
+    monkeypatch.setattr(kube_client, "MAX_BODY_BYTES", 1024)
     ran = cluster.run("topology")
     assert ran.code == 2
     assert "larger than" in ran.err
@@ -192,7 +192,7 @@ def test_a_cluster_that_does_not_answer_gives_one_line(tmp_path: Path) -> None:
 
 
 def test_a_server_that_takes_the_call_and_stays_silent_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(kube_client, "READ_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         ran = run("topology", "--kubeconfig", kubeconfig(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}"))
     assert ran.code == 2

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import urllib3
-from kubernetes import client
-from kubernetes.client.exceptions import ApiException
-
-from hyperscale.cli.live import CONNECT_SECONDS, MAX_BODY_BYTES, PAGE_SIZE, LiveCluster, cause, config, json_object
+from hyperscale.cli.kube_client import ApiAnswer, EndlessListError, KubeClient, KubeError, NoAnswerError, UnusableAnswerError, json_object
+from hyperscale.cli.live import LiveCluster
 from hyperscale.doctor.facts import Unread
+from hyperscale.model.pods import PodView
 
 MAX_PAGES: Final = 100
 """50,000 objects of a kind; a list that is longer is judged by its beginning."""
-SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+MAX_MESSAGE: Final = 300
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -32,31 +28,25 @@ class RequestError(Exception):
         self.unread = unread
 
 
-class DoctorCluster(LiveCluster):
-    """The API server of a kubeconfig, or of the pod that this runs in."""
+class DoctorCluster:
+    """The API server of a kubeconfig, or of the pod that this runs in; a failed request names what could not be read."""
 
-    limit_seconds: float = 10.0
-    """Of one request."""
+    def __init__(self, api: KubeClient) -> None:
+        self._api = api
 
     @classmethod
-    def connect(cls, kubeconfig: str | None, context: str | None) -> DoctorCluster:
-        """As LiveCluster, but inside a pod without a kubeconfig the pod's own account counts; raises InputError."""
-        if kubeconfig or context or os.environ.get("KUBECONFIG") or not (SERVICE_ACCOUNT / "token").is_file():
-            made = super().connect(kubeconfig, context)
-            return cls(made._api, made.namespace)
-        configuration = client.Configuration()
-        configuration.retries = False
-        config.load_incluster_config(client_configuration=configuration)
-        return cls(client.ApiClient(configuration), (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip())
+    def connect(cls, kubeconfig: str | None, context: str | None, limit_seconds: float) -> DoctorCluster:
+        """The cluster of a kubeconfig's context, else of the pod; limit_seconds: longest wait for one answer. Raises InputError."""
+        return cls(KubeClient.of_pod_or_kubeconfig(kubeconfig, context, limit_seconds))
 
     @property
     def host(self) -> str:
         """Address of the server."""
-        return self._host
+        return self._api.host
 
     def get(self, what: str, path: str, query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> Json:
-        """One object or page; raises RequestError."""
-        return self.ask(what, "GET", path, query, headers=headers)[0]
+        """One object; raises RequestError."""
+        return self._object(what, self._asked(what, path, query, headers=headers))
 
     def find(self, what: str, path: str) -> Json | None:
         """One object, None where it or its kind does not exist; raises RequestError."""
@@ -69,63 +59,62 @@ class DoctorCluster(LiveCluster):
 
     def items(self, what: str, path: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
         """Items of a list, page by page; nothing where the kind does not exist; raises RequestError."""
-        token = ""
-        for _ in range(MAX_PAGES):
-            asked = {"limit": str(PAGE_SIZE), **(query or {}), **({"continue": token} if token else {})}
-            try:
-                page = self.get(what, path, asked)
-            except RequestError as error:
-                if error.unread.status == 404:
-                    return
-                raise
-            yield from (item for item in page.get("items") or () if isinstance(item, dict))
-            token = str((page.get("metadata") or {}).get("continue") or "")
-            if not token:
-                return
+        try:
+            yield from self._api.items(path, query, MAX_PAGES)
+        except EndlessListError:
+            return
+        except KubeError as error:
+            if error.status != 404:
+                raise self._failed(what, error) from None
+
+    def pods(self) -> list[PodView]:
+        """As LiveCluster reads them; raises InputError."""
+        return LiveCluster(self._api).pods()
 
     def review(self, kind: str, spec: Json) -> bool:
         """The answer of a SubjectAccessReview or SelfSubjectAccessReview; raises RequestError."""
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
         what = f"create {kind.lower()}s.authorization.k8s.io"
-        answer, _ = self.ask(what, "POST", f"/apis/authorization.k8s.io/v1/{kind.lower()}s", None, body)
+        answer = self._object(what, self._asked(what, f"/apis/authorization.k8s.io/v1/{kind.lower()}s", method="POST", body=body))
         return bool((answer.get("status") or {}).get("allowed"))
 
     def clock(self) -> tuple[str, float, float | None, float]:
         """Version, seconds it took, the server's clock minus ours, and the doubt in that; raises RequestError."""
         wall, started = time.time(), time.monotonic()
-        answer, date = self.ask("get /version", "GET", "/version")
+        answer = self._asked("get /version", "/version")
         took = time.monotonic() - started
+        date = _date(answer.headers.get("Date"))
         ahead = None if date is None else date + 0.5 - (wall + took / 2)
-        return str(answer.get("gitVersion") or ""), took, ahead, 0.5 + took / 2
+        return str(self._object("get /version", answer).get("gitVersion") or ""), took, ahead, 0.5 + took / 2
 
-    def ask(
+    def _asked(
         self,
         what: str,
-        method: str,
         path: str,
         query: Mapping[str, str] | None = None,
+        *,
+        method: str = "GET",
         body: Json | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> tuple[Json, float | None]:
-        """The answer as JSON and its Date as Unix seconds; raises RequestError."""
-        sent = {"Accept": "application/json", **({"Content-Type": "application/json"} if body is not None else {}), **(headers or {})}
-        call = self._api.param_serialize(
-            method, path, query_params=sorted((query or {}).items()), header_params=sent, body=body, auth_settings=["BearerToken"]
-        )
+    ) -> ApiAnswer:
         try:
-            response = self._api.call_api(*call, _request_timeout=(min(CONNECT_SECONDS, self.limit_seconds), self.limit_seconds))
-            raw = response.response.read(MAX_BODY_BYTES + 1)
-        except ApiException as error:
-            raise RequestError(Unread(what, int(error.status or 0), str(error.reason))) from None
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise RequestError(Unread(what, 0, f"no answer from {self._host} ({cause(error)})")) from None
-        answer = json_object(raw) if len(raw) <= MAX_BODY_BYTES else None
-        if response.status >= 300:
-            message = str((answer or {}).get("message") or "").strip() or f"HTTP {response.status}"
-            raise RequestError(Unread(what, response.status, message[:300]))
-        if answer is None:
-            raise RequestError(Unread(what, response.status, "the answer is too long or no JSON object"))
-        return answer, _date(response.response.headers.get("Date"))
+            return self._api.request(path, query, method=method, body=body, headers=headers)
+        except KubeError as error:
+            raise self._failed(what, error) from None
+
+    def _object(self, what: str, answer: ApiAnswer) -> Json:
+        try:
+            return json_object(answer)
+        except UnusableAnswerError as error:
+            raise self._failed(what, error) from None
+
+    def _failed(self, what: str, error: KubeError) -> RequestError:
+        """what: verb and resource, as in a role."""
+        if isinstance(error, NoAnswerError):
+            return RequestError(Unread(what, 0, f"no answer from {self.host} ({error.message})"))
+        if isinstance(error, UnusableAnswerError):
+            return RequestError(Unread(what, error.status, f"the answer {error.message}"))
+        return RequestError(Unread(what, error.status, error.message[:MAX_MESSAGE] or f"HTTP {error.status}"))
 
 
 def read(gather: Callable[[], T]) -> T | Unread:

@@ -39,7 +39,7 @@ from hyperscale.doctor.facts import (
     ServerFacts,
     Unread,
     WorkloadFacts,
-    known,
+    or_empty,
 )
 from hyperscale.model import constants
 from hyperscale.model.api.policy import PolicySpec
@@ -70,7 +70,6 @@ class Wishes:
 
 def gather(cluster: DoctorCluster, wishes: Wishes, say: Say) -> Facts:
     """All facts; whatever cannot be read is there as Unread. Takes a few request times, at most a few limits."""
-    cluster.limit_seconds = wishes.limit_seconds
     server = read(partial(_server, cluster))
     if isinstance(server, Unread) and server.status == 0:
         return Facts(__version__, server)
@@ -135,28 +134,28 @@ def _ours(plural: str) -> str:
 def _crds(cluster: DoctorCluster) -> tuple[Crd, ...]:
     """By name: a cluster's full list of CRDs is tens of MiB."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    found = (cluster.find("get customresourcedefinitions.apiextensions.k8s.io", f"{path}/{name}") for name in (*OUR_CRDS, MPI_CRD))
-    return tuple(narrow.crd(raw) for raw in found if raw is not None)
+    crds = (cluster.find("get customresourcedefinitions.apiextensions.k8s.io", f"{path}/{name}") for name in (*OUR_CRDS, MPI_CRD))
+    return tuple(narrow.crd(raw) for raw in crds if raw is not None)
 
 
 def _workloads(cluster: DoctorCluster) -> tuple[WorkloadFacts, ...]:
-    found = []
+    workloads = []
     for kind, plural in (("Deployment", "deployments"), ("DaemonSet", "daemonsets")):
         listed = cluster.items(f"list {plural}.apps", f"/apis/apps/v1/{plural}")
-        found += [narrow.workload(kind, raw) for raw in listed if narrow.matters(raw)]
-    return tuple(sorted(found, key=lambda one: (one.kind, one.namespace, one.name)))
+        workloads += [narrow.workload(kind, raw) for raw in listed if narrow.matters(raw)]
+    return tuple(sorted(workloads, key=lambda one: (one.kind, one.namespace, one.name)))
 
 
 def _pods(cluster: DoctorCluster) -> tuple[Pod, ...]:
-    found: dict[tuple[str, str], Pod] = {}
+    pods: dict[tuple[str, str], Pod] = {}
     for selector in OURS:
         for raw in cluster.items("list pods", "/api/v1/pods", {"labelSelector": selector, "fieldSelector": "status.phase!=Succeeded"}):
             one = narrow.pod(raw)
-            found[one.namespace, one.name] = one
-    for place, trouble in _unmounted(cluster, sorted({one.namespace for one in found.values() if one.component})):
-        if place in found and found[place].phase == "Pending":
-            found[place] = msgspec.structs.replace(found[place], troubles=(*found[place].troubles, trouble))
-    return tuple(found[key] for key in sorted(found))
+            pods[one.namespace, one.name] = one
+    for place, trouble in _unmounted(cluster, sorted({one.namespace for one in pods.values() if one.component})):
+        if place in pods and pods[place].phase == "Pending":
+            pods[place] = msgspec.structs.replace(pods[place], troubles=(*pods[place].troubles, trouble))
+    return tuple(pods[key] for key in sorted(pods))
 
 
 def _unmounted(cluster: DoctorCluster, namespaces: Sequence[str]) -> list[tuple[tuple[str, str], PodTrouble]]:
@@ -176,22 +175,22 @@ def _items(cluster: DoctorCluster, what: str, path: str, query: dict[str, str]) 
 
 
 def _leases(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[LeaseFacts, ...]:
-    found = []
+    leases = []
     for name in (constants.LEASE_NAME, MPI_LEASE):
         query = {"fieldSelector": f"metadata.name={name}"}
         listed = cluster.items("list leases.coordination.k8s.io", "/apis/coordination.k8s.io/v1/leases", query)
-        found += [narrow.lease(raw, server_now()) for raw in listed]
-    return tuple(sorted(found, key=lambda one: (one.name, one.namespace)))
+        leases += [narrow.lease(raw, server_now()) for raw in listed]
+    return tuple(sorted(leases, key=lambda one: (one.name, one.namespace)))
 
 
 def _node_clocks(cluster: DoctorCluster, server_now: Callable[[], float]) -> tuple[tuple[str, float], ...]:
     """Nodes whose last heartbeat lies in the future."""
-    found = []
+    ahead = []
     for raw in cluster.items("list leases.coordination.k8s.io", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"):
         renewed = narrow.seconds_of((raw.get("spec") or {}).get("renewTime"))
         if renewed is not None and renewed - server_now() > 1.0:
-            found.append((str(raw["metadata"]["name"]), renewed - server_now()))
-    return tuple(sorted(found))
+            ahead.append((str(raw["metadata"]["name"]), renewed - server_now()))
+    return tuple(sorted(ahead))
 
 
 def _jobs(cluster: DoctorCluster) -> tuple[JobFacts, ...]:
@@ -216,9 +215,9 @@ def _place(raw: Json) -> str:
 
 
 def _default_policy(facts: Facts) -> PolicySpec:
-    found = next((one for one in known(facts.policies) if one["metadata"]["name"] == DEFAULT_POLICY), None)
+    default = next((one for one in or_empty(facts.policies) if one["metadata"]["name"] == DEFAULT_POLICY), None)
     try:
-        return parse_policy(found) if found is not None else PolicySpec()
+        return parse_policy(default) if default is not None else PolicySpec()
     except SpecError:
         return PolicySpec()
 
@@ -238,17 +237,17 @@ def _metrics(cluster: DoctorCluster, facts: Facts, wishes: Wishes, say: Say) -> 
     own = next((from_variables(one.environment) for one in operators(facts)), PLAIN)
     through = None if wishes.prometheus else proxied(cluster, url, home, own)
     ask, way = (direct(url, wishes.access, wishes.limit_seconds), "directly") if through is None else (through, "through the API server")
-    nodes = known(facts.nodes)
+    nodes = or_empty(facts.nodes)
     gpu_nodes = frozenset(node["metadata"]["name"] for node in nodes if is_gpu_node(node))
-    found = QueryAsked(ask, facts.policy, NodeIndex(nodes), gpu_nodes, say).metrics(shown_url(url), way)
-    if not any(one.placed < one.count for one in found.figures.values()):
-        return found
+    metrics = QueryAsked(ask, facts.policy, NodeIndex(nodes), gpu_nodes, say).metrics(shown_url(url), way)
+    if not any(one.placed < one.count for one in metrics.figures.values()):
+        return metrics
     # Some exporters name their pod instead of its node: only now is it worth to list every pod.
     say("reading all pods to place series that name pods")
     try:
         pods = cluster.pods()
     except InputError:
-        return found
+        return metrics
     return QueryAsked(ask, facts.policy, NodeIndex(nodes, pods), gpu_nodes, say).metrics(shown_url(url), way)
 
 
@@ -260,8 +259,8 @@ def _history(cluster: DoctorCluster, facts: Facts, wishes: Wishes) -> HistoryFac
 
 def _suggested(cluster: DoctorCluster) -> str:
     """URL of a Service that looks like Prometheus: the port 9090 and the name."""
-    found = read(lambda: list(chain.from_iterable(map(_candidates, cluster.items("list services", "/api/v1/services")))))
-    return "" if isinstance(found, Unread) else min(found, default=(0, ""))[1]
+    candidates = read(lambda: list(chain.from_iterable(map(_candidates, cluster.items("list services", "/api/v1/services")))))
+    return "" if isinstance(candidates, Unread) else min(candidates, default=(0, ""))[1]
 
 
 def _candidates(raw: Json) -> list[tuple[int, str]]:
