@@ -40,7 +40,7 @@ def test_killed_at_any_point_of_a_pass_the_job_converges_after_the_restart(insta
     since = installed.position()
     job = Job(installed.api(), space, "cora")
     dying = start_operator(
-        installed, {"HYPERSCALE_IDENTITY": IDENTITY, "HYPERSCALE_CRASH_AT": point}, name="operator-dying", wait=point != "look"
+        installed, {"HYPERSCALE_IDENTITY": IDENTITY, "KILL_OPERATOR_AT": point}, name="operator-dying", wait=point != "look"
     )
     job.create()
     dying.wait_ended(20)

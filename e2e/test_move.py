@@ -160,7 +160,7 @@ def test_a_policy_that_acts_moves_one_worker_by_stop_and_start_and_leaves_the_ot
 def test_killed_at_any_point_of_a_move_it_ends_with_one_mpijob_on_the_new_plan(installed: Cluster, space: str, point: str) -> None:
     claim_volume(installed.api(), space)
     since = installed.position()
-    with operating(installed, HYPERSCALE_CRASH_AT=point) as dying:
+    with operating(installed, KILL_OPERATOR_AT=point) as dying:
         job = running_job(installed, space, "Act", checkpoint=CHECKPOINT)
         planned = job.nodes()
         slow_down(installed, planned[1])
@@ -183,7 +183,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
     since = installed.position()
     few = {"workers": {"min": 2, "max": 4, "gpusPerWorker": 8}, "recovery": {"shrinkAfterSeconds": SHRINK_SECONDS}}
     with cordoned(installed, SPARE):
-        with operating(installed, HYPERSCALE_CRASH_AT="before-suspend") as dying:
+        with operating(installed, KILL_OPERATOR_AT="before-suspend") as dying:
             job = running_job(installed, space, "Off", SLOW_GPUS, checkpoint=CHECKPOINT, **few)
             first, mpijob = job.nodes(), job.mpijob()
             assert mpijob is not None
@@ -197,7 +197,7 @@ def test_a_job_whose_lost_rank_finds_no_room_goes_on_with_fewer_workers_and_with
         assert time.monotonic() - lost >= SHRINK_SECONDS - 1, "the status tells whole seconds"
         assert job.condition("Moving")["status"] == "True"
         assert len(job.pods()) == 3, "nothing has happened before it is written down"
-        with operating(installed, HYPERSCALE_CRASH_AT="before-resume") as dying:
+        with operating(installed, KILL_OPERATOR_AT="before-resume") as dying:
             dying.wait_ended(60)
         assert job.pods() == []
         with operating(installed):

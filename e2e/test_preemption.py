@@ -177,19 +177,19 @@ def test_advice_is_a_condition_that_is_written_once_and_goes_with_those_who_woul
 def test_killed_at_every_point_between_stop_and_resume_it_goes_on_with_the_one_mpijob(installed: Cluster, space: str) -> None:
     since = installed.position()
     policy = set_policy(installed, "Act")
-    with operating(installed, HYPERSCALE_CRASH_AT="stop-begun") as dying:
+    with operating(installed, KILL_OPERATOR_AT="stop-begun") as dying:
         long = start_long(installed, space, policy)
         first = uid(long)
         short = add_short(installed, space, policy)
         dying.wait_ended(60)
     assert not long.condition("Preempted"), "nothing has happened before it is written down"
-    with operating(installed, HYPERSCALE_CRASH_AT="before-suspend") as dying:
+    with operating(installed, KILL_OPERATOR_AT="before-suspend") as dying:
         dying.wait_ended(60)
     assert long.condition("Preempted")["status"] == "True"
     with operating(installed) as killed:
         short.wait(lambda: runs_as_planned(short), "the short job does not run", seconds=60)
         killed.kill()
-    with operating(installed, HYPERSCALE_CRASH_AT="before-resume") as dying:
+    with operating(installed, KILL_OPERATOR_AT="before-resume") as dying:
         end(short)
         dying.wait_ended(60)
     with operating(installed):

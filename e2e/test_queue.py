@@ -209,7 +209,7 @@ def test_a_restart_in_the_middle_of_a_decision_comes_to_the_same_mpijobs(install
     wait_idle(installed)
 
     jobs = ten_jobs(installed, space)
-    dying = start_operator(installed, {**IDENTITY, "HYPERSCALE_CRASH_AT": "created"}, name="operator-dying", wait=False)
+    dying = start_operator(installed, {**IDENTITY, "KILL_OPERATOR_AT": "created"}, name="operator-dying", wait=False)
     dying.wait_ended(30)
     before = {job.name: job.mpijob() for job in jobs}
     created = {name: found["metadata"]["uid"] for name, found in before.items() if found is not None}

@@ -28,6 +28,9 @@ USER: Final = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 """The operator in the audit log."""
 CHART: Final = Path(__file__).resolve().parents[2] / "charts" / "hyperscale"
 KUBECONFIG_NAME: Final = "operator"
+KILLED_OPERATOR: Final = Path(__file__).with_name("killed_operator.py")
+KILL_AT: Final = "KILL_OPERATOR_AT"
+"""Variable that names the milestone at which that operator kills itself."""
 INSTALLED_KINDS: Final = frozenset(
     {"CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 )
@@ -110,9 +113,9 @@ def install(cluster: Cluster) -> Path:
 def start_operator(
     cluster: Cluster, environment: Mapping[str, str] | None = None, name: str = "operator", wait: bool = True
 ) -> OperatorProcess:
-    """Start `python -m hyperscale` on free ports under the account's token; `environment` adds or overrides variables.
+    """Start the operator on free ports under the account's token; `environment` adds or overrides variables.
 
-    Without `wait` it returns at once: a standby without the Lease, or one that is told to crash. Raises ProcessError or NotReadyError.
+    Without `wait` it returns at once: a standby without the Lease, or one with KILL_AT. Raises ProcessError or NotReadyError.
     """
     health_port, metrics_port = free_ports(2)
     variables = {
@@ -129,10 +132,15 @@ def start_operator(
     }
     process = OperatorProcess(cluster.processes, name, health_port, metrics_port)
     cluster.processes.stop(name)
-    cluster.processes.start(name, [sys.executable, "-m", "hyperscale"], variables)
+    cluster.processes.start(name, operator_command(variables), variables)
     if wait:
         process.wait_ready()
     return process
+
+
+def operator_command(environment: Mapping[str, str]) -> list[str]:
+    """Return the command that starts the operator; with KILL_AT in its environment the operator of `killed_operator.py`."""
+    return [sys.executable, "-P", str(KILLED_OPERATOR)] if KILL_AT in environment else [sys.executable, "-m", "hyperscale"]
 
 
 def operator_kubeconfig(cluster: Cluster) -> Path:

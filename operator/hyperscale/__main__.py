@@ -28,6 +28,8 @@ with required("operator", "hyperscale"):
     from hyperscale.control.controller.handlers import register
     from hyperscale.control.controller.manager import Operator
     from hyperscale.control.controller.preview_server import PreviewServer
+    from hyperscale.control.controller.reconciler import ReconcileHooks
+    from hyperscale.control.milestones import OnMilestone, ignore
     from hyperscale.control.settings import Settings, SettingsError, from_environment
     from hyperscale.control.telemetry.metrics import TelemetryServer
 
@@ -40,7 +42,7 @@ LEASE_CONNECTIONS = 2
 """Where one hangs, the other renews."""
 
 
-async def operate(settings: Settings) -> int:
+async def operate(settings: Settings, on_milestone: OnMilestone = ignore) -> int:
     """Run until a signal or until the Lease is lost; the exit code."""
     stop = asyncio.Event()
     _leave_on_signals(stop)
@@ -51,8 +53,7 @@ async def operate(settings: Settings) -> int:
     lease = LeaseThread(connect, partial(_lease, settings, identity), _leave_at_once)
     await lease.start()
     pace = Pace(settings.api_requests_per_second, BURST_SECONDS, time.monotonic)
-    operator = Operator(client.bounded(pace, lease), settings)
-    operator.reconciler.doubt = lease.confirm
+    operator = Operator(client.bounded(pace, lease), settings, ReconcileHooks(lease.confirm, on_milestone))
     server = TelemetryServer(operator.telemetry, operator.liveness, operator.readiness, operator.page)
     await server.start(settings.health_port, settings.metrics_port, settings.topology_port)
     previews = PreviewServer(operator.previews, operator.readiness, Path(settings.preview_key_file))
@@ -127,7 +128,7 @@ async def _take_signals_back(started: asyncio.Event, stop: asyncio.Event) -> Non
     _leave_on_signals(stop)
 
 
-def main() -> int:
+def main(on_milestone: OnMilestone = ignore) -> int:
     """Entry point; one line on stderr and exit code 2 for settings that cannot be read."""
     try:
         settings = from_environment(os.environ)
@@ -136,7 +137,7 @@ def main() -> int:
         return EXIT_BAD_SETTINGS
     configure_logging()
     try:
-        return asyncio.run(operate(settings))
+        return asyncio.run(operate(settings, on_milestone))
     except (OSError, ConfigException) as error:  # a port that is taken, no API server to be found
         sys.stderr.write(f"hyperscale: {error}\n")
         return EXIT_BAD_SETTINGS

@@ -9,8 +9,9 @@ from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.render.mpijob import plan_annotation, render
 from hyperscale.control.scheduler.admission import PlanAnswer
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
-from hyperscale.control.specs.parsed_specs import metadata_of
+from hyperscale.control.specs.parsed_specs import JobReader, metadata_of
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
@@ -72,12 +73,13 @@ class Stage:
 
     def __init__(self, nodes: int = 4, gpus: int = 2) -> None:
         self.now = CREATED + 1.0
-        self.world = ClusterCache(lambda: self.now)
+        self.reader = JobReader()
+        self.world = ClusterCache(lambda: self.now, may_start=self.reader.may_start)
         self.world.replace("Node", [gpu_node(f"node-{number}", gpus) for number in range(nodes)])
         self.planner = InThisProcess()
-        self.planning = Planning(self.world, self.planner, Telemetry(), lambda: self.now)
         self.woken: list[Key] = []
-        self.planning.taker.wake = self.woken.append
+        self.context = ControlContext(self.world, self.reader, Telemetry(), lambda: self.now, self.woken.append)
+        self.planning = Planning(self.context, self.planner)
 
     def add(self, name: str, *, epochs: int = 10, labels: dict[str, str] | None = None, version: int = 1, **spec: Any) -> Key:
         metadata = {
@@ -99,7 +101,7 @@ class Stage:
 
     def seen(self, key: Key, status: JobStatus | None = None) -> ReconcileInput:
         record = self.world.jobs[key]
-        job, fault = self.planning.reader.read(record.resource, {})
+        job, fault = self.reader.read(record.resource, {})
         state = JobState(metadata_of(record.resource), job, status or record.status, fault)
         return ReconcileInput(job=state, clock=ReconcileClock(self.now))
 
@@ -125,7 +127,7 @@ class Stage:
                 "status": {"startTime": "2026-01-01T00:00:00Z"},
             }
         )
-        self.planning.taker.pending.settle(key)
+        self.planning.end_reconcile(key)
 
     async def run(self, *keys: Key) -> dict[Key, Plan]:
         """Passes over these jobs, one after the other; those that got a plan."""
@@ -136,7 +138,7 @@ class Stage:
                 plans[key] = answer.found
                 self.start(key, answer.found)
             else:
-                self.planning.taker.pending.settle(key)
+                self.planning.end_reconcile(key)
         return plans
 
 

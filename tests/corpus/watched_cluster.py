@@ -9,6 +9,7 @@ from typing import Any
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.render.mpijob import plan_annotation
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.migration import MigrationPlanner
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.specs.parsed_specs import JobReader
@@ -59,7 +60,8 @@ class Cluster:
 
     def __init__(self, mode: str = "Advise", **spec: Any) -> None:
         self.now = 1_800_000_000.0
-        self.world = ClusterCache(lambda: self.now)
+        self.reader = JobReader()
+        self.world = ClusterCache(lambda: self.now, may_start=self.reader.may_start)
         self.planner = InProcess()
         self.woken: list[Key] = []
         self.version = 1
@@ -76,12 +78,9 @@ class Cluster:
 
     def start(self) -> None:
         """A new operator process."""
-        telemetry = Telemetry()
-        planning = Planning(self.world, self.planner, telemetry, lambda: self.now)  # type: ignore[arg-type] # a counting stand-in for the metrics
-        self.watch: MigrationPlanner = planning.drift
-        self.planning = planning
-        self.reader: JobReader = planning.reader
-        self.watch.wake = self.woken.append
+        context = ControlContext(self.world, self.reader, Telemetry(), lambda: self.now, self.woken.append)
+        self.planning = Planning(context, self.planner)  # type: ignore[arg-type] # a counting stand-in for the planner
+        self.watch: MigrationPlanner = self.planning.migration
 
     def see_job(self, status: JobStatus) -> None:
         self.version += 1

@@ -18,7 +18,7 @@ from e2e.cluster import components, nodes
 from e2e.cluster.api import Api, access_from
 from e2e.cluster.binaries import ensure_all
 from e2e.cluster.cluster import Cluster
-from e2e.cluster.operator import install
+from e2e.cluster.operator import KILL_AT, install
 from e2e.cluster.pki import Pki
 from e2e.cluster.topology import DEFAULT_FILE, load
 from e2e.jobs import Job, namespace
@@ -43,9 +43,10 @@ class Stage:
     kubeconfig: Path
     """The operator's, through the proxy."""
 
-    def operator(self, wrapper: Sequence[str] = (), **settings: object) -> OperatorProcess:
-        """A new operator process; `settings` are fields of Settings."""
+    def operator(self, wrapper: Sequence[str] = (), kill_at: str = "", **settings: object) -> OperatorProcess:
+        """A new operator process, which kills itself at the milestone `kill_at`; `settings` are fields of Settings."""
         environment = {f"HYPERSCALE_{name.upper()}": str(value) for name, value in settings.items()}
+        environment |= {KILL_AT: kill_at} if kill_at else {}
         return OperatorProcess(self.directory, self.kubeconfig, environment, wrapper, name=str(next(_numbers)))
 
     @contextmanager
@@ -119,11 +120,11 @@ def operate(stage: Stage) -> Iterator[Callable[..., OperatorProcess]]:
     """
     processes: list[OperatorProcess] = []
 
-    def start(crash_at: str = "") -> OperatorProcess:
+    def start(kill_at: str = "") -> OperatorProcess:
         for process in processes:
             process.destroy()
-        processes.append(stage.operator(identity="hyperscale-0", crash_at=crash_at))
-        if crash_at:
+        processes.append(stage.operator(identity="hyperscale-0", kill_at=kill_at))
+        if kill_at:
             processes[-1].wait_ready_or_ended()
         else:
             processes[-1].wait_ready()

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Final
 
 from e2e.cluster.api import Api
 from e2e.cluster.control_plane import wait_until
-from e2e.cluster.operator import NAMESPACE
+from e2e.cluster.operator import NAMESPACE, operator_command
 from e2e.cluster.ports import LOOPBACK, free_ports
 
 LEASE: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/hyperscale-operator"
@@ -27,7 +26,7 @@ PROBE_SECONDS: Final = 5.0
 
 
 class OperatorProcess:
-    """One running `python -m hyperscale`."""
+    """One running operator."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class OperatorProcess:
         }
         self._child: subprocess.Popen[bytes]
         with self.log_path.open("wb") as log:
-            command = [*wrapper, sys.executable, "-m", "hyperscale"]
+            command = [*wrapper, *operator_command(variables)]
             self._child = subprocess.Popen(command, env=variables, cwd=directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     @property

@@ -33,7 +33,7 @@ def test_killed_at_any_point_there_is_one_of_each_and_the_plan_stays(
 ) -> None:
     since = len(proxy.asked)
     claim_unbound(job.api, job.namespace, "parts")
-    resumable.append(stage.operator(crash_at=point, identity=IDENTITY))
+    resumable.append(stage.operator(kill_at=point, identity=IDENTITY))
     job.create(partitioning=SHARED)
     if "partition" not in point:
         wait_until(lambda: job.api.find(partition_job(job)) is not None, PATIENCE_SECONDS, "no partition Job")

@@ -35,7 +35,7 @@ def operator_reading(stage: Stage, url: str, **settings: object) -> Iterator[Ope
     stage.proxy.reset()
     stage.write_policy(deadlines={"metricsSeconds": 1})
     try:
-        with running(stage.operator((), prometheus_url=url, metrics_poll_seconds=0.5, **settings), stage.api) as process:
+        with running(stage.operator((), "", prometheus_url=url, metrics_poll_seconds=0.5, **settings), stage.api) as process:
             process.wait_ready()
             yield process
     finally:

@@ -82,7 +82,7 @@ def test_killed_between_the_plan_for_another_number_and_the_resume_it_resumes_wi
         job.patch(spec={"runPolicy": {"suspend": True}})
         job.wait_reason("Suspended")
     before = job.plan()["id"]
-    dying = operate(crash_at=point)
+    dying = operate(kill_at=point)
     job.patch(spec={"runPolicy": {"suspend": False}})
     dying.wait_ended()
     assert (is_suspended(job), replicas(job)) == (True, 3)
@@ -109,7 +109,7 @@ def test_killed_with_the_plan_for_fewer_workers_in_its_file_alone_it_makes_one_a
             bind(job, pod, node)
         job.wait(lambda: job.condition("Placed")["status"] == "True", "its workers are not placed")
         first, before = job.nodes(), job.plan()["id"]
-        dying = operate(crash_at="planned")
+        dying = operate(kill_at="planned")
         cordons.enter_context(cordoned(stage.api, first[1]))
         delete_workers(job, 1)
         create_workers(job, 1)

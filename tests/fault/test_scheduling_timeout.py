@@ -86,7 +86,7 @@ def test_killed_at_any_point_its_successor_carries_the_release_through_once(
     create_workers(job)
     node = left_out(job)
     job.wait(lambda: bool(job.status().get("scheduling", {}).get("waitingSince")), "it is not seen")
-    dying = operate(crash_at=point)
+    dying = operate(kill_at=point)
     job.patch(spec=IMPATIENT)
     late = point in ("planned", "before-resume")
     if late:

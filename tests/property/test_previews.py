@@ -50,8 +50,8 @@ def resource(name: str, spec: dict[str, Any], labels: dict[str, str]) -> dict[st
 
 def previewed(stage: Stage, spec: dict[str, Any], labels: dict[str, str]) -> Decided:
     """As the command line does it: by the served document alone, under another name than the job will have."""
-    served = Previews(stage.world, stage.planning.taker, stage.planning.reader, False, lambda: stage.now)
-    policy = stage.planning.reader.policy_named("default", stage.world.policies)
+    served = Previews(stage.world, stage.reader, stage.planning.pending, stage.planning.running, False, lambda: stage.now)
+    policy = stage.reader.policy_named("default", stage.world.policies)
     state = from_lines(to_lines(served.state(policy)))
     parsed = parse_job(resource("preview", spec, labels))
     job = JobInput(parsed, "preview", "team", "preview.yaml", resource("preview", spec, labels))
@@ -71,7 +71,7 @@ def answer_of(decided: Decided) -> Plan | Infeasible | str:
 
 async def compare(nodes: int, gpus: int, before: list[dict[str, Any]], spec: dict[str, Any], labels: dict[str, str]) -> None:
     stage = Stage(nodes=nodes, gpus=gpus)
-    stage.planning.reader.calibrations = {"GCN": (Calibration("NVIDIA-A100-SXM4-80GB", 1.7, 0.2, 9),)}
+    stage.reader.calibrations = {"GCN": (Calibration("NVIDIA-A100-SXM4-80GB", 1.7, 0.2, 9),)}
     for number, running in enumerate(before):
         await stage.run(stage.add(f"before-{number}", **running))
     for key in [key for key in stage.world.jobs if key not in stage.world.mpijobs]:

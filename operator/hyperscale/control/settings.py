@@ -103,9 +103,6 @@ class Settings(msgspec.Struct, frozen=True):
     worker_image: str = "hyperscale/worker:0.1.0"
     """Image of launcher and workers where the job's template names none."""
 
-    crash_at: str = ""
-    """Fault tests only: kill this process at the named point of a pass."""
-
 
 PLANNER_SHARE = 0.6
 """Part of the container's memory that the planner may write. With 5,000 nodes the planner held at most 830 MiB, the operator 425 MiB."""

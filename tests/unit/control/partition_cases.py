@@ -72,8 +72,7 @@ def world_with(count: int) -> ClusterCache:
 
 def watch_over(world: ClusterCache) -> tuple[ProgressWatch, list[Key]]:
     woken: list[Key] = []
-    watch = ProgressWatch(world, PrometheusReader(""), 10.0, lambda: float(len(woken)))
-    watch.wake = woken.append
+    watch = ProgressWatch(world, PrometheusReader(""), 10.0, lambda: float(len(woken)), woken.append)
     return watch, woken
 
 

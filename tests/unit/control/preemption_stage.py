@@ -35,8 +35,7 @@ class Scene(Stage):
         self.version = 10
         self.queue = {"preemption": {"mode": mode, "checkSeconds": 10, "holdDownSeconds": 60}, **(queue or {})}
         self.set_policy({"queue": self.queue, "replan": {"restartSeconds": 5, **(replan or {})}})
-        self.watch = self.planning.stops
-        self.watch.wake = self.woken.append
+        self.watch = self.planning.preemption
         self.long_spec = {
             "model": {"architecture": "GCN", "epochs": EPOCHS},
             "workers": {"min": 1, "max": 2},
@@ -51,7 +50,7 @@ class Scene(Stage):
 
     @property
     def policy(self) -> PolicySpec:
-        return self.planning.reader.policy_named("default", self.world.policies)
+        return self.reader.policy_named("default", self.world.policies)
 
     async def begin(self) -> None:
         """The long job runs; an hour later the short one comes and is told to wait."""
@@ -62,7 +61,7 @@ class Scene(Stage):
         self.see_long(JobStatus(plan=self.plan))
         self.see_mpijob(suspended=False)
         self.see_pods(gone=False)
-        self.planning.taker.pending.drop(LONG)
+        self.planning.drop(LONG)
         await self.later(3600.0)
         self.add("short", epochs=10, workers={"min": 2, "max": 2})
         await self.ask_for(SHORT)
@@ -77,7 +76,7 @@ class Scene(Stage):
         look = changed(self.seen(key), preempted=preempted, mpijob=self.world.mpijobs.get(key))
         answer = await self.planning.make(key, look, MakePlan(Reason.PLANNING, workers_fixed=2 if preempted else None), self.policy)
         if answer.found is None or isinstance(answer.found, Infeasible):
-            self.planning.taker.pending.settle(key)
+            self.planning.end_reconcile(key)
         return answer
 
     def see_long(self, status: JobStatus) -> None:
@@ -132,7 +131,7 @@ class Scene(Stage):
             self.world.see_pod({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}, deleted=gone)
 
     def outcomes(self) -> dict[str, float]:
-        telemetry: Telemetry = self.planning.stops._telemetry
+        telemetry: Telemetry = self.planning.preemption._telemetry
         return {
             sample.labels["outcome"]: sample.value
             for metric in telemetry.preemptions.collect()

@@ -9,12 +9,10 @@ from msgspec.structs import replace
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.decide.chain import decide
-from hyperscale.control.scheduler.planner_client import Planning
-from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model import constants
 from hyperscale.model.decision import Reason, Stop
 from tests.builders.seen import MPIJOB_UID, seen
-from tests.corpus.queue_stage import InThisProcess
 from tests.unit.control.test_world import CORA, OTHER, TWO, free, job, mpijob, node
 
 HELD, FREE = {"node-a": 1, "node-b": 1}, {"node-a": 2, "node-b": 2}
@@ -27,8 +25,7 @@ SPEC: dict[str, Any] = {
 
 def world(annotations: dict[str, str] | None = None, **spec: Any) -> ClusterCache:
     """Two nodes, and a job with an MPIJob that nothing but its owner reference ties to it."""
-    made = ClusterCache()
-    Planning(made, InThisProcess(), Telemetry(), lambda: 1e9)
+    made = ClusterCache(may_start=JobReader().may_start)
     made.replace("Node", [node("node-a"), node("node-b")])
     resource = job()
     resource["metadata"] |= {"annotations": annotations or {}, "generation": 1}

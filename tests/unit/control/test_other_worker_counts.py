@@ -229,7 +229,7 @@ def test_the_queue_decides_on_the_count_of_a_stopped_job_where_it_may_change(res
     record = stage.world.jobs[key]
     stop = LastStop("2026-01-01T00:10:00Z", ("team/short",), 4.0)
     record = replace(record, status=status(Phase.QUEUED, condition("Preempted"), last_stop=stop))
-    job, _ = stage.planning.reader.read(record.resource, {})
+    job, _ = stage.reader.read(record.resource, {})
     entry = read_entry(key, record, job, POLICY, (), mpijob(workers=2, suspended=True, resizable=resizable))
     assert entry is not None
     asked = entry.request.job.workers

@@ -31,7 +31,7 @@ async def test_nothing_is_asked_without_measurements_or_while_somebody_waits_for
     scene.add("third", epochs=10)
     await scene.ask_for(Key("team", "third"))
     scene.planner.broken = False
-    assert scene.planning.taker.failed
+    assert scene.planning.admission.failed
     await scene.watch.check()
     assert scene.planner.about_stops == []
 
@@ -156,7 +156,7 @@ async def test_who_is_kept_back_waits_a_minute_at_most() -> None:
     scene.see_long(stopped_status(scene))
     scene.see_mpijob(suspended=True)
     other = scene.add("other", epochs=20)
-    pending = scene.planning.taker.pending
+    pending = scene.planning.pending
     assert pending.kept_back(other) == LONG
     assert pending.kept_back(SHORT) is None
     await scene.later(61.0)

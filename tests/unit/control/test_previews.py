@@ -25,7 +25,7 @@ KEY = "k" * 64
 
 
 def served(stage: Stage) -> preview_server.Previews:
-    return preview_server.Previews(stage.world, stage.planning.taker, stage.planning.reader, False, lambda: stage.now)
+    return preview_server.Previews(stage.world, stage.reader, stage.planning.pending, stage.planning.running, False, lambda: stage.now)
 
 
 @asynccontextmanager
@@ -66,16 +66,16 @@ async def running_stage() -> Stage:
 
 async def test_the_document_holds_the_snapshot_the_policy_and_what_runs(tmp_path: Path) -> None:
     stage = await running_stage()
-    stage.planning.reader.calibrations = {"GCN": (Calibration("A100", 1.5, 0.1, 7),)}
+    stage.reader.calibrations = {"GCN": (Calibration("A100", 1.5, 0.1, 7),)}
     async with listening(stage, tmp_path) as url:
         status, body, age = await answer(url)
     assert (status, age) == (200, "0")
     state = read(body)
-    policy = stage.planning.reader.policy_named("default", {})
+    policy = stage.reader.policy_named("default", {})
     snapshot = stage.world.snapshot(policy, stage.now)
     assert (state.snapshot, state.policy) == (snapshot, policy)
     assert state.free_gpus == stage.world.assumed_plans.free_gpus(snapshot) != {}
-    assert [share.gpus for share in state.queue.running] == [share.gpus for share in stage.planning.taker.running.shares()]
+    assert [share.gpus for share in state.queue.running] == [share.gpus for share in stage.planning.running.shares()]
     assert state.queue.pending == 1
     assert state.calibrations["GCN"][0].factor == 1.5
 

@@ -98,7 +98,7 @@ async def test_pods_of_running_jobs_are_counted_job_by_job_and_once(counted: Tur
         for index in range(2):
             stage.world.see_pod(worker(job, index))
     waits = stage.add("waits", workers={"min": 9, "max": 9})
-    running = stage.planning.taker.running
+    running = stage.planning.running
     counted.happened.clear()
     counting = asyncio.create_task(counted.count())
     await running.tally()
@@ -106,7 +106,7 @@ async def test_pods_of_running_jobs_are_counted_job_by_job_and_once(counted: Tur
     assert max(counted.happened.values()) <= 2
     assert sum(counted.happened.values()) == 10
     assert waits in stage.world.unstarted
-    snapshot = stage.world.snapshot(stage.planning.reader.policy_named("default", {}), stage.now)
+    snapshot = stage.world.snapshot(stage.reader.policy_named("default", {}), stage.now)
     counted.happened.clear()
     (claim,) = running.claims(snapshot).values()
     assert claim.gpus == 10
@@ -146,7 +146,7 @@ def test_ranked_pods_are_those_of_now_after_any_changes(changes: list[tuple[str,
 
 async def test_ten_thousand_ended_jobs_are_appointed_in_many_turns(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
     running = operators.Operator(ApiClient(Mock(), 1.0), Settings())
-    queue = running.reconciler.queue
+    queue = running.queue
     add = queue.add_later
 
     def noted(key: Key) -> None:
@@ -155,7 +155,7 @@ async def test_ten_thousand_ended_jobs_are_appointed_in_many_turns(turns: Turns,
 
     monkeypatch.setattr(queue, "add_later", noted)
     counting = asyncio.create_task(turns.count())
-    await running._pass_over({Key("team", f"ended-{number}") for number in range(100)})
+    await running._enqueue({Key("team", f"ended-{number}") for number in range(100)})
     counting.cancel()
     assert len(queue) == 100
     assert max(turns.happened.values()) == 1

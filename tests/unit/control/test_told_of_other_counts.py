@@ -79,7 +79,7 @@ def test_what_is_left_of_a_run_that_has_not_told_its_pace_is_its_epochs_at_the_p
     key = stage.add("cora", epochs=200)
     stage.start(key, plan("node-0", "node-1"))
     stage.world.progress[key] = HOW_FAR
-    (share,) = Running(stage.world, stage.planning.reader, lambda: stage.now).shares()
+    (share,) = Running(stage.world, stage.reader, lambda: stage.now).shares()
     assert share.remaining_seconds == pytest.approx(155 * 1.0)
 
 

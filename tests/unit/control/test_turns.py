@@ -39,7 +39,7 @@ async def test_who_is_decided_on_by_others_neither_asks_nor_counts(labels: dict[
     other = stage.add("other", labels=labels, **spec)
     key = stage.add("cora")
     assert isinstance((await stage.ask(other)).found, Plan)
-    stage.planning.taker.pending.settle(other)
+    stage.planning.end_reconcile(other)
     assert isinstance((await stage.ask(key)).found, Plan)
     assert stage.planner.questions == []
 
@@ -139,7 +139,7 @@ async def test_a_job_that_fits_nowhere_does_not_make_others_queue() -> None:
     stage.woken.clear()
     asked = len(stage.planner.questions)
     stage.world.replace("GNNTrainingJob", [stage.world.jobs[huge].resource], version=5)
-    stage.planning.taker.pending.drop(Key("team", "small"))
+    stage.planning.drop(Key("team", "small"))
     answer = await stage.ask(stage.add("late", version=6))
     assert isinstance(answer.found, Plan)
     assert answer.turn is None
@@ -162,9 +162,9 @@ async def test_a_grant_of_a_job_that_is_deleted_or_never_takes_it_lapses() -> No
     first, second = stage.add("a", epochs=10), stage.add("b", epochs=20)
     await stage.ask(first)
     assert second in stage.world.assumed_plans
-    stage.planning.taker.pending.settle(second)  # a pass that was under way
+    stage.planning.end_reconcile(second)  # a pass that was under way
     assert second in stage.world.assumed_plans
-    stage.planning.taker.pending.settle(second)  # the pass that was asked for, and did not take it
+    stage.planning.end_reconcile(second)  # the pass that was asked for, and did not take it
     assert second not in stage.world.assumed_plans
 
 

@@ -40,7 +40,7 @@ class Counting(Stage):
 
     async def refused(self, key: Key, policy: PolicySpec) -> Infeasible:
         answer = await self.ask(key, policy)
-        self.planning.taker.pending.settle(key)
+        self.planning.end_reconcile(key)
         assert isinstance(answer.found, Infeasible)
         return answer.found
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 
 
-async def drained(queue: WorkQueue[str], done: Callable[[], bool]) -> None:
+async def drained(queue: WorkQueue[str], work: Callable[[str], Awaitable[None]], done: Callable[[], bool]) -> None:
     """Run the queue until `done`."""
-    running = asyncio.create_task(queue.run())
+    running = asyncio.create_task(queue.run(work))
     async with asyncio.timeout(10):
         while not done():  # noqa: ASYNC110 - what is awaited is somebody else's list
             await asyncio.sleep(0.005)
@@ -20,8 +20,8 @@ async def drained(queue: WorkQueue[str], done: Callable[[], bool]) -> None:
         await running
 
 
-def queue_of(work: Callable[[str], Awaitable[None]], errors: list[BaseException]) -> WorkQueue[str]:
-    return WorkQueue(work, 4, errors.append)
+def queue_of(errors: list[BaseException]) -> WorkQueue[str]:
+    return WorkQueue(4, errors.append)
 
 
 async def test_a_key_that_is_waiting_already_is_not_queued_twice() -> None:
@@ -30,10 +30,10 @@ async def test_a_key_that_is_waiting_already_is_not_queued_twice() -> None:
     async def work(key: str) -> None:
         worked.append(key)
 
-    queue = queue_of(work, [])
+    queue = queue_of([])
     for key in ("a", "a", "b", "a"):
         queue.add(key)
-    await drained(queue, lambda: len(worked) >= 2)
+    await drained(queue, work, lambda: len(worked) >= 2)
     assert worked == ["a", "b"]
 
 
@@ -51,9 +51,9 @@ async def test_a_key_that_arrives_while_it_is_worked_on_is_worked_on_again_and_n
         passes += 1
         at_once -= 1
 
-    queue = queue_of(work, [])
+    queue = queue_of([])
     queue.add("a")
-    await drained(queue, lambda: passes >= 2)
+    await drained(queue, work, lambda: passes >= 2)
     await asyncio.sleep(0.03)
     assert (passes, most) == (2, 1)
 
@@ -67,9 +67,9 @@ async def test_a_failed_pass_is_tried_again_and_counted() -> None:
         if attempts < 3:
             raise RetryLaterError("not yet", 0.0)
 
-    queue = queue_of(work, errors)
+    queue = queue_of(errors)
     queue.add("a")
-    await drained(queue, lambda: attempts == 3)
+    await drained(queue, work, lambda: attempts == 3)
     assert len(errors) == 2
 
 
@@ -82,10 +82,10 @@ async def test_one_jobs_unexpected_fault_does_not_stop_the_others() -> None:
         worked.append(key)
 
     errors: list[BaseException] = []
-    queue = queue_of(work, errors)
+    queue = queue_of(errors)
     for key in ("bad", "good", "better"):
         queue.add(key)
-    await drained(queue, lambda: len(worked) == 2 and bool(errors))
+    await drained(queue, work, lambda: len(worked) == 2 and bool(errors))
     assert isinstance(errors[0], ZeroDivisionError)
 
 
@@ -95,10 +95,10 @@ async def test_the_earlier_of_two_appointments_stays() -> None:
     async def work(key: str) -> None:
         worked.append(key)
 
-    queue = queue_of(work, [])
+    queue = queue_of([])
     queue.add_after("a", 0.01)
     queue.add_after("a", 3600.0)
-    await drained(queue, lambda: bool(worked))
+    await drained(queue, work, lambda: bool(worked))
     assert worked == ["a"]
 
 
@@ -111,14 +111,14 @@ async def test_events_do_not_bring_an_attempt_forward_that_the_server_asked_to_d
             attempts += 1
             raise RetryLaterError("429", 30.0)
 
-    queue = queue_of(work, [])
+    queue = queue_of([])
     queue.add("a")
-    await drained(queue, lambda: attempts == 1)
+    await drained(queue, work, lambda: attempts == 1)
     for _ in range(50):
         queue.add("a")
         queue.add_later("a")
         queue.add_after("a", 0.0)
-        await drained(queue, lambda: queue.idle)
+        await drained(queue, work, lambda: queue.idle)
     assert attempts == 1
 
 
@@ -131,12 +131,12 @@ async def test_a_key_that_is_gone_and_comes_back_is_not_held_up() -> None:
         if attempts == 1:
             raise RetryLaterError("429", 30.0)
 
-    queue = queue_of(work, [])
+    queue = queue_of([])
     queue.add("a")
-    await drained(queue, lambda: attempts == 1)
+    await drained(queue, work, lambda: attempts == 1)
     queue.forget("a")
     queue.add("a")
-    await drained(queue, lambda: attempts == 2)
+    await drained(queue, work, lambda: attempts == 2)
 
 
 async def test_what_can_wait_comes_after_what_cannot() -> None:
@@ -145,12 +145,12 @@ async def test_what_can_wait_comes_after_what_cannot() -> None:
     async def work(key: str) -> None:
         worked.append(key)
 
-    queue = WorkQueue(work, 1, lambda error: None)
+    queue: WorkQueue[str] = WorkQueue(1, lambda error: None)
     for key in ("waits", "both"):
         queue.add_later(key)
     for key in ("now", "both"):
         queue.add(key)
-    await drained(queue, lambda: queue.idle)
+    await drained(queue, work, lambda: queue.idle)
     assert worked == ["now", "both", "waits"]
 
 
@@ -163,8 +163,8 @@ async def test_what_can_wait_has_its_turn_while_others_keep_coming() -> None:
         if key != "waits" and "waits" not in worked:
             queue.add(f"{len(worked)}")
 
-    queue = WorkQueue(work, 1, lambda error: None)
+    queue = WorkQueue(1, lambda error: None)
     queue.add_later("waits")
     queue.add("first")
-    await drained(queue, lambda: "waits" in worked)
+    await drained(queue, work, lambda: "waits" in worked)
     assert len(worked) <= 10

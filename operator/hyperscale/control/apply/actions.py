@@ -16,6 +16,7 @@ from hyperscale.control.apply.dependents import HTTP_FORBIDDEN, UNACCEPTABLE, Co
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.lifecycle.movable import resizes
+from hyperscale.control.milestones import Milestone, OnMilestone
 from hyperscale.control.render.mpijob import launcher_pod_for_dry_run, plan_annotation, render, suspend_annotation, worker_pod_for_dry_run
 from hyperscale.control.render.release import launcher_release_patch, release_patch
 from hyperscale.model import constants
@@ -45,16 +46,15 @@ class Actions:
     """Writes to the API on behalf of one pass at a time; every answer goes straight into the world."""
 
     def __init__(
-        self, client: ApiClient, world: ClusterCache, defaults: RenderDefaults, probe: Callable[[str], None], clock: Callable[[], float]
+        self, client: ApiClient, world: ClusterCache, defaults: RenderDefaults, on_milestone: OnMilestone, clock: Callable[[], float]
     ) -> None:
         self._client = client
         self._world = world
         self._defaults = defaults
         self._clock = clock
-        self.probe = probe
-        """Called with the name of each point of a pass; fault tests end the process there."""
+        self._on_milestone = on_milestone
         self._accepted: dict[str, None] = {}
-        self._companions = Companions(client, world, defaults, probe)
+        self._companions = Companions(client, world, defaults, on_milestone)
         self._told_of_workloads = False
 
     @property
@@ -73,7 +73,7 @@ class Actions:
         await self._check_templates(key, job, manifest)
         if state.plan.in_force is not None:
             await self._companions.write_plan_file(state.job.metadata, state.plan.in_force)
-        self.probe("before-create")
+        self._on_milestone(Milestone.BEFORE_CREATE)
         try:
             created = await self._client.create(paths.mpijobs(key.namespace), manifest, {"fieldManager": constants.FIELD_MANAGER})
         except ApiError as error:
@@ -81,7 +81,7 @@ class Actions:
                 raise DependentRefusedError.of("the MPIJob was refused", error) from error
             raise
         self._world.see_mpijob(created, made=True)
-        self.probe("created")
+        self._on_milestone(Milestone.CREATED)
 
     async def write_plan_file(self, metadata: JobMetadata, plan: Plan) -> None:
         """Tell running workers, and those to come, of a new plan."""
@@ -111,8 +111,8 @@ class Actions:
             hostname = self._world.snapshots.hostname(step.nodes[pod.uid])
             await self._patch_pod(pod, release_patch(pod, hostname, job.placement.mode))
             if count == 0:
-                self.probe("first-released")
-        self.probe("released")
+                self._on_milestone(Milestone.FIRST_GATE_OPENED)
+        self._on_milestone(Milestone.GATES_OPENED)
 
     async def open_launcher(self, state: ReconcileInput, step: OpenLauncher) -> None:
         """Open the launcher's gate.
@@ -123,7 +123,7 @@ class Actions:
         plan, mpijob = state.plan.in_force, state.gang.mpijob
         if plan is not None and mpijob is not None and mpijob.resizable:
             await self._companions.write_plan_file(state.job.metadata, plan)
-        self.probe("before-launcher")
+        self._on_milestone(Milestone.BEFORE_LAUNCHER)
         for pod in state.gang.launchers:
             if pod.uid in step.pod_uids:
                 await self._patch_pod(pod, launcher_release_patch(pod))
@@ -155,7 +155,7 @@ class Actions:
         mpijob = state.gang.mpijob
         if mpijob is None:
             return
-        self.probe("before-suspend" if step.suspend else "before-resume")
+        self._on_milestone(Milestone.BEFORE_SUSPEND if step.suspend else Milestone.BEFORE_RESUME)
         self._world.see_mpijob(await self._client.merge(paths.mpijob(*key), suspension(mpijob, state, step), constants.FIELD_MANAGER))
 
     async def find_workload(self, key: Key, mpijob: MpiJobView) -> str | None:
@@ -181,7 +181,7 @@ class Actions:
 
         A status that the operator cannot have written is taken away first: applying leaves fields that others own as they are.
         """
-        self.probe("before-status")
+        self._on_milestone(Milestone.BEFORE_STATUS)
         record = self._world.jobs.get(key)
         if record is not None and record.status_fault:
             cleared = {"metadata": {"uid": metadata.uid, "resourceVersion": version}, "status": None}
@@ -196,7 +196,7 @@ class Actions:
         }
         self._world.see_job(await self._client.apply(f"{paths.job(*key)}/status", body, constants.FIELD_MANAGER))
         self._world.wrote_status(key, status)
-        self.probe("after-status")
+        self._on_milestone(Milestone.AFTER_STATUS)
 
     async def emit(self, metadata: JobMetadata, reason: str, message: str, warning: bool) -> None:
         """A v1 Event on the job; losing one is logged and harms nothing."""

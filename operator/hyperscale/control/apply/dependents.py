@@ -6,7 +6,6 @@ owner made under that name is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from hyperscale.control.apply import paths
@@ -14,6 +13,7 @@ from hyperscale.control.apply.api_errors import ApiError, ConflictError
 from hyperscale.control.apply.client import ApiClient
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
+from hyperscale.control.milestones import Milestone, OnMilestone
 from hyperscale.control.render.partition_job_manifest import job_name, partition_job
 from hyperscale.control.render.plan_file import config_map, config_map_name
 from hyperscale.control.render.pod import common_labels
@@ -67,11 +67,11 @@ class DependentRefusedError(Exception):
 class Companions:
     """Creates and updates them, one pass at a time."""
 
-    def __init__(self, client: ApiClient, world: ClusterCache, defaults: RenderDefaults, probe: Callable[[str], None]) -> None:
+    def __init__(self, client: ApiClient, world: ClusterCache, defaults: RenderDefaults, on_milestone: OnMilestone) -> None:
         self._client = client
         self._world = world
         self._defaults = defaults
-        self._probe = probe
+        self._on_milestone = on_milestone
         self._files: dict[str, Json] = {}
         """Uid and resource version of the plan file by uid of its job."""
 
@@ -82,7 +82,7 @@ class Companions:
         """
         body = config_map(metadata, plan, common_labels(metadata, plan, "plan"))
         name = config_map_name(metadata.name)
-        self._probe("before-plan-file")
+        self._on_milestone(Milestone.BEFORE_PLAN_FILE)
         known = self._files.get(metadata.uid)
         if known is None:
             found = await self._create(paths.config_maps(metadata.namespace), paths.config_map(metadata.namespace, name), body, metadata)
@@ -91,7 +91,7 @@ class Companions:
                 await self._update(metadata, body)
         else:
             await self._update(metadata, body)
-        self._probe("plan-file")
+        self._on_milestone(Milestone.PLAN_FILE)
 
     async def _update(self, metadata: JobMetadata, body: Json) -> None:
         path = paths.config_map(metadata.namespace, body["metadata"]["name"])
@@ -113,16 +113,16 @@ class Companions:
         found = await self._client.find(path) if key in self._world.partitions else None
         if found is None:
             body = partition_job(state.job.metadata, job, state.plan.in_force, self._defaults, graph_bytes(job) + PROGRAM_BYTES)
-            self._probe("before-partition")
+            self._on_milestone(Milestone.BEFORE_PARTITION)
             found = await self._create(paths.batch_jobs(key.namespace), path, body, state.job.metadata)
-            self._probe("partition-created")
+            self._on_milestone(Milestone.PARTITION_CREATED)
         self._check_owner(found, state.job.metadata)
         metadata = found["metadata"]
         if (metadata.get("labels") or {}).get(constants.PARTITION_KEY_LABEL) != state.partitions.key and not metadata.get(
             "deletionTimestamp"
         ):
             await self._client.delete(path, metadata["uid"], propagation="Background")
-            self._probe("partition-deleted")
+            self._on_milestone(Milestone.PARTITION_DELETED)
             found = await self._client.find(path)
         self._world.see_partition(key, found)
 

@@ -15,7 +15,7 @@ from hyperscale.control.cache.assumed_plans import AssumedPlans
 from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, PARTITION_JOB, POD, POLICY, Intake
 from hyperscale.control.cache.job_standing import Standing, standing
 from hyperscale.control.cache.listings import Listing, Listings
-from hyperscale.control.cache.mpijob_owners import MpiJobOwners
+from hyperscale.control.cache.mpijob_owners import MayStart, MpiJobOwners
 from hyperscale.control.cache.plan_limits import holding_plan, recorded_plan
 from hyperscale.control.cache.records import JobRecord, Key, key_of
 from hyperscale.control.cache.snapshot_source import SnapshotSource
@@ -37,14 +37,14 @@ Json = dict[str, Any]
 class ClusterCache:
     """Last known state of jobs, MPIJobs, pods, nodes, policies and metrics."""
 
-    def __init__(self, clock: Callable[[], float] = time.time, intake: Intake | None = None) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, intake: Intake | None = None, may_start: MayStart = lambda *_: True) -> None:
         """clock: Unix seconds."""
         self._clock = clock
         self.intake = intake or Intake(clock=clock)
         self.listings = Listings((JOB, MPIJOB, POD, NODE, POLICY))
         self.snapshots = SnapshotSource(clock)
         self.assumed_plans = AssumedPlans()
-        self.owners = MpiJobOwners()
+        self.owners = MpiJobOwners(may_start)
         self.jobs: dict[Key, JobRecord] = {}
         self.mpijobs: dict[Key, MpiJobView] = {}
         """MPIJobs of known jobs."""

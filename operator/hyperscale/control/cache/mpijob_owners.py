@@ -10,6 +10,8 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
 
 Json = dict[str, Any]
+MayStart = Callable[[Json, Mapping[str, Json], Plan | None], bool]
+"""Whether a job, under these policies, may have an MPIJob with that plan."""
 MAX_ENDED: Final = 4096
 """Deleted jobs whose MPIJobs the garbage collector may not have reached yet."""
 
@@ -17,9 +19,8 @@ MAX_ENDED: Final = 4096
 class MpiJobOwners:
     """What this process knows of who created which MPIJob."""
 
-    def __init__(self) -> None:
-        self.may_start: Callable[[Json, Mapping[str, Json], Plan | None], bool] = lambda resource, policies, plan: True
-        """Whether a job may have an MPIJob with that plan; the reader of specs fills it."""
+    def __init__(self, may_start: MayStart) -> None:
+        self._may_start = may_start
         self._made: dict[Key, str] = {}
         """Uids of MPIJobs that this process created, until the status of their jobs names them."""
         self._ended: dict[str, None] = {}
@@ -65,6 +66,6 @@ class MpiJobOwners:
         if record.status.mpi_job_ref is not None or record.undecoded:
             return False
         try:
-            return not self.may_start(record.resource, policies, view.plan)
+            return not self._may_start(record.resource, policies, view.plan)
         except Exception:  # a stranger wrote the spec: a job that raises here cannot be started either
             return True

@@ -77,8 +77,17 @@ class Event(NamedTuple):
 class Feed:
     """Keeps the world up to date."""
 
-    def __init__(self, client: ApiClient, world: ClusterCache, namespaces: tuple[str, ...]) -> None:
-        """namespaces: those whose jobs are served; () for all."""
+    def __init__(
+        self,
+        client: ApiClient,
+        world: ClusterCache,
+        namespaces: tuple[str, ...],
+        after_listing: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """namespaces: those whose jobs are served; () for all.
+
+        after_listing: called after a listing that a watch needed: jobs may have changed without an event
+        """
         self._client = client
         self._world = world
         self._namespaces = namespaces or (EVERYWHERE,)
@@ -87,8 +96,7 @@ class Feed:
         self._listed = {kind.name: asyncio.Event() for kind in KINDS}
         self._versions: dict[tuple[str, str], int] = {}
         """The last that was told, by kind and scope: where the next watch begins."""
-        self.after_listing: Callable[[], Awaitable[None]] = _nothing
-        """Called after a listing that a watch needed: jobs may have changed without an event."""
+        self._after_listing = after_listing
 
     async def list_all(self) -> None:
         """List every kind and make it the truth; raises ApiError."""
@@ -144,7 +152,7 @@ class Feed:
             try:
                 async with self._locks[kind]:
                     await self._list_scope(kind, scope)
-                return await self.after_listing()
+                return await self._after_listing() if self._after_listing is not None else None
             except ApiError as error:
                 _LOG.warning("%s cannot be listed now: %s", self._kinds[kind].path(scope), error)
                 await asyncio.sleep(pause)
@@ -200,10 +208,6 @@ class Feed:
                 _LOG.warning("%s cannot be listed: %s", path, error)
                 return None
         return []
-
-
-async def _nothing() -> None:
-    """Listings interest no caller."""
 
 
 async def _read(raw: bytes, path: str) -> Json | None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, Final
 
 from hyperscale.control.apply import paths
@@ -21,11 +18,14 @@ from hyperscale.control.cache.records import Key, key_of
 from hyperscale.control.controller.feed import Feed
 from hyperscale.control.controller.metrics_poll import MetricsPoll
 from hyperscale.control.controller.preview_server import Previews
-from hyperscale.control.controller.reconciler import Reconciler
+from hyperscale.control.controller.reconciler import DEFAULT_HOOKS, ReconcileHooks, Reconciler
+from hyperscale.control.controller.workqueue import WorkQueue
 from hyperscale.control.history.progress import ProgressWatch
+from hyperscale.control.history.recorder import RunRecorder
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.settings import Settings, planner_limit_bytes
-from hyperscale.control.specs.parsed_specs import DEFAULT_POLICY_NAME
+from hyperscale.control.specs.parsed_specs import DEFAULT_POLICY_NAME, JobReader
 from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.control.topology.writer import TopologyWriter
 from hyperscale.model.api.policy import PolicySpec
@@ -56,33 +56,29 @@ STALLED_AFTER_SECONDS: Final = 180.0
 class Operator:
     """One operator process."""
 
-    def __init__(self, client: ApiClient, settings: Settings) -> None:
+    def __init__(self, client: ApiClient, settings: Settings, hooks: ReconcileHooks = DEFAULT_HOOKS) -> None:
         self.settings = settings
         self.telemetry = Telemetry()
-        self.world = ClusterCache()
-        self.feed = Feed(client, self.world, settings.watch_namespaces)
-        self.feed.after_listing = self._pass_over_changed
         self.synced = False
+        claims = Claims(client, time.time)
+        self._reader = JobReader(claims.known)
+        self.world = ClusterCache(may_start=self._reader.may_start)
+        self.queue: WorkQueue[Key] = WorkQueue(settings.concurrent_passes, self._count_error)
+        context = ControlContext(self.world, self._reader, self.telemetry, time.time, self.queue.add)
+        self.feed = Feed(client, self.world, settings.watch_namespaces, self._enqueue_changed)
         command = (*COMMAND, "--weights", settings.weights_folder) if settings.weights_folder else COMMAND
         self._planner = PlannerProcess(command, memory_bytes=planner_limit_bytes(settings), on_failure=self._planner_failed)
         reader = PrometheusReader(settings.prometheus_url, settings.prometheus_access)
         self._metrics = MetricsPoll(self.world.snapshots, reader, self._policy, self.telemetry, settings.metrics_poll_seconds)
-        actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), _probe(settings.crash_at), time.time)
-        claims = Claims(client, time.time)
-        planning = self._planning = Planning(
-            self.world,
-            self._planner,
-            self.telemetry,
-            time.time,
-            settings.history_url,
-            settings.history_min_runs,
-            claims,
-            settings.history_days,
+        actions = Actions(client, self.world, RenderDefaults(worker_image=settings.worker_image), hooks.on_milestone, time.time)
+        planning = self._planning = Planning(context, self._planner, claims)
+        self._waiting = planning.waiting
+        self._recorder = RunRecorder(
+            self._reader, self.telemetry, settings.history_url, settings.history_min_runs, time.time, settings.history_days
         )
-        self.reconciler = Reconciler(self.world, planning, actions, self.telemetry, settings.concurrent_passes, time.time)
-        self.previews = Previews(self.world, planning.taker, planning.reader, bool(settings.weights_folder), time.time)
-        self._progress = ProgressWatch(self.world, reader, settings.progress_poll_seconds, time.time)
-        self._progress.wake = self.reconciler.queue.add
+        self.reconciler = Reconciler(context, self.queue, planning, actions, self._recorder, hooks)
+        self.previews = Previews(self.world, self._reader, planning.pending, planning.running, bool(settings.weights_folder), time.time)
+        self._progress = ProgressWatch(self.world, reader, settings.progress_poll_seconds, time.time, self.queue.add)
         self._topology = TopologyWriter(
             client, self.world, self._policy, self.telemetry, time.time, settings.topology_seconds, _preview(settings)
         )
@@ -105,19 +101,22 @@ class Operator:
             self._beat_at = time.monotonic()
             self.synced = True
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.reconciler.queue.run())
+                group.create_task(self.queue.run(self.reconciler.reconcile))
                 group.create_task(self._metrics.run())
                 group.create_task(self._resync_forever())
-                group.create_task(self._planning.drift.run())
-                group.create_task(self._planning.stops.run())
+                group.create_task(self._planning.migration.run())
+                group.create_task(self._planning.preemption.run())
                 group.create_task(self._heartbeat())
                 group.create_task(_tidy(keeper))
-                group.create_task(self._planning.recorder.run())
+                group.create_task(self._recorder.run())
                 group.create_task(self._topology.run())
                 if self.settings.prometheus_url:
                     group.create_task(self._progress.run())
         finally:
             await self._planner.stop()
+
+    def _count_error(self, error: BaseException) -> None:
+        self.telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()
 
     def _planner_failed(self, step: str) -> None:
         self.telemetry.planner_failures.labels(step=step).inc()
@@ -128,19 +127,19 @@ class Operator:
         before = self.world.jobs.get(key)
         if self.world.see_job(resource, deleted):
             if before is None and not deleted and not resource.get("status"):
-                self.reconciler.welcome(key)
-            self.reconciler.queue.add(key)
+                self.reconciler.enqueue_first(key)
+            self.queue.add(key)
 
     def policy_changed(self, resource: Json, deleted: bool) -> None:
         """A policy moves every job that has not ended."""
         if self.world.see_policy(resource, deleted):
-            for key in sorted(self.world.unfinished, key=self.reconciler.waiting.age):
-                self.reconciler.queue.add_later(key)
+            for key in sorted(self.world.unfinished, key=self._waiting.age):
+                self.queue.add_later(key)
 
     def mpijob_changed(self, resource: Json, deleted: bool) -> None:
         """An MPIJob moved; its job has the same name."""
         if self.world.see_mpijob(resource, deleted):
-            self.reconciler.queue.add(key_of(resource))
+            self.queue.add(key_of(resource))
             if deleted:
                 self._ask_waiting_jobs()
 
@@ -151,7 +150,7 @@ class Operator:
             return
         view = after or before
         if view is not None and view.job_name:
-            self.reconciler.queue.add(Key(view.namespace, view.job_name))
+            self.queue.add(Key(view.namespace, view.job_name))
         held = before is not None and before.holds_resources and (before.gpus > 0 or before.unreadable)
         if held and (after is None or not after.holds_resources):
             self._ask_waiting_jobs()
@@ -196,7 +195,7 @@ class Operator:
         await self.feed.list_all()
         await self._read_fabric()
         self._resynced_at = time.monotonic()
-        await self._pass_over(self.world.unfinished | self.world.changed())
+        await self._enqueue(self.world.unfinished | self.world.changed())
 
     async def _first_listing(self) -> None:
         """Until the API server answers: a CRD that was just installed, or a server that just started, says 404, 429 or 503 for a while.
@@ -216,18 +215,18 @@ class Operator:
         if hypernodes is not None and topologies is not None:
             await self.world.snapshots.see_fabric(self.world.intake.fabric(hypernodes, topologies))
 
-    async def _pass_over_changed(self) -> None:
+    async def _enqueue_changed(self) -> None:
         """Jobs of which a listing may have told something that no event did."""
-        await self._pass_over(self.world.changed())
+        await self._enqueue(self.world.changed())
 
-    async def _pass_over(self, keys: set[Key]) -> None:
+    async def _enqueue(self, keys: set[Key]) -> None:
         """Oldest first; what is left to do about jobs that have ended can wait, and has no order."""
         slices, unfinished = Slices(), keys & self.world.unfinished
-        for key in sorted(unfinished, key=self.reconciler.waiting.age):
-            self.reconciler.queue.add(key)
+        for key in sorted(unfinished, key=self._waiting.age):
+            self.queue.add(key)
             await slices.pause_if_due()
         for key in keys - unfinished:
-            self.reconciler.queue.add_later(key)
+            self.queue.add_later(key)
             await slices.pause_if_due()
 
     async def _resync_forever(self) -> None:
@@ -240,7 +239,7 @@ class Operator:
 
     def _policy(self) -> PolicySpec:
         """The default policy."""
-        return self.reconciler.reader.policy_named(DEFAULT_POLICY_NAME, self.world.policies)
+        return self._reader.policy_named(DEFAULT_POLICY_NAME, self.world.policies)
 
     async def _heartbeat(self) -> None:
         while True:
@@ -248,7 +247,7 @@ class Operator:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             self._beat_at = time.monotonic()
             self.telemetry.loop_lag_seconds.set(max(0.0, self._beat_at - asked - HEARTBEAT_SECONDS))
-            self.telemetry.queue_length.set(len(self.reconciler.queue))
+            self.telemetry.queue_length.set(len(self.queue))
             self.telemetry.topology_age_seconds.set(max(0.0, time.time() - self.world.snapshots.reading.taken_at))
             phases = Counter(record.status.phase for record in self.world.jobs.values())
             for kind, count in self.world.intake.counts().items():
@@ -264,8 +263,8 @@ class Operator:
 
     def _ask_now(self) -> None:
         self._asking = None
-        for key in self.reconciler.waiting.to_ask():
-            self.reconciler.queue.add_later(key)
+        for key in self._waiting.to_ask():
+            self.queue.add_later(key)
 
 
 async def _tidy(keeper: gc_tuning.Keeper) -> None:
@@ -281,13 +280,3 @@ def _preview(settings: Settings) -> TopologyPreview | None:
     if not (settings.preview_port and settings.preview_service and settings.preview_secret):
         return None
     return TopologyPreview(settings.namespace, settings.preview_service, settings.preview_secret)
-
-
-def _probe(crash_at: str) -> Callable[[str], None]:
-    """End the process without warning at the named point; fault tests ask for it, nothing else does."""
-
-    def reached(point: str) -> None:
-        if crash_at and point == crash_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return reached

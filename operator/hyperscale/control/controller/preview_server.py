@@ -20,7 +20,8 @@ from aiohttp import web
 
 from hyperscale import __version__
 from hyperscale.control.cache.cluster_cache import ClusterCache
-from hyperscale.control.scheduler.admission import AdmissionScheduler
+from hyperscale.control.scheduler.pending import Pending
+from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.telemetry.listener import Door
 from hyperscale.model.api.policy import PolicySpec
@@ -65,10 +66,10 @@ class Previews:
     """Makes the documents and keeps them for a while."""
 
     def __init__(
-        self, world: ClusterCache, taker: AdmissionScheduler, reader: JobReader, own_weights: bool, clock: Callable[[], float]
+        self, world: ClusterCache, reader: JobReader, pending: Pending, running: Running, own_weights: bool, clock: Callable[[], float]
     ) -> None:
         """clock: Unix seconds."""
-        self._world, self._taker, self._reader = world, taker, reader
+        self._world, self._reader, self._pending, self._running = world, reader, pending, running
         self._own_weights, self._clock = own_weights, clock
         self._kept: dict[str, PreviewDocument] = {}
         """By name of the policy."""
@@ -78,7 +79,7 @@ class Previews:
         """All that the plan of a new job under `policy` depends on now."""
         now = self._clock()
         snapshot = self._world.snapshot(policy, now)
-        pending, running = self._taker.pending, sorted(self._taker.running.shares(), key=lambda share: share.key)
+        running = sorted(self._running.shares(), key=lambda share: share.key)
         return PreviewState(
             version=VERSION,
             operator_version=__version__,
@@ -91,10 +92,10 @@ class Previews:
             taught=digested(self._reader.taught),
             queue=PreviewQueue(
                 running=tuple(msgspec.structs.replace(share, key=f"{number:04d}") for number, share in enumerate(running)),
-                claims=self._taker.running.claims(snapshot),
-                arrivals=pending.arrivals,
-                since_last_arrival_seconds=pending.since_last_arrival(),
-                pending=len(pending.others(None, policy)),
+                claims=self._running.claims(snapshot),
+                arrivals=self._pending.arrivals,
+                since_last_arrival_seconds=self._pending.since_last_arrival(),
+                pending=len(self._pending.others(None, policy)),
             ),
             own_weights=self._own_weights,
         )

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.api_errors import ApiError, ConflictError, NotFoundError, TransientError
 from hyperscale.control.apply.dependents import DependentRefusedError
-from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.controller.context import DriftCount, ReconcileContext, event_for, is_progress, spec_revision
 from hyperscale.control.controller.steps import Steps
 from hyperscale.control.controller.workqueue import RetryLaterError, WorkQueue
 from hyperscale.control.decide.chain import decide
+from hyperscale.control.history.recorder import RunRecorder
 from hyperscale.control.lifecycle.movable import is_moving
 from hyperscale.control.lifecycle.stoppable import is_preempted
 from hyperscale.control.lifecycle.unscheduled import is_released
+from hyperscale.control.milestones import Milestone, OnMilestone, ignore
 from hyperscale.control.render.partition_job_manifest import partition_key
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
 from hyperscale.control.specs.parsed_specs import metadata_of
 from hyperscale.control.status.conditions import derive
-from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
 from hyperscale.model.decision import Decision, Wait
 from hyperscale.model.observed.owned_objects import MpiJobView
@@ -59,58 +60,71 @@ LATEST_REPORT_SECONDS: Final = 5.0
 _LOST_TAINTS: Final = frozenset({constants.UNREACHABLE_TAINT, constants.OUT_OF_SERVICE_TAINT})
 
 
+async def _stay() -> None:
+    """Return: without a Lease there is one operator."""
+
+
+class ReconcileHooks(NamedTuple):
+    """What the process around the reconciler adds to it."""
+
+    confirm_leader: Callable[[], Awaitable[None]] = _stay
+    """Called after a write conflict: asks whether this is still the one operator, and does not return where it is not."""
+    on_milestone: OnMilestone = ignore
+
+
+DEFAULT_HOOKS: Final = ReconcileHooks()
+
+
 class Reconciler:
     """Passes over jobs, in order of arrival, each job by one worker at a time."""
 
     def __init__(
         self,
-        world: ClusterCache,
+        context: ControlContext,
+        queue: WorkQueue[Key],
         planning: Planning,
         actions: Actions,
-        telemetry: Telemetry,
-        concurrency: int,
-        clock: Callable[[], float],
+        recorder: RunRecorder,
+        hooks: ReconcileHooks,
     ) -> None:
-        self.world = world
-        self.reader = planning.reader
-        self.queue: WorkQueue[Key] = WorkQueue(self.pass_over, concurrency, self._count_error)
-        self.waiting = planning.waiting
-        self.doubt: Callable[[], Awaitable[None]] = _no_doubt
-        """Called where a write met another's: asks whether this is still the one operator, and does not return where it is not."""
+        """queue: where the reconciler asks for further reconciles; its owner calls `reconcile` for each key."""
+        self._world = context.world
+        self._reader = context.reader
+        self._queue = queue
         self._planning = planning
-        planning.taker.wake = planning.drift.wake = planning.stops.wake = self.queue.add
+        self._recorder = recorder
+        self._hooks = hooks
         self._actions = actions
-        self._steps = Steps(planning, actions, telemetry, clock)
-        self._telemetry = telemetry
-        self._clock = clock
+        self._steps = Steps(context, planning, actions, hooks.on_milestone)
+        self._telemetry = context.telemetry
+        self._clock = context.clock
         self._written_at: dict[Key, float] = {}
-        self._drift = DriftCount(telemetry)
+        self._drift = DriftCount(context.telemetry)
         self._unreported: dict[Key, ReconcileContext] = {}
         """Passes that created an MPIJob while other jobs waited for theirs: their report comes after those."""
         self._new: set[Key] = set()
         """Jobs that have never been passed over."""
 
-    async def pass_over(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> None:
         """One pass; raises RetryLaterError for what may succeed later."""
-        record = self.world.jobs.get(key)
+        record = self._world.jobs.get(key)
         if record is None:
-            self.queue.forget(key)
+            self._queue.forget(key)
             self._written_at.pop(key, None)
             self._unreported.pop(key, None)
             self._drift.forget(key)
             self._telemetry.forget(*key)
-            self._planning.taker.pending.drop(key)
-            self.waiting.forget(key)
+            self._planning.forget(key)
             self._passed(key)
             return
         with self._telemetry.reconcile_seconds.time():
             try:
                 run = self._unreported.pop(key, None) or ReconcileContext(
-                    key, self.reader.policy_of(record.resource, self.world.policies), self._clock()
+                    key, self._reader.policy_of(record.resource, self._world.policies), self._clock()
                 )
                 await self._pass(run, record)
             except ConflictError as error:
-                await self.doubt()
+                await self._hooks.confirm_leader()
                 raise RetryLaterError(str(error)) from error
             except NotFoundError as error:
                 raise RetryLaterError(str(error)) from error
@@ -119,11 +133,11 @@ class Reconciler:
             except ApiError as error:
                 raise RetryLaterError(str(error)) from error
             finally:
-                self._planning.taker.pending.settle(key)
+                self._planning.end_reconcile(key)
                 self._passed(key)
 
     async def _pass(self, run: ReconcileContext, record: JobRecord) -> None:
-        self._actions.probe("look")
+        self._hooks.on_milestone(Milestone.LOOK)
         for _ in range(MAX_STEPS):
             state = self._look(run, record)
             decision = decide(state)
@@ -133,18 +147,18 @@ class Reconciler:
             except DependentRefusedError as error:
                 decision = error.decision()
                 break
-            if run.key not in self.world.jobs:
+            if run.key not in self._world.jobs:
                 return  # deleted meanwhile
             record = self._refreshed(run, record)
         else:
             raise RetryLaterError(f"{run.key}: no end of decisions, the last was {decision.reason}")
         if self._may_report_later(run, state):
             self._unreported[run.key] = run
-            self.queue.add_after(run.key, LATEST_REPORT_SECONDS)
+            self._queue.add_after(run.key, LATEST_REPORT_SECONDS)
             return
         await self._report(run, state, decision, record.version)
         if isinstance(decision, Wait) and decision.retry_after_seconds is not None:
-            self.queue.add_after(run.key, decision.retry_after_seconds)
+            self._queue.add_after(run.key, decision.retry_after_seconds)
 
     def _may_report_later(self, run: ReconcileContext, state: ReconcileInput) -> bool:
         """While other jobs wait for their MPIJob, the report of one that has it can wait: the MPIJob says it all, plan included."""
@@ -156,7 +170,7 @@ class Reconciler:
             and self._clock() - run.began < LATEST_REPORT_SECONDS
         )
 
-    def welcome(self, key: Key) -> None:
+    def enqueue_first(self, key: Key) -> None:
         """A job that has never been passed over: its first pass goes before the reports of others."""
         self._new.add(key)
 
@@ -166,24 +180,24 @@ class Reconciler:
             self._new.discard(key)
             if not self._new:
                 for waiting in sorted(self._unreported):
-                    self.queue.add(waiting)
+                    self._queue.add(waiting)
 
     def _refreshed(self, run: ReconcileContext, record: JobRecord) -> JobRecord:
         """The job as it is now; a plan made meanwhile for what it was is void, as long as nothing was created from it."""
-        latest = self.world.jobs.get(run.key, record)
-        if spec_revision(latest) != spec_revision(record) and self.world.mpijob_named(run.key) is None:
+        latest = self._world.jobs.get(run.key, record)
+        if spec_revision(latest) != spec_revision(record) and self._world.mpijob_named(run.key) is None:
             run.plan = run.refusal = run.metrics = run.turn = None
-            self._planning.taker.pending.drop(run.key)
+            self._planning.drop(run.key)
         return latest
 
     def _look(self, run: ReconcileContext, record: JobRecord) -> ReconcileInput:
         """Everything `decide` may know, from the world as it is now."""
-        job, fault = self.reader.read(record.resource, self.world.policies)
-        mpijob = self.world.mpijob_named(run.key)
-        if mpijob is not None and self.world.is_forged(run.key):
+        job, fault = self._reader.read(record.resource, self._world.policies)
+        mpijob = self._world.mpijob_named(run.key)
+        if mpijob is not None and self._world.is_forged(run.key):
             mpijob = replace(mpijob, owner_uid="")  # whatever it says: it is not the job's
-        pods = self.world.pods_of(run.key, mpijob.uid) if mpijob else ()
-        recorded = self.world.plan_in_force(run.key)
+        pods = self._world.pods_of(run.key, mpijob.uid) if mpijob else ()
+        recorded = self._world.plan_in_force(run.key)
         own_timeout_seconds = job.recovery.scheduling_timeout_seconds if job else None
         state = ReconcileInput(
             job=JobState(
@@ -198,17 +212,17 @@ class Reconciler:
                 server_ahead_seconds=self._actions.server_ahead_seconds,
                 scheduling_timeout_seconds=own_timeout_seconds or run.policy.deadlines.scheduling_seconds,
             ),
-            gang=GangState(mpijob, pods, run.workload, run.workload_looked, self.world.measured(run.key, pods)),
+            gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._world.measured(run.key, pods)),
             plan=_plan_state(run, record.status, recorded),
             restart=self._restart(run, record.status, mpijob),
             partitions=PartitionState(
                 key=partition_key(job, run.plan or recorded) if job is not None else "",
-                job=self.world.partitions.get(run.key),
+                job=self._world.partitions.get(run.key),
                 read=run.partition_looked,
-                pods=self.world.partition_pods_of(run.key),
+                pods=self._world.partition_pods_of(run.key),
             ),
         )
-        unreachable = self.world.snapshots.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
+        unreachable = self._world.snapshots.unreachable_nodes(_LOST_TAINTS) if any(pod.terminating for pod in pods) else ()
         misfits = self._planning.misfits(run.key, state, run.policy)
         return replace(state, capacity=CapacityState(misfits=misfits, unreachable_nodes=unreachable))
 
@@ -216,9 +230,9 @@ class Reconciler:
         """Migration, preemption and release, as recorded and as this reconcile has started them."""
         recorded_preemption, recorded_release = is_preempted(status, mpijob), is_released(status, mpijob)
         return RestartState(
-            migration=self._planning.drift.view(run.key),
+            migration=self._planning.migration.view(run.key),
             migrating=run.last_move is not None or run.resuming or is_moving(status),
-            preemption=self._planning.stops.view(run.key),
+            preemption=self._planning.preemption.view(run.key),
             preempted=not run.resuming and (run.last_stop is not None or recorded_preemption),
             preemption_recorded=recorded_preemption,
             released=not run.resuming and (run.scheduling is not None or recorded_release),
@@ -230,16 +244,16 @@ class Reconciler:
         if state.job.deleting:
             return
         self._drift.count(run.key, state)
-        record = self.world.jobs.get(run.key)
+        record = self._world.jobs.get(run.key)
         before = record.status if record is not None else state.job.status
         status = derive(state, decision)
-        self._planning.recorder.note(state, status)
+        self._recorder.note(state, status)
         if status == before and not (record is not None and record.status_fault):
             return
         if is_progress(before, status) and run.plan is None:
             due = self._written_at.get(run.key, 0.0) + PROGRESS_INTERVAL_SECONDS - self._clock()
             if due > 0:
-                self.queue.add_after(run.key, due)
+                self._queue.add_after(run.key, due)
                 return
         await self._actions.write_status(run.key, state.job.metadata, status, version)
         self._written_at[run.key] = self._clock()
@@ -249,9 +263,6 @@ class Reconciler:
             _LOG.info("job %s", decision.reason, extra={"job": str(run.key), "phase": str(status.phase), "detail": decision.message})
         if (told := event_for(run, state, decision, before, status)) is not None:
             await self._actions.emit(state.job.metadata, told.reason, told.message, told.warning)
-
-    def _count_error(self, error: BaseException) -> None:
-        self._telemetry.reconcile_errors.labels(error=type(error.__cause__ or error).__name__).inc()
 
 
 def _plan_state(run: ReconcileContext, status: JobStatus, recorded: Plan | None) -> PlanState:
@@ -263,7 +274,3 @@ def _plan_state(run: ReconcileContext, status: JobStatus, recorded: Plan | None)
         admission=run.turn,
         metrics=run.metrics,
     )
-
-
-async def _no_doubt() -> None:
-    """There is no Lease."""

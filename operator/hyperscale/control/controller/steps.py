@@ -5,14 +5,13 @@ What is begun here (a move, a stop, a release) is in force once the pass has wri
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hyperscale.control.apply.actions import Actions
 from hyperscale.control.controller.context import ReconcileContext
 from hyperscale.control.lifecycle.stoppable import epochs_safe
 from hyperscale.control.lifecycle.unscheduled import begun
+from hyperscale.control.milestones import Milestone, OnMilestone
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.planner_client import Planning
-from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.decision import (
     BeginMove,
     BeginStop,
@@ -36,12 +35,12 @@ from hyperscale.util.rfc3339 import timestamp
 class Steps:
     """The hands of the reconciler."""
 
-    def __init__(self, planning: Planning, actions: Actions, telemetry: Telemetry, clock: Callable[[], float]) -> None:
-        """clock: Unix seconds."""
+    def __init__(self, context: ControlContext, planning: Planning, actions: Actions, on_milestone: OnMilestone) -> None:
         self._planning = planning
         self._actions = actions
-        self._telemetry = telemetry
-        self._clock = clock
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._on_milestone = on_milestone
 
     async def take(self, run: ReconcileContext, state: ReconcileInput, decision: Decision) -> bool:
         """Carry one decision out; False when there is nothing more to decide in this pass."""
@@ -98,17 +97,17 @@ class Steps:
         if shrinks:
             self._note_move(run, state, answer)
         self._telemetry.predicted_seconds.labels(*run.key).set(answer.predicted.epoch_seconds)
-        self._actions.probe("planned")
+        self._on_milestone(Milestone.PLANNED)
 
     def _stop(self, run: ReconcileContext, state: ReconcileInput, decision: BeginStop | ReleaseGang) -> None:
         """A stop for others, or of ranks that the scheduler leaves waiting; it is in force once this pass has reported it."""
         if isinstance(decision, BeginStop):
-            run.last_stop = self._planning.stops.begin(run.key, run.policy)
-            self._actions.probe("stop-begun")
+            run.last_stop = self._planning.preemption.begin(run.key, run.policy)
+            self._on_milestone(Milestone.PREEMPTION_STARTED)
         else:
             run.scheduling = begun(state)
             self._telemetry.scheduling_timeouts.inc()
-            self._actions.probe("gang-released")
+            self._on_milestone(Milestone.GANG_RELEASED)
 
     async def _begin_move(self, run: ReconcileContext, state: ReconcileInput, plan: Plan) -> None:
         """The new plan is in force once this pass has reported it; until then nothing has happened."""
@@ -120,7 +119,7 @@ class Steps:
         run.replans += 1
         self._note_move(run, state, plan)
         self._telemetry.predicted_seconds.labels(*run.key).set(plan.predicted.epoch_seconds)
-        self._actions.probe("move-begun")
+        self._on_milestone(Milestone.MIGRATION_STARTED)
 
     def _note_move(self, run: ReconcileContext, state: ReconcileInput, plan: Plan) -> None:
         """A running job's new plan is to be carried out by a stop and a start."""

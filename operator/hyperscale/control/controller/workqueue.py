@@ -30,8 +30,7 @@ class RetryLaterError(Exception):
 class WorkQueue(Generic[Key]):
     """Keys in order of arrival; a key that arrives while it is worked on is worked on once more afterwards."""
 
-    def __init__(self, work: Callable[[Key], Awaitable[None]], concurrency: int, on_error: Callable[[BaseException], None]) -> None:
-        self._work = work
+    def __init__(self, concurrency: int, on_error: Callable[[BaseException], None]) -> None:
         self._concurrency = concurrency
         self._on_error = on_error
         self._now: OrderedDict[Key, None] = OrderedDict()
@@ -72,11 +71,11 @@ class WorkQueue(Generic[Key]):
         """Nothing is worked on, and nothing waits but for its time."""
         return not (self._now or self._later or self._running)
 
-    async def run(self) -> None:
-        """Work until cancelled."""
+    async def run(self, work: Callable[[Key], Awaitable[None]]) -> None:
+        """Call `work` with each key until cancelled; it raises RetryLaterError for a key to be tried again."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._concurrency):
-                group.create_task(self._worker())
+                group.create_task(self._worker(work))
 
     def _put(self, key: Key, lane: OrderedDict[Key, None]) -> None:
         if (held := self._held.get(key)) is not None and asyncio.get_running_loop().time() < held:
@@ -114,12 +113,12 @@ class WorkQueue(Generic[Key]):
         lane = self._later if not self._now or (self._turn == 0 and self._later) else self._now
         return lane.popitem(last=False)[0]
 
-    async def _worker(self) -> None:
+    async def _worker(self, work: Callable[[Key], Awaitable[None]]) -> None:
         while True:
             key = await self._next()
             self._running.add(key)
             try:
-                await self._work(key)
+                await work(key)
                 self._failures.pop(key, None)
                 self._held.pop(key, None)
             except RetryLaterError as retry:

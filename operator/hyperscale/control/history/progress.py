@@ -26,14 +26,22 @@ MOST_WRITES: Final = 100
 class ProgressWatch:
     """Asks while jobs run, and wakes the jobs that got on."""
 
-    def __init__(self, world: ClusterCache, reader: PrometheusReader, interval_seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        world: ClusterCache,
+        reader: PrometheusReader,
+        interval_seconds: float,
+        clock: Callable[[], float],
+        wake: Callable[[Key], None],
+    ) -> None:
+        """clock: Unix seconds; wake: asks for a reconcile of a job that made progress."""
         self._world = world
         self._reader = reader
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._told_at: dict[Key, float] = {}
         self._fault = ""
-        self.wake: Callable[[Key], None] = lambda _: None
+        self._wake = wake
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -62,7 +70,7 @@ class ProgressWatch:
         for key in sorted(changed, key=lambda key: (self._told_at.get(key, 0.0), key))[:MOST_WRITES]:
             self._world.progress[key] = found[key]
             self._told_at[key] = self._clock()
-            self.wake(key)
+            self._wake(key)
 
     def _running(self) -> set[Key]:
         return {key for key, view in self._world.live.items() if key in self._world.jobs and view.is_true("Running") and not view.suspended}

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.pending import CachedVerdict, Pending
 from hyperscale.control.scheduler.queue_entry import QueueEntry
 from hyperscale.control.scheduler.running_jobs import Running
-from hyperscale.control.specs.parsed_specs import JobReader
-from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Chooser, Deferral, QueueScore
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
@@ -55,17 +52,14 @@ class PlanAnswer(NamedTuple):
 class AdmissionScheduler:
     """Asks for decisions and hands them out, job by job. One pass at a time may ask."""
 
-    def __init__(
-        self, world: ClusterCache, planner: AdmissionPlanner, telemetry: Telemetry, reader: JobReader, clock: Callable[[], float]
-    ) -> None:
-        self.pending = Pending(world, reader, clock)
-        self.wake: Callable[[Key], None] = lambda key: None
-        """Asks for a pass over a job that was decided on in another's pass."""
-        self.running = Running(world, reader, clock)
-        self._world = world
+    def __init__(self, context: ControlContext, planner: AdmissionPlanner, pending: Pending, running: Running) -> None:
+        self._pending = pending
+        self._running = running
+        self._world = context.world
         self._planner = planner
-        self._telemetry = telemetry
-        self._clock = clock
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._wake = context.wake
         self._distrusted_until = 0.0
         self._known_free: tuple[ClusterSnapshot, int, dict[str, int], int] | None = None
 
@@ -76,33 +70,33 @@ class AdmissionScheduler:
 
     def alone(self, key: Key, state: ReconcileInput, policy: PolicySpec, plan: Plan) -> Plan:
         """A plan that was made without a decision: the job counts among the arrivals, and the plan says so where a decision failed."""
-        entry = self.pending.entry(key, policy) if is_pending(state) else None
+        entry = self._pending.entry(key, policy) if is_pending(state) else None
         if entry is None:
             return plan
-        self.pending.alone(entry, plan)
+        self._pending.alone(entry, plan)
         return replace(plan, fallbacks=(QUEUE_FAILED, *plan.fallbacks)) if self.failed else plan
 
     async def take(self, key: Key, state: ReconcileInput, policy: PolicySpec) -> PlanAnswer | None:
         """What the queue says of a job; None where there is nothing to order, where others decide, or where nobody could say."""
-        entry = self.pending.entry(key, policy) if is_pending(state) else None
+        entry = self._pending.entry(key, policy) if is_pending(state) else None
         if entry is None:
             return None
-        if (told := self.pending.granted(entry)) is not None:
+        if (told := self._pending.granted(entry)) is not None:
             return self._answer(entry, told, state.job.status)
-        if self.pending.held(entry, self._world.snapshot(policy, self._clock())) is None:
+        if self._pending.held(entry, self._world.snapshot(policy, self._clock())) is None:
             await self.get_ready(policy)
-            if (entry := self.pending.entry(key, policy)) is None:
+            if (entry := self._pending.entry(key, policy)) is None:
                 return None
         snapshot = self._world.snapshot(policy, self._clock())
-        if (releasing := self.pending.kept_back(key)) is not None:
+        if (releasing := self._pending.kept_back(key)) is not None:
             return PlanAnswer(None, snapshot, self._kept_back(entry, releasing))
-        told = self.pending.held(entry, snapshot) or await self._ask(entry, snapshot)
+        told = self._pending.held(entry, snapshot) or await self._ask(entry, snapshot)
         return self._answer(entry, told, state.job.status) if told is not None else None
 
     async def get_ready(self, policy: PolicySpec) -> None:
         """Read jobs and count pods beforehand, so that the next question has less to do at once."""
-        await self.pending.read_all(policy)
-        await self.running.tally()
+        await self._pending.read_all(policy)
+        await self._running.tally()
 
     async def _ask(self, entry: QueueEntry, snapshot: ClusterSnapshot) -> CachedVerdict | None:
         """Put the question, unless it is plain that the job must wait; None where there is nothing to order, or nobody could say."""
@@ -111,19 +105,19 @@ class AdmissionScheduler:
             return None
         free_gpus, free = self.free(snapshot)
         bound = policy.queue.starvation_seconds
-        if entry.run_seconds is not None and entry.least_gpus > free and self.pending.place(entry, bound)[0] > 1:
-            return self.pending.passed_over(entry, snapshot)
-        others, running = self.pending.others(entry.key, policy), self.running.shares()
+        if entry.run_seconds is not None and entry.least_gpus > free and self._pending.place(entry, bound)[0] > 1:
+            return self._pending.passed_over(entry, snapshot)
+        others, running = self._pending.others(entry.key, policy), self._running.shares()
         if not (others or running):
             return None
-        asked = self.pending.question_about(entry, others, free, bound)
+        asked = self._pending.question_about(entry, others, free, bound)
         question = AdmissionRequest(
-            jobs=self.pending.queued(asked),
+            jobs=self._pending.queued(asked),
             running=running,
             free_gpus=free_gpus,
-            claims=self.running.claims(snapshot),
+            claims=self._running.claims(snapshot),
             deadline_seconds=policy.deadlines.plan_seconds,
-            arrivals=self.pending.arrivals,
+            arrivals=self._pending.arrivals,
             held=self._world.assumed_plans.held(),
         )
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
@@ -132,14 +126,14 @@ class AdmissionScheduler:
             self._distrusted_until = self._clock() + DISTRUST_SECONDS
             self._telemetry.queue_decisions.labels(chooser=Chooser.ARRIVAL, outcome="Failed").inc()
             return None
-        for started in self.pending.learn(turns, asked, snapshot):
+        for started in self._pending.learn(turns, asked, snapshot):
             if started != entry.key:
-                self.wake(started)
+                self._wake(started)
         self._count(turns)
-        return self.pending.granted(entry) or self.pending.held(entry, snapshot)
+        return self._pending.granted(entry) or self._pending.held(entry, snapshot)
 
     def _kept_back(self, entry: QueueEntry, releasing: Key) -> AdmissionTurn:
-        place, count, _ = self.pending.place(entry, entry.policy.queue.starvation_seconds)
+        place, count, _ = self._pending.place(entry, entry.policy.queue.starvation_seconds)
         decision = _decision(entry, place, count, entry.run_seconds, None)
         return AdmissionTurn(decision, Reason.WAITING_FOR_TURN, f"{releasing} is giving its GPUs to others")
 
@@ -165,7 +159,7 @@ class AdmissionScheduler:
             found = replace(plan, fallbacks=(*told.fallbacks, *plan.fallbacks)) if told.fallbacks else plan
             return PlanAnswer(found, told.snapshot, AdmissionTurn(_decision(entry, 0, told.others, told.start.run_seconds, told.score)))
         assert told.hold is not None  # noqa: S101 - a question starts a job or holds it
-        place, count, first = self.pending.place(entry, entry.policy.queue.starvation_seconds)
+        place, count, first = self._pending.place(entry, entry.policy.queue.starvation_seconds)
         decision = _decision(entry, place, count, entry.run_seconds, told.score)
         turn = settled(AdmissionTurn(decision, *_words(entry, told.hold, place, count, first), told.hold.retry_seconds), status)
         refusal = told.hold.infeasible

@@ -12,13 +12,11 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.movable import material, migration_blocker, shown_move
 from hyperscale.control.lifecycle.stoppable import epochs_kept, undisturbed
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.running_jobs import LATE_RATIO
-from hyperscale.control.specs.parsed_specs import JobReader
-from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec, PlannerChoice
 from hyperscale.model.api.policy import PolicySpec, ReplanMode
@@ -83,25 +81,15 @@ class MigrationEvaluation(NamedTuple):
 class MigrationPlanner:
     """Judges running jobs, a few at a time."""
 
-    def __init__(
-        self,
-        world: ClusterCache,
-        planner: MigrationSearch,
-        telemetry: Telemetry,
-        reader: JobReader,
-        request_for: RequestFor,
-        clock: Callable[[], float],
-    ) -> None:
-        self.wake: Callable[[Key], None] = lambda key: None
-        """Asks for a pass over a job of which something new is known."""
-        self.busy: Callable[[], bool] = lambda: False
-        """Whether somebody waits for a plan: they go first."""
-        self._world = world
+    def __init__(self, context: ControlContext, planner: MigrationSearch, request_for: RequestFor) -> None:
+        self._wake = context.wake
+        self._planner_lock = context.planner_lock
+        self._world = context.world
         self._planner = planner
-        self._telemetry = telemetry
-        self._reader = reader
+        self._telemetry = context.telemetry
+        self._reader = context.reader
         self._request_for = request_for
-        self._clock = clock
+        self._clock = context.clock
         self._due: dict[Key, float] = {}
         self._judged: dict[Key, MigrationEvaluation] = {}
         self._progress: dict[Key, MigrationProgress] = {}
@@ -127,7 +115,7 @@ class MigrationPlanner:
         """One question about the jobs that have waited longest."""
         now = self._clock()
         due = self._due_jobs(now)
-        if not due or now < self._rest_until or self.busy():
+        if not due or now < self._rest_until or self._planner_lock.locked():
             return
         policy = self._policy(due[0])
         snapshot = self._world.snapshot(policy, now)
@@ -190,7 +178,7 @@ class MigrationPlanner:
         if self._judged[key].shown is not None and before.shown is None:
             self._telemetry.moves.labels(outcome="proposed").inc()
         if act is not None or self._judged[key].shown != told:
-            self.wake(key)
+            self._wake(key)
 
     def running_job(self, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot) -> RunningJob | None:
         """A job as the question has it; None where not every worker runs undisturbed."""
@@ -245,7 +233,7 @@ class MigrationPlanner:
                 yield key, replan.check_seconds
             elif record.status.move is not None and key not in self._judged:
                 self._judged[key] = MigrationEvaluation()
-                self.wake(key)
+                self._wake(key)
 
     def _steady(self, record: JobRecord, view: MpiJobView) -> bool:
         return undisturbed(record.status, view)

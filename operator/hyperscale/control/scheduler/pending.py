@@ -269,7 +269,7 @@ class Pending:
         places = {one.key: number for number, one in enumerate(ranked, 1)}
         return _Ranking(self._world.version, entry.policy, ranked, places)
 
-    def settle(self, key: Key) -> None:
+    def release_grant(self, key: Key) -> None:
         """A pass over the job has ended: a plan that waits for it stays taken for one more pass, which has been asked for."""
         grant = self._grants.get(key)
         if grant is None or grant.passes:

@@ -5,24 +5,22 @@ Jobs that nobody else decides on (admission.py) are asked about together, unless
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final, Protocol
 
 import msgspec
 
-from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
-from hyperscale.control.history.recorder import RunRecorder
 from hyperscale.control.lifecycle.stoppable import run_is_over
 from hyperscale.control.lifecycle.unscheduled import refused_nodes
 from hyperscale.control.scheduler.admission import AdmissionPlanner, AdmissionScheduler, PlanAnswer, is_pending
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.migration import MigrationPlanner, MigrationSearch
+from hyperscale.control.scheduler.pending import Pending
 from hyperscale.control.scheduler.preemption import PreemptionPlanner, PreemptionSearch
+from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.control.scheduler.waiting import Waiting
-from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.control.specs.plan_question import missing_volumes, question_about, worker_asks
-from hyperscale.control.telemetry.metrics import Telemetry
 from hyperscale.model import constants
 from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec
@@ -68,34 +66,18 @@ class ClaimReader(Protocol):
 class Planning:
     """Plans for jobs, made one after the other so that no two get the same GPUs."""
 
-    def __init__(
-        self,
-        world: ClusterCache,
-        planner: Planner,
-        telemetry: Telemetry,
-        clock: Callable[[], float],
-        history_url: str = "",
-        history_min_runs: int = 5,
-        claims: ClaimReader | None = None,
-        history_days: float = 0.0,
-    ) -> None:
+    def __init__(self, context: ControlContext, planner: Planner, claims: ClaimReader | None = None) -> None:
         """claims: reads what the pods' volumes allow; None where nothing can be read, in tests of planning alone."""
-        self.reader = JobReader()
-        world.owners.may_start = self.reader.may_start
-        self._claims = claims
-        if claims is not None:
-            self.reader.volumes = claims.known
-        self.taker = AdmissionScheduler(world, planner, telemetry, self.reader, clock)
-        self.drift = MigrationPlanner(world, planner, telemetry, self.reader, self._request_for, clock)
-        self._world = world
+        self._world, self._reader, self._telemetry, self._clock = context.world, context.reader, context.telemetry, context.clock
+        self._lock = context.planner_lock
         self._planner = planner
-        self._telemetry = telemetry
-        self._clock = clock
-        self.waiting = Waiting(world, lambda key: self.reader.volumes(key).rules, clock)
-        self.stops = PreemptionPlanner(world, planner, telemetry, self.taker, self.drift, self.reader, clock)
-        self._lock = asyncio.Lock()
-        self.drift.busy = self.stops.busy = self._lock.locked
-        self.recorder = RunRecorder(self.reader, telemetry, history_url, history_min_runs, clock, history_days)
+        self._claims = claims
+        self.waiting = Waiting(context)
+        self.pending = Pending(context.world, context.reader, context.clock)
+        self.running = Running(context.world, context.reader, context.clock)
+        self.admission = AdmissionScheduler(context, planner, self.pending, self.running)
+        self.migration = MigrationPlanner(context, planner, self._request_for)
+        self.preemption = PreemptionPlanner(context, planner, self.admission, self.pending, self.running, self.migration)
 
     async def make(self, key: Key, state: ReconcileInput, step: MakePlan, policy: PolicySpec) -> PlanAnswer:
         """Ask for a plan; a plan's GPUs are assumed taken until the pass ends or its MPIJob is seen.
@@ -109,7 +91,7 @@ class Planning:
         if is_pending(state) and (standing := self.waiting.refusal(key, policy)) is not None:
             return standing._replace(snapshot=self._world.snapshot(policy, self._clock()))
         async with self._lock:
-            answer = await self.taker.take(key, state, policy)
+            answer = await self.admission.take(key, state, policy)
             if answer is None:
                 answer = await self._ask(key, state, step, policy)
             elif answer.found is not None:
@@ -153,7 +135,7 @@ class Planning:
         self._count(answer, snapshot)
         if isinstance(answer, Plan):
             answer = steady(answer, state.plan.in_force)
-            answer = self.taker.alone(key, state, policy, answer)
+            answer = self.admission.alone(key, state, policy, answer)
             self._world.assume(key, answer, amounts_of(request))
         return PlanAnswer(answer, snapshot)
 
@@ -167,12 +149,25 @@ class Planning:
         answer = await self._planner.plan(vacated(fewer, claims), emptied_snapshot(snapshot, claims), policy)
         return answer if isinstance(answer, Plan) else None
 
+    def drop(self, key: Key) -> None:
+        """Give back what was planned for a job before its MPIJob exists: its spec changed."""
+        self.pending.drop(key)
+
+    def forget(self, key: Key) -> None:
+        """Forget a job that is gone."""
+        self.pending.drop(key)
+        self.waiting.forget(key)
+
+    def end_reconcile(self, key: Key) -> None:
+        """Note that a reconcile of the job has ended."""
+        self.pending.release_grant(key)
+
     async def begin_move(self, key: Key, plan: Plan, policy: PolicySpec) -> ClusterSnapshot | None:
         """Take the GPUs of a running job's new plan, until the pass ends; the snapshot that it fits, None where it fits no more."""
-        self.drift.take(key)
+        self.migration.take(key)
         async with self._lock:
             snapshot = self._world.snapshot(policy, self._clock())
-            job = self.drift.running_job(key, policy, snapshot)
+            job = self.migration.running_job(key, policy, snapshot)
             if job is None or violations(plan, vacated_request(job), emptied_snapshot(snapshot, job.claims)):
                 self._telemetry.moves.labels(outcome="given up").inc()
                 return None
@@ -216,8 +211,8 @@ class Planning:
         nodes: Collection[str] | None = None,
     ) -> PlanRequest:
         """A question about a job; `example` is one of its worker pods where it has any."""
-        free, volumes = self._world.assumed_plans.free_gpus(snapshot, key), self.reader.volumes(key).rules
-        asked = question_about(str(key), job, policy, self.reader.calibration(job), free, volumes)
+        free, volumes = self._world.assumed_plans.free_gpus(snapshot, key), self._reader.volumes(key).rules
+        asked = question_about(str(key), job, policy, self._reader.calibration(job), free, volumes)
         record = self._world.jobs.get(key)
         refused = refused_nodes(record.status, self._clock()) if record is not None else {}
         asked = msgspec.structs.replace(asked, held=self._world.assumed_plans.held(key, nodes), refused_nodes=refused)

@@ -6,12 +6,11 @@ What is known lives in memory. A stop that has begun is in the job's status, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.lifecycle.stoppable import (
     begun,
@@ -24,10 +23,11 @@ from hyperscale.control.lifecycle.stoppable import (
     usable_gpus,
 )
 from hyperscale.control.scheduler.admission import AdmissionScheduler
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.migration import ADVISES, DISTRUST_SECONDS, REST_FACTOR, TICK_SECONDS, MigrationPlanner
+from hyperscale.control.scheduler.pending import Pending
 from hyperscale.control.scheduler.queue_entry import QueueEntry, with_workers
-from hyperscale.control.specs.parsed_specs import JobReader
-from hyperscale.control.telemetry.metrics import Telemetry
+from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.model.admission_query import MAX_RUNNING
 from hyperscale.model.api.policy import PolicySpec, PreemptionMode
 from hyperscale.model.cluster import ClusterSnapshot
@@ -83,25 +83,24 @@ class PreemptionPlanner:
 
     def __init__(
         self,
-        world: ClusterCache,
+        context: ControlContext,
         planner: PreemptionSearch,
-        telemetry: Telemetry,
-        taker: AdmissionScheduler,
-        drift: MigrationPlanner,
-        reader: JobReader,
-        clock: Callable[[], float],
+        admission: AdmissionScheduler,
+        pending: Pending,
+        running: Running,
+        migration: MigrationPlanner,
     ) -> None:
-        self.wake: Callable[[Key], None] = lambda key: None
-        """Asks for a pass over a job of which something new is known."""
-        self.busy: Callable[[], bool] = lambda: False
-        """Whether somebody waits for a plan: they go first."""
-        self._world = world
+        self._wake = context.wake
+        self._planner_lock = context.planner_lock
+        self._world = context.world
         self._planner = planner
-        self._telemetry = telemetry
-        self._taker = taker
-        self._drift = drift
-        self._reader = reader
-        self._clock = clock
+        self._telemetry = context.telemetry
+        self._admission = admission
+        self._pending = pending
+        self._running = running
+        self._migration = migration
+        self._reader = context.reader
+        self._clock = context.clock
         self._judged: dict[Key, PreemptionEvaluation] = {}
         self._asked: list[tuple[PolicySpec, float]] = []
         """When the question was last put, by policy."""
@@ -139,7 +138,7 @@ class PreemptionPlanner:
         groups = self._groups()
         self._forget({key for group in groups for key in group.keys})
         self._asked = [(policy, at) for policy, at in self._asked if any(policy == group.policy for group in groups)]
-        if now < self._rest_until or self.busy() or self._taker.failed or self._under_way():
+        if now < self._rest_until or self._planner_lock.locked() or self._admission.failed or self._under_way():
             return
         for group in sorted(groups, key=lambda group: (self._last(group.policy), group.keys[0])):
             if now - self._last(group.policy) < group.policy.queue.preemption.check_seconds:
@@ -150,8 +149,8 @@ class PreemptionPlanner:
     async def _ask(self, group: _Group, now: float) -> bool:
         """Put the question; False where there is none to put."""
         policy = group.policy
-        await self._taker.get_ready(policy)
-        waiting = self._taker.pending.others(None, policy)
+        await self._admission.get_ready(policy)
+        waiting = self._pending.others(None, policy)
         if any(not entry.asked and now - entry.created < UNDECIDED_SECONDS for entry in waiting):
             return False
         waiting = [entry for entry in waiting if entry.asked]
@@ -173,32 +172,31 @@ class PreemptionPlanner:
     def _question(
         self, waiting: list[QueueEntry], running: dict[Key, StoppableJob], snapshot: ClusterSnapshot, policy: PolicySpec
     ) -> StopQuestion:
-        free_gpus, free = self._taker.free(snapshot)
+        free_gpus, free = self._admission.free(snapshot)
         free += sum(claim.gpus for job in running.values() for claim in job.running.claims.values())
-        pending = self._taker.pending
-        asked = pending.question_about(waiting[0], waiting[1:], free, policy.queue.starvation_seconds)
+        asked = self._pending.question_about(waiting[0], waiting[1:], free, policy.queue.starvation_seconds)
         names = {str(key) for key in running}
         return StopQuestion(
-            pending=pending.queued(asked),
+            pending=self._pending.queued(asked),
             running=tuple(running.values()),
-            others=tuple(share for share in self._taker.running.every() if share.key not in names)[:MAX_RUNNING],
+            others=tuple(share for share in self._running.every() if share.key not in names)[:MAX_RUNNING],
             free_gpus=usable_gpus(snapshot, free_gpus, [entry.request for entry in asked], running.values()),
-            claims=self._taker.running.claims(snapshot),
+            claims=self._running.claims(snapshot),
             deadline_seconds=min(DEADLINE_SECONDS, policy.deadlines.plan_seconds),
-            arrivals=pending.arrivals,
+            arrivals=self._pending.arrivals,
             held=self._world.assumed_plans.held(),
         )
 
     async def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, StoppableJob]:
         """Jobs that may be stopped, those with the most work left for their weight."""
         policy, now = group.policy, self._clock()
-        left = {share.key: share.remaining_seconds for share in self._taker.running.every()}
+        left = {share.key: share.remaining_seconds for share in self._running.every()}
         found: dict[Key, StoppableJob] = {}
         weights = {key: self._weight(key, policy) for key in group.keys if self._may_stop(key, policy)}
         slices = Slices()
         for key in sorted(weights, key=lambda key: (-left.get(str(key), 0.0) / weights[key], key)):
             await slices.pause_if_due()
-            job = self._drift.running_job(key, policy, snapshot)
+            job = self._migration.running_job(key, policy, snapshot)
             if job is not None:
                 request = with_workers(job.request, len(job.plan.workers))
                 held_seconds = max(0.0, now - unix_seconds(self._world.mpijobs[key].start_time))
@@ -231,7 +229,7 @@ class PreemptionPlanner:
             if after.shown is not None and before.shown is None:
                 self._telemetry.preemptions.labels(outcome="proposed").inc()
             if after.due or after.shown != record.status.stop:
-                self.wake(key)
+                self._wake(key)
 
     def _advised(self, advice: StopAdvice, before: PreemptionEvaluation, job: StoppableJob, policy: PolicySpec) -> PreemptionEvaluation:
         running = job.running
@@ -275,7 +273,7 @@ class PreemptionPlanner:
         for key, record, _ in self._undisturbed():
             if key not in watched and record.status.stop is not None and (key not in self._judged or self._judged[key].shown is not None):
                 self._judged[key] = PreemptionEvaluation()
-                self.wake(key)
+                self._wake(key)
         running = self._world.live.keys() & self._world.jobs.keys()
         self._judged = {key: judged for key, judged in self._judged.items() if key in running and (key in watched or not judged.due)}
 

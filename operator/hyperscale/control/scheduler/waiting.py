@@ -6,12 +6,11 @@ changes, neither the end of other jobs nor a pass of its own puts the question t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.admission import PlanAnswer
+from hyperscale.control.scheduler.control_context import ControlContext
 from hyperscale.control.scheduler.queue_entry import SpecRevision, revision_of
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.plan import Infeasible
@@ -40,11 +39,10 @@ class _Refusal(NamedTuple):
 class Waiting:
     """Knows the jobs that wait, and the refusals that stand."""
 
-    def __init__(self, world: ClusterCache, rules: Callable[[Key], object], clock: Callable[[], float]) -> None:
-        """rules: nodes from which a job's volumes can be reached, as last read."""
-        self._world = world
-        self._rules = rules
-        self._clock = clock
+    def __init__(self, context: ControlContext) -> None:
+        self._world = context.world
+        self._reader = context.reader
+        self._clock = context.clock
         self._refusals: dict[Key, _Refusal] = {}
 
     def learn(self, key: Key, policy: PolicySpec, answer: PlanAnswer) -> None:
@@ -80,4 +78,6 @@ class Waiting:
 
     def _basis(self, key: Key, policy: PolicySpec) -> _Basis | None:
         record = self._world.jobs.get(key)
-        return _Basis(revision_of(record), policy, self._rules(key), self._world.snapshots.ground) if record is not None else None
+        if record is None:
+            return None
+        return _Basis(revision_of(record), policy, self._reader.volumes(key).rules, self._world.snapshots.ground)

@@ -35,13 +35,13 @@ _CACHED: Final = 16_384
 class JobReader:
     """Parses jobs and policies; the same resource version is parsed once."""
 
-    def __init__(self) -> None:
+    def __init__(self, volumes: Callable[[tuple[str, str]], Volumes] = lambda key: NO_VOLUMES) -> None:
+        """volumes: what the claims of a job, by namespace and name, said when they were read last."""
+        self.volumes = volumes
         self._jobs: dict[tuple[str, int], JobSpec | SpecFault] = {}
         self._policies: dict[tuple[str, int], PolicySpec | SpecFault] = {}
         self.calibrations: Mapping[str, tuple[Calibration, ...]] = {}
         """By architecture, what finished runs taught about predictions; whoever keeps history fills it."""
-        self.volumes: Callable[[tuple[str, str]], Volumes] = lambda key: NO_VOLUMES
-        """What is known of the claims of a job, by namespace and name; the reader of claims fills it."""
         self.taught: Mapping[Workload, Calibration] = {}
         """Likewise, of workloads whose own runs taught a step time curve that can be trusted."""
 
