@@ -10,13 +10,12 @@ from msgspec.structs import replace
 
 from hyperscale.control.cache.cluster_cache import ClusterCache
 from hyperscale.control.cache.records import Key
+from hyperscale.control.scheduler.claim_index import ClaimIndex
 from hyperscale.control.specs.parsed_specs import JobReader
-from hyperscale.model.admission_query import MAX_RUNNING, Claim, RunningShare, claims_of
+from hyperscale.model.admission_query import MAX_RUNNING, Claim, RunningShare
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
-from hyperscale.model.pods import PodView
-from hyperscale.planner.check.drained_snapshot import added
 from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
 
@@ -43,8 +42,7 @@ class Running:
         self._clock = clock
         self._known: dict[Key, _Run] = {}
         self._claims: tuple[ClusterSnapshot, dict[str, Claim]] | None = None
-        self._claimed: dict[Key, tuple[tuple[PodView, ...], dict[str, Claim]]] = {}
-        """By job, its pods and what they take."""
+        self._claim_index = ClaimIndex()
 
     def shares(self) -> tuple[RunningShare, ...]:
         """Jobs that hold GPUs, the soonest to end first; at most MAX_RUNNING."""
@@ -58,14 +56,16 @@ class Running:
         """Count what each job's pods take, so that `claims` has less left to do at once."""
         slices = Slices()
         for key in tuple(self._world.live):
-            self._claims_of(key)
+            self._count_pods(key)
             await slices.pause_if_due()
 
     def claims(self, snapshot: ClusterSnapshot) -> dict[str, Claim]:
         """What their bound pods take of each node of `snapshot`."""
         if self._claims is None or self._claims[0] is not snapshot:
-            self._claimed = {key: known for key, known in self._claimed.items() if key in self._world.live}
-            self._claims = (snapshot, added(self._claims_of(key) for key in self._world.live))
+            self._claim_index.keep_only(self._world.live)
+            for key in self._world.live:
+                self._count_pods(key)
+            self._claims = (snapshot, self._claim_index.total())
         return self._claims[1]
 
     def _shares(self) -> Iterator[RunningShare]:
@@ -99,15 +99,11 @@ class Running:
         job = self._reader.read(record.resource, self._world.policies)[0] if record is not None else None
         return plan.predicted.epoch_seconds * (job.model.epochs if job is not None else 1)
 
-    def _claims_of(self, key: Key) -> dict[str, Claim]:
-        """What the pods of one MPIJob take of each node; nothing where it does not run."""
+    def _count_pods(self, key: Key) -> None:
+        """Bring the claims of one MPIJob's pods up to date; one that does not run has none."""
         view = self._world.live.get(key)
-        if view is None or not is_running(view):
-            return {}
-        pods, known = self._world.pods_of(key, view.uid), self._claimed.get(key)
-        if known is None or known[0] is not pods:
-            known = self._claimed[key] = pods, claims_of(pods)
-        return known[1]
+        runs = view is not None and is_running(view)
+        self._claim_index.set(key, self._world.pods_of(key, view.uid) if view is not None and runs else ())
 
 
 def is_running(view: MpiJobView) -> bool:

@@ -1,0 +1,56 @@
+"""Claims of running jobs by node: always those of the pods of now, and counted again only where a pod changed."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hyperscale.control.cache.records import Key
+from hyperscale.control.scheduler.claim_index import ClaimIndex
+from hyperscale.model.admission_query import claims_of
+from hyperscale.model.pods import WORKER, PodView
+from hyperscale.planner.check.drained_snapshot import added
+from tests.corpus.queue_stage import Stage
+from tests.unit.control.test_short_steps import worker
+
+JOBS = tuple(Key("team", name) for name in "abc")
+
+
+def pod(job: Key, index: int, node: int) -> PodView:
+    return PodView(
+        namespace=job.namespace, name=f"{job.name}-{index}", role=WORKER, node=f"node-{node}", phase="Running", gpus=1, cpu_cores=0.5
+    )
+
+
+@given(st.lists(st.tuples(st.sampled_from(JOBS), st.lists(st.integers(0, 3), max_size=4))))
+def test_claims_are_those_of_the_pods_of_now_after_any_changes(changes: list[tuple[Key, list[int]]]) -> None:
+    index, truth = ClaimIndex(), dict[Key, tuple[PodView, ...]]()
+    for job, nodes in changes:
+        kept = {one.name: one for one in truth.get(job, ())}
+        fresh = (pod(job, number, node) for number, node in enumerate(nodes))
+        truth[job] = tuple(kept[one.name] if kept.get(one.name) == one else one for one in fresh)
+        index.set(job, truth[job])
+        before = index.total()
+        copy = dict(before)
+        assert list(before.items()) == list(added(claims_of(truth[key]) for key in sorted(truth)).items())
+        index.keep_only(JOBS[:2])
+        truth.pop(JOBS[2], None)
+        assert index.total() == added(claims_of(truth[key]) for key in sorted(truth))
+        assert before == copy, "a question in progress keeps the claims that it was built with"
+
+
+async def test_a_pod_that_ends_has_only_its_own_node_counted_again() -> None:
+    stage = Stage(nodes=2, gpus=2)
+    job = stage.add("run", workers={"min": 2, "max": 2, "gpusPerWorker": 2})
+    (plan,) = (await stage.run(job)).values()
+    stage.start(job, plan)
+    for index in range(2):
+        ran = worker(job, index, node=plan.node_of(index), gpus=2)
+        stage.world.see_pod(ran)
+    policy = stage.reader.policy_named("default", {})
+    before = stage.planning.running.claims(stage.world.snapshot(policy, stage.now))
+    stage.world.see_pod(ran, deleted=True)
+    after = stage.planning.running.claims(stage.world.snapshot(policy, stage.now))
+    other = plan.node_of(0)
+    assert (set(before), set(after)) == ({other, plan.node_of(1)}, {other})
+    assert after[other] is before[other]
