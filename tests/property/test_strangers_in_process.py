@@ -231,7 +231,7 @@ def look(world: ClusterCache, key: Key) -> ReconcileInput:
         job=JobState(metadata_of(record.resource), read, record.status, fault),
         clock=ReconcileClock(NOW),
         gang=GangState(mpijob=view, pods=pods, measured=world.measured(key, pods)),
-        plan=PlanState(in_force=world.plan_in_force(key), recorded=True),
+        plan=PlanState(in_force=world.plans_of(key).in_force, recorded=True),
         partitions=PartitionState(job=world.partitions.get(key)),
     )
 

@@ -68,7 +68,7 @@ def test_an_mpijob_that_does_not_name_the_job_as_its_controller_holds_nothing(ow
     resource["metadata"]["ownerReferences"] = [owner]
     seen.see_mpijob(resource)
     assert free(seen, OTHER) == BOTH_FREE
-    assert seen.plan_in_force(CORA) is None
+    assert seen.plans_of(CORA).in_force is None
     assert seen.mpijob_named(CORA) is not None, "its name is taken all the same"
 
 

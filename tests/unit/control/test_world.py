@@ -179,11 +179,11 @@ def test_pods_of_an_earlier_mpijob_of_the_same_name_are_not_this_ones() -> None:
 def test_the_plan_in_status_counts_before_the_one_on_the_mpijob() -> None:
     seen = world()
     seen.see_mpijob(mpijob())
-    assert seen.plan_in_force(CORA) == TWO
+    assert seen.plans_of(CORA).in_force == TWO
     replanned = plan("node-b", "node-a", plan_id="feedfeedfeedfeed")
     status = to_wire(msgspec.structs.replace(JobStatus(), plan=replanned))
     seen.see_job({**job(version=3), "status": status})
-    assert seen.plan_in_force(CORA) == replanned
+    assert seen.plans_of(CORA).in_force == replanned
 
 
 def test_the_result_of_an_earlier_job_of_the_same_name_is_not_this_jobs() -> None:
@@ -224,3 +224,12 @@ def test_ranks_of_a_queue_that_were_released_hold_nothing_though_their_mpijob_is
     released = {"type": "Placed", "status": "False", "reason": "SchedulingTimeout", "message": "", "lastTransitionTime": ""}
     seen.see_job(job(version=2, conditions=[released], mpiJobRef={"name": "cora", "uid": MPIJOB_UID}))
     assert free(seen, OTHER) == {"node-a": 2, "node-b": 2}
+
+
+def test_the_plan_of_a_reconcile_counts_before_what_is_written_and_a_plan_that_it_has_not_taken_does_not() -> None:
+    seen, granted = world(), plan("node-b", "node-a", plan_id="feedfeedfeedfeed")
+    seen.see_mpijob(mpijob())
+    seen.assume(CORA, granted)
+    plans = seen.plans_of(CORA)
+    assert (plans.in_force, plans.recorded) == (granted, TWO)
+    assert plans.with_unwritten(None).in_force == TWO

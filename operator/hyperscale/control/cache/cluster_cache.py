@@ -16,7 +16,8 @@ from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, PARTITION_JOB, PO
 from hyperscale.control.cache.job_standing import Standing, standing
 from hyperscale.control.cache.listings import Listing, Listings
 from hyperscale.control.cache.mpijob_owners import MayStart, MpiJobOwners
-from hyperscale.control.cache.plan_limits import holding_plan, recorded_plan
+from hyperscale.control.cache.plan_limits import holding_plan
+from hyperscale.control.cache.plan_record import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key, key_of
 from hyperscale.control.cache.snapshot_source import SnapshotSource
 from hyperscale.control.cache.versions import EVERYWHERE
@@ -163,9 +164,14 @@ class ClusterCache:
         """Plans whose MPIJobs are not there yet."""
         return ((key, plan) for key, plan in self.assumed_plans.items() if key not in self.mpijobs or key in self.unstarted)
 
-    def plan_in_force(self, key: Key) -> Plan | None:
-        """The plan recorded for a job: in its status, else on its MPIJob."""
-        return recorded_plan(self.jobs.get(key), self.mpijobs.get(key))
+    def plans_of(self, key: Key) -> PlanRecord:
+        """Return all plans of a job; the unwritten one is the one that `assume` was called with."""
+        record, view = self.jobs.get(key), self.mpijobs.get(key)
+        return PlanRecord(
+            unwritten=self.assumed_plans.get(key),
+            in_status=record.status.plan if record is not None else None,
+            on_mpijob=view.plan if view is not None else None,
+        )
 
     def changed(self) -> set[Key]:
         """Jobs of which something has changed since this was last asked."""
@@ -184,10 +190,10 @@ class ClusterCache:
         if record is None:
             self._forget_job(key)
         pods = tuple(self.snapshots.pods.of_job(key, view.uid, record.uid if record is not None else "")) if view is not None else ()
-        plan = self.assumed_plans.get(key)
-        moving = plan is not None or (record is not None and is_moving(record.status))
+        plans = self.plans_of(key)
+        plan, moving = plans.unwritten, plans.unwritten is not None or (record is not None and is_moving(record.status))
         if plan is None and view is not None and record is not None:
-            plan = holding_plan(record, view, moving)
+            plan = holding_plan(plans, record, view, moving)
         gpus = held_gpus(plan, pods, moving) if plan is not None else {}
         self.version += self.assumed_plans.hold(key, plan, gpus, view.worker_amounts if view is not None else {})
         self._index(key, standing(record, view, pods) if record is not None else Standing())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from hyperscale.control.cache.plan_record import PlanRecord
 from hyperscale.control.cache.records import JobRecord
 from hyperscale.control.lifecycle.movable import holds_plan
 from hyperscale.control.lifecycle.unscheduled import is_released
@@ -14,24 +15,20 @@ from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
 
 
-def recorded_plan(record: JobRecord | None, view: MpiJobView | None) -> Plan | None:
-    """The plan recorded for a job: in its status, else on its MPIJob."""
-    return (record.plan if record else None) or (view.plan if view else None)
+def holding_plan(plans: PlanRecord, record: JobRecord, view: MpiJobView, moving: bool) -> Plan | None:
+    """Return the recorded plan as far as it reserves GPUs: while its MPIJob is gated, unfinished and runs or migrates, within the spec."""
+    if plans.recorded is None or not holds_plan(view, moving) or not _wants_gpus(record, view):
+        return None
+    return within_spec(plans.recorded, plans.in_status is not None, record, view)
 
 
-def holding_plan(record: JobRecord, view: MpiJobView, moving: bool) -> Plan | None:
-    """The recorded plan as far as it holds GPUs: while its MPIJob is gated, unfinished and runs or moves, and within the job's spec."""
-    plan = recorded_plan(record, view) if holds_plan(view, moving) and _wants_gpus(record, view) else None
-    return within_spec(plan, record, view) if plan is not None else None
-
-
-def within_spec(plan: Plan, record: JobRecord, view: MpiJobView) -> Plan:
+def within_spec(plan: Plan, from_status: bool, record: JobRecord, view: MpiJobView) -> Plan:
     """The plan with no more workers and GPUs than the job's spec allows.
 
     A spec that cannot be read allows nothing, but what a status that names the MPIJob has recorded stays taken.
     """
     most, gpus, reference = record.max_workers, record.gpus_per_worker, record.status.mpi_job_ref
-    recorded = plan is record.plan and reference is not None and reference.uid == view.uid
+    recorded = from_status and reference is not None and reference.uid == view.uid
     if (recorded and not most) or (len(plan.workers) <= most and all(worker.gpus <= gpus for worker in plan.workers)):
         return plan
     return replace(plan, workers=tuple(replace(worker, gpus=min(worker.gpus, gpus)) for worker in plan.workers[:most]))

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus
 
 Json = dict[str, Any]
@@ -50,11 +49,6 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
             found: Json = msgspec.json.decode(self.stored)
             return found
         return self.stored
-
-    @property
-    def plan(self) -> Plan | None:
-        """The plan in `status`."""
-        return self.status.plan
 
     @property
     def reported(self) -> bool:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from hyperscale.control.apply.actions import Actions
 from hyperscale.control.apply.api_errors import ApiError, ConflictError, NotFoundError, TransientError
 from hyperscale.control.apply.dependents import DependentRefusedError
+from hyperscale.control.cache.plan_record import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.controller.context import DriftCount, ReconcileContext, event_for, is_progress, spec_revision
 from hyperscale.control.controller.steps import Steps
@@ -43,7 +44,6 @@ from hyperscale.model.observed.reconcile_input import (
     ReconcileInput,
     RestartState,
 )
-from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus
 
 _LOG = logging.getLogger(__name__)
@@ -197,7 +197,7 @@ class Reconciler:
         if mpijob is not None and self._world.is_forged(run.key):
             mpijob = replace(mpijob, owner_uid="")  # whatever it says: it is not the job's
         pods = self._world.pods_of(run.key, mpijob.uid) if mpijob else ()
-        recorded = self._world.plan_in_force(run.key)
+        plans = self._world.plans_of(run.key).with_unwritten(run.plan)
         own_timeout_seconds = job.recovery.scheduling_timeout_seconds if job else None
         state = ReconcileInput(
             job=JobState(
@@ -213,10 +213,10 @@ class Reconciler:
                 scheduling_timeout_seconds=own_timeout_seconds or run.policy.deadlines.scheduling_seconds,
             ),
             gang=GangState(mpijob, pods, run.workload, run.workload_looked, self._world.measured(run.key, pods)),
-            plan=_plan_state(run, record.status, recorded),
+            plan=_plan_state(run, record.status, plans),
             restart=self._restart(run, record.status, mpijob),
             partitions=PartitionState(
-                key=partition_key(job, run.plan or recorded) if job is not None else "",
+                key=partition_key(job, plans.in_force) if job is not None else "",
                 job=self._world.partitions.get(run.key),
                 read=run.partition_looked,
                 pods=self._world.partition_pods_of(run.key),
@@ -265,11 +265,11 @@ class Reconciler:
             await self._actions.emit(state.job.metadata, told.reason, told.message, told.warning)
 
 
-def _plan_state(run: ReconcileContext, status: JobStatus, recorded: Plan | None) -> PlanState:
-    """The plan as this reconcile has made it, else as `recorded`; the answers that this reconcile got."""
+def _plan_state(run: ReconcileContext, status: JobStatus, plans: PlanRecord) -> PlanState:
+    """Return the plan in force, and the answers that this reconcile got."""
     return PlanState(
-        in_force=run.plan or recorded,
-        recorded=recorded is not None and run.is_recorded(status, recorded),
+        in_force=plans.in_force,
+        recorded=plans.recorded is not None and run.is_recorded(status, plans.recorded),
         refusal=run.refusal,
         admission=run.turn,
         metrics=run.metrics,

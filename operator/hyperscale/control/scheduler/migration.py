@@ -182,7 +182,7 @@ class MigrationPlanner:
 
     def running_job(self, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot) -> RunningJob | None:
         """A job as the question has it; None where not every worker runs undisturbed."""
-        record, view, plan = self._world.jobs.get(key), self._world.mpijobs.get(key), self._world.plan_in_force(key)
+        record, view, plan = self._world.jobs.get(key), self._world.mpijobs.get(key), self._world.plans_of(key).recorded
         if record is None or view is None or plan is None:
             return None
         job, _ = self._reader.read(record.resource, self._world.policies)

@@ -111,7 +111,7 @@ class Pending:
                 self._entries.pop(key, None)
                 return None
             self._entries[key] = known
-        return known if waits(record) else None
+        return known if waits(record, self._world.plans_of(key).recorded) else None
 
     async def read_all(self, policy: PolicySpec) -> None:
         """Read the pending jobs of a policy that have not been read, so that `others` finds them read."""

@@ -14,7 +14,7 @@ from hyperscale.model import constants
 from hyperscale.model.api.job import Approval, JobSpec, PlannerChoice
 from hyperscale.model.api.policy import PolicySpec, QueueOrder
 from hyperscale.model.observed.owned_objects import MpiJobView
-from hyperscale.model.plan import Calibration
+from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import NodeRule, PlanRequest
 from hyperscale.planner.queue.job_class import kind_of
 from hyperscale.util.rfc3339 import unix_seconds
@@ -119,7 +119,7 @@ def joins(job: JobSpec, labels: dict[str, str]) -> bool:
     )
 
 
-def waits(record: JobRecord) -> bool:
-    """Neither planned nor ended nor going away; a plan from before a stop for others is only a memory."""
-    ended = run_is_over(record.status)
-    return (record.plan is None or is_preempted(record.status)) and not ended and not record.resource["metadata"].get("deletionTimestamp")
+def waits(record: JobRecord, recorded: Plan | None) -> bool:
+    """Neither planned nor ended nor being deleted; `recorded`, the job's plan, is stale after a preemption."""
+    unplanned = recorded is None or is_preempted(record.status)
+    return unplanned and not run_is_over(record.status) and not record.resource["metadata"].get("deletionTimestamp")

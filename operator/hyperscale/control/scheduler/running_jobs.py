@@ -89,7 +89,7 @@ class Running:
 
     def _run(self, key: Key, view: MpiJobView) -> _Run:
         """What of an MPIJob stays the same until it changes."""
-        plan = self._world.plan_in_force(key) if is_running(view) else None
+        plan = self._world.plans_of(key).recorded if is_running(view) else None
         share = _share(key, plan, self._seconds(key, plan)) if plan is not None else None
         return _Run(view, share, unix_seconds(view.start_time))
 
