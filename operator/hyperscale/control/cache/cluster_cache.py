@@ -56,10 +56,7 @@ class ClusterCache:
         self.policies: dict[str, Json] = {}
         self.live: dict[Key, MpiJobView] = {}
         """MPIJobs of known jobs that have not ended."""
-        self.unfinished: set[Key] = set()
-        self.waiting: set[Key] = set()
-        self.unstarted: set[Key] = set()
-        self.releasing: set[Key] = set()
+        self.unfinished, self.waiting, self.unstarted, self.releasing = set[Key](), set[Key](), set[Key](), set[Key]()
         """Jobs by their `Standing`."""
         self.version = 0
         """Grows whenever a plan takes or gives back GPUs, or a job begins or ends being unstarted."""
@@ -167,11 +164,7 @@ class ClusterCache:
     def plans_of(self, key: Key) -> PlanRecord:
         """Return all plans of a job; the unwritten one is the one that `assume` was called with."""
         record, view = self.jobs.get(key), self.mpijobs.get(key)
-        return PlanRecord(
-            unwritten=self.assumed_plans.get(key),
-            in_status=record.status.plan if record is not None else None,
-            on_mpijob=view.plan if view is not None else None,
-        )
+        return PlanRecord(self.assumed_plans.get(key), record.status.plan if record else None, view.plan if view else None)
 
     def changed(self) -> set[Key]:
         """Jobs of which something has changed since this was last asked."""
