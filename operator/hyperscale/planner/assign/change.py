@@ -35,8 +35,13 @@ def _home(tasks: Tasks, group: IntArray, cost: FloatArray) -> int:
     wanting = [task for task in room if memory_by_task[task] < tasks.need[task] or members[task] < tasks.low[task]]
     if wanting:
         return max(wanting, key=lambda task: (tasks.need[task] - memory_by_task[task], tasks.low[task] - members[task], -task))
-    near = [(float(cost[group == task].mean()), task) for task in room if members[task]]
-    for mean, task in sorted(near):
+    return _nearest(tasks, group, cost, [task for task in room if members[task]])
+
+
+def _nearest(tasks: Tasks, group: IntArray, cost: FloatArray, candidates: list[int]) -> int:
+    """The candidate with members whose mean cost to the machine is least and no more than among themselves; idle where there is none."""
+    members = counts(tasks, group)
+    for mean, task in sorted((float(cost[group == task].mean()), task) for task in candidates):
         if cost[group == task].max() >= tasks.cost.max():
             continue
         inside = tasks.cost[np.ix_(group == task, group == task)]

@@ -114,19 +114,10 @@ def _one_piece(linked: BoolArray, inside: BoolArray) -> bool:
 
 
 def _by_sets(linked: BoolArray, ring: bool) -> tuple[int, ...]:
-    """Bit sets of the stops where a path over each set of stops may end; a ring starts at stop 0."""
+    """A cycle (or path) through all stops by dynamic programming over sets; empty where there is none."""
     stops = len(linked)
     bits = [sum(1 << other for other in range(stops) if linked[stop, other] and other != stop) for stop in range(stops)]
-    ends = np.zeros(1 << stops, dtype=np.int64)
-    for stop in range(1 if ring else stops):
-        ends[1 << stop] = 1 << stop
-    masks = np.arange(1 << stops, dtype=np.int64)
-    members = sum(masks >> stop & 1 for stop in range(stops))
-    for size in range(2, stops + 1):
-        layer = masks[members == size]
-        for stop in range(stops):
-            inside = layer[(layer >> stop & 1) == 1]
-            ends[inside] |= np.where(ends[inside ^ 1 << stop] & bits[stop], 1 << stop, 0)
+    ends = _path_ends(bits, ring)
     full = (1 << stops) - 1
     last = int(ends[full]) & (bits[0] if ring else full)
     if not last:
@@ -138,27 +129,48 @@ def _by_sets(linked: BoolArray, ring: bool) -> tuple[int, ...]:
     return tuple(walk)
 
 
+def _path_ends(bits: list[int], ring: bool) -> IntArray:
+    """(2^stops,) bit sets of the stops where a path over each set may end. A ring starts at 0. bits: partners of each stop."""
+    stops = len(bits)
+    ends = np.zeros(1 << stops, dtype=np.int64)
+    for stop in range(1 if ring else stops):
+        ends[1 << stop] = 1 << stop
+    masks = np.arange(1 << stops, dtype=np.int64)
+    members = sum(masks >> stop & 1 for stop in range(stops))
+    for size in range(2, stops + 1):
+        layer = masks[members == size]
+        for stop in range(stops):
+            inside = layer[(layer >> stop & 1) == 1]
+            ends[inside] |= np.where(ends[inside ^ 1 << stop] & bits[stop], 1 << stop, 0)
+    return ends
+
+
 def _by_rotations(linked: BoolArray, ring: bool) -> tuple[int, ...]:
     """Pósa's rotations, fewest free links first: finds most cycles there are, proves nothing where it finds none."""
     stops = len(linked)
-    links: list[IntArray] = [np.flatnonzero(linked[stop] & (np.arange(stops) != stop)) for stop in range(stops)]
-    degree = np.array([len(partners) for partners in links])
-    path, turn = [int(degree.argmin())], 0
+    links = [np.flatnonzero(linked[stop] & (np.arange(stops) != stop)).tolist() for stop in range(stops)]
+    path, turn = [min(range(stops), key=lambda stop: len(links[stop]))], 0
     for _ in range(ROTATIONS):
         end = path[-1]
-        free = [int(stop) for stop in links[end] if int(stop) not in path]
+        free = [stop for stop in links[end] if stop not in path]
         if free:
-            path.append(min(free, key=lambda stop: (degree[stop], stop)))
-            continue
-        if len(path) == stops and (not ring or linked[end, path[0]]):
+            path.append(min(free, key=lambda stop: (len(links[stop]), stop)))
+        elif len(path) == stops and (not ring or linked[end, path[0]]):
             return tuple(path)
-        turning = [place for place in range(len(path) - 2) if linked[end, path[place]]]
-        if not turning:
-            path.reverse()
-            continue
-        turn += 1
-        at = turning[turn % len(turning)]
-        path[at + 1 :] = reversed(path[at + 1 :])
-        if turn % 11 == 0:
-            path.reverse()
+        else:
+            turn = _rotate(path, linked[end], turn)
     return ()
+
+
+def _rotate(path: list[int], linked_to_end: BoolArray, turn: int) -> int:
+    """Reverse the path behind a stop that its end is linked to, each in turn, or else the whole path; return the rotations so far."""
+    turning = [place for place in range(len(path) - 2) if linked_to_end[path[place]]]
+    if not turning:
+        path.reverse()
+        return turn
+    turn += 1
+    at = turning[turn % len(turning)]
+    path[at + 1 :] = reversed(path[at + 1 :])
+    if turn % 11 == 0:
+        path.reverse()
+    return turn

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from hyperscale.model.graph import FloatArray, IntArray
+from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.assign.assign import PipeSearch
 from hyperscale.planner.assign.kernel_limits import MOST_GROUPS, MOST_MEMBERS
 from hyperscale.planner.assign.order import shortest_path
@@ -167,16 +167,22 @@ def joined(pipeline: Pipeline, largest_first: bool) -> IntArray:
     clusters: list[list[int]] = [[device] for device in range(len(pipeline.activation))]
     values, rank = pipeline.levels()
     for level in range(len(values)):
-        linked = rank <= level
-        merged: list[list[int]] = []
-        for cluster in sorted(clusters, key=lambda members: (-len(members) if largest_first else len(members), members[0])):
-            near = [other for other in merged if linked[np.ix_(other, cluster)].any()]
-            merged = [other for other in merged if not any(other is cluster_near for cluster_near in near)]
-            merged.append([device for cluster_near in near for device in cluster_near] + cluster)
-        clusters = merged
+        ranked = sorted(clusters, key=lambda members: (-len(members) if largest_first else len(members), members[0]))
+        clusters = _merged(ranked, rank <= level)
         if len(clusters) == 1:
             break
     return np.array([device for cluster in clusters for device in cluster], dtype=np.int64)
+
+
+def _merged(clusters: list[list[int]], linked: BoolArray) -> list[list[int]]:
+    """Clusters joined where any of their devices are linked, in the order given; linked: (devices, devices)."""
+    merged: list[list[int]] = []
+    for cluster in clusters:
+        near, apart = list[list[int]](), list[list[int]]()
+        for other in merged:
+            (near if linked[np.ix_(other, cluster)].any() else apart).append(other)
+        merged = [*apart, [device for other in near for device in other] + cluster]
+    return merged
 
 
 def _compositions(total: int) -> Iterator[tuple[int, ...]]:

@@ -64,13 +64,7 @@ def never(problem: Problem) -> str | None:
 def _features(demand: WorkerDemand, nodes: tuple[Node, ...]) -> Iterator[str]:
     """Labels and products that no node has."""
     count = f"none of the {len(nodes)} GPU nodes"
-    for key, value in demand.labels:
-        if all(node.labels.get(key) != value for node in nodes):
-            label_value = nodes[0].labels.get(key, "absent")
-            yield f"the node selector fits {count}, e.g. {nodes[0].name}: label {key} is {label_value}, needs {value}. Correct it, {OR_ADD}"
-    for rule in demand.rules:
-        if not any(meets(node, rule) for node in nodes):
-            yield f"{count} meets {rule.source}, {shown(rule)}. Change it, {OR_ADD}"
+    yield from _unmet_labels(demand, nodes, count)
     if not any(_has_product(node, demand) for node in nodes):
         have = Counter(node.gpu_product or "unlabelled GPUs" for node in nodes)
         listed = ", ".join(name for name, _ in sorted(have.items(), key=lambda entry: (-entry[1], entry[0]))[:SHOWN])
@@ -79,6 +73,17 @@ def _features(demand: WorkerDemand, nodes: tuple[Node, ...]) -> Iterator[str]:
     required = demand.required_key
     if required is not None and not any(_level(node, required) for node in nodes):
         yield f"{count} has the label {required}. Change spec.placement.topology.required, {OR_ADD}"
+
+
+def _unmet_labels(demand: WorkerDemand, nodes: tuple[Node, ...], count: str) -> Iterator[str]:
+    """Labels of the node selector and rules of node affinity that no node meets."""
+    for key, value in demand.labels:
+        if all(node.labels.get(key) != value for node in nodes):
+            label_value = nodes[0].labels.get(key, "absent")
+            yield f"the node selector fits {count}, e.g. {nodes[0].name}: label {key} is {label_value}, needs {value}. Correct it, {OR_ADD}"
+    for rule in demand.rules:
+        if not any(meets(node, rule) for node in nodes):
+            yield f"{count} meets {rule.source}, {shown(rule)}. Change it, {OR_ADD}"
 
 
 def _too_large(size: _Size, nodes: tuple[Node, ...]) -> str:

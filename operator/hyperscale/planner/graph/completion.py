@@ -87,18 +87,12 @@ def _figure(links: LinkSamples, tier: IntArray, domains: IntArray, tiers: int, *
     folds = FOLDS if len(links.excess) <= FEW_LINKS else 1
     folds_held_out = [_held_out(links, fold) for fold in range(folds)]
     truth, of_tier = (np.concatenate([values[fold] for fold in folds_held_out]) for values in (links.excess, tier))
-    best, best_errors = "tiers", _errors(np.zeros(len(truth)), truth)
-    stated = [_by_tier(best_errors, of_tier, tiers)]
     ways = _ways(links, domains, latency=latency)
-    for name in ways:
-        if not len(truth) or best_errors.mean() <= GOOD_ERROR:
-            break
-        guess = np.concatenate([_guess(ways[name](_chosen(links, ~fold)), links, fold) for fold in folds_held_out])
-        errors = _errors(guess, truth)
-        if errors.mean() < BETTER * best_errors.mean():
-            best, best_errors = name, errors
-            finite = np.isfinite(guess)
-            stated = [stated[0], _by_tier(errors[finite], of_tier[finite], tiers)]
+    best, guess = _best_way(ways, links, folds_held_out, truth)
+    stated = [_by_tier(_errors(np.zeros(len(truth)), truth), of_tier, tiers)]
+    if guess is not None:
+        finite = np.isfinite(guess)
+        stated.append(_by_tier(_errors(guess, truth)[finite], of_tier[finite], tiers))
     if best in ("domains", "factors"):
         stated[1:1] = _wider(links, folds_held_out, domains, truth, of_tier, tiers)
     logarithm = links.excess + links.tier_logarithm
@@ -109,6 +103,21 @@ def _figure(links: LinkSamples, tier: IntArray, domains: IntArray, tiers: int, *
         high=float(logarithm.max()) + SLACK,
         errors=tuple(stated),
     )
+
+
+def _best_way(
+    ways: dict[str, Callable[[LinkSamples], Model]], links: LinkSamples, folds_held_out: list[BoolArray], truth: FloatArray
+) -> tuple[str, FloatArray | None]:
+    """Return the way whose error on held-out links is clearly least, and its guesses (h,); "tiers" and None where none beats the tiers."""
+    best, best_guess, best_error = "tiers", None, float(_errors(np.zeros(len(truth)), truth).mean()) if len(truth) else 0.0
+    for name, fit_way in ways.items():
+        if best_error <= GOOD_ERROR:
+            break
+        guess = np.concatenate([_guess(fit_way(_chosen(links, ~fold)), links, fold) for fold in folds_held_out])
+        error = float(_errors(guess, truth).mean())
+        if error < BETTER * best_error:
+            best, best_guess, best_error = name, guess, error
+    return best, best_guess
 
 
 def _wider(

@@ -95,10 +95,9 @@ def _most_promising(problem: Problem, expired: Expired) -> _Part | None:
     best: _Part | None = None
     for region in regions(problem):
         pools, costs_by_members = Pools(problem, region), dict[bytes, Costs]()
-        capacity = int(problem.slots[region].sum()) + len(problem.pinned)
-        for workers in ladder([count for count in problem.counts() if count <= capacity]):
-            if not 2 <= workers <= MOST_WORKERS or (best is not None and expired()):
-                continue
+        for workers in _worker_counts(problem, region):
+            if best is not None and expired():
+                break
             members = pools.pool(workers)
             if (key := members.tobytes()) not in costs_by_members:
                 costs_by_members[key] = problem.costs(members)
@@ -106,6 +105,13 @@ def _most_promising(problem: Problem, expired: Expired) -> _Part | None:
             if best is None or seconds < best.seconds:
                 best = _Part(seconds, members, costs_by_members[key], workers)
     return None if best is None or not np.isfinite(best.seconds) else _cut(problem, best)
+
+
+def _worker_counts(problem: Problem, region: IntArray) -> list[int]:
+    """Worker counts to compare: those that the region holds and the constructor was trained for."""
+    capacity = int(problem.slots[region].sum()) + len(problem.pinned)
+    steps = ladder([count for count in problem.counts() if count <= capacity])
+    return [workers for workers in steps if 2 <= workers <= MOST_WORKERS]
 
 
 def _greedy_seconds(problem: Problem, costs: Costs, members: IntArray, workers: int) -> float:

@@ -56,17 +56,28 @@ def situation(
     aged = rule.by_age(pending)
     by_rule = rule.choose(aged, running, cluster, settings)
     starving = rule.starving(aged, settings)
-    candidates: list[QueueCandidate] = []
-    for job in [starving] if starving is not None else _considered(aged, by_rule):
-        for option in job.options:
-            if not option.fits or option.workers * job.slots_per_worker > cluster.free_slots:
-                continue
-            poor = bool(running) and starving is None and option.seconds > patience * job.best_empty_seconds
-            if not poor or (job.key, option.workers) == (by_rule.job, by_rule.workers):
-                candidates.append(QueueCandidate(job, option))
+    considered = [starving] if starving is not None else _considered(aged, by_rule)
+    limit = patience if running and starving is None else None
+    by_rule_too = (by_rule.job, by_rule.workers)
+    candidates = [
+        QueueCandidate(job, option)
+        for job in considered
+        for option in _fitting(job, cluster.free_slots)
+        if not _is_poor(job, option, limit) or (job.key, option.workers) == by_rule_too
+    ]
     if candidates and running and starving is None:
         candidates.append(QueueCandidate(None, None))
     return Situation(aged, running, cluster, settings, by_rule, candidates)
+
+
+def _is_poor(job: PendingJob, option: Option, limit: float | None) -> bool:
+    """Whether the free nodes would take more than `limit` times the job's best; None sets no limit."""
+    return limit is not None and option.seconds > limit * job.best_empty_seconds
+
+
+def _fitting(job: PendingJob, free_slots: int) -> list[Option]:
+    """Worker counts that fit the free slots."""
+    return [option for option in job.options if option.fits and option.workers * job.slots_per_worker <= free_slots]
 
 
 def _considered(aged: list[PendingJob], by_rule: QueueChoice) -> list[PendingJob]:

@@ -8,11 +8,11 @@ nodes would; and where nothing runs, some job that fits starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Chooser, Deferral, QueueScore, Start
+from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult, Arrivals, Chooser, Deferral, QueueScore, Start
 from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.planner.queue.arrivals import counted, history_of
@@ -38,38 +38,48 @@ def take_turns(question: AdmissionRequest, desk: PlacementOracle, policy: QueueP
 
     choosers: an agent proposes beside the rule; its choice is carried out only where the rule, rolled forward, rates it no worse
     """
-    rule, agent, fallbacks = choosers
     catalogue = Catalogue(desk, question.claims)
     aged = sorted(question.jobs, key=lambda job: (-job.waited_seconds, job.request.job_key))
     looks = {queued.request.job_key: catalogue.entry(queued) for queued in aged}
     entries = [entry for entry in looks.values() if entry is not None]
     unseen = tuple(Deferral(key, WAITING_FOR_TURN, "", retry_seconds=UNSEEN_SECONDS) for key, entry in looks.items() if entry is None)
     feasible = [entry for entry in entries if entry.feasible]
-    arrivals = question.arrivals
-    for entry in feasible:
-        if entry.queued.gap_seconds is not None:
-            arrivals = counted(arrivals, catalogue.ideal(entry), entry.queued.gap_seconds)
+    arrivals = _arrivals(question, catalogue, feasible)
     make = partial(_Sequence, question, desk, policy, catalogue, feasible, history_of(arrivals))
-    by_rule = make().run(rule)
-    chosen, score = by_rule, None
-    if feasible:
-        value = _value(by_rule, rule)
-        score = QueueScore(rule=value)
-        if agent is not None and not desk.hurried():
-            try:
-                by_agent = make().run(agent)
-                proposed = _value(by_agent, rule)
-            except QueueError:
-                fallbacks = (*fallbacks, AGENT_FAILED)
-            else:
-                used = Chooser.AGENT if proposed <= value else Chooser.RULE
-                chosen = by_agent if used is Chooser.AGENT else by_rule
-                score = QueueScore(rule=value, agent=proposed, used=used)
+    chosen, score, fallbacks = _best_sequence(make, choosers, desk) if feasible else (make().run(choosers.rule), None, choosers.fallbacks)
     if desk.expired() and not chosen.ledger.starts:
         raise QueueError("time ran out before any job was decided on")
     return AdmissionResult(
         starts=chosen.starts(), holds=_holds(entries, chosen) + unseen, score=score, arrivals=arrivals, fallbacks=fallbacks
     )
+
+
+def _arrivals(question: AdmissionRequest, catalogue: Catalogue, feasible: Sequence[CatalogueEntry]) -> Arrivals:
+    """The arrivals so far and the new ones among the jobs."""
+    arrivals = question.arrivals
+    for entry in feasible:
+        if entry.queued.gap_seconds is not None:
+            arrivals = counted(arrivals, catalogue.ideal(entry), entry.queued.gap_seconds)
+    return arrivals
+
+
+def _best_sequence(
+    make: Callable[[], _Sequence], choosers: Choosers, desk: PlacementOracle
+) -> tuple[_Sequence, QueueScore, tuple[str, ...]]:
+    """Return the starts of the rule, or of the learned policy where the rollout by the rule scores them no worse; score and fallbacks."""
+    rule, agent, fallbacks = choosers
+    by_rule = make().run(rule)
+    value = _value(by_rule, rule)
+    if agent is None or desk.hurried():
+        return by_rule, QueueScore(rule=value), fallbacks
+    try:
+        by_agent = make().run(agent)
+        proposed = _value(by_agent, rule)
+    except QueueError:
+        return by_rule, QueueScore(rule=value), (*fallbacks, AGENT_FAILED)
+    if proposed <= value:
+        return by_agent, QueueScore(rule=value, agent=proposed, used=Chooser.AGENT), fallbacks
+    return by_rule, QueueScore(rule=value, agent=proposed, used=Chooser.RULE), fallbacks
 
 
 class _Sequence:

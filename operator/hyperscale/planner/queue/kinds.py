@@ -76,37 +76,55 @@ def rolled(jobs: Sequence[Contender], free: Sequence[int], settings: rule.RuleSe
     """
     if any(len(demand.seconds) != len(free) for job in jobs for demand in job.demands):
         raise ValueError("every job needs its seconds on every kind")
-    room, capacity = list(free), list(free)
-    active: list[tuple[float, str, tuple[int, ...]]] = []
-    for job in by_age(jobs):
-        if job.runs:
-            capacity = _sum(capacity, job.gpus_by_kind)
-            if job.key in stopped:
-                room = _sum(room, job.gpus_by_kind)
-            else:
-                active.append((job.left_seconds, job.key, job.gpus_by_kind))
-    waiting = {job.key: job for job in by_age(jobs) if not job.runs or job.key in stopped}
-    ends = {key: left for left, key, _ in active}
-    starts: dict[str, tuple[int, ...]] = {}
-    heapq.heapify(active)
-    now = 0.0
-    while waiting:
-        next_start = _next(list(waiting.values()), active, now, room, capacity, settings)
+    rollout = _Rollout(by_age(jobs), free, stopped)
+    while rollout.waiting:
+        next_start = _next(list(rollout.waiting.values()), rollout.active, rollout.now, rollout.room, rollout.capacity, settings)
         if next_start is not None:
-            key, seconds, taken = next_start
-            end = now + waiting.pop(key).start_seconds + seconds
-            room = [left - gpus for left, gpus in zip(room, taken, strict=True)]
-            heapq.heappush(active, (end, key, taken))
-            ends[key] = end
-            if now == 0.0:
-                starts[key] = taken
-        elif active:
-            now, _, back = heapq.heappop(active)
-            room = _sum(room, back)
+            rollout.start(*next_start)
+        elif rollout.active:
+            rollout.end_next()
         else:  # more than the cluster holds by this reckoning: the same for every choice
-            ends |= {key: now + best_seconds(job, capacity) for key, job in waiting.items()}
+            rollout.ends |= {key: rollout.now + best_seconds(job, rollout.capacity) for key, job in rollout.waiting.items()}
             break
-    return KindsOutcome(ends, starts)
+    return KindsOutcome(rollout.ends, rollout.starts)
+
+
+class _Rollout:
+    """Jobs and free GPUs of each kind at one time of the rollout."""
+
+    def __init__(self, aged: Sequence[Contender], free: Sequence[int], stopped: Collection[str]) -> None:
+        self.now = 0.0
+        self.room = list(free)
+        """Free GPUs of each kind."""
+        self.capacity = list(free)
+        """GPUs of each kind, those of running jobs included."""
+        self.waiting = {job.key: job for job in aged if not job.runs or job.key in stopped}
+        self.active: list[tuple[float, str, tuple[int, ...]]] = []
+        """End, key and GPUs of each kind of the jobs that run; a heap."""
+        self.starts: dict[str, tuple[int, ...]] = {}
+        for job in aged:
+            if job.runs:
+                self.capacity = _sum(self.capacity, job.gpus_by_kind)
+                if job.key in stopped:
+                    self.room = _sum(self.room, job.gpus_by_kind)
+                else:
+                    self.active.append((job.left_seconds, job.key, job.gpus_by_kind))
+        self.ends = {key: left for left, key, _ in self.active}
+        heapq.heapify(self.active)
+
+    def start(self, key: str, seconds: float, taken: tuple[int, ...]) -> None:
+        """Start a waiting job on these GPUs of each kind."""
+        end = self.now + self.waiting.pop(key).start_seconds + seconds
+        self.room = [left - gpus for left, gpus in zip(self.room, taken, strict=True)]
+        heapq.heappush(self.active, (end, key, taken))
+        self.ends[key] = end
+        if self.now == 0.0:
+            self.starts[key] = taken
+
+    def end_next(self) -> None:
+        """Go to the next end of a job, which frees its GPUs."""
+        self.now, _, freed = heapq.heappop(self.active)
+        self.room = _sum(self.room, freed)
 
 
 def seconds_on(demand: KindDemand, room: Sequence[int]) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
 from hyperscale.model.admission_query import AdmissionRequest, AdmissionResult
 from hyperscale.model.cluster import ClusterSnapshot
-from hyperscale.model.preemption_query import StopQuestion, Stops
+from hyperscale.model.preemption_query import StopAdvice, StopQuestion, Stops
 from hyperscale.planner.check.check_needs import add_worker
 from hyperscale.planner.check.plan_check import violations
 
@@ -50,11 +50,13 @@ def unsound_stops(stops: Stops, question: StopQuestion) -> tuple[str, ...]:
     job_keys = running | {queued.request.job_key for queued in question.pending}
     times_by_key = Counter(stop.key for stop in stops.stops)
     wrong = [f"{key}: answered {times} times" for key, times in sorted(times_by_key.items()) if times > 1]
-    for stop in stops.stops:
-        if stop.key not in running:
-            wrong.append(f"{stop.key} was not asked about")
-        if not stop.beneficiaries or not job_keys.issuperset(stop.beneficiaries):
-            wrong.append(f"{stop.key}: its GPUs go to no job of the question")
-        if not (math.isfinite(stop.saved_seconds) and stop.saved_seconds > 0.0 and math.isfinite(stop.price_seconds)):
-            wrong.append(f"{stop.key}: saves {stop.saved_seconds} s for {stop.price_seconds} s")
-    return tuple(wrong)
+    return (*wrong, *(sentence for stop in stops.stops for sentence in _unsound_stop(stop, running, job_keys)))
+
+
+def _unsound_stop(stop: StopAdvice, running: Collection[str], job_keys: Collection[str]) -> Iterator[str]:
+    if stop.key not in running:
+        yield f"{stop.key} was not asked about"
+    if not stop.beneficiaries or not all(key in job_keys for key in stop.beneficiaries):
+        yield f"{stop.key}: its GPUs go to no job of the question"
+    if not (math.isfinite(stop.saved_seconds) and stop.saved_seconds > 0.0 and math.isfinite(stop.price_seconds)):
+        yield f"{stop.key}: saves {stop.saved_seconds} s for {stop.price_seconds} s"

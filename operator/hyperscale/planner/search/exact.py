@@ -80,13 +80,17 @@ def branch_and_bound(
     order = np.zeros(workers, dtype=np.int32)
     seconds, bound, used = _branch.branch_and_bound(kernel, pinned.astype(np.int32), order, min(upper, CANNOT_WORK), work, expired)
     if seconds >= min(upper, CANNOT_WORK) and upper_order is None:
-        bound = max(floor, bound)
-        return OptimalityProof(None, np.inf, np.inf if bound >= CANNOT_WORK else bound, bound >= seconds * PROVEN, used)
+        return _without_placement(max(floor, bound), max(floor, bound) >= seconds * PROVEN, used)
     if seconds >= CANNOT_WORK:
-        return OptimalityProof(None, np.inf, max(floor, np.inf if bound >= CANNOT_WORK else bound), bound >= CANNOT_WORK, used)
+        return _without_placement(max(floor, bound), bound >= CANNOT_WORK, used)
     best = order.astype(np.int64) if seconds < upper or upper_order is None else upper_order
     proven = max(bound, floor) >= seconds * PROVEN
     return OptimalityProof(best, seconds, seconds if proven else max(bound, floor), proven, used)
+
+
+def _without_placement(bound: float, proven: bool, work: int) -> OptimalityProof:
+    """The search met no placement of interest."""
+    return OptimalityProof(None, np.inf, np.inf if bound >= CANNOT_WORK else bound, proven, work)
 
 
 def proof_work(slots: IntArray, workers: int) -> int:

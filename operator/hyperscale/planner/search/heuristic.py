@@ -20,6 +20,7 @@ from hyperscale.planner.search.improve import (
     ROUGH_LOOK,
     SCREENING,
     THOROUGH,
+    SearchBudget,
     annealed,
     distinct,
     greedy_from,
@@ -29,7 +30,6 @@ from hyperscale.planner.search.improve import (
     promising_seeds,
     seated,
 )
-from hyperscale.planner.search.improve import SearchBudget as Effort
 from hyperscale.planner.search.initial_solutions import fastest_sets, nearest_sets, scattered_sets
 from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
 from hyperscale.planner.search.pool_costs import PoolCosts
@@ -115,12 +115,21 @@ class _Search:
         self.best: dict[int, Candidate] = {}
         self.others: list[Candidate] = []
         self.solved: set[int] = set()
-        self.looked: set[tuple[int, Effort]] = set()
+        self.looked: set[tuple[int, SearchBudget]] = set()
 
     def run(self) -> list[Candidate]:
         """All worker counts roughly, those around the best more finely, the best few closely."""
-        counts = self.counts = [count for count in self.problem.counts() if count <= self.capacity]
-        steps = ladder(counts)
+        self.counts = [count for count in self.problem.counts() if count <= self.capacity]
+        self._screen()
+        self._look_closely()
+        if self.best:
+            self._widen(min(self.best.values()).workers)
+        self.lower_bound = self._prove()
+        return sorted({*self.best.values(), *self.others})
+
+    def _screen(self) -> None:
+        """Look at steps over all worker counts roughly, then half-way between the best one and its neighbours, twice."""
+        counts, steps = self.counts, ladder(self.counts)
         if len(counts) == 1 and FIRST_NODES < len(self.region) == len(self.pools.pool(counts[0])):
             self._look(counts[0], THOROUGH)
         for count in steps if not self.best else ():
@@ -129,6 +138,9 @@ class _Search:
         for _ in range(2):
             for count in self._between(counts):
                 self._first(count)
+
+    def _look_closely(self) -> None:
+        """Look thoroughly at the best few worker counts."""
         looked = sorted(self.best.values())[:CLOSE_COUNTS]
         for candidate in looked:
             # Against the first look's best: a close look at one count gains a tenth where links have no structure, and so may the next.
@@ -136,10 +148,6 @@ class _Search:
                 if not self.problem.pinned and (candidate.workers, THOROUGH) not in self.looked:
                     self._bound(candidate.workers, min(EARLY_WORK, proof_work(self.problem.slots[self.region], candidate.workers)))
                 self._look(candidate.workers, THOROUGH)
-        if self.best:
-            self._widen(min(self.best.values()).workers)
-        self.lower_bound = self._prove()
-        return sorted({*self.best.values(), *self.others})
 
     def _first(self, count: int) -> None:
         self._look(count, SCREENING if count <= DENSE_COUNTS else ROUGH_LOOK)
@@ -158,7 +166,7 @@ class _Search:
         """Time is up and something was found."""
         return bool(self.best) and self.expired()
 
-    def _look(self, workers: int, effort: Effort) -> None:
+    def _look(self, workers: int, effort: SearchBudget) -> None:
         """Search one worker count; past the deadline only while nothing has been found."""
         if workers in self.solved or (workers, effort) in self.looked or self._done():
             return
@@ -168,22 +176,30 @@ class _Search:
         if effort is THOROUGH and self.best and bound > min(self.best.values()).objective:
             return
         self.looked.add((workers, effort))
-        fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
         for way in ways(costs, slots, workers):
             orders = self._starts(pool, workers, effort, *way)
-            if not len(orders):
-                continue
-            orders, seconds = improve(*way, orders, fixed, effort, self._done)
-            hoped = self._keep(pool, orders, seconds)
-            if workers in self.best and self.best[workers].objective <= bound * REACHED:
-                self.bounds[workers] = bound
-                self.solved.add(workers)
-            elif effort.work and not self.expired():
-                hoped = min(hoped, self._closer(pool, way, orders, fixed, effort))
-            if workers in self.solved or self._done() or (workers in self.best and self.best[workers].objective <= hoped * ROUNDING):
+            if len(orders) and self._settles(workers, self._improve(pool, way, orders, effort, bound)):
                 break
 
-    def _closer(self, pool: IntArray, way: tuple[Costs, IntArray], orders: IntArray, fixed: BoolArray, effort: Effort) -> float:
+    def _improve(self, pool: IntArray, way: tuple[Costs, IntArray], orders: IntArray, effort: SearchBudget, bound: float) -> float:
+        """Improve `orders` (B, k) and keep the best ones; the least seconds by the costs of `way`. bound: none has a lower objective."""
+        workers = orders.shape[1]
+        fixed: BoolArray = np.isin(np.arange(workers), [rank for rank, _ in self.problem.pinned])
+        orders, seconds = improve(*way, orders, fixed, effort, self._done)
+        least = self._keep(pool, orders, seconds)
+        if workers in self.best and self.best[workers].objective <= bound * REACHED:
+            self.bounds[workers] = bound
+            self.solved.add(workers)
+        elif effort.work and not self.expired():
+            least = min(least, self._closer(pool, way, orders, fixed, effort))
+        return least
+
+    def _settles(self, workers: int, least: float) -> bool:
+        """Whether a stricter relaxation cannot improve on the best placement, or time is up. least: seconds by the relaxed costs."""
+        known_best = self.best.get(workers)
+        return workers in self.solved or self._done() or (known_best is not None and known_best.objective <= least * ROUNDING)
+
+    def _closer(self, pool: IntArray, way: tuple[Costs, IntArray], orders: IntArray, fixed: BoolArray, effort: SearchBudget) -> float:
         """Prove the best of `orders` (B, k), or find better ones by branch and bound, else by pairs; the least seconds found."""
         workers = orders.shape[1]
         if not fixed.any():
@@ -202,7 +218,7 @@ class _Search:
             order = np.array(self.best[workers].order)
             self._part(part(self.problem, self.region, self.pools, order, number), workers, WIDE_LOOK)
 
-    def _part(self, pool: IntArray, workers: int, effort: Effort) -> None:
+    def _part(self, pool: IntArray, workers: int, effort: SearchBudget) -> None:
         """Search a part of the cluster, the best placement so far among the starts if its nodes are in it."""
         if self.expired():
             return
@@ -248,7 +264,7 @@ class _Search:
             self.solved.add(workers)
         return self.bounds[workers]
 
-    def _starts(self, pool: IntArray, workers: int, effort: Effort, costs: Costs, slots: IntArray) -> IntArray:
+    def _starts(self, pool: IntArray, workers: int, effort: SearchBudget, costs: Costs, slots: IntArray) -> IntArray:
         """(B, k) placements to improve, the most promising first, scattered ones last."""
         problem = self.problem
         ranks, start = self._pinned_in(pool)
