@@ -9,7 +9,7 @@ UV_VERSION := 0.13.8
 
 HOROVOD := $(VENV)/.horovod
 
-.PHONY: setup horovod kernel lock demo test test-long fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
+.PHONY: setup horovod kernel lock docs demo test test-long fmt lint type unit api e2e images cluster-up cluster-down bench gpu crds clean help
 
 COMPILED := setup.py $(shell find operator/hyperscale -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
@@ -45,6 +45,21 @@ lock: ## Compile all lock files again: dev.lock is the resolution of everything,
 	@cat requirements/dev.lock >> images/operator/build.lock
 	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
 	  | $(LOCK) --no-annotate --no-deps - -o images/operator/build.lock
+
+	@# The site's generator has an environment of its own; it takes the versions of dev.lock where both need a package.
+	@cp requirements/dev.lock requirements/docs.lock
+	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" \
+	  | $(LOCK) - -o requirements/docs.lock
+
+DOCS := .venv-docs
+
+$(DOCS)/.ready: requirements/docs.lock | $(VENV)/.ready
+	@test -x $(DOCS)/bin/python || $(BIN)/python -m venv --without-pip $(DOCS)
+	@VIRTUAL_ENV=$(CURDIR)/$(DOCS) $(BIN)/uv pip install --quiet --require-hashes -r requirements/docs.lock
+	@touch $@
+
+docs: $(DOCS)/.ready ## Build the site into build/site; every page, link and anchor is checked
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict && echo "build/site/index.html"
 
 crds: setup ## Write crds/ and the chart's copies from the Python types
 	@$(BIN)/python -m hyperscale.spec.crd
@@ -103,7 +118,7 @@ gpu: ## The layers for GPUs on this machine's GPU, else on the processor (Python
 	$$python -W ignore -m benchmarks.gpu $(ARGS)
 
 clean: ## Remove what the targets above made in this folder
-	@rm -rf $(VENV) .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(DOCS) .run build dist operator/*.egg-info htmlcov .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find operator -name '*.so' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

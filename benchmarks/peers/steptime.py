@@ -2,7 +2,7 @@
 
 a/p + b per batch   Amdahl's curve of one sample's time over p GPUs, two figures for every batch: knows nothing of nodes
 Pollux              OSDI'21, section 3.2: latency and growth with the GPUs, within a node and between nodes, an overlap exponent
-ring, no overlap    the objective's own terms (docs/planner.md): arithmetic plus a ring over its slowest link, nothing hidden
+ring, no overlap    the objective's own terms (docs/explanation/planner.md): arithmetic plus a ring over its slowest link, nothing hidden
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from hyperscale.model.status import JobStatus
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.preempt.preemption_problem import Terms
-from hyperscale.planner.preempt.preemption_question import judge_stops
+from hyperscale.planner.preempt.preemption_question import evaluate_preemptions
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
@@ -65,7 +65,7 @@ class InThisProcess:
             return None
         preemption = policy.queue.preemption
         terms = Terms(preemption.min_gain_ratio, preemption.hold_down_seconds, policy.replan.restart_seconds)
-        return judge_stops(question, _desk(snapshot, policy), policy.queue, terms, choosers(policy.queue))
+        return evaluate_preemptions(question, _desk(snapshot, policy), policy.queue, terms, choosers(policy.queue))
 
 
 class Stage:

@@ -22,7 +22,8 @@ from hyperscale.model.migration_query import MoveQuestion, Moves
 from hyperscale.model.preemption_query import StopQuestion, Stops
 from hyperscale.model.status import JobStatus, to_wire
 from hyperscale.planner.graph.cluster_graph import build
-from hyperscale.planner.migration.migration_evaluation import judge
+from hyperscale.planner.migration.migration_evaluation import evaluate_migrations
+from hyperscale.planner.search.heuristic import Heuristic
 from hyperscale.planner.workload.profile import profile
 from tests.builders.seen import MPIJOB_UID, UID, plan
 
@@ -49,7 +50,9 @@ class InProcess:
         self.asked.append(question)
         if self.fails:
             return None
-        return judge(question, build(snapshot, policy), policy, lambda job: profile(job.request.job), lambda: False)
+        return evaluate_migrations(
+            question, build(snapshot, policy), policy, lambda job: profile(job.request.job), lambda: False, Heuristic()
+        )
 
     async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
         return None

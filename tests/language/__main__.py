@@ -15,7 +15,7 @@ from tests.language import rules
 
 ROOT = Path(__file__).resolve().parents[2]
 BASELINE = Path(__file__).with_name("baseline.json")
-PAGES = ("*.md", "docs/*.md", "docs/adr/*.md", "docs/reference/*.md")
+PAGES = ("*.md", "docs/*.md", *(f"docs/{folder}/*.md" for folder in ("adr", "development", "explanation", "reference", "tasks")))
 SOURCES = ("operator/hyperscale",)
 MAX_SHOWN = 50
 """Lines of places above the baseline; --all shows every one."""
@@ -51,7 +51,7 @@ def risen(now: Counts, before: Counts) -> list[tuple[str, str]]:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, or 1 with one line for each fault of a place that has more than before."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.language", description=__doc__, epilog="example: python -m tests.language --all docs/queue.md"
+        prog="python -m tests.language", description=__doc__, epilog="example: python -m tests.language --all docs/tasks/queue.md"
     )
     parser.add_argument("paths", nargs="*", help="files whose faults are shown with --all; every file without")
     parser.add_argument("--all", action="store_true", help="show every fault, also those of the baseline")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hyperscale.planner.cost.objective import predict
 from hyperscale.planner.search.kernels import _segment
 from hyperscale.planner.search.kernels.kernel import kernel_for, objectives
-from hyperscale.planner.search.lns_pairs import exchange, tournament
+from hyperscale.planner.search.lns_pairs import tournament
 from tests.property.test_kernel_agreement import CASES, case, drawn_orders
 
 
@@ -24,7 +24,7 @@ def test_pairs_are_never_worse_than_their_start_and_count_right(drawn: tuple[int
     fixed = (rng.random(workers) < 0.3) & pinned
     spare = slots + np.bincount(order[fixed], minlength=len(slots))
     before = predict(costs, order).objective
-    found, seconds = exchange(costs, spare, order, fixed, seed=drawn[0], work=20_000)
+    found, seconds = tournament(costs, spare, order[None, :], fixed, seed=drawn[0], work=20_000)
     assert seconds <= before * (1 + 1e-12)
     assert seconds == pytest.approx(predict(costs, found).objective, rel=1e-9)
     assert (found[fixed] == order[fixed]).all()
@@ -43,7 +43,7 @@ def test_the_last_two_free_ranks_are_placed_exactly(drawn: tuple[int, int, str, 
     pairs = [(a, b) for a, b in product(np.flatnonzero(slots > 0), repeat=2) if a != b or slots[a] > 1]
     tried = np.repeat(order[None, :], len(pairs), axis=0)
     tried[:, free] = pairs
-    _, seconds = exchange(costs, slots, order, fixed, seed=drawn[0], work=8_000)
+    _, seconds = tournament(costs, slots, order[None, :], fixed, seed=drawn[0], work=8_000)
     assert seconds == pytest.approx(float(objectives(costs, tried).min()), rel=1e-6)
 
 
@@ -62,7 +62,7 @@ def test_three_free_neighbours_in_the_ring_are_placed_exactly(drawn: tuple[int, 
     paths = paths[(np.stack([(paths == node).sum(axis=1) for node in usable], axis=1) <= slots[usable]).all(axis=1)]
     tried = np.repeat(order[None, :], len(paths), axis=0)
     tried[:, free] = paths
-    _, seconds = exchange(costs, slots, order, fixed, seed=drawn[0], work=200_000)
+    _, seconds = tournament(costs, slots, order[None, :], fixed, seed=drawn[0], work=200_000)
     assert seconds == pytest.approx(float(objectives(costs, tried).min()), rel=1e-6)
 
 
@@ -100,7 +100,7 @@ def test_segments_refuse_an_order_of_another_length_and_unknown_candidates(lengt
 def test_the_seed_decides_where_pairs_lead_and_the_clock_only_cuts_off() -> None:
     costs, slots, _, rng = case((7, 16, "Capacity", 0.0))
     order = drawn_orders(slots + 1, 6, rng, 1)[0]
-    first, second = (exchange(costs, slots + 1, order, seed=5, work=60_000) for _ in range(2))
+    first, second = (tournament(costs, slots + 1, order[None, :], seed=5, work=60_000) for _ in range(2))
     assert (first[0] == second[0]).all()
     looks: list[int] = []
 
@@ -108,7 +108,7 @@ def test_the_seed_decides_where_pairs_lead_and_the_clock_only_cuts_off() -> None
         looks.append(1)
         return len(looks) > 2
 
-    cut, seconds = exchange(costs, slots + 1, order, seed=5, work=50_000_000, expired=twice)
+    cut, seconds = tournament(costs, slots + 1, order[None, :], seed=5, work=50_000_000, expired=twice)
     assert len(looks) == 3
     assert seconds == pytest.approx(predict(costs, cut).objective, rel=1e-9)
 

@@ -11,16 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.planner.preempt.preempt import Advice, advise, feasible, margin_seconds
 from hyperscale.planner.queue import rule
 from hyperscale.planner.queue.forecast import Forecast
 from hyperscale.planner.queue.kinds import Contender, KindDemand, best_seconds, rolled
+from hyperscale.planner.queue.queue_policies import settings_of
 
 QUICK = settings(max_examples=30, deadline=None)
 FREE = st.tuples(st.integers(0, 4), st.integers(0, 4))
 SECONDS = st.one_of(st.just(math.inf), st.integers(1, 20_000).map(float))
+RULE = settings_of(QueuePolicy())
+"""As PlannerPolicy has them by default."""
 SETTINGS = st.tuples(st.sampled_from([1.0, 2.6, 1000.0]), st.sampled_from([0.02, 0.5]), st.sampled_from([0.2, 0.9])).map(
-    lambda knobs: rule.RuleSettings(patience=knobs[0], thrift=knobs[1], thrift_alone=knobs[2])
+    lambda knobs: RULE._replace(patience=knobs[0], thrift=knobs[1], thrift_alone=knobs[2])
 )
 
 
@@ -86,27 +90,27 @@ def test_stops_pay_touch_only_stoppable_jobs_and_none_could_be_left_out(
 def test_the_order_of_the_jobs_and_asking_again_change_nothing(jobs: list[Contender], free: tuple[int, int], random: object) -> None:
     shuffled = list(jobs)
     random.shuffle(shuffled)  # type: ignore[attr-defined] # hypothesis types its generator as object
-    assert advise(shuffled, free, 0.1) == advise(jobs, free, 0.1)
+    assert advise(shuffled, free, 0.1, RULE) == advise(jobs, free, 0.1, RULE)
 
 
 def test_a_job_that_just_started_is_not_stopped_and_one_that_held_its_gpus_is() -> None:
     waiting = Contender("short", (KindDemand(1, (600.0,)),), waited_seconds=5.0)
     running = Contender("long", (KindDemand(1, (90_000.0,)),), start_seconds=60.0, gpus_by_kind=(1,), left_seconds=90_000.0)
-    assert advise([waiting, running], (0,), 0.1) == Advice()
-    advice = advise([waiting, replace(running, stoppable=True)], (0,), 0.1)
+    assert advise([waiting, running], (0,), 0.1, RULE) == Advice()
+    advice = advise([waiting, replace(running, stoppable=True)], (0,), 0.1, RULE)
     assert [(stop.key, stop.beneficiaries) for stop in advice.stops] == [("long", ("short",))]
     assert advice.saved_seconds == pytest.approx((90_000.0 - 60.0 - 600.0) / 2)
 
 
 def test_nobody_is_stopped_for_a_longer_job_nor_for_one_that_another_pending_job_would_outrun() -> None:
     running = Contender("running", (KindDemand(1, (1000.0,)),), start_seconds=60.0, gpus_by_kind=(1,), left_seconds=1000.0, stoppable=True)
-    assert advise([running, Contender("longer", (KindDemand(1, (2000.0,)),))], (0,), 0.0) == Advice()
-    assert advise([running, Contender("hardly shorter", (KindDemand(1, (990.0,)),))], (0,), 0.0) == Advice()
+    assert advise([running, Contender("longer", (KindDemand(1, (2000.0,)),))], (0,), 0.0, RULE) == Advice()
+    assert advise([running, Contender("hardly shorter", (KindDemand(1, (990.0,)),))], (0,), 0.0, RULE) == Advice()
 
 
 def test_weight_pays_for_a_stop() -> None:
     running = Contender("running", (KindDemand(1, (1000.0,)),), start_seconds=60.0, gpus_by_kind=(1,), left_seconds=1000.0, stoppable=True)
-    advice = advise([running, Contender("urgent", (KindDemand(1, (2000.0,)),), weight=10.0)], (0,), 0.1)
+    advice = advise([running, Contender("urgent", (KindDemand(1, (2000.0,)),), weight=10.0)], (0,), 0.1, RULE)
     assert [stop.key for stop in advice.stops] == ["running"]
 
 
@@ -118,7 +122,7 @@ def test_two_jobs_on_the_wrong_kinds_change_places_without_anybody_waiting() -> 
     steep = Contender(
         "steep", (KindDemand(1, (50_000.0, 5_000.0)),), start_seconds=60.0, gpus_by_kind=(1, 0), left_seconds=50_000.0, stoppable=True
     )
-    advice = advise([even, steep], (0, 0), 0.1)
+    advice = advise([even, steep], (0, 0), 0.1, RULE)
     assert [stop.key for stop in advice.stops] == ["even", "steep"]
     assert advice.stops[0].beneficiaries == ("steep", "even")
     assert advice.stops[1].beneficiaries == ("steep",)
@@ -129,7 +133,7 @@ def test_a_wide_job_gets_as_many_stops_as_it_needs_and_no_more() -> None:
         Contender(f"small-{n}", (KindDemand(1, (50_000.0,)),), start_seconds=60.0, gpus_by_kind=(1,), left_seconds=50_000.0, stoppable=True)
         for n in range(4)
     ]
-    advice = advise([*small, Contender("wide", (KindDemand(3, (300.0,)),), weight=5.0)], (1,), 0.1)
+    advice = advise([*small, Contender("wide", (KindDemand(3, (300.0,)),), weight=5.0)], (1,), 0.1, RULE)
     assert len(advice.stops) == 2
     assert all(stop.beneficiaries == ("wide",) for stop in advice.stops)
 
@@ -139,7 +143,7 @@ def test_a_job_of_which_nothing_is_known_is_left_out() -> None:
     assert [job.key for job in feasible(jobs, (4,))] == ["here"]
     assert best_seconds(jobs[0], (4,)) == math.inf
     with pytest.raises(ValueError, match="every kind"):
-        Forecast(jobs, (4, 4), rule.DEFAULTS)
+        Forecast(jobs, (4, 4), RULE)
 
 
 def drawn(random: np.random.Generator) -> tuple[list[Contender], list[int]]:
@@ -162,7 +166,7 @@ def drawn(random: np.random.Generator) -> tuple[list[Contender], list[int]]:
 
 def best_saving(jobs: list[Contender], free: list[int]) -> float:
     """Of all sets of stops, margins paid."""
-    forecast = Forecast(jobs, free, rule.DEFAULTS)
+    forecast = Forecast(jobs, free, RULE)
     base, held = forecast.mean_seconds(), {job.key: job.gpus_by_kind for job in jobs if job.stoppable}
     margin, best = margin_seconds(jobs, base, 0.1), 0.0
     for count in range(1, len(held) + 1):
@@ -177,8 +181,8 @@ def test_the_search_finds_nearly_all_that_the_best_of_all_sets_of_stops_would_sa
     random, found, possible = np.random.default_rng(5), 0.0, 0.0
     for _ in range(40):
         jobs, free = drawn(random)
-        base = Forecast(jobs, free, rule.DEFAULTS).mean_seconds()
-        advice = advise(jobs, free, 0.1)
+        base = Forecast(jobs, free, RULE).mean_seconds()
+        advice = advise(jobs, free, 0.1, RULE)
         found += (advice.saved_seconds - margin_seconds(jobs, base, 0.1) * len(advice.stops)) / base
         possible += best_saving(jobs, free) / base
     assert 0.99 * possible < found <= possible * (1 + 1e-9)
@@ -187,7 +191,7 @@ def test_the_search_finds_nearly_all_that_the_best_of_all_sets_of_stops_would_sa
 def carried_out(jobs: list[Contender], free: tuple[int, ...], advice: Advice) -> tuple[list[Contender], tuple[int, ...]]:
     """The same jobs right after the stops and the starts that the rule makes then."""
     stopped = {stop.key for stop in advice.stops}
-    outcome = rolled(jobs, free, rule.DEFAULTS, stopped)
+    outcome = rolled(jobs, free, RULE, stopped)
     room, after = list(free), []
     for job in jobs:
         if job.key in stopped:
@@ -208,10 +212,10 @@ def test_nothing_goes_round_in_circles_even_without_hold_down(jobs: list[Contend
     current: list[Contender] = feasible(jobs, free)
     room: tuple[int, ...] = free
     for _ in range(2 * len(jobs) + 2):
-        advice = advise(current, room, 0.1)
-        before = Forecast(current, room, rule.DEFAULTS).mean_seconds()
+        advice = advise(current, room, 0.1, RULE)
+        before = Forecast(current, room, RULE).mean_seconds()
         current, room = carried_out(current, room, advice)
-        after = Forecast(current, room, rule.DEFAULTS).mean_seconds()
+        after = Forecast(current, room, RULE).mean_seconds()
         assert after == pytest.approx(before - advice.saved_seconds, rel=1e-9, abs=1e-6)
         if not advice.stops:
             return

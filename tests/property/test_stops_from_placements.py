@@ -22,7 +22,7 @@ from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.preempt import preemption_question
 from hyperscale.planner.preempt.preemption_problem import Terms
-from hyperscale.planner.preempt.preemption_question import judge_stops
+from hyperscale.planner.preempt.preemption_question import evaluate_preemptions
 from hyperscale.planner.queue.gpu_kinds import MOST_KINDS, kinds_of
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
@@ -90,7 +90,7 @@ class World:
         return StopQuestion(tuple(self.pending), tuple(self.running), tuple(share for share, _ in self.others), {}, self.claims)
 
     def stops(self, terms: Terms = TERMS) -> Stops:
-        return judge_stops(self.question(), self.desk(), POLICY.queue, terms, choosers(POLICY.queue))
+        return evaluate_preemptions(self.question(), self.desk(), POLICY.queue, terms, choosers(POLICY.queue))
 
 
 def told(stops: Stops) -> dict[str, tuple[str, ...]]:
@@ -151,7 +151,7 @@ def test_nobody_is_stopped_when_there_is_no_time_to_be_sure() -> None:
     world.wait(asked("short", 1000))
     desk = world.desk()
     desk.expired = desk.hurried = lambda: True
-    assert judge_stops(world.question(), desk, POLICY.queue, TERMS, choosers(POLICY.queue)) == Stops()
+    assert evaluate_preemptions(world.question(), desk, POLICY.queue, TERMS, choosers(POLICY.queue)) == Stops()
 
 
 def test_on_large_clusters_first_placements_decide_and_agree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hyperscale.model.graph import IntArray
 from hyperscale.planner.assign import assign_numpy, pipe_numpy
+from hyperscale.planner.assign.assign import PipeSearch
 from hyperscale.planner.assign.assign_bounds import linear_bound, row_bound, seat_bound, solve_exactly
 from hyperscale.planner.assign.assign_problem import Tasks, counts, link_cost, short_of_memory, sized, sizes_for
 from hyperscale.planner.assign.change import add_machine, remove_machine
 from hyperscale.planner.assign.order import bottleneck, shortest_path
 from hyperscale.planner.assign.pipeline import Pipeline, place
-from hyperscale.planner.assign.pipeline import searcher as pipe_searcher
 from hyperscale.planner.assign.pipeline_bound import pipe_bound
 from hyperscale.planner.assign.search import assign, searcher, shuffled
 
@@ -34,6 +35,11 @@ def tasks_of(seed: int, machines: int, flexible: bool) -> Tasks:
     high = tuple(size + int(flexible) for size in low)
     memory = rng.integers(1, 9, machines).astype(np.float64) * 16.0
     return Tasks(cost, low, high, memory, (float(memory.mean()) * low[0], 0.0, 64.0))
+
+
+def pipe_search(pipeline: Pipeline, group: IntArray) -> PipeSearch:
+    values, rank = pipeline.levels()
+    return PipeSearch(pipeline.gradient, rank, values, pipeline.kinds(), group, pipeline.groups)
 
 
 def whole(tasks: Tasks, group: np.ndarray, penalty: float) -> float:
@@ -160,7 +166,7 @@ def test_a_pipeline_costs_what_every_matching_and_every_order_say(pipeline: Pipe
 
     slowest = max(pipeline.gradient[i, part].sum() for part in members for i in part)
     way = min(sum(apart(a, b) for a, b in itertools.pairwise(order)) for order in itertools.permutations(range(pipeline.groups)))
-    assert pipe_searcher(pipeline, group).score() == pytest.approx(slowest + 2 * way)
+    assert pipe_search(pipeline, group).score() == pytest.approx(slowest + 2 * way)
     assert pipe_bound(pipeline) <= slowest + 2 * way + 1e-9
 
 
@@ -177,7 +183,7 @@ def test_the_compiled_pipeline_search_and_its_twin_take_the_same_steps(pipeline:
         if group[i] != group[j]:
             after = group.copy()
             after[[i, j]] = group[[j, i]]
-            assert ours.swap_score(i, j) == pytest.approx(pipe_searcher(pipeline, after).score()) == oracle.swap_score(i, j)
+            assert ours.swap_score(i, j) == pytest.approx(pipe_search(pipeline, after).score()) == oracle.swap_score(i, j)
     assert ours.anneal(60, 1.0, 0.01, seed) == oracle.anneal(60, 1.0, 0.01, seed)
     assert ours.group.tolist() == oracle.group.tolist()
     assert ours.descend() == oracle.descend()
@@ -189,7 +195,7 @@ def test_the_compiled_pipeline_search_and_its_twin_take_the_same_steps(pipeline:
 def test_the_same_seed_gives_the_same_pipeline(pipeline: Pipeline, seed: int) -> None:
     first, second = (place(pipeline, seed, rounds=2, steps=200) for _ in range(2))
     assert first.group.tolist() == second.group.tolist()
-    assert first.cost == pytest.approx(pipe_searcher(pipeline, first.group).score())
+    assert first.cost == pytest.approx(pipe_search(pipeline, first.group).score())
 
 
 @settings(max_examples=30, deadline=None)

@@ -2,7 +2,7 @@
 
 A worker is a pod of the MPIJob; each of its GPUs is one MPI rank.
 
-`Plan` is the object that `hyperscale plan -o json` prints, that `status.plan` holds and that the MPIJob carries (docs/plan-schema.md).
+`hyperscale plan -o json` prints a `Plan`, `status.plan` holds it and the MPIJob carries it (docs/reference/plan-schema.md).
 Unknown figures are absent from its JSON. The bounds are those of the CRD.
 """
 

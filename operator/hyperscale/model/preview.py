@@ -1,4 +1,4 @@
-"""What the operator's next plan depends on, as it serves it to `hyperscale plan` (docs/cli.md): enough to plan as it would.
+"""What the operator's next plan depends on, as it serves it to `hyperscale plan` (docs/reference/cli.md): enough to plan as it would.
 
 It names no job: running ones are figures, pending ones a number. It travels as lines of JSON, nodes and links in small parts:
 that of 5,000 nodes is 76 MiB, which neither side should hold as one text.

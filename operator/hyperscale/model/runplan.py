@@ -1,4 +1,4 @@
-"""What a worker reads of the plan: the document that is mounted at HYPERSCALE_PLAN_FILE (docs/runplan.schema.json)."""
+"""What a worker reads of the plan: the document that is mounted at HYPERSCALE_PLAN_FILE (docs/reference/runplan.schema.json)."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class JobStatus(Out, frozen=True):
     workers: ReadyCount | None = None
     conditions: Annotated[tuple[Condition, ...], Meta(max_length=MAX_CONDITIONS)] = ()
     plan: Plan | None = None
-    """The plan in force, as `hyperscale plan -o json` prints it (docs/plan-schema.md)."""
+    """The plan in force, as `hyperscale plan -o json` prints it (docs/reference/plan-schema.md)."""
     mpi_job_ref: ObjectReference | None = None
     start_time: Annotated[str, Meta(max_length=32)] | None = None
     completion_time: Annotated[str, Meta(max_length=32)] | None = None

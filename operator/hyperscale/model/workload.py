@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WorkloadProfile:
-    """One GNN training job in numbers. Built by `hyperscale.planner.workload.profile.profile`; docs/planner.md derives them."""
+    """One GNN training job in numbers. Built by `hyperscale.planner.workload.profile.profile`; docs/explanation/planner.md derives them."""
 
     vertices: int
     edges: int

@@ -1,4 +1,4 @@
-"""What a run says of itself, from sources that nobody vouches for: bounded, checked, unknown fields passed over. Pure."""
+"""Results that a run reports about itself, from untrusted sources: bounded, checked, unknown fields ignored. Pure."""
 
 from __future__ import annotations
 
@@ -45,29 +45,30 @@ def last_result(pods: Iterable[PodView]) -> Measured | None:
 
 
 def checked(measured: Measured) -> Measured | None:
-    """The same, figures rounded; None where one is not finite, below 0, or beyond what it can be."""
-    if not 0 <= measured.epoch <= MOST_EPOCHS or not 0 <= measured.epochs <= MOST_EPOCHS:
-        return None
-    if measured.resumed_epoch is not None and not 0 <= measured.resumed_epoch <= MOST_EPOCHS:
-        return None
-    figures: dict[str, float] = {}
-    for field in msgspec.structs.fields(Measured):
-        value = getattr(measured, field.name)
-        if not isinstance(value, float):
-            continue
-        if not math.isfinite(value) or (value < 0.0 and field.name != "loss") or value > _MOST.get(field.name, math.inf):
-            return None
-        figures[field.name] = _rounded(value)
-    if not (
-        all(one.seconds <= LONGEST_SECONDS for one in measured.phases) and all(one.bytes <= MOST_BYTES for one in measured.busiest_pairs)
-    ):
+    """Return the same with figures rounded; None where one is not finite, below 0, or beyond what it can be."""
+    figures = {name: value for name in Measured.__struct_fields__ if isinstance(value := getattr(measured, name), float)}
+    if not (_epochs_possible(measured) and _lists_possible(measured) and all(map(_is_possible, figures, figures.values()))):
         return None
     return msgspec.structs.replace(
         measured,
-        **figures,
+        **{name: _rounded(value) for name, value in figures.items()},
         phases=tuple(msgspec.structs.replace(one, seconds=_rounded(one.seconds)) for one in measured.phases),
         busiest_pairs=tuple(msgspec.structs.replace(one, bytes=_rounded(one.bytes)) for one in measured.busiest_pairs),
     )
+
+
+def _epochs_possible(measured: Measured) -> bool:
+    epochs = (measured.epoch, measured.epochs, measured.resumed_epoch or 0)
+    return min(epochs) >= 0 and max(epochs) <= MOST_EPOCHS
+
+
+def _is_possible(name: str, value: float) -> bool:
+    """Whether a figure of that name is finite, not negative (but for the loss) and not above its largest value."""
+    return math.isfinite(value) and (value >= 0.0 or name == "loss") and value <= _MOST.get(name, math.inf)
+
+
+def _lists_possible(measured: Measured) -> bool:
+    return all(one.seconds <= LONGEST_SECONDS for one in measured.phases) and all(one.bytes <= MOST_BYTES for one in measured.busiest_pairs)
 
 
 def _rounded(value: float) -> float:

@@ -24,15 +24,29 @@ def draw_colour_bar(figure: Figure, look: Look) -> None:
 
 
 def draw_legend(figure: Figure, scene: Scene, look: Look) -> None:
-    """Only what the picture shows."""
+    """Draw only what the picture shows."""
+    _fitting_legend(figure, [*_product_handles(look), *_node_handles(scene), *_link_handles(scene, look)])
+
+
+def _product_handles(look: Look) -> list[Line2D]:
     handles = [_dot(beginning(product, 34), colour, colour) for product, colour in look.palette.items() if colour != REST]
     others = len(look.palette) - len(handles)
     if others:
         handles.append(_dot(f"{others} other products" if others > 1 else "another product", REST, REST))
+    return handles
+
+
+def _node_handles(scene: Scene) -> list[Line2D]:
+    handles = []
     if any(not item.free_gpus for item in scene.items):
         handles.append(_dot("no GPU free", "white", FAINT))
     if any(not item.usable for item in scene.items):
         handles.append(Line2D([], [], linestyle="none", marker="x", color=ALARM, markersize=8, label="takes no pods"))
+    return handles
+
+
+def _link_handles(scene: Scene, look: Look) -> list[Line2D]:
+    handles = []
     if scene.outliers:
         handles.append(Line2D([], [], color=ALARM, linestyle=(0, (5, 2)), linewidth=1.5, label="over 3 × slower than usual there"))
     if any(not edge.measured for edge in scene.routes):
@@ -40,7 +54,7 @@ def draw_legend(figure: Figure, scene: Scene, look: Look) -> None:
     low, high = look.bandwidths
     rates = (low, high) if high > low * 1.01 else ()
     handles += [Line2D([], [], color=FAINT, linewidth=line_points(rate, look), label=rate_text(rate)) for rate in rates]
-    _fitting_legend(figure, handles)
+    return handles
 
 
 def _fitting_legend(figure: Figure, handles: list[Line2D]) -> None:

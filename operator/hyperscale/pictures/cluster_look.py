@@ -46,7 +46,7 @@ def look_of(scene: Scene, points_per_unit: float) -> Look:
     ranked = sorted(gpus, key=lambda product: (-gpus[product], product))
     lines = (*scene.inside, *scene.routes)
     milliseconds = [milliseconds_of(edge) for edge in lines]
-    known = [rate for edge in lines if (rate := edge.bandwidth_bytes_per_second) > 0]  # NaN and 0 are left out
+    rates = [rate for edge in lines if (rate := edge.bandwidth_bytes_per_second) > 0]  # NaN and 0 are left out
     norm = None
     if milliseconds:
         low, high = min(milliseconds), max(milliseconds)
@@ -58,7 +58,7 @@ def look_of(scene: Scene, points_per_unit: float) -> Look:
         norm=norm,
         colours=colours,
         points_per_unit=points_per_unit,
-        bandwidths=(min(known), max(known)) if known else (0.0, 0.0),
+        bandwidths=(min(rates), max(rates)) if rates else (0.0, 0.0),
     )
 
 

@@ -82,8 +82,8 @@ def links_between(graph: ClusterGraph, groups: tuple[Group, ...], within: Sequen
         pairs = list(combinations_with_replacement(range(len(groups)), 2))
     else:
         pairs = [pair for pair in sorted(buckets) if within[pair[0]] == within[pair[1]]]
-    found = (_between(graph, groups, pair, buckets.get(pair)) for pair in pairs)
-    return tuple(link for link in found if link is not None)
+    links = (_between(graph, groups, pair, buckets.get(pair)) for pair in pairs)
+    return tuple(link for link in links if link is not None)
 
 
 def _grouped(graph: ClusterGraph, keys: list[str]) -> tuple[Group, ...]:

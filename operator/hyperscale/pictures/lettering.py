@@ -9,17 +9,17 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 
 def plain(text: str) -> str:
     """`text` with `?` for what does not print or has no glyph, and dollar signs that matplotlib takes for themselves, not for formulas."""
-    known = _letters()
-    return "".join(letter if letter.isprintable() and ord(letter) in known else "?" for letter in text).replace("$", r"\$")
+    glyphs = _letters()
+    return "".join(letter if letter.isprintable() and ord(letter) in glyphs else "?" for letter in text).replace("$", r"\$")
 
 
 def ending(text: str, most: int) -> str:
-    """At most so many letters: the end tells names apart, so the start goes."""
+    """Return the last letters of a name, at most `most`: names that start alike differ at the end."""
     return plain(text if len(text) <= most else "…" + text[1 - most :])
 
 
 def beginning(text: str, most: int) -> str:
-    """At most so many letters, the first ones: those of products say what they are."""
+    """Return the first letters of a name, at most `most`: products are told apart by them."""
     return plain(text if len(text) <= most else text[: most - 1] + "…")
 
 

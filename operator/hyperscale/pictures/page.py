@@ -18,7 +18,7 @@ from hyperscale.model.api.topology import TopologyLink, TopologyNode, TopologySt
 from hyperscale.pictures.page_layout import PADDING, PageBox, Place, arranged, boxes_of, squares
 
 MAX_LINES: Final = 400
-"""Lines between single nodes are drawn up to so many links; of more only the slowest."""
+"""Up to this number of links all lines between single nodes are drawn; of more only the slowest."""
 SLOWEST: Final = 12
 FREE_COLOURS: Final = ("#b91c1c", "#f59e0b", "#facc15", "#a3e635", "#16a34a")
 """From no GPU free to all free."""
@@ -85,19 +85,19 @@ def _square(node: TopologyNode, place: Place, side: float) -> str:
     takes_pods = node.ready and node.schedulable
     state = "" if takes_pods else ", not ready" if not node.ready else ", cordoned"
     domains = ", ".join(domain for domain in node.domains if domain)
-    told = f"{node.name}: {node.free_gpus} of {node.gpus} GPUs free{state}\n{node.product or 'product unknown'}\n{domains}"
+    tooltip = f"{node.name}: {node.free_gpus} of {node.gpus} GPUs free{state}\n{node.product or 'product unknown'}\n{domains}"
     part = node.free_gpus / node.gpus if node.gpus else 0.0
     colour = FREE_COLOURS[round(part * (len(FREE_COLOURS) - 1))] if takes_pods else NO_PODS
     corner = f'x="{place.x - side / 2:.1f}" y="{place.y - side / 2:.1f}"'
-    return f'<rect class="node" {corner} width="{side:g}" height="{side:g}" rx="2" fill="{colour}"><title>{_text(told)}</title></rect>'
+    return f'<rect class="node" {corner} width="{side:g}" height="{side:g}" rx="2" fill="{colour}"><title>{_text(tooltip)}</title></rect>'
 
 
 class _Scale:
     """Colours of latencies, on a log scale from the least to the most on the page."""
 
     def __init__(self, links: Iterable[TopologyLink]) -> None:
-        known = [link.latency_seconds for link in links if link.latency_seconds]
-        self.least, self.most = (min(known), max(known)) if known else (0.0, 0.0)
+        latencies = [link.latency_seconds for link in links if link.latency_seconds]
+        self.least, self.most = min(latencies, default=0.0), max(latencies, default=0.0)
 
     def colour(self, seconds: float) -> str:
         """The colour of one latency."""
@@ -109,33 +109,44 @@ class _Scale:
 
 def _routes(status: TopologyStatus, boxes: Sequence[PageBox], corners: Sequence[Place], scale: _Scale) -> Iterator[str]:
     """Medians between boxes, from centre to centre, behind them."""
-    owner = {node.name: at for at, box in enumerate(boxes) for node in box.nodes}
-    between: dict[tuple[int, int], list[TopologyLink]] = {}
-    for link in status.links:
-        first, second = sorted((owner.get(link.source, -1), owner.get(link.destination, -1)))
-        if first != second and first >= 0 and link.latency_seconds:
-            between.setdefault((first, second), []).append(link)
     centres = [Place(corner.x + box.width / 2, corner.y + box.height / 2) for box, corner in zip(boxes, corners, strict=True)]
-    for (first, second), links in sorted(between.items()):
+    for (first, second), links in sorted(_measured_between(status.links, boxes).items()):
         latency = median(link.latency_seconds for link in links if link.latency_seconds)
         rates = [link.bandwidth_bytes_per_second for link in links if link.bandwidth_bytes_per_second]
-        told = (
+        tooltip = (
             f"{boxes[first].name} to {boxes[second].name}: {_time(latency)} one way{f', {_rate(median(rates))}' if rates else ''}\n"
             f"median of {len(links)} measured links"
         )
-        yield _line(centres[first], centres[second], scale.colour(latency), 2.5, told)
+        yield _line(centres[first], centres[second], scale.colour(latency), 2.5, tooltip)
+
+
+def _measured_between(links: Iterable[TopologyLink], boxes: Sequence[PageBox]) -> dict[tuple[int, int], list[TopologyLink]]:
+    """Links with a latency between nodes of two boxes, by the boxes' positions, lower one first."""
+    owner = {node.name: at for at, box in enumerate(boxes) for node in box.nodes}
+    between: dict[tuple[int, int], list[TopologyLink]] = {}
+    for link in links:
+        first, second = sorted((owner.get(link.source, -1), owner.get(link.destination, -1)))
+        if first != second and first >= 0 and link.latency_seconds:
+            between.setdefault((first, second), []).append(link)
+    return between
 
 
 def _lines(links: Sequence[TopologyLink], places: dict[str, Place], scale: _Scale) -> Iterator[str]:
     """Links between single nodes: all where they are few, else the slowest."""
-    known = [link for link in links if link.latency_seconds and link.source in places and link.destination in places]
-    if len(known) > MAX_LINES:
-        known = sorted(known, key=lambda link: (-(link.latency_seconds or 0.0), link.source, link.destination))[:SLOWEST]
-    for link in known:
-        yield _line(places[link.source], places[link.destination], scale.colour(link.latency_seconds or 0.0), 1.0, _told(link))
+    shown = [link for link in links if link.latency_seconds and link.source in places and link.destination in places]
+    if len(shown) > MAX_LINES:
+        shown = _slowest(shown)
+    for link in shown:
+        yield _line(places[link.source], places[link.destination], scale.colour(link.latency_seconds or 0.0), 1.0, _tooltip(link))
 
 
-def _told(link: TopologyLink) -> str:
+def _slowest(links: Iterable[TopologyLink]) -> list[TopologyLink]:
+    """The SLOWEST links of those whose latency is known, slowest first."""
+    measured = (link for link in links if link.latency_seconds is not None)
+    return sorted(measured, key=lambda link: (-(link.latency_seconds or 0.0), link.source, link.destination))[:SLOWEST]
+
+
+def _tooltip(link: TopologyLink) -> str:
     rate = _rate(link.bandwidth_bytes_per_second) if link.bandwidth_bytes_per_second else "bandwidth unknown"
     latency = f"{_time(link.latency_seconds)} one way" if link.latency_seconds is not None else "latency unknown"
     source = f" by {link.origin}" if link.origin else ""
@@ -143,9 +154,11 @@ def _told(link: TopologyLink) -> str:
     return f"{link.source} to {link.destination}: {latency}, {rate}\n{link.quality}{source}, confidence {link.confidence:.2f}{age}"
 
 
-def _line(start: Place, end: Place, colour: str, width: float, told: str) -> str:
+def _line(start: Place, end: Place, colour: str, width: float, tooltip: str) -> str:
     ends = f'x1="{start.x:.1f}" y1="{start.y:.1f}" x2="{end.x:.1f}" y2="{end.y:.1f}"'
-    return f'<line class="link" {ends} stroke="{colour}" stroke-width="{width:g}" stroke-opacity="0.6"><title>{_text(told)}</title></line>'
+    return (
+        f'<line class="link" {ends} stroke="{colour}" stroke-width="{width:g}" stroke-opacity="0.6"><title>{_text(tooltip)}</title></line>'
+    )
 
 
 def _legend(size: Place, scale: _Scale) -> Iterator[str]:
@@ -164,14 +177,11 @@ def _legend(size: Place, scale: _Scale) -> Iterator[str]:
 
 def _table(status: TopologyStatus) -> Iterator[str]:
     """The slowest links as text: for those who cannot hover."""
-    known = sorted(
-        (link for link in status.links if link.latency_seconds is not None),
-        key=lambda link: (-(link.latency_seconds or 0.0), link.source, link.destination),
-    )[:SLOWEST]
-    if not known:
+    slowest = _slowest(status.links)
+    if not slowest:
         return
     yield "<table><tr><th>Slowest links</th><th></th><th>one way</th><th>bandwidth</th><th>quality</th><th>measured by</th></tr>"
-    for link in known:
+    for link in slowest:
         rate = _rate(link.bandwidth_bytes_per_second) if link.bandwidth_bytes_per_second else "unknown"
         cells = (link.source, link.destination, _time(link.latency_seconds or 0.0), rate, str(link.quality), link.origin or "unknown")
         yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"

@@ -12,7 +12,7 @@ from hyperscale.model.api.topology import TopologyNode, TopologyStatus
 SQUARE: Final = 14.0
 SMALL_SQUARE: Final = 8.0
 MANY_NODES: Final = 800
-"""Beyond so many nodes squares are small: the whole cluster should be in sight."""
+"""Above this number of nodes squares are small: the whole cluster should be in sight."""
 GAP_SHARE: Final = 0.2
 """Distance between squares in parts of one."""
 PADDING: Final = 10.0
@@ -21,11 +21,11 @@ HEAD: Final = 32.0
 LETTER: Final = 7.0
 """Width of a letter of 11 pixels, generously."""
 LEAST_WIDTH: Final = 1200.0
-"""Of the picture: the legend's."""
+"""Width of the picture at least: the legend's."""
 SPACE: Final = 70.0
-"""Between the picture's rim and boxes, and at least half of it between boxes."""
+"""Between the picture's rim and boxes; boxes are at least half as far apart."""
 FLATNESS: Final = 1.6
-"""The ellipse is so many times as wide as high: screens are."""
+"""Width of the ellipse divided by its height: screens are wide."""
 GROWTH: Final = 1.04
 MAX_BOXES: Final = 24
 
@@ -69,19 +69,25 @@ class PageBox(NamedTuple):
 
 
 def boxes_of(status: TopologyStatus) -> list[PageBox]:
-    """Domains of the narrowest level that has at most MAX_BOXES of them; wider names stand before where they are told apart by them."""
+    """Domains of the narrowest level that has at most MAX_BOXES of them; the names of wider levels come first."""
     keys: list[tuple[str, ...]] = [("cluster",)] * len(status.nodes)
     for level in range(1, len(status.levels) + 1):
         named = [tuple(domain or "(no label)" for domain in (*node.domains, *[""] * level)[:level]) for node in status.nodes]
         if len(set(named)) > MAX_BOXES:
             break
         keys = named
-    held: dict[tuple[str, ...], list[TopologyNode]] = {}
+    racks: dict[tuple[str, ...], list[TopologyNode]] = {}
     for key, node in zip(keys, status.nodes, strict=True):
-        held.setdefault(key, []).append(node)
+        racks.setdefault(key, []).append(node)
     square = SQUARE if len(status.nodes) <= MANY_NODES else SMALL_SQUARE
-    racks = {key: tuple(sorted(nodes, key=lambda node: (node.domains, node.name))) for key, nodes in held.items()}
-    return [PageBox(" / ".join(key), racks[key], max(4, math.ceil(math.sqrt(1.6 * len(racks[key])))), square) for key in sorted(racks)]
+    return [
+        PageBox(" / ".join(key), _in_order(nodes), max(4, math.ceil(math.sqrt(1.6 * len(nodes)))), square)
+        for key, nodes in sorted(racks.items())
+    ]
+
+
+def _in_order(nodes: Sequence[TopologyNode]) -> tuple[TopologyNode, ...]:
+    return tuple(sorted(nodes, key=lambda node: (node.domains, node.name)))
 
 
 def arranged(boxes: Sequence[PageBox]) -> tuple[list[Place], Place]:

@@ -22,9 +22,9 @@ MAX_INSIDE_EDGES: Final = 1200
 MAX_OUTLIERS: Final = 12
 MAX_GUESSED_ROUTES: Final = 10
 OUTLIER_FACTOR: Final = 3.0
-"""A link so many times slower than the median between its two islands is drawn by itself."""
+"""Latency of a link divided by the median between its two islands; from this factor on it is drawn on its own."""
 RING_ITEMS: Final = 9
-"""Up to so many items stand on a ring, more fill a disc."""
+"""Up to this number items stand on a ring; more fill a disc."""
 ISLAND_GAP: Final = 1.3
 STRETCH: Final = 1.25
 """Pictures are wider than high."""
@@ -98,24 +98,34 @@ def arrange(graph: ClusterGraph) -> Scene:
     by_node = {index: at for at, group in enumerate(groups) for index in group.members}
     island_of = {index: at for at, domain in enumerate(domains) for index in domain.members}
     routes = links_between(graph, domains)
-    places = [island_of[group.members[0]] for group in groups]
-    inside: list[list[Edge]] = [[] for _ in islands]
-    for link in links_between(graph, groups, within=places):
-        if link.latency_samples + link.bandwidth_samples and link.first != link.second:
-            inside[places[link.first]].append(_edge(items[link.first], items[link.second], link))
+    inside = _edges_inside(graph, groups, items, [island_of[group.members[0]] for group in groups])
     return Scene(
         title=_title(graph, groups, single),
         items=items,
         islands=islands,
-        inside=_shown_inside(inside),
+        inside=_shown_inside([inside.get(at, []) for at in range(len(islands))]),
         routes=_shown_routes([_route(islands[link.first], islands[link.second], link) for link in routes if link.first != link.second]),
         outliers=_outliers(graph, routes, items, by_node, island_of),
-        bounds=(
-            min(island.x - island.radius for island in islands),
-            min(island.y - island.radius for island in islands),
-            max(island.x + island.radius for island in islands),
-            max(island.y + island.radius for island in islands),
-        ),
+        bounds=_bounds(islands),
+    )
+
+
+def _edges_inside(graph: ClusterGraph, groups: tuple[Group, ...], items: Sequence[Item], islands: Sequence[int]) -> dict[int, list[Edge]]:
+    """Measured links between items of one island, by island; `islands` has the island of each item."""
+    edges: dict[int, list[Edge]] = {}
+    for link in links_between(graph, groups, within=islands):
+        if link.latency_samples + link.bandwidth_samples and link.first != link.second:
+            edges.setdefault(islands[link.first], []).append(_edge(items[link.first], items[link.second], link))
+    return edges
+
+
+def _bounds(islands: Sequence[Island]) -> tuple[float, float, float, float]:
+    """Left, bottom, right, top of all discs."""
+    return (
+        min(island.x - island.radius for island in islands),
+        min(island.y - island.radius for island in islands),
+        max(island.x + island.radius for island in islands),
+        max(island.y + island.radius for island in islands),
     )
 
 
@@ -144,14 +154,14 @@ def _islands_of(graph: ClusterGraph, groups: tuple[Group, ...]) -> tuple[Group, 
 def _placed(graph: ClusterGraph, groups: tuple[Group, ...], domains: tuple[Group, ...]) -> tuple[tuple[Island, ...], tuple[Item, ...]]:
     """Islands around a ring, items within their island; items keep the order of `groups`."""
     owner = {index: at for at, domain in enumerate(domains) for index in domain.members}
-    held: list[list[int]] = [[] for _ in domains]
+    items_of: list[list[int]] = [[] for _ in domains]
     for at, group in enumerate(groups):
-        held[owner[group.members[0]]].append(at)
-    radii = [_extent(len(mine)) for mine in held]
+        items_of[owner[group.members[0]]].append(at)
+    radii = [_extent(len(mine)) for mine in items_of]
     centres = _ring(radii)
     names = _labels([group.name for group in groups])
     items: dict[int, Item] = {}
-    for mine, (x, y) in zip(held, centres, strict=True):
+    for mine, (x, y) in zip(items_of, centres, strict=True):
         labels = _labels([names[at] for at in mine])
         for at, label, (dx, dy) in zip(mine, labels, _offsets(len(mine)), strict=True):
             items[at] = _item(graph, groups[at], label, (x + dx, y + dy))
@@ -261,7 +271,7 @@ def _outliers(
 ) -> tuple[Edge, ...]:
     """The slowest links that their route's median hides, slowest in proportion first."""
     usual = {(route.first, route.second): route.latency_seconds for route in routes}
-    found: dict[tuple[int, int], tuple[float, float, float]] = {}
+    slowest: dict[tuple[int, int], tuple[float, float, float]] = {}
     count = len(graph.nodes)
     links = graph.links
     for key, latency, bandwidth in zip(
@@ -274,8 +284,8 @@ def _outliers(
             continue
         a, b = sorted((by_node[source], by_node[destination]))
         if a != b:
-            found[a, b] = max(found.get((a, b), (0.0, 0.0, 0.0)), (latency / median, latency, bandwidth))
-    worst = sorted(found.items(), key=lambda entry: (-entry[1][0], entry[0]))[:MAX_OUTLIERS]
+            slowest[a, b] = max(slowest.get((a, b), (0.0, 0.0, 0.0)), (latency / median, latency, bandwidth))
+    worst = sorted(slowest.items(), key=lambda entry: (-entry[1][0], entry[0]))[:MAX_OUTLIERS]
     return tuple(
         Edge(((items[a].x, items[a].y), (items[b].x, items[b].y)), figures[1], figures[2], True, True) for (a, b), figures in worst
     )

@@ -114,10 +114,7 @@ def _resolve(raw_path: str, root: object, wrapped: inspect.Type) -> tuple[str, A
 def _problem(value: object, bare: inspect.Type) -> str:
     """What is wrong with a value of the wrong type or outside its bounds."""
     if isinstance(bare, (inspect.IntType, inspect.FloatType)) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        if (bare.ge is not None and value < bare.ge) or (bare.gt is not None and value <= bare.gt):
-            return f"{shown(value)} is too small"
-        if (bare.le is not None and value > bare.le) or (bare.lt is not None and value >= bare.lt):
-            return f"{shown(value)} is too large"
+        return f"{shown(value)} is {_wrong_size(value, bare)}"
     if isinstance(value, str) and isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
         near = difflib.get_close_matches(value[:_SHOWN_CHARACTERS], choices_of(bare), n=1, cutoff=0.6)
         return f"{shown(value)} is not known" + (f", did you mean {near[0]}?" if near else "")
@@ -126,8 +123,17 @@ def _problem(value: object, bare: inspect.Type) -> str:
     return f"{shown(value)} is not allowed"
 
 
-def _nearest(name: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), [candidate.lower() for candidate in known], n=1, cutoff=0.6)
+def _wrong_size(value: float, bare: inspect.IntType | inspect.FloatType) -> str:
+    """On which side of its bounds a number lies."""
+    if (bare.ge is not None and value < bare.ge) or (bare.gt is not None and value <= bare.gt):
+        return "too small"
+    if (bare.le is not None and value > bare.le) or (bare.lt is not None and value >= bare.lt):
+        return "too large"
+    return "not allowed"
+
+
+def _nearest(name: str, fields: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), [field.lower() for field in fields], n=1, cutoff=0.6)
     if near:
-        return "did you mean " + next(candidate for candidate in known if candidate.lower() == near[0]) + "?"
-    return "known are " + ", ".join(known)
+        return "did you mean " + next(field for field in fields if field.lower() == near[0]) + "?"
+    return "known are " + ", ".join(fields)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from hyperscale.model.api.job import MAX_GPUS_PER_WORKER, MAX_WORKERS
-from hyperscale.model.plan import Plan
+from hyperscale.model.plan import Plan, WorkerPlacement
 from hyperscale.model.status import JobStatus
 from hyperscale.util.rfc3339 import CLOCK_SKEW_SECONDS, is_future, timestamp, unix_seconds
 
@@ -31,18 +31,22 @@ def is_plan(plan: Plan) -> bool:
     return (
         0 < len(workers) <= MAX_WORKERS
         and 0 < plan.partitions <= MAX_PARTITIONS
-        and all(
-            worker.index == index
-            and worker.first_rank == first_rank
-            and 0 < worker.gpus <= MAX_GPUS_PER_WORKER
-            and 0.0 <= worker.share <= 1.0
-            and worker.node
-            and not _CONTROL.search(f"{worker.node}{worker.product}")
-            for index, (worker, first_rank) in enumerate(zip(workers, first_ranks, strict=False))
-        )
+        and all(_is_worker(*numbered) for numbered in zip(workers, count(), first_ranks, strict=False))
         and plan.ranks_by_node == plan.gpus_by_node()
         and (plan.predicted.calibration is None or plan.predicted.calibration.factor > 0.0)
         and _in_bounds((replace(plan, workers=()),))
+    )
+
+
+def _is_worker(worker: WorkerPlacement, index: int, first_rank: int) -> bool:
+    """Whether a worker has its place in the plan, a node, and GPUs and a share within bounds."""
+    return (
+        worker.index == index
+        and worker.first_rank == first_rank
+        and 0 < worker.gpus <= MAX_GPUS_PER_WORKER
+        and 0.0 <= worker.share <= 1.0
+        and worker.node != ""
+        and not _CONTROL.search(f"{worker.node}{worker.product}")
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -33,22 +34,22 @@ def direct_dependencies() -> list[str]:
 
 @pytest.mark.parametrize("package", direct_dependencies())
 def test_every_direct_dependency_has_its_reason(package: str) -> None:
-    assert package in words("dependencies.md")
+    assert package in words("development/dependencies.md")
 
 
 def test_every_go_tool_has_its_reason() -> None:
     tools = {folder.name for folder in (ROOT / "e2e/cluster/tools").iterdir()}
-    assert tools <= words("dependencies.md")
+    assert tools <= words("development/dependencies.md")
 
 
 @pytest.mark.parametrize("reason", sorted(Reason))
 def test_every_reason_is_explained(reason: Reason) -> None:
-    assert str(reason) in words("conditions.md")
+    assert str(reason) in words("reference/conditions.md")
 
 
 @pytest.mark.parametrize("phase", sorted(status.Phase))
 def test_every_phase_is_explained(phase: status.Phase) -> None:
-    assert str(phase) in words("conditions.md")
+    assert str(phase) in words("reference/conditions.md")
 
 
 def test_every_reason_of_planners_and_metrics_is_explained() -> None:
@@ -62,7 +63,28 @@ def test_every_reason_of_planners_and_metrics_is_explained() -> None:
         if path.name in {"trust.py", "child.py", "process.py", "reader.py", "portfolio.py"}:
             found |= set(re.findall(r'^[A-Z_]+: Final = "([A-Z][A-Za-z]+)"', text, re.MULTILINE))
     assert {"InsufficientGpus", "PlannerTimeout", "PrometheusTimeout", "LinksEstimatedFromLabels"} <= found
-    assert not found - words("conditions.md")
+    assert not found - words("reference/conditions.md")
+
+
+def anchors(document: Path) -> set[str]:
+    """Of all headings, as the site's generator (Python-Markdown) names them."""
+    text = re.sub(r"^(```|~~~).*?^\1", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    plain = (unicodedata.normalize("NFKD", line).encode("ascii", "ignore").decode() for line in headings)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", line).strip().lower()) for line in plain}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_anchor_is_a_heading(document: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", document.read_text()):
+        page = document.parent / target if target else document
+        if "://" not in target and page.suffix == ".md":
+            assert anchor in anchors(page), f"{target}#{anchor}"
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    nav = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert nav == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -61,7 +61,7 @@ def test_a_matrix_without_bandwidth_leaves_it_unknown(tmp_path: Path) -> None:
         ({"delay_ms": [[1, 2], [3]]}, "delay_ms: must be n rows of n numbers"),
         ({"delay_ms": [[1, None], [3, 4]]}, "delay_ms: "),
         ({"delay_ms": [[1, "2"], [3, 4]]}, "delay_ms: must hold numbers only"),
-        ({"delay_ms": [[1, -2], [3, 4]]}, "delay_ms: every number beside the diagonal must be finite"),
+        ({"delay_ms": [[1, -2], [3, 4]]}, "delay_ms: every number off the diagonal must be finite"),
         ({"delay_ms": 5}, "delay_ms: "),
         ({"delay_ms": []}, "delay_ms: "),
         ({"delay_ms": {"a": 1}}, "delay_ms: "),

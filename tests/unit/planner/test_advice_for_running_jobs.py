@@ -12,8 +12,9 @@ from hyperscale.model.migration_query import MoveAdvice, MoveQuestion, Moves, Ru
 from hyperscale.model.plan import Calibration, Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.graph.cluster_graph import build
-from hyperscale.planner.migration.migration_evaluation import judge
+from hyperscale.planner.migration.migration_evaluation import evaluate_migrations
 from hyperscale.planner.migration.vacated import unsound_moves
+from hyperscale.planner.search.heuristic import Heuristic
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, PRODUCTS, both_ways, gpu_node, measured, planned, snapshot, training
 
@@ -48,7 +49,7 @@ def running(plan: Plan = PLAN, epochs: float = 50_000.0, redone: float = 0.0) ->
 
 def asked(seen: ClusterSnapshot, *jobs: RunningJob, policy: PolicySpec = POLICY) -> tuple[MoveAdvice, ...]:
     question = MoveQuestion(jobs)
-    moves = judge(question, build(seen, policy), policy, lambda job: profile(job.request.job), lambda: False)
+    moves = evaluate_migrations(question, build(seen, policy), policy, lambda job: profile(job.request.job), lambda: False, Heuristic())
     assert unsound_moves(moves, question, seen) == ()
     return moves.advice
 
@@ -102,7 +103,7 @@ def test_a_rank_on_a_node_that_takes_no_new_pods_is_not_judged() -> None:
 def test_time_up_leaves_the_later_jobs_unanswered_but_never_the_first() -> None:
     seen = cluster(busy=NODES)
     question = MoveQuestion((running(), running()))
-    moves = judge(question, build(seen, POLICY), POLICY, lambda job: profile(job.request.job), lambda: True)
+    moves = evaluate_migrations(question, build(seen, POLICY), POLICY, lambda job: profile(job.request.job), lambda: True, Heuristic())
     assert len(moves.advice) == 1
 
 

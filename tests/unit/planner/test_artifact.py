@@ -11,19 +11,20 @@ import pytest
 from hyperscale.model.api.job import PlannerChoice
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
-from hyperscale.planner.check.artifact import from_json, json_schema, plan_id, to_json
+from hyperscale.planner.check.artifact import plan_id, to_json
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.choice.reasons import CUT_SHORT
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, answer, gpu_node, planned, random_cluster, snapshot, training
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference"
 SEEN = random_cluster(1, 8)
 
 
 def test_the_documented_schema_is_the_one_of_the_type() -> None:
-    assert json.loads((DOCS / "plan.schema.json").read_text()) == json.loads(json.dumps(json_schema()))
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "HyperScale plan", **msgspec.json.schema(Plan)}
+    assert json.loads((DOCS / "plan.schema.json").read_text()) == json.loads(json.dumps(schema))
 
 
 def test_every_field_of_the_plan_is_described_in_the_document() -> None:
@@ -49,7 +50,7 @@ def test_bytes_end_with_a_newline_and_start_with_the_planner() -> None:
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"planner": 1}', b"\x00\xff"])
 def test_what_is_no_plan_is_refused(data: bytes) -> None:
     with pytest.raises((msgspec.ValidationError, msgspec.DecodeError)):
-        from_json(data)
+        msgspec.json.decode(data, type=Plan)
 
 
 def test_the_id_changes_with_job_demand_seed_snapshot_and_exclusions() -> None:

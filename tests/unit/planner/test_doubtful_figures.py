@@ -13,7 +13,8 @@ from hyperscale.model.cluster import ClusterSnapshot, GpuPaths
 from hyperscale.model.migration_query import MoveAdvice, MoveQuestion, RunningJob
 from hyperscale.model.planning import PlanRequest
 from hyperscale.planner.graph.cluster_graph import build
-from hyperscale.planner.migration.migration_evaluation import judge
+from hyperscale.planner.migration.migration_evaluation import evaluate_migrations
+from hyperscale.planner.search.heuristic import Heuristic
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, both_ways, gpu_node, link, planned, snapshot, training
 
@@ -48,7 +49,9 @@ def advice(seen: ClusterSnapshot) -> MoveAdvice:
     job = RunningJob(
         PlanRequest(job_key="team-a/gnn", job=JOB), plan, {worker.node: Claim(gpus=1) for worker in plan.workers}, 50_000.0, 0.0
     )
-    moves = judge(MoveQuestion((job,)), build(seen, POLICY), POLICY, lambda one: profile(one.request.job), lambda: False)
+    moves = evaluate_migrations(
+        MoveQuestion((job,)), build(seen, POLICY), POLICY, lambda one: profile(one.request.job), lambda: False, Heuristic()
+    )
     return moves.advice[0]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hyperscale.planner.assign.assign import PipeSearch, SumSearch
-from hyperscale.planner.assign.pipeline import Pipeline, searcher
+from hyperscale.planner.assign.pipeline import Pipeline
 
 SUM: dict[str, Any] = {
     "cost": np.zeros((4, 4)),
@@ -90,7 +90,8 @@ def test_a_descent_ends_whatever_the_unit_of_the_costs(scale: float) -> None:
     costs = np.random.default_rng(4).integers(0, 4, (12, 12)).astype(np.float64)
     costs = (np.triu(costs, 1) + np.triu(costs, 1).T) * scale
     pipeline = Pipeline(costs, costs, 4)
-    search = searcher(pipeline, np.arange(12) % 4)
+    values, rank = pipeline.levels()
+    search = PipeSearch(pipeline.gradient, rank, values, pipeline.kinds(), np.arange(12) % 4, pipeline.groups)
     before = search.score()
     search.descend()
     assert search.score() <= before

@@ -14,7 +14,7 @@ from hyperscale.planner.cost.objective import objectives
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import Problem, pose
 from hyperscale.planner.search.greedy import greedy
-from hyperscale.planner.search.local_search_batch import polish
+from hyperscale.planner.search.local_search_batch import polish_all
 from hyperscale.planner.workload.profile import profile
 from tests.builders.clusters import POLICY, planned, random_cluster, training
 
@@ -81,7 +81,7 @@ def searched(problem: Problem) -> float:
     costs = problem.costs(np.arange(nodes))
     nobody = np.zeros(0, dtype=np.int64)
     found = [
-        polish(costs, problem.slots, order, np.zeros(count, dtype=np.bool_))[1]
+        float(polish_all(costs, problem.slots, order[None, :], np.zeros(count, dtype=np.bool_))[1][0])
         for count in problem.counts()
         for order in greedy(costs, problem.slots, count, np.arange(nodes), nobody)
     ]

@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from hyperscale.model.plan import plan_of
+from hyperscale.model.plan import Plan, plan_of
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.status import JobStatus, read_status, to_wire
-from hyperscale.planner.check.artifact import from_json, to_json
+from hyperscale.planner.check.artifact import to_json
 from hyperscale.planner.cost.costs import volumes
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.problem.placement_problem import pose
@@ -73,7 +73,7 @@ def test_a_plan_of_an_earlier_version_is_read_with_its_ranks() -> None:
 
 def test_the_document_says_it_too() -> None:
     plan = planned(SEEN, training(workers=FOUR_BY_FOUR))
-    assert from_json(to_json(plan)) == plan
+    assert msgspec.json.decode(to_json(plan), type=Plan) == plan
     document = msgspec.json.decode(to_json(plan))
     assert document["ranksByNode"] == dict.fromkeys(NAMES, 4)
     assert [worker["rank"] for worker in document["workers"]] == [0, 4, 8, 12]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from hyperscale.model.api.job import JobSpec
 from hyperscale.model.cluster import ClusterSnapshot, Gpu
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.planning import PlanRequest
@@ -27,7 +28,7 @@ ROOMY = snapshot(*(gpu_node(f"n{index}", free=16, load=None) for index in range(
 
 
 def forget() -> None:
-    for module in (candidates, figures, heuristic):
+    for module in (candidates, figures):
         for kept in vars(module).values():
             if isinstance(kept, Memo):
                 kept.clear()
@@ -48,12 +49,33 @@ def problem_of(seen: ClusterSnapshot, **asked: object) -> Problem:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_warm_answer_has_the_bytes_of_a_cold_one(seed: int) -> None:
-    seen = random_cluster(seed, 20, free_max=4)
-    cold_bytes = to_json(planned(seen))
+    planners = (heuristic.Heuristic(),)
+
+    def bytes_of(seen: ClusterSnapshot, job: JobSpec) -> bytes:
+        plan = make_plan(PlanRequest(job_key="a/b", job=job), build(seen, POLICY), profile(job), POLICY, planners=planners)
+        assert isinstance(plan, Plan)
+        return to_json(plan)
+
+    seen, job = random_cluster(seed, 20, free_max=4), training()
+    cold_bytes = bytes_of(seen, job)
     for other in range(3):
-        planned(random_cluster(seed + 100 + other, 9))
-        planned(seen, training(workers={"min": 1, "max": 2 + other}))
-    assert to_json(planned(seen)) == cold_bytes
+        bytes_of(random_cluster(seed + 100 + other, 9), job)
+        bytes_of(seen, training(workers={"min": 1, "max": 2 + other}))
+    assert bytes_of(seen, job) == cold_bytes
+
+
+def test_a_heuristic_knows_nothing_of_what_another_one_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    original = heuristic._Search.run
+
+    def counted(search: heuristic._Search) -> list[Candidate]:
+        searched.append(1)
+        return original(search)
+
+    monkeypatch.setattr(heuristic._Search, "run", counted)
+    for _ in range(2):
+        planned(ROOMY)
+    assert len(searched) == 2
 
 
 def test_two_jobs_alike_are_searched_once_and_have_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +88,9 @@ def test_two_jobs_alike_are_searched_once_and_have_one_id(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(heuristic._Search, "run", counted)
     graph, job = build(ROOMY, POLICY), training()
-    made = [make_plan(PlanRequest(job_key=f"a/job-{index}", job=job), graph, profile(job), POLICY) for index in range(3)]
+    planners = (heuristic.Heuristic(),)
+    requests = [PlanRequest(job_key=f"a/job-{index}", job=job) for index in range(3)]
+    made = [make_plan(request, graph, profile(job), POLICY, planners=planners) for request in requests]
     assert len(searched) == 1
     assert all(isinstance(plan, Plan) for plan in made)
     assert len({plan.plan_id for plan in made if isinstance(plan, Plan)}) == 1
@@ -107,9 +131,10 @@ def test_a_search_that_was_cut_short_is_not_kept() -> None:
     seen, job = random_cluster(4, 30), training(workers={"min": 2, "max": 8})
     graph = build(seen, POLICY)
     asked = PlanRequest(job_key="team-a/gnn", job=job)
-    hurried = make_plan(asked, graph, profile(job), POLICY, expired=lambda: True)
+    planners = (heuristic.Heuristic(),)
+    hurried = make_plan(asked, graph, profile(job), POLICY, expired=lambda: True, planners=planners)
     assert isinstance(hurried, Plan)
-    patient = make_plan(asked, graph, profile(job), POLICY)
+    patient = make_plan(asked, graph, profile(job), POLICY, planners=planners)
     forget()
     assert patient == make_plan(asked, graph, profile(job), POLICY)
     assert isinstance(patient, Plan)

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from msgspec import inspect
 
-from hyperscale.spec.crd import FOLDERS, REPOSITORY, main, manifests, schema_of, text_of
+from hyperscale.spec.crd import FOLDERS, REPOSITORY, main, manifests, text_of
+from hyperscale.spec.crd_schema import schema_of
 
 CRDS = manifests()
 

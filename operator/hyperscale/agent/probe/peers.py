@@ -88,22 +88,26 @@ def of_slices(pages: tuple[EndpointSlices, ...], groups: dict[str, str], port: i
     Endpoints that are not ready count too: an agent that is starting answers or does not. Addresses that are none are left out.
     """
     peers: dict[str, Peer] = {}
-    endpoints = [endpoint for page in pages for found in page.items for endpoint in found.endpoints or ()]
-    for endpoint in endpoints:
-        addresses = [address for address in endpoint.addresses if is_address(address)]
-        if endpoint.node_name and addresses:
-            group = groups.get(endpoint.node_name) or endpoint.zone or ""
-            candidate = Peer(endpoint.node_name, addresses[0], port, group)
-            peers[candidate.name] = min(candidate, peers.get(candidate.name, candidate))
+    for endpoint in (endpoint for page in pages for slice_ in page.items for endpoint in slice_.endpoints or ()):
+        if (peer := _peer_at(endpoint, groups, port)) is not None:
+            peers[peer.name] = min(peer, peers.get(peer.name, peer))
     return tuple(peers[name] for name in sorted(peers)[:MAX_PEERS])
+
+
+def _peer_at(endpoint: _Endpoint, groups: dict[str, str], port: int) -> Peer | None:
+    """The agent at an endpoint; None where it has no node, or no address that is one."""
+    address = next(filter(is_address, endpoint.addresses), None)
+    if not endpoint.node_name or address is None:
+        return None
+    return Peer(endpoint.node_name, address, port, groups.get(endpoint.node_name) or endpoint.zone or "")
 
 
 def groups_of(pages: tuple[Objects, ...], labels: tuple[str, ...]) -> dict[str, str]:
     """Group by node: the first of `labels` that it has, under its zone, for rack numbers repeat in every zone."""
     groups = {}
-    for found in (entry.metadata for page in pages for entry in page.items):
-        values = found.labels or {}
+    for node in (entry.metadata for page in pages for entry in page.items):
+        values = node.labels or {}
         key = next((key for key in labels if values.get(key)), None)
         if key is not None:
-            groups[found.name] = f"{values.get('topology.kubernetes.io/zone', '')}/{key}={values[key]}"
+            groups[node.name] = f"{values.get('topology.kubernetes.io/zone', '')}/{key}={values[key]}"
     return groups

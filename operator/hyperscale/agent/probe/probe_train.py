@@ -1,13 +1,15 @@
 """The rate of a link from the arrival times of a train of datagrams. Pure.
 
 The bottleneck spreads the train out: what arrives between two moments, divided by the time between them, is its rate, however fast the
-train was sent and however much of it a full queue dropped on the way. The start does not count: shapers let a burst pass unshaped.
+train was sent and however much a full queue dropped on the way. The start does not count: shapers let a burst pass unshaped.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 PACKET_BYTES: Final = 1400
@@ -21,9 +23,9 @@ MIN_BYTES: Final = 96_000
 MAX_BYTES: Final = 288_000
 MEASURED_SECONDS: Final = 0.02
 PACE: Final = 2.0
-"""A train is sent so many times faster than the link was last time; unpaced where that is not known."""
+"""Rate of a train divided by the link's last measured rate; a train is unpaced where that is unknown."""
 LIMITED_RATIO: Final = 0.85
-"""A train that arrives at more than this part of the rate it was sent at was not held up by the link but by its sender."""
+"""Arrival rate divided by sending rate; above this the sender, not the link, limited the train."""
 
 
 class Arrival(NamedTuple):
@@ -49,7 +51,7 @@ class Rate(NamedTuple):
 
 
 def packets(rate: float | None) -> int:
-    """Length of the next train for a link of `rate` bytes a second; a link nobody knows gets the longest."""
+    """Length of the next train for a link of `rate` bytes a second; a link of unknown rate gets the longest."""
     measured = MAX_BYTES if rate is None else min(MAX_BYTES, max(MIN_BYTES, rate * MEASURED_SECONDS))
     return round((SKIP_BYTES + measured) / PACKET_BYTES)
 
@@ -62,19 +64,31 @@ def measure(arrivals: Sequence[Arrival], sent: int) -> Rate:
     total = crossed[-1]
     if total > sent:
         return Rate(0.0, len(arrivals), "disturbed")
-    # Datagrams handed over together carry one time: what counts is how many had come when that moment was over.
-    ends = [at for at in range(len(arrivals)) if at + 1 == len(arrivals) or arrivals[at + 1].nanoseconds != arrivals[at].nanoseconds]
-    skip = SKIP_BYTES / PACKET_BYTES
-    start = next((at for at in ends if crossed[at] >= skip), None)
-    if start is None or (total - crossed[start]) * PACKET_BYTES < MIN_BYTES / 2:
-        start = next((at for at in ends if crossed[at] >= total / 2), None)
-    if start is None or (total - crossed[start]) * PACKET_BYTES < MIN_BYTES / 4:
+    marks = _steady_part(_marks(arrivals, crossed), total)
+    if not marks:
         return Rate(0.0, total, "too little arrived")
-    marks = [(arrivals[at].nanoseconds, crossed[at]) for at in ends if at >= start]
     slope = _slope(marks)
     if slope <= 0:
         return Rate(0.0, total, "no time between arrivals")
     return Rate(slope * (PACKET_BYTES + IP_BYTES) * 1e9, total, "")
+
+
+def _marks(arrivals: Sequence[Arrival], crossed: Sequence[int]) -> list[tuple[int, int]]:
+    """Moments (nanoseconds) with the number of datagrams that had crossed the link by then.
+
+    Datagrams handed over together carry one time: the count is that of the last of them.
+    """
+    counted = zip((arrival.nanoseconds for arrival in arrivals), crossed, strict=True)
+    return [list(together)[-1] for _, together in groupby(counted, key=itemgetter(0))]
+
+
+def _steady_part(marks: Sequence[tuple[int, int]], total: int) -> Sequence[tuple[int, int]]:
+    """Marks without the start that shapers let pass: SKIP_BYTES, or the first half of a short train; empty where too little is left."""
+    for skipped, least_bytes in ((SKIP_BYTES / PACKET_BYTES, MIN_BYTES / 2), (total / 2, MIN_BYTES / 4)):
+        start = next((at for at, (_, count) in enumerate(marks) if count >= skipped), None)
+        if start is not None and (total - marks[start][1]) * PACKET_BYTES >= least_bytes:
+            return marks[start:]
+    return ()
 
 
 def _slope(marks: Sequence[tuple[int, int]]) -> float:

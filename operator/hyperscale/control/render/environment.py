@@ -4,7 +4,7 @@ Name, then meaning:
 
 - HYPERSCALE_JOB                    namespace/name
 - HYPERSCALE_PLAN_ID, _SEED         of the plan; absent without one
-- HYPERSCALE_PLAN_FILE              the plan as a file (docs/runplan.schema.json), written again with every plan; absent without one
+- HYPERSCALE_PLAN_FILE              the plan as a file (docs/reference/runplan.md), written again with every plan; absent without one
 - HYPERSCALE_WORKERS                worker pods; rank r of MPI runs in worker r // HYPERSCALE_GPUS_PER_WORKER
 - HYPERSCALE_GPUS_PER_WORKER        MPI processes in each worker
 - HYPERSCALE_PARTITIONS             parts of the training graph

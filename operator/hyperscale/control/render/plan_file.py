@@ -1,4 +1,4 @@
-"""The plan file: what workers read of a plan, as the ConfigMap that their pods mount (docs/runplan.md). Pure."""
+"""The plan file: what workers read of a plan, as the ConfigMap that their pods mount (docs/reference/runplan.md). Pure."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def config_map(metadata: JobMetadata, plan: Plan, labels: dict[str, str]) -> Jso
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON schema of the document, as docs/runplan.schema.json has it."""
+    """JSON schema of the document, as docs/reference/runplan.schema.json has it."""
     schema = msgspec.json.schema(RunPlan)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "HyperScale run plan", **schema}

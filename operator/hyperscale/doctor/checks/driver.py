@@ -25,7 +25,7 @@ UNREAD: Final = {
         "see the code in the agent's log, and whether nvidia-smi on the node meets it too; if so, drain and reboot the node",
     ),
 }
-"""The states of docs/agent.md that are faults to cause and fix."""
+"""The states of docs/explanation/agent.md that are faults to cause and fix."""
 _LATER: Final = ("the agent knows a state that this command does not", "use the command of the agent's version; see the agent's log")
 _LINKS_ONLY: Final = ("NoLibrary", "NoGpu")
 """Links are measured all the same, and the check of queries reports a missing exporter."""

@@ -173,7 +173,7 @@ def _why_all_missing(facts: Facts) -> tuple[str, str]:
     jobs = [job for job, _, _ in metrics.targets if "dcgm" in job.lower() or "gpu" in job.lower()]
     if others:
         cause = f"Prometheus has GPU metrics of other names: {some(others)}"
-        return cause, "write them into spec.queries of the PlannerPolicy; docs/observe.md lists the units"
+        return cause, "write them into spec.queries of the PlannerPolicy; docs/explanation/observe.md lists the units"
     if jobs:
         cause = f"scrape job {some(jobs)} has targets, but no DCGM series"
         return cause, "see the exporter's log; DCGM fields that its CSV leaves out are not exported"

@@ -18,7 +18,7 @@ CacheBytes = Annotated[int, Meta(ge=0, le=2**50)]
 
 
 class StatedHyperparameters(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """How the worker trains; every field that is absent has the figure of the model's paper (docs/training.md)."""
+    """How the worker trains; every field that is absent has the figure of the model's paper (docs/explanation/training.md)."""
 
     learning_rate: LearningRate | None = None
     """Of Adam."""

@@ -75,7 +75,7 @@ def _snapshot(given: Mapping[str, Any], file: Path) -> ClusterSnapshot:
         raise SnapshotError(file, f"latency is {latency.shape}, bandwidth {bandwidth.shape}; both must be n × n")
     nodes = _nodes(given, count, file)
     if bandwidth is not None and bool((bandwidth[~np.eye(count, dtype=bool)] == 0).any()):
-        raise SnapshotError(file, "bandwidth: must be above 0 beside the diagonal")
+        raise SnapshotError(file, "bandwidth: must be above 0 off the diagonal")
     return ClusterSnapshot(
         taken_at=0.0,
         nodes=tuple(sorted(nodes, key=lambda node: node.name)),
@@ -95,19 +95,29 @@ def _matrix(given: Mapping[str, Any], scales: Mapping[str, float], file: Path) -
     if not keys:
         return None
     key = keys[0]
+    matrix = _numbers(given[key], key, file)
+    _check_square(matrix, key, file)
+    return matrix * scales[key]
+
+
+def _numbers(rows: object, key: str, file: Path) -> FloatArray:
+    """The given rows as an array of any shape; raises SnapshotError for cells that are no numbers."""
     try:
-        raw = np.asarray(given[key], dtype=object if isinstance(given[key], list) else None)
+        raw = np.asarray(rows, dtype=object if isinstance(rows, list) else None)
         if raw.dtype == object and any(isinstance(cell, str | bool) for cell in raw.flat):
             raise SnapshotError(file, f"{key}: must hold numbers only")
-        matrix: FloatArray = np.asarray(raw, dtype=np.float64)
+        return np.asarray(raw, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise SnapshotError(file, f"{key}: must be n rows of n numbers") from error
+
+
+def _check_square(matrix: FloatArray, key: str, file: Path) -> None:
+    """Raise SnapshotError unless the matrix is n × n and finite and not negative off the diagonal."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not 0 < len(matrix) <= MAX_NODES:
         raise SnapshotError(file, f"{key}: has shape {matrix.shape}; write n × n with n from 1 to {MAX_NODES}")
-    beside = matrix[~np.eye(len(matrix), dtype=bool)]
-    if not bool(np.isfinite(beside).all()) or bool((beside < 0).any()):
-        raise SnapshotError(file, f"{key}: every number beside the diagonal must be finite and not negative")
-    return matrix * scales[key]
+    off_diagonal = matrix[~np.eye(len(matrix), dtype=bool)]
+    if not bool(np.isfinite(off_diagonal).all()) or bool((off_diagonal < 0).any()):
+        raise SnapshotError(file, f"{key}: every number off the diagonal must be finite and not negative")
 
 
 def _nodes(given: Mapping[str, Any], count: int, file: Path) -> list[Node]:
@@ -178,8 +188,8 @@ def _samples(matrix: FloatArray | None, count: int) -> list[list[Sample]]:
     if matrix is None:
         unknown = Sample(value=None, age_seconds=None, quality=Quality.UNKNOWN, fault="not in the file")
         return [[unknown] * count] * count
-    known: dict[float, Sample] = {}
+    samples: dict[float, Sample] = {}
     return [
-        [known.setdefault(value, Sample(value=value, age_seconds=None, quality=Quality.MEASURED)) for value in row]
+        [samples.setdefault(value, Sample(value=value, age_seconds=None, quality=Quality.MEASURED)) for value in row]
         for row in matrix.tolist()
     ]

@@ -145,18 +145,23 @@ def _node_problems(node: Node, names: set[str], levels: int) -> Iterator[str]:
         yield f"name: {node.name!r} occurs twice"
     if len(node.domains) != levels:
         yield f"domains: has {len(node.domains)} entries, levels has {levels}; write one per level"
-    counts = (node.allocatable_gpus, node.requested_gpus, node.requested_memory_bytes, node.gpu_memory_bytes or 0)
-    if min(counts) < 0 or node.requested_cpu_cores < 0:
-        yield "allocatableGpus, requestedGpus, gpuMemoryBytes and requests: must not be negative"
-    yield from _too_much(node)
-    if not all(0 <= amount <= MAX_BYTES for amount in (*node.allocatable.values(), *node.requested.values())):
-        yield f"allocatable and requested: write amounts from 0 to {MAX_BYTES}"
+    yield from _amount_problems(node)
     if node.gpu_paths is not None:
         yield from (f"gpuPaths.{problem}" for problem in _paths_problems(node.gpu_paths))
     for name in ("network_bytes_per_second", "network_use_ratio"):
         yield from _sample_problems(name, getattr(node, name))
     for place, gpu in enumerate(node.gpus):
         yield from (f"gpus[{place}].{problem}" for problem in _gpu_problems(gpu))
+
+
+def _amount_problems(node: Node) -> Iterator[str]:
+    """Amounts below 0, and such as no node has."""
+    counts = (node.allocatable_gpus, node.requested_gpus, node.requested_memory_bytes, node.gpu_memory_bytes or 0)
+    if min(counts) < 0 or node.requested_cpu_cores < 0:
+        yield "allocatableGpus, requestedGpus, gpuMemoryBytes and requests: must not be negative"
+    yield from _too_much(node)
+    if not all(0 <= amount <= MAX_BYTES for amount in (*node.allocatable.values(), *node.requested.values())):
+        yield f"allocatable and requested: write amounts from 0 to {MAX_BYTES}"
 
 
 def _paths_problems(paths: GpuPaths) -> Iterator[str]:

@@ -67,7 +67,7 @@ def hypernode(resource: Json) -> HyperNode | None:
     if not isinstance(spec, Mapping) or not isinstance(metadata, Mapping):
         return None
     tier = str(spec.get("tier", ""))
-    members = tuple(found for entry in _list(spec.get("members")) if (found := _member(entry)) is not None)
+    members = tuple(member for entry in _list(spec.get("members")) if (member := _member(entry)) is not None)
     if not (tier.isascii() and tier.isdecimal() and len(tier) < 4 and members and metadata.get("name")):
         return None
     return HyperNode(str(metadata["name"]), int(tier), members)
@@ -83,7 +83,7 @@ def topology_levels(resource: Json) -> tuple[str, ...]:
 
 def fabric_of(hypernodes: Iterable[Json], topologies: Iterable[Json]) -> Fabric:
     """All listed objects, in the order of their names."""
-    switches = sorted(found for one in hypernodes if (found := hypernode(one)) is not None)
+    switches = sorted(switch for one in hypernodes if (switch := hypernode(one)) is not None)
     named = sorted((str((one.get("metadata") or {}).get("name", "")), topology_levels(one)) for one in topologies)
     return Fabric(tuple(switches), tuple(levels for _, levels in named if levels))
 
@@ -91,50 +91,44 @@ def fabric_of(hypernodes: Iterable[Json], topologies: Iterable[Json]) -> Fabric:
 class FabricClaims:
     """What HyperNodes say of nodes as labels, `HYPERNODE_LABEL` + tier. Of two HyperNodes of one tier the first by name has a node.
 
-    Remembered node by node: hundreds of patterns on thousands of nodes take half a second, on the one that changed next to nothing.
+    Cached node by node: hundreds of patterns on thousands of nodes take half a second, on the one that changed next to nothing.
     Not for two threads at once.
     """
 
     def __init__(self, hypernodes: Iterable[HyperNode] = ()) -> None:
         self.hypernodes = tuple(hypernodes)
-        known = {one.name: one for one in self.hypernodes}
-        under = {name: _under(one, known) for name, one in known.items()}
-        self._tiers = {name: one.tier for name, one in known.items()}
-        self._above: dict[str, list[str]] = {}
-        """By HyperNode itself and all that it hangs on, sorted."""
-        for name in sorted(known):
-            for below in _reached(name, under):
-                self._above.setdefault(below, []).append(name)
-        members = [(member, name) for name, one in known.items() for member in one.members if member.kind == "Node"]
+        by_name = {one.name: one for one in self.hypernodes}
+        self._tiers = {name: one.tier for name, one in by_name.items()}
+        self._above = _above(by_name)
+        members = [(member, name) for name, one in by_name.items() for member in one.members if member.kind == "Node"]
         self._exact: dict[str, set[str]] = {}
         for member, name in members:
             if member.name:
                 self._exact.setdefault(member.name, set()).add(name)
         self._matching = [(member, name) for member, name in members if not member.name]
-        self._found: dict[str, tuple[Labels, dict[str, str]]] = {}
-        self._same: dict[frozenset[str], dict[str, str]] = {}
+        self._by_node: dict[str, tuple[Labels, dict[str, str]]] = {}
+        """Labels of each node, and what was claimed of it with them."""
+        self._by_switches: dict[frozenset[str], dict[str, str]] = {}
 
     def labels(self, nodes: Iterable[Json]) -> dict[str, dict[str, str]]:
         """By node; those on no HyperNode are absent. The same objects as long as nothing changed, not to be changed."""
         if not self.hypernodes:
             return {}
-        before, self._found = self._found, {}
+        before, self._by_node = self._by_node, {}
         for node in nodes:
-            name, held = str(node["metadata"]["name"]), node["metadata"].get("labels") or {}
-            known = before.get(name)
-            if known is None or known[0] != held:
-                known = held, self._labels(name, held)
-            self._found[name] = known
-        return {name: found for name, (_, found) in self._found.items() if found}
+            name, labels = str(node["metadata"]["name"]), node["metadata"].get("labels") or {}
+            last = before.get(name)
+            self._by_node[name] = last if last is not None and last[0] == labels else (labels, self._claimed(name, labels))
+        return {name: claimed for name, (_, claimed) in self._by_node.items() if claimed}
 
-    def _labels(self, node: str, held: Labels) -> dict[str, str]:
-        own = frozenset(self._exact.get(node, ())) | {name for member, name in self._matching if member.fits(node, held)}
-        if own not in self._same:
-            found: dict[str, str] = {}
-            for above in sorted({above for name in own for above in self._above[name]}):
-                found.setdefault(f"{HYPERNODE_LABEL}{self._tiers[above]}", above)
-            self._same[own] = found
-        return self._same[own]
+    def _claimed(self, node: str, labels: Labels) -> dict[str, str]:
+        switches = frozenset(self._exact.get(node, ())) | {name for member, name in self._matching if member.fits(node, labels)}
+        if switches not in self._by_switches:
+            claimed: dict[str, str] = {}
+            for above in sorted({above for name in switches for above in self._above[name]}):
+                claimed.setdefault(f"{HYPERNODE_LABEL}{self._tiers[above]}", above)
+            self._by_switches[switches] = claimed
+        return self._by_switches[switches]
 
 
 def declared_levels(topologies: Iterable[tuple[str, ...]], label_sets: Iterable[Labels]) -> tuple[str, ...]:
@@ -148,10 +142,20 @@ def declared_levels(topologies: Iterable[tuple[str, ...]], label_sets: Iterable[
     return best[1]
 
 
-def _under(one: HyperNode, known: Mapping[str, HyperNode]) -> tuple[str, ...]:
+def _above(by_name: Mapping[str, HyperNode]) -> dict[str, list[str]]:
+    """By HyperNode: itself and all that it hangs on, sorted."""
+    under = {name: _under(one, by_name) for name, one in by_name.items()}
+    above: dict[str, list[str]] = {}
+    for name in sorted(by_name):
+        for below in _reached(name, under):
+            above.setdefault(below, []).append(name)
+    return above
+
+
+def _under(one: HyperNode, by_name: Mapping[str, HyperNode]) -> tuple[str, ...]:
     """HyperNodes that a HyperNode names itself."""
     members = [member for member in one.members if member.kind != "Node"]
-    return tuple(other for other in known if other != one.name and any(member.fits(other, {}) for member in members))
+    return tuple(other for other in by_name if other != one.name and any(member.fits(other, {}) for member in members))
 
 
 def _reached(name: str, under: Mapping[str, tuple[str, ...]]) -> set[str]:
@@ -169,15 +173,17 @@ def _member(entry: object) -> Member | None:
     if not isinstance(entry, Mapping) or not isinstance(selector, Mapping) or entry.get("type") not in ("Node", "HyperNode"):
         return None
     kind = str(entry["type"])
-    exact, pattern, matched = (selector.get(key) for key in ("exactMatch", "regexMatch", "labelMatch"))
-    if isinstance(exact, Mapping) and exact.get("name"):
+    exact, regex, by_label = (_object(selector.get(key)) for key in ("exactMatch", "regexMatch", "labelMatch"))
+    if exact.get("name"):
         return Member(kind, name=str(exact["name"]))
-    if isinstance(pattern, Mapping) and (compiled := _pattern(str(pattern.get("pattern") or ""))) is not None:
-        return Member(kind, pattern=compiled)
-    wanted = matched.get("matchLabels") if isinstance(matched, Mapping) and not matched.get("matchExpressions") else None
-    if isinstance(wanted, Mapping) and wanted:
-        return Member(kind, labels=tuple(sorted((str(key), str(value)) for key, value in wanted.items())))
-    return None
+    if (pattern := _pattern(str(regex.get("pattern") or ""))) is not None:
+        return Member(kind, pattern=pattern)
+    wanted = {} if by_label.get("matchExpressions") else _object(by_label.get("matchLabels"))
+    return Member(kind, labels=tuple(sorted((str(key), str(value)) for key, value in wanted.items()))) if wanted else None
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:

@@ -21,6 +21,7 @@ from hyperscale.model.constants import (
 from hyperscale.model.planning import PODS
 from hyperscale.model.pods import LAUNCHER, PARTITION, WORKER, PodView
 from hyperscale.observe.kube.demand import MAX_FURTHER, Amounts, further, is_further, mig_devices, pod_demand
+from hyperscale.observe.kube.nested import controller_of, entries, nested, text_at
 from hyperscale.observe.kube.node_labels import domains, gpu_memory_bytes, gpu_product, has_gpu_labels
 from hyperscale.observe.kube.overlay import own_labels, topology_source
 from hyperscale.observe.series.network_cards import NO_NETWORK, NodeNetwork
@@ -60,19 +61,16 @@ _bytes = lru_cache(maxsize=4096)(parse_bytes)
 
 def pod_view(pod: Mapping[str, Any]) -> PodView:
     """What we read of a v1 Pod; raises ValueError for a resource quantity that is none or absurd, and for lists without end."""
-    metadata, spec, status = pod.get("metadata") or {}, pod.get("spec") or {}, pod.get("status") or {}
-    labels = metadata.get("labels") or {}
-    owner: Mapping[str, Any] = next((entry for entry in metadata.get("ownerReferences") or () if entry.get("controller")), {})
+    metadata, spec, status = nested(pod, "metadata"), nested(pod, "spec"), nested(pod, "status")
+    labels, owner = nested(metadata, "labels"), controller_of(metadata)
     demand = pod_demand(spec)
-    role, job_name = labels.get(MPI_JOB_ROLE_LABEL, ""), labels.get(MPI_JOB_NAME_LABEL, "")
-    if not job_name and PARTITION_KEY_LABEL in labels:
-        role, job_name = PARTITION, labels.get(JOB_NAME_LABEL, "")
+    role, job_name = _role(labels)
     return PodView(
-        namespace=metadata.get("namespace", ""),
-        name=metadata.get("name", ""),
-        uid=metadata.get("uid", ""),
-        node=spec.get("nodeName") or "",
-        phase=status.get("phase") or "Pending",
+        namespace=text_at(metadata, "namespace"),
+        name=text_at(metadata, "name"),
+        uid=text_at(metadata, "uid"),
+        node=text_at(spec, "nodeName"),
+        phase=text_at(status, "phase") or "Pending",
         terminating=bool(metadata.get("deletionTimestamp")),
         gpus=int(_at_most(demand.get(GPU_RESOURCE, 0.0), MAX_GPUS, GPU_RESOURCE)),
         cpu_cores=_at_most(demand.get("cpu", 0.0), MAX_CPU_CORES, "cpu"),
@@ -80,22 +78,30 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
         further={name: _at_most(amount, MAX_AMOUNT, name) for name, amount in further(demand).items()},
         mig_devices=int(_at_most(mig_devices(demand), MAX_GPUS, "nvidia.com/mig-*")),
         labels={key: labels[key] for key in KEPT_LABELS if key in labels},
-        gates=tuple(gate["name"] for gate in _few(spec, "schedulingGates", job_name) or ()),
-        node_selector=dict(_few(spec, "nodeSelector", job_name) or {}),
-        tolerations=tuple(_toleration(entry) for entry in _few(spec, "tolerations", job_name) or ()),
+        gates=tuple(gate["name"] for gate in _few(spec, "schedulingGates", job_name)),
+        node_selector=dict(_few(spec, "nodeSelector", job_name)),
+        tolerations=tuple(map(_toleration, _few(spec, "tolerations", job_name))),
         ready=_condition(status, "Ready").get("status") == "True",
-        owner_uid=owner.get("uid", ""),
-        owner_name=owner.get("name", ""),
-        owner_kind=owner.get("kind", ""),
+        owner_uid=text_at(owner, "uid"),
+        owner_name=text_at(owner, "name"),
+        owner_kind=text_at(owner, "kind"),
         job_name=job_name,
-        role=role if role in {LAUNCHER, WORKER, PARTITION} else "",
+        role=role,
         index=_index(labels.get(MPI_REPLICA_INDEX_LABEL)) if role == WORKER else None,
-        created=metadata.get("creationTimestamp") or "",
-        deletion=metadata.get("deletionTimestamp") or "",
-        reason=str(status.get("reason") or "")[:MAX_REASON],
+        created=text_at(metadata, "creationTimestamp"),
+        deletion=text_at(metadata, "deletionTimestamp"),
+        reason=str(text_at(status, "reason"))[:MAX_REASON],
         unschedulable=_unschedulable(status),
         termination=_termination(status) if role in {LAUNCHER, PARTITION} else "",
     )
+
+
+def _role(labels: Mapping[str, Any]) -> tuple[str, str]:
+    """Role of a pod of ours and the name of its MPIJob or, for a partition Job's pod, of its GNNTrainingJob; "" for other pods."""
+    role, job_name = labels.get(MPI_JOB_ROLE_LABEL, ""), labels.get(MPI_JOB_NAME_LABEL, "")
+    if not job_name and PARTITION_KEY_LABEL in labels:
+        return PARTITION, labels.get(JOB_NAME_LABEL, "")
+    return role if role in {LAUNCHER, WORKER, PARTITION} else "", job_name
 
 
 def closing_view(pod: Mapping[str, Any]) -> PodView:
@@ -129,10 +135,10 @@ def node_view(
     paths:     the narrowest way between two of its GPUs
     Raises ValueError for a resource quantity that is none or absurd.
     """
-    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    metadata, spec, status = node["metadata"], nested(node, "spec"), nested(node, "status")
     labels = {str(key): str(value) for key, value in sorted(own_labels(metadata).items())}
     product, memory = gpu_product(labels), gpu_memory_bytes(labels)
-    allocatable = status.get("allocatable") or {}
+    allocatable = nested(status, "allocatable")
     offered = _further(allocatable)
     gpus_there = int(_at_most(_number(str(allocatable.get(GPU_RESOURCE, "0"))), MAX_GPUS, GPU_RESOURCE))
     return Node(
@@ -146,7 +152,7 @@ def node_view(
         schedulable=not spec.get("unschedulable") and not metadata.get("deletionTimestamp"),
         taints=_taints(spec),
         labels=labels,
-        domains=domains(metadata.get("labels") or {}, levels),
+        domains=domains(nested(metadata, "labels"), levels),
         gpus=gpus,
         allocatable_cpu_cores=_at_most(_number(str(allocatable["cpu"])), MAX_CPU_CORES, "cpu") if "cpu" in allocatable else None,
         allocatable_memory_bytes=(
@@ -174,22 +180,20 @@ def _sources(product: str | None, memory: int | None, topology: str) -> dict[str
 
 
 def _taints(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
-    return tuple(sorted((_taint(entry) for entry in spec.get("taints") or ()), key=lambda taint: (taint.key, taint.effect, taint.value)))
+    return tuple(sorted(map(_taint, entries(spec, "taints")), key=lambda taint: (taint.key, taint.effect, taint.value)))
 
 
 def is_gpu_node(node: Mapping[str, Any]) -> bool:
     """True where the device plugin offers GPUs, or GPU Feature Discovery saw some."""
-    labels = (node["metadata"].get("labels")) or {}
-    status = node.get("status") or {}
-    offered = [(status.get(kind) or {}).get(GPU_RESOURCE, "0") for kind in ("allocatable", "capacity")]
-    return any(str(count) != "0" for count in offered) or has_gpu_labels(labels)
+    offered = [nested(node, "status", kind).get(GPU_RESOURCE, "0") for kind in ("allocatable", "capacity")]
+    return any(str(count) != "0" for count in offered) or has_gpu_labels(nested(node, "metadata", "labels"))
 
 
 def requested_by_node(pods: Iterable[PodView]) -> dict[str, Amounts]:
     """What pods hold by node: all that are bound and neither Succeeded nor Failed, Terminating ones included."""
-    held: dict[str, Amounts] = {}
+    by_node: dict[str, Amounts] = {}
     for pod in sorted((pod for pod in pods if pod.holds_resources), key=lambda pod: (pod.namespace, pod.name, pod.uid)):
-        amounts = held.setdefault(pod.node, {GPU_RESOURCE: 0.0, "cpu": 0.0, "memory": 0.0})
+        amounts = by_node.setdefault(pod.node, {GPU_RESOURCE: 0.0, "cpu": 0.0, "memory": 0.0})
         amounts[GPU_RESOURCE] += pod.gpus
         amounts["cpu"] += pod.cpu_cores
         amounts["memory"] += pod.memory_bytes
@@ -197,7 +201,7 @@ def requested_by_node(pods: Iterable[PodView]) -> dict[str, Amounts]:
             amounts[name] = amounts.get(name, 0.0) + amount
         if pod.unreadable:
             amounts[CLOSED] = 1.0
-    return held
+    return by_node
 
 
 def _further(allocatable: Mapping[str, Any]) -> Amounts:
@@ -223,15 +227,15 @@ def _at_most(amount: float, limit: float, name: str) -> float:
 
 
 def _few(spec: Mapping[str, Any], field: str, job_name: str) -> Any:  # noqa: ANN401 - a list or an object
-    """A list or object of the pod's spec where the pod is some job's, which alone need it; raises ValueError where it has no end."""
-    found = spec.get(field) if job_name else None
-    if found is not None and len(found) > MAX_SELECTORS:
-        raise ValueError(f"spec.{field} has {len(found)} entries, more than {MAX_SELECTORS}")
-    return found
+    """A list or object of a job's pod spec, empty for other pods; raises ValueError where it has too many entries."""
+    content = (spec.get(field) if job_name else None) or ()
+    if len(content) > MAX_SELECTORS:
+        raise ValueError(f"spec.{field} has {len(content)} entries, more than {MAX_SELECTORS}")
+    return content
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((entry for entry in status.get("conditions") or () if entry.get("type") == kind), {})
+    return next((entry for entry in entries(status, "conditions") if entry.get("type") == kind), {})
 
 
 def _unschedulable(status: Mapping[str, Any]) -> str:
@@ -243,9 +247,9 @@ def _unschedulable(status: Mapping[str, Any]) -> str:
 
 def _termination(status: Mapping[str, Any]) -> str:
     """Termination message of the first container; of its last end while it runs again."""
-    container: Mapping[str, Any] = next(iter(status.get("containerStatuses") or ()), {})
+    container = next(iter(entries(status, "containerStatuses")), {})
     for state in ("state", "lastState"):
-        ended = (container.get(state) or {}).get("terminated") or {}
+        ended = nested(container, state, "terminated")
         if ended.get("message"):
             return str(ended["message"])[:MAX_TERMINATION]
     return ""

@@ -16,6 +16,7 @@ from hyperscale.model.plan import Plan, plan_of
 from hyperscale.model.planning import PODS
 from hyperscale.observe.kube.demand import further, pod_demand
 from hyperscale.observe.kube.fields import MAX_AMOUNT
+from hyperscale.observe.kube.nested import entries, nested, text_at
 from hyperscale.spec.plausible import is_plan, readable_time
 
 CONDITIONS: Final = frozenset({"Created", "Running", "Restarting", "Succeeded", "Suspended", "Failed"})
@@ -31,36 +32,32 @@ MAX_COUNT: Final = 2**31 - 1
 
 def mpijob_view(resource: Mapping[str, Any]) -> MpiJobView:
     """The view of one MPIJob as the API server gives it; absent parts are empty. Raises ValueError for counts that are none."""
-    metadata = resource.get("metadata") or {}
-    spec = resource.get("spec") or {}
-    status = resource.get("status") or {}
-    worker = (spec.get("mpiReplicaSpecs") or {}).get("Worker") or {}
-    launcher = (status.get("replicaStatuses") or {}).get("Launcher") or {}
-    template = worker.get("template") or {}
-    pod = template.get("spec") or {}
-    annotations = metadata.get("annotations") or {}
+    metadata, spec, status = nested(resource, "metadata"), nested(resource, "spec"), nested(resource, "status")
+    worker = nested(spec, "mpiReplicaSpecs", "Worker")
+    template = nested(worker, "template")
+    pod, annotations = nested(template, "spec"), nested(metadata, "annotations")
     plan, fault = _plan(annotations.get(constants.PLAN_ANNOTATION))
     return MpiJobView(
         name=metadata.get("name", ""),
         uid=metadata.get("uid", ""),
         owner_uid=_controller(metadata),
         workers=_count(worker.get("replicas"), "spec.mpiReplicaSpecs.Worker.replicas"),
-        suspended=bool((spec.get("runPolicy") or {}).get("suspend")),
-        queue=(metadata.get("labels") or {}).get(constants.KUEUE_QUEUE_LABEL, ""),
-        gated=any(gate.get("name") == constants.PLACEMENT_GATE for gate in pod.get("schedulingGates") or []),
+        suspended=bool(nested(spec, "runPolicy").get("suspend")),
+        queue=nested(metadata, "labels").get(constants.KUEUE_QUEUE_LABEL, ""),
+        gated=any(gate.get("name") == constants.PLACEMENT_GATE for gate in entries(pod, "schedulingGates")),
         resizable=constants.RESIZABLE_ANNOTATION in annotations,
-        conditions=_conditions(status.get("conditions") or []),
+        conditions=_conditions(entries(status, "conditions")),
         plan=plan,
         plan_fault=fault,
         start_time=readable_time(status.get("startTime")),
         completion_time=readable_time(status.get("completionTime")),
-        launcher_failures=_count(launcher.get("failed"), "status.replicaStatuses.Launcher.failed"),
+        launcher_failures=_count(nested(status, "replicaStatuses", "Launcher").get("failed"), "status.replicaStatuses.Launcher.failed"),
         deleting=bool(metadata.get("deletionTimestamp")),
-        resource_version=metadata.get("resourceVersion") or "",
+        resource_version=text_at(metadata, "resourceVersion"),
         suspend_intent={"true": True, "false": False}.get(annotations.get(constants.SUSPEND_ANNOTATION, "")),
         suspender=_suspender(metadata),
         worker_amounts=_worker_amounts(pod),
-        workload=((template.get("metadata") or {}).get("annotations") or {}).get(constants.KUEUE_WORKLOAD_ANNOTATION, ""),
+        workload=nested(template, "metadata", "annotations").get(constants.KUEUE_WORKLOAD_ANNOTATION, ""),
     )
 
 
@@ -79,7 +76,7 @@ def _conditions(listed: Iterable[Mapping[str, Any]]) -> dict[str, tuple[bool, st
 
 def unreadable_view(resource: Mapping[str, Any], fault: str) -> MpiJobView:
     """What must be known of an MPIJob that `mpijob_view` cannot read: its name is taken, and it may run. Never raises."""
-    metadata = found if isinstance(found := resource.get("metadata"), Mapping) else {}
+    metadata = given if isinstance(given := resource.get("metadata"), Mapping) else {}
     return MpiJobView(
         name=_text(metadata.get("name")),
         uid=_text(metadata.get("uid")),
@@ -120,8 +117,8 @@ def _worker_amounts(spec: Mapping[str, Any]) -> dict[str, float]:
     except (ValueError, TypeError, AttributeError):
         return {}
     core: dict[str, float] = {name: amounts[name] for name in ("cpu", "memory") if name in amounts}
-    found = {**core, **further(amounts), PODS: 1.0}
-    return found if max(found.values()) <= MAX_AMOUNT else {}
+    counted = {**core, **further(amounts), PODS: 1.0}
+    return counted if max(counted.values()) <= MAX_AMOUNT else {}
 
 
 def _suspender(metadata: Mapping[str, Any]) -> str:
@@ -129,9 +126,8 @@ def _suspender(metadata: Mapping[str, Any]) -> str:
 
     A webhook that suspends an MPIJob while the operator creates it leaves the operator's name (kubernetes/enhancements#555): then "".
     """
-    for entry in metadata.get("managedFields") or ():
-        policy = ((entry.get("fieldsV1") or {}).get("f:spec") or {}).get("f:runPolicy") or {}
-        if "f:suspend" in policy:
+    for entry in entries(metadata, "managedFields"):
+        if "f:suspend" in nested(entry, "fieldsV1", "f:spec", "f:runPolicy"):
             manager = str(entry.get("manager") or "")
             return "" if manager == constants.FIELD_MANAGER else manager
     return ""

@@ -70,12 +70,12 @@ def has_gpu_labels(labels: Mapping[str, str]) -> bool:
 def detect_levels(label_sets: Iterable[Mapping[str, str]], declared: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Topology label keys that occur on any node, widest first, hostname excluded; at most MAX_LEVELS.
 
-    declared: further keys, widest first, that somebody says are levels; they stand between zones and NVLink domains
+    declared: further keys, widest first, that a Kueue Topology declares; they stand between zones and NVLink domains
 
     Of several names for the same level (old and new) the one that most nodes carry is taken, the newer on a tie.
     """
-    known = set(declared)
-    return levels_of(Counter(key for labels in label_sets for key in level_keys(labels, known)), declared)
+    further = set(declared)
+    return levels_of(Counter(key for labels in label_sets for key in level_keys(labels, further)), declared)
 
 
 def level_keys(labels: Mapping[str, str], declared: Collection[str] = ()) -> tuple[str, ...]:
@@ -90,18 +90,25 @@ def _is_level(key: str) -> bool:
 
 def levels_of(counts: Mapping[str, int], declared: tuple[str, ...] = ()) -> tuple[str, ...]:
     """As `detect_levels`, from the number of nodes that carry each of `level_keys`."""
-    levels = [_most_used(_REGION, counts), _most_used(_ZONE, counts), *(key for key in _FABRICS if key in counts)]
-    levels += [key for key in declared if key in counts and key not in _KNOWN and not _TIER.match(key)]
-    zones = len([key for key in levels if key in (*_REGION, *_ZONE)])
-    # Topograph renamed its switch labels; a cluster in the middle of the change carries both, which would count each switch twice.
+    places = [_most_used(_REGION, counts), _most_used(_ZONE, counts)]
+    switches = [key for key in _FABRICS if key in counts]
+    switches += [key for key in declared if key in counts and key not in _KNOWN and not _TIER.match(key)]
+    switches += _topograph_tiers(counts)
+    if not switches:  # Volcano's HyperNodes describe switches where labels do not
+        switches = _numbered(_HYPERNODE, counts)
+    nvlink = [_most_used(names, counts) for names in _NVLINK]
+    return tuple(key for key in (*places, *switches, *nvlink) if key is not None)[-MAX_LEVELS:]
+
+
+def _topograph_tiers(counts: Mapping[str, int]) -> list[str]:
+    """Switch labels of Topograph under the names that more nodes carry.
+
+    It renamed them; a cluster in the middle of the change carries both, which would count each switch twice.
+    """
     tiers = _numbered(_TIER, counts)
     old = [key for key in _OLD_TOPOGRAPH if key in counts]
     tier_nodes = max((counts[key] for key in tiers), default=0)
-    levels += tiers if tier_nodes >= max((counts[key] for key in old), default=0) else old
-    if len([key for key in levels if key is not None]) == zones:  # no label tells of switches: Volcano's HyperNodes do
-        levels += _numbered(_HYPERNODE, counts)
-    levels += [_most_used(names, counts) for names in _NVLINK]
-    return tuple(key for key in levels if key is not None)[-MAX_LEVELS:]
+    return tiers if tier_nodes >= max((counts[key] for key in old), default=0) else old
 
 
 def domains(labels: Mapping[str, str], levels: tuple[str, ...]) -> tuple[str, ...]:
@@ -109,14 +116,14 @@ def domains(labels: Mapping[str, str], levels: tuple[str, ...]) -> tuple[str, ..
 
     Each value is prefixed with the next wider domain that the node has: rack numbers repeat in every zone.
     """
-    found: list[str] = []
+    names: list[str] = []
     parent = ""
     for key in levels:
         value = labels.get(key, "").strip()
         domain = (f"{parent}/{value}" if parent else value) if value else ""
         parent = domain or (f"{parent}/" if parent else "")  # a gap counts: region a, rack 1 is not zone a, rack 1
-        found.append(domain)
-    return tuple(found)
+        names.append(domain)
+    return tuple(names)
 
 
 def _most_used(names: tuple[str, ...], counts: Mapping[str, int]) -> str | None:

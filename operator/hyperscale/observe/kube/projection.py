@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from hyperscale.model.constants import GPU_RESOURCE
 from hyperscale.observe.kube.demand import is_further
+from hyperscale.observe.kube.nested import entries, nested
 
 Json = dict[str, Any]
 
@@ -30,33 +31,36 @@ def narrow_job(resource: Json) -> Json:
     metadata = resource["metadata"]
     kept: Json = {name: metadata[name] for name in _JOB_METADATA if name in metadata}
     for part in ("labels", "annotations"):
-        if found := _ours(metadata.get(part) or {}):
-            kept[part] = found
+        if ours := _ours(nested(metadata, part)):
+            kept[part] = ours
     return {"metadata": kept, **{name: resource[name] for name in ("apiVersion", "kind", "spec") if name in resource}}
 
 
 def narrow_node(resource: Json) -> Json:
     """What plans depend on; heartbeats and images are left out, so that they count as no change."""
     metadata = resource["metadata"]
-    status = resource.get("status") or {}
     return {
-        "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}},
-        "spec": {name: value for name, value in (resource.get("spec") or {}).items() if name in ("taints", "unschedulable")},
-        "status": {
-            "allocatable": {
-                name: value
-                for name, value in (status.get("allocatable") or {}).items()
-                if name in ("cpu", "memory", GPU_RESOURCE) or is_further(name)
-            },
-            "conditions": [
-                {"type": "Ready", "status": condition.get("status")}
-                for condition in status.get("conditions") or []
-                if condition.get("type") == "Ready"
-            ],
-            # By which exporters call it: node-exporter's `instance` is an address.
-            "addresses": [{"address": str(entry.get("address", ""))} for entry in status.get("addresses") or []],
-        },
+        "metadata": {"name": metadata["name"], "labels": nested(metadata, "labels")},
+        "spec": {name: value for name, value in nested(resource, "spec").items() if name in ("taints", "unschedulable")},
+        "status": _narrow_node_status(nested(resource, "status")),
     }
+
+
+def _narrow_node_status(status: Mapping[str, Any]) -> Json:
+    return {
+        "allocatable": {name: amount for name, amount in nested(status, "allocatable").items() if _is_planned(name)},
+        "conditions": [
+            {"type": "Ready", "status": condition.get("status")}
+            for condition in entries(status, "conditions")
+            if condition.get("type") == "Ready"
+        ],
+        # By which exporters call it: node-exporter's `instance` is an address.
+        "addresses": [{"address": str(entry.get("address", ""))} for entry in entries(status, "addresses")],
+    }
+
+
+def _is_planned(resource_name: str) -> bool:
+    return resource_name in ("cpu", "memory", GPU_RESOURCE) or is_further(resource_name)
 
 
 def _ours(texts: Mapping[str, Any]) -> dict[str, str]:

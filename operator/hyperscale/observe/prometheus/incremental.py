@@ -7,7 +7,7 @@ and `links` as ever, and the result equals that of judging everything, but for a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -31,6 +31,8 @@ COUNTED: Final = ""
 INDEXED: Final = "#"
 """The node's series that tell an index instead of a UUID; the others of the node may translate it, so that all are judged together."""
 T = TypeVar("T")
+GpuUnit = tuple[str, str]
+"""Node, and a UUID, COUNTED or INDEXED."""
 
 
 class IncrementalValidator:
@@ -41,7 +43,7 @@ class IncrementalValidator:
         self._of_gpus, self._of_links = ChangedSeries(dcgm.GPU_FIGURES), ChangedSeries(links.LINK_FIGURES)
         self._context: frozenset[object] = frozenset()
         self._gpus: dict[str, tuple[Gpu, ...]] = {}
-        self._whole: dict[str, set[tuple[str, str]]] = {}
+        self._whole: dict[str, set[GpuUnit]] = {}
         """Nodes that are judged with all that is on them."""
         self._counted: set[str] = set()
         """Those of them that are judged every time."""
@@ -89,30 +91,37 @@ class IncrementalValidator:
         return self._held
 
     def _judge_gpus(self, reading: MetricsReading, index: NodeIndex, limits: QualityLimits) -> tuple[str, ...]:
-        """Judge the GPUs that anything new is said of; notes on all series that lead to no GPU."""
-        moved, reshaped = self._of_gpus.see(reading, _gpu_of(index))
-        before = self._whole
+        """Judge the GPUs whose series changed; notes on all series that lead to no GPU."""
+        changed, reshaped = self._of_gpus.see(reading, _gpu_of(index))
+        whole_before = self._whole
         if reshaped:
             self._take_stock()
-        wanted = {unit for unit in moved if unit is not None}
-        whole = {node for node, _ in wanted} & (self._whole.keys() | before.keys()) | self._counted
-        wanted |= {unit for node in sorted(whole) for unit in self._whole.get(node, ())}
-        if ended := whole - self._whole.keys():
-            wanted |= {unit for unit in self._of_gpus.units if unit is not None and unit[0] in ended}
+        wanted, whole = self._gpus_to_judge({unit for unit in changed if unit is not None}, whole_before)
         self.judged_units += len(wanted)
         by_unit = self._of_gpus.series_of({*wanted, None})
         rest = part(reading, by_unit, [None, *sorted(unit for unit in wanted if unit[0] in self._counted)], JUDGED)
         notes = dcgm.gpus_by_node(rest, index, limits, reading.taken_at)[1] if rest is not None else ()
-        on: dict[str, list[tuple[str, str]]] = {}
-        for unit in sorted(wanted):
-            on.setdefault(unit[0], []).append(unit)
-        for group in _groups(on, GROUP):
-            some = part(reading, by_unit, [unit for node in group for unit in on[node]], JUDGED)
-            found = dcgm.gpus_by_node(some, index, limits, reading.taken_at)[0] if some is not None else {}
-            for node in group:
-                kept = () if node in whole else (gpu for gpu in self._gpus.get(node, ()) if (node, gpu.uuid) not in wanted)
-                self._put(node, (*kept, *found.get(node, ())))
+        for nodes, units in _by_nodes(wanted):
+            some = part(reading, by_unit, units, JUDGED)
+            judged = dcgm.gpus_by_node(some, index, limits, reading.taken_at)[0] if some is not None else {}
+            for node in nodes:
+                kept = () if node in whole else self._gpus_but(node, wanted)
+                self._put(node, (*kept, *judged.get(node, ())))
         return notes
+
+    def _gpus_to_judge(self, changed: set[GpuUnit], whole_before: Mapping[str, set[GpuUnit]]) -> tuple[set[GpuUnit], set[str]]:
+        """Units that changed with all others of nodes that are judged as a whole, and those nodes.
+
+        A node that was judged as a whole up to now, and no longer is, is judged with all its GPUs once more.
+        """
+        whole = {node for node, _ in changed} & (self._whole.keys() | whole_before.keys()) | self._counted
+        wanted = changed | {unit for node in sorted(whole) for unit in self._whole.get(node, ())}
+        if ended := whole - self._whole.keys():
+            wanted |= {unit for unit in self._of_gpus.units if unit is not None and unit[0] in ended}
+        return wanted, whole
+
+    def _gpus_but(self, node: str, units: Set[GpuUnit]) -> Iterator[Gpu]:
+        return (gpu for gpu in self._gpus.get(node, ()) if (node, gpu.uuid) not in units)
 
     def _put(self, node: str, gpus: tuple[Gpu, ...]) -> None:
         if gpus:
@@ -184,6 +193,15 @@ def _pair_of(index: NodeIndex) -> UnitOf:
         return (source, destination) if source and destination and source != destination else None
 
     return unit
+
+
+def _by_nodes(units: Iterable[GpuUnit]) -> Iterator[tuple[list[str], list[GpuUnit]]]:
+    """Nodes in groups of GROUP with all their units, in order."""
+    units_on: dict[str, list[GpuUnit]] = {}
+    for unit in sorted(units):
+        units_on.setdefault(unit[0], []).append(unit)
+    for nodes in _groups(units_on, GROUP):
+        yield nodes, [unit for node in nodes for unit in units_on[node]]
 
 
 def _groups(items: Iterable[T], size: int) -> Iterable[list[T]]:

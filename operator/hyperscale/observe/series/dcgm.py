@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 from hyperscale.model.api.policy import QualityLimits
@@ -53,13 +54,13 @@ def gpus_by_node(
 
 def holders_by_node(reading: MetricsReading, index: NodeIndex) -> dict[str, dict[str, PodName]]:
     """The pod that each GPU's use was read under, by node and UUID; GPUs whose series name none are absent."""
-    found: dict[str, dict[str, PodName]] = {}
+    holders: dict[str, dict[str, PodName]] = {}
     for one in reading.series.get("gpu_utilization", ()):
         name = holder(one.labels)
         node, uuid = (index.of_series(one.labels), gpu_uuid(one.labels)) if name else (None, None)
         if name and node and uuid:
-            found.setdefault(node, {})[uuid] = name
-    return found
+            holders.setdefault(node, {})[uuid] = name
+    return holders
 
 
 def holder(labels: Mapping[str, str]) -> PodName | None:
@@ -103,18 +104,15 @@ def _collect(series: Iterable[Series], figure: str, into: _Sorting) -> None:
 
 def _uuids(reading: MetricsReading, index: NodeIndex) -> dict[GpuKey, str]:
     """UUID by node and name by index ("gpu-3"), from series that tell both: of two exporters of a node, one may not know UUIDs."""
-    known: dict[GpuKey, str] = {}
-    nameless = False
-    for one in (series for figure in GPU_FIGURES for series in reading.series.get(figure, ())):
-        nameless = nameless or not any(one.labels.get(label) for label in UUID_LABELS)
-    if not nameless:
-        return known
-    for one in (series for figure in GPU_FIGURES for series in reading.series.get(figure, ())):
-        uuid = next((one.labels[label] for label in UUID_LABELS if one.labels.get(label)), None)
+    if all(uuid_label(one.labels) for figure in GPU_FIGURES for one in reading.series.get(figure, ())):
+        return {}
+    uuids: dict[GpuKey, str] = {}
+    for one in chain.from_iterable(reading.series.get(figure, ()) for figure in GPU_FIGURES):
+        uuid = uuid_label(one.labels)
         node = index.of_series(one.labels) if uuid else None
         if uuid and node and one.labels.get("gpu"):
-            known[node, f"gpu-{one.labels['gpu']}"] = uuid
-    return known
+            uuids[node, f"gpu-{one.labels['gpu']}"] = uuid
+    return uuids
 
 
 def _gpu(uuid: str, samples: Mapping[str, Sample]) -> Gpu:
@@ -158,10 +156,15 @@ def _total(used: Sample, free: Sample, reserved: Sample) -> Sample:
 
 def gpu_uuid(labels: Mapping[str, str]) -> str | None:
     """The GPU's UUID; for exporters without one, its index on the node."""
+    return uuid_label(labels) or next((f"{label}-{labels[label]}" for label in INDEX_LABELS if labels.get(label)), None)
+
+
+def uuid_label(labels: Mapping[str, str]) -> str | None:
+    """The UUID under whichever label the exporter writes it; None without one."""
     for label in UUID_LABELS:
-        if labels.get(label):
-            return labels[label]
-    return next((f"{label}-{labels[label]}" for label in INDEX_LABELS if labels.get(label)), None)
+        if uuid := labels.get(label):
+            return uuid
+    return None
 
 
 def _called(labels: Mapping[str, str]) -> str:

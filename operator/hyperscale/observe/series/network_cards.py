@@ -44,7 +44,7 @@ def networks(
 ) -> dict[str, NodeNetwork]:
     """The fastest card of every node that has usable figures; a node whose cards tell no speed is absent.
 
-    before: the answer of last time; a card of which nothing but ages changed, and those by little, is the same object again
+    before: the previous answer; a card of which nothing but ages changed, and those by little, is the same object again
     """
     figure_rules = rules(limits)
     best: dict[str, NodeNetwork] = {}
@@ -54,14 +54,10 @@ def networks(
         for node in sorted(speeds):
             for port, points in sorted(speeds[node].items()):
                 speed = judge(points, figure_rules[f"{kind}_speed"], now, limits.max_age_seconds)
-                known = best.get(node, NodeNetwork()).bytes_per_second.value or 0.0
-                if speed.value is None or speed.value <= known:
-                    continue
-                uses = [judge(flow.get(node, {}).get(port, ()), _flow_rule(limits), now, limits.max_age_seconds) for flow in flows]
-                best[node] = NodeNetwork(speed, _use(uses, speed))
-    if before:
-        best = {node: last if (last := before.get(node)) is not None and _same(last, card) else card for node, card in best.items()}
-    return best
+                if _is_faster(speed, best.get(node, NO_NETWORK).bytes_per_second):
+                    uses = [judge(flow.get(node, {}).get(port, ()), _flow_rule(limits), now, limits.max_age_seconds) for flow in flows]
+                    best[node] = NodeNetwork(speed, _use(uses, speed))
+    return _with_unchanged_objects(best, before) if before else best
 
 
 def bounded(links: tuple[Link, ...], speeds: Mapping[str, Sample]) -> tuple[Link, ...]:
@@ -81,6 +77,15 @@ def _bounded(link: Link, speeds: Mapping[str, Sample]) -> Link:
     return replace(link, bandwidth_bytes_per_second=clipped)
 
 
+def _is_faster(speed: Sample, best: Sample) -> bool:
+    """Whether a card's speed is usable and above the best one, which may be unknown."""
+    return speed.value is not None and speed.value > (best.value or 0.0)
+
+
+def _with_unchanged_objects(cards: Mapping[str, NodeNetwork], before: Mapping[str, NodeNetwork]) -> dict[str, NodeNetwork]:
+    return {node: last if (last := before.get(node)) is not None and _same(last, card) else card for node, card in cards.items()}
+
+
 def _same(last: NodeNetwork, card: NodeNetwork) -> bool:
     return all(
         old.value == new.value and old.source == new.source and abs((old.age_seconds or 0.0) - (new.age_seconds or 0.0)) <= AGE_SECONDS
@@ -89,13 +94,13 @@ def _same(last: NodeNetwork, card: NodeNetwork) -> bool:
 
 
 def _ports(figure: str, reading: MetricsReading, index: NodeIndex, origin: Origin) -> dict[str, dict[Port, list[Point]]]:
-    """Points by node and port; those of machines that are no GPU nodes of ours are no news."""
-    found: dict[str, dict[Port, list[Point]]] = {}
+    """Points by node and port; machines that are no GPU nodes of ours are left out."""
+    points: dict[str, dict[Port, list[Point]]] = {}
     for one in reading.series.get(figure, ()):
         if (node := index.of_series(one.labels)) is not None:
             port = one.labels.get("device", ""), one.labels.get("port", "")
-            found.setdefault(node, {}).setdefault(port, []).append(Point(one.value, one.timestamp, origin))
-    return found
+            points.setdefault(node, {}).setdefault(port, []).append(Point(one.value, one.timestamp, origin))
+    return points
 
 
 def _flow_rule(limits: QualityLimits) -> QualityRule:
@@ -104,8 +109,8 @@ def _flow_rule(limits: QualityLimits) -> QualityRule:
 
 def _use(flows: list[Sample], speed: Sample) -> Sample:
     """The busier direction as a part of the speed."""
-    known = [flow for flow in flows if flow.value is not None]
-    if not known or speed.value is None:
+    usable = [flow for flow in flows if flow.value is not None]
+    if not usable or speed.value is None:
         return unknown(flows[0].fault or UNKNOWN_SAMPLE.fault or "", flows[0].age_seconds, speed.source)
-    busiest = max(known, key=lambda flow: flow.value or 0.0)
+    busiest = max(usable, key=lambda flow: flow.value or 0.0)
     return replace(busiest, value=round(min(1.0, (busiest.value or 0.0) / speed.value), USE_DIGITS))

@@ -6,7 +6,7 @@ GPUs that have just become free, since their last reading is the ended job's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -80,18 +80,29 @@ def settled(gpus: tuple[Gpu, ...], tenancy: Tenancy, moment: float, settle_secon
     if tenancy.free_gpus <= 0 or not (tenancy.holders or tenancy.releases):
         return gpus
     busy = sorted((position for position, gpu in enumerate(gpus) if _use(gpu) > IDLE_RATIO), key=lambda position: -_use(gpus[position]))
-    if not busy:
-        return gpus
-    told = {position: tenancy.holds(tenancy.holders[gpus[position].uuid]) for position in busy if gpus[position].uuid in tenancy.holders}
-    named = {position: held for position, held in told.items() if held is not None}
-    void = [position for position in busy if named.get(position) is False][: tenancy.free_gpus]
+    void = _outdated(busy, gpus, tenancy, moment, settle_seconds) if busy else []
+    return tuple(_idle(gpu) if position in void else gpu for position, gpu in enumerate(gpus)) if void else gpus
+
+
+def _outdated(busy: Sequence[int], gpus: Sequence[Gpu], tenancy: Tenancy, moment: float, settle_seconds: float) -> list[int]:
+    """Positions in `busy` whose readings are of pods that have ended; at most as many as GPUs are free."""
+    holder_runs = _holder_runs(busy, gpus, tenancy)
+    void = [position for position in busy if holder_runs.get(position) is False][: tenancy.free_gpus]
     for position in busy:
         if len(void) >= tenancy.free_gpus:
             break
-        given_back = sum(release.gpus for release in tenancy.releases if _scraped(gpus[position], moment) < release.at + settle_seconds)
-        if position not in named and len(void) < given_back:
+        scraped = moment - (gpus[position].utilization_ratio.age_seconds or 0.0)
+        given_back = sum(release.gpus for release in tenancy.releases if scraped < release.at + settle_seconds)
+        if position not in holder_runs and len(void) < given_back:
             void.append(position)
-    return tuple(_idle(gpu) if position in void else gpu for position, gpu in enumerate(gpus)) if void else gpus
+    return void
+
+
+def _holder_runs(busy: Sequence[int], gpus: Sequence[Gpu], tenancy: Tenancy) -> dict[int, bool]:
+    """Whether the pod that a busy GPU's reading names still holds GPUs; absent where it names none, or one without GPUs."""
+    named = {position: tenancy.holders[gpus[position].uuid] for position in busy if gpus[position].uuid in tenancy.holders}
+    runs = {position: tenancy.holds(pod) for position, pod in named.items()}
+    return {position: holds for position, holds in runs.items() if holds is not None}
 
 
 def _idle(gpu: Gpu) -> Gpu:
@@ -101,7 +112,3 @@ def _idle(gpu: Gpu) -> Gpu:
 
 def _use(gpu: Gpu) -> float:
     return -1.0 if gpu.utilization_ratio.value is None else gpu.utilization_ratio.value
-
-
-def _scraped(gpu: Gpu, moment: float) -> float:
-    return moment - (gpu.utilization_ratio.age_seconds or 0.0)

@@ -7,7 +7,7 @@ built without.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hyperscale.model.api.policy import Overrides, QualityLimits
@@ -119,19 +119,16 @@ class Memory:
         before, self._traits = self._traits, {}
         for node in listed:
             name = str(node["metadata"]["name"])
-            known = before.get(name)
-            self._traits[name] = known if known is not None and known.node is node else _traits(node)
+            last = before.get(name)
+            self._traits[name] = last if last is not None and last.node is node else _traits(node)
         by_name = [one for _, one in sorted(self._traits.items()) if one.has_gpus]
-        declared: tuple[str, ...] = ()
-        counts = Counter(key for one in by_name for key in one.level_keys)
-        if topologies := tuple(topologies):
-            label_sets = [one.node["metadata"].get("labels") or {} for one in by_name]
-            declared = declared_levels(topologies, label_sets)
-            further = [key for key in declared if key not in counts]
-            counts.update(key for held in label_sets for key in further if held.get(key))
-        self._detected = node_labels.levels_of(counts, declared)
+        self._detected = _detected_levels(by_name, tuple(topologies))
         self.gpu_nodes = tuple(one.node for one in by_name)
         self._touched |= {name for name, one in self._traits.items() if before.get(name) is not one}
+        self._index_aliases(by_name)
+
+    def _index_aliases(self, by_name: Sequence[_Traits]) -> None:
+        """Drop the index, and the views of nodes that are gone, where names or aliases changed."""
         aliases = tuple((str(one.node["metadata"]["name"]), one.aliases) for one in by_name)
         if aliases != self._aliases:
             self._aliases, self._index = aliases, None
@@ -140,26 +137,13 @@ class Memory:
 
     def _see_pods(self, pods: Sequence[PodView]) -> None:
         """Only what differs from last time is reckoned again."""
-        known, moved = self._pods, self.moved
-        if moved is not None:
-            self.moved = {}
-            changed = [pod for name, pod in moved.items() if pod is not None and known.get(name) != pod]
-            gone = {name for name, pod in moved.items() if pod is None}
-        else:
-            changed = [pod for pod in pods if (before := known.get((pod.namespace, pod.name))) is not pod and before != pod]
-            compared = len(pods) != len(known) or changed
-            gone = known.keys() - {(pod.namespace, pod.name) for pod in pods} if compared else set()
+        changed, gone = self._changed_pods(pods)
         touched = self._nodes_that_name([*gone, *((pod.namespace, pod.name) for pod in changed)])
         for name in gone:
             self._leave(name, touched)
         for pod in changed:
-            name = (pod.namespace, pod.name)
-            self._leave(name, touched)
-            known[name] = pod
-            if pod.holds_resources:
-                self._pods_on.setdefault(pod.node, {})[name] = pod
-                self._tenants[name] = pod.gpus > 0 or pod.unreadable
-                touched.add(pod.node)
+            self._leave((pod.namespace, pod.name), touched)
+            self._enter(pod, touched)
         for node in touched:
             if on := self._pods_on.get(node):
                 self._held[node] = requested_by_node(on.values()).get(node, _NOTHING)
@@ -167,6 +151,15 @@ class Memory:
                 self._pods_on.pop(node, None)
                 self._held.pop(node, None)
         self._touched |= touched
+
+    def _changed_pods(self, pods: Sequence[PodView]) -> tuple[list[PodView], Set[PodName]]:
+        """Pods that are new or others than last time, and names of those that are gone."""
+        last, moved = self._pods, self.moved
+        if moved is None:
+            return _compared(last, pods)
+        self.moved = {}
+        changed = [pod for name, pod in moved.items() if pod is not None and last.get(name) != pod]
+        return changed, {name for name, pod in moved.items() if pod is None}
 
     def _nodes_that_name(self, pods: Sequence[PodName]) -> set[str]:
         """Nodes of which the last figures say that one of these pods has their GPUs."""
@@ -180,6 +173,14 @@ class Memory:
                     named.setdefault(pod, []).append(node)
             self._named = figures, named
         return {node for pod in pods for node in self._named[1].get(pod, ())}
+
+    def _enter(self, pod: PodView, touched: set[str]) -> None:
+        name = (pod.namespace, pod.name)
+        self._pods[name] = pod
+        if pod.holds_resources:
+            self._pods_on.setdefault(pod.node, {})[name] = pod
+            self._tenants[name] = pod.gpus > 0 or pod.unreadable
+            touched.add(pod.node)
 
     def _leave(self, name: PodName, touched: set[str]) -> None:
         before = self._pods.pop(name, None)
@@ -247,6 +248,26 @@ class Memory:
 
 def _traits(node: RawNode) -> _Traits:
     return _Traits(node, is_gpu_node(node), node_labels.level_keys(node["metadata"].get("labels") or {}), aliases_of(node))
+
+
+def _compared(last: Mapping[PodName, PodView], pods: Sequence[PodView]) -> tuple[list[PodView], Set[PodName]]:
+    """Pods that are new or others than in `last`, and names of those that are gone."""
+    changed = [pod for pod in pods if (before := last.get((pod.namespace, pod.name))) is not pod and before != pod]
+    if len(pods) == len(last) and not changed:
+        return changed, set()
+    return changed, last.keys() - {(pod.namespace, pod.name) for pod in pods}
+
+
+def _detected_levels(gpu_nodes: Sequence[_Traits], topologies: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """Topology label keys of GPU nodes, widest first, with those that Kueue Topologies declare."""
+    counts = Counter(key for one in gpu_nodes for key in one.level_keys)
+    if not topologies:
+        return node_labels.levels_of(counts)
+    label_sets = [one.node["metadata"].get("labels") or {} for one in gpu_nodes]
+    declared = declared_levels(topologies, label_sets)
+    further = [key for key in declared if key not in counts]
+    counts.update(key for labels in label_sets for key in further if labels.get(key))
+    return node_labels.levels_of(counts, declared)
 
 
 def _nothing_of(figures: SnapshotFigures) -> SnapshotFigures:

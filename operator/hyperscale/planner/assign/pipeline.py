@@ -104,12 +104,6 @@ def from_links(
     return Pipeline(np.ascontiguousarray(gradient), np.ascontiguousarray(activation), groups)
 
 
-def searcher(pipeline: Pipeline, group: IntArray) -> PipeSearch:
-    """The kernel's state."""
-    values, rank = pipeline.levels()
-    return PipeSearch(pipeline.gradient, rank, values, pipeline.kinds(), group, pipeline.groups)
-
-
 def place(pipeline: Pipeline, seed: int = 0, expired: Callable[[], bool] = never, rounds: int = ROUNDS, steps: int = STEPS) -> Piped:
     """The best groups found before `expired` says so; the first deal whatever it says."""
     values, rank = pipeline.levels()

@@ -1,11 +1,10 @@
-"""The plan as an object and as bytes: identity, rounding, deterministic JSON (docs/plan-schema.md). Pure."""
+"""The plan as an object and as bytes: identity, rounding, deterministic JSON (docs/reference/plan-schema.md). Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -38,17 +37,6 @@ def plan_id(request: PlanRequest, snapshot_digest: str, planner: str, workers: S
 def to_json(plan: Plan) -> bytes:
     """`plan` as canonical JSON: keys in the order of the type, indented by two, one newline at the end; equal plans, equal bytes."""
     return msgspec.json.format(_ENCODER.encode(plan), indent=2) + b"\n"
-
-
-def from_json(data: bytes) -> Plan:
-    """The plan behind `to_json`; raises msgspec.ValidationError naming the field, msgspec.DecodeError for no JSON at all."""
-    return msgspec.json.decode(data, type=Plan)
-
-
-def json_schema() -> dict[str, Any]:
-    """JSON schema of `to_json`, as docs/plan.schema.json has it."""
-    schema = msgspec.json.schema(Plan)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "HyperScale plan", **schema}
 
 
 def rounded(figure: float) -> float:

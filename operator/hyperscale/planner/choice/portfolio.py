@@ -54,12 +54,12 @@ def make_plan(
     policy: PolicySpec,
     *,
     expired: Callable[[], bool] = lambda: False,
-    planners: Sequence[ProposingPlanner] = (Heuristic(),),
+    planners: Sequence[ProposingPlanner] = (),
 ) -> Plan | Infeasible:
     """The best checked plan for `request`, or the one reason why there is none.
 
     expired:  turns true when time is up; the best found so far is used then. Without it the answer depends on the other arguments only.
-    planners: those that exist in this process, by falling preference; ties go to the first.
+    planners: those that exist in this process, by falling preference; ties go to the first. Without the heuristic a new one is added.
     Raises ValueError when the job wants no plan (planner None) or pins a rank to a node that the graph does not have.
     """
     if request.job.planner is PlannerChoice.NONE:
@@ -87,7 +87,7 @@ def _proposed(problem: Problem, planners: Sequence[ProposingPlanner], expired: C
     if not len(problem.nodes):
         return Proposals((), None, ())
     if problem.pinned and problem.request.workers_fixed is not None:
-        repaired = propose(problem, [Repair() if isinstance(planner, Heuristic) else planner for planner in planners], expired)
+        repaired = propose(problem, [Repair(planner) if isinstance(planner, Heuristic) else planner for planner in planners], expired)
         if repaired.candidates:
             return repaired
     return propose(problem, planners, expired)

@@ -28,7 +28,7 @@ TOPOLOGY_UNKNOWN: Final = "TopologyUnknown"
 INSIDE_ASSUMED: Final = "InsideAssumed"
 
 COMPUTE_RANGE: Final = (0.75, 1.35)
-"""Of compute time with every figure known: the cost model's own error on published epoch times (docs/planner.md)."""
+"""Of compute time with every figure known: the cost model's own error on published epoch times (docs/explanation/planner.md)."""
 UNSURE_COMPUTE_RANGE: Final = (0.4, 2.6)
 """The same for GAT, whose published times the model misses by so much, and for Custom, which it cannot see."""
 UTILIZATION_RANGE: Final = (0.8, 2.0)

@@ -1,6 +1,6 @@
 """What candidate nodes cost for one job, and what depends on its worker count alone. Pure.
 
-A worker is a pod; each of its GPUs is one rank. Figures of a node and of a pair are per worker or per pair; formulas: docs/planner.md.
+A worker is a pod; each of its GPUs is one rank. Figures are per worker or per pair; formulas: docs/explanation/planner.md.
 """
 
 from __future__ import annotations

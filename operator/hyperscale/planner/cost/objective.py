@@ -1,6 +1,6 @@
 """The cost model: predicted seconds of one epoch for workers in ring order, one placement or many at once. Pure.
 
-`predict` says it in plain arithmetic and is the reference; `objectives` gives the same figures for a batch. Formulas: docs/planner.md.
+`predict` is the reference in plain arithmetic; `objectives` gives the same figures for a batch. Formulas: docs/explanation/planner.md.
 """
 
 from __future__ import annotations

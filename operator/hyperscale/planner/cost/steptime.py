@@ -1,6 +1,6 @@
 """Seconds of one data-parallel step, from the GPUs each node lends and the batch, by a curve fitted to measured steps. Pure.
 
-Form and reasons: docs/steptime.md. How it is fitted: steptime_fit.py.
+Form and reasons: docs/explanation/steptime.md. How it is fitted: steptime_fit.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The learned planner: the constructor's placement of the most promising worker count, polished. Pure and deterministic.
 
-It proposes; whether its placement is used is the portfolio's choice by objective. docs/learning.md says what it is worth.
+It proposes; whether its placement is used is the portfolio's choice by objective. docs/explanation/learning.md says what it is worth.
 """
 
 from __future__ import annotations

@@ -29,19 +29,20 @@ WORTH_A_SEARCH: Final = 0.5
 """A plan from nothing must gain so much of the least gain that the policy asks for: most running jobs are where they should be."""
 
 
-def judge(
+def evaluate_migrations(
     question: MoveQuestion,
     graph: ClusterGraph,
     policy: PolicySpec,
     workload_of: Callable[[RunningJob], WorkloadProfile],
     expired: Expired,
+    heuristic: Heuristic,
 ) -> Moves:
     """Advice for every job of the question, in its order, until time is up."""
     advice: list[MoveAdvice] = []
     for job in question.jobs:
         if advice and expired():
             break
-        migration = advise(job, graph, policy, workload_of(job), expired)
+        migration = advise(job, graph, policy, workload_of(job), expired, heuristic)
         if migration is not None:
             advice.append(migration)
     return Moves(tuple(advice))
@@ -53,13 +54,15 @@ def _factor(job: RunningJob) -> float:
     return next((calibration.factor for calibration in job.request.calibration if calibration.products == products), 1.0)
 
 
-def _least(problem: Problem, workers: int, expired: Expired) -> float:
+def _least(problem: Problem, workers: int, expired: Expired, heuristic: Heuristic) -> float:
     """Objective of the best plan from nothing, which costs little to find; 0 where there is none to compare with."""
-    objectives = (candidate.objective for candidate in Heuristic().candidates(problem, expired) if candidate.workers == workers)
+    objectives = (candidate.objective for candidate in heuristic.candidates(problem, expired) if candidate.workers == workers)
     return min(objectives, default=0.0)
 
 
-def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: WorkloadProfile, expired: Expired) -> MoveAdvice | None:
+def advise(
+    job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: WorkloadProfile, expired: Expired, heuristic: Heuristic
+) -> MoveAdvice | None:
     """The best that few moves can do for one job; None where its placement cannot be judged.
 
     The job's own pods count as gone: every rank is stopped by a move and must find room again. A rank on a node that takes no new
@@ -76,12 +79,13 @@ def advise(job: RunningJob, graph: ClusterGraph, policy: PolicySpec, workload: W
         max_moves=policy.replan.max_moves,
     )
     problem = pose(vacated_request(job), vacated, workload, policy)
-    still = replan(problem, job.plan, LOST_ONLY, expired, keep_shares=True)
+    still = replan(problem, job.plan, LOST_ONLY, expired, keep_shares=True, heuristic=heuristic)
     if still is None or still.lost:
         return None
     move = still
-    if still.stay_objective * (1.0 - policy.replan.min_gain_ratio * WORTH_A_SEARCH) > _least(problem, len(job.plan.workers), expired):
-        move = replan(problem, job.plan, prices, expired, keep_shares=True) or still
+    least = _least(problem, len(job.plan.workers), expired, heuristic)
+    if still.stay_objective * (1.0 - policy.replan.min_gain_ratio * WORTH_A_SEARCH) > least:
+        move = replan(problem, job.plan, prices, expired, keep_shares=True, heuristic=heuristic) or still
     now, then = rounded(factor * (move.epoch_seconds + move.gain_seconds_per_epoch)), rounded(factor * move.epoch_seconds)
     price = policy.replan.restart_seconds + job.redone_epochs * then + policy.replan.move_seconds * len(move.moved)
     stays = MoveAdvice(job.request.job_key, now, now, remaining_epochs=job.remaining_epochs)

@@ -47,7 +47,7 @@ def advise(
     jobs: Sequence[Contender],
     free: Sequence[int],
     min_gain_ratio: float,
-    settings: rule.RuleSettings = rule.DEFAULTS,
+    settings: rule.RuleSettings,
     expired: Expired = lambda: False,
 ) -> Advice:
     """Return the set of preemptions that saves most. Raises ValueError where a job has not one figure a kind.

@@ -31,7 +31,7 @@ ATTEMPTS: Final = 3
 """Rounds of checking; each leaves out the preemptions that serve no job."""
 
 
-def judge_stops(question: StopQuestion, desk: PlacementOracle, policy: QueuePolicy, terms: Terms, choosers: Choosers) -> Stops:
+def evaluate_preemptions(question: StopQuestion, desk: PlacementOracle, policy: QueuePolicy, terms: Terms, choosers: Choosers) -> Stops:
     """The preemptions that pay, most often none; none where the time is too short to check them."""
     if not any(job.held_seconds >= terms.hold_down_seconds for job in question.running):
         return Stops()

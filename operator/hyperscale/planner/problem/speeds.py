@@ -69,7 +69,7 @@ TERAFLOPS: Final[dict[str, float]] = {
     "Tesla-V100": 8.0,
     "V100": 8.0,
 }
-"""Sustained TFLOP/s on full-graph training. A100 is fitted (docs/planner.md); the others are scaled by memory bandwidth and FP32."""
+"""Sustained TFLOP/s on full-graph training. A100 is fitted (docs/explanation/planner.md), the others scaled by bandwidth and FP32."""
 
 CAPABILITY_TERAFLOPS: Final[tuple[tuple[float, float], ...]] = (
     (10.0, 45.0),

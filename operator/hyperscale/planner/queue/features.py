@@ -21,7 +21,7 @@ VERSION: Final = 1
 """Weights are of use for one version only."""
 OLDEST: Final = 2
 SMALLEST: Final = 6
-SHORTEST_FIRST: Final = rule.RuleSettings(thrift_alone=0.0, thrift=0.0, patience=math.inf)
+SHORTEST_FIRST: Final = rule.RuleSettings(rule.QueueOrder.SECONDS, thrift_alone=0.0, thrift=0.0, patience=math.inf)
 """The second opinion among the features."""
 
 

@@ -40,7 +40,7 @@ def choosers(policy: QueuePolicy, folder: Path | None = None) -> Choosers:
 
 def settings_of(policy: QueuePolicy) -> rule.RuleSettings:
     """The rule's knobs."""
-    return rule.RuleSettings(thrift_alone=policy.thrift_alone, thrift=policy.thrift, patience=policy.patience)
+    return rule.RuleSettings(rule.QueueOrder.SECONDS, policy.thrift_alone, policy.thrift, policy.patience)
 
 
 @cache

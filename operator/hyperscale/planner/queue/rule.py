@@ -28,14 +28,14 @@ class QueueOrder(enum.StrEnum):
 
 
 class RuleSettings(NamedTuple):
-    """Knobs of the rule; the defaults are what `hyperscale.learn.streams.tuning` found."""
+    """Knobs of the rule. The defaults are PlannerPolicy's (`QueuePolicy`); a trained network brings those that it was trained with."""
 
-    order: QueueOrder = QueueOrder.SECONDS
-    thrift_alone: float = 0.23
+    order: QueueOrder
+    thrift_alone: float
     """α with one pending job. A larger worker count must shorten the run by more than (ratio of the counts) ** α."""
-    thrift: float = 0.15
+    thrift: float
     """α with several."""
-    patience: float = 2.63
+    patience: float
     """c."""
     starvation_seconds: float = math.inf
     """A job that has waited longer goes first, whatever its index; no other job starts before it."""
@@ -43,9 +43,6 @@ class RuleSettings(NamedTuple):
     def alpha(self, pending: int) -> float:
         """α for a number of pending jobs."""
         return self.thrift_alone if pending == 1 else self.thrift
-
-
-DEFAULTS: Final = RuleSettings()
 
 
 def by_age(pending: Sequence[PendingJob]) -> list[PendingJob]:
@@ -69,9 +66,7 @@ def thrifty(job: PendingJob, free_slots: int, alpha: float, limit_seconds: float
     return best
 
 
-def choose(
-    pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState, settings: RuleSettings = DEFAULTS
-) -> QueueChoice:
+def choose(pending: Sequence[PendingJob], running: Sequence[QueueRunningJob], cluster: ClusterState, settings: RuleSettings) -> QueueChoice:
     """What the rule starts next. Scores are indices: seconds (or slot seconds) / weight, less is better."""
     aged, alpha = by_age(pending), settings.alpha(len(pending))
     first = starving(aged, settings)

@@ -1,7 +1,7 @@
 """The objective of ranks that keep the parts of the training graph they hold, wherever they run. Pure.
 
 A running job does not deal its vertices out again when a node slows down or a rank moves. `cost/objective.py` does: a part follows the
-speed of the node. The formulas are otherwise the same (docs/planner.md).
+speed of the node. The formulas are otherwise the same (docs/explanation/planner.md).
 """
 
 from __future__ import annotations

@@ -60,6 +60,8 @@ class Task:
     prices: Prices
     share: FloatArray | None
     """(k,) parts that the ranks keep; None: dealt out again."""
+    heuristic: Heuristic
+    """Finds whole plans."""
 
     @property
     def lost(self) -> IntArray:
@@ -217,7 +219,7 @@ def _whole(task: Task, region: IntArray, seats: IntArray, allowed: int, expired:
     """The planner's own best placements, with the old ranks where they keep their node."""
     problem, workers = task.problem, len(seats)
     tried = 0
-    for candidate in sorted(Heuristic().candidates(problem, expired)):
+    for candidate in sorted(task.heuristic.candidates(problem, expired)):
         order = np.array(candidate.order, dtype=np.int64)
         if tried == WHOLE_PLANS:
             return

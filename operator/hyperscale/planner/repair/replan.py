@@ -42,20 +42,26 @@ class Move:
 
 
 def replan(
-    problem: Problem, old: Plan, prices: Prices = LOST_ONLY, expired: Expired = lambda: False, keep_shares: bool = False
+    problem: Problem,
+    old: Plan,
+    prices: Prices = LOST_ONLY,
+    expired: Expired = lambda: False,
+    keep_shares: bool = False,
+    heuristic: Heuristic | None = None,
 ) -> Move | None:
     """The cheapest placement of the old plan's ranks on the cluster as it is now; None where there is none.
 
     problem:     posed for as many workers as `old` has, on a cluster where the GPUs of its ranks count as free (`drained_snapshot`);
                  ranks that it pins stay whatever their price
     expired:     turns true when time is up; the best found so far is used then
+    heuristic:   finds whole plans; one that has planned the same problem before answers at once
     keep_shares: every rank keeps the part of the vertices that `old` gives it, as those of a running job do
     Ranks whose node is no candidate of the problem are lost: removed, cordoned, tainted, faulty or full.
     """
     place = {name: position for position, name in enumerate(problem.names)}
     assigned = np.array([place.get(worker.node, -1) for worker in old.workers], dtype=np.int64)
     share = np.array([worker.share for worker in old.workers]) if keep_shares else None
-    task = Task(problem, assigned, seated(problem, assigned), prices, share)
+    task = Task(problem, assigned, seated(problem, assigned), prices, share, heuristic or Heuristic())
     best: Candidate | None = None
     for region in regions_of(problem, task.seats):
         for order in placements(task, region, expired):
@@ -70,12 +76,16 @@ class Repair:
 
     name = Heuristic.name
 
+    def __init__(self, heuristic: Heuristic) -> None:
+        """Take whole plans from this heuristic."""
+        self._heuristic = heuristic
+
     def candidates(self, problem: Problem, expired: Expired) -> Iterable[Candidate]:
         """Placements of all ranks with the pinned ones where they are; none where some of the others find no node."""
         seats = np.full(problem.request.workers_fixed or 0, -1, dtype=np.int64)
         for rank, candidate in problem.pinned:
             seats[rank] = candidate
-        task = Task(problem, seats, seats, LOST_ONLY, None)
+        task = Task(problem, seats, seats, LOST_ONLY, None, self._heuristic)
         orders = (order for region in regions_of(problem, seats) for order in placements(task, region, expired))
         candidates = {task.candidate(order) for order in orders}
         return sorted(candidate for candidate in candidates if np.isfinite(candidate.objective))

@@ -35,8 +35,7 @@ from hyperscale.planner.search.memory_relaxation import ROUNDING, ways
 from hyperscale.planner.search.pool_costs import PoolCosts
 from hyperscale.planner.search.pools import Pools
 from hyperscale.planner.search.ring import canonical
-from hyperscale.planner.search.search_result import Candidate
-from hyperscale.planner.search.search_result import SearchResult as Found
+from hyperscale.planner.search.search_result import Candidate, SearchResult
 from hyperscale.planner.search.subregions import DOMAIN_LOOK, WIDE_LOOK, WIDE_PARTS, WIDE_WORKERS, domains_with_room, part
 from hyperscale.util.memo import Memo
 
@@ -60,26 +59,24 @@ Expired = Callable[[], bool]
 
 
 class Heuristic:
-    """Greedy, local search, branch and bound, pairs; never fails, says how far from the optimum it may be (docs/planner.md)."""
+    """Greedy, local search, branch and bound, pairs; never fails, says how far from the optimum it may be (docs/explanation/planner.md)."""
 
     name = "Heuristic"
 
-    def candidates(self, problem: Problem, expired: Expired) -> Found:
-        """Placements found, the best of every region and worker count.
+    def __init__(self) -> None:
+        """Start with no results; an owner that asks about many jobs alike keeps one heuristic for all of them."""
+        self._results: Memo[SearchResult] = Memo(KEPT_PROBLEMS)
 
-        Jobs that are alike come by the hundred: what was found without the deadline's help is kept for the next one.
-        """
+    def candidates(self, problem: Problem, expired: Expired) -> SearchResult:
+        """Return the best placements of every region and worker count; a complete result is kept for the next job like this one."""
 
-        def keep(result: Found) -> bool:
+        def keep(result: SearchResult) -> bool:
             return not expired() and sum(candidate.workers for candidate in result) <= KEPT_WORKERS
 
-        return _FOUND.get(problem.identity, lambda: _search(problem, expired), keep)
+        return self._results.get(problem.identity, lambda: _search(problem, expired), keep)
 
 
-_FOUND: Final[Memo[Found]] = Memo(KEPT_PROBLEMS)
-
-
-def _search(problem: Problem, expired: Expired) -> Found:
+def _search(problem: Problem, expired: Expired) -> SearchResult:
     candidates: list[Candidate] = []
     bounds: list[float | None] = []
     topology = problem.job.placement.topology
@@ -96,7 +93,7 @@ def _search(problem: Problem, expired: Expired) -> Found:
     elif len(bounds) < len(parts) or len(parts) == MAX_DOMAINS:
         bounds = [None]
     proven = [bound for bound in bounds if bound is not None]
-    return Found(tuple(candidates), min(proven) if proven and len(proven) == len(bounds) else None)
+    return SearchResult(tuple(candidates), min(proven) if proven and len(proven) == len(bounds) else None)
 
 
 class _Search:

@@ -41,23 +41,6 @@ SEEDS: Final = 1000
 """Seeds of two rounds of a tournament differ by so much."""
 
 
-def exchange(
-    costs: Costs,
-    slots: IntArray,
-    order: IntArray,
-    fixed: BoolArray | None = None,
-    *,
-    seed: int,
-    work: int,
-    expired: Callable[[], bool] = lambda: False,
-) -> tuple[IntArray, float]:
-    """The best placement (k,) on a walk of `work` inner steps from `order` (k,), and its objective; never worse than `order`.
-
-    fixed: (k,) ranks that stay and take no slot; with fewer than two others nothing is done
-    """
-    return tournament(costs, slots, order[None, :], fixed, seed=seed, work=work, expired=expired)
-
-
 def tournament(
     costs: Costs,
     slots: IntArray,
@@ -71,7 +54,10 @@ def tournament(
     """The best placement (k,) of walks from each of `orders` (B, k), best first, and its objective; never worse than any of them.
 
     Successive halving (Jamieson & Talwalkar 2016): the walks share the work of a round, and the better half continues to the next. Which
-    start leads where is not known beforehand, but soon shows. `work`: of all rounds together · the rest as for `exchange`
+    start leads where is not known beforehand, but soon shows.
+
+    fixed: (k,) ranks that stay and take no slot; with fewer than two others nothing is done
+    work:  inner steps of all rounds together
     """
     starts = objectives(costs, orders)
     first = int(np.argmin(starts))

@@ -11,7 +11,7 @@ from hyperscale.model.graph import BoolArray, FloatArray, IntArray
 from hyperscale.planner.cost.bounds import memory_may_limit
 from hyperscale.planner.cost.costs import ExchangeVolumes
 from hyperscale.planner.cost.objective import Costs, objectives, ring_costs, volumes
-from hyperscale.planner.search.ring import ring_order, ring_orders
+from hyperscale.planner.search.ring import ring_orders
 
 SWEEPS: Final = 6
 """Passes over all positions; nearly every start is at its optimum after three."""
@@ -27,21 +27,13 @@ RACE_LEAST: Final = 4
 """The least number that always does."""
 
 
-def polish(costs: Costs, slots: IntArray, order: IntArray, fixed: BoolArray, sweeps: int = SWEEPS) -> tuple[IntArray, float]:
-    """A placement that no single replacement improves, in ring order, and its objective.
-
-    costs: of m candidates · slots: (m,) of each, pinned ranks not counted · order: (k,) start · fixed: (k,) positions that stay
-    """
-    orders, seconds = polish_all(costs, slots, order[None, :], fixed, sweeps)
-    return ring_order(costs, orders[0], fixed), float(seconds[0])
-
-
 def polish_all(
     costs: Costs, slots: IntArray, orders: IntArray, fixed: BoolArray, sweeps: int = SWEEPS, stop: Callable[[], bool] = lambda: False
 ) -> tuple[IntArray, FloatArray]:
-    """The same for every row of `orders` (B, k): placements (B, k) and objectives (B,). A row that drops out stays as it is.
+    """Improve every row of `orders` (B, k) by single replacements: placements (B, k) and objectives (B,). A row that drops out stays.
 
-    stop: ends the search between two moves.
+    costs: of m candidates · slots: (m,) of each, pinned ranks not counted · fixed: (k,) positions that stay
+    stop: ends the search between two moves
     """
     best_orders = ring_orders(costs, orders, fixed)
     best = objectives(costs, best_orders)

@@ -27,12 +27,13 @@ from hyperscale.model.preemption_query import Stops
 from hyperscale.planner.choice.portfolio import make_plan
 from hyperscale.planner.graph.cluster_graph import build
 from hyperscale.planner.learned.learned_planner import planners
-from hyperscale.planner.migration.migration_evaluation import judge
+from hyperscale.planner.migration.migration_evaluation import evaluate_migrations
 from hyperscale.planner.preempt.preemption_problem import Terms
-from hyperscale.planner.preempt.preemption_question import judge_stops
+from hyperscale.planner.preempt.preemption_question import evaluate_preemptions
 from hyperscale.planner.queue.joint import take_turns
 from hyperscale.planner.queue.placement_oracle import Expired, PlacementOracle
 from hyperscale.planner.queue.queue_policies import choosers
+from hyperscale.planner.search.heuristic import Heuristic
 from hyperscale.planner.service.frames import (
     KEPT_WORLDS,
     OUT_OF_MEMORY_EXIT,
@@ -74,6 +75,7 @@ class PlannerService:
         self._graphs: dict[str, ClusterGraph] = {}
         self._desks: dict[str, PlacementOracle] = {}
         self._planners = planners(weights)
+        self._heuristic = next(planner for planner in self._planners if isinstance(planner, Heuristic))
 
     def learn(self, world: ClusterFrame) -> None:
         """Keep a world to plan in, and forget the oldest."""
@@ -120,7 +122,7 @@ class PlannerService:
         desk = self._desk(world, ask.question.deadline_seconds, started)
         own = policy.queue.preemption
         terms = Terms(own.min_gain_ratio, own.hold_down_seconds, policy.replan.restart_seconds)
-        return judge_stops(ask.question, desk, policy.queue, terms, choosers(policy.queue, self._weights))
+        return evaluate_preemptions(ask.question, desk, policy.queue, terms, choosers(policy.queue, self._weights))
 
     def _desk(self, world: ClusterFrame, deadline_seconds: float, started: float) -> PlacementOracle:
         """Keeps what it has found on this world; under the deadline of the question in hand."""
@@ -137,7 +139,9 @@ class PlannerService:
     def _moves(self, ask: AskMoves, started: float) -> Moves:
         world = self._worlds[ask.world]
         expired = self._alarm(ask.question.deadline_seconds, started)
-        return judge(ask.question, self._graph(world), world.policy, lambda job: profile(job.request.job), expired)
+        return evaluate_migrations(
+            ask.question, self._graph(world), world.policy, lambda job: profile(job.request.job), expired, self._heuristic
+        )
 
     def _graph(self, world: ClusterFrame) -> ClusterGraph:
         if world.name not in self._graphs:

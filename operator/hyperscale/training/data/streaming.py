@@ -6,7 +6,7 @@ and the lower cut stays. The price of size falls from pass to pass: first parts 
 On an R-MAT graph of 3 M edges that cuts 75 % of the edges instead of 84 % with the paper's constant price.
 
 The limit on edges matters on graphs with hubs: parts of equal vertices, as METIS makes them by default, hold up to seven times their
-share of the edges of R-MAT graphs (docs/data.md), and edges are what a GNN computes on.
+share of the edges of R-MAT graphs (docs/tasks/own-data.md), and edges are what a GNN computes on.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def read_plan(path: Path) -> RunPlan | None:
             found["workers"] = indexed(found.get("workers"))
         plan = msgspec.convert(found, RunPlan)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ContractError(f"HYPERSCALE_PLAN_FILE: {path}: {error}; see docs/runplan.schema.json") from error
+        raise ContractError(f"HYPERSCALE_PLAN_FILE: {path}: {error}; see docs/reference/runplan.schema.json") from error
     if plan.version != RUN_PLAN_VERSION:
         raise ContractError(f"HYPERSCALE_PLAN_FILE: {path}: version {plan.version}, this image reads {RUN_PLAN_VERSION}; use a newer image")
     return plan

@@ -20,7 +20,7 @@ from hyperscale.model.runplan import RUN_PLAN_FILE, RunPlan
 from tests.builders.placement import DEFAULTS, job, metadata, plan
 from tests.builders.restricted import breaches
 
-DOCS = Path(__file__).resolve().parents[4] / "docs"
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "reference"
 PLAN = replace(plan("node-b", "node-a"), allreduce=AllreduceCost(1e-4, 2e-9, measured=True))
 SHARED: dict[str, Any] = {"partitioning": {"volumeClaimName": "parts"}}
 

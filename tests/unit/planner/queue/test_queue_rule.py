@@ -8,14 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from hyperscale.model.api.policy import QueuePolicy
 from hyperscale.planner.learned import learned_weights
 from hyperscale.planner.queue import arrival_history, rule
 from hyperscale.planner.queue.queue_agent import AgentUnavailableError, load_agent
+from hyperscale.planner.queue.queue_policies import settings_of
 from hyperscale.planner.queue.queue_types import ArrivalHistory, ClusterState, Option, PendingJob, QueueRunningJob
 
 EMPTY = ClusterState(free_slots=8, total_slots=8)
 BUSY = [QueueRunningJob("ns/busy", 4, 100.0)]
 WEIGHTS = Path(str(learned_weights.__file__)).parent / "weights"
+
+RULE = settings_of(QueuePolicy())
+"""As PlannerPolicy has them by default."""
 
 
 def job(key: str, *seconds: float, weight: float = 1.0, waited: float = 0.0, empty: float | None = None) -> PendingJob:
@@ -24,30 +29,35 @@ def job(key: str, *seconds: float, weight: float = 1.0, waited: float = 0.0, emp
     return PendingJob(key, options, weight, waited)
 
 
+def test_the_policy_is_the_only_place_with_defaults_of_the_rule() -> None:
+    assert rule.RuleSettings._field_defaults.keys() == {"starvation_seconds"}
+    assert (rule.QueueOrder.SECONDS, QueuePolicy().thrift_alone, QueuePolicy().thrift, QueuePolicy().patience, math.inf) == RULE
+
+
 def test_the_shortest_weighted_job_goes_first() -> None:
     jobs = [job("ns/long", 100.0), job("ns/short", 50.0), job("ns/heavy", 120.0, weight=3.0)]
-    choice = rule.choose(jobs, [], EMPTY)
+    choice = rule.choose(jobs, [], EMPTY, RULE)
     assert choice.job == "ns/heavy"
     assert [score.job for score in choice.scores] == ["ns/heavy", "ns/short", "ns/long"]
 
 
 def test_a_larger_worker_count_must_pay() -> None:
-    thrifty = rule.RuleSettings(thrift=0.9, thrift_alone=0.9)
+    thrifty = RULE._replace(thrift=0.9, thrift_alone=0.9)
     assert rule.choose([job("ns/a", 100.0, 60.0)], [], EMPTY, thrifty).workers == 1
     assert rule.choose([job("ns/a", 100.0, 50.0)], [], EMPTY, thrifty).workers == 2
-    assert rule.choose([job("ns/a", 100.0, 99.0)], [], EMPTY, rule.RuleSettings(thrift_alone=0.0)).workers == 2
+    assert rule.choose([job("ns/a", 100.0, 99.0)], [], EMPTY, RULE._replace(thrift_alone=0.0)).workers == 2
 
 
 def test_no_start_on_poor_nodes_while_others_run() -> None:
     poor = [job("ns/a", 100.0, empty=20.0)]
-    choice = rule.choose(poor, BUSY, EMPTY)
+    choice = rule.choose(poor, BUSY, EMPTY, RULE)
     assert choice.job is None
     assert choice.waits_for_better_nodes
-    assert rule.choose(poor, [], EMPTY).job == "ns/a", "nothing better is to come on an idle cluster"
+    assert rule.choose(poor, [], EMPTY, RULE).job == "ns/a", "nothing better is to come on an idle cluster"
 
 
 def test_a_job_that_starves_goes_first_and_nobody_before_it() -> None:
-    settings = rule.RuleSettings(starvation_seconds=1000.0)
+    settings = RULE._replace(starvation_seconds=1000.0)
     old = job("ns/old", 500.0, waited=1001.0)
     assert rule.choose([job("ns/new", 1.0), old], BUSY, EMPTY, settings).job == "ns/old"
     stuck = PendingJob("ns/old", (Option(16, math.inf, 400.0),), 1.0, 1001.0)
@@ -56,12 +66,12 @@ def test_a_job_that_starves_goes_first_and_nobody_before_it() -> None:
 
 def test_what_does_not_fit_is_not_started() -> None:
     wide = PendingJob("ns/wide", (Option(4, 10.0, 10.0),), slots_per_worker=4)
-    assert rule.choose([wide], [], EMPTY).job is None
+    assert rule.choose([wide], [], EMPTY, RULE).job is None
 
 
 def test_equals_go_by_age_then_by_name() -> None:
-    assert rule.choose([job("ns/b", 10.0), job("ns/a", 10.0)], [], EMPTY).job == "ns/a"
-    assert rule.choose([job("ns/b", 10.0, waited=5.0), job("ns/a", 10.0)], [], EMPTY).job == "ns/b"
+    assert rule.choose([job("ns/b", 10.0), job("ns/a", 10.0)], [], EMPTY, RULE).job == "ns/a"
+    assert rule.choose([job("ns/b", 10.0, waited=5.0), job("ns/a", 10.0)], [], EMPTY, RULE).job == "ns/b"
 
 
 def test_history_remembers_means_and_forgets_slowly() -> None:

@@ -1,0 +1,151 @@
+"""Types to structural OpenAPI v3 schemas: bounds, defaults and descriptions as the types and their docstrings give them."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from functools import cache
+from inspect import cleandoc, getsource
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from hyperscale.spec import crd_cel
+from hyperscale.spec.introspect import choices_of, shape_of
+
+Schema = dict[str, Any]
+
+_LIST_KEYS: Final = {"conditions": "type", "gpus": "product"}
+"""Lists of objects that are maps by one of their fields."""
+_SET_LISTS: Final = frozenset({"planners", "topologyLevels"})
+
+
+def schema_of(wrapped: inspect.Type, path: str, defaults: bool) -> Schema:
+    """Structural schema of any type; raises TypeError naming `path` where something is unbounded or unknown."""
+    shape = shape_of(wrapped)
+    bare = shape.bare
+    schema: Schema
+    if isinstance(bare, inspect.StructType):
+        schema = struct_schema(bare, defaults)
+    elif isinstance(bare, (inspect.EnumType, inspect.LiteralType)):
+        schema = {"type": "string", "enum": list(choices_of(bare)), "maxLength": max(len(word) for word in choices_of(bare))}
+    elif isinstance(bare, inspect.UnionType):
+        schema = _int_or_word(bare, path)
+    elif isinstance(bare, (inspect.DictType, inspect.VarTupleType)):
+        schema = _container(bare, path, defaults)
+    else:
+        schema = _scalar(bare, path)
+    return {**schema, "description": shape.description} if shape.description else schema
+
+
+def struct_schema(struct: inspect.StructType, defaults: bool) -> Schema:
+    """Structural schema of a struct; raises TypeError where something below it is unbounded or unknown."""
+    properties = {field.encode_name: _property(struct.cls, field, defaults) for field in struct.fields}
+    schema: Schema = {"type": "object", "description": _one_line(struct.cls.__doc__ or ""), "properties": properties}
+    required = [field.encode_name for field in struct.fields if field.required]
+    return schema | {"required": required} if required else schema
+
+
+def _property(cls: type, field: inspect.Field, defaults: bool) -> Schema:
+    """Schema of one field with its description, default and kind of list."""
+    schema = schema_of(field.type, f"{cls.__name__}.{field.name}", defaults)
+    documented = _field_docstrings(cls)
+    if "description" not in schema and field.name in documented:
+        schema["description"] = documented[field.name]
+    if defaults and (default := _default(field)) is not None:
+        schema["default"] = default
+    if field.encode_name in _LIST_KEYS and schema.get("items", {}).get("type") == "object":
+        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [_LIST_KEYS[field.encode_name]]}
+    if field.encode_name in _SET_LISTS:
+        schema["x-kubernetes-list-type"] = "set"
+    return schema
+
+
+def _default(field: inspect.Field) -> object:
+    """The default as JSON; None where there is none. A struct of defaults is `{}`: its own fields carry them."""
+    if field.required:
+        return None
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    if isinstance(value, msgspec.Struct):
+        return _plain(value) if value != type(value)() else {}
+    return _plain(value)
+
+
+def _plain(value: object) -> object:
+    """As JSON has it: lists for tuples, texts for enums."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _scalar(bare: inspect.Type, path: str) -> Schema:
+    if isinstance(bare, inspect.BoolType):
+        return {"type": "boolean"}
+    if isinstance(bare, (inspect.IntType, inspect.FloatType)):
+        return _number(bare)
+    if not isinstance(bare, inspect.StrType):
+        raise TypeError(f"{path}: no schema for {type(bare).__name__}")
+    if bare.max_length is None:
+        raise TypeError(f"{path}: a text needs Meta(max_length=...)")
+    given = {"minLength": bare.min_length or None, "maxLength": bare.max_length, "pattern": bare.pattern}
+    return {"type": "string", **{key: value for key, value in given.items() if value is not None}}
+
+
+def _number(bare: inspect.IntType | inspect.FloatType) -> Schema:
+    schema: Schema = {"type": "integer", "format": "int64"} if isinstance(bare, inspect.IntType) else {"type": "number"}
+    if bare.ge is not None:
+        schema["minimum"] = bare.ge
+    if bare.gt is not None:
+        schema |= {"minimum": bare.gt, "exclusiveMinimum": True}
+    if bare.le is not None:
+        schema["maximum"] = bare.le
+    if bare.lt is not None:
+        schema |= {"maximum": bare.lt, "exclusiveMaximum": True}
+    return schema
+
+
+def _container(bare: inspect.DictType | inspect.VarTupleType, path: str, defaults: bool) -> Schema:
+    if bare.max_length is None:
+        raise TypeError(f"{path}: needs Meta(max_length=...)")
+    if isinstance(bare, inspect.VarTupleType):
+        least = {"minItems": bare.min_length} if bare.min_length else {}
+        return {"type": "array", **least, "maxItems": bare.max_length, "items": schema_of(bare.item_type, f"{path}[]", defaults)}
+    if isinstance(bare.value_type, inspect.AnyType):
+        return {"type": "object", "maxProperties": bare.max_length, "x-kubernetes-preserve-unknown-fields": True}
+    schema: Schema = {
+        "type": "object",
+        "maxProperties": bare.max_length,
+        "additionalProperties": schema_of(bare.value_type, path, defaults),
+    }
+    key = shape_of(bare.key_type).bare
+    if isinstance(key, inspect.StrType) and key.pattern is not None and key.max_length is not None:
+        schema["x-kubernetes-validations"] = crd_cel.key_rules(key.max_length, key.pattern)
+    return schema
+
+
+def _int_or_word(bare: inspect.UnionType, path: str) -> Schema:
+    """A whole number or one of some words, as partitioning.count."""
+    members = [shape_of(wrapped).bare for wrapped in bare.types]
+    number = next((member for member in members if isinstance(member, inspect.IntType)), None)
+    words = next((member for member in members if isinstance(member, inspect.LiteralType)), None)
+    if number is None or words is None or len(bare.types) != 2 or number.ge is None or number.le is None:
+        raise TypeError(f"{path}: of unions only a bounded int with a Literal is known")
+    rule = crd_cel.int_or_word_rule(int(number.ge), int(number.le), choices_of(words))
+    return {"x-kubernetes-int-or-string": True, "x-kubernetes-validations": [rule]}
+
+
+@cache
+def _field_docstrings(cls: type) -> dict[str, str]:
+    """Texts that stand under the fields of a class, by field."""
+    body = ast.parse(textwrap.dedent(getsource(cls))).body[0]
+    statements = body.body if isinstance(body, ast.ClassDef) else []
+    docstrings: dict[str, str] = {}
+    for field, text in pairwise(statements):
+        is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
+            docstrings[field.target.id] = _one_line(ast.literal_eval(text.value))  # type: ignore[attr-defined] # is_text
+    return docstrings
+
+
+def _one_line(docstring: str) -> str:
+    return " ".join(cleandoc(docstring).split("\n\n", 1)[0].split())
