@@ -58,7 +58,8 @@ $(DOCS)/.ready: requirements/docs.lock | $(VENV)/.ready
 	@VIRTUAL_ENV=$(CURDIR)/$(DOCS) $(BIN)/uv pip install --quiet --require-hashes -r requirements/docs.lock
 	@touch $@
 
-docs: $(DOCS)/.ready ## Build the site into build/site; every page, link and anchor is checked
+docs: setup $(DOCS)/.ready ## Generate the reference pages and build the site into build/site; every link and anchor is checked
+	@$(BIN)/python -m tests.reference
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict && echo "build/site/index.html"
 
 crds: setup ## Write crds/ and the chart's copies from the Python types

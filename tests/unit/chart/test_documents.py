@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hyperscale.cli.explain.meanings import MEANINGS
 from hyperscale.model import status
 from hyperscale.model.decision import Reason
 
@@ -19,6 +20,13 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 def words(name: str) -> set[str]:
     return set(re.findall(r"[A-Za-z0-9_.-]+", (ROOT / "docs" / name).read_text()))
+
+
+def entries() -> set[str]:
+    """Reasons that have an entry of their own in the troubleshooting page, with what to do."""
+    text = (ROOT / "docs/tasks/troubleshooting.md").read_text()
+    parts = re.findall(r"^### ([^\n]*)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    return {name for heading, body in parts if "**Do:** " in body for name in heading.split(", ")}
 
 
 def direct_dependencies() -> list[str]:
@@ -44,7 +52,7 @@ def test_every_go_tool_has_its_reason() -> None:
 
 @pytest.mark.parametrize("reason", sorted(Reason))
 def test_every_reason_is_explained(reason: Reason) -> None:
-    assert str(reason) in words("reference/conditions.md")
+    assert str(reason) in entries()
 
 
 @pytest.mark.parametrize("phase", sorted(status.Phase))
@@ -63,7 +71,11 @@ def test_every_reason_of_planners_and_metrics_is_explained() -> None:
         if path.name in {"trust.py", "child.py", "process.py", "reader.py", "portfolio.py"}:
             found |= set(re.findall(r'^[A-Z_]+: Final = "([A-Z][A-Za-z]+)"', text, re.MULTILINE))
     assert {"InsufficientGpus", "PlannerTimeout", "PrometheusTimeout", "LinksEstimatedFromLabels"} <= found
-    assert not found - words("reference/conditions.md")
+    assert not found - words("reference/conditions.md") - entries()
+
+
+def test_every_reason_that_the_command_line_explains_has_an_entry() -> None:
+    assert {str(reason) for reason in MEANINGS} <= entries()
 
 
 def anchors(document: Path) -> set[str]:
