@@ -65,8 +65,13 @@ def report(rows: Iterable[Row], json_file: Path | None) -> int:
         print()
         print(table(("goal", "method", "value", "limit", "unit", "holds"), [_goal_cells(row) for row in goals]))
     if json_file is not None:
-        json_file.write_text(json.dumps([_wire(row) for row in rows], indent=1) + "\n")
+        write(rows, json_file)
     return int(any(row.holds is False for row in goals))
+
+
+def write(rows: Iterable[Row], file: Path) -> None:
+    """Write rows as JSON objects, without the fields that they leave out."""
+    file.write_text(json.dumps([_wire(row) for row in rows], indent=1) + "\n")
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
