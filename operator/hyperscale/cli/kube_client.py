@@ -77,8 +77,11 @@ class KubeClient:
         self.namespace = namespace
 
     @classmethod
-    def of_kubeconfig(cls, kubeconfig: str | None, context: str | None, read_seconds: float | None = None) -> KubeClient:
-        """Client for a kubeconfig's context; raises InputError when it cannot be used. Sends nothing yet."""
+    def of_kubeconfig(cls, kubeconfig: str | None, context: str | None, read_seconds: float | None = None, instead: str = "") -> KubeClient:
+        """Client for a kubeconfig's context; raises InputError when it cannot be used. Sends nothing yet.
+
+        instead: end of the message, what the command can do without a cluster, such as `, or read a file with -f`
+        """
         where = f"kubeconfig {kubeconfig}" if kubeconfig else "kubeconfig"
         try:
             configuration = client.Configuration()
@@ -88,9 +91,7 @@ class KubeClient:
             namespace = _context_namespace(kubeconfig, context, current)
             return cls(client.ApiClient(configuration), namespace, read_seconds)
         except config.ConfigException as error:
-            raise InputError(
-                f"{where}: {str(error).rstrip('.')}; set KUBECONFIG or --kubeconfig, or plan offline with --snapshot"
-            ) from None
+            raise InputError(f"{where}: {str(error).rstrip('.')}; set KUBECONFIG or --kubeconfig{instead}") from None
         except Exception as error:  # the loader lets errors of YAML, base64, files and its own lookups through
             raise InputError(f"{where}: cannot be read ({type(error).__name__}: {error}); name a valid file") from None
 

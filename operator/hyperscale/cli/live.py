@@ -54,13 +54,14 @@ class ApiRefusedError(InputError):
 class LiveCluster:
     """One API server, as named by a kubeconfig."""
 
-    def __init__(self, api: KubeClient) -> None:
-        self._api = api
+    def __init__(self, api: KubeClient, instead: str = "") -> None:
+        """instead: end of messages, what the command can do without a cluster, such as `, or read a file with -f`."""
+        self._api, self._instead = api, instead
 
     @classmethod
-    def connect(cls, kubeconfig: str | None, context: str | None) -> LiveCluster:
+    def connect(cls, kubeconfig: str | None, context: str | None, instead: str = "") -> LiveCluster:
         """The cluster of a kubeconfig's context; raises InputError when it cannot be used. Sends nothing yet."""
-        return cls(KubeClient.of_kubeconfig(kubeconfig, context))
+        return cls(KubeClient.of_kubeconfig(kubeconfig, context, instead=instead), instead)
 
     @property
     def namespace(self) -> str:
@@ -147,12 +148,12 @@ class LiveCluster:
         """A failed request in one line, with what to do."""
         host = self._api.host
         if isinstance(error, NoAnswerError):
-            return InputError(f"{host}: no answer ({error.message}); check KUBECONFIG, or plan with --snapshot")
+            return InputError(f"{host}: no answer ({error.message}); check KUBECONFIG{self._instead}")
         if isinstance(error, RefusalError):
             hint, why = HINTS.get(error.status, "try again"), error.message or "no reason given"
             return ApiRefusedError(error.status, why, f"{host}: {method} {path} was refused with {error.status}: {why}; {hint}")
         if isinstance(error, EndlessListError):
-            return InputError(f"{host}: {path} {error.message}; plan from a snapshot")
+            return InputError(f"{host}: {path} {error.message}; is this the right cluster?")
         return InputError(f"{host}: the answer to {path} {error.message}")
 
 

@@ -21,13 +21,15 @@ def add(commands: argparse._SubParsersAction[common.Parser], prog: str) -> None:
 
 
 def _add_data(commands: argparse._SubParsersAction[common.Parser], prog: str) -> None:
-    example = f"{prog} data inspect graphs/cora.npz\n  {prog} data generate SBM --vertices 10000 --edges 100000 --out graph.npz"
-    command = common._command(commands, "data", "read a training graph and say what it holds, or generate one", example)
+    inspecting = f"{prog} data inspect graphs/cora.npz\n  {prog} data inspect Cora -o json"
+    generating = f"{prog} data generate SBM --vertices 10000 --edges 100000 --out graph.npz"
+    summary = "read a training graph and say what it holds, or generate one"
+    command = common._command(commands, "data", summary, f"{inspecting}\n  {generating}")
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
-    inspect = common._command(actions, "inspect", "say what a data set holds, and what to write into spec.dataset", example)
+    inspect = common._command(actions, "inspect", "say what a data set holds, and what to write into spec.dataset", inspecting)
     _add_dataset(inspect)
     common._add_output(inspect, ("table", "json"))
-    generate = common._command(actions, "generate", "generate a graph with features, labels and a split, as NPZ", example)
+    generate = common._command(actions, "generate", "generate a graph with features, labels and a split, as NPZ", generating)
     generate.add_argument("kind", choices=KINDS, metavar="KIND", help=f"{' or '.join(KINDS)}: communities that training finds, or hubs")
     generate.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
     sizes = {

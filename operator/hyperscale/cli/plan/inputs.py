@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 PROMETHEUS_VARIABLE: Final = "HYPERSCALE_PROMETHEUS_URL"
 LOGIN_FILES: Final = frozenset({"token_file", "username_file", "password_file"})
 NO_GPU_NODES: Final = "the cluster has no GPU nodes: none offers nvidia.com/gpu; is the device plugin installed?"
+OFFLINE: Final = {
+    "plan": ", or plan on a file with --snapshot",
+    "topology": ", or read a file with --snapshot",
+    "explain": ", or read a file with -f",
+}
+"""What a command can do without a cluster, as the end of a message."""
 DEFAULT_POLICY: Final = "default"
 """PlannerPolicy that counts where a job names none."""
 
@@ -112,7 +118,7 @@ def connect(arguments: argparse.Namespace) -> LiveCluster:
     """The live cluster that the arguments name."""
     from hyperscale.cli.live import LiveCluster  # the kubernetes client takes half a second to import
 
-    return LiveCluster.connect(arguments.kubeconfig, arguments.context)
+    return LiveCluster.connect(arguments.kubeconfig, arguments.context, OFFLINE.get(arguments.command, ""))
 
 
 def cluster_policy(cluster: LiveCluster, wanted: str | None) -> PolicySpec:
@@ -202,6 +208,8 @@ def read_snapshot_file(path: str) -> ClusterSnapshot:
     """A snapshot from any of the known file forms."""
     from hyperscale.observe.snapshot.build_snapshot import SnapshotError, read_snapshot
 
+    if not Path(path).exists():
+        raise InputError(f"{path}: no such file; write one with `hyperscale snapshot -o FILE`")
     try:
         snapshot = read_snapshot(Path(path))
     except SnapshotError as error:
