@@ -222,7 +222,7 @@ def _crossing() -> tuple[Bad, ...]:
             "fewer workers without a checkpoint",
             {"spec.recovery.shrinkAfterSeconds": 60},
             "spec.recovery.shrinkAfterSeconds",
-            "fewer workers go on from a checkpoint",
+            "fewer workers resume from a checkpoint",
         ),
         Bad(
             "fewer workers than the fewest",

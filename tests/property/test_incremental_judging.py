@@ -50,6 +50,7 @@ def readings(draw: st.DrawFn) -> list[MetricsReading]:
                 if (figure, at) not in before or draw(st.integers(0, 3)) == 0:
                     before[figure, at] = draw(VALUES)
                 found.append(Series(labels[at], before[figure, at], moment))
+            found += found[:1] if draw(st.integers(0, 3)) == 0 else []
             series[figure] = tuple(reversed(found)) if draw(st.integers(0, 5)) == 0 else tuple(found)
         made.append(MetricsReading(taken_at=moment, state=MetricsState(True), series=series))
         moment += 10.0
@@ -102,6 +103,16 @@ def test_a_gpu_whose_labels_or_figures_change_is_judged_and_no_other() -> None:
     assert {node: [gpu.uuid for gpu in gpus] for node, gpus in figures.gpus.items()} == {
         f"n{node}": sorted(f"GPU-{at}" for at in range(node, 12, 3)) for node in range(3)
     }
+
+
+def test_equal_label_sets_are_the_same_series_whichever_objects_hold_them() -> None:
+    judge, labels = IncrementalValidator(), [{"Hostname": f"n{at % 3}", "UUID": f"GPU-{at}"} for at in range(12)]
+    judged_units = []
+    for values in ([1.0] * 12, [1.0] * 12, [2.0] + [1.0] * 11):
+        series = tuple(Series(dict(one), value, NOW) for one, value in zip(labels, values, strict=True))
+        judge.figures(MetricsReading(NOW, MetricsState(True), {"gpu_utilization": series}), NodeIndex(NODES), POLICY.limits)
+        judged_units.append(judge.judged_units)
+    assert judged_units == [12, 0, 1]
 
 
 def test_an_age_that_moves_on_while_nothing_is_scraped_is_told_and_ends_as_stale() -> None:

@@ -52,7 +52,7 @@ def test_planner_and_checker_count_alike(
     )
     whole = {name: float(int(amount)) if name == "memory" else amount for name, amount in resources.items()}
     taken = {name: float(int(amount)) if name == "memory" else amount for name, amount in held.items()}
-    asked = PlanRequest(job_key="team/a", job=training(), resources=whole, held={"n0": taken})
-    demand = demand_of(replace(asked, held={}))
+    asked = PlanRequest(job_key="team/a", job=training(), resources=whole, reserved_amounts={"n0": taken})
+    demand = demand_of(replace(asked, reserved_amounts={}))
     refused = any(check(with_held(node, taken), demand) for check in LATE_CHECKS)
     assert refused is any(lacking(node, 1, asked))

@@ -38,7 +38,7 @@ def questions(draw: st.DrawFn) -> PlanRequest:
     job = training(workers={"min": draw(st.integers(1, most)), "max": most, "gpusPerWorker": gpus, "cpu": "8"})
     free = draw(st.fixed_dictionaries(dict.fromkeys(NODES, st.integers(0, GPUS))))
     held = draw(st.dictionaries(st.sampled_from(NODES), st.sampled_from((1.0, 24.0, 25.0, 26.0, 28.0)), max_size=2))
-    return PlanRequest(job_key="team/a", job=job, free_gpus=free, held={name: {"cpu": cores} for name, cores in held.items()})
+    return PlanRequest(job_key="team/a", job=job, free_gpus=free, reserved_amounts={name: {"cpu": cores} for name, cores in held.items()})
 
 
 @settings(max_examples=40, deadline=None)
@@ -49,7 +49,7 @@ def test_the_same_question_has_the_same_answer_after_any_others(
     claims = {name: Claim(gpus=gpus) for name, gpus in claimed.items()}
     used, fresh = oracle(), oracle()
     for other in before:
-        for same_job in (other, replace(question, free_gpus=other.free_gpus), replace(question, held=other.held)):
+        for same_job in (other, replace(question, free_gpus=other.free_gpus), replace(question, reserved_amounts=other.reserved_amounts)):
             for ask in (used.now, used.final):
                 ask(same_job)
             used.empty(same_job, claims)
@@ -74,6 +74,6 @@ def test_a_plan_says_what_planned_ranks_hold_now() -> None:
     job = training(workers={"min": 1, "max": 1, "cpu": "8"})
     desk = oracle()
     for held_cores, words in ((26.0, "6.0 cores free, a worker needs 8"), (28.0, "4.0 cores free, a worker needs 8")):
-        found = desk.now(PlanRequest(job_key="team/a", job=job, held={"n0": {"cpu": held_cores}}))
+        found = desk.now(PlanRequest(job_key="team/a", job=job, reserved_amounts={"n0": {"cpu": held_cores}}))
         assert isinstance(found, Plan)
         assert [one.message for one in found.rejected if one.node == "n0"] == [words]

@@ -100,10 +100,10 @@ def test_no_core_is_given_twice_in_one_decision(asked: list[tuple[int, str]], me
         wanted = msgspec.structs.replace(job.request.job.workers, cpu=cpu)
         request = msgspec.structs.replace(job.request, job=msgspec.structs.replace(job.request.job, workers=wanted))
         waiting.append(msgspec.structs.replace(job, request=request))
-    question = AdmissionRequest(jobs=tuple(waiting), held={"n0": {"cpu": 1.0}})
+    question = AdmissionRequest(jobs=tuple(waiting), reserved_amounts={"n0": {"cpu": 1.0}})
     turns = decide(question, seen)
     assert unsound(turns, question, seen) == ()
-    taken = {node.name: question.held.get(node.name, {}).get("cpu", 0.0) for node in seen.nodes}
+    taken = {node.name: question.reserved_amounts.get(node.name, {}).get("cpu", 0.0) for node in seen.nodes}
     for start in turns.starts:
         cores = parse_number(asked[int(start.key.rpartition("-")[2])][1])
         for worker in start.plan.workers:

@@ -78,7 +78,7 @@ class NodeAgent:
         return 0
 
     def _works(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        from hyperscale.agent.probe import probe  # here, because --once and --compare need none of it
+        from hyperscale.agent.probe import probe  # here, because --once and --compare do without it
 
         return {
             "GPU readings": self.poller.run,

@@ -1,4 +1,4 @@
-"""/metrics, /healthz and /readyz: GET only, every request bounded in size and time: nobody can hold the agent up or fill its memory.
+"""/metrics, /healthz and /readyz: GET only. Requests are bounded in size and time: no client blocks the agent or fills its memory.
 
 Written on asyncio's streams: an HTTP framework would double the memory of a process that runs on every node.
 """

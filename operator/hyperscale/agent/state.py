@@ -64,5 +64,5 @@ OFF: Final = AgentState(DriverCondition.OFF, "GPU readings are switched off")
 
 def worst(states: Iterable[AgentState]) -> AgentState:
     """The state of a node whose GPUs have these states: the worst of them; Ready when all are."""
-    found = sorted((state for state in states if state.condition in _WORST_FIRST), key=lambda state: _WORST_FIRST.index(state.condition))
-    return found[0] if found else AgentState(DriverCondition.READY)
+    faulty = sorted((state for state in states if state.condition in _WORST_FIRST), key=lambda state: _WORST_FIRST.index(state.condition))
+    return faulty[0] if faulty else AgentState(DriverCondition.READY)

@@ -44,7 +44,7 @@ class QueuedJob(msgspec.Struct, frozen=True, rename="camel"):
     waited_seconds: float = 0.0
     """Since it was created."""
     weight: float = 1.0
-    """Its priority: a second of its waiting counts so many times."""
+    """Its queue weight: how many times a second of its waiting counts."""
     gap_seconds: float | None = None
     """Since the job before it was created; None where it has been counted among the arrivals already."""
 
@@ -107,9 +107,9 @@ def claims_of(pods: Iterable[PodView]) -> dict[str, Claim]:
     sums: dict[str, _Sum] = {}
     for pod in pods:
         if pod.holds_resources:
-            held = sums.get(pod.node) or sums.setdefault(pod.node, _Sum())
-            held.add(pod.gpus, pod.cpu_cores, pod.memory_bytes, pod.further)
-            held.further[PODS] += 1.0
+            total = sums.get(pod.node) or sums.setdefault(pod.node, _Sum())
+            total.add(pod.gpus, pod.cpu_cores, pod.memory_bytes, pod.further)
+            total.further[PODS] += 1.0
     return {node: sums[node].claim() for node in sorted(sums)}
 
 
@@ -126,8 +126,8 @@ class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     """By node, of all running jobs: without them the cluster is empty but for others' pods."""
     deadline_seconds: float = 5.0
     arrivals: Arrivals = Arrivals()
-    held: dict[str, dict[str, float]] = {}
-    """See `PlanRequest.held`."""
+    reserved_amounts: dict[str, dict[str, float]] = msgspec.field(default_factory=dict, name="held")
+    """See `PlanRequest.reserved_amounts`."""
 
 
 class QueueScore(msgspec.Struct, frozen=True, rename="camel"):

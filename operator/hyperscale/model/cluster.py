@@ -31,7 +31,7 @@ class Origin(enum.StrEnum):
     DCGM = "dcgm"
     """DCGM exporter, or another exporter with its names."""
     PROMETHEUS = "prometheus"
-    """A query of the administrator's own, whoever exports what it reads."""
+    """A query of the administrator's own, from any exporter."""
     INFINIBAND = "infiniband"
     """InfiniBand ports, as node-exporter reads them."""
     NODE_EXPORTER = "node-exporter"
@@ -164,7 +164,7 @@ class AbsentLink(enum.StrEnum):
     """What it means that a pair of nodes has no `Link`."""
 
     ESTIMATE = "estimate"
-    """Nobody measured it: estimate from the topology labels (a live cluster)."""
+    """It was not measured: estimate from the topology labels (a live cluster)."""
     UNREACHABLE = "unreachable"
     """The source lists every link there is: the pair cannot talk (Hulk's graph)."""
 

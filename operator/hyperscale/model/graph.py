@@ -34,7 +34,7 @@ class LinkCosts:
     """(k, k) sustained one way; 0 where two nodes cannot talk."""
 
     measured: BoolArray
-    """(k, k) True where both figures come from the pair's own samples; where a node meets itself, see `Inside.told`."""
+    """(k, k) True where both figures come from the pair's own samples; where a node meets itself, see `Inside.stated`."""
 
     @property
     def reachable(self) -> BoolArray:
@@ -73,7 +73,7 @@ class MeasuredLinks:
 
 
 class PairEstimate(Protocol):
-    """How one figure of a pair that nobody measured is estimated; see `hyperscale.planner.graph.completion`."""
+    """How one figure of an unmeasured pair is estimated; see `hyperscale.planner.graph.completion`."""
 
     def estimated(self, rows: IntArray, columns: IntArray, tier_figures: FloatArray) -> FloatArray:
         """(r, c) figures; tier_figures (r, c) are what the topology tier alone says."""
@@ -98,8 +98,8 @@ class Inside:
     """(n,)"""
     bandwidth_bytes_per_second: FloatArray
     """(n,) sustained."""
-    told: BoolArray
-    """(n,) True where an agent or the policy tells the bandwidth, False where it is assumed for the product."""
+    stated: BoolArray
+    """(n,) True where an agent or the policy states the bandwidth, False where it is assumed for the product."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class ClusterGraph:
         tier = self.common_tier(rows, columns)
         same = rows[:, None] == columns[None, :]
         there, back = self._samples(rows, columns), self._samples(columns, rows)
-        measured: BoolArray = np.where(same, self.inside.told[rows][:, None], np.isfinite(there[0]) & np.isfinite(there[1]))
+        measured: BoolArray = np.where(same, self.inside.stated[rows][:, None], np.isfinite(there[0]) & np.isfinite(there[1]))
         guess = self.tiers.latency_seconds[tier], self.tiers.bandwidth_bytes_per_second[tier]
         if self.estimates is not None:
             guess = self.estimates.latency.estimated(rows, columns, guess[0]), self.estimates.bandwidth.estimated(rows, columns, guess[1])
@@ -214,16 +214,16 @@ class ClusterGraph:
         return np.array([math.inf if speed is None or speed <= 0 else speed for speed in speeds])
 
     def link_errors_between(self, rows: IntArray, columns: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(r, c) relative error to expect of each pair: 0 where either direction was measured, 1 where nothing is known of it."""
+        """(r, c) relative error to expect of each pair: 0 where either direction was measured, 1 where it is unknown."""
         rows, columns = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
         tier = self.common_tier(rows, columns)
         there, back = self._samples(rows, columns), self._samples(columns, rows)
-        found = []
+        errors = []
         for at in range(2):
             way = None if self.estimates is None else (self.estimates.latency, self.estimates.bandwidth)[at]
             stated = np.ones(tier.shape) if way is None else way.expected_errors(rows, columns, tier)
-            found.append(np.where(np.isfinite(there[at]) | np.isfinite(back[at].T), 0.0, stated))
-        return found[0], found[1]
+            errors.append(np.where(np.isfinite(there[at]) | np.isfinite(back[at].T), 0.0, stated))
+        return errors[0], errors[1]
 
     def _samples(self, rows: IntArray, columns: IntArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         """(r, c) latency and bandwidth samples, NaN where unusable, and whether the snapshot lists the pair at all."""

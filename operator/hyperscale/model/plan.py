@@ -105,8 +105,8 @@ class PlanFigures(Struct, frozen=True, gc=False, rename="camel", omit_defaults=T
     source: Annotated[str, Meta(max_length=32)]
     """Operator, Cluster (nodes, pods and Prometheus as the command line read them), ClusterTopology, or File."""
     age_seconds: float | None = None
-    """Age of the oldest measured figure of the planned nodes and of the links between following ranks, when the plan was made; absent
-    where none of them was measured."""
+    """Age, when planned, of the oldest measured figure of the planned nodes and the links between following ranks; absent
+    without one."""
     missing: Annotated[tuple[Annotated[str, Meta(max_length=MAX_MESSAGE_LENGTH)], ...], Meta(max_length=MAX_SENTENCES)] = ()
     """What the operator knows and this plan was made without: it is approximate."""
 
@@ -245,9 +245,9 @@ def bounded(plan: Plan) -> Plan:
     """The plan with texts and lists cut to the bounds of its schema; itself where nothing is too long."""
     if _holds(plan):
         return plan
-    predicted, known = plan.predicted, plan.predicted.calibration
-    if known is not None:
-        predicted = replace(predicted, calibration=replace(known, products=known.products[:MAX_PRODUCTS_LENGTH]))
+    predicted, calibration = plan.predicted, plan.predicted.calibration
+    if calibration is not None:
+        predicted = replace(predicted, calibration=replace(calibration, products=calibration.products[:MAX_PRODUCTS_LENGTH]))
     return replace(
         plan,
         predicted=predicted,
@@ -270,9 +270,9 @@ def _cut(rejection: Rejection) -> Rejection:
 
 def _holds(plan: Plan) -> bool:
     """Whether nothing is beyond the bounds that `bounded` cuts to."""
-    known = plan.predicted.calibration
+    calibration = plan.predicted.calibration
     return (
-        (known is None or len(known.products) <= MAX_PRODUCTS_LENGTH)
+        (calibration is None or len(calibration.products) <= MAX_PRODUCTS_LENGTH)
         and max(len(plan.reasons), len(plan.fallbacks)) <= MAX_SENTENCES
         and len(plan.rejected) <= MAX_REJECTED
         and len(plan.scores) <= MAX_SCORES

@@ -116,8 +116,8 @@ class PlanRequest(msgspec.Struct, frozen=True, rename="camel"):
     """Requests of a whole worker pod by resource name, without nvidia.com/gpu: cores, bytes, devices. Empty: cpu and memory of
     `job.workers`."""
 
-    held: dict[str, dict[str, float]] = {}
-    """By node and resource name what ranks of other jobs hold there that are planned but not yet bound, GPUs left out."""
+    reserved_amounts: dict[str, dict[str, float]] = msgspec.field(default_factory=dict, name="held")
+    """Amounts by node and resource name that planned but unbound ranks of other jobs reserve, GPUs left out."""
 
     calibration: tuple[Calibration, ...] = ()
     """What finished runs of the job's architecture taught, at most one for each mix of GPU products."""

@@ -70,7 +70,7 @@ class PodView(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def finished(self) -> bool:
-        """No container of it will run again; it holds nothing on its node."""
+        """Whether its containers have ended for good; it holds nothing on its node."""
         return self.phase in FINISHED_PHASES
 
     @property

@@ -16,7 +16,7 @@ class StoppableJob(msgspec.Struct, frozen=True, rename="camel"):
 
     running: RunningJob
     weight: float = 1.0
-    """Its priority: a second until its end counts so many times."""
+    """Its queue weight: how many times a second until its end counts."""
     held_seconds: float = 0.0
     """Since its ranks last started."""
 
@@ -36,12 +36,12 @@ class StopQuestion(msgspec.Struct, frozen=True, rename="camel"):
     """By node, of all running jobs."""
     deadline_seconds: float = 5.0
     arrivals: Arrivals = Arrivals()
-    held: dict[str, dict[str, float]] = {}
-    """See `PlanRequest.held`."""
+    reserved_amounts: dict[str, dict[str, float]] = msgspec.field(default_factory=dict, name="held")
+    """See `PlanRequest.reserved_amounts`."""
 
 
 class StopAdvice(msgspec.Struct, frozen=True, rename="camel"):
-    """One running job would better give its GPUs away and go on later, elsewhere or on the same ones."""
+    """One running job that should be preempted and resume later, on other GPUs or the same ones."""
 
     key: str
     beneficiaries: tuple[str, ...]

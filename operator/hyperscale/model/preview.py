@@ -57,8 +57,8 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
     snapshot: ClusterSnapshot
     free_gpus: dict[str, int] = {}
     """By node where plans hold GPUs that no bound pod shows yet."""
-    held: dict[str, dict[str, float]] = {}
-    """See `PlanRequest.held`."""
+    reserved_amounts: dict[str, dict[str, float]] = msgspec.field(default_factory=dict, name="held")
+    """See `PlanRequest.reserved_amounts`."""
     calibrations: dict[str, tuple[Calibration, ...]] = {}
     """By architecture."""
     taught: dict[str, Calibration] = {}
@@ -69,8 +69,10 @@ class PreviewState(msgspec.Struct, frozen=True, rename="camel"):
 
     def calibration(self, job: JobSpec) -> tuple[Calibration, ...]:
         """What finished runs taught about a job, as the operator picks it."""
-        known = self.calibrations.get(job.model.architecture, ())
-        return tuple(self.taught.get(workload_digest(workload_of(job, one.products)), one) for one in known) if self.taught else known
+        calibrations = self.calibrations.get(job.model.architecture, ())
+        if not self.taught:
+            return calibrations
+        return tuple(self.taught.get(workload_digest(workload_of(job, one.products)), one) for one in calibrations)
 
 
 class _PreviewHead(msgspec.Struct, frozen=True, rename="camel"):

@@ -37,25 +37,25 @@ def longest(product: str | None, prefixes: Iterable[str]) -> str | None:
 
 def stated(product: str | None, figures: Mapping[str, float | None]) -> float | None:
     """The figure of the longest prefix that states one for `product`; None where none does."""
-    known = {prefix: figure for prefix, figure in figures.items() if figure is not None}
-    named = longest(product, known)
-    return known[named] if named is not None else None
+    stated_figures = {prefix: figure for prefix, figure in figures.items() if figure is not None}
+    named = longest(product, stated_figures)
+    return stated_figures[named] if named is not None else None
 
 
 def count_of(labels: Mapping[str, str], label: str) -> int:
     """The whole number in a label; 0 where it is absent or none."""
-    told = labels.get(label, "").strip()
-    return int(told) if told.isascii() and told.isdecimal() and len(told) <= MAX_COUNT_DIGITS else 0
+    text = labels.get(label, "").strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_COUNT_DIGITS else 0
 
 
 def sliced(labels: Mapping[str, str], offered: int = 0) -> tuple[str, str] | None:
-    """Reason and words where what a node calls a GPU is part of one: a MIG slice, a turn on a shared card; None where it is whole.
+    """Reason and message where a node offers parts of GPUs (MIG slices, shared cards); None where GPUs are whole.
 
     offered: GPUs that the device plugin offers. The labels are those of GPU Feature Discovery and of GKE.
     """
     product = labels.get(PRODUCT_LABEL, "").strip()
-    found = _SLICE.search(product)
-    profile = found.group(1) if found is not None else labels.get(_SLICE_LABEL, "").strip()
+    slice_label = _SLICE.search(product)
+    profile = slice_label.group(1) if slice_label is not None else labels.get(_SLICE_LABEL, "").strip()
     if profile:
         return "MigGpu", f"offers MIG slices ({profile}), not whole GPUs"
     replicas, cards = count_of(labels, REPLICAS_LABEL), count_of(labels, COUNT_LABEL)

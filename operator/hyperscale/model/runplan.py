@@ -30,6 +30,6 @@ class RunPlan(msgspec.Struct, frozen=True, rename="camel"):
 
     def sharing(self, rank: int) -> int:
         """Ranks that share the network card of this rank's node; 1 where all ranks are on one node, or the plan does not have it."""
-        held = gpus_by_node(self.workers)
+        gpus = gpus_by_node(self.workers)
         nodes = [worker.node for worker in self.workers for _ in worker.ranks]
-        return held[nodes[rank]] if len(held) > 1 and rank < len(nodes) else 1
+        return gpus[nodes[rank]] if len(gpus) > 1 and rank < len(nodes) else 1

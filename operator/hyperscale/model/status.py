@@ -45,7 +45,7 @@ class Phase(enum.StrEnum):
 
 
 class Out(Struct, frozen=True, gc=False, rename="camel"):
-    """Base of what is written to status; unknown fields of newer versions are passed over when read back."""
+    """Base of what is written to status; unknown fields of newer versions are ignored when read back."""
 
 
 class Condition(Struct, frozen=True, gc=False, rename="camel"):
@@ -139,7 +139,7 @@ class StatusStop(Out, frozen=True):
     """What would be gained if this running job gave its GPUs away for a while; there as long as it pays."""
 
     beneficiaries: Annotated[tuple[Annotated[str, Meta(max_length=317)], ...], Meta(max_length=MAX_BENEFICIARIES)]
-    """Jobs that would start on its GPUs, whoever gains most first; itself where it would continue at once on others."""
+    """Jobs that would start on its GPUs, the largest gain first; the job itself where it would continue at once on others."""
     saved_seconds: float
     """Predicted fall of the weighted mean of the seconds until all jobs end, prices paid, with all stops that are proposed together."""
     price_seconds: float

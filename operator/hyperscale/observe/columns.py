@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, overload
 
@@ -11,12 +11,24 @@ from numpy.typing import NDArray
 
 from hyperscale.model.metrics_reading import Series, Verdict
 
-Labels = dict[str, str]
 Floats = NDArray[np.float64]
 NO_FAULTS: Final[Mapping[int, str]] = {}
 _PLAIN: Final = Verdict()
 _FROZEN: Final = Verdict(frozen=True)
-_labels, _value, _timestamp = attrgetter("labels"), attrgetter("value"), attrgetter("timestamp")
+_value, _timestamp = attrgetter("value"), attrgetter("timestamp")
+
+
+class Labels(dict[str, str]):
+    """The labels of a series, hashed by content once: label sets are keys of many tables. Not to be changed."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, labels: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(labels)
+        self._hash = hash(frozenset(self.items()))
+
+    def __hash__(self) -> int:  # type: ignore[override] # a dict has none, for it may change
+        return self._hash
 
 
 class Column(Sequence[Series]):
@@ -78,8 +90,8 @@ class Column(Sequence[Series]):
         frozen = self.frozen is not None and bool(self.frozen[row])
         middle = None if self.middles is None or np.isnan(self.middles[row]) else float(self.middles[row])
         confidence = 1.0 if self.confidences is None else float(self.confidences[row])
-        made = Verdict(middle=middle, confidence=confidence, frozen=frozen)
-        return None if made == _PLAIN else _FROZEN if made == _FROZEN else made
+        verdict = Verdict(middle=middle, confidence=confidence, frozen=frozen)
+        return None if verdict == _PLAIN else _FROZEN if verdict == _FROZEN else verdict
 
 
 def column(series: Sequence[Series]) -> Column:
@@ -87,16 +99,17 @@ def column(series: Sequence[Series]) -> Column:
     if isinstance(series, Column):
         return series
     count = len(series)
+    labels = tuple(one.labels if isinstance(one.labels, Labels) else Labels(one.labels) for one in series)
     values, timestamps = (np.fromiter(map(read, series), np.float64, count) for read in (_value, _timestamp))
-    told = [(row, one.verdict) for row, one in enumerate(series) if one.verdict is not None]
-    if not told:
-        return Column(tuple(map(_labels, series)), values, timestamps)
+    verdicts = [(row, one.verdict) for row, one in enumerate(series) if one.verdict is not None]
+    if not verdicts:
+        return Column(labels, values, timestamps)
     frozen, middles, confidences = np.zeros(count, dtype=np.bool_), np.full(count, np.nan), np.ones(count)
-    for row, verdict in told:
+    for row, verdict in verdicts:
         frozen[row], confidences[row] = verdict.frozen, verdict.confidence
         middles[row] = np.nan if verdict.middle is None else verdict.middle
-    faults = {row: verdict.fault for row, verdict in told if verdict.fault is not None}
-    return Column(tuple(map(_labels, series)), values, timestamps, frozen=frozen, middles=middles, confidences=confidences, faults=faults)
+    faults = {row: verdict.fault for row, verdict in verdicts if verdict.fault is not None}
+    return Column(labels, values, timestamps, frozen=frozen, middles=middles, confidences=confidences, faults=faults)
 
 
 def differing(new: Column, old: Column) -> NDArray[np.bool_]:

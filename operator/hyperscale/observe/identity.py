@@ -35,9 +35,9 @@ class NodeIndex:
 
     def with_pods(self, pods: Iterable[PodView]) -> NodeIndex:
         """An index of the same nodes and other pods."""
-        made = NodeIndex(())
-        made.names, made._aliases, made._unread = self.names, self._aliases, tuple(pods)
-        return made
+        index = NodeIndex(())
+        index.names, index._aliases, index._unread = self.names, self._aliases, tuple(pods)
+        return index
 
     def _enter_pods(self) -> None:
         for pod in self._unread:
@@ -63,8 +63,8 @@ class NodeIndex:
     def _look_up(self, text: str) -> str | None:
         host = _without_port(text)
         for key in (text, host):
-            if found := self._aliases.get(key):
-                return found
+            if name := self._aliases.get(key):
+                return name
         if host in self.names:
             return host
         self._enter_pods()
@@ -104,8 +104,8 @@ def aliases_of(node: Mapping[str, Any]) -> tuple[str, ...]:
     """Names besides its own by which a raw v1 Node may be called, sorted."""
     metadata = node["metadata"]
     addresses = [str(entry.get("address", "")) for entry in (node.get("status") or {}).get("addresses") or ()]
-    found = {str(metadata["name"]).partition(".")[0], str((metadata.get("labels") or {}).get(HOSTNAME_LABEL, "")), *addresses}
-    return tuple(sorted(alias for alias in found if alias))
+    names = {str(metadata["name"]).partition(".")[0], str((metadata.get("labels") or {}).get(HOSTNAME_LABEL, "")), *addresses}
+    return tuple(sorted(alias for alias in names if alias))
 
 
 def _claim(table: dict[str, str], alias: str, name: str) -> None:

@@ -33,7 +33,7 @@ class Agents:
     def __bool__(self) -> bool:
         return bool(self._instances or self._pods)
 
-    def made(self, labels: Mapping[str, str]) -> bool:
+    def exported(self, labels: Mapping[str, str]) -> bool:
         """Whether a series with these labels is an agent's."""
         return labels.get("instance") in self._instances or (bool(self._pods) and _target_pod(labels) in self._pods)
 

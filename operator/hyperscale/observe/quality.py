@@ -33,7 +33,7 @@ class Point(NamedTuple):
     source: str = ""
     """Who says so; see `Origin`."""
     verdict: Verdict | None = None
-    """What the series' past says of it."""
+    """What the series' past says of this point."""
 
 
 class QualityRule(NamedTuple):
@@ -137,10 +137,10 @@ def _age(point: Point, now: float) -> float | None:
 def _fault(point: Point, rule: QualityRule, now: float, max_age_seconds: float) -> str | None:
     """The first thing wrong with a point, or None. Texts carry limits, not ages: equal faults give equal digests."""
     value, age = point.value, now - point.timestamp
-    held = None if point.verdict is None else point.verdict.fault
+    earlier_fault = None if point.verdict is None else point.verdict.fault
     # The usual case first, in one comparison that NaN fails: a large cluster has a quarter of a million points.
     if 0 <= value <= rule.maximum and -FUTURE_SECONDS <= age <= max_age_seconds and not (rule.positive and value == 0):
-        return held
+        return earlier_fault
     checks = (
         (math.isnan(value), "not a number"),
         (math.isinf(value), "infinite"),

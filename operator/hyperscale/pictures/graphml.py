@@ -35,7 +35,7 @@ _FORBIDDEN: Final = {code: None for code in (*range(32), *range(0xD800, 0xE000),
 
 
 def graphml(snapshot: ClusterSnapshot) -> str:
-    """The document; figures that nobody knows are absent. Equal snapshots give equal texts."""
+    """The document; unknown figures are absent. Equal snapshots give equal texts."""
     return "".join(_document(snapshot))
 
 
@@ -47,11 +47,11 @@ def _document(snapshot: ClusterSnapshot) -> Iterator[str]:
     for name, kind in LINK_KEYS.items():
         yield f'  <key id="e:{name}" for="edge" attr.name="{name}" attr.type="{kind}"/>\n'
     yield '  <graph id="cluster" edgedefault="directed">\n'
-    known = {node.name for node in snapshot.nodes}
+    names = {node.name for node in snapshot.nodes}
     for node in sorted(snapshot.nodes, key=lambda node: node.name):
         yield f"    <node id={_attribute(node.name)}>{_data('n', _node(node, snapshot.levels))}</node>\n"
     for link in sorted(snapshot.links, key=lambda link: (link.source, link.destination)):
-        if link.source in known and link.destination in known:
+        if link.source in names and link.destination in names:
             ends = f"source={_attribute(link.source)} target={_attribute(link.destination)}"
             yield f"    <edge {ends}>{_data('e', _link(link))}</edge>\n"
     yield "  </graph>\n</graphml>\n"

@@ -19,7 +19,7 @@ def ending(text: str, most: int) -> str:
 
 
 def beginning(text: str, most: int) -> str:
-    """Return the first letters of a name, at most `most`: products are told apart by them."""
+    """Return the first letters of a name, at most `most`: products start differently."""
     return plain(text if len(text) <= most else text[: most - 1] + "…")
 
 

@@ -1,1 +1,1 @@
-"""In: custom resources that nobody vouches for. Out: typed specs, or an error with the path of the field and what to write instead."""
+"""In: untrusted custom resources. Out: typed specs, or an error with the path of the field and what to write instead."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 MAX_OBJECT_BYTES: Final = 4 << 20
-"""JSON of one object: etcd holds 1.5 MiB, escapes make a text of its own up to six times as long, and no object of use comes near."""
+"""JSON of one object: etcd holds 1.5 MiB, escapes make a text up to six times as long, and useful objects are far smaller."""
 MAX_VALUES: Final = 100_000
 """Lists, objects and separators in one object. Decoding that number takes 20 ms; a job of 1,000 workers has 15,000."""
 UNREADABLE: Final = "hyperscale.dev/unreadable"
@@ -103,8 +103,8 @@ _EVENTS: Final = msgspec.json.Decoder(_Event)
 
 def list_page(body: bytes) -> ListPage:
     """A page of a list, its items not decoded; raises ValueError where it is none, RecursionError where `nested_list_page` can read it."""
-    found = _LISTS.decode(body)
-    return ListPage(version_of(found.metadata.resourceVersion), found.metadata.continues, [bytes(item) for item in found.items or ()])
+    page = _LISTS.decode(body)
+    return ListPage(version_of(page.metadata.resourceVersion), page.metadata.continues, [bytes(item) for item in page.items or ()])
 
 
 def nested_list_page(body: bytes) -> ListPage:
@@ -119,8 +119,8 @@ def nested_list_page(body: bytes) -> ListPage:
 
 def watch_event(line: bytes) -> tuple[str, bytes]:
     """Type and object of one line of a watch, the object not decoded; raises ValueError where it is none, RecursionError as `list_page`."""
-    found = _EVENTS.decode(line)
-    return found.type, bytes(found.object)
+    event = _EVENTS.decode(line)
+    return event.type, bytes(event.object)
 
 
 def nested_watch_event(line: bytes) -> tuple[str, bytes]:
@@ -156,15 +156,15 @@ def read(raw: bytes) -> Json:
     if _has_too_many_values(raw):
         return stand_in(raw, f"more than {MAX_VALUES:,} values")
     try:
-        found = msgspec.json.decode(raw)
+        decoded = msgspec.json.decode(raw)
     except RecursionError:
         return stand_in(raw, "nested too deeply to be decoded (about 1,000 levels)")
     except ValueError as error:
         return stand_in(raw, f"no JSON that can be decoded: {error}")
-    metadata = found.get("metadata") if isinstance(found, dict) else None
+    metadata = decoded.get("metadata") if isinstance(decoded, dict) else None
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise ValueError("an object without a name")
-    readable: Json = found
+    readable: Json = decoded
     return readable
 
 
@@ -175,32 +175,34 @@ def stand_in(raw: bytes, message: str, path: str = "") -> Json:
     """
     fault = {UNREADABLE: {"path": path, "message": message[:256]}}
     try:
-        known = _STUBS.decode(raw)
+        stub = _STUBS.decode(raw)
     except (RecursionError, ValueError):
         return {**_by_brackets(raw), **fault}
-    given = {name: bytes(getattr(known.metadata, name)) for name in _IDENTITY}
+    given = {name: bytes(getattr(stub.metadata, name)) for name in _IDENTITY}
     metadata = {name: _decoded(text) for name, text in given.items() if 0 < len(text) <= MAX_IDENTITY_BYTES}
     if not metadata.get("name"):
         raise ValueError("an object without a name")
-    bound = {"spec": {"nodeName": known.spec.nodeName}, "status": {"phase": known.status.phase}} if known.spec.nodeName else {}
+    bound = {"spec": {"nodeName": stub.spec.nodeName}, "status": {"phase": stub.status.phase}} if stub.spec.nodeName else {}
     return {"metadata": metadata, **bound, **fault}
 
 
 def _by_brackets(raw: bytes) -> Json:
     """The same of an object that nests too deeply for a decoder; raises ValueError."""
-    kind, made = None, dict[str, Json]()
+    kind, fields = None, dict[str, Json]()
     for key, text in _entries(raw):
         if key == "kind":
             kind = _decoded(text)
         elif key == "metadata":
-            made[key] = {name: _decoded(value) for name, value in _entries(text) if name in _IDENTITY and len(value) <= MAX_IDENTITY_BYTES}
+            fields[key] = {
+                name: _decoded(value) for name, value in _entries(text) if name in _IDENTITY and len(value) <= MAX_IDENTITY_BYTES
+            }
             if kind not in (None, "Pod"):
                 break  # the API server sorts the fields of custom resources: what is large comes after
         elif key in ("spec", "status"):
-            made[key] = {name: _decoded(value) for name, value in _entries(text) if name in ("nodeName", "phase")}
-    if not isinstance(made.get("metadata", {}).get("name"), str):
+            fields[key] = {name: _decoded(value) for name, value in _entries(text) if name in ("nodeName", "phase")}
+    if not isinstance(fields.get("metadata", {}).get("name"), str):
         raise ValueError("an object without a name")
-    return made
+    return fields
 
 
 def fault_of(resource: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -233,10 +235,10 @@ def _values(text: bytes) -> int:
 
 def _decoded(text: bytes) -> object:
     try:
-        found: object = msgspec.json.decode(text)
+        decoded: object = msgspec.json.decode(text)
     except (RecursionError, ValueError):
         return None
-    return found
+    return decoded
 
 
 def _entries(text: bytes) -> Iterator[tuple[str, bytes]]:

@@ -33,13 +33,13 @@ def root_rules() -> list[dict[str, Any]]:
 
 
 def _validation(rule: Rule) -> dict[str, Any]:
-    made: dict[str, Any] = {"rule": rule.cel, "fieldPath": f".{rule.path}", "message": rule.message}
+    validation: dict[str, Any] = {"rule": rule.cel, "fieldPath": f".{rule.path}", "message": rule.message}
     if rule.detail_cel is not None:
         text, values = rule.detail_cel
-        made["messageExpression"] = f"{json.dumps(f'{text}; {rule.message}')}.format([{values}])"
+        validation["messageExpression"] = f"{json.dumps(f'{text}; {rule.message}')}.format([{values}])"
     if rule.required:
-        made["reason"] = "FieldValueRequired"
-    return made
+        validation["reason"] = "FieldValueRequired"
+    return validation
 
 
 def _same_optional(field: str) -> str:

@@ -40,11 +40,11 @@ def unknown_field(value: object, wrapped: inspect.Type, path: str = "") -> Fault
     bare = shape_of(wrapped).bare
     if not isinstance(bare, inspect.StructType) or not isinstance(value, Mapping):
         return None
-    known = {field.encode_name: field for field in bare.fields}
+    fields = {field.encode_name: field for field in bare.fields}
     for name in sorted(str(key) for key in value):
-        if name not in known:
-            return f"{path}.{clean(name)}", "unknown field; " + _nearest(name, tuple(known))
-    for name, field in known.items():
+        if name not in fields:
+            return f"{path}.{clean(name)}", "unknown field; " + _nearest(name, tuple(fields))
+    for name, field in fields.items():
         fault = unknown_field(value.get(name), field.type, f"{path}.{name}")
         if fault is not None:
             return fault

@@ -50,10 +50,10 @@ def shape_of(wrapped: inspect.Type) -> Shape:
 @cache
 def struct_of(cls: type[msgspec.Struct]) -> inspect.StructType:
     """The fields of a struct class."""
-    found = inspect.type_info(cls)
-    if not isinstance(found, inspect.StructType):
+    info = inspect.type_info(cls)
+    if not isinstance(info, inspect.StructType):
         raise TypeError(f"{cls.__name__} is no msgspec.Struct")
-    return found
+    return info
 
 
 def words_for(wrapped: inspect.Type) -> str:

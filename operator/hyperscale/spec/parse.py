@@ -146,12 +146,12 @@ class _Plain:
 
     def _object(self, value: Mapping[Any, object], path: str, depth: int, free_form: bool) -> dict[str, object]:
         """Entries of an object; a null outside free-form parts is an absent field, as the API server reads it."""
-        made: dict[str, object] = {}
+        copied: dict[str, object] = {}
         for key, entry in value.items():
             name = self._text(key, path, free_form)
             if entry is not None or free_form:
-                made[name] = self.copy(entry, f"{path}.{errors.clean(name)}", depth + 1, free_form or name in _FREE_FORM)
-        return made
+                copied[name] = self.copy(entry, f"{path}.{errors.clean(name)}", depth + 1, free_form or name in _FREE_FORM)
+        return copied
 
     def _text(self, value: object, path: str, free_form: bool) -> str:
         if not isinstance(value, str):

@@ -64,7 +64,7 @@ def settled(status: JobStatus, now: float, created: float) -> JobStatus:
 
     A user who may write a status could else hold other jobs back for as long as the time lies ahead. Itself where all is in order.
     """
-    stop, move, known = status.last_stop, status.last_move, status.scheduling
+    stop, move, scheduling = status.last_stop, status.last_move, status.scheduling
 
     def at(time: str) -> str:
         return timestamp(now) if is_future(time, now) else time
@@ -73,10 +73,12 @@ def settled(status: JobStatus, now: float, created: float) -> JobStatus:
         age = max(0.0, unix_seconds(at(stop.time)) - created)
         too_long = stop.waited_seconds > age * (1.0 + ROUNDED) + CLOCK_SKEW_SECONDS
         stop = replace(stop, time=at(stop.time), waited_seconds=age if too_long else stop.waited_seconds)
-    if known is not None:
-        refused = tuple(replace(one, time=at(one.time)) for one in known.refused)
-        known = replace(known, waiting_since=at(known.waiting_since), released_at=at(known.released_at), refused=refused)
-    found = replace(
+    if scheduling is not None:
+        refused = tuple(replace(one, time=at(one.time)) for one in scheduling.refused)
+        scheduling = replace(
+            scheduling, waiting_since=at(scheduling.waiting_since), released_at=at(scheduling.released_at), refused=refused
+        )
+    corrected = replace(
         status,
         conditions=tuple(replace(one, last_transition_time=at(one.last_transition_time)) for one in status.conditions),
         start_time=at(status.start_time) if status.start_time else status.start_time,
@@ -85,9 +87,9 @@ def settled(status: JobStatus, now: float, created: float) -> JobStatus:
         last_move=replace(move, time=at(move.time)) if move is not None else None,
         move=replace(status.move, since=at(status.move.since)) if status.move is not None else None,
         stop=replace(status.stop, since=at(status.stop.since)) if status.stop is not None else None,
-        scheduling=known,
+        scheduling=scheduling,
     )
-    return status if found == status else found
+    return status if corrected == status else corrected
 
 
 def readable_time(text: object) -> str:
@@ -101,8 +103,8 @@ def _times(status: JobStatus) -> Iterator[str]:
     yield from (condition.last_transition_time for condition in status.conditions)
     yield from (one.time for one in (status.last_move, status.last_stop) if one is not None)
     yield from (one.since for one in (status.move, status.stop) if one is not None)
-    if (known := status.scheduling) is not None:
-        yield from (known.waiting_since, known.released_at, *(refused.time for refused in known.refused))
+    if (scheduling := status.scheduling) is not None:
+        yield from (scheduling.waiting_since, scheduling.released_at, *(refused.time for refused in scheduling.refused))
 
 
 def _is_time(text: str) -> bool:

@@ -166,7 +166,7 @@ JOB_RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         path="recovery.shrinkAfterSeconds",
-        message="fewer workers go on from a checkpoint; write checkpoint and workers.min below workers.max, or leave it out",
+        message="fewer workers resume from a checkpoint; write checkpoint and workers.min below workers.max, or leave it out",
         cel="!has(self.recovery.shrinkAfterSeconds) || (has(self.checkpoint) && self.workers.min < self.workers.max)",
         holds=lambda job: job.recovery.shrink_after_seconds is None or (job.checkpoint is not None and job.workers.min < job.workers.max),
     ),

@@ -19,8 +19,10 @@ from typing import Final
 _LOG = logging.getLogger(__name__)
 
 THRESHOLDS: Final = (700, 10, 3)
-"""Net allocations before the youngest objects are looked through, and collections of each generation before one of the next (`gc`): a
-full collection meets about 30,000 objects."""
+"""Net allocations before a collection of the youngest objects, and collections of each generation before one of the next.
+
+A full collection meets about 30,000 objects.
+"""
 FULL: Final = 2
 """The oldest generation."""
 GROWTH_RATIO: Final = 0.25
@@ -50,11 +52,11 @@ class Keeper:
         """Look through everything, frozen objects too; the number of objects that were garbage. Takes a microsecond an object."""
         began = time.perf_counter()
         gc.unfreeze()
-        found = gc.collect()
+        garbage = gc.collect()
         gc.freeze()
         self._left = gc.get_freeze_count()
-        _LOG.info("looked for garbage among %d objects in %.0f ms: %d", self._left + found, (time.perf_counter() - began) * 1e3, found)
-        return found
+        _LOG.info("looked for garbage among %d objects in %.0f ms: %d", self._left + garbage, (time.perf_counter() - began) * 1e3, garbage)
+        return garbage
 
 
 @contextlib.contextmanager

@@ -16,17 +16,17 @@ class Memo(Generic[Kept]):
         self._limit = limit
         self._kept: OrderedDict[Hashable, Kept] = OrderedDict()
 
-    def get(self, key: Hashable, make: Callable[[], Kept], keep: Callable[[Kept], bool] = lambda made: True) -> Kept:
+    def get(self, key: Hashable, make: Callable[[], Kept], keep: Callable[[Kept], bool] = lambda result: True) -> Kept:
         """What is kept under `key`, else what `make` returns, kept from then on if `keep` says so."""
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        made = make()
-        if keep(made):
-            self._kept[key] = made
+        result = make()
+        if keep(result):
+            self._kept[key] = result
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)
-        return made
+        return result
 
     def clear(self) -> None:
         """Forget everything."""

@@ -11,7 +11,7 @@ SLICE_SECONDS: Final = 0.005
 
 
 class Slices:
-    """Measures work that began with this object, and lets the event loop turn when there was enough of it."""
+    """Measures work that began with this object, and lets the event loop turn when it has taken long enough."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()

@@ -21,7 +21,7 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
     outcome: asyncio.Future[T] = loop.create_future()
 
     def tell(settle: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
             loop.call_soon_threadsafe(settle)
 
     def run() -> None:

@@ -110,9 +110,9 @@ def test_a_token_file_is_read_anew_and_the_former_token_is_accepted_for_a_while(
     file.write_text(f"{OTHER}\n")
     clock.now = 10.0
     assert tokens.own().secret == OTHER.encode()
-    assert tokens.known(old.key_id) == old
+    assert tokens.token_of(old.key_id) == old
     clock.now += GRACE_SECONDS + 1
-    assert tokens.known(old.key_id) is None
+    assert tokens.token_of(old.key_id) is None
 
 
 def test_a_token_file_that_becomes_unreadable_leaves_the_last_token_in_force(tmp_path: Path) -> None:

@@ -164,8 +164,8 @@ def test_what_ranks_of_other_plans_hold_is_taken(held: dict[str, float]) -> None
     seen = snapshot(gpu_node("rich", load=0.8, **base), gpu_node("poor", **base))
     request = asked(with_template(containers=containers(cpu="2", **{RDMA: "1"})))
     assert chosen(request, seen) == ["poor"]
-    assert chosen(replace(request, held={"poor": held}), seen) == ["rich"]
-    assert rejected(replace(request, held={"poor": held}), seen, "poor") in ("Cpu", "Resource")
+    assert chosen(replace(request, reserved_amounts={"poor": held}), seen) == ["rich"]
+    assert rejected(replace(request, reserved_amounts={"poor": held}), seen, "poor") in ("Cpu", "Resource")
 
 
 def alone(selector: dict[str, Any], key: str = "kubernetes.io/hostname", **more: Any) -> dict[str, Any]:

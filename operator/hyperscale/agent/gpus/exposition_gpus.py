@@ -25,11 +25,11 @@ def families(reading: Reading, node: str, state: AgentState, seconds: float, *, 
 
 
 def _figures(reading: Reading, node: str) -> tuple[Family, ...]:
-    found = []
+    families = []
     for name, figure in FIGURES.items():
         lines = tuple(line for gpu in reading.gpus for line in _lines(gpu, name, node, reading.driver))
-        found.append(Family(name, figure.kind, figure.help, lines))
-    return tuple(found)
+        families.append(Family(name, figure.kind, figure.help, lines))
+    return tuple(families)
 
 
 def _lines(gpu: GpuReading, name: str, node: str, driver: str) -> Iterator[ExpositionLine]:

@@ -85,8 +85,8 @@ class Nvml:
         gpus = tuple(self._gpu(index, now, figures) for index in range(count))
         state = worst(gpu.state for gpu in gpus)
         self._readings += 1
-        found = self._find_paths(gpus)
-        reading = Reading(taken_at=now, state=state, driver=self._driver, gpus=gpus, paths=found, errors=dict(self._errors))
+        paths = self._find_paths(gpus)
+        reading = Reading(taken_at=now, state=state, driver=self._driver, gpus=gpus, paths=paths, errors=dict(self._errors))
         mending = state.condition is not DriverCondition.READY and not self._readings % PATHS_EVERY
         if mending or not figures:
             # A GPU that was reset shows itself only to those who begin again. Not each time: XIDs of the others would be missed meanwhile.

@@ -84,10 +84,10 @@ def compare(out: TextIO) -> int:
     if reading.state.condition is not DriverCondition.READY:
         sys.stderr.write(f"no GPU to compare: {reading.state.line}\n")
         return EXIT_NO_TOOL
-    found = [line for gpu in reading.gpus for line in compared(gpu, before.get(gpu.uuid, {}), after.get(gpu.uuid, {}))]
-    for line in found:
+    comparisons = [line for gpu in reading.gpus for line in compared(gpu, before.get(gpu.uuid, {}), after.get(gpu.uuid, {}))]
+    for line in comparisons:
         out.write(f"{line.gpu:>3}  {line.field:<40} {line.ours:>20} {line.theirs:>28}  {line.verdict}\n")
-    return EXIT_DIFFERS if any(line.verdict == "differs" for line in found) else 0
+    return EXIT_DIFFERS if any(line.verdict == "differs" for line in comparisons) else 0
 
 
 def compared(gpu: GpuReading, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Comparison]:

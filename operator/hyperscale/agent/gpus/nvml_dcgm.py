@@ -20,7 +20,7 @@ _LOG = logging.getLogger("hyperscale.agent.gpu")
 CHECK_SECONDS: Final = 30.0
 DEADLINE_SECONDS: Final = 3.0
 MAX_BYTES: Final = 2**18
-"""Enough of an answer to find a figure in; eight GPUs' defaults are a third of it."""
+"""Enough of an answer to find a figure in: eight GPUs with the default figures take a third."""
 _MISSES: Final = 3
 """So often the exporter must fail to answer before the agent serves in its place: it restarts now and then."""
 _SIGN: Final = b"\nDCGM_FI_DEV_"
@@ -77,11 +77,11 @@ class Watch:
             return
         try:
             async with asyncio.timeout(DEADLINE_SECONDS * 2):
-                found = await in_daemon_thread(partial(serves, self._url))
+                answers = await in_daemon_thread(partial(serves, self._url))
         except TimeoutError:  # a name server that does not answer knows no deadline
-            found = False
-        self._misses = 0 if found else self._misses + 1
-        left = found or (self._poller.left_to_dcgm and self._misses < _MISSES)
+            answers = False
+        self._misses = 0 if answers else self._misses + 1
+        left = answers or (self._poller.left_to_dcgm and self._misses < _MISSES)
         if left != self._poller.left_to_dcgm:
             _LOG.info(
                 "a DCGM exporter serves this node: GPU figures are left to it" if left else "no DCGM exporter serves this node any more"

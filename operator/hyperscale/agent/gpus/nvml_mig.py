@@ -28,16 +28,16 @@ def instances(call: Call, handle: Any, pass_on: Callable[[pynvml.NVMLError], Non
     except pynvml.NVMLError as error:
         pass_on(error)
         return ()
-    found: dict[int, MigInstance] = {}
+    instances: dict[int, MigInstance] = {}
     for place in range(places):
         try:
             device = call("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
             instance = int(call("nvmlDeviceGetGpuInstanceId", device))
-            if instance not in found:  # compute instances of one GPU instance share its memory
-                found[instance] = MigInstance(instance, _profile(call, handle, device), _figures(call, device, pass_on))
+            if instance not in instances:  # compute instances of one GPU instance share its memory
+                instances[instance] = MigInstance(instance, _profile(call, handle, device), _figures(call, device, pass_on))
         except pynvml.NVMLError as error:
             pass_on(error)
-    return tuple(found[number] for number in sorted(found))
+    return tuple(instances[number] for number in sorted(instances))
 
 
 def _figures(call: Call, device: Any, pass_on: Callable[[pynvml.NVMLError], None]) -> dict[str, float]:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""The newest reading of the GPUs, kept by a task of its own: a call into the driver that never returns holds up nobody."""
+"""The newest reading of the GPUs, kept by a task of its own: a call into the driver that never returns blocks no request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOG = logging.getLogger("hyperscale.agent.gpu")
 STALE_READINGS: Final = 3
 """Figures older than that many intervals are not served: old figures look like frozen ones."""
 PATHS_SECONDS: Final = 60.0
-"""From one reading to the next where figures are left to DCGM: NVML is opened for the ways between GPUs and let go of at once."""
+"""Interval between readings where DCGM exports the figures: NVML is opened for the paths between GPUs and closed at once."""
 _NOTHING_TO_READ: Final = frozenset(
     {DriverCondition.NO_LIBRARY, DriverCondition.NO_DRIVER, DriverCondition.NO_GPU, DriverCondition.VERSION_MISMATCH}
 )

@@ -74,7 +74,7 @@ class Client:
             session = channel.session
             if session is None or not await self._alive(channel):
                 raise PeerError("no session")
-            found, sent, lost = [], 0, 0
+            round_trips, sent, lost = [], 0, 0
             while sent < count and lost < 2 and self._purse.take(ECHO_BYTES):
                 if sent:
                     await asyncio.sleep(GAP_SECONDS)
@@ -82,18 +82,18 @@ class Client:
                 sent += 1
                 try:
                     async with asyncio.timeout(PING_SECONDS):
-                        found.append(await self._datagrams.ping(session, self._number, self._address(channel)))
+                        round_trips.append(await self._datagrams.ping(session, self._number, self._address(channel)))
                 except (TimeoutError, OSError):
                     lost += 1
                 except KeyError as error:  # the peer left the list, and what is spawned to close its session does not wait
                     raise PeerError("closed meanwhile") from error
-            if sent and not found:
+            if sent and not round_trips:
                 await self.close()  # the session may be unknown there since a restart
-            return Trips(tuple(found), sent)
+            return Trips(tuple(round_trips), sent)
 
-    async def burst(self, known: float | None, paced: bool, reserve: float) -> Burst:
+    async def burst(self, last_rate: float | None, paced: bool, reserve: float) -> Burst:
         """One train towards the peer; known: bytes a second last time; paced: not much faster than that. Raises PeerError."""
-        count = packets(known)
+        count = packets(last_rate)
         if not self._purse.take(train_bytes(count), reserve):
             raise PeerError("own budget")
         async with self._lock:
@@ -103,7 +103,7 @@ class Client:
                 self._purse.give_back(train_bytes(count))
                 raise
             try:
-                return await self._train(channel, known if paced else None, count)
+                return await self._train(channel, last_rate if paced else None, count)
             except (OSError, EOFError, TimeoutError, asyncio.IncompleteReadError, wire.WireError) as error:
                 await self.close()
                 raise PeerError(f"broken off ({type(error).__name__})") from error
@@ -145,8 +145,8 @@ class Client:
         reply = await channel.receive(wire.Reply)
         if reply.fault or not reply.bytes_per_second > 0:
             raise PeerError(f"no figure: {reply.fault}")
-        held = limited(reply.bytes_per_second, count, left.seconds)
-        return Burst(reply.bytes_per_second, held, left.blocked, count, max(0, count - reply.arrived))
+        sender_limited = limited(reply.bytes_per_second, count, left.seconds)
+        return Burst(reply.bytes_per_second, sender_limited, left.blocked, count, max(0, count - reply.arrived))
 
     async def _alive(self, channel: PeerChannel) -> bool:
         """Tell the peer now and then that the session is in use: its end closes idle ones."""

@@ -59,9 +59,9 @@ class ProbeResult(Protocol):
 class LinkCollector(Collector):
     """Reads what was found and refused, and the facts set here, at every scrape."""
 
-    def __init__(self, source: str, found: ProbeResult, refused: Mapping[str, int]) -> None:
+    def __init__(self, source: str, result: ProbeResult, refused: Mapping[str, int]) -> None:
         """source: this node; refused: by reason."""
-        self._source, self._found, self._refused = source, found, refused
+        self._source, self._found, self._refused = source, result, refused
         self.peers = 0
         self.spent_bytes = 0.0
 

@@ -89,11 +89,11 @@ class Rounds:
 
     def replace(self, peers: tuple[Peer, ...]) -> None:
         """The list of peers now; those that left it lose their series."""
-        found = {peer.name: peer for peer in peers}
-        if found == self.peers:
+        by_name = {peer.name: peer for peer in peers}
+        if by_name == self.peers:
             return
-        gone = [name for name, peer in self.peers.items() if found.get(name) != peer]
-        self.peers, self._round = found, -1
+        gone = [name for name, peer in self.peers.items() if by_name.get(name) != peer]
+        self.peers, self._round = by_name, -1
         for name in gone:
             self._forget(name)
 
@@ -214,11 +214,11 @@ class Rounds:
 
     async def _burst(self, name: str, destination: Destination, every: float) -> None:
         destination.rate_due = time.monotonic() + every * self._random.uniform(0.9, 1.1)
-        known = destination.latest
+        last_rate = destination.latest
         try:
-            wait = self._purse.seconds_until(train_bytes(packets(known)), RESERVE_BYTES)
+            wait = self._purse.seconds_until(train_bytes(packets(last_rate)), RESERVE_BYTES)
             await asyncio.sleep(min(wait, every))
-            burst = await destination.client.burst(known, paced=not destination.unpaced, reserve=RESERVE_BYTES)
+            burst = await destination.client.burst(last_rate, paced=not destination.unpaced, reserve=RESERVE_BYTES)
         except (PeerError, TokenError) as error:
             LOGGER.debug("link probe: burst to %s: %s", name, error)
             destination.rate_due = min(destination.rate_due, time.monotonic() + AGAIN_SECONDS * self._random.uniform(0.5, 1.5))

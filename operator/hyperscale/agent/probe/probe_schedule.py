@@ -18,9 +18,12 @@ MIN_DESTINATIONS: Final = 12
 MAX_PAIRS: Final = 64_000
 """Of a cluster, as long as MIN_DESTINATIONS allow: an answer with this number of series is 25 MiB, and the operator reads 32."""
 NEAR_SHARE: Final = 0.3
-"""Of the destinations: the next ones in the ring of the node's own group. 6 of 22 measure all pairs of a group of 13, one way at least."""
+"""Part of the destinations that are the next ones in the ring of the node's own group.
+
+6 of 22 measure all pairs of a group of 13, one way at least.
+"""
 LARGE: Final = 24
-"""Members. In a larger group as many again are others of the group: neighbours alone would say too little of it."""
+"""Members. In a larger group as many destinations again are drawn from the group: neighbours alone would show too little."""
 ROUND_SECONDS: Final = 3600.0
 """How long the one destination that is drawn stays the same."""
 
@@ -87,7 +90,7 @@ class ProbeSchedule:
             yield from itertools.islice(self._ring(me, f"all {at}"), 2)
 
     def _ring(self, me: str, salt: str, group: str | None = None) -> Iterator[str]:
-        """All others, or those of the group, from `me` on in a ring whose order the salt decides: each has one before and one behind it."""
+        """All others, or those of the group, in a ring from `me` on; the salt decides the order."""
         key = (salt, group)
         if key not in self._rings:
             self._rings[key] = sorted((_hash(salt, name), name) for name in (self._names if group is None else self._members[group]))
@@ -101,14 +104,14 @@ class ProbeSchedule:
         So the destinations of a group are spread over as many other groups as they can be.
         """
         mine = self._groups[me]
-        found = []
+        destinations = []
         for group in self._members:
             if group == mine:
                 continue
             order = _hash("order", *sorted((mine, group)))
             if (order & 1) == (mine < group) and me == self._envoy(mine, group):
-                found.append((order, self._envoy(group, mine)))
-        yield from (name for _, name in sorted(found))
+                destinations.append((order, self._envoy(group, mine)))
+        yield from (name for _, name in sorted(destinations))
 
     def _envoy(self, of: str, to: str) -> str:
         members = self._members[of]

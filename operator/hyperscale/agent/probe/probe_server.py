@@ -18,7 +18,7 @@ MAX_SESSIONS: Final = 512
 MAX_STRANGERS: Final = 32
 """Connections that have not proven themselves yet; each may take DEADLINE_SECONDS."""
 MAX_STRANGERS_OF_HOST: Final = 8
-"""So many of them from one address: a single one must not lock all others out."""
+"""Unproven connections from one address: a single host must not lock all others out."""
 IDLE_SECONDS: Final = 300.0
 MAX_PACKETS: Final = (SKIP_BYTES + MAX_BYTES) // PACKET_BYTES + 1
 TOLD_SECONDS: Final = 60.0
@@ -117,8 +117,8 @@ class ProbeServer:
             await channel.send(wire.Reply())  # from now on its datagrams are known here
             while True:
                 request = await channel.receive(wire.Request, IDLE_SECONDS)
-                if self._tokens.known(channel.key_id) is None:
-                    self._refuse("token")  # replaced meanwhile: whoever knows the one of now comes again
+                if self._tokens.token_of(channel.key_id) is None:
+                    self._refuse("token")  # replaced meanwhile: a peer with the current token connects again
                     return
                 if request.kind == "train":
                     await self._train(channel, incoming, request)
@@ -171,8 +171,8 @@ class ProbeServer:
 async def _arrived(train: Train) -> None:
     """Until the whole train is there, or nothing more comes."""
     loop = asyncio.get_running_loop()
-    end, quiet, seen = loop.time() + TRAIN_SECONDS, loop.time() + QUIET_SECONDS, len(train.arrivals)
+    end, quiet, arrived = loop.time() + TRAIN_SECONDS, loop.time() + QUIET_SECONDS, len(train.arrivals)
     while len(train.arrivals) < train.packets and loop.time() < min(end, quiet):
         await asyncio.sleep(0.005)
-        if len(train.arrivals) != seen:
-            quiet, seen = loop.time() + QUIET_SECONDS, len(train.arrivals)
+        if len(train.arrivals) != arrived:
+            quiet, arrived = loop.time() + QUIET_SECONDS, len(train.arrivals)

@@ -90,7 +90,7 @@ def check_peers_known(settings: LinkSettings, namespace: str, environment: Mappi
     listed = settings.static_peers()
     if settings.links == "off" or listed or (environment.get("KUBERNETES_SERVICE_HOST") and namespace and not settings.peers.strip()):
         return
-    problem = "names nobody" if settings.peers else "missing, and there is no cluster here (KUBERNETES_SERVICE_HOST, POD_NAMESPACE)"
+    problem = "names no peer" if settings.peers else "missing, and there is no cluster here (KUBERNETES_SERVICE_HOST, POD_NAMESPACE)"
     raise AgentSettingsError(f"{PREFIX}PEERS: {problem}; write e.g. {_EXAMPLES['peers']}, or set {PREFIX}LINKS=off to measure no links")
 
 

@@ -31,7 +31,7 @@ _COUNT: Final = struct.Struct("@I")
 _SEGMENTS: Final = 16
 """Datagrams handed to the kernel at once: 22 KB keep the train fine-grained, one at a time would make Python the bottleneck."""
 _BLOCKED_PART: Final = 4
-"""Waiting at one of so many calls is more than chance."""
+"""A train that waited in more than one of this number of calls was held up by the link; fewer waits are chance."""
 RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 """Asked for; the kernel gives what net.core.rmem_max allows."""
 ECHO_BYTES: Final = 2 * (wire.PING_BYTES + wire.DATAGRAM_OVERHEAD_BYTES)
@@ -87,7 +87,8 @@ class Train:
     number: int
     packets: int
     arrivals: list[Arrival] = field(default_factory=list)
-    seen: set[int] = field(default_factory=set)
+    places: set[int] = field(default_factory=set)
+    """Of the datagrams that have arrived."""
 
 
 @dataclass
@@ -245,11 +246,11 @@ class Datagrams:
         if pong is None or entry is None:
             return
         sent, sent_monotonic, future = entry
-        held = pong.sent_nanoseconds - pong.received_nanoseconds
+        turnaround = pong.sent_nanoseconds - pong.received_nanoseconds
         elapsed = time.monotonic_ns() - sent_monotonic
-        trip = arrived - sent - held
+        trip = arrived - sent - turnaround
         # A clock that was set meanwhile, here or there, gives nonsense: then what this end saw, the time held included, is the answer.
-        seconds = (trip if 0 < trip <= elapsed and held >= 0 else elapsed) / 1e9
+        seconds = (trip if 0 < trip <= elapsed and turnaround >= 0 else elapsed) / 1e9
         session.loop.call_soon_threadsafe(_resolve, future, seconds)
 
     def _train(self, session: Incoming, content: bytes, arrived: int) -> None:
@@ -257,8 +258,8 @@ class Datagrams:
         place = wire.read_train(content, session.key) if train is not None else None
         if train is None or place is None or place[0] != train.number:
             return
-        if place[1] < train.packets and place[1] not in train.seen:
-            train.seen.add(place[1])
+        if place[1] < train.packets and place[1] not in train.places:
+            train.places.add(place[1])
             train.arrivals.append(Arrival(arrived, place[1], self._drops))
 
 

@@ -94,7 +94,7 @@ class PeerChannel:
     async def accept(self, name: str, tokens: TokenFile) -> None:
         """Let someone prove itself; raises WireError and as `receive`."""
         hello = await self.receive(wire.Hello)
-        token = tokens.known(hello.key)
+        token = tokens.token_of(hello.key)
         well_formed = hello.version == wire.VERSION and 0 < len(hello.name) <= wire.MAX_NAME and len(hello.nonce) == 2 * wire.NONCE_BYTES
         if token is None or not well_formed:
             await self.send(wire.Welcome(refused="token" if well_formed else "version"))

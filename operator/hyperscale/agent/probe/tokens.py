@@ -69,7 +69,7 @@ class TokenFile:
             raise TokenError(self.fault or f"{self._path}: holds no token")
         return self._current[0]
 
-    def known(self, key_id: str) -> Token | None:
+    def token_of(self, key_id: str) -> Token | None:
         """The token of that name, current or lately replaced; None when there is none."""
         self._refresh()
         for token in self._current:

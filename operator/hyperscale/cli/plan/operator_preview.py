@@ -71,7 +71,7 @@ class Preview:
         state = known_inputs.state
         self._queue = state.queue if state is not None else PreviewQueue()
         self._free = dict(state.free_gpus) if state is not None else {}
-        self._held = dict(state.held) if state is not None else {}
+        self._held = dict(state.reserved_amounts) if state is not None else {}
 
     def decide(self, asked: Sequence[AskedJob]) -> Decided:
         """Jobs of the queue together, as it decides; the others each on what those leave free.
@@ -125,7 +125,7 @@ class Preview:
             claims=self._queue.claims,
             deadline_seconds=policy.deadlines.plan_seconds,
             arrivals=self._queue.arrivals,
-            held=self._held,
+            reserved_amounts=self._held,
         )
         turns: AdmissionResult = take_turns(question, desk, policy.queue, choosers(policy.queue))
         by_key = {request.job_key: request for request in requests}
@@ -135,7 +135,7 @@ class Preview:
         return Decided(starts, list(turns.holds), score=turns.score, fallbacks=turns.fallbacks)
 
     def _alone(self, one: AskedJob) -> Plan | Infeasible:
-        request = replace(one.request, free_gpus=self._free, held=self._held)
+        request = replace(one.request, free_gpus=self._free, reserved_amounts=self._held)
         return make_plan(request, self._graph, profile(request.job), self._known.policy, expired=self._expired, planners=self._planners)
 
     def _place(self, request: PlanRequest, graph: ClusterGraph, expired: Expired) -> Plan | Infeasible:

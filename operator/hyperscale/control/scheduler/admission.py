@@ -118,7 +118,7 @@ class AdmissionScheduler:
             claims=self._running.claims(snapshot),
             deadline_seconds=policy.deadlines.plan_seconds,
             arrivals=self._pending.arrivals,
-            held=self._world.assumed_plans.held(),
+            reserved_amounts=self._world.assumed_plans.held(),
         )
         with self._telemetry.plan_seconds.labels(planner="Queue").time():
             turns = await self._planner.turns(question, snapshot, policy)

@@ -215,7 +215,7 @@ class Planning:
         asked = question_about(str(key), job, policy, self._reader.calibration(job), free, volumes)
         record = self._world.jobs.get(key)
         refused = refused_nodes(record.status, self._clock()) if record is not None else {}
-        asked = msgspec.structs.replace(asked, held=self._world.assumed_plans.held(key, nodes), refused_nodes=refused)
+        asked = msgspec.structs.replace(asked, reserved_amounts=self._world.assumed_plans.held(key, nodes), refused_nodes=refused)
         if example is None:
             return asked
         return msgspec.structs.replace(

@@ -184,7 +184,7 @@ class PreemptionPlanner:
             claims=self._running.claims(snapshot),
             deadline_seconds=min(DEADLINE_SECONDS, policy.deadlines.plan_seconds),
             arrivals=self._pending.arrivals,
-            held=self._world.assumed_plans.held(),
+            reserved_amounts=self._world.assumed_plans.held(),
         )
 
     async def _stoppable(self, group: _Group, snapshot: ClusterSnapshot) -> dict[Key, StoppableJob]:

@@ -43,7 +43,7 @@ LARGE: Final = 100_000
 
 
 def train_vertices(job: JobSpec) -> int:
-    """Labelled vertices that an epoch trains on: as the job states, as known of the graph, else TRAIN_PART of it. Raises ValueError."""
+    """Labelled vertices that an epoch trains on: as the job states, as known of the graph, else TRAIN_PART of all. Raises ValueError."""
     size, dataset = dataset_size(job), job.dataset
     if dataset.train_vertices is not None:
         return min(dataset.train_vertices, size.vertices)

@@ -286,7 +286,7 @@ class RecoverySpec(Spec, frozen=True):
             Meta(
                 ge=1,
                 le=604800,
-                description="Go on from the checkpoint with fewer workers when lost ranks have found no room for so long; absent waits.",
+                description="Resume from the checkpoint with fewer workers after lost ranks found no room for this time; absent waits.",
             ),
         ]
         | None

@@ -83,7 +83,7 @@ class QualityLimits(Spec, frozen=True):
         float, Meta(ge=0, le=900, description="A GPU's reading so soon after its pod's end may still be the pod's: exporters cache.")
     ] = 30.0
     window_readings: Annotated[
-        int, Meta(ge=1, le=15, description="Link figures of exporters other than the agent are the median of so many readings.")
+        int, Meta(ge=1, le=15, description="Readings whose median is a link's figure; the agent's own figures are taken as they are.")
     ] = 3
     freeze_readings: Annotated[
         int, Meta(ge=3, le=10000, description="A busy GPU whose use, power and temperature stay the same so often is not being read.")
@@ -181,7 +181,7 @@ class PreemptionPolicy(Spec, frozen=True):
     hold_down_seconds: Annotated[float, Meta(ge=0, le=31_536_000, description="A job is not stopped sooner after its last start.")] = 600.0
     min_gain_ratio: Annotated[
         float,
-        Meta(ge=0, le=100, description="For each stop all ends together must come sooner by so many times an average job's time."),
+        Meta(ge=0, le=100, description="Minimum gain per preemption: total completion time saved, in average job durations."),
     ] = 0.1
 
 
@@ -194,7 +194,7 @@ class QueuePolicy(Spec, frozen=True):
     ] = 0.02
     thrift_alone: Annotated[float, Meta(ge=0, le=1, description="α where only one job is pending: those to come are left more.")] = 0.21
     patience: Annotated[
-        float, Meta(ge=1, le=1000, description="Start only where the run takes at most so many times its time on the empty cluster.")
+        float, Meta(ge=1, le=1000, description="Start only where the run takes at most this multiple of its time on the empty cluster.")
     ] = 2.6
     max_priority: Annotated[
         int, Meta(ge=1, le=1000, description="Most that runPolicy.priority counts: authors write it themselves; 1 makes all jobs equal.")

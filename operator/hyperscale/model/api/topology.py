@@ -24,10 +24,10 @@ MAX_STATUS_BYTES: Final = 1_200_000
 DIGITS: Final = 3
 """Significant digits of figures."""
 NOISE_RATIO: Final = 1.2
-"""A link's figure is written again when it is so many times the one written, or that part of it."""
+"""A link's figure is written again when the larger of the new and the written one exceeds the smaller by this factor."""
 CONFIDENCE_NOISE: Final = 0.15
 ALL_PAIRS_NODES: Final = 45
-"""Up to this number of nodes agents draw no partners and measure the same pairs all the time: there a pair that comes or goes is news."""
+"""Up to this number of nodes agents always measure the same pairs; there a pair that comes or goes is worth a write."""
 
 _Item = TypeVar("_Item", bound=msgspec.Struct)
 
@@ -142,7 +142,7 @@ def topology_status(snapshot: ClusterSnapshot, max_bytes: int = MAX_STATUS_BYTES
 
 
 def _drawn(links: tuple[Link, ...]) -> list[Link]:
-    """At most MAX_LINKS in an order that no node's name decides, or the first nodes would be the only ones whose links are told.
+    """At most MAX_LINKS in an order that no node's name decides; else only the first nodes would show links.
 
     The order is the same both ways of a pair, and whatever other links there are.
     """
@@ -168,8 +168,8 @@ def settled(status: TopologyStatus, written: TopologyStatus) -> TopologyStatus:
 
     A figure is kept as long as it stays within NOISE_RATIO of the one written, whatever it does in between.
     """
-    known = {(link.source, link.destination): link for link in written.links}
-    return replace(status, links=tuple(_settled(link, known.get((link.source, link.destination))) for link in status.links))
+    by_pair = {(link.source, link.destination): link for link in written.links}
+    return replace(status, links=tuple(_settled(link, by_pair.get((link.source, link.destination))) for link in status.links))
 
 
 def tells_the_same(status: TopologyStatus, written: TopologyStatus) -> bool:
@@ -180,7 +180,7 @@ def tells_the_same(status: TopologyStatus, written: TopologyStatus) -> bool:
     now, then = _by_pair(status), _by_pair(written)
     if any(then.get(pair, link) != link for pair, link in now.items()):
         return False
-    if now.keys() != then.keys() and not _drawn_anew(now.keys(), then.keys(), cut=status.link_count > len(status.links)):
+    if now.keys() != then.keys() and not _drawn_again(now.keys(), then.keys(), cut=status.link_count > len(status.links)):
         return False
     less, more = sorted((status.link_count, written.link_count))
     return more <= NOISE_RATIO * less and _timeless(status) == _timeless(written)
@@ -193,13 +193,13 @@ def _by_pair(status: TopologyStatus) -> dict[_Pair, TopologyLink]:
     return {(link.source, link.destination): replace(link, age_seconds=None) for link in status.links}
 
 
-def _drawn_anew(now: Set[_Pair], then: Set[_Pair], cut: bool) -> bool:
-    """Whether the pairs are another sample of the same nodes, half of it unchanged.
+def _drawn_again(now: Set[_Pair], then: Set[_Pair], cut: bool) -> bool:
+    """Whether the pairs are another sample of the same nodes, half of the pairs unchanged.
 
     cut: not all pairs are shown, so that nodes may be missing.
     """
-    known, before = ({name for pair in pairs for name in pair} for pairs in (now, then))
-    same_nodes = cut or (known == before and len(known) > ALL_PAIRS_NODES)
+    nodes, before = ({name for pair in pairs for name in pair} for pairs in (now, then))
+    same_nodes = cut or (nodes == before and len(nodes) > ALL_PAIRS_NODES)
     return same_nodes and 2 * len(then - now) <= len(then) and 2 * len(now - then) <= len(now)
 
 

@@ -1,4 +1,4 @@
-"""Reading files that nobody vouches for: bounded size, one line per error."""
+"""Reading untrusted files: bounded size, one line per error."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def parse(edges: str, nodes: str, directory: Path) -> ClusterSnapshot:
     digits = max(2, len(str(max(machine.number for machine in machines))))
     names = {machine.number: f"machine-{machine.number:0{digits}d}" for machine in machines}
     links = [
-        _link(names[source], names[destination], found)
-        for (left, right), found in times.items()
+        _link(names[source], names[destination], pair_times)
+        for (left, right), pair_times in times.items()
         for source, destination in ((left, right), (right, left))
     ]
     return ClusterSnapshot(
@@ -114,10 +114,10 @@ def _times(text: str, numbers: set[int], file: Path, tally: Tally) -> dict[tuple
         if left == right:
             tally.add("lines link a machine to itself", str(left))
             continue
-        found = times.setdefault((min(left, right), max(left, right)), set())
-        if found and time not in found:
+        pair_times = times.setdefault((min(left, right), max(left, right)), set())
+        if pair_times and time not in pair_times:
             tally.add(f"pairs are {TWICE}", f"{min(left, right)}-{max(left, right)}")
-        found.add(time)
+        pair_times.add(time)
     return times
 
 
@@ -137,13 +137,13 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) and abs(value) <= 1e9 else None
 
 
-def _link(source: str, destination: str, found: set[float]) -> Link:
+def _link(source: str, destination: str, pair_times: set[float]) -> Link:
     """Pessimistic where the file contradicts itself, and then only an estimate."""
     sample = Sample(
-        value=max(found) / 1000.0,
+        value=max(pair_times) / 1000.0,
         age_seconds=None,
-        quality=Quality.MEASURED if len(found) == 1 else Quality.ESTIMATED,
-        fault=None if len(found) == 1 else TWICE,
+        quality=Quality.MEASURED if len(pair_times) == 1 else Quality.ESTIMATED,
+        fault=None if len(pair_times) == 1 else TWICE,
     )
     return Link(source=source, destination=destination, latency_seconds=sample, bandwidth_bytes_per_second=UNKNOWN_SAMPLE)
 

@@ -65,10 +65,10 @@ def is_further(name: str) -> bool:
 
 
 def _containers(spec: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:
-    found: Sequence[Mapping[str, Any]] = spec.get(field) or ()
-    if len(found) > MAX_CONTAINERS:
-        raise ValueError(f"spec.{field}: {len(found)} entries, more than {MAX_CONTAINERS}")
-    return found
+    containers: Sequence[Mapping[str, Any]] = spec.get(field) or ()
+    if len(containers) > MAX_CONTAINERS:
+        raise ValueError(f"spec.{field}: {len(containers)} entries, more than {MAX_CONTAINERS}")
+    return containers
 
 
 def _requests(holder: Mapping[str, Any]) -> Amounts:

@@ -107,7 +107,7 @@ class FabricClaims:
                 self._exact.setdefault(member.name, set()).add(name)
         self._matching = [(member, name) for member, name in members if not member.name]
         self._by_node: dict[str, tuple[Labels, dict[str, str]]] = {}
-        """Labels of each node, and what was claimed of it with them."""
+        """Labels of each node, and what the HyperNodes claimed for a node with these labels."""
         self._by_switches: dict[frozenset[str], dict[str, str]] = {}
 
     def labels(self, nodes: Iterable[Json]) -> dict[str, dict[str, str]]:

@@ -66,7 +66,7 @@ def linked(
     """
     if not overrides.links:
         return links, ()
-    found = {(link.source, link.destination): link for link in links}
+    by_pair = {(link.source, link.destination): link for link in links}
     done: dict[Pair, set[str]] = {}
     notes: list[str] = []
     pairs = 0
@@ -78,22 +78,22 @@ def linked(
             pairs += 1
             if pairs > MAX_PAIRS:
                 notes.append(f"overrides of links describe more than {MAX_PAIRS:,} pairs: the rest is left out")
-                return _sorted(found), tuple(notes)
-            _put(found, done.setdefault(pair, set()), pair, override)
+                return _sorted(by_pair), tuple(notes)
+            _put(by_pair, done.setdefault(pair, set()), pair, override)
         if not named:
             notes.append(f"an override names no link of this cluster ({override.source} to {override.destination})")
-    return _sorted(found), tuple(notes)
+    return _sorted(by_pair), tuple(notes)
 
 
-def _put(found: dict[Pair, Link], done: set[str], pair: Pair, override: LinkOverride) -> None:
+def _put(by_pair: dict[Pair, Link], done: set[str], pair: Pair, override: LinkOverride) -> None:
     """Write those figures of one link that no override before has written."""
-    link = found.get(pair, Link(*pair))
+    link = by_pair.get(pair, Link(*pair))
     for figure in ("latency_seconds", "bandwidth_bytes_per_second"):
         value = getattr(override, figure)
         if value is not None and figure not in done:
             done.add(figure)
             link = replace(link, **{figure: _said(value)})
-    found[pair] = link
+    by_pair[pair] = link
 
 
 def _pairs(override: LinkOverride, domains: Mapping[str, Mapping[str, str]]) -> Iterator[Pair]:
@@ -114,8 +114,8 @@ def _pairs(override: LinkOverride, domains: Mapping[str, Mapping[str, str]]) -> 
                     yield destination, source
 
 
-def _sorted(found: Mapping[Pair, Link]) -> tuple[Link, ...]:
-    return tuple(link for _, link in sorted(found.items()))
+def _sorted(by_pair: Mapping[Pair, Link]) -> tuple[Link, ...]:
+    return tuple(link for _, link in sorted(by_pair.items()))
 
 
 def _said(value: float) -> Sample:

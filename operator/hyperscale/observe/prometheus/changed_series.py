@@ -1,10 +1,10 @@
-"""Which GPUs and links the series of a reading say something new of, compared as arrays with the reading before. Pure; for one thread."""
+"""Which GPUs and links have series that changed since the last reading, compared as arrays. Pure; for one thread."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import is_
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ UnitOf = Callable[[Labels], Unit]
 
 
 class SeriesRows:
-    """Whom the n series of a column speak of. Figures of the same series share one."""
+    """The units that the n series of a column describe. Figures of the same series share one object."""
 
     def __init__(self, labels: tuple[Labels, ...], units: Sequence[Unit]) -> None:
         self.labels = labels
@@ -31,11 +31,11 @@ class SeriesRows:
         """(n,) place of each series' unit in `units`."""
 
     def unit(self, row: int) -> Unit:
-        """Whom one series speaks of."""
+        """The unit that one series describes."""
         return self.units[int(self.codes[row])]
 
     def named(self, rows: NDArray[np.bool_]) -> set[Unit]:
-        """(n,) Whom these series speak of."""
+        """The units that these series describe; rows: (n,)."""
         return {self.units[code] for code in np.unique(self.codes[rows]).tolist()}
 
     def of(self, wanted: set[Unit]) -> NDArray[np.int64]:
@@ -44,22 +44,35 @@ class SeriesRows:
         return np.flatnonzero(chosen[self.codes])
 
     def follows(self, labels: tuple[Labels, ...]) -> bool:
-        """Whether they are the same series in the same order: label sets are the same objects from reading to reading."""
-        return labels is self.labels or (len(labels) == len(self.labels) and all(map(is_, labels, self.labels)))
+        """Whether these are the same series in the same order; quick where label sets are the same objects from reading to reading."""
+        return labels == self.labels
 
     def origin(self, labels: tuple[Labels, ...]) -> NDArray[np.int64]:
-        """(m,) the row in which each label set stands here, -1 for new ones."""
-        rows = {id(known): row for row, known in enumerate(self.labels)}
-        if len(rows) < len(self.labels):  # one object twice: nothing is the same for sure
-            return np.full(len(labels), -1)
-        return np.fromiter((rows.get(id(one), -1) for one in labels), np.int64, len(labels))
+        """(m,) the row in which each label set stands here; -1 for new ones and for those that stand here or there twice."""
+        rows = {each: row for row, each in enumerate(self.labels)}
+        origin = np.fromiter((rows.get(each, -1) for each in labels), np.int64, len(labels))
+        if len(rows) < len(self.labels):
+            counts = Counter(self.labels)
+            twice = np.fromiter((counts[each] > 1 for each in labels), np.bool_, len(labels))
+            origin[twice] = -1
+        there, several = np.unique(origin, return_counts=True)
+        origin[np.isin(origin, there[several > 1])] = -1
+        return origin
 
 
-class _Known:
+class _Judged:
     """One figure's series as last judged."""
 
     def __init__(self, rows: SeriesRows, series: Column, ages: Floats) -> None:
         self.rows, self.series, self.ages = rows, series, ages
+
+
+class _Turned(NamedTuple):
+    """Rows of some label sets, and where each stood before."""
+
+    before: SeriesRows
+    rows: SeriesRows
+    origin: NDArray[np.int64]
 
 
 class ChangedSeries:
@@ -67,77 +80,81 @@ class ChangedSeries:
 
     def __init__(self, figures: Iterable[str]) -> None:
         self._figures = tuple(figures)
-        self._known: dict[str, _Known] = {}
-        self._turned: dict[tuple[int, int], tuple[SeriesRows, SeriesRows, NDArray[np.int64]]] = {}
+        self._judged: dict[str, _Judged] = {}
+        self._turned: list[_Turned] = []
 
     def forget(self) -> None:
         """All series are new again."""
-        self._known = {}
+        self._judged = {}
 
     @property
     def units(self) -> set[Unit]:
-        """Whom any series speaks of."""
+        """All units that any series describes."""
         return {unit for kind in self.kinds() for unit in kind.units}
 
     def kinds(self) -> list[SeriesRows]:
         """The different rows of all figures."""
-        return list({id(known.rows): known.rows for known in self._known.values()}.values())
+        return list(dict.fromkeys(judged.rows for judged in self._judged.values()))
 
     def see(self, reading: MetricsReading, unit_of: UnitOf) -> tuple[set[Unit], bool]:
         """Take in a reading: the units of which something changed, or that have a series more or less; whether any series came or went."""
-        moved: set[Unit] = set()
+        changed: set[Unit] = set()
         reshaped = False
         for figure in self._figures:
-            series, known = column(reading.series.get(figure, ())), self._known.get(figure)
-            if known is not None and known.rows.follows(series.labels):
-                moved |= self._aligned(known, series, reading.taken_at)
+            series, judged = column(reading.series.get(figure, ())), self._judged.get(figure)
+            if judged is not None and judged.rows.follows(series.labels):
+                changed |= self._aligned(judged, series, reading.taken_at)
             else:
                 reshaped = True
-                moved |= self._reshaped(figure, known, series, unit_of, reading.taken_at)
-        self._turned = {}
-        return moved, reshaped
+                changed |= self._reshaped(figure, judged, series, unit_of, reading.taken_at)
+        self._turned = []
+        return changed, reshaped
 
-    def _aligned(self, known: _Known, series: Column, moment: float) -> set[Unit]:
-        """The same series: takes over the new values of all of them, and of those that moved the age."""
+    def _aligned(self, judged: _Judged, series: Column, moment: float) -> set[Unit]:
+        """The same series: takes over the new values of all of them, and of those that changed the age."""
         ages = moment - series.timestamps
-        changed = differing(series, known.series) | ~(np.abs(ages - known.ages) <= AGE_SECONDS)
-        known.series, known.ages = series, np.where(changed, ages, known.ages)
-        return known.rows.named(changed)
+        changed = differing(series, judged.series) | ~(np.abs(ages - judged.ages) <= AGE_SECONDS)
+        judged.series, judged.ages = series, np.where(changed, ages, judged.ages)
+        return judged.rows.named(changed)
 
-    def _reshaped(self, figure: str, known: _Known | None, series: Column, unit_of: UnitOf, moment: float) -> set[Unit]:
-        """Series came, went or moved: those that are still there are compared as ever."""
-        before = known.rows if known is not None else SeriesRows((), ())
-        rows, origin = self._turn(before, series.labels, unit_of)
+    def _reshaped(self, figure: str, judged: _Judged | None, series: Column, unit_of: UnitOf, moment: float) -> set[Unit]:
+        """Series came, went or changed places: those that are still there are compared with their last values."""
+        before = judged.rows if judged is not None else _NO_ROWS
+        _, rows, origin = self._turn(before, series.labels, unit_of)
         ages = moment - series.timestamps
         changed = np.ones(len(series), dtype=np.bool_)
         gone = np.ones(len(before.labels), dtype=np.bool_)
-        if known is not None and (here := np.flatnonzero(origin >= 0)).size:
+        if judged is not None and (here := np.flatnonzero(origin >= 0)).size:
             there = origin[here]
             gone[there] = False
-            same_age = np.abs(ages[here] - known.ages[there]) <= AGE_SECONDS
-            changed[here] = differing(taken(series, here), taken(known.series, there)) | ~same_age
-            ages[here] = np.where(changed[here], ages[here], known.ages[there])
-        self._known[figure] = _Known(rows, series, ages)
+            same_age = np.abs(ages[here] - judged.ages[there]) <= AGE_SECONDS
+            changed[here] = differing(taken(series, here), taken(judged.series, there)) | ~same_age
+            ages[here] = np.where(changed[here], ages[here], judged.ages[there])
+        self._judged[figure] = _Judged(rows, series, ages)
         return rows.named(changed) | before.named(gone)
 
-    def _turn(self, before: SeriesRows, labels: tuple[Labels, ...], unit_of: UnitOf) -> tuple[SeriesRows, NDArray[np.int64]]:
-        """Rows of these label sets, and where each stood before; worked out once for all figures of the same series."""
-        key = id(before) if before.labels else 0, id(labels)
-        if key not in self._turned:
-            origin = before.origin(labels)
-            units = [before.unit(row) if row >= 0 else unit_of(one) for one, row in zip(labels, origin.tolist(), strict=True)]
-            self._turned[key] = before, SeriesRows(labels, units), origin
-        return self._turned[key][1:]
+    def _turn(self, before: SeriesRows, labels: tuple[Labels, ...], unit_of: UnitOf) -> _Turned:
+        """Rows of these label sets; worked out once for all figures of the same series."""
+        for turned in self._turned:
+            if turned.before is before and turned.rows.follows(labels):
+                return turned
+        origin = before.origin(labels)
+        units = [before.unit(row) if row >= 0 else unit_of(one) for one, row in zip(labels, origin.tolist(), strict=True)]
+        self._turned.append(_Turned(before, SeriesRows(labels, units), origin))
+        return self._turned[-1]
 
     def series_of(self, wanted: set[Unit]) -> dict[Unit, list[tuple[str, Series]]]:
         """Series by unit, each with its figure, of the wanted units."""
-        found: dict[Unit, list[tuple[str, Series]]] = {}
-        rows_of = {id(kind): kind.of(wanted) for kind in self.kinds()}
-        for figure, known in self._known.items():
-            rows = rows_of[id(known.rows)]
-            for row, one in zip(rows.tolist(), taken(known.series, rows), strict=True):
-                found.setdefault(known.rows.unit(row), []).append((figure, one))
-        return found
+        by_unit: dict[Unit, list[tuple[str, Series]]] = {}
+        rows_of = {kind: kind.of(wanted) for kind in self.kinds()}
+        for figure, judged in self._judged.items():
+            rows = rows_of[judged.rows]
+            for row, one in zip(rows.tolist(), taken(judged.series, rows), strict=True):
+                by_unit.setdefault(judged.rows.unit(row), []).append((figure, one))
+        return by_unit
+
+
+_NO_ROWS: Final = SeriesRows((), ())
 
 
 def part(
@@ -150,5 +167,5 @@ def part(
             chosen.setdefault(figure, []).append(one)
     if not chosen:
         return None
-    others = {name: found for name, found in reading.series.items() if name not in figures}
-    return MetricsReading(reading.taken_at, reading.state, {**others, **{figure: tuple(found) for figure, found in chosen.items()}})
+    others = {name: series for name, series in reading.series.items() if name not in figures}
+    return MetricsReading(reading.taken_at, reading.state, {**others, **{figure: tuple(series) for figure, series in chosen.items()}})

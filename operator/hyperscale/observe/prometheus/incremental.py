@@ -2,7 +2,7 @@
 
 A reading of 5,000 nodes is 400,000 series, and judging all of them takes seconds. Between two scrapes many GPUs of a cluster are
 as idle or as busy as before. So series are compared as arrays first; nodes and links whose series moved go through the same `dcgm`
-and `links` as ever, and the result equals that of judging everything, but for ages: those of what did not move may be AGE_SECONDS off.
+and `links`, and the result equals that of judging everything, but for ages: those of unchanged series may be AGE_SECONDS off.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hyperscale.observe.series.network_cards import bounded, networks
 from hyperscale.observe.snapshot.build_snapshot import SnapshotFigures, state_of
 
 GROUP: Final = 200
-"""Nodes, or links times 8, judged at a time: what is made on the way is young garbage, and the interpreter is never held for long."""
+"""Nodes, or links times 8, judged at a time: garbage stays young, and no step keeps the interpreter for long."""
 JUDGED: Final = frozenset({*dcgm.GPU_FIGURES, *links.LINK_FIGURES})
 COUNTED: Final = ""
 """Instead of a GPU: the node's series that are left out and counted, and so judged every time with all of the node."""
@@ -67,11 +67,11 @@ class IncrementalValidator:
         gpu_notes = self._judge_gpus(reading, index, limits)
         link_notes = self._judge_links(reading, index, limits)
         cards = networks(reading, index, limits, reading.taken_at, last.networks if last is not None else None)
-        found = bounded(links.believed(self._sorted_links), {name: card.bytes_per_second for name, card in cards.items()})
+        believed = bounded(links.believed(self._sorted_links), {name: card.bytes_per_second for name, card in cards.items()})
         gpus = dict(self._gpus)
-        state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
+        state = state_of(reading, gpus, believed, (*gpu_notes, *link_notes))
         holders, paths = self._holders(reading, index), paths_by_node(reading, index, limits, reading.taken_at)
-        self._last = SnapshotFigures(reading, limits, index, gpus, found, state, reading.taken_at, holders, cards, paths)
+        self._last = SnapshotFigures(reading, limits, index, gpus, believed, state, reading.taken_at, holders, cards, paths)
         return self._last
 
     def _forget(self) -> None:
@@ -84,9 +84,9 @@ class IncrementalValidator:
         last = self._last
         labels = column(reading.series.get("gpu_utilization", ())).labels
         if last is None or last.names is not index or labels is not self._told:
-            found = dcgm.holders_by_node(reading, index)
+            by_node = dcgm.holders_by_node(reading, index)
             before = last.holders if last is not None else {}
-            self._held = {node: before[node] if before.get(node) == holders else holders for node, holders in found.items()}
+            self._held = {node: before[node] if before.get(node) == holders else holders for node, holders in by_node.items()}
             self._told = labels
         return self._held
 
@@ -147,15 +147,15 @@ class IncrementalValidator:
         rest = part(reading, by_unit, [None], JUDGED)
         notes = links.links(rest, index, limits, reading.taken_at)[1] if rest is not None else ()
         before = self._links.keys() & wanted
-        found: dict[tuple[str, str], Link] = {}
+        judged: dict[tuple[str, str], Link] = {}
         for group in _groups(sorted(wanted), GROUP * 8):
             some = part(reading, by_unit, group, JUDGED)
             for link in links.links(some, index, limits, reading.taken_at)[0] if some is not None else ():
-                found[link.source, link.destination] = link
-        for pair in before - found.keys():
+                judged[link.source, link.destination] = link
+        for pair in before - judged.keys():
             del self._links[pair]
-        self._links.update(found)
-        if before != found.keys():
+        self._links.update(judged)
+        if before != judged.keys():
             self._links = dict(sorted(self._links.items()))
         if wanted or not self._links:
             self._sorted_links = tuple(self._links.values())
@@ -169,20 +169,20 @@ def _context(reading: MetricsReading) -> frozenset[object]:
 
 def _gpu_of(index: NodeIndex) -> UnitOf:
     """Node and GPU by label set; one set serves many figures."""
-    known: dict[int, Unit] = {}
+    units: dict[Labels, Unit] = {}
 
-    def told(labels: Labels) -> Unit:
-        node, uuid = index.of_series(labels), next((labels[key] for key in dcgm.UUID_LABELS if labels.get(key)), None)
+    def described(labels: Labels) -> Unit:
+        node = index.of_series(labels)
         if node is None:
             return None
         if dcgm.gpu_uuid(labels) is None or any(labels.get(key) for key in dcgm.MIG_LABELS):
             return node, COUNTED
-        return node, uuid or INDEXED
+        return node, dcgm.uuid_label(labels) or INDEXED
 
     def unit(labels: Labels) -> Unit:
-        if id(labels) not in known:
-            known[id(labels)] = told(labels)
-        return known[id(labels)]
+        if labels not in units:
+            units[labels] = described(labels)
+        return units[labels]
 
     return unit
 

@@ -37,26 +37,26 @@ def progress(series: Iterable[Series]) -> dict[Job, Measured]:
         if name not in FIGURES or not all(job) or not math.isfinite(one.value) or labels.get("namespace", job[0]) != job[0]:
             continue
         figures.setdefault((job, labels.get("instance", "")), {})[name] = one.value
-    found: dict[Job, Measured] = {}
-    for (job, _), known in sorted(figures.items(), key=lambda entry: (entry[0][0], entry[1].get("epoch", -1.0), entry[0][1])):
-        measured = _measured(known)
+    by_job: dict[Job, Measured] = {}
+    for (job, _), reported in sorted(figures.items(), key=lambda entry: (entry[0][0], entry[1].get("epoch", -1.0), entry[0][1])):
+        measured = _measured(reported)
         if measured is not None:
-            found[job] = measured
-    return found
+            by_job[job] = measured
+    return by_job
 
 
-def _measured(known: dict[str, float]) -> Measured | None:
-    if "epoch" not in known:
+def _measured(reported: dict[str, float]) -> Measured | None:
+    if "epoch" not in reported:
         return None
     return checked(
         Measured(
-            epoch=int(known["epoch"]),
-            epochs=int(known.get("epochs", 0)),
-            loss=known.get("loss"),
-            accuracy=known.get("accuracy"),
-            epoch_seconds=known.get("epoch_seconds"),
-            samples_per_second=known.get("samples_per_second"),
-            generated=known.get("generated", 0.0) > 0.0,
-            host_staging=known.get("host_staging", 0.0) > 0.0,
+            epoch=int(reported["epoch"]),
+            epochs=int(reported.get("epochs", 0)),
+            loss=reported.get("loss"),
+            accuracy=reported.get("accuracy"),
+            epoch_seconds=reported.get("epoch_seconds"),
+            samples_per_second=reported.get("samples_per_second"),
+            generated=reported.get("generated", 0.0) > 0.0,
+            host_staging=reported.get("host_staging", 0.0) > 0.0,
         )
     )

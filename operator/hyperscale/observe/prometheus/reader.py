@@ -100,8 +100,8 @@ class PrometheusReader:
         with BoundedSession(self._max_body_bytes, given.hide) as session:
             connection = self._connect(session, given)
             reading = _Reading(connection, session, policy.deadlines.metrics_seconds, self._host(), self._known)
-            found, self._history = advance(self._history, reading.run(queries, now), policy.limits)
-            return found
+            reading_with_verdicts, self._history = advance(self._history, reading.run(queries, now), policy.limits)
+            return reading_with_verdicts
 
     def instant(self, query: str, limit_seconds: float) -> list[Series]:
         """Series of one instant query with all their labels, the metric's name as `__name__`; raises QueryError."""
@@ -115,7 +115,7 @@ class PrometheusReader:
             return _Reading(self._connect(session, given), session, limit_seconds, self._host(), self._known).ask(query, named=True)
 
     def _connect(self, session: BoundedSession, given: credentials.Credentials) -> PrometheusConnect:
-        # Imported here: it brings dateparser and more, and what only plans from files needs none of it.
+        # Imported here: it brings dateparser and more, and planning from files does without them.
         from prometheus_api_client import PrometheusConnect
 
         session.verify = given.verify
@@ -132,10 +132,12 @@ class PrometheusReader:
 class _Reading:
     """One run over all queries within one budget of time."""
 
-    def __init__(self, connection: PrometheusConnect, session: BoundedSession, query_seconds: float, host: str, known: KnownSeries) -> None:
+    def __init__(
+        self, connection: PrometheusConnect, session: BoundedSession, query_seconds: float, host: str, shapes: KnownSeries
+    ) -> None:
         self._connection = connection
         self._session = session
-        self._known = known
+        self._known = shapes
         self._query_seconds = query_seconds
         self._host = host
         self._end = time.monotonic() + query_seconds * READING_FACTOR
@@ -162,21 +164,21 @@ class _Reading:
         An instant query hides up to five minutes of age: it stamps every value with the moment of evaluation. `timestamp()` of a
         plain selector tells the real one; of an expression it is the moment of evaluation, and the age is then not known.
         """
-        found = self._vector(query, self._known.expected(figure))
-        self._known.keep(figure, found.shape)
-        if not found.shape.labels:
-            return Column((), found.values, found.evaluated)
-        return Column(found.shape.labels, found.values, self._scraped(figure, query, found))
+        vector = self._vector(query, self._known.expected(figure))
+        self._known.keep(figure, vector.shape)
+        if not vector.shape.labels:
+            return Column((), vector.values, vector.evaluated)
+        return Column(vector.shape.labels, vector.values, self._scraped(figure, query, vector))
 
-    def _scraped(self, figure: str, query: str, found: Vector) -> Floats:
+    def _scraped(self, figure: str, query: str, vector: Vector) -> Floats:
         """(n,) Unix seconds; the moment of evaluation where Prometheus does not tell."""
-        moment = float(found.evaluated[0])
-        if len(found.values) >= targets.LEAST_SERIES:
+        moment = float(vector.evaluated[0])
+        if len(vector.values) >= targets.LEAST_SERIES:
             answer = self._told(targets.target_query(query), self._known.expected(figure, of_targets=True), moment)
-            if answer is not None and (times := self._known.times(figure, found, answer)) is not None:
+            if answer is not None and (times := self._known.times(figure, vector, answer)) is not None:
                 return times
-        answer = self._told(f"timestamp({query})", found.shape, moment)
-        return found.evaluated if answer is None else one_by_one(found, answer)
+        answer = self._told(f"timestamp({query})", vector.shape, moment)
+        return vector.evaluated if answer is None else one_by_one(vector, answer)
 
     def _told(self, query: str, expected: SeriesShape, evaluate_at: float) -> Vector | None:
         """One instant query; None where Prometheus answers, only not this: several metric names in one have no common timestamp()."""
@@ -212,7 +214,7 @@ class _Reading:
     def _bounded(
         self, send: Callable[[Mapping[str, str], float], T], evaluate_at: float | None = None, limit_seconds: float | None = None
     ) -> T:
-        """What `send` gets for these parameters within so many seconds; raises QueryError and nothing else."""
+        """What `send` gets for these parameters within `limit_seconds`; raises QueryError and nothing else."""
         seconds = min(limit_seconds or self._query_seconds, self._end - time.monotonic())
         if seconds <= 0.01:
             raise QueryError(TIMEOUT, f"{self._host} was too slow: no time left")
@@ -276,12 +278,12 @@ def _state(series: Mapping[str, Sequence[Series]], failures: Mapping[str, QueryE
     """What the reading amounts to: usable as soon as one figure has one series."""
     failed = tuple(failures)
     first = next(iter(failures.values()), None)
-    if not any(found for figure, found in series.items() if figure not in OPTIONAL):
+    if not any(each for figure, each in series.items() if figure not in OPTIONAL):
         if first is None:
             return MetricsState(False, EMPTY, f"{host} has no series for any query: are exporters scraped, are the queries right?")
         return MetricsState(False, first.reason, first.message[:MAX_MESSAGE], failed)
     texts = [f"{figure}: {error.message}" for figure, error in failures.items()]
-    if silent := [figure for figure, found in series.items() if not found and figure not in OPTIONAL]:
+    if silent := [figure for figure, each in series.items() if not each and figure not in OPTIONAL]:
         texts.append(f"no series for {', '.join(silent)}")
     return MetricsState(True, message="; ".join(texts)[:MAX_MESSAGE], failed_queries=failed)
 

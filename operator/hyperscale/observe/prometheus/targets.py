@@ -2,7 +2,7 @@
 
 An instant query stamps every value with the moment of evaluation; `timestamp(Q)` tells when each was scraped, in an answer as long as
 that to Q itself. All series of one scrape have its time, unless their exporter sets times of its own. So Prometheus is asked for
-the time of every target of which the newest and the oldest series agree: that is then the time of each of them, whoever set it
+the time of every target of which the newest and the oldest series agree: that is then the time of each of them, whatever set it
 and whatever expression Q is. Where some target is missing in the answer, the series are asked for one by one.
 """
 
@@ -46,9 +46,9 @@ class TargetTimes:
 
 def _rows(series: SeriesShape, targets: SeriesShape) -> NDArray[np.int64]:
     """(n,) the row of each series' target; -1 where it is not there, or there twice."""
-    known: dict[Target, int] = {}
+    row_of: dict[Target, int] = {}
     for row, labels in enumerate(targets.labels):
         if labels.keys() <= set(TARGET_LABELS):
             target = tuple(labels.get(key, "") for key in TARGET_LABELS)
-            known[target] = -1 if target in known else row
-    return np.fromiter((known.get(tuple(labels.get(key, "") for key in TARGET_LABELS), -1) for labels in series.labels), np.int64)
+            row_of[target] = -1 if target in row_of else row
+    return np.fromiter((row_of.get(tuple(labels.get(key, "") for key in TARGET_LABELS), -1) for labels in series.labels), np.int64)

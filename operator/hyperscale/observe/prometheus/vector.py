@@ -10,13 +10,15 @@ goes through a JSON decoder.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from hyperscale.observe.columns import Labels
 
 try:
     from hyperscale.observe.series._follow import follow
@@ -39,7 +41,6 @@ BETWEEN: Final = b',{"metric":{'
 NAME: Final = b'"__name__":"'
 VALUE: Final = b'},"value":['
 """Ends a label set and not before, for the same reason."""
-Labels = dict[str, str]
 Floats = NDArray[np.float64]
 
 
@@ -80,7 +81,7 @@ class SeriesShape:
     def row(self, identity: bytes) -> int:
         """Where a label set stands; -1 for one that is not there."""
         if not self.rows:
-            self.rows = {known: row for row, known in enumerate(self.identities)}
+            self.rows = {each: row for row, each in enumerate(self.identities)}
         return self.rows.get(identity, -1)
 
 
@@ -114,22 +115,22 @@ class LabelSets:
 
     def labels(self, identity: bytes) -> Labels:
         """The kept labels of a set; the same object for the same identity, not to be changed. Raises ValueError for what is no set."""
-        found = self._known.get(identity)
-        if found is None:
-            found = self._known[identity] = self._narrowed(_LABELS.decode(identity))
-        return found
+        labels = self._known.get(identity)
+        if labels is None:
+            labels = self._known[identity] = self._narrowed(_LABELS.decode(identity))
+        return labels
 
     def sweep(self, shapes: Iterable[SeriesShape]) -> None:
         """After a reading: what is in none of these shapes is forgotten."""
-        used = tuple({id(shape): shape for shape in shapes}.values())
+        used = tuple(dict.fromkeys(shapes))
         self._texts = {}
         if used != self._swept:
             self._swept = used
             self._known = {identity: labels for shape in used for identity, labels in zip(shape.identities, shape.labels, strict=True)}
 
-    def _narrowed(self, labels: Labels) -> Labels:
+    def _narrowed(self, labels: Mapping[str, str]) -> Labels:
         texts = self._texts
-        return {texts.setdefault(key, key): texts.setdefault(text, text) for key, text in labels.items() if key in self._kept}
+        return Labels((texts.setdefault(key, key), texts.setdefault(text, text)) for key, text in labels.items() if key in self._kept)
 
 
 class Decoder:
@@ -219,12 +220,12 @@ class Decoder:
     def _add(self, entries: list[_Entry], *, exact: bool = True) -> bytes:
         """Take over entries; the last one's identity. exact: as Prometheus sends them."""
         read = _nameless if exact else _canonical
-        found = [read(bytes(entry.metric)) for entry in entries]
-        if not found:
+        cut_labels = [read(bytes(entry.metric)) for entry in entries]
+        if not cut_labels:
             return b""
-        identities = [identity for identity, _ in found]
-        made = SeriesShape(identities, (cut for _, cut in found), map(self._sets.labels, identities))
-        self._parts.append((made, 0, len(found)))
+        identities = [identity for identity, _ in cut_labels]
+        shape = SeriesShape(identities, (cut for _, cut in cut_labels), map(self._sets.labels, identities))
+        self._parts.append((shape, 0, len(cut_labels)))
         self._values.append(np.array([float(entry.value[1]) for entry in entries]))
         self._moments.append(np.array([entry.value[0] for entry in entries]))
         return identities[-1]

@@ -98,7 +98,7 @@ def _collect(series: Iterable[Series], figure: str, into: _Sorting) -> None:
             into.tally.add("series of MIG instances are left out", node)
             into.split.add((node, uuid))
         else:
-            source = Origin.AGENT if into.agents.made(one.labels) else Origin.DCGM
+            source = Origin.AGENT if into.agents.exported(one.labels) else Origin.DCGM
             into.points.setdefault((node, uuid), {}).setdefault(figure, []).append(Point(one.value, one.timestamp, source, one.verdict))
 
 

@@ -34,14 +34,14 @@ def links(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now:
     agents = Agents(reading)
     by_figure = {figure: _points(figure, reading, index, agents, tally) for figure in LINK_FIGURES}
     figure_rules = rules(limits)
-    found = []
+    judged = []
     for source, destination in sorted(set().union(*by_figure.values())):
         latency, bandwidth, loss = (
             judge(by_figure[figure].get((source, destination), ()), figure_rules[figure], now, limits.max_age_seconds)
             for figure in LINK_FIGURES
         )
-        found.append(_lossy(Link(source, destination, latency, bandwidth), loss))
-    return tuple(found), tally.notes()
+        judged.append(_lossy(Link(source, destination, latency, bandwidth), loss))
+    return tuple(judged), tally.notes()
 
 
 def _lossy(link: Link, loss: Sample) -> Link:
@@ -88,6 +88,6 @@ def _points(figure: str, reading: MetricsReading, index: NodeIndex, agents: Agen
             tally.add("link series lead from a node to itself", source)
         else:
             points.setdefault((source, destination), []).append(
-                Point(series.value, series.timestamp, Origin.AGENT if agents.made(series.labels) else Origin.PROMETHEUS, series.verdict)
+                Point(series.value, series.timestamp, Origin.AGENT if agents.exported(series.labels) else Origin.PROMETHEUS, series.verdict)
             )
     return points

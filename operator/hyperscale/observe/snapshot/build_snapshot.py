@@ -83,7 +83,7 @@ def warm(memory: Memory, policy: PolicySpec, figures: SnapshotFigures, releases:
 
 def _view(
     node: Mapping[str, Any],
-    held: Amounts,
+    requested: Amounts,
     levels: tuple[str, ...],
     figures: SnapshotFigures,
     tenants: Mapping[PodName, bool],
@@ -91,7 +91,7 @@ def _view(
 ) -> Node:
     """One node, its GPUs without what was read of pods that have ended."""
     name = node["metadata"]["name"]
-    view = node_view(node, held, figures.gpus.get(name, ()), levels, figures.networks.get(name, NO_NETWORK), figures.paths.get(name))
+    view = node_view(node, requested, figures.gpus.get(name, ()), levels, figures.networks.get(name, NO_NETWORK), figures.paths.get(name))
     if not view.gpus:
         return view
 
@@ -131,33 +131,35 @@ _last: list[SnapshotFigures] = []
 def judged(reading: MetricsReading, index: NodeIndex, limits: QualityLimits, now: float) -> SnapshotFigures:
     """Every series of `reading` as a sample of a node's GPU or of a link, judged at the moment of the reading.
 
-    A reading that is itself older than the limit at `now` counts as stale as a whole: whoever reads has stopped.
+    A reading that is itself older than the limit at `now` counts as stale as a whole: the reader has stopped.
     """
     moment = now if now - reading.taken_at > limits.max_age_seconds else reading.taken_at
-    known = _last[0] if _last else None
+    last = _last[0] if _last else None
     if (
-        known is not None
+        last is not None
         and moment == reading.taken_at
-        and known.reading is reading
-        and known.limits == limits
-        and known.names.agrees_with(index)
+        and last.reading is reading
+        and last.limits == limits
+        and last.names.agrees_with(index)
     ):
-        return known
+        return last
     gpus, gpu_notes = dcgm.gpus_by_node(reading, index, limits, moment)
-    found, link_notes = links.links(reading, index, limits, moment)
+    judged_links, link_notes = links.links(reading, index, limits, moment)
     cards = networks(reading, index, limits, moment)
-    found = bounded(links.believed(found), {name: card.bytes_per_second for name, card in cards.items()})
+    judged_links = bounded(links.believed(judged_links), {name: card.bytes_per_second for name, card in cards.items()})
     holders = dcgm.holders_by_node(reading, index)
-    state = state_of(reading, gpus, found, (*gpu_notes, *link_notes))
+    state = state_of(reading, gpus, judged_links, (*gpu_notes, *link_notes))
     figures = SnapshotFigures(
-        reading, limits, index, gpus, found, state, moment, holders, cards, paths_by_node(reading, index, limits, moment)
+        reading, limits, index, gpus, judged_links, state, moment, holders, cards, paths_by_node(reading, index, limits, moment)
     )
     if moment == reading.taken_at:
         _last[:] = [figures]
     return figures
 
 
-def state_of(reading: MetricsReading, gpus: Mapping[str, tuple[Gpu, ...]], found: Iterable[Link], notes: tuple[str, ...]) -> MetricsState:
+def state_of(
+    reading: MetricsReading, gpus: Mapping[str, tuple[Gpu, ...]], judged_links: Iterable[Link], notes: tuple[str, ...]
+) -> MetricsState:
     """The reading's own state, completed by what judging it showed: nothing but stale figures is as good as none."""
     state = reading.state
     if not state.available:
@@ -166,7 +168,7 @@ def state_of(reading: MetricsReading, gpus: Mapping[str, tuple[Gpu, ...]], found
     def samples() -> Iterator[Sample]:
         return chain(
             (sample for several in gpus.values() for gpu in several for sample in gpu_samples(gpu)),
-            (sample for link in found for sample in link_samples(link)),
+            (sample for link in judged_links for sample in link_samples(link)),
         )
 
     if not any(sample.value is not None for sample in samples()):

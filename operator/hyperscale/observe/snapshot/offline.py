@@ -39,10 +39,10 @@ def _placed(node: Node, labels: Mapping[str, str], levels: tuple[str, ...], said
 
 def _labels(node: Node, levels: tuple[str, ...]) -> dict[str, str]:
     """The node's labels with those of its domains, of which each was prefixed with the next wider one (`labels.domains`)."""
-    found = dict(node.labels)
+    labels = dict(node.labels)
     parent = ""
     for level, domain in zip(levels, node.domains, strict=False):
         if domain:
-            found[level] = domain.removeprefix(f"{parent}/") if parent else domain
+            labels[level] = domain.removeprefix(f"{parent}/") if parent else domain
         parent = domain or (f"{parent}/" if parent else "")
-    return found
+    return labels

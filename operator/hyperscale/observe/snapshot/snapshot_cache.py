@@ -28,7 +28,7 @@ RawNode = Mapping[str, Any]
 Make = Callable[[RawNode, Amounts, tuple[str, ...], "SnapshotFigures", Mapping[PodName, bool], tuple[Release, ...]], Node]
 
 LARGE_SERIES: Final = 10_000
-"""More series than these are not judged on the event loop when a node comes or goes: that takes a tenth of a second and more."""
+"""Above this number series are not judged on the event loop when a node comes or goes: that takes 0.1 s or more."""
 _NOTHING: Final[Amounts] = {}
 
 
@@ -56,9 +56,9 @@ class Memory:
 
     def __init__(self) -> None:
         self.published: SnapshotFigures | None = None
-        """Figures that somebody judged beforehand, for the reading that they were made from."""
+        """Figures that a thread judged beforehand, with the reading that they were judged from."""
         self.outdated = False
-        """Names of nodes have changed since `published` was judged, and there was too much of it to judge it again at once."""
+        """Names of nodes have changed since `published` was judged, and the reading was too large to be judged again at once."""
         self.laid: tuple[Overrides, Fabric] = (Overrides(), Fabric())
         """Topology that is not on the nodes: an administrator's word, and what other operators describe."""
         self.claims = FabricClaims()
@@ -95,7 +95,7 @@ class Memory:
 
     def take_in(self, nodes: Iterable[RawNode], pods: Iterable[PodView]) -> None:
         """Take in all nodes and pods."""
-        seen, given = tuple(pods), (tuple(nodes), self.laid)
+        listed_pods, given = tuple(pods), (tuple(nodes), self.laid)
         listed, fabric = self._listed, self.laid[1]
         if given != self._raw:
             if fabric.hypernodes != self.claims.hypernodes:
@@ -105,8 +105,8 @@ class Memory:
             self._listed = listed
             self._see_nodes(listed, fabric.topologies)
         self._raw = given
-        self._see_pods(seen)
-        self._listed_pods = seen
+        self._see_pods(listed_pods)
+        self._listed_pods = listed_pods
 
     def index(self) -> NodeIndex:
         """Names by which series are assigned to the nodes and pods that were taken in last."""
@@ -199,17 +199,17 @@ class Memory:
         Many series are never judged here, where the event loop waits: for a few seconds a node that just came has no figures, and limits
         that just changed do not hold. A reading that is stale as a whole tells nothing, whatever each series would say.
         """
-        known = self.published
-        if known is None or known.reading is not reading:
+        published = self.published
+        if published is None or published.reading is not reading:
             return None
-        large = sum(map(len, known.reading.series.values())) > LARGE_SERIES
+        large = sum(map(len, published.reading.series.values())) > LARGE_SERIES
         if stale:
-            return _nothing_of(known) if large else None
-        if known.limits != limits or not known.names.agrees_with(self.index()):
+            return _nothing_of(published) if large else None
+        if published.limits != limits or not published.names.agrees_with(self.index()):
             if not large:
                 return None
             self.outdated = True
-        return known
+        return published
 
     def views(
         self, levels: tuple[str, ...], figures: SnapshotFigures, releases: Mapping[str, tuple[Release, ...]], make: Make
@@ -233,17 +233,28 @@ class Memory:
     def view(self, node: RawNode, levels: tuple[str, ...], figures: SnapshotFigures, releases: tuple[Release, ...], make: Make) -> Node:
         """The view that `make` makes of a node, or made of the same node before."""
         name = node["metadata"]["name"]
-        held, holders = self._held.get(name, _NOTHING), figures.holders.get(name)
-        told = tuple(map(self._tenants.get, holders.values())) if holders else ()
+        requested, holders = self._held.get(name, _NOTHING), figures.holders.get(name)
+        holder_states = tuple(map(self._tenants.get, holders.values())) if holders else ()
         moment = figures.moment if releases else 0.0
         network = figures.networks.get(name), figures.paths.get(name)
-        basis = (node, held, figures.gpus.get(name), levels, holders, network, told, releases, moment, figures.limits.settle_seconds)
-        known = self._views.get(name)
-        if known is not None and known[0] == basis:  # the same objects, most of them, which is known at a glance
-            return known[1]
-        made = make(node, held, levels, figures, self._tenants, releases)
-        self._views[name] = (basis, made)
-        return made
+        basis = (
+            node,
+            requested,
+            figures.gpus.get(name),
+            levels,
+            holders,
+            network,
+            holder_states,
+            releases,
+            moment,
+            figures.limits.settle_seconds,
+        )
+        last = self._views.get(name)
+        if last is not None and last[0] == basis:  # the same objects, most of them, which is known at a glance
+            return last[1]
+        view = make(node, requested, levels, figures, self._tenants, releases)
+        self._views[name] = (basis, view)
+        return view
 
 
 def _traits(node: RawNode) -> _Traits:

@@ -34,7 +34,7 @@ def unmet_rules(node: Node, request: PlanRequest) -> Iterator[Finding]:
 
 def lacking(node: Node, workers: int, request: PlanRequest) -> Iterator[Finding]:
     """Resources that do not suffice for that number of further workers."""
-    reserved = request.held.get(node.name, {})
+    reserved = request.reserved_amounts.get(node.name, {})
     for name, each in sorted(_of_a_worker(request).items()):
         needed = each * workers
         free = _offered(node, name) - _taken(node, name) - reserved.get(name, 0.0)

@@ -177,4 +177,4 @@ def _assumed_insides(problem: Problem, order: IntArray) -> list[int]:
     """Positions of the nodes where ranks exchange by an inside that neither an agent nor the policy tells."""
     members, workers = np.unique(order, return_counts=True)
     inner = problem.nodes[members[workers * problem.demand.gpus > 1]]
-    return [int(place) for place in inner[~problem.graph.inside.told[inner]]]
+    return [int(place) for place in inner[~problem.graph.inside.stated[inner]]]

@@ -116,7 +116,7 @@ def insides(nodes: Sequence[Node], policy: PolicySpec) -> Inside:
     return Inside(
         latency_seconds=np.array([latency for latency, _, _ in figures], dtype=np.float64),
         bandwidth_bytes_per_second=np.array([bandwidth for _, bandwidth, _ in figures], dtype=np.float64),
-        told=np.array([stated for _, _, stated in figures], dtype=np.bool_),
+        stated=np.array([stated for _, _, stated in figures], dtype=np.bool_),
     )
 
 

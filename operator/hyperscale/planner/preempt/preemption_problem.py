@@ -132,7 +132,7 @@ class PreemptionProblem:
 
 def fixed(job: StoppableJob) -> PlanRequest:
     """The question that a stopped job puts: as many workers as its MPIJob has, nowhere in particular."""
-    return replace(job.running.request, workers_fixed=len(job.running.plan.workers), pinned={}, free_gpus={}, held={})
+    return replace(job.running.request, workers_fixed=len(job.running.plan.workers), pinned={}, free_gpus={}, reserved_amounts={})
 
 
 def _anywhere(gpus_by_kind: tuple[int, ...], left_seconds: float) -> tuple[KindDemand, ...]:

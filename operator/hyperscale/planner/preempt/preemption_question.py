@@ -107,7 +107,7 @@ class _Trial:
             jobs=(*question.pending, *again),
             running=tuple(sorted(shares, key=lambda share: (share.remaining_seconds, share.key))),
             free_gpus={name: gpus + self._gpus(name) for name, gpus in question.free_gpus.items()},
-            held=question.held,
+            reserved_amounts=question.reserved_amounts,
             claims=without(question.claims, self._released),
             deadline_seconds=question.deadline_seconds,
             arrivals=question.arrivals,

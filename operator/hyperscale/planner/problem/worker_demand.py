@@ -64,7 +64,7 @@ def demand_of(request: PlanRequest, least_gpu_bytes: float = 0.0) -> WorkerDeman
         apart=request.apart,
         barred=_barred(request),
         free_gpus=request.free_gpus,
-        reserved=request.held,
+        reserved=request.reserved_amounts,
     )
 
 

@@ -98,7 +98,7 @@ class _Sequence:
         self.past = past
         self.question = question
         self.desk = desk
-        self.ledger = FreeGpus(desk.free({}), dict(question.free_gpus), reserved_amounts=dict(question.held))
+        self.ledger = FreeGpus(desk.free({}), dict(question.free_gpus), reserved_amounts=dict(question.reserved_amounts))
         self.pending = {entry.key: entry for entry in feasible}
         self.entries = dict(self.pending)
         self.running = [QueueRunningJob(share.key, share.gpus, max(0.0, share.remaining_seconds)) for share in question.running]

@@ -84,7 +84,10 @@ class FreeGpus:
         """
         closed = {} if reserved else dict.fromkeys(self.reserved, 0)
         return replace(
-            request, free_gpus={**self.changed, **closed}, held=self.reserved_amounts, workers_fixed=workers or request.workers_fixed
+            request,
+            free_gpus={**self.changed, **closed},
+            reserved_amounts=self.reserved_amounts,
+            workers_fixed=workers or request.workers_fixed,
         )
 
     def take(self, request: PlanRequest, plan: Plan) -> None:

@@ -112,7 +112,7 @@ class PlacementOracle:
             self._claims = dict(claims)
             self._emptied = emptied(self.graph, claims)
         closed = {node.name: 0 for node in self.graph.nodes if node.name not in nodes}
-        return self._answer(replace(_quick(request), free_gpus=closed, held={}), self._emptied)
+        return self._answer(replace(_quick(request), free_gpus=closed, reserved_amounts={}), self._emptied)
 
     def state(self, request: PlanRequest) -> bytes:
         """Return what placements by `request` depend on apart from the job and the snapshot."""
@@ -121,7 +121,7 @@ class PlacementOracle:
     def suitable(self, request: PlanRequest) -> frozenset[str]:
         """Nodes that could ever host a worker: all that are not ruled out for anything but what runs there now."""
         everything = {node.name: max(0, node.allocatable_gpus) for node in self.graph.nodes}
-        fitting = vet(self.graph, demand_of(replace(request, free_gpus=everything, held={})))
+        fitting = vet(self.graph, demand_of(replace(request, free_gpus=everything, reserved_amounts={})))
         late = {rejection.node for rejection in fitting.rejected if rejection.reason in BUSY_REASONS}
         return frozenset(fitting.slots) | late
 
@@ -156,7 +156,7 @@ class PlacementOracle:
         """Return (n,) workers that each node can take by free GPUs and by what planned ranks hold; at most what the job may have."""
         workers = request.job.workers
         slots: IntArray = np.minimum(free // workers.gpus_per_worker, workers.max)
-        for position, room in held_room(graph, demand_of(request)).items() if request.held else ():
+        for position, room in held_room(graph, demand_of(request)).items() if request.reserved_amounts else ():
             slots[position] = min(int(slots[position]), room)
         return slots
 
@@ -166,7 +166,7 @@ def _state(request: PlanRequest, free: IntArray) -> bytes:
 
     Free GPUs, not the workers that fit into them: of nodes with room for as many workers, the best fit leaves fewer GPUs idle.
     """
-    return free.tobytes() + _ENCODER.encode(request.held)
+    return free.tobytes() + _ENCODER.encode(request.reserved_amounts)
 
 
 def _at_once() -> bool:

@@ -31,13 +31,13 @@ def _every_job_once(turns: AdmissionResult, question: AdmissionRequest) -> Itera
 def _plans(turns: AdmissionResult, question: AdmissionRequest, snapshot: ClusterSnapshot) -> Iterator[str]:
     """Each plan on what the plans before it have left."""
     free = {node.name: question.free_gpus.get(node.name, node.free_gpus) for node in snapshot.nodes}
-    reserved = {name: dict(amounts) for name, amounts in question.held.items()}
+    reserved = {name: dict(amounts) for name, amounts in question.reserved_amounts.items()}
     requests = {queued.request.job_key: queued.request for queued in question.jobs}
     for start in turns.starts:
         request = requests.get(start.key)
         if request is None:
             continue  # told by the other rule
-        left = replace(request, free_gpus=free, held=reserved)
+        left = replace(request, free_gpus=free, reserved_amounts=reserved)
         yield from (f"{start.key}: {sentence}" for sentence in violations(start.plan, left, snapshot))
         for worker in start.plan.workers:
             free[worker.node] = free.get(worker.node, 0) - worker.gpus
