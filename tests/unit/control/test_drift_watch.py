@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from hyperscale.control.cache.records import Key
-from hyperscale.control.lifecycle.movable import is_moving
-from hyperscale.control.scheduler.migration import ADVISES
+from hyperscale.control.lifecycle.movable import ADVISES, is_moving
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Plan
 from hyperscale.model.status import JobStatus, LastMove

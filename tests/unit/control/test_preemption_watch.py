@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hyperscale.control.scheduler.migration import ADVISES
+from hyperscale.control.lifecycle.movable import ADVISES
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.plan import Infeasible, Plan
 from hyperscale.model.status import JobStatus
@@ -123,7 +123,7 @@ async def test_after_a_restart_what_was_told_stays_as_it_was() -> None:
     assert told is not None
     assert scene.plan is not None
     scene.see_long(JobStatus(plan=scene.plan, stop=told.proposal))
-    scene.watch._judged.clear()
+    scene.watch._evaluations.clear()
     scene.woken.clear()
     await scene.later(60.0)
     await scene.ask_for(SHORT)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from hyperscale.control.cache.records import Key
+from hyperscale.control.cache.plan_limits import holding_plan
+from hyperscale.control.cache.plan_record import PlanRecord
+from hyperscale.control.cache.records import JobRecord, Key
 from hyperscale.control.cache.reservations import GpuReservations, Reservations
+from hyperscale.control.lifecycle.movable import held_gpus, is_moving
 from hyperscale.model.cluster import ClusterSnapshot
+from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
+from hyperscale.model.pods import PodView
 
 
 class AssumedPlans:
@@ -51,6 +56,13 @@ class AssumedPlans:
         each = plan.workers[0].gpus if plan is not None and plan.workers else 1
         self._others.set(key, {node: count // max(1, each) for node, count in gpus.items()}, self._amounts.get(key) or written)
         return self._gpus.set(key, gpus)
+
+    def recount(self, key: Key, plans: PlanRecord, record: JobRecord | None, view: MpiJobView | None, pods: Iterable[PodView]) -> bool:
+        """Reserve what a job's plan holds beside its bound pods; whether it held other GPUs before."""
+        plan, moving = plans.unwritten, plans.unwritten is not None or (record is not None and is_moving(record.status))
+        if plan is None and view is not None and record is not None:
+            plan = holding_plan(plans, record, view, moving)
+        return self.hold(key, plan, held_gpus(plan, pods, moving) if plan is not None else {}, view.worker_amounts if view else {})
 
     def free_gpus(self, snapshot: ClusterSnapshot, asking: Key | None = None) -> dict[str, int]:
         """Free GPUs of the nodes on which plans of other jobs hold some that no bound pod shows yet."""

@@ -16,12 +16,10 @@ from hyperscale.control.cache.intake import JOB, MPIJOB, NODE, PARTITION_JOB, PO
 from hyperscale.control.cache.job_standing import Standing, standing
 from hyperscale.control.cache.listings import Listing, Listings
 from hyperscale.control.cache.mpijob_owners import MayStart, MpiJobOwners
-from hyperscale.control.cache.plan_limits import holding_plan
 from hyperscale.control.cache.plan_record import PlanRecord
 from hyperscale.control.cache.records import JobRecord, Key, key_of
 from hyperscale.control.cache.snapshot_source import SnapshotSource
 from hyperscale.control.cache.versions import EVERYWHERE
-from hyperscale.control.lifecycle.movable import held_gpus, is_moving
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.api.policy import PolicySpec
 from hyperscale.model.cluster import ClusterSnapshot
@@ -183,12 +181,7 @@ class ClusterCache:
         if record is None:
             self._forget_job(key)
         pods = tuple(self.snapshots.pods.of_job(key, view.uid, record.uid if record is not None else "")) if view is not None else ()
-        plans = self.plans_of(key)
-        plan, moving = plans.unwritten, plans.unwritten is not None or (record is not None and is_moving(record.status))
-        if plan is None and view is not None and record is not None:
-            plan = holding_plan(plans, record, view, moving)
-        gpus = held_gpus(plan, pods, moving) if plan is not None else {}
-        self.version += self.assumed_plans.hold(key, plan, gpus, view.worker_amounts if view is not None else {})
+        self.version += self.assumed_plans.recount(key, self.plans_of(key), record, view, pods)
         self._index(key, standing(record, view, pods) if record is not None else Standing())
         if record is not None and key not in self.unfinished:
             self.jobs[key] = record.at_rest()
@@ -214,11 +207,8 @@ class ClusterCache:
         """The MPIJob of that name where it is the job's: an MPIJob of others holds nothing, whatever is written on it."""
         record, view = self.jobs.get(key), self._named.get(key)
         own = view if view is not None and record is not None and self.owners.is_own(key, view, record, self.policies) else None
-        for store, kept in ((self.mpijobs, own is not None), (self.live, own is not None and own.ending is None)):
-            if kept and own is not None:
-                store[key] = own
-            else:
-                store.pop(key, None)
+        _put_or_drop(self.mpijobs, key, own)
+        _put_or_drop(self.live, key, own if own is not None and own.ending is None else None)
         if view is not None and not view.fault and not view.plan_fault:
             if own is None and view.plan is not None and not self.owners.is_left_over(view):
                 self.intake.refuse(MPIJOB, key, view.uid, "it carries a plan and belongs to no GNNTrainingJob; the plan counts for nothing")
@@ -296,3 +286,10 @@ class ClusterCache:
         if view is not None and before is not None and before.workers != view.workers and key in self.progress:
             self.progress[key] = self.progress[key].without_pace()
         self._touched.add(key)
+
+
+def _put_or_drop(views: dict[Key, MpiJobView], key: Key, view: MpiJobView | None) -> None:
+    if view is not None:
+        views[key] = view
+    else:
+        views.pop(key, None)

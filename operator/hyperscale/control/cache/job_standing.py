@@ -35,14 +35,19 @@ def standing(record: JobRecord, view: MpiJobView | None, pods: Sequence[PodView]
     stopped = view is not None and is_preempted(record.status, view)
     waits = stopped and view is not None and waits_again(view, pods)
     unfinished = not _has_ended(record, view)
-    refused = record.reported and record.status.reason in NO_MATTER_OF_ROOM
-    bound = sum(1 for pod in pods if pod.bound and pod.role == WORKER)
     return Standing(
         unfinished=unfinished,
-        waiting=unfinished and not refused and (view is None or bound < view.workers),
+        waiting=unfinished and _waits_for_capacity(record, view, pods),
         unstarted=unfinished and (view is None or waits),
         releasing=stopped and not waits,
     )
+
+
+def _waits_for_capacity(record: JobRecord, view: MpiJobView | None, pods: Sequence[PodView]) -> bool:
+    """Whether free GPUs or a lost node concern an unfinished job."""
+    if record.reported and record.status.reason in NO_MATTER_OF_ROOM:
+        return False
+    return view is None or sum(1 for pod in pods if pod.bound and pod.role == WORKER) < view.workers
 
 
 def _has_ended(record: JobRecord, view: MpiJobView | None) -> bool:

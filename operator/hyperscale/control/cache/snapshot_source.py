@@ -58,7 +58,8 @@ class SnapshotSource:
     def put_pod(self, key: Key, after: PodView | None) -> tuple[Key, ...]:
         """A pod from now on, None where it is gone; the jobs that the change concerns."""
         before = self.pods.get(key)
-        after = after if after is not None and matters(after) else None
+        if after is not None and not matters(after):
+            after = None
         if before == after:
             return ()
         self.pods.put(key, after)
@@ -66,9 +67,9 @@ class SnapshotSource:
             self.memory.moved[key] = after
         if _claim(before) != _claim(after):
             self._snapshot = None
-            if before is not None and before.holds_resources and before.gpus and (after is None or not after.holds_resources):
+            if before is not None and before.gpus and _holds_resources(before) and not _holds_resources(after):
                 self.releases.note(before.node, before.gpus, self._clock())
-        return tuple(Key(view.namespace, view.job_name) for view in (before, after) if view is not None and view.job_name)
+        return _jobs_of(before, after)
 
     async def see_fabric(self, fabric: Fabric) -> None:
         """Take in what other operators say of the topology; which nodes their patterns fit is found in a thread."""
@@ -135,6 +136,14 @@ def _lasting(node: Json | None) -> tuple[object, ...] | None:
         return None
     status = node.get("status") or {}
     return node["metadata"].get("labels"), status.get("allocatable")
+
+
+def _jobs_of(*pods: PodView | None) -> tuple[Key, ...]:
+    return tuple(Key(pod.namespace, pod.job_name) for pod in pods if pod is not None and pod.job_name)
+
+
+def _holds_resources(pod: PodView | None) -> bool:
+    return pod is not None and pod.holds_resources
 
 
 def _claim(pod: PodView | None) -> tuple[object, ...] | None:

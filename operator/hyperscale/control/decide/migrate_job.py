@@ -9,6 +9,7 @@ from hyperscale.control.lifecycle.suspension import resumed_by_other
 from hyperscale.model.decision import BeginMove, Decision, MakePlan, Reason, SetSuspend, Wait
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.plan import Plan
 
 
 def migrating(state: ReconcileInput) -> Decision | None:
@@ -21,14 +22,24 @@ def migrating(state: ReconcileInput) -> Decision | None:
     if mpijob.holder:  # a queue that was named meanwhile
         return None if mpijob.suspended else _plan_in_place(state, mpijob)
     if mpijob.suspended:
-        if left := state.gang.unfinished_pods:
-            return stuck_on_lost_node(state) or Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
-        return SetSuspend(Reason.MOVING, "starts on the new plan", suspend=False)
+        return _resume_migrated(state)
     if resumed_by_other(mpijob):
         again = SetSuspend(Reason.MOVING, "the MPIJob was resumed, not by this operator", suspend=False)
         return _plan_in_place(state, mpijob) or again
+    return _suspend_to_migrate(state, mpijob, plan.in_force)
+
+
+def _resume_migrated(state: ReconcileInput) -> Decision:
+    """Resume the MPIJob on its new plan once the old pods are gone."""
+    if left := state.gang.unfinished_pods:
+        return stuck_on_lost_node(state) or Wait(Reason.MOVING, f"{left} pods of the old placement are still ending")
+    return SetSuspend(Reason.MOVING, "starts on the new plan", suspend=False)
+
+
+def _suspend_to_migrate(state: ReconcileInput, mpijob: MpiJobView, plan: Plan) -> Decision | None:
+    """Suspend a running MPIJob whose workers differ from the plan, in number or in place."""
     if resizes(state):
-        change = f"with {len(plan.in_force.workers)} workers instead of {mpijob.workers}"
+        change = f"with {len(plan.workers)} workers instead of {mpijob.workers}"
         return SetSuspend(Reason.MOVING, f"stops because it continues {change}", suspend=True)
     if misplaced := misplaced_workers(state):
         return SetSuspend(Reason.MOVING, f"stops because {len(misplaced)} workers change their node", suspend=True)

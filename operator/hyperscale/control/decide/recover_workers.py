@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from msgspec.structs import replace
 
 from hyperscale.control.decide.plan_job import REPLAN_AFTER_SECONDS, misfits_text, request_plan
@@ -16,32 +18,34 @@ from hyperscale.util.rfc3339 import timestamp, unix_seconds
 
 def stuck_on_lost_node(state: ReconcileInput) -> Decision | None:
     """Delete pods that can never run or end: pinned to a lost node, or (opt-in) Terminating on an unreachable one."""
-    job, clock, gang, capacity = state.job, state.clock, state.gang, state.capacity
-    recovery = job.spec.recovery
+    recovery = state.job.spec.recovery
     if not recovery.replace_lost_workers:
         return None
-    misfit_nodes = {misfit.node for misfit in capacity.misfits}
-    pinned = [pod.uid for pod in gang.workers if _pinned_unbound(pod, state, misfit_nodes)]
-    if pinned and job.status.replans < recovery.max_replans:
+    misfit_nodes = {misfit.node for misfit in state.capacity.misfits}
+    pinned = [pod.uid for pod in state.gang.workers if _pinned_unbound(pod, state, misfit_nodes)]
+    if pinned and state.job.status.replans < recovery.max_replans:
         return DeletePods(Reason.NODE_LOST, f"{misfits_text(state)}; their waiting pods are replaced", pod_uids=tuple(sorted(pinned)))
-    limit_seconds = recovery.force_delete_after_seconds
-    if limit_seconds is None:
+    if recovery.force_delete_after_seconds is None:
         return None
-    server_now = clock.now + clock.server_ahead_seconds
-    stuck = [
+    hung = _hung_pods(state, recovery.force_delete_after_seconds)
+    return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(hung)), force=True) if hung else None
+
+
+def _hung_pods(state: ReconcileInput, limit_seconds: float) -> list[str]:
+    """Return the uids of pods that have been Terminating on an unreachable node for at least `limit_seconds`."""
+    server_now = state.clock.now + state.clock.server_ahead_seconds
+    return [
         pod.uid
-        for pod in gang.pods
-        if pod.terminating and pod.node in capacity.unreachable_nodes and server_now - unix_seconds(pod.deletion) >= limit_seconds
+        for pod in state.gang.pods
+        if pod.terminating and pod.node in state.capacity.unreachable_nodes and server_now - unix_seconds(pod.deletion) >= limit_seconds
     ]
-    return DeletePods(Reason.NODE_LOST, "stuck on an unreachable node", pod_uids=tuple(sorted(stuck)), force=True) if stuck else None
 
 
 def plan_gated_workers(state: ReconcileInput, mpijob: MpiJobView, gated: list[PodView]) -> Decision:
     """Plan only workers again that are still gated; the others keep node and data."""
     job, clock = state.job, state.clock
     recovery = job.spec.recovery
-    gated_indices = {pod.index for pod in gated}
-    pinned = {pod.index: pod.node for pod in state.gang.workers if pod.bound and pod.index is not None and pod.index not in gated_indices}
+    pinned = _bound_nodes(state.gang.workers, without={pod.index for pod in gated})
     if pinned and job.status.replans >= recovery.max_replans:
         used_up = f"{misfits_text(state)}, and spec.recovery.maxReplans ({recovery.max_replans}) is used up; raise it"
         return Stop(Reason.REPLANS_EXHAUSTED, used_up)
@@ -59,6 +63,11 @@ def plan_gated_workers(state: ReconcileInput, mpijob: MpiJobView, gated: list[Po
         return answer
     message = f"{answer.message.removesuffix('.')}; from {timestamp(due)} on it may go on with fewer workers"
     return replace(answer, message=message, retry_after_seconds=min(REPLAN_AFTER_SECONDS, due - clock.now))
+
+
+def _bound_nodes(workers: Iterable[PodView], without: Collection[int | None]) -> dict[int, str]:
+    """Return the nodes of bound workers by index, except of those `without`."""
+    return {pod.index: pod.node for pod in workers if pod.bound and pod.index is not None and pod.index not in without}
 
 
 def _shrinks_at(state: ReconcileInput) -> float | None:

@@ -8,7 +8,8 @@ from hyperscale.control.lifecycle.movable import resizable
 from hyperscale.control.lifecycle.unscheduled import delay_left, is_back, seconds_left, words
 from hyperscale.model import constants
 from hyperscale.model.decision import Decision, DeletePods, MakePlan, Reason, ReleaseGang, SetSuspend, Stop, Wait
-from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.observed.owned_objects import MpiJobView
+from hyperscale.model.observed.reconcile_input import GangState, ReconcileInput
 
 
 def gang_released(state: ReconcileInput) -> Decision | None:
@@ -23,15 +24,26 @@ def gang_released(state: ReconcileInput) -> Decision | None:
     if not restart.release_recorded:
         return Wait(Reason.SCHEDULING_TIMEOUT, release.message, retry_after_seconds=0.0)
     if mpijob.holder:
-        going = tuple(sorted(pod.uid for pod in gang.workers if not pod.terminating and constants.PLACEMENT_GATE not in pod.gates))
-        ending = f"{len(gang.workers)} workers are ending; {release.message}"
-        return DeletePods(Reason.SCHEDULING_TIMEOUT, release.message, pod_uids=going) if going else Wait(Reason.SCHEDULING_TIMEOUT, ending)
+        return _delete_ungated(gang, release.message)
     if not mpijob.suspended:
         return SetSuspend(Reason.SCHEDULING_TIMEOUT, release.message, suspend=True)
     if left := gang.unfinished_pods:
         return stuck_on_lost_node(state) or Wait(Reason.SCHEDULING_TIMEOUT, f"{left} of its pods are still ending; {release.message}")
-    workers = None if resizable(job.spec, mpijob) else mpijob.workers
-    return delay_of_release(state) or request_plan(state, MakePlan(Reason.SCHEDULING_TIMEOUT, release.message, workers_fixed=workers))
+    return delay_of_release(state) or _replan(state, mpijob, release.message)
+
+
+def _replan(state: ReconcileInput, mpijob: MpiJobView, message: str) -> Decision:
+    """Request another plan, with as many workers unless the MPIJob can be resized."""
+    workers = None if resizable(state.job.spec, mpijob) else mpijob.workers
+    return request_plan(state, MakePlan(Reason.SCHEDULING_TIMEOUT, message, workers_fixed=workers))
+
+
+def _delete_ungated(gang: GangState, message: str) -> Decision:
+    """Delete the workers whose gate was opened; then wait until they have ended."""
+    ungated = tuple(sorted(pod.uid for pod in gang.workers if not pod.terminating and constants.PLACEMENT_GATE not in pod.gates))
+    if ungated:
+        return DeletePods(Reason.SCHEDULING_TIMEOUT, message, pod_uids=ungated)
+    return Wait(Reason.SCHEDULING_TIMEOUT, f"{len(gang.workers)} workers are ending; {message}")
 
 
 def rank_left_out(state: ReconcileInput) -> Decision | None:

@@ -87,13 +87,19 @@ def queued(state: ReconcileInput) -> Decision | None:
 
 def resumed(state: ReconcileInput) -> Decision | None:
     """Plan a resumed job again before its gates open: its plan is stale. So is a plan for another number of workers."""
-    job, gang, plan = state.job, state.gang, state.plan
-    suspensions = ("Suspended", PREEMPTED_CONDITION)
-    was_suspended = any(condition.type in suspensions and condition.status == "True" for condition in job.status.conditions)
-    was_released = any(condition.reason == Reason.SCHEDULING_TIMEOUT for condition in job.status.conditions)
-    mpijob, stale = gang.mpijob, was_suspended or (was_released and not state.restart.migrating) or resizes(state)
-    if mpijob is None or not stale or plan.in_force is None or any(pod.bound for pod in gang.workers) or not gang.gated_workers:
+    gang, plan, mpijob = state.gang, state.plan, state.gang.mpijob
+    if mpijob is None or plan.in_force is None or any(pod.bound for pod in gang.workers) or not gang.gated_workers:
+        return None
+    if not _plan_is_stale(state):
         return None
     if plan.metrics is not None:
         return None  # this reconcile has planned it already
     return request_plan(state, MakePlan(Reason.RESUMED, "planned again after a suspension", workers_fixed=mpijob.workers))
+
+
+def _plan_is_stale(state: ReconcileInput) -> bool:
+    """Whether the plan is from before a suspension, preemption or release, or for another number of workers."""
+    conditions = state.job.status.conditions
+    was_suspended = any(condition.type in ("Suspended", PREEMPTED_CONDITION) and condition.status == "True" for condition in conditions)
+    was_released = any(condition.reason == Reason.SCHEDULING_TIMEOUT for condition in conditions)
+    return was_suspended or (was_released and not state.restart.migrating) or resizes(state)

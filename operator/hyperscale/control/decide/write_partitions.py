@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from hyperscale.model.decision import Decision, EnsurePartitions, Reason, Stop, Wait
-from hyperscale.model.observed.reconcile_input import ReconcileInput
+from hyperscale.model.observed.owned_objects import PartitionView
+from hyperscale.model.observed.reconcile_input import PartitionState, ReconcileInput
 
 PARTITION_POLL_SECONDS: Final = 5.0
 """Interval between reads of a partition Job without pod events; an event of its pods triggers a read at once."""
@@ -35,10 +36,15 @@ def _partitions(state: ReconcileInput) -> Decision | None:
         return EnsurePartitions(Reason.PARTITIONING)
     if view is None or view.key != partitions.key or view.deleting:
         return Wait(Reason.PARTITIONING, "the previous partition Job is still being deleted", retry_after_seconds=PARTITION_ENDING_SECONDS)
+    return _unfinished(partitions, view)
+
+
+def _unfinished(partitions: PartitionState, view: PartitionView) -> Decision:
+    """Return how far the partition Job is, by its last pod: it failed, it ends, its pod waits for a node, or it writes."""
     last = next((pod for pod in reversed(partitions.pods) if pod.owner_uid == view.uid), None)
     if view.failed:
-        last_words = last.termination.strip() if last is not None else ""
-        return Stop(Reason.PARTITIONING_FAILED, last_words or view.message or "the partition Job failed")
+        termination = last.termination.strip() if last is not None else ""
+        return Stop(Reason.PARTITIONING_FAILED, termination or view.message or "the partition Job failed")
     if last is not None and last.finished:
         return Wait(Reason.PARTITIONING, "the partition Job is ending", retry_after_seconds=PARTITION_ENDING_SECONDS)
     waiting = last.unschedulable if last is not None else ""

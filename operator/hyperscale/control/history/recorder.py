@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -75,19 +75,21 @@ class RunRecorder:
             return
         if uid in self._noted and self._noted[uid] == status.measured:
             return
-        while len(self._noted) >= MOST_WAITING:
-            del self._noted[next(iter(self._noted))]
+        _make_room(self._noted)
         self._noted[uid] = status.measured
         run = finished_run(job.metadata, job.parsed, plan, status, self._clock())
         if run.finished_at < self._clock() - self._keep_seconds:
             return
-        stand_in = status.measured is not None and status.measured.generated
-        if run.ratio is not None and run.finished_at >= self._began and not stand_in:
-            self._telemetry.prediction_ratio.labels(architecture=run.architecture).observe(run.ratio / run.correction)
-        while len(self._waiting) >= MOST_WAITING:
-            del self._waiting[next(iter(self._waiting))]
+        self._report_ratio(run, status.measured)
+        _make_room(self._waiting)
         self._waiting[uid] = run
         self._something.set()
+
+    def _report_ratio(self, run: FinishedRun, measured: Measured | None) -> None:
+        """Count how well a run was predicted, unless it ended before this process started or trained on a stand-in of its graph."""
+        stand_in = measured is not None and measured.generated
+        if run.ratio is not None and run.finished_at >= self._began and not stand_in:
+            self._telemetry.prediction_ratio.labels(architecture=run.architecture).observe(run.ratio / run.correction)
 
     async def run(self) -> None:
         """Until cancelled; at once where no history is kept."""
@@ -174,14 +176,13 @@ def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobSta
     """A finished run as history keeps it; `now` (Unix seconds) where nobody told when it ended."""
     from hyperscale.control.history.runs_table import FinishedRun
 
-    told = status.measured
-    ended = status.completion_time or ""
     size, correction = dataset_size(job), plan.predicted.calibration.factor if plan.predicted.calibration is not None else 1.0
+    measured = status.measured or Measured(epoch=0, epochs=0)
     return FinishedRun(
         uid=metadata.uid,
         namespace=metadata.namespace,
         name=metadata.name,
-        finished_at=unix_seconds(ended) if ended and not is_future(ended, now) else now,
+        finished_at=_ended_at(status, now),
         phase=status.phase.value,
         architecture=job.model.architecture.value,
         layers=job.model.layers,
@@ -193,20 +194,37 @@ def finished_run(metadata: JobMetadata, job: JobSpec, plan: Plan, status: JobSta
         method=job.partitioning.method.value,
         workers=len(plan.workers),
         gpus=sum(worker.gpus for worker in plan.workers),
-        products="+".join(sorted({worker.product for worker in plan.workers if worker.product})),
+        products=_products(plan),
         planner=plan.planner,
         plan_id=plan.plan_id,
         replans=status.replans,
         predicted_seconds=plan.predicted.epoch_seconds / correction,
         correction=correction,
-        measured_seconds=told.epoch_seconds if told is not None else None,
-        compute_seconds=told.compute_seconds if told is not None else None,
-        communication_seconds=told.communication_seconds if told is not None else None,
-        accuracy=told.accuracy if told is not None else None,
-        epochs=told.epoch if told is not None else 0,
+        measured_seconds=measured.epoch_seconds,
+        compute_seconds=measured.compute_seconds,
+        communication_seconds=measured.communication_seconds,
+        accuracy=measured.accuracy,
+        epochs=measured.epoch,
         plan=msgspec.json.encode(plan).decode(),
-        measured=msgspec.json.encode(told).decode() if told is not None else "",
+        measured=msgspec.json.encode(status.measured).decode() if status.measured is not None else "",
     )
+
+
+def _ended_at(status: JobStatus, now: float) -> float:
+    """Return when a run ended in Unix seconds; `now` where the status has no time, or one that has not come yet."""
+    ended = status.completion_time or ""
+    return unix_seconds(ended) if ended and not is_future(ended, now) else now
+
+
+def _products(plan: Plan) -> str:
+    """Return the GPU products of a plan, sorted and joined by "+"."""
+    return "+".join(sorted({worker.product for worker in plan.workers if worker.product}))
+
+
+def _make_room(runs: dict[str, Any]) -> None:
+    """Drop the oldest runs until one more may be kept."""
+    while len(runs) >= MOST_WAITING:
+        del runs[next(iter(runs))]
 
 
 def _open(url: str) -> RunStore:

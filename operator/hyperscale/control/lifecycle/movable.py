@@ -14,6 +14,7 @@ from hyperscale.model.status import MAX_MOVED, Condition, JobStatus, StatusMove,
 
 MOVING_CONDITION = "Moving"
 PROPOSED_CONDITION = "MoveProposed"
+ADVISES = "the PlannerPolicy only advises"
 MATERIAL_RATIO = 0.1
 DIGITS = 4
 """Of figures in status: less is noise."""

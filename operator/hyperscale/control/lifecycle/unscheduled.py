@@ -113,10 +113,15 @@ def observed(state: ReconcileInput) -> StatusScheduling | None:
     job = state.gang.mpijob
     placing = job is not None and job.gated and not job.suspended and not state.restart.released
     since = (known.waiting_since or timestamp(state.clock.now)) if placing and (left_out(state) or missing(state)) else ""
-    runs = (job is not None and job.is_true("Running")) or (state.job.parsed is not None and state.job.parsed.run_policy.suspend)
     kept = replace(known, waiting_since=since, refused=_lasting(known, state.clock.now))
-    kept = replace(kept, releases=0, released_at="", message="") if runs else kept
+    kept = replace(kept, releases=0, released_at="", message="") if _ends_releases(state) else kept
     return None if kept == NOTHING else kept
+
+
+def _ends_releases(state: ReconcileInput) -> bool:
+    """Whether earlier releases count no longer: the job runs, or its user suspends it."""
+    job, spec = state.gang.mpijob, state.job.parsed
+    return (job is not None and job.is_true("Running")) or (spec is not None and spec.run_policy.suspend)
 
 
 def _missing_words(state: ReconcileInput, job: MpiJobView, indices: tuple[int, ...]) -> str:

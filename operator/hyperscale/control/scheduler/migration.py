@@ -7,15 +7,16 @@ as the run says where it can be heard, else elapsed time over the predicted epoc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from hyperscale.control.cache.records import JobRecord, Key
-from hyperscale.control.lifecycle.movable import material, migration_blocker, shown_move
+from hyperscale.control.lifecycle.movable import ADVISES, migration_blocker
 from hyperscale.control.lifecycle.stoppable import epochs_kept, undisturbed
 from hyperscale.control.scheduler.control_context import ControlContext
+from hyperscale.control.scheduler.migration_evaluation import MigrationEvaluation, MigrationTerms, evaluate
 from hyperscale.control.scheduler.running_jobs import LATE_RATIO
 from hyperscale.model.admission_query import claims_of
 from hyperscale.model.api.job import JobSpec, PlannerChoice
@@ -27,8 +28,7 @@ from hyperscale.model.observed.reconcile_input import MoveView
 from hyperscale.model.plan import Plan
 from hyperscale.model.planning import PlanRequest
 from hyperscale.model.pods import PodView
-from hyperscale.model.status import StatusMove
-from hyperscale.util.rfc3339 import timestamp, unix_seconds
+from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
 
 TICK_SECONDS: Final = 1.0
@@ -38,7 +38,6 @@ REST_FACTOR: Final = 9.0
 """After a question the planner is left alone so many times as long as it took: judging takes a tenth of it at most."""
 DISTRUST_SECONDS: Final = 30.0
 """After a failed question nothing is judged for so long."""
-ADVISES: Final = "the PlannerPolicy only advises"
 
 
 class MigrationSearch(Protocol):
@@ -66,18 +65,6 @@ class MigrationProgress(NamedTuple):
         return self.epochs + max(0.0, now - self.at) / max(self.epoch_seconds, 1e-9)
 
 
-class MigrationEvaluation(NamedTuple):
-    """The last that is known of a job."""
-
-    since: float | None = None
-    """When a gain was first seen that has been there ever since."""
-    shown: StatusMove | None = None
-    plan: Plan | None = None
-    """To be carried out."""
-    epochs_kept: float = 0.0
-    """Predicted, what the checkpoints hold."""
-
-
 class MigrationPlanner:
     """Judges running jobs, a few at a time."""
 
@@ -91,7 +78,7 @@ class MigrationPlanner:
         self._request_for = request_for
         self._clock = context.clock
         self._due: dict[Key, float] = {}
-        self._judged: dict[Key, MigrationEvaluation] = {}
+        self._evaluations: dict[Key, MigrationEvaluation] = {}
         self._progress: dict[Key, MigrationProgress] = {}
         self._rest_until = 0.0
 
@@ -103,13 +90,13 @@ class MigrationPlanner:
 
     def view(self, key: Key) -> MoveView | None:
         """What a pass over a job should know; None where the job was not judged yet."""
-        judged = self._judged.get(key)
+        judged = self._evaluations.get(key)
         return MoveView(judged.shown, judged.plan, judged.epochs_kept) if judged is not None else None
 
     def take(self, key: Key) -> None:
         """The plan to be carried out was taken up, or found not to fit any more: it is not offered again before the next judgement."""
-        if key in self._judged:
-            self._judged[key] = self._judged[key]._replace(plan=None)
+        if key in self._evaluations:
+            self._evaluations[key] = self._evaluations[key]._replace(plan=None)
 
     async def check(self) -> None:
         """One question about the jobs that have waited longest."""
@@ -156,28 +143,18 @@ class MigrationPlanner:
         record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
         if record is None or view is None or not self._steady(record, view):
             return
-        now, last = self._clock(), record.status.last_move
+        now, proposal = self._clock(), record.status.move
         self._progress[key] = self._progress[key]._replace(
             at=now, epochs=self._progress[key].epochs_at(now), epoch_seconds=advice.now_epoch_seconds
         )
-        told = record.status.move
-        before = self._judged.get(key) or MigrationEvaluation(unix_seconds(told.since) if told else None, told)
-        pays = advice.plan is not None and advice.gain_ratio >= policy.replan.min_gain_ratio
-        # What has been told stays while the move pays for itself: figures swing around the threshold.
-        since = (before.since or now) if pays or (before.shown is not None and advice.plan is not None) else None
-        held = since is not None and now - since >= policy.replan.hold_down_seconds
-        held = held and (last is None or now - unix_seconds(last.time) >= policy.replan.hold_down_seconds)
+        before = self._evaluations.get(key) or MigrationEvaluation(unix_seconds(proposal.since) if proposal else None, proposal)
         blocker = migration_blocker(job.request.job, view, record.status.replans) if policy.replan.mode is ReplanMode.ACT else ADVISES
-        shown = None
-        if held and since is not None:
-            fresh = shown_move(advice, job.plan, timestamp(since), blocker)
-            shown = fresh if before.shown is None or material(before.shown, fresh) else before.shown
-        act = advice.plan if held and pays and not blocker else None
-        kept = self._progress[key].epochs - job.redone_epochs
-        self._judged[key] = MigrationEvaluation(since, None if act is not None else shown, act, kept)
-        if self._judged[key].shown is not None and before.shown is None:
+        terms = MigrationTerms(policy.replan, blocker, record.status.last_move, now)
+        after = evaluate(before, advice, job.plan, terms)._replace(epochs_kept=self._progress[key].epochs - job.redone_epochs)
+        self._evaluations[key] = after
+        if after.shown is not None and before.shown is None:
             self._telemetry.moves.labels(outcome="proposed").inc()
-        if act is not None or self._judged[key].shown != told:
+        if after.plan is not None or after.shown != proposal:
             self._wake(key)
 
     def running_job(self, key: Key, policy: PolicySpec, snapshot: ClusterSnapshot) -> RunningJob | None:
@@ -186,9 +163,8 @@ class MigrationPlanner:
         if record is None or view is None or plan is None:
             return None
         job, _ = self._reader.read(record.resource, self._world.policies)
-        pods = {pod.index: pod for pod in self._world.pods_of(key, view.uid) if pod.role == "worker" and pod.holds_resources}
-        indices = range(len(plan.workers))
-        if job is None or job.planner is PlannerChoice.NONE or any(index not in pods or pods[index].terminating for index in indices):
+        pods = _workers(self._world.pods_of(key, view.uid), len(plan.workers))
+        if job is None or job.planner is PlannerChoice.NONE or pods is None:
             return None
         done = min(self._epochs_done(key, record, view, plan), (1.0 - LATE_RATIO) * job.model.epochs)
         return RunningJob(
@@ -216,7 +192,7 @@ class MigrationPlanner:
         running = dict(self._running())
         for key in [key for key in self._due if key not in running]:
             self._due.pop(key)
-            self._judged.pop(key, None)
+            self._evaluations.pop(key, None)
         self._progress = {key: known for key, known in self._progress.items() if key in self._world.live}
         for key, check_seconds in running.items():
             self._due.setdefault(key, now + check_seconds)
@@ -231,8 +207,8 @@ class MigrationPlanner:
             replan = self._policy(key).replan
             if replan.mode is not ReplanMode.OFF:
                 yield key, replan.check_seconds
-            elif record.status.move is not None and key not in self._judged:
-                self._judged[key] = MigrationEvaluation()
+            elif record.status.move is not None and key not in self._evaluations:
+                self._evaluations[key] = MigrationEvaluation()
                 self._wake(key)
 
     def _steady(self, record: JobRecord, view: MpiJobView) -> bool:
@@ -240,3 +216,11 @@ class MigrationPlanner:
 
     def _policy(self, key: Key) -> PolicySpec:
         return self._reader.policy_of(self._world.jobs[key].resource, self._world.policies)
+
+
+def _workers(pods: Iterable[PodView], count: int) -> dict[int | None, PodView] | None:
+    """Return a job's worker pods by index; None where one of its `count` workers has no pod that runs undisturbed."""
+    workers = {pod.index: pod for pod in pods if pod.role == "worker" and pod.holds_resources}
+    if any(index not in workers or workers[index].terminating for index in range(count)):
+        return None
+    return workers

@@ -177,16 +177,11 @@ class Planning:
 
     def misfits(self, key: Key, state: ReconcileInput, policy: PolicySpec) -> tuple[Rejection, ...]:
         """Planned nodes of workers not yet bound that could not take them now."""
-        plan, mpijob = state.plan.in_force, state.gang.mpijob
-        if (
-            plan is None
-            or state.job.parsed is None
-            or (mpijob is None and run_is_over(state.job.status))
-            or (mpijob is not None and (mpijob.suspended or not mpijob.gated))
-        ):
+        plan = state.plan.in_force
+        if plan is None or state.job.parsed is None or not _places_workers(state):
             return ()
         bound = {pod.index: pod.node for pod in state.gang.workers if pod.bound and pod.index is not None}
-        if len(bound) >= len(plan.workers) or (mpijob is not None and not state.gang.workers):
+        if len(bound) >= len(plan.workers):
             return ()
         waiting = {worker.node for worker in plan.workers if worker.index not in bound}
         snapshot = self._world.snapshot(policy, self._clock())
@@ -242,6 +237,14 @@ def steady(plan: Plan, before: Plan | None) -> Plan:
     if any(abs(new.share - old.share) > SAME_SHARE_RATIO * old.share for new, old in pairs):
         return plan
     return msgspec.structs.replace(plan, workers=tuple(msgspec.structs.replace(new, share=old.share) for new, old in pairs))
+
+
+def _places_workers(state: ReconcileInput) -> bool:
+    """Whether the job's plan is yet to be carried out: its MPIJob does not exist, or runs and has gated workers."""
+    mpijob = state.gang.mpijob
+    if mpijob is None:
+        return not run_is_over(state.job.status)
+    return mpijob.gated and not mpijob.suspended and bool(state.gang.workers)
 
 
 def _node_labels(pod: PodView) -> dict[str, str]:

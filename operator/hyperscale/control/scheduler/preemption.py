@@ -16,16 +16,15 @@ from hyperscale.control.lifecycle.stoppable import (
     begun,
     epochs_safe,
     is_preempted,
-    material,
     preemption_blocker,
-    shown_stop,
     undisturbed,
     usable_gpus,
 )
 from hyperscale.control.scheduler.admission import AdmissionScheduler
 from hyperscale.control.scheduler.control_context import ControlContext
-from hyperscale.control.scheduler.migration import ADVISES, DISTRUST_SECONDS, REST_FACTOR, TICK_SECONDS, MigrationPlanner
+from hyperscale.control.scheduler.migration import DISTRUST_SECONDS, REST_FACTOR, TICK_SECONDS, MigrationPlanner
 from hyperscale.control.scheduler.pending import Pending
+from hyperscale.control.scheduler.preemption_evaluation import PreemptionEvaluation, advised, not_advised
 from hyperscale.control.scheduler.queue_entry import QueueEntry, with_workers
 from hyperscale.control.scheduler.running_jobs import Running
 from hyperscale.model.admission_query import MAX_RUNNING
@@ -34,8 +33,8 @@ from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import StopView
 from hyperscale.model.preemption_query import MAX_STOPPABLE, StopAdvice, StoppableJob, StopQuestion, Stops
-from hyperscale.model.status import LastStop, StatusStop
-from hyperscale.util.rfc3339 import timestamp, unix_seconds
+from hyperscale.model.status import LastStop
+from hyperscale.util.rfc3339 import unix_seconds
 from hyperscale.util.slices import Slices
 
 DEADLINE_SECONDS: Final = 1.0
@@ -44,8 +43,6 @@ UNDECIDED_SECONDS: Final = 5.0
 """The queue itself comes first: nothing is asked while a job that came so short a time ago has had no answer."""
 ENDING_SECONDS: Final = 300.0
 """Nothing is asked while pods of a stopped job end, but no longer than this: some hang on a lost node."""
-WITHDRAWN_AFTER: Final = 2
-"""Answers in a row that must not name a job before its proposal is taken back: figures swing around the threshold."""
 
 
 class PreemptionSearch(Protocol):
@@ -54,21 +51,6 @@ class PreemptionSearch(Protocol):
     async def preempt(self, question: StopQuestion, snapshot: ClusterSnapshot, policy: PolicySpec) -> Stops | None:
         """Which running jobs would better stop for others; None where that could not be found out. Never raises."""
         ...
-
-
-class PreemptionEvaluation(NamedTuple):
-    """The last that is known of a running job."""
-
-    shown: StatusStop | None = None
-    due: bool = False
-    """To be stopped by the next pass over it."""
-    begun: bool = False
-    """That pass has come."""
-    beneficiaries: tuple[str, ...] = ()
-    epochs_kept: float = 0.0
-    """Predicted, what the checkpoints hold."""
-    missed: int = 0
-    """Answers in a row that did not name it."""
 
 
 class _Group(NamedTuple):
@@ -101,7 +83,7 @@ class PreemptionPlanner:
         self._migration = migration
         self._reader = context.reader
         self._clock = context.clock
-        self._judged: dict[Key, PreemptionEvaluation] = {}
+        self._evaluations: dict[Key, PreemptionEvaluation] = {}
         self._asked: list[tuple[PolicySpec, float]] = []
         """When the question was last put, by policy."""
         self._rest_until = 0.0
@@ -114,21 +96,21 @@ class PreemptionPlanner:
 
     def view(self, key: Key) -> StopView | None:
         """What a pass over a job should know; None where the job was not judged yet."""
-        judged = self._judged.get(key)
+        judged = self._evaluations.get(key)
         return StopView(judged.shown, judged.due) if judged is not None else None
 
     def begin(self, key: Key, policy: PolicySpec) -> LastStop | None:
         """Take up a stop that is due; None where it is void: the job may not be stopped any more, or nobody is left to gain."""
-        judged, record, view = self._judged.get(key), self._world.jobs.get(key), self._world.mpijobs.get(key)
+        judged, record, view = self._evaluations.get(key), self._world.jobs.get(key), self._world.mpijobs.get(key)
         if judged is None or record is None or view is None or not judged.due:
             return None
-        job, now = self._reader.read(record.resource, self._world.policies)[0], self._clock()
-        may = policy.queue.preemption.mode is PreemptionMode.ACT and job is not None and undisturbed(record.status, view)
-        may = may and job is not None and not preemption_blocker(job, view, record.status, policy.queue)
+        now = self._clock()
         held = now - unix_seconds(view.start_time) >= policy.queue.preemption.hold_down_seconds
-        good = may and held and any(self._gains(name, key) for name in judged.beneficiaries)
-        self._judged[key] = PreemptionEvaluation(begun=good)
+        acts = policy.queue.preemption.mode is PreemptionMode.ACT and undisturbed(record.status, view) and self._may_stop(key, policy)
+        good = acts and held and any(self._gains(name, key) for name in judged.beneficiaries)
+        self._evaluations[key] = PreemptionEvaluation(begun=good)
         self._telemetry.preemptions.labels(outcome="begun" if good else "given up").inc()
+        job = self._reader.read(record.resource, self._world.policies)[0]
         kept = epochs_safe(job, self._world.progress.get(key), record.status, judged.epochs_kept)
         return begun(record.status, view, judged.beneficiaries, kept, now) if good else None
 
@@ -136,13 +118,11 @@ class PreemptionPlanner:
         """One question, about the policy that has waited longest, where jobs wait and others may be stopped for them."""
         now = self._clock()
         groups = self._groups()
-        self._forget({key for group in groups for key in group.keys})
-        self._asked = [(policy, at) for policy, at in self._asked if any(policy == group.policy for group in groups)]
+        self._forget(groups)
         if now < self._rest_until or self._planner_lock.locked() or self._admission.failed or self._under_way():
             return
-        for group in sorted(groups, key=lambda group: (self._last(group.policy), group.keys[0])):
-            if now - self._last(group.policy) < group.policy.queue.preemption.check_seconds:
-                continue
+        due = [group for group in groups if now - self._last(group.policy) >= group.policy.queue.preemption.check_seconds]
+        for group in sorted(due, key=lambda group: (self._last(group.policy), group.keys[0])):
             if await self._ask(group, now):
                 return
 
@@ -150,16 +130,23 @@ class PreemptionPlanner:
         """Put the question; False where there is none to put."""
         policy = group.policy
         await self._admission.get_ready(policy)
-        waiting = self._pending.others(None, policy)
-        if any(not entry.asked and now - entry.created < UNDECIDED_SECONDS for entry in waiting):
+        pending = self._pending.others(None, policy)
+        if any(not entry.asked and now - entry.created < UNDECIDED_SECONDS for entry in pending):
             return False
-        waiting = [entry for entry in waiting if entry.asked]
+        waiting = [entry for entry in pending if entry.asked]
         snapshot = self._world.snapshot(policy, now)
         running = await self._stoppable(group, snapshot) if waiting and snapshot.metrics.available else {}
         if not running:
             self._learn(group.keys, {}, {}, policy)
             return False
-        question = self._question(waiting, running, snapshot, policy)
+        await self._put(group, self._question(waiting, running, snapshot, policy), snapshot, running, now)
+        return True
+
+    async def _put(
+        self, group: _Group, question: StopQuestion, snapshot: ClusterSnapshot, running: dict[Key, StoppableJob], now: float
+    ) -> None:
+        """Ask the planner, note when it was asked, and take its answer in."""
+        policy = group.policy
         with self._telemetry.plan_seconds.labels(planner="Stops").time():
             stops = await self._planner.preempt(question, snapshot, policy)
         after = self._clock()
@@ -167,7 +154,6 @@ class PreemptionPlanner:
         self._asked = [(known, at) for known, at in self._asked if known != policy] + [(policy, after)]
         if stops is not None:
             self._learn(group.keys, {advice.key: advice for advice in stops.stops}, running, policy)
-        return True
 
     def _question(
         self, waiting: list[QueueEntry], running: dict[Key, StoppableJob], snapshot: ClusterSnapshot, policy: PolicySpec
@@ -222,28 +208,22 @@ class PreemptionPlanner:
             record, view = self._world.jobs.get(key), self._world.mpijobs.get(key)
             if record is None or view is None or not undisturbed(record.status, view):
                 continue
-            before = self._judged.get(key) or PreemptionEvaluation(record.status.stop)
+            before = self._evaluations.get(key) or PreemptionEvaluation(record.status.stop)
             advice = answers.get(str(key))
-            after = self._advised(advice, before, asked[key], policy) if advice is not None else _not_advised(before, bool(asked))
-            self._judged[key] = after
+            if advice is not None:
+                after = advised(before, advice, asked[key], policy.queue.preemption.mode, self._clock())
+            else:
+                after = not_advised(before, bool(asked))
+            self._evaluations[key] = after
             if after.shown is not None and before.shown is None:
                 self._telemetry.preemptions.labels(outcome="proposed").inc()
             if after.due or after.shown != record.status.stop:
                 self._wake(key)
 
-    def _advised(self, advice: StopAdvice, before: PreemptionEvaluation, job: StoppableJob, policy: PolicySpec) -> PreemptionEvaluation:
-        running = job.running
-        kept = max(0.0, running.request.job.model.epochs - running.remaining_epochs - running.redone_epochs)
-        if policy.queue.preemption.mode is PreemptionMode.ACT:
-            return PreemptionEvaluation(due=True, beneficiaries=advice.beneficiaries, epochs_kept=kept)
-        since = before.shown.since if before.shown is not None else timestamp(self._clock())
-        fresh = shown_stop(advice, since, ADVISES)
-        return PreemptionEvaluation(fresh if before.shown is None or material(before.shown, fresh) else before.shown)
-
     def _gains(self, name: str, own: Key) -> bool:
         """Whether a job for which another one should stop still needs that: it waits, or is stopped with it."""
         key = Key(*name.split("/", 1))
-        record, judged = self._world.jobs.get(key), self._judged.get(key)
+        record, judged = self._world.jobs.get(key), self._evaluations.get(key)
         if record is None or key == own:
             return key == own
         stops_too = is_preempted(record.status) or (judged is not None and (judged.due or judged.begun))
@@ -268,18 +248,27 @@ class PreemptionPlanner:
             if record is not None and undisturbed(record.status, view):
                 yield key, record, view
 
-    def _forget(self, watched: Collection[Key]) -> None:
-        """What was said of jobs that are not watched any more is void; where it was told, it is taken back."""
+    def _withdraw_except(self, watched: Collection[Key]) -> None:
+        """Have the reconciles of all other running jobs withdraw their proposals."""
         for key, record, _ in self._undisturbed():
-            if key not in watched and record.status.stop is not None and (key not in self._judged or self._judged[key].shown is not None):
-                self._judged[key] = PreemptionEvaluation()
+            before = self._evaluations.get(key)
+            if key not in watched and record.status.stop is not None and (before is None or before.shown is not None):
+                self._evaluations[key] = PreemptionEvaluation()
                 self._wake(key)
+
+    def _forget(self, groups: list[_Group]) -> None:
+        """Drop what is no longer evaluated: policies, and jobs that no group has; visible proposals of such jobs are withdrawn."""
+        watched = {key for group in groups for key in group.keys}
+        self._asked = [(policy, at) for policy, at in self._asked if any(policy == group.policy for group in groups)]
+        self._withdraw_except(watched)
         running = self._world.live.keys() & self._world.jobs.keys()
-        self._judged = {key: judged for key, judged in self._judged.items() if key in running and (key in watched or not judged.due)}
+        self._evaluations = {
+            key: judged for key, judged in self._evaluations.items() if key in running and (key in watched or not judged.due)
+        }
 
     def _under_way(self) -> bool:
         """Whether a stop is due, or its pods still end: what comes of it is not known yet."""
-        return any(judged.due for judged in self._judged.values()) or any(self._ends(key) for key in self._world.live)
+        return any(judged.due for judged in self._evaluations.values()) or any(self._ends(key) for key in self._world.live)
 
     def _ends(self, key: Key) -> bool:
         record = self._world.jobs.get(key)
@@ -290,9 +279,3 @@ class PreemptionPlanner:
 
     def _last(self, policy: PolicySpec) -> float:
         return next((at for known, at in self._asked if known == policy), 0.0)
-
-
-def _not_advised(before: PreemptionEvaluation, judged: bool) -> PreemptionEvaluation:
-    """Of a job that the answer does not name; `judged` where there was a question."""
-    missed = before.missed + 1 if judged else WITHDRAWN_AFTER
-    return PreemptionEvaluation(before.shown if missed < WITHDRAWN_AFTER else None, missed=missed)

@@ -13,6 +13,7 @@ from hyperscale.control.cache.records import Key
 from hyperscale.control.scheduler.claim_index import ClaimIndex
 from hyperscale.control.specs.parsed_specs import JobReader
 from hyperscale.model.admission_query import MAX_RUNNING, Claim, RunningShare
+from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import ClusterSnapshot
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.plan import Plan
@@ -40,7 +41,7 @@ class Running:
         self._world = world
         self._reader = reader
         self._clock = clock
-        self._known: dict[Key, _Run] = {}
+        self._runs: dict[Key, _Run] = {}
         self._claims: tuple[ClusterSnapshot, dict[str, Claim]] | None = None
         self._claim_index = ClaimIndex()
 
@@ -71,19 +72,13 @@ class Running:
     def _shares(self) -> Iterator[RunningShare]:
         now = self._clock()
         for key, view in self._world.live.items():
-            known = self._known.get(key)
-            if known is None or known.view is not view:
-                known = self._known[key] = self._run(key, view)
-            told = self._world.progress.get(key)
-            if known.share is not None and told is not None and told.epochs:
-                epoch_seconds = told.epoch_seconds or known.share.remaining_seconds / told.epochs
-                yield replace(known.share, remaining_seconds=max(0, told.epochs - told.epoch) * epoch_seconds)
-            elif known.share is not None:
-                elapsed = max(0.0, now - known.started)
-                total = known.share.remaining_seconds
-                yield replace(known.share, remaining_seconds=max(total - elapsed, LATE_RATIO * total)) if elapsed else known.share
-        if len(self._known) > 2 * len(self._world.live) + MAX_RUNNING:
-            self._known = {key: known for key, known in self._known.items() if key in self._world.live}
+            run = self._runs.get(key)
+            if run is None or run.view is not view:
+                run = self._runs[key] = self._run(key, view)
+            if run.share is not None:
+                yield _remaining(run.share, self._world.progress.get(key), max(0.0, now - run.started))
+        if len(self._runs) > 2 * len(self._world.live) + MAX_RUNNING:
+            self._runs = {key: run for key, run in self._runs.items() if key in self._world.live}
         for key, plan in self._world.assumed():
             yield _share(key, plan, self._seconds(key, plan))
 
@@ -109,6 +104,15 @@ class Running:
 def is_running(view: MpiJobView) -> bool:
     """Whether an MPIJob of ours holds what its plan says."""
     return view.gated and not view.suspended and not view.is_true("Succeeded") and not view.is_true("Failed")
+
+
+def _remaining(share: RunningShare, progress: Measured | None, elapsed_seconds: float) -> RunningShare:
+    """Return the share with what is left of its time: by the progress that the run reports, else by the predicted whole time."""
+    total = share.remaining_seconds
+    if progress is not None and progress.epochs:
+        epoch_seconds = progress.epoch_seconds or total / progress.epochs
+        return replace(share, remaining_seconds=max(0, progress.epochs - progress.epoch) * epoch_seconds)
+    return replace(share, remaining_seconds=max(total - elapsed_seconds, LATE_RATIO * total)) if elapsed_seconds else share
 
 
 def _share(key: Key, plan: Plan, remaining_seconds: float) -> RunningShare:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from hyperscale.control.lifecycle.movable import MOVING_CONDITION, arrived, proposed, resizes
@@ -9,50 +11,16 @@ from hyperscale.control.lifecycle.run_messages import run_condition
 from hyperscale.control.lifecycle.stoppable import PREEMPTED_CONDITION, preemption_message
 from hyperscale.control.lifecycle.stoppable import proposed as proposed_stop
 from hyperscale.control.lifecycle.unscheduled import PLACED_CONDITION, is_back, observed
+from hyperscale.control.status.reason_sets import AT_REST, ENDED, STALLED, SUSPENDED
 from hyperscale.model import constants
 from hyperscale.model.api.measured import Measured
 from hyperscale.model.cluster import MetricsState
 from hyperscale.model.decision import BeginMove, Decision, Reason, Stop
 from hyperscale.model.observed.owned_objects import MpiJobView
 from hyperscale.model.observed.reconcile_input import ReconcileInput
-from hyperscale.model.plan import NEVER_FITS, Plan, bounded
+from hyperscale.model.plan import Plan, bounded
 from hyperscale.model.status import Condition, JobStatus, ObjectReference, Phase, QueueDecision, ReadyCount, StatusMove, StatusStop
 from hyperscale.util.rfc3339 import PREDICTED_DIGITS, duration_text, timestamp
-
-_STALLED = frozenset(
-    {
-        Reason.INVALID_SPEC,
-        Reason.INVALID_POD_TEMPLATE,
-        Reason.NAME_CONFLICT,
-        Reason.UNREADABLE_MPIJOB,
-        Reason.PARTITIONING_FAILED,
-        Reason.REPLANS_EXHAUSTED,
-        Reason.WORKER_LOST,
-        Reason.FAILED,
-        NEVER_FITS,
-    }
-)
-"""Reasons for which only a person can help (kstatus: Stalled)."""
-
-_AT_REST = _STALLED | {
-    Reason.RUNNING,
-    Reason.SUCCEEDED,
-    Reason.SUSPENDED,
-    Reason.SUSPENDED_EXTERNALLY,
-    Reason.RESUMED_EXTERNALLY,
-    Reason.QUEUED,
-    Reason.QUEUED_BY_KUEUE,
-    Reason.PLAN_ONLY,
-    Reason.AWAITING_APPROVAL,
-}
-"""Reasons in which the operator is not on its way to anything (kstatus: not Reconciling)."""
-
-
-_ENDED = frozenset({Reason.SUCCEEDED, Reason.FAILED})
-"""The run has ended: its pods are gone, or going."""
-
-_SUSPENDED = frozenset({Reason.SUSPENDED, Reason.SUSPENDED_EXTERNALLY, Reason.QUEUED, Reason.QUEUED_BY_KUEUE})
-"""Reasons for which the MPIJob is suspended and the operator waits for another."""
 
 PARTITIONED_CONDITION = "Partitioned"
 
@@ -61,31 +29,48 @@ def derive(state: ReconcileInput, decision: Decision) -> JobStatus:
     """The status after a pass that ended with `decision`; transition times move only where a condition changed."""
     status, metadata, plan, mpijob = state.job.status, state.job.metadata, state.plan.in_force, state.gang.mpijob
     job = mpijob if mpijob is not None and mpijob.owner_uid == metadata.uid else None
-    workers = state.gang.workers
-    planned = job.workers if job else len(plan.workers) if plan else 0
-    ready = sum(1 for pod in workers if pod.ready)
+    workers = _worker_counts(state, job)
     measured = _measured(state)
     return replace(
-        status,
+        _run_fields(status, job),
         observed_generation=metadata.generation,
         phase=_phase(state, decision, job),
         reason=str(decision.reason),
         queue=metadata.labels.get(constants.KUEUE_QUEUE_LABEL, ""),
-        ready=f"{ready}/{planned}" if planned and decision.reason not in _ENDED else "",
+        ready=f"{workers.ready}/{workers.planned}" if workers and decision.reason not in ENDED else "",
         predicted_epoch=_column(plan.predicted.epoch_seconds if plan else None, PREDICTED_DIGITS),
         measured_epoch=_column(measured.epoch_seconds if measured else None),
-        workers=ReadyCount(planned=planned, placed=sum(1 for pod in workers if pod.bound), ready=ready) if planned else None,
+        workers=workers,
         conditions=_conditions(state, decision, job),
         plan=bounded(plan) if plan else None,
-        mpi_job_ref=ObjectReference(name=job.name, uid=job.uid) if job else status.mpi_job_ref,
-        start_time=(job.start_time or None) if job else status.start_time,
-        completion_time=(job.completion_time or None) if job else status.completion_time,
-        restarts=job.launcher_failures if job else status.restarts,
         move=_move(state, decision, job),
         stop=_stop(state, job),
         scheduling=observed(state),
         measured=measured,
         queue_decision=state.plan.admission.decision if state.plan.admission else _kept_decision(state),
+    )
+
+
+def _worker_counts(state: ReconcileInput, job: MpiJobView | None) -> ReadyCount | None:
+    """Return how many workers are planned, placed and ready; None before there is a plan."""
+    plan, workers = state.plan.in_force, state.gang.workers
+    planned = job.workers if job else len(plan.workers) if plan else 0
+    if not planned:
+        return None
+    placed, ready = sum(1 for pod in workers if pod.bound), sum(1 for pod in workers if pod.ready)
+    return ReadyCount(planned=planned, placed=placed, ready=ready)
+
+
+def _run_fields(status: JobStatus, job: MpiJobView | None) -> JobStatus:
+    """Return the status with what the MPIJob says of the run; unchanged without an MPIJob."""
+    if job is None:
+        return status
+    return replace(
+        status,
+        mpi_job_ref=ObjectReference(name=job.name, uid=job.uid),
+        start_time=job.start_time or None,
+        completion_time=job.completion_time or None,
+        restarts=job.launcher_failures,
     )
 
 
@@ -126,7 +111,7 @@ def _kept_decision(state: ReconcileInput) -> QueueDecision | None:
 
 
 def _phase(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> Phase:
-    if decision.reason in _ENDED:
+    if decision.reason in ENDED:
         return Phase(str(decision.reason))
     if job is None and decision.reason == Reason.PARTITIONING:
         return Phase.PARTITIONING
@@ -141,28 +126,38 @@ def _phase(state: ReconcileInput, decision: Decision, job: MpiJobView | None) ->
 def _conditions(state: ReconcileInput, decision: Decision, job: MpiJobView | None) -> tuple[Condition, ...]:
     """All conditions, sorted by type; kstatus' Reconciling and Stalled are there only while true."""
     wanted = [_planned(state, decision), _degraded(state), _approved(decision), _partitioned(state, decision), _placed(state, job)]
-    wanted.append(_suspended(decision, job))
-    if job is not None:
-        wanted.append(_running(state, job))
-        wanted += [_condition(kind, True, *run_condition(state, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
-    if decision.reason in _STALLED or (isinstance(decision, Stop) and decision.reason not in _AT_REST):
-        wanted.append(_condition("Stalled", True, str(decision.reason), decision.message))
-    elif decision.reason not in _AT_REST:
-        wanted.append(_condition("Reconciling", True, str(decision.reason), decision.message))
-    wanted += [_moving(state, decision), _preempted(state, decision, job)]
+    wanted += [_suspended(decision, job), _kstatus(decision), _moving(state, decision), _preempted(state, decision, job)]
     wanted.append(proposed(move) if (move := _move(state, decision, job)) is not None else None)
     wanted.append(proposed_stop(stop, state.job.metadata.key) if (stop := _stop(state, job)) is not None else None)
     before = {condition.type: condition for condition in state.job.status.conditions}
-    if job is None and state.job.status.mpi_job_ref is not None:
-        wanted += [before[kind] for kind in ("Running", "Succeeded", "Failed", "Placed") if kind in before]
+    wanted += _run_conditions(state, job, before)
     new = {condition.type: _dated(condition, before.get(condition.type), state) for condition in wanted if condition is not None}
     return tuple(new[kind] for kind in sorted(new))
+
+
+def _kstatus(decision: Decision) -> Condition | None:
+    """Stalled where only a person can help, Reconciling while the operator works on the job; None at rest."""
+    if decision.reason in STALLED or (isinstance(decision, Stop) and decision.reason not in AT_REST):
+        return _condition("Stalled", True, str(decision.reason), decision.message)
+    if decision.reason not in AT_REST:
+        return _condition("Reconciling", True, str(decision.reason), decision.message)
+    return None
+
+
+def _run_conditions(state: ReconcileInput, job: MpiJobView | None, before: Mapping[str, Condition]) -> list[Condition]:
+    """The MPIJob's own conditions; those from `before` where it existed and is gone."""
+    if job is not None:
+        ends = [_condition(kind, True, *run_condition(state, kind)) for kind in ("Succeeded", "Failed") if job.is_true(kind)]
+        return [_running(state, job), *ends]
+    if state.job.status.mpi_job_ref is not None:
+        return [before[kind] for kind in ("Running", "Succeeded", "Failed", "Placed") if kind in before]
+    return []
 
 
 def _moving(state: ReconcileInput, decision: Decision) -> Condition | None:
     """From the moment a new plan is in force until every rank is on its node; this is what a later pass continues by."""
     begun = state.restart.migrating or isinstance(decision, BeginMove)
-    if not begun or state.restart.released or arrived(state) or decision.reason in (*_SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
+    if not begun or state.restart.released or arrived(state) or decision.reason in (*SUSPENDED, Reason.SUCCEEDED, Reason.FAILED):
         return None
     return _condition(MOVING_CONDITION, True, str(Reason.MOVING), decision.message if decision.reason == Reason.MOVING else "")
 
@@ -180,11 +175,7 @@ def _preempted(state: ReconcileInput, decision: Decision, job: MpiJobView | None
 def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:
     plan, refusal, admission = state.plan.in_force, state.plan.refusal, state.plan.admission
     if plan is not None and refusal is None and not state.restart.preempted:
-        was = next((one for one in state.job.status.conditions if one.type == "Planned" and one.status == "True"), None)
-        if was is not None and state.plan.metrics is None and state.gang.mpijob is None:
-            return was  # its observedGeneration tells which spec the plan was made for
-        message = f"{len(plan.workers)} workers, {plan.partitions} partitions by {plan.planner}"
-        return _condition("Planned", True, "PlanAccepted", message)
+        return _plan_accepted(state, plan)
     if refusal is not None:
         return _condition("Planned", False, refusal.reason, refusal.message)
     if admission is not None and admission.reason:
@@ -194,6 +185,13 @@ def _planned(state: ReconcileInput, decision: Decision) -> Condition | None:
     if state.restart.preempted:
         return _condition("Planned", False, str(Reason.PREEMPTED), "planned again when its turn comes")
     return None
+
+
+def _plan_accepted(state: ReconcileInput, plan: Plan) -> Condition:
+    before = next((one for one in state.job.status.conditions if one.type == "Planned" and one.status == "True"), None)
+    if before is not None and state.plan.metrics is None and state.gang.mpijob is None:
+        return before  # its observedGeneration tells which spec the plan was made for
+    return _condition("Planned", True, "PlanAccepted", f"{len(plan.workers)} workers, {plan.partitions} partitions by {plan.planner}")
 
 
 def _degraded(state: ReconcileInput) -> Condition | None:
@@ -241,22 +239,30 @@ def _placed(state: ReconcileInput, job: MpiJobView | None) -> Condition | None:
     """Whether every rank has a node; a run that has ended had one for each, though its pods may be gone."""
     if job is None or not job.gated:
         return None
-    if state.restart.released and not is_back(state) and state.job.status.scheduling is not None:
-        return _condition(PLACED_CONDITION, False, str(Reason.SCHEDULING_TIMEOUT), state.job.status.scheduling.message)
+    if (left_out := _left_out(state)) is not None:
+        return left_out
     if job.ending is not None:
         ran = "Running" in job.conditions or job.is_true("Succeeded")
         before = next((one for one in state.job.status.conditions if one.type == "Placed"), None)
-        return _condition("Placed", True, "AllRanksBound", f"{job.workers} of {job.workers}") if ran else before
-    if job.suspended:
+        return _placed_count(job.workers, job) if ran else before
+    return None if job.suspended else _placed_count(sum(1 for pod in state.gang.workers if pod.bound), job)
+
+
+def _left_out(state: ReconcileInput) -> Condition | None:
+    """The condition of a released gang until its workers are back."""
+    release = state.job.status.scheduling
+    if not state.restart.released or is_back(state) or release is None:
         return None
-    placed = sum(1 for pod in state.gang.workers if pod.bound)
-    return _condition(
-        "Placed", placed == job.workers, "AllRanksBound" if placed == job.workers else "RanksWaiting", f"{placed} of {job.workers}"
-    )
+    return _condition(PLACED_CONDITION, False, str(Reason.SCHEDULING_TIMEOUT), release.message)
+
+
+def _placed_count(placed: int, job: MpiJobView) -> Condition:
+    complete = placed == job.workers
+    return _condition(PLACED_CONDITION, complete, "AllRanksBound" if complete else "RanksWaiting", f"{placed} of {job.workers}")
 
 
 def _suspended(decision: Decision, job: MpiJobView | None) -> Condition | None:
-    if decision.reason in _SUSPENDED:
+    if decision.reason in SUSPENDED:
         return _condition("Suspended", True, str(decision.reason), decision.message)
     if decision.reason == Reason.RESUMED_EXTERNALLY:
         return _condition("Suspended", False, str(decision.reason), decision.message)

@@ -1,0 +1,43 @@
+"""Which reasons mean that a job is stalled, at rest, ended or suspended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hyperscale.model.decision import Reason
+from hyperscale.model.plan import NEVER_FITS
+
+STALLED: Final = frozenset(
+    {
+        Reason.INVALID_SPEC,
+        Reason.INVALID_POD_TEMPLATE,
+        Reason.NAME_CONFLICT,
+        Reason.UNREADABLE_MPIJOB,
+        Reason.PARTITIONING_FAILED,
+        Reason.REPLANS_EXHAUSTED,
+        Reason.WORKER_LOST,
+        Reason.FAILED,
+        NEVER_FITS,
+    }
+)
+"""Reasons for which only a person can help (kstatus: Stalled)."""
+
+AT_REST: Final = STALLED | {
+    Reason.RUNNING,
+    Reason.SUCCEEDED,
+    Reason.SUSPENDED,
+    Reason.SUSPENDED_EXTERNALLY,
+    Reason.RESUMED_EXTERNALLY,
+    Reason.QUEUED,
+    Reason.QUEUED_BY_KUEUE,
+    Reason.PLAN_ONLY,
+    Reason.AWAITING_APPROVAL,
+}
+"""Reasons in which the operator is not on its way to anything (kstatus: not Reconciling)."""
+
+
+ENDED: Final = frozenset({Reason.SUCCEEDED, Reason.FAILED})
+"""The run has ended: its pods are gone, or going."""
+
+SUSPENDED: Final = frozenset({Reason.SUSPENDED, Reason.SUSPENDED_EXTERNALLY, Reason.QUEUED, Reason.QUEUED_BY_KUEUE})
+"""Reasons for which the MPIJob is suspended and the operator waits for another."""
