@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import socket
 import threading
@@ -13,6 +14,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.response import HTTPResponse
 
 MAX_BODY_BYTES: Final = 32 * 1024 * 1024
 """One figure of 40,000 GPUs is about 20 MiB."""
@@ -93,10 +95,9 @@ class BoundedAdapter(HTTPAdapter):
         timer.start()
         try:
             response = super().send(request, stream=True, timeout=timeout, verify=verify, cert=cert, proxies=proxies)
-            response._content = self._read(response, sink if response.status_code == 200 else None)
-            response._content_consumed = True  # type: ignore[attr-defined] # as requests does itself
+            body = self._read(response, sink if response.status_code == 200 else None)
             if response.status_code != 200:
-                raise HttpRefusedError(response.status_code, _complaint(response, self._hide))
+                raise HttpRefusedError(response.status_code, _complaint(body, self._hide))
         except (requests.RequestException, OSError, ValueError) as error:
             if expired.is_set() or "timed out" in str(error):
                 raise requests.ReadTimeout(f"no whole answer within {timeout:g} s", request=request) from error
@@ -105,7 +106,7 @@ class BoundedAdapter(HTTPAdapter):
             timer.cancel()
         if expired.is_set():
             raise requests.ReadTimeout(f"no whole answer within {timeout:g} s", request=request)
-        return response
+        return self.build_response(request, HTTPResponse(io.BytesIO(body), status=response.status_code, preload_content=False))
 
     def _read(self, response: requests.Response, sink: Sink | None) -> bytes:
         body = bytearray()
@@ -156,11 +157,11 @@ def _tracked_pools(connections: list[HTTPConnection]) -> dict[str, type[HTTPConn
     return {"http": PlainPool, "https": SecurePool}
 
 
-def _complaint(response: requests.Response, hide: Callable[[str], str]) -> str:
+def _complaint(body: bytes, hide: Callable[[str], str]) -> str:
     """A colon and text from Prometheus' JSON error or from a short plain body; empty where there is neither."""
     try:
-        text = str(json.loads(response.content)["error"])
+        text = str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        text = response.content.decode("utf-8", "replace") if len(response.content) <= 200 else ""
+        text = body.decode("utf-8", "replace") if len(body) <= 200 else ""
     text = " ".join(hide(text).split())[:200]
     return f": {text}" if text else ""
