@@ -21,7 +21,7 @@ from hyperscale.cli.text_tables import bytes_text, pairs, table
 if TYPE_CHECKING:
     from hyperscale.training.modelgraph.analyze import ModelGraph
     from hyperscale.training.modelgraph.calls import CallGraph
-    from hyperscale.training.modelgraph.fuse import Fusion
+    from hyperscale.training.modelgraph.fusion_rules import Fusion
     from hyperscale.training.modelgraph.load_model import Network
 
 MOST_SCRIPT_BYTES: Final = 4 * 2**20

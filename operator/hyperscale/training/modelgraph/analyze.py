@@ -22,7 +22,7 @@ import torch
 from torch import fx, nn
 from torch.utils.flop_counter import FlopCounterMode, _FlopCounterMode
 
-from hyperscale.training.modelgraph.fuse import trace
+from hyperscale.training.modelgraph.fold import trace
 from hyperscale.training.modelgraph.fusion_rules import GraphStatistics
 from hyperscale.training.modelgraph.record import Part, recording, taken_apart, tensors, without_compiler
 

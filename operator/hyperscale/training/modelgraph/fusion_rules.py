@@ -6,10 +6,11 @@ are there so that a user sees what a rule is worth before anything runs. benchma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import dgl.nn as dglnn
+from torch import nn
 
 KERNEL: Final = "normalise+aggregate"
 ATTENTION: Final = "attention"
@@ -107,3 +108,14 @@ def applied(rule: str, where: str, layer: Any, graph: GraphStatistics, first: bo
     """The record of a rule at a layer; `first`: it reads the model's input."""
     whole, saved = step_bytes(layer, graph, first), saved_bytes(rule, layer, graph)
     return Applied(rule, where, saved, whole / max(whole - saved, whole / 100))
+
+
+@dataclass
+class Fusion:
+    """A rewritten model and what was done to it."""
+
+    model: nn.Module
+    """Shares its parameters with the original, which stays as it was."""
+    applied: list[Applied] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    """Sentences: what was left as it is, and why."""

@@ -17,7 +17,8 @@ with warnings.catch_warnings():
     import dgl
     import dgl.nn as dglnn
 
-from hyperscale.training.modelgraph.fuse import FusedDropout, FusedLinear, fuse
+from hyperscale.training.modelgraph.fold import FusedDropout, FusedLinear
+from hyperscale.training.modelgraph.fuse import fuse
 from hyperscale.training.modelgraph.fused_layers import FusedGATConv, FusedGraphConv, FusedSAGEConv
 from hyperscale.training.modelgraph.fusion_rules import EVERY, HOIST, RULES, GraphStatistics
 
@@ -157,6 +158,24 @@ def test_a_linear_layer_takes_its_activation_in() -> None:
     x = torch.randn(3, 4)
     assert torch.equal(fusion.model(x), model(x))
     assert list(fusion.model.state_dict()) == list(model.state_dict())
+
+
+class WithSpareLayer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.spare = nn.Linear(2, 2)
+        self.conv = dglnn.GraphConv(8, 5)
+        self.out = nn.Linear(5, 4)
+
+    def forward(self, graph: Any, x: Tensor) -> Tensor:
+        return nn.functional.elu(self.out(self.conv(graph, x)))
+
+
+def test_an_activation_is_done_once_where_the_models_code_stays() -> None:
+    model, graph, x = WithSpareLayer(), graph_of(), torch.randn(30, 8)
+    fusion = fuse(model, STATISTICS)
+    assert "spare" in fusion.kept[0]
+    assert torch.allclose(fusion.model(graph, x), model(graph, x), atol=1e-5)
 
 
 def test_a_kept_aggregate_is_made_again_when_the_input_changes() -> None:
